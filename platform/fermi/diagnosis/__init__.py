@@ -1,6 +1,7 @@
-"""Facts → findings: what is wrong with a task, where, why, and what to do next. Pure; alike for every engine.
+"""From facts to findings: what is wrong with a task, where, why, and what to do next. Pure, and the same for every
+engine.
 
-A `Finding` is what people read, on the page, from `fermi why` and from the API. What an attempt's runners and the
+A `Finding` is what people read, in the console, from `fermi why` and from the API. What an attempt's runners and the
 platform find while it runs is stored (`apps.training.models.Finding`); the rest follows from what is stored anyway.
 """
 
@@ -14,7 +15,7 @@ from fermi.schema import sanitize
 
 
 class Level(StrEnum):
-    """INFO: nothing is wrong; WARN: it goes on, but not well; FAIL: it does not go on, or it ended badly."""
+    """INFO: nothing is wrong; WARN: the task continues, but not well; FAIL: it does not continue, or it ended badly."""
 
     INFO = "info"
     WARN = "warn"
@@ -23,7 +24,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Of a rank, a node, or both; empty: of the whole task."""
+    """A rank, a node, or both; empty: the whole task."""
 
     rank: int | None = None
     node_rank: int | None = None
@@ -32,8 +33,8 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """`code` and `params`: the sentence above it, with texts in `fermi.messages`; `lines`: as they were printed or
-    found, such as log lines or a stack."""
+    """Printed or observed lines, such as log lines or a stack, under a sentence: `code` and `params`, with texts in
+    `fermi.messages`."""
 
     code: str
     params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -43,8 +44,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that its reader may do next. `code` is one of `actions.ACTIONS`, with texts `ACTION_<CODE>`; `params`
-    fill the text and are what the action takes."""
+    """Something that the reader may do next. `code` is one of `actions.ACTIONS`, with texts `ACTION_<CODE>`; `params`
+    fill the text and are the action's parameters."""
 
     code: str
     params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -52,8 +53,9 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`code` has texts in `fermi.messages`, filled from `params`: the message says what, the hint what to do. `since`:
-    unix seconds; None: not known. `key`: tells two of one code apart within an attempt."""
+    """One thing that is wrong. `code` has texts in `fermi.messages`, filled from `params`: the message says what, the
+    hint what to do. `since`: unix seconds; None: unknown. `key`: distinguishes two findings with one code within an
+    attempt."""
 
     code: str
     level: Level

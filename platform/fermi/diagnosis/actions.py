@@ -1,9 +1,9 @@
-"""What a finding's reader may do next: the closed list. Whoever finds something takes its `Action` from here.
+"""The closed list of actions that a finding may propose. Every `Action` is built here.
 
-    actions.take(Do.RAISE_LIMIT, field="hangSeconds")
+    actions.build_action(ActionCode.RAISE_LIMIT, field="hangSeconds")
 
-Each has texts `ACTION_<CODE>`: the message is a button's label, the hint says what follows. What an action may name
-beside that fills the texts (`when`) and tells the console and the command line what to do.
+Each has texts `ACTION_<CODE>`: the message is a button's label, the hint says what follows. Optional parameters change
+the texts (`when`) and tell the console and the command line what to do.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ class Do(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """The names of what an action needs, and of what it may name beside that."""
+    """The names of an action's required (`needs`) and optional (`may`) parameters."""
 
     needs: tuple[str, ...] = ()
     may: tuple[str, ...] = ()
@@ -84,18 +84,19 @@ _ORDER = [
     Do.RAISE_LIMIT, Do.CHANGE_FIELD, Do.RESTART_FROM_CHECKPOINT, Do.USE_SPARE, Do.WITHOUT_NODE, Do.SEE_TASK,
     Do.CHOOSE_OTHERS, Do.PREFLIGHT, Do.WAIT, Do.ASK_OPERATOR, Do.CORDON, Do.STOP,
 ]  # fmt: skip
-"""What removes the cause comes first; then what goes on, what waits, and what others lose by."""
+"""What removes the cause comes first; then what continues, what waits, and what costs other users something."""
 ANYWAY = "onCrashLoop"
-"""The field that has the platform try what has just failed twice once more: a last resort."""
+"""The field that has the platform retry what has just failed twice: a last resort."""
 
 
 def in_order(found: Iterable[Action]) -> list[Action]:
-    """The actions, the best first; those of one kind stay as they come."""
+    """Return the actions, the best first; those of one kind keep their order."""
     return sorted(found, key=lambda one: (one.params.get("field") == ANYWAY, _ORDER.index(Do(one.code))))
 
 
 def take(code: Do, **params: Any) -> Action:
-    """Raises ValueError for what the action does not take, or lacks. None: not known."""
+    """Return the action. Parameters that are None or empty count as unknown. Raises ValueError for a parameter that the
+    action does not have, or that it lacks."""
     named = {name: value for name, value in params.items() if value not in (None, "")}
     takes = ACTIONS[code]
     if (lacks := set(takes.needs) - named.keys()) or (odd := named.keys() - {*takes.needs, *takes.may}):

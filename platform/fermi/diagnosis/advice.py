@@ -1,4 +1,4 @@
-"""What may be done about a cause, of whichever engine: from what is declared of it, and from what fills its text."""
+"""Lists the actions for a cause, of whichever engine: from what is declared of it, and from what fills its text."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -95,7 +95,7 @@ KNOWN: Mapping[str, Advice] = {
         _just(Do.ASK_OPERATOR),
     ),
 }
-"""Of codes that any engine may give, beside what follows from what is declared of them."""
+"""Actions by codes that any engine may give, beside those that follow from what is declared of a cause."""
 
 SELECT = "distributedConfig.select"
 CHANGES: Mapping[str, tuple[str, str]] = {
@@ -105,13 +105,14 @@ CHANGES: Mapping[str, tuple[str, str]] = {
     "SOONER_SHORTER": ("maxRunSeconds", "seconds"),
     "SOONER_HIGHER_CLASS": ("priority", "priority"),
 }
-"""The field to change, and which parameter is its value, by what would let a task begin sooner."""
+"""By the change that would let a task start sooner: the field to change, and which parameter is its value."""
 
 NODE_MAY_BE_UNFIT = frozenset({"NODES_MISSING", "MASTER_UNREACHABLE", "OUT_OF_MEMORY"})
 
 
 def actions(cause: Cause, nodes: Sequence[str], *, ended: bool) -> list[Action]:
-    """`cause` comes with what is declared of it; `nodes`: the names by node rank; `ended`: the task has."""
+    """Return the actions for a cause. `cause` comes with what is declared of it; `nodes`: the names by node rank;
+    `ended`: the task has ended."""
     found = list(KNOWN.get(cause.code, lambda _: [])(cause.params))
     if cause.code in BY_RANKS:
         found.append(take(Do.EDIT_SCRIPT, at=cause.params.get("at")))
@@ -131,7 +132,7 @@ def actions(cause: Cause, nodes: Sequence[str], *, ended: bool) -> list[Action]:
 
 
 def of_node(params: Params, nodes: Sequence[str]) -> list[Action]:
-    """Where the text names one node of the task."""
+    """Return the actions for the node of the task that the text names, if it names one."""
     name = params.get("node") or params.get("environment")
     node_rank = params.get("nodeRank")
     if not isinstance(node_rank, int):

@@ -1,6 +1,6 @@
-"""Which collective of which group of ranks does not end, who waits in it, and who is missing. Pure.
+"""Finds which collective of which group of ranks does not end, which ranks wait in it, and which are missing. Pure.
 
-What a group is, is told by its members: each rank numbers groups as it joins them, so a number alone says nothing.
+A group is identified by its members: each rank numbers groups as it joins them, so a number alone identifies nothing.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -13,8 +13,8 @@ MAX_NAMED = 16
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A rank in a collective. `members`: of its group; `root`: the rank that it comes from or goes to, None = not
-    known, or there is none."""
+    """A rank in a collective. `members`: of its group; `root`: the rank that it comes from or goes to, None = unknown,
+    or there is none."""
 
     rank: int
     op: str
@@ -34,7 +34,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """A collective that members of its group have not come to."""
+    """A collective that members of its group have not reached."""
 
     wait: Wait
     there: tuple[int, ...]
@@ -42,7 +42,8 @@ class Incomplete:
 
 
 def waits(ranks: Iterable[RankSeen]) -> list[Wait]:
-    """Of those that are in a collective of a group whose members are known; not of what one rank sends another."""
+    """Return the ranks that are in a collective of a group whose members are known; point-to-point operations do not
+    count."""
     found = []
     for rank in ranks:
         said = rank.stalled or {}
@@ -54,7 +55,7 @@ def waits(ranks: Iterable[RankSeen]) -> list[Wait]:
 
 
 def overlapping(ranks: Iterable[RankSeen]) -> frozenset[int]:
-    """Ranks with several collectives under way (`async_op`, NCCL's streams): which of them they are told to be in says
+    """Return ranks with several collectives under way (`async_op`, NCCL's streams): the one that they report says
     nothing of the others."""
 
     def under_way(rank: RankSeen) -> int:
@@ -65,7 +66,8 @@ def overlapping(ranks: Iterable[RankSeen]) -> frozenset[int]:
 
 
 def incomplete(found: Sequence[Wait], unsure: Collection[int] = ()) -> list[Incomplete]:
-    """Those that lack a member, the smallest group first. `unsure`: ranks that may be in it nevertheless."""
+    """Return the collectives that lack a member, the smallest group first. `unsure`: ranks that may be in one
+    nevertheless."""
     by_key: dict[tuple[tuple[int, ...], int], list[Wait]] = {}
     for wait in found:
         by_key.setdefault(wait.key, []).append(wait)
@@ -81,8 +83,8 @@ def incomplete(found: Sequence[Wait], unsure: Collection[int] = ()) -> list[Inco
 
 
 def crossed(found: Sequence[Wait], unsure: Collection[int] = ()) -> tuple[Wait, Wait] | None:
-    """Two ranks that wait for each other, each in another group's collective or in another one of the same group; the
-    one that is missing from the smaller group second. None where there are no such two."""
+    """Return two ranks that wait for each other, each in another group's collective or in another one of the same
+    group; the one that is missing from the smaller group second. None where there are no such two."""
     by_rank = {wait.rank: wait for wait in found}
     for one in incomplete([wait for wait in found if wait.rank not in unsure], unsure):
         for rank in one.missing:
@@ -94,8 +96,8 @@ def crossed(found: Sequence[Wait], unsure: Collection[int] = ()) -> tuple[Wait, 
 
 
 def roots(found: Sequence[Wait]) -> tuple[list[Wait], list[Wait]] | None:
-    """Ranks in the same collective that comes from (or goes to) different roots: those whose root most have, and the
-    others. None where all agree."""
+    """Return the ranks in the same collective with different roots: those whose root most have, and the others. None
+    where all agree."""
     by_key: dict[tuple[tuple[int, ...], int, str], list[Wait]] = {}
     for wait in found:
         if wait.root is not None:
@@ -109,6 +111,6 @@ def roots(found: Sequence[Wait]) -> tuple[list[Wait], list[Wait]] | None:
 
 
 def list_names(names: Sequence[int | str]) -> str:
-    """Returns the first `MAX_NAMED` ranks or nodes, and how many more there are."""
+    """Return the first `MAX_NAMED` ranks or nodes, and how many more there are."""
     more = len(names) - MAX_NAMED
     return ", ".join(map(str, names[:MAX_NAMED])) + (f", … (+{more})" if more > 0 else "")

@@ -1,7 +1,8 @@
-"""How a task is, in whatever state: facts → one line, and what was found, worst and newest first. Pure.
+"""Diagnoses a task in any state: facts → one line, and findings, worst and newest first. Pure.
 
-What an attempt's runners and the platform found is stored and joins what follows from the rest: the task's reason, how
-its earlier attempts ended, who holds what it waits for, which ranks have not begun. No state is without an answer.
+What an attempt's runners and the platform found is stored and is combined with what follows from the rest: the task's
+reason, how its earlier attempts ended, who holds what it waits for, which ranks have not started. Every state has an
+answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,21 +24,21 @@ NORMAL = frozenset(
      "QUEUE_WAITING", "RESIZING", "COMPLETED", "COMPLETED_AND_KILLED", "COMPLETED_WITHOUT_STEP", "STOPPED_BY_USER",
      "STOPPED_AND_KILLED"}
 )  # fmt: skip
-"""Reasons to wait or to end that are as they should be."""
+"""Reasons to wait or to end with which nothing is wrong."""
 LOOPS = frozenset({"CRASH_LOOP", "HANG_LOOP"})
-"""Reasons that have the end of the last attempt as their cause."""
+"""Reasons whose cause is the end of the last attempt."""
 DOUBTS = frozenset({"HANG_SUSPECTED"})
-"""What may turn out to be nothing, whatever its level; until then nobody can say that nothing is wrong."""
+"""Codes that may turn out to be harmless, whatever their level; until then the task is not reported as healthy."""
 MOST_TOLD = 5
-"""Attempts before the newest that are told of."""
+"""Earlier attempts that are listed."""
 MOST_NAMED = 8
 _ORDER = [Level.FAIL, Level.WARN, Level.INFO]
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One that began. `outcome`: with what is declared of it; None: its end is not known. `from_step`: of the
-    checkpoint that it went on from, `last_step`: how far rank 0 came; None: not known."""
+    """An attempt that started. `outcome`: with what is declared of it; None: its end is unknown. `from_step`: the step
+    of the checkpoint that it resumed from, `last_step`: how far rank 0 came; None: unknown."""
 
     number: int
     began: float
@@ -50,7 +51,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """An environment that the task wants and another has. `name`, `owner`: where the reader may know them."""
+    """An environment that the task wants and another task holds. `name`, `owner`: where the reader may know them."""
 
     environment: str
     task: str
@@ -61,7 +62,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A task that must end first. `name`, `task`: where the reader may know them. `until`: when; None: nobody knows."""
+    """A task that must end first. `name`, `task`: where the reader may know them. `until`: when it ends; None: unknown."""
 
     task: str = ""
     name: str = ""
@@ -70,8 +71,8 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where a task stands in the queue, and when it probably begins, between `early` and `late`; None: nobody knows.
-    `late` alone None: or any time later. `sooner`: what would let it begin now (`fermi.scheduler.what_if`)."""
+    """A task's position in the queue, and when it probably starts, between `early` and `late`; None: unknown. `late`
+    alone None: or any time later. `sooner`: changes that would let it start now (`fermi.scheduler.what_if`)."""
 
     number: int
     of: int
@@ -84,7 +85,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A finding, of which attempt, and until when; None: it goes on, or did to the attempt's end."""
+    """A finding with its attempt, and until when it held; None: it still holds, or did to the attempt's end."""
 
     finding: Finding
     attempt: int
@@ -93,10 +94,10 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a task. Moments are unix seconds. `reason`: as the task says it, with what is declared of it.
-    `ends_at`: when its present state has lasted too long; `begins_at`: when its back-off is over. `next_step`: of the
-    checkpoint that the next attempt goes on from. `ranks`: as the newest observation has them. `step`: the newest that
-    was printed, and `stepped_at` when."""
+    """What is known of a task. Times are unix seconds. `reason`: the task's own, with what is declared of it.
+    `ends_at`: when its present state times out; `begins_at`: when its back-off is over. `next_step`: the step of the
+    checkpoint that the next attempt resumes from. `ranks`: as the newest observation has them. `step`: the newest that
+    was printed, at `stepped_at`."""
 
     state: str
     since: float
@@ -126,12 +127,15 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
+    """One line (`summary`), and the findings."""
+
     healthy: bool
     summary: Words
     findings: tuple[Told, ...]
 
 
 def diagnose(facts: Facts) -> Diagnosis:
+    """Return the diagnosis of a task."""
     told = [
         replace(one, finding=replace(one.finding, actions=in_order(one.finding.actions)))
         for one in _together([*filter(None, (_now(facts),)), *_before(facts)], facts.stored)
@@ -143,7 +147,7 @@ def diagnose(facts: Facts) -> Diagnosis:
 
 
 def _together(said: Sequence[Told], stored: Sequence[Told]) -> list[Told]:
-    """What a task says, and what was found, once each: a hang is both."""
+    """Return the task's own findings and the stored ones, each once: a hang is both."""
     told, twice = [], set[int]()
     for one in said:
         same = next((found for found in stored if _is_same(one, found)), None)
@@ -153,8 +157,8 @@ def _together(said: Sequence[Told], stored: Sequence[Told]) -> list[Told]:
 
 
 def _is_same(said: Told, found: Told) -> bool:
-    """An exception without a known cause says no more than the end that it brought about; and what was found of the
-    attempt with which a loop was seen is the cause that the loop names."""
+    """Return whether two findings are the same. An exception without a known cause says no more than the end that it
+    caused; and what was found of the attempt at which a loop was detected is the cause that the loop names."""
     if said.finding.code in LOOPS and said.attempt == found.attempt and found.until is None:
         params = said.finding.params
         return found.finding.code in (UNCAUGHT, params.get("why"), params.get("cause"))
@@ -172,7 +176,7 @@ def _merged(said: Finding, found: Finding) -> Finding:
 
 
 def _counts(facts: Facts, told: Told) -> bool:
-    """What was found of an attempt and went on to its end counts where the task failed with it."""
+    """Return whether the finding holds now. One that lasted to its attempt's end counts where the task failed with it."""
     quiet = told.finding.level is Level.INFO and told.finding.code not in DOUBTS
     if quiet or told.until is not None or told.attempt != facts.attempt:
         return False
@@ -199,7 +203,7 @@ def _summary(facts: Facts, wrong: Sequence[Told]) -> Words:
 
 
 def _now(facts: Facts) -> Told | None:
-    """The reason for which it waits where it is, or ended."""
+    """Return the finding for the reason for which the task waits or ended; None without a reason."""
     reason = facts.reason
     if reason is None:
         if facts.state != "starting" or not facts.ranks:
@@ -229,7 +233,7 @@ def _now(facts: Facts) -> Told | None:
 
 
 def _actions(facts: Facts, reason: Cause) -> list[Action]:
-    """What would let it begin sooner comes first; then what is known of the reason."""
+    """Return what would let the task start sooner first; then the actions for the reason."""
     line = facts.line or Line(0, 0)
     changes = [
         take(Do.CHANGE_FIELD, field=field, to=one.params.get(to))
@@ -251,7 +255,7 @@ def _level(facts: Facts, reason: Cause) -> Level:
 
 
 def _before(facts: Facts) -> list[Told]:
-    """How the attempts before the newest ended."""
+    """Return how the attempts before the newest ended."""
     return [
         Told(
             Finding(
@@ -274,7 +278,7 @@ def _before(facts: Facts) -> list[Told]:
 
 
 def _said(params: Mapping[str, Any]) -> list[Evidence]:
-    """The engine's own words, where they are more than the text shows at a glance."""
+    """Return the engine's own output, where it has several lines."""
     words = str(params.get("evidence") or "").strip()
     return [Evidence("ENGINE_SAID", lines=words.splitlines())] if "\n" in words else []
 
@@ -292,7 +296,7 @@ def _held(facts: Facts) -> list[Evidence]:
 
 
 def _in_line(facts: Facts) -> list[Evidence]:
-    """Its place, what must end first, when it begins, and what would let it begin sooner."""
+    """Return the position in the queue, what must end first, when the task starts, and what would let it start sooner."""
     line = facts.line
     if line is None:
         return []
@@ -325,7 +329,7 @@ def _deadline(facts: Facts) -> list[Evidence]:
 
 
 def _next(facts: Facts) -> list[Evidence]:
-    """From where a task that waits for its next attempt goes on, and which attempt of how many that is."""
+    """Return from where a queued task resumes, and which attempt of how many that will be."""
     if facts.state != "queued" or not facts.attempts:
         return []
     number = {"number": facts.attempt + 1, "all": max(facts.max_attempts, facts.attempt + 1)}
@@ -349,7 +353,7 @@ def _steps(saved: int | None, reached: int | None) -> list[Evidence]:
 
 
 def _tried(facts: Facts) -> list[Evidence]:
-    """Of a task that failed after more than one attempt; what is the task's own reason is not said again."""
+    """Return the attempts of a task that failed after more than one; the task's own reason is not repeated."""
     ended = [one for one in facts.attempts if one.outcome]
     if facts.state != "failed" or len(ended) < 2:
         return []
@@ -364,7 +368,7 @@ def _tried(facts: Facts) -> list[Evidence]:
 
 
 def _is_reason(facts: Facts, outcome: Cause) -> bool:
-    """Whether an attempt ended with what the task gives as its reason."""
+    """Return whether an attempt ended with what the task gives as its reason."""
     reason = facts.reason or outcome
     known = {"code": reason.params.get("cause", reason.code) if reason.code in LOOPS else reason.code, **reason.params}
     return known["code"] == outcome.code and all(
@@ -385,7 +389,7 @@ def _where(facts: Facts, params: Mapping[str, Any]) -> list[Where]:
 
 
 def _places(facts: Facts, state: str) -> Where:
-    """The first node with a rank in that state: evidence has one place."""
+    """Return the first node with a rank in that state: evidence has one place."""
     absent = sorted({rank.node_rank for rank in facts.ranks if rank.state == state})
     return Where(node_rank=absent[0], node=_name(facts, absent[0])) if absent else Where()
 
@@ -407,7 +411,8 @@ def _starting(facts: Facts) -> dict[str, Any]:
 
 
 def progress(facts: Facts) -> list[Words]:
-    """Of ranks that run: `step 1,204 of 5,000`, `3.1 steps/s`, `14 of 14 ranks`, `last step 0.2 s ago`."""
+    """Return the progress of running ranks: `step 1,204 of 5,000`, `3.1 steps/s`, `14 of 14 ranks`, `last step 0.2 s
+    ago`."""
     pulses = facts.pulses.values()
     parts = []
     step = facts.step if facts.step is not None else max((p.step for p in pulses if p.step is not None), default=None)
@@ -432,7 +437,7 @@ def _left(facts: Facts, moment: float | None) -> Words:
 
 
 def span(seconds: float) -> Words:
-    """A length of time as people say it; what clocks that differ make negative is none."""
+    """Return a duration as text; a negative one, from clocks that differ, counts as 0."""
     seconds = max(seconds, 0.0)
     if seconds < 10:
         return Words("SPAN_SECONDS", {"seconds": f"{seconds:.1f}"})

@@ -1,11 +1,9 @@
-"""What the platform knows of a job beside what its ranks printed: it says what an error means here. Pure.
+"""Adds what the platform knows of a job to what its ranks printed, which explains what an error means here. Pure.
 
-emulated     processors stand in for the node's GPUs
-withoutGpu   so it is, or the node has none
-inCode       a module that was not found lies in this folder of the code
-leftOut      a file or module that was not found is left out of the code by this line of an ignore file
-notSent      a file that was not found is none of this snapshot's
-refused      its confinement keeps the rank from the path: `hidden`, or `readOnly` where it may read it
+emulated     processors stand in for the node's GPUs withoutGpu   the node has no GPU, or an emulated one inCode       a
+module that was not found is in this folder of the code leftOut      a file or module that was not found is excluded
+from the code by this line of an ignore file notSent      a file that was not found is not in this snapshot refused
+the rank's sandbox denies access to the path: `hidden`, or `readOnly` where it may read it
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,9 +18,9 @@ from fermi.runner.gitignore import Rules
 from fermi.runner.tree import IGNORES
 
 MAX_IGNORES, MAX_IGNORE_BYTES = 256, 32 << 10
-"""Of a snapshot's ignore files together: where there are more, which nobody writes by hand, none is read."""
+"""Number and bytes of a snapshot's ignore files, together; with more, which nobody writes by hand, none is read."""
 MAX_PATH, MAX_FOLDERS = 255, 32
-"""Of a path that is compared with their lines: what a rank prints may be longer."""
+"""Characters and folders of a path that is matched against ignore files: what a rank prints may be longer."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Sent:
 
     @classmethod
     def of(cls, snapshot: str, files: Iterable[File], read: Callable[[str], bytes]) -> Self:
-        """`read`: gives the content with that SHA-256. Raises OSError."""
+        """Return the files of a snapshot. `read` returns the content with that SHA-256, and raises OSError."""
         known = [*files]
         ignoring = [one for one in known if one.size and PurePosixPath(one.path).name in IGNORES]
         few = len(ignoring) <= MAX_IGNORES and sum(one.size for one in ignoring) <= MAX_IGNORE_BYTES
@@ -43,8 +41,8 @@ class Sent:
         return cls(snapshot, frozenset(one.path for one in known), texts)
 
     def inside(self, path: str, frames: Iterable[str]) -> str:
-        """Returns a path as it is within the code, "" where it lies elsewhere. `frames`: files of a traceback, by
-        which it is known where the code lay."""
+        """Return a path as it is within the code, "" where it is elsewhere. `frames`: files of a traceback, which show
+        where the code was."""
         if not path.startswith("/"):
             found = PurePosixPath(path)
             return "" if ".." in found.parts else str(found)
@@ -57,8 +55,8 @@ class Sent:
         return ""
 
     def left_out_by(self, path: str) -> str:
-        """Returns the line that leaves a path within the code out, and its file: `data/ (.gitignore)`; "" where none
-        does, or the path is too long. Whether the path is a folder's is not known, so it counts as either."""
+        """Return the line that excludes a path from the code, and its file: `data/ (.gitignore)`; "" where none does,
+        or the path is too long. Whether the path is a folder's is unknown, so it counts as either."""
         parts = path.split("/")
         if len(path) > MAX_PATH or len(parts) > MAX_FOLDERS:
             return ""
@@ -69,7 +67,8 @@ class Sent:
         return ""
 
     def _line_about(self, path: str) -> str:
-        """As `fermi.runner.tree` decides: the innermost folder that says something, and there the last line."""
+        """Return the line that excludes the path. As `fermi.runner.tree` decides: the innermost folder with a matching
+        line, and there the last line."""
         for folder, name, lines in self._rules:
             if path.startswith(folder):
                 for line, rule in reversed(lines):
@@ -87,7 +86,7 @@ class Sent:
         return sorted(found, key=lambda one: (-len(one[0]), -IGNORES.index(one[1])))
 
     def folder_of(self, module: str) -> str | None:
-        """Returns the folder in which `module` could be imported, "." for the code's own; None where it is not in the
+        """Return the folder from which `module` could be imported, "." for the code's own; None where it is not in the
         code."""
         name = module.replace(".", "/")
         ends = (f"{name}.py", f"{name}/__init__.py")
@@ -99,7 +98,8 @@ class Sent:
 
 
 class Facts:
-    """Of one job. `sent`: its code, which is asked for only where it matters; None: it has none, or it is not known."""
+    """What is known of one job. `sent`: returns its code, called only where it matters; None: it has none, or it is
+    unknown."""
 
     def __init__(self, job: JobSpec | None = None, sent: Callable[[], Sent | None] = lambda: None) -> None:
         self._nodes = {node.name: node for node in job.nodes} if job else {}
@@ -110,8 +110,8 @@ class Facts:
         return self._ask()
 
     def about(self, seen: RankSeen, name: str, params: Mapping[str, str], frames: Iterable[str] = ()) -> dict[str, Any]:
-        """Returns what is known of what a rule found in what a rank on the node `name` printed: `params` are the
-        rule's. `frames`: the files of the traceback."""
+        """Return what is known of an error that a rule found in the output of a rank on the node `name`. `params`: the
+        rule's; `frames`: the files of the traceback."""
         return dict(self._about(seen, name, params, [*frames]))
 
     def _about(

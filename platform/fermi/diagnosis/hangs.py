@@ -1,7 +1,8 @@
-"""Whether a gang hangs, and because of whom: from what its nodes' runners say of ranks that do not advance. Pure.
+"""Detects whether a gang of ranks hangs, and because of which ranks: from what its nodes' runners report of ranks that
+do not advance. Pure.
 
-    a rank is stopped                               RANK_STOPPED: `kill -CONT` lets it go on
-    every living rank is stalled                    a rank that advances, or begins to, is waited for rightly
+    a rank is stopped                               RANK_STOPPED: `kill -CONT` lets it continue
+    every living rank is stalled                    waiting for a rank that advances, or starts to, is normal
     ├─ data waits on a connection that is dead      NETWORK_CUT, with the two nodes
     ├─ some are in one collective, some in another  COLLECTIVE_MISMATCH, with those that differ from most
     ├─ some wait in a collective, some do not       HANG: the others wait for these (`odd`), where they are
@@ -9,14 +10,15 @@
     ├─ none waits in a collective                   HANG: all are odd
     └─ all others ended with 0                      RANKS_LEFT_BEHIND
 
-A doubt is HANG_SUSPECTED: an odd rank computes, waits for a timer, a disk, a program of its own or a connection, comes
-back from its waits, waits for processes of its own that are at work, or has not begun to step. It is told at once, as
-something to know, as a warning once it lasts `SUSPICIOUS`, and never ends anything.
+HANG_SUSPECTED is a doubt: an odd rank computes, waits for a timer, a disk, a program of its own or a connection, comes
+back from its waits, waits for processes of its own that are at work, or has not started to step. It is reported at once
+as information, as a warning once it lasts `WARNING_SECONDS`, and never ends anything.
 
 A HANG is certain, so that it may end the attempt, where two proofs agree: all that the others wait for is still, and
-nobody can ever end it (`_Gang.is_deadlock`). Else it is only likely, and told as a warning, until it has lasted as long
-as the past of its project makes one wait (`patience`). Where all wait in one collective and a GPU of theirs computes,
-it stays likely: a kernel that waits for its peers and one that the collective stands behind look the same from outside.
+nothing can ever end it (`_Gang.is_deadlock`). Otherwise it is only likely, and reported as a warning, until it has
+lasted as long as the project's past requires (`compute_certain_seconds`). Where all wait in one collective and a GPU of
+theirs computes, it stays likely: a kernel that waits for its peers and one that the collective is queued behind look
+the same from outside.
 """
 
 from collections import Counter
@@ -34,23 +36,23 @@ HANG, SUSPECTED, MISMATCH, CUT, LEFT, STOPPED = (
 )  # fmt: skip
 CODES = (HANG, SUSPECTED, MISMATCH, CUT, LEFT, STOPPED)
 ENDING = (HANG, MISMATCH, CUT)
-"""Those that end an attempt, where its task asks for that."""
+"""Codes that end an attempt, where its task asks for that."""
 
 LOOKS = 2
 SUSPICIOUS = 600.0
-"""Seconds after which a doubt is worth a warning: as long as evaluations and checkpoints take."""
+"""Seconds after which a doubt becomes a warning: as long as evaluations and checkpoints take."""
 MIN_PATIENCE, TIMES = 600.0, 3.0
-"""Seconds that what is only likely lasts at least before it is certain; how many times the longest one before."""
+"""Seconds for which a likely hang lasts at least before it is certain; and the factor of the longest stall before."""
 KEPT_WAITING = 45.0
-"""Seconds after which it is told for whom ranks wait that does not stall itself."""
+"""Seconds after which the ranks are named for which others wait, and which do not stall themselves."""
 RETRIES, SILENT, MANY_RETRIES = 2, 4.0, 5
-"""Of a connection that is dead: sent again in vain so often, and for so many seconds; or so often that it must have
-been for as long, since each time waits twice as long as the one before."""
+"""A connection is dead after so many retransmissions and so many silent seconds; or after so many retransmissions that
+it must have been silent as long, since each waits twice as long as the one before."""
 BEHIND = 8.0
-"""Seconds after the last of the others ended well."""
+"""Seconds after the last of the other ranks ended successfully."""
 MOST_NAMED, MOST_GROUPS, DEEPEST = 16, 8, 8
 MEETING = "init_process_group"
-"""Where ranks wait for each other before there is any collective."""
+"""The function in which ranks wait for each other before any collective."""
 CHILD = "do_wait"
 _SLEEPS, _CONNECTIONS = ("nanosleep",), ("wait_woken", "sk_stream_wait", "sk_wait_data")
 
@@ -59,8 +61,8 @@ Stalled = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where an attempt runs. `names`: of its nodes, by node rank; `addresses`: their node ranks. `patient`: the task
-    itself says how long is too long. `patience`: else, seconds after which a likely hang is certain."""
+    """Where an attempt runs. `names`: of its nodes, by node rank; `addresses`: node ranks by address. `patient`: the
+    task itself states how long is too long. `patience`: otherwise, seconds after which a likely hang is certain."""
 
     names: Sequence[str] = ()
     addresses: Mapping[str, int] = field(default_factory=dict)
@@ -71,13 +73,13 @@ class Site:
         return self.names[node_rank] if 0 <= node_rank < len(self.names) else str(node_rank)
 
     def at(self, address: str) -> str:
-        """The node's name before its address; empty for an address that no node is known by."""
+        """Return the node's name before its address; empty for an unknown address."""
         return f"{self.name(self.addresses[address])} " if address in self.addresses else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`certain`: what the task asks for in this case may be done. `ranks`: those that are named."""
+    """The result. `certain`: what the task asks for in this case may be done. `ranks`: those that are named."""
 
     finding: Finding
     certain: bool
@@ -85,13 +87,13 @@ class Verdict:
 
 
 def patience(past: Iterable[float]) -> float:
-    """Seconds after which a likely hang is certain. `past`: how long ranks of this task and its project have stalled
-    and went on after, in seconds."""
+    """Return the seconds after which a likely hang is certain. `past`: how long ranks of this task and its project have
+    stalled and continued after, in seconds."""
     return max(MIN_PATIENCE, TIMES * max(past, default=0.0))
 
 
 def judge(ranks: Sequence[RankSeen], site: Site, moment: float) -> Verdict | None:
-    """None: it goes on, as far as anybody can tell. `moment`: unix seconds."""
+    """Return the hang, or None where the ranks advance as far as can be told. The time is in unix seconds."""
     if not any(rank.stalled for rank in ranks):
         return None
     living = [rank for rank in ranks if rank.state != "exited"]
@@ -109,6 +111,8 @@ def judge(ranks: Sequence[RankSeen], site: Site, moment: float) -> Verdict | Non
 
 
 class _Gang:
+    """The ranks of an attempt and the rules for them, one method for each kind of hang."""
+
     def __init__(
         self,
         stalled: Sequence[RankSeen],
@@ -125,7 +129,7 @@ class _Gang:
     # --- the kinds ---
 
     def stopped(self) -> Verdict | None:
-        """A signal, or a debugger, holds them: whoever waits for them waits rightly."""
+        """A signal or a debugger holds ranks: waiting for them is normal."""
         held = [rank for rank in self.stalled if _of(rank)["stopped"]]
         if not held:
             return None
@@ -136,7 +140,7 @@ class _Gang:
         return self._verdict(STOPPED, held, certain=False, level=Level.FAIL, more=more)
 
     def one_works(self) -> Verdict | None:
-        """Some wait for ranks that advance: for very long, that is strange."""
+        """Some wait for ranks that advance: after very long, that is suspicious."""
         works = [rank for rank in self.living if not rank.stalled]
         oldest = min(_of(rank)["since"] for rank in self.stalled)
         lasts = self.moment - oldest
@@ -146,7 +150,7 @@ class _Gang:
         return self._verdict(SUSPECTED, works, certain=False, level=level, since=oldest, why="works")
 
     def left_behind(self) -> Verdict | None:
-        """What rank 0 has brought to its end is done."""
+        """Rank 0 has ended, so the task is done; others remain."""
         if not self.ended or any(rank.rank == 0 for rank in self.living):
             return None
         over = max(rank.ended_at or 0.0 for rank in self.ended)
@@ -155,7 +159,7 @@ class _Gang:
         return self._verdict(LEFT, self.stalled, certain=True, level=Level.WARN)
 
     def cut(self) -> Verdict | None:
-        """Of several pairs of nodes the one that most dead connections lead between."""
+        """Connections are dead. Of several pairs of nodes the one between which most of them are."""
         dead = [
             (rank.node_rank, str(link["peer"]), link)
             for rank in self.stalled
@@ -198,10 +202,10 @@ class _Gang:
         return Verdict(finding, True, tuple(rank.rank for rank in self.stalled if rank.node_rank in nodes))
 
     def mismatch(self) -> Verdict | None:
-        """Ranks that are in collectives which can never meet. Only of the group of all: a rank numbers the others as
-        it joins them, so two ranks' second groups need not be one. While a rank is elsewhere, a broadcast's root may be
-        ahead of those that it does not wait for: then only collectives of one number are compared. So it may be, too,
-        of one whose GPU still computes what stands before the broadcast."""
+        """Ranks are in collectives that can never meet. Only of the group of all: a rank numbers the others as it joins
+        them, so two ranks' second groups need not be one. While a rank is elsewhere, a broadcast's root may be ahead of
+        those that it does not wait for: then only collectives of one number are compared. The same holds for a rank
+        whose GPU still computes what is queued before the broadcast."""
         if len(self.waiting) < 2 or not all(_is_still(rank) for rank in self.waiting):
             return None
         together: dict[tuple[str, int], list[tuple[RankSeen, tuple[Any, ...]]]] = {}
@@ -234,8 +238,7 @@ class _Gang:
         return None
 
     def groups(self) -> Verdict | None:
-        """Ranks that wait for each other in collectives of different groups, or in one that comes from different
-        roots."""
+        """Ranks wait for each other in collectives of different groups, or in one with different roots."""
         if len(self.waiting) < 2 or not all(_is_still(rank) for rank in self.waiting):
             return None
         found, by_rank = collective_groups.waits(self.waiting), {rank.rank: rank for rank in self.waiting}
@@ -282,9 +285,9 @@ class _Gang:
         return self._verdict(HANG, odd, certain=False, level=Level.WARN, more={"patience": round(self.site.patience)})
 
     def is_deadlock(self) -> bool:
-        """Whether the graph of who waits for whom says that nobody can go on, whatever time passes: each rank that the
-        others wait for waits for a lock which only its own threads can release, and all of these wait so, too; or all
-        wait in collectives of all ranks, one of which has ended. Collectives that can never meet: see `mismatch`."""
+        """Return whether no rank can ever continue: each rank that the others wait for waits for a lock which only its
+        own threads can release, and all of these wait so, too; or all wait in collectives of all ranks, one of which
+        has ended. Collectives that can never meet: see `mismatch`."""
         if self.odd:
             return all(_of(rank)["locked"] and not _of(rank)["moves"] for rank in self.odd)
         return bool(self.ended) and all(
@@ -292,10 +295,10 @@ class _Gang:
         )
 
     def a_gpu_computes(self) -> bool:
-        """Of a rank that waits: NCCL's own kernel, or one before it in its stream. NVML's utilisation says of both
-        that a kernel was running (NVML's API reference, `nvmlUtilization_t`), and torch's flight recorder calls a
-        collective `scheduled` until it has ended, unless TORCH_NCCL_ENABLE_TIMING is set (torch 2.11,
-        `FlightRecorder`)."""
+        """Return whether the GPU of a waiting rank computes: NCCL's own kernel, or one before it in its stream. NVML's
+        utilisation says of both that a kernel was running (NVML's API reference, `nvmlUtilization_t`), and torch's
+        flight recorder calls a collective `scheduled` until it has ended, unless TORCH_NCCL_ENABLE_TIMING is set (torch
+        2.11, `FlightRecorder`)."""
         return any(_of(rank)["gpu"] for rank in self.waiting)
 
     # --- what is said of them ---
@@ -368,7 +371,7 @@ class _Gang:
         ]
 
     def _groups(self) -> list[Evidence]:
-        """Ranks by the place where they are, the fewest first: who is alone is who is waited for."""
+        """Return the ranks by the place where they are, the fewest first: a rank that is alone is the one waited for."""
         groups: dict[tuple[str, ...], list[RankSeen]] = {}
         for rank in self.stalled:
             groups.setdefault((_of(rank)["in"], *_of(rank)["stack"][:DEEPEST]), []).append(rank)
@@ -385,7 +388,7 @@ class _Gang:
         return found
 
     def _incomplete(self) -> list[Evidence]:
-        """Collectives of groups of some of the ranks, and who is missing from them."""
+        """Return collectives of groups of some of the ranks, and which ranks are missing from them."""
         whole = len(self.living) + len(self.ended)
         unsure = collective_groups.overlapping(self.stalled)
         lacking = collective_groups.incomplete(collective_groups.waits(self.waiting), unsure)
@@ -399,7 +402,7 @@ class _Gang:
         ]
 
     def _ras(self) -> list[Evidence]:
-        """What NCCL itself says of the job; every one of its processes says the same."""
+        """Return what NCCL itself reports of the job; every one of its processes reports the same."""
         told = next((rank for rank in self.stalled if _of(rank)["ras"]), None)
         if told is None:
             return []
@@ -418,7 +421,7 @@ _NOTHING: Mapping[str, Any] = {
 
 
 def _of(rank: RankSeen) -> Stalled:
-    """What its runner says of a rank that has stalled; a part that was not believed is as good as not said."""
+    """Return what the runner reports of a rank that has stalled; a part that was not believed counts as not reported."""
     said = rank.stalled or {}
     found = {name: nothing if said.get(name) is None else said[name] for name, nothing in _NOTHING.items()}
     if not found["in"] and any(frame.startswith(f"{MEETING} (torch/") for frame in found["stack"]):
@@ -439,9 +442,9 @@ def _is_still(rank: RankSeen) -> bool:
 
 
 def _doubt(rank: RankSeen, lasts: float, site: Site) -> str:
-    """Why a rank that is still may go on all the same. Waiting for a timer, and coming back from waits, are progress
-    however long they last. The other end of a connection, and a program of its own, may be at work where nobody sees
-    it: that is a doubt until it has lasted as long as the project's past makes one wait."""
+    """Return why a rank that is still may continue all the same, or "". Waiting for a timer, and coming back from
+    waits, are progress however long they last. The other end of a connection, and a program of its own, may be at work
+    unseen: that is a doubt until it has lasted as long as the project's past requires."""
     said = _of(rank)
     if any(word in said["waits"] for word in _SLEEPS) or said["timed"]:
         return "sleeps"
@@ -455,7 +458,7 @@ def _doubt(rank: RankSeen, lasts: float, site: Site) -> str:
 
 
 def _place(said: Stalled) -> str:
-    """The script's own line; without one, the innermost of all."""
+    """Return the script's own line; without one, the innermost of all."""
     return str(said["at"] or next(iter(said["stack"]), ""))
 
 
@@ -464,13 +467,13 @@ def _sizes(sizes: Any) -> tuple[tuple[Any, ...], ...]:
 
 
 def _is_of_all(op: Mapping[str, Any], name: str) -> bool:
-    """Whether all ranks take part: not what one sends another, nor what is of a part of them."""
+    """Return whether all ranks take part: no point-to-point operation, and no group of some ranks."""
     between_two = name.split(" ")[0] in ("send", "recv", "isend", "irecv")
     return not between_two and str(op["group"]).rpartition(" ")[2] == "0"
 
 
 def _passed(rank: RankSeen, group: str, seq: int) -> tuple[Any, ...] | None:
-    """What a rank that is ahead did in the collective in which others still wait, as its flight recorder says."""
+    """Return what a rank that is ahead did in the collective in which others still wait, from its flight recorder."""
     for one in (_of(rank)["flight"] or {}).get("last") or ():
         if one["seq"] == seq and str(one["group"]) == group:
             return seq, str(one["op"]), _sizes(one["sizes"])
@@ -478,7 +481,7 @@ def _passed(rank: RankSeen, group: str, seq: int) -> tuple[Any, ...] | None:
 
 
 def _differ(kinds: Sequence[tuple[Any, ...]]) -> bool:
-    """Whether they can never meet. Ranks bring tensors of different sizes to some collectives rightly."""
+    """Return whether they can never meet. Some collectives take tensors of different sizes."""
     seqs, ops = {seq for seq, _, _ in kinds}, {op for _, op, _ in kinds}
     if len(ops) > 1 or len(seqs) > 1:
         return True
@@ -497,6 +500,6 @@ def _named_op(said: Stalled) -> str:
 
 
 def _common(texts: Sequence[str]) -> str:
-    """The text that most share."""
+    """Return the most frequent text."""
     counted = Counter(text for text in texts if text)
     return counted.most_common(1)[0][0] if counted else ""

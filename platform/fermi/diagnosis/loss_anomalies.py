@@ -1,19 +1,20 @@
-"""Is the loss still a loss? Point by point, as rank 0 prints them; pure, and what it remembers is small JSON.
+"""Detects a loss that is wrong, point by point as rank 0 prints them. Pure; the state is small JSON.
 
 LOSS_NOT_FINITE   Not a number, or infinite. The first such point is a doubt: a scaler of mixed precision skips a step
-                  whose numbers overflowed. A finite point takes the doubt back, and it is not told again. `CERTAIN`
-                  points in a row are certain.
-LOSS_JUMPED       Of `SUSTAINED` points in a row all but two lie far above the window before them: `SPREADS` times its
-                  own noise, and training has lost `LOST` of all that it had gained since it began, or is farther off by
-                  ten times all that it ever varied; where that is not long yet, by `MANIFOLD` of the level, too. A
-                  learning rate that begins a new cycle, harder data, or a loss that swings around zero does not get
-                  there. A slow rise is no jump.
+                  whose numbers overflowed. A finite point withdraws the doubt, and it is not reported again.
+                  `CERTAIN_POINTS` points in a row are certain.
+LOSS_JUMPED       Of `SUSTAINED_POINTS` points in a row all but two are far above the window before them:
+                  `MIN_NOISE_FACTOR` times its own noise, and training has lost `MIN_LOST_SHARE` of all that it had gained
+                  since it began, or is farther off by ten times all that it ever varied; while the run is short, by
+                  `MIN_LEVEL_FACTOR` of the level, too. A learning rate that begins a new cycle, harder data, or a loss
+                  that swings around zero does not reach that. A slow rise is no jump.
 LOSS_STUCK        It never moves; a warning, because a loss may stay level rightly. Either it is exactly the same value:
                   from its first point on, or later where `MANY_DIGITS` digits are printed. Or the mean of its newest
-                  points never left that of its first ones by more than chance does (`BY_CHANCE` standard errors) in
-                  `LEVEL` points, whose spread is small beside it (`EVEN`): a policy's or a critic's loss is not.
+                  points never left that of its first ones by more than chance does (`CHANCE_ERRORS` standard errors) in
+                  `LEVEL_POINTS` points, whose spread is small beside it (`MAX_LEVEL_SPREAD`): a policy's or a critic's
+                  loss is not.
 
-A run is judged from `SHORTEST` points on, and after a resume anew: only the loss with which training began is passed
+A run is judged from `MIN_POINTS` points on, and after a resume anew: only the loss with which training began is passed
 on.
 """
 
@@ -30,14 +31,14 @@ from fermi.diagnosis.actions import Do, take
 
 NOT_FINITE, JUMPED, STUCK = "LOSS_NOT_FINITE", "LOSS_JUMPED", "LOSS_STUCK"
 CODES = frozenset({NOT_FINITE, JUMPED})
-"""Those of a loss that is no loss any more."""
+"""Codes of a loss that is no longer valid."""
 ROLL_BACK = take(Do.CHANGE_FIELD, field="onBadLoss", to="rollback")
-"""Advises to let a task go on from the newest checkpoint before such a loss."""
+"""The action that lets a task resume from the newest checkpoint before such a loss."""
 
 NAMES = frozenset(
     {"loss", "train_loss", "training_loss", "loss_train", "lm_loss", "total_loss", "train_loss_step", "train_lm_loss"}
 )
-"""Metrics that count as the loss of training, in lower case and with `_` for whatever joins their words."""
+"""Metrics that count as the training loss, in lower case and with `_` between words."""
 
 CERTAIN = 3
 WINDOW, SUSTAINED, LOWEST = 50, 10, 2
@@ -46,7 +47,7 @@ BEGINNING = 10
 SPREADS, LOST, WORTH, FARTHER = 8.0, 0.5, 0.3, 10.0
 FARTHER_FROM, MANIFOLD = 200, 5.0
 SAME_DIGITS, SAME_SHORT, SAME_LATER = 100, 300, 200
-"""Points that are exactly the same: from the first on, with `DIGITS` digits and with fewer; later on, with
+"""Points that are exactly the same: from the first on, with `MIN_DIGITS` digits and with fewer; later on, with
 `MANY_DIGITS`."""
 DIGITS, MANY_DIGITS = 4, 5
 LEVEL, BY_CHANCE, EVEN = 600, 3.0, 0.05
@@ -55,23 +56,24 @@ MOST_SERIES, MOST_TOLD, SHOWN = 3, 5, 6
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """What was found of the metric `key` is so no more."""
+    """A finding about the metric `key` that holds no more."""
 
     code: str
     key: str
 
 
 def is_loss(name: str) -> bool:
+    """Return whether a metric is the training loss."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") in NAMES
 
 
 def beginnings(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What the next attempt is to know of this one: with which loss training began."""
+    """Return the state that the next attempt needs: the loss with which training began."""
     return {name: {"start": one["start"]} for name, one in state.items() if one.get("start") is not None}
 
 
 def read(state: MutableMapping[str, Any], step: int, values: Mapping[str, float | None]) -> Iterator[Finding | Over]:
-    """What a point says. `state` is brought up to date; a value that was not finite is None."""
+    """Yield what a point shows. `state` is updated; a value that was not finite is None."""
     for name in values:
         if is_loss(name) and (name in state or len(state) < MOST_SERIES):
             one, value = state.setdefault(name, {}), values[name]
@@ -135,7 +137,7 @@ def _remember(one: dict[str, Any], step: int, value: float) -> None:
 
 
 def _stuck(name: str, one: dict[str, Any], step: int) -> Iterator[Finding | Over]:
-    """Whether it never moves; `one` is brought up to date."""
+    """Yield whether the loss never moves, and update the series."""
     value, same = one["values"][-1], one.get("same")
     one["same"] = same = [value, same[1], same[2] + 1] if same and same[0] == value else [value, step, 1]
     exact, level = _is_same(one), _is_level(one)
@@ -167,7 +169,8 @@ def _is_same(one: Mapping[str, Any]) -> bool:
 
 
 def _is_level(one: dict[str, Any]) -> bool:
-    """Looked at every so many points; what has moved once does so for good."""
+    """Return whether the loss stays level. Checked every so many points; a series that has moved once is never level
+    again."""
     points = WINDOW + SUSTAINED
     if one.get("moved") or one["count"] % (points // 3) or one["count"] < points:
         return False
@@ -181,13 +184,13 @@ def _is_level(one: dict[str, Any]) -> bool:
 
 
 def _mean(values: Sequence[float]) -> tuple[float, float]:
-    """And the standard deviation."""
+    """Return the mean and the standard deviation."""
     mean = fmean(values)
     return float(f"{mean:.6g}"), float(f"{pstdev(values, mean):.6g}")
 
 
 def _jump(one: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The level before, and now."""
+    """Return the level before and the level now, or None where the loss has not jumped."""
     past, now = one["values"][:-SUSTAINED], sorted(one["values"][-SUSTAINED:])
     level = now[LOWEST]
     if level <= one["values"][-SUSTAINED - 1] and level <= past[0]:  # most points end here

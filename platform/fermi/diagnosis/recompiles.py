@@ -1,13 +1,13 @@
-"""Whether a model is compiled again and again while it trains: from its ranks' pulses, look after look. Pure.
+"""Detects a model that is compiled again and again while it trains, from its ranks' progress, look after look. Pure.
 
-RECOMPILES    In at least half of the steps since an earlier look something was compiled, and in `FEW` of them. A model
-              that is compiled once for each of its shapes, or for an evaluation, does not get there. To know at first,
-              a warning once it was in `MANY` steps, or once the compiler has given a function up.
-              Where steps cannot be seen (JAX), each of `LOOKS` looks in a row at which something new was printed found
-              new compilations; a warning after twice as many.
+RECOMPILES    In at least half of the steps since an earlier look something was compiled, and in `FEW_STEPS` of them. A
+              model that is compiled once for each of its shapes, or for an evaluation, does not reach that. Information
+              at first, a warning once it was in `MANY_STEPS` steps, or once the compiler has given a function up.
+              Where steps cannot be seen (JAX), each of `MIN_LOOKS` looks in a row at which something new was printed
+              found new compilations; a warning after twice as many.
 
-It is over once `OVER_STEPS` steps, or as many looks, have gone by without a compilation. A function that the compiler
-has given up stays so: it runs uncompiled to the end of the attempt.
+It is over once `RESOLVED_STEPS` steps, or as many looks, have passed without a compilation. A function that the
+compiler has given up stays so: it runs uncompiled to the end of the attempt.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ FEW, MANY = 5, 12
 LOOKS = 12
 OVER_STEPS = 100
 KEPT = 32
-"""Looks that are remembered: two minutes and more."""
+"""Looks that are kept: two minutes and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class _Look:
 
 @dataclass(slots=True)
 class History:
-    """What is remembered of one attempt. `in_a_row`: looks at a rank without steps, each with new compilations;
-    `quiet`: those without. `told`: the level, once it is."""
+    """What is kept of one attempt. `in_a_row`: looks at a rank without steps, each with new compilations; `quiet`:
+    looks without. `told`: the level that was reported."""
 
     looks: dict[int, list[_Look]] = field(default_factory=dict)
     in_a_row: dict[int, int] = field(default_factory=dict)
@@ -48,7 +48,8 @@ class History:
 
 
 def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], moment: float) -> News:
-    """`moment`: unix seconds. `history` is brought up to date. The rank that compiles most is named."""
+    """Return the rank that compiles most, if it is new or has become a warning. The time is in unix seconds. `history`
+    is updated."""
     found: list[tuple[int, int, PulseSeen, dict[str, Any]]] = []
     for rank, pulse in sorted(pulses.items()):
         if moment - pulse.at >= STALE or not pulse.compiles:
@@ -71,7 +72,7 @@ def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int
 
 
 def _of_steps(history: History, pulse: PulseSeen) -> tuple[int, dict[str, Any]] | None:
-    """How many steps compiled something, and what is said of them."""
+    """Return how many steps compiled something, and the finding's params; None: too few."""
     assert pulse.step is not None
     recompiled, last = pulse.recompiled or 0, pulse.recompiled_at or 0
     looks = history.looks.setdefault(pulse.rank, [_Look()])

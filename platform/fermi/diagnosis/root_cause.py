@@ -1,8 +1,8 @@
-"""Why ranks failed: from what their probes, their logs and the kernel say → the rank that explains, its exception, what
-is known of it, and a finding. Pure.
+"""Finds why ranks failed, from what their probes, their logs and the kernel report: the rank that explains the end, its
+exception, what is known of it, and a finding. Pure.
 
-The rank that is blamed is asked first. Where it only tells of a peer that is gone, or of nothing, those that failed
-beside it are asked in the order in which they did: the first one that tells of something else explains.
+The blamed rank is examined first. Where it only reports a peer that is gone, or nothing, those that failed with it are
+examined in the order in which they did: the first one that reports something else explains the end.
 """
 
 import signal
@@ -28,20 +28,20 @@ MOST_ASKED = 4
 """Ranks whose logs are read."""
 MOST_LINES = 12
 MORE = 3
-"""Lines of an exception's message after its first one: NCCL's says in its fourth what was wrong."""
+"""Lines of an exception's message after its first one: NCCL says what was wrong in its fourth."""
 AROUND = 400
-"""Lines before and after a crash in which rules look for their own."""
+"""Lines before and after a crash in which rules look for theirs."""
 _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
-"""Who ends by these prints nothing of it: what its log tells is something else."""
+"""A rank that ended by these prints nothing of it: its log shows something else."""
 
 Tail = Callable[[int], bytes]
-"""Of a rank's log, at most `tracebacks.MOST_BYTES`."""
+"""Returns the tail of a rank's log, at most `tracebacks.MAX_BYTES` bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is known of one rank's end. `about` fills the text of `why`, a rule's code. `kernel`: the line of
-    the kernel's log that says so."""
+    """What is known of one rank's end. `about` fills the text of `why`, a rule's code. `kernel`: the line of the
+    kernel's log about it."""
 
     seen: RankSeen
     node: str
@@ -59,11 +59,12 @@ class Told:
         return bool(self.exception or self.why)
 
     def params(self) -> dict[str, Any]:
-        """What the cause of the attempt's end says beside what ranks' ends alone tell."""
+        """Return what the cause of the attempt's end says beside what the ranks' ends alone show."""
         said = {"exception": self.exception, "at": self.at, "why": self.why, "about": self.about}
         return {name: value for name, value in said.items() if value}
 
     def finding(self) -> Finding | None:
+        """Return the finding, or None where nothing is known."""
         if not self.known:
             return None
         where = Where(self.seen.rank, self.seen.node_rank, self.node)
@@ -92,8 +93,8 @@ def explain(
     addresses: Mapping[str, str] | None = None,
     facts: Facts | None = None,
 ) -> Told | None:
-    """None: nothing is known that is not known anyway. `names`: of nodes by node rank; `own`: the project's rules;
-    `addresses`: the nodes' names by what peers call them; `facts`: what is known of the job besides."""
+    """Return the rank that explains the end, or None where nothing more is known. `names`: of nodes by node rank;
+    `addresses`: the nodes' names by the addresses that peers use; `facts`: what else is known of the job."""
     table = (*own, *rules.ours())
     first: Told | None = None
     for seen in _asked(list(ranks), blamed):
@@ -111,6 +112,7 @@ def explain(
 def of_rank(
     seen: RankSeen, node: str, printed: bytes, table: Sequence[Rule], addresses: Mapping[str, str], facts: Facts
 ) -> Told:
+    """Return what is known of one rank's end, from its log and its runner's report."""
     lines = tracebacks.lines_of(printed)
     crash = None if seen.exit_code in _FROM_OUTSIDE else tracebacks.explaining(lines)
     said = _exception(seen, crash)
@@ -156,7 +158,7 @@ def of_rank(
 
 
 def left_running(ranks: Iterable[RankSeen], names: Sequence[str]) -> list[Finding]:
-    """Returns what is said of an attempt that succeeded while programs that its ranks had started still ran."""
+    """Return the finding of an attempt that succeeded while programs that its ranks had started still ran."""
     found = [(seen, seen.kill) for seen in ranks if seen.kill and seen.kill.get("by") == LEFT]
     if not found:
         return []
@@ -169,7 +171,7 @@ def left_running(ranks: Iterable[RankSeen], names: Sequence[str]) -> list[Findin
 
 
 def elsewhere(params: Mapping[str, Any]) -> bool:
-    """Whether the end that these tell of came from outside of the script: from a machine, a network, a disk."""
+    """Return whether the end came from outside of the script: from a machine, a network, a disk."""
     why = params.get("why")
     if why == rules.OWN:
         return bool((params.get("about") or {}).get("elsewhere"))
@@ -180,7 +182,7 @@ def elsewhere(params: Mapping[str, Any]) -> bool:
 
 
 def _asked(ranks: Sequence[RankSeen], blamed: int) -> Iterator[RankSeen]:
-    """The one that is blamed, and some that failed beside it."""
+    """Yield the blamed rank, and some that failed with it."""
 
     def moment(seen: RankSeen) -> float:
         return (seen.error or {}).get("at") or seen.ended_at or float("inf")
@@ -195,7 +197,7 @@ def _killed(seen: RankSeen) -> bool:
 
 
 def _exception(seen: RankSeen, crash: Crash | None) -> dict[str, str]:
-    """As its probe told it; where the log has more of the same, the root of it."""
+    """Return the exception as the rank's probe reported it; where the log has more of the same, its root."""
     told = {name: str(value) for name, value in first_failure.erred(seen.error).items()}
     if crash and (not told or str((seen.error or {}).get("type", "")).rpartition(".")[2] in crash.chain):
         printed = {"exception": first_failure.headline(crash.exception)}
@@ -211,8 +213,8 @@ def _of_memory(seen: RankSeen) -> tuple[str, dict[str, Any]] | None:
 
 
 def _of_port(seen: RankSeen, found: Match | None) -> Match | None:
-    """Returns `found` with who listens on the port that it tells of, under the code of what that means: processes that
-    the ranks started and that all meet at one port, a port that the script itself chooses, or any other."""
+    """Return the match with the process that listens on the port, under the code of what that means: processes that the
+    ranks started and that all meet at one port, a port that the script itself chooses, or any other."""
     kill = seen.kill or {}
     if kill.get("by") != "port" or found is None or found.rule.code != PORT_IN_USE:
         return found
@@ -225,14 +227,14 @@ def _of_port(seen: RankSeen, found: Match | None) -> Match | None:
 
 
 def _of_gpu(seen: RankSeen) -> tuple[str, Match | None]:
-    """The kernel's line of its GPU and what that says: the hardware's doing explains the end; a fault of the script's
-    own does where the rank printed nothing known, and stands beside what says the same."""
+    """Return the kernel's line about the rank's GPU and its meaning: a hardware fault explains the end; a fault of the
+    script's own does where the rank printed nothing known, and is evidence beside a rule that says the same."""
     line = str(seen.kill.get("line") or "") if seen.kill and seen.kill.get("by") == "gpu" else ""
     return line, rules.look(rules.ours(), [line]) if line else None
 
 
 def _shown(lines: Sequence[str], crash: Crash | None, found: Match | None) -> list[str]:
-    """The crash, and the line that says most where it stands elsewhere."""
+    """Return the lines of the crash, and the line that says most where it is elsewhere."""
     shown = list(crash.lines) if crash else []
     if found and found.at < len(lines) and not (crash and crash.begin <= found.at < crash.end):
         shown = [lines[found.at], *shown]

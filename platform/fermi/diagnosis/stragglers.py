@@ -1,13 +1,14 @@
-"""Who holds a gang up, and whether it has become slower: from its ranks' pulses, look after look. Pure.
+"""Detects which rank slows a gang down, and whether the gang has become slower, from its ranks' progress, look after
+look. Pure.
 
 STRAGGLER            All others wait in collectives for a good part of their time, one rank hardly ever does: it is the
                      one they wait for. Shares of time need no common clock. It is compared with its peers alone, so it
-                     is found from the first steps on. Why it is slow (`held_up_by`) follows from where it is beside its
-                     collectives, from what it uses, and from what holds its process up.
+                     is found from the first steps on. Why it is slow (`explain_slowness`) follows from where it is
+                     between collectives, from what it uses, and from what its process waits for.
 SLOWER_THAN_BEFORE   A step takes far longer than it did in this very attempt.
 
-Both are told after `NOTED` seconds as something to know, and become a warning once they have lasted (`LASTING`): what
-else runs on a machine comes and goes. A look at which a rank starts, compiles, evaluates or saves counts for neither.
+Both are reported after `NOTED_SECONDS` as information, and become a warning once they have lasted (`WARNING_SECONDS`):
+other load on a machine comes and goes. A look at which a rank starts, compiles, evaluates or saves counts for neither.
 """
 
 import re
@@ -25,7 +26,8 @@ STRAGGLER, SLOWER = "STRAGGLER", "SLOWER_THAN_BEFORE"
 CODES = (STRAGGLER, SLOWER)
 
 WAITED, OF_OTHERS, APART = 0.2, 0.3, 0.2
-"""Of their time the others wait at least so much; the one waits less than this part of that, and so much less."""
+"""Shares of time: the others wait at least so much; the straggler waits less than this part of that, and so much less.
+"""
 TIMES = 1.67
 FEWEST_STEPS, MOST_STEPS, LONG = 3, 20, 30.0
 """Steps for which the same rank has been waited for: the fewest where nearly all time is lost or it takes so many
@@ -33,21 +35,22 @@ seconds, else the most."""
 CLEAR = 0.5
 ONE_PAUSE = 0.5
 """Where one step took more than this part of the time, it was that step: a rank that waited once for its data is no
-straggler afterwards, though the shares of time still tell of it. The hang's rules look at such a step."""
+straggler afterwards, though the shares of time still show it. The hang's rules examine such a step."""
 NOTED, EARLY = 8.0, 12.0
-"""Seconds until it is told; until then a window of looks may still hold what came before the first steps."""
+"""Seconds until it is reported; in the first steps longer, because a window of looks may still hold what came before
+them."""
 LASTING = {STRAGGLER: 16.0, SLOWER: 90.0}
 FIRST_STEPS, WARM_STEPS, WARM_LOOKS = 2, 20, 4
 """Steps after which ranks can be compared, and after which a run has settled; looks that make its past."""
 STALE = 30.0
 SLOW_CLOCK = 0.9
 ODD, HELD = 0.05, 0.2
-"""Share of the time in which a quota, a host or a lack of memory holds a rank up, that is worth a word, and that
+"""Share of the time in which a quota, a host or a lack of memory delays a rank, that is worth mentioning, and that
 explains it."""
 THERE = 0.3
-"""Share of its time that a rank is in one place of its script, for which this place is named."""
+"""Share of its time that a rank is in one place of its script, from which on this place is named."""
 MUCH, BUSY = 8 << 20, 0.5
-"""Bytes per second that it moves, and processors that it uses, which tell what it does."""
+"""Bytes per second that it moves, and processors that it uses, which show what it does."""
 _LOADING = re.compile(
     r"torch/utils/data/|(?:^|[ /(])(?:datasets|webdataset|torchvision|torchaudio|PIL|cv2|streaming|tokenizers)/"
     r"|\b(?:load|read|fetch|collate|decode|augment|prefetch|tokeni[sz]e|__getitem__|next_batch|get_batch|batch)"
@@ -55,7 +58,7 @@ _LOADING = re.compile(
 _WRITING = re.compile(
     r"torch/serialization|distributed/checkpoint/|(?:^|[ /(])safetensors/|\b(?:save|write|dump|checkpoint|upload|log)"
 )
-"""Places, as `at` and `inside` of a pulse have them, that tell by their names what is done there."""
+"""Places, as `at` and `inside` of a rank's progress have them, whose names show what is done there."""
 GONE = 2
 """Looks in a row without it, after which it is over."""
 KEPT = 720
@@ -71,8 +74,8 @@ class Place:
 
 @dataclass(slots=True)
 class _Streak:
-    """Of looks that found the same. `step`, `since`: at the first of them; `newest` and `moved`: the step at the last,
-    and since when it is that; `pause`: the longest time without a step, in seconds."""
+    """Looks in a row that found the same. `step`, `since`: at the first of them; `newest` and `moved`: the step at the
+    last, and since when it is that; `pause`: the longest time without a step, in seconds."""
 
     key: int
     since: float
@@ -84,6 +87,7 @@ class _Streak:
     told: str = ""
 
     def note_step(self, step: int, moment: float) -> None:
+        """Record the step at this time."""
         self.pause = max(self.pause, moment - self.moved)
         if step > self.newest:
             self.newest, self.moved = step, moment
@@ -91,7 +95,7 @@ class _Streak:
 
 @dataclass(slots=True)
 class History:
-    """What is remembered of one attempt: seconds per step, the newest last, and what the last looks found."""
+    """What is kept of one attempt: seconds per step, the newest last, and what the last looks found."""
 
     paces: list[float] = field(default_factory=list)
     streaks: dict[str, _Streak] = field(default_factory=dict)
@@ -99,14 +103,14 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Findings that are new or weigh more than they did, and the codes of those that are over."""
+    """Findings that are new or have become worse, and the codes of those that are over."""
 
     found: Sequence[Finding] = ()
     over: Sequence[str] = ()
 
 
 def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], moment: float) -> News:
-    """`moment`: unix seconds. `history` is brought up to date."""
+    """Return what has changed. The time is in unix seconds. `history` is updated."""
     alive = [pulse for pulse in pulses.values() if moment - pulse.at < STALE]
     if not alive or any(pulse.phase != "running" or (pulse.step or 0) < FIRST_STEPS for pulse in alive):
         return News()
@@ -136,7 +140,7 @@ def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int
 
 
 def _straggler(alive: Sequence[PulseSeen]) -> PulseSeen | None:
-    """The rank that waits least, where that is far less than all others do."""
+    """Return the rank that waits least, where that is far less than all others do."""
     waits = sorted((pulse.waiting, pulse.rank) for pulse in alive if pulse.waiting is not None)
     if len(waits) < 2 or len(waits) < len(alive):
         return None
@@ -154,7 +158,8 @@ def _times_slower(history: History, pace: float) -> float | None:
 
 
 def _streak(history: History, code: str, key: int | None, step: int, moment: float) -> _Streak | None:
-    """None: nothing was found, now or before. What was not told yet has to come in every look."""
+    """Return the updated streak; None: nothing was found, now or before. What was not reported yet must be found at
+    every look."""
     streak = history.streaks.get(code)
     if streak and streak.key != key:
         if streak.told:
@@ -173,7 +178,7 @@ def _streak(history: History, code: str, key: int | None, step: int, moment: flo
 def _level(
     streak: _Streak, code: str, alive: Sequence[PulseSeen], slowest: PulseSeen | None, step: int, moment: float
 ) -> Level | None:
-    """None: it is not sure enough, or was told so already."""
+    """Return the level to report; None: it is not certain enough, or was reported already."""
     lasts = moment - streak.since
     clear = code == SLOWER or lasts >= LONG or (slowest is not None and _of_others(alive, slowest) >= CLEAR)
     early = streak.step < WARM_STEPS
@@ -219,9 +224,9 @@ def _held_up(
 
 
 def held_up_by(alive: Sequence[PulseSeen], slowest: PulseSeen) -> str:
-    """Returns why a rank is slower than the others: `starved` (of a processor, by a quota, by other programs or by the
+    """Return why a rank is slower than the others: `starved` (of a processor, by a quota, by other programs or by the
     host of its machine), `memory` (it waits for some), `loading`, `writing`, `computing`, or `waiting` for something
-    else than its peers. Empty where nothing tells."""
+    else than its peers. Empty: unknown."""
     others = [pulse for pulse in alive if pulse.rank != slowest.rank]
 
     def share(name: str) -> float:
@@ -244,7 +249,7 @@ def held_up_by(alive: Sequence[PulseSeen], slowest: PulseSeen) -> str:
 
 
 def _odd(alive: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[Evidence]:
-    """What is odd there, beside the others."""
+    """Return what differs from the other ranks."""
     found = []
     others = [pulse for pulse in alive if pulse.rank != slowest.rank]
     if (place := slowest.place) and place.get("at") and place.get("share"):
@@ -278,7 +283,7 @@ def _odd(alive: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[E
 
 
 def _gpu(others: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[Evidence]:
-    """A clock well below the others', or something that slows this one down and not most of them."""
+    """Return a clock well below the others', or a limit that slows this GPU down and not most of them."""
     own = slowest.gpu or {}
     clocks = [one.gpu["clock"] for one in others if one.gpu and one.gpu.get("clock")]
     slowed = own.get("slowed")

@@ -1,10 +1,10 @@
-"""What ended a rank, as the tail of its log tells it. Pure, linear in the tail, and it never raises.
+"""Finds what ended a rank in the tail of its log. Pure, linear in the tail, and never raises.
 
 A log holds more errors than the one that ended its rank: caught ones, those of threads and of helpers, and what was
-printed while the process went down. A process dies by one exception of its main thread, and that one's traceback begins
-at `<module>`; without one, the first in time that the script did not go on after explains. Of a chain of exceptions it
-is the first one with a line of the user's own: a library's own troubles on the way are wrapped in what it says in the
-end.
+printed while the process went down. A process ends by one exception of its main thread, whose traceback begins at
+`<module>`; without one, the first in time after which the script did not continue explains. Of a chain of exceptions it
+is the first one with a line of the user's own: a library's own intermediate errors are wrapped in what it reports in
+the end.
 """
 
 import re
@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from fermi.carriage_returns import render
 
 MOST_BYTES = 128 << 10
-"""Of a log's tail."""
+"""Bytes of a log's tail that are read."""
 MOST_LINES = 4000
 LONGEST_LINE = 1000
 MOST_MESSAGE = 500
 MOST_EVIDENCE = 24
 GOES_ON = 40
-"""So many other lines after a traceback show that the script went on."""
+"""So many other lines after a traceback show that the script continued."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _HEADER = "Traceback (most recent call last):"
@@ -35,7 +35,7 @@ _CHAINED = ("The above exception was the direct cause of", "During handling of t
 _SURVIVED = ("Exception ignored in", "Exception in thread ", "--- Logging error ---", "Exception ignored while")
 _WRAPPED = re.compile(r"Caught \w+ in \w+ worker process|RemoteTraceback|ProcessRaisedException|Process \d+ terminated")
 _LAUNCHER_ERRORS = ("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "SignalException")
-"""What torch's launchers raise where a process that they have started fails, or when they are asked to end."""
+"""Exceptions of torch's launchers where a process that they have started fails, or when they are asked to end."""
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/fermi/", "/lib/python3", "/lib64/python3")
 _STEP = ('{"step"', '{"event"', "{'loss'", '{"loss"')
 
@@ -50,7 +50,7 @@ class Frame:
 
     @property
     def own(self) -> bool:
-        """Of the user's script, and of no library."""
+        """Whether it is in the user's script, and in no library."""
         return not self.file.startswith("<") and not any(part in self.file for part in _LIBRARIES)
 
     def __str__(self) -> str:
@@ -61,9 +61,9 @@ class Frame:
 @dataclass(frozen=True, slots=True)
 class Crash:
     """`type`: without its module. `frames`: the innermost last. `begin`, `end`: of its lines. `chained`: the next one
-    belongs to it, as what came of it or as what it `wraps`. `survived`: the script went on after it, or it was no
-    exception of the main thread. `lines`: as they were printed, and what belongs to it; `chain`: the types of all that
-    do. `launched`: a child's, which a launcher told of and then ended by."""
+    belongs to it, as its consequence or as what it `wraps`. `survived`: the script continued after it, or it was no
+    exception of the main thread. `lines`: as they were printed, and what belongs to it; `chain`: the types of all
+    exceptions in the chain. `launched`: a child's, which a launcher reported and then ended by."""
 
     type: str
     message: str
@@ -91,8 +91,8 @@ class Crash:
 
     @property
     def lacks_variable(self) -> bool:
-        """Whether `os.environ` did not have what was asked of it: `message` is the name, in quotes. Since Python 3.11
-        `os` is frozen into the interpreter."""
+        """Whether `os.environ` lacked a variable: `message` is the name, in quotes. Since Python 3.11 `os` is frozen
+        into the interpreter."""
         last = self.frames[-1] if self.frames else None
         of_os = last is not None and (last.file == "<frozen os>" or last.file.endswith("/os.py"))
         return of_os and self.type == "KeyError" and last is not None and last.function == "__getitem__"
@@ -103,19 +103,19 @@ class Crash:
 
 
 def steps_end(lines: Sequence[str]) -> int:
-    """Behind the last line that told of a step: what ended it comes after."""
+    """Return the index after the last line that reported a step: what ended the rank comes after."""
     return max((index + 1 for index, line in enumerate(lines) if line.startswith(_STEP)), default=0)
 
 
 def lines_of(tail: bytes | str) -> list[str]:
-    """As a terminal would show them in the end."""
+    """Return the lines as a terminal would show them in the end."""
     data = tail[-MOST_BYTES:] if isinstance(tail, bytes) else tail[-MOST_BYTES:].encode(errors="replace")
     text = _COLOUR.sub("", render(data).decode(errors="replace").replace("\0", ""))
     return [line[:LONGEST_LINE] for line in text.split("\n")[-MOST_LINES:]]
 
 
 def explaining(lines: Sequence[str]) -> Crash | None:
-    """What ended it, or what comes nearest to that."""
+    """Return what ended the rank, or the nearest to it; None: no crash was found."""
     ends = [chain for chain in _chains(crashes(lines)) if not any(crash.survived for crash in chain)]
     mains = [chain for chain in ends if any(crash.of_main for crash in chain)]
     if not ends:
@@ -133,12 +133,12 @@ def explaining(lines: Sequence[str]) -> Crash | None:
 
 
 def _is_raised_by_script(chain: Sequence[Crash]) -> bool:
-    """Whether the script's own code raised it, and no launcher that only tells of a child."""
+    """Return whether the script's own code raised it, not a launcher that only reports a child."""
     return chain[-1].type not in _LAUNCHER_ERRORS and any(crash.own for crash in chain)
 
 
 def crashes(lines: Sequence[str]) -> Iterator[Crash]:
-    """All there are, in their order."""
+    """Yield all crashes, in their order."""
     at, last = 0, len(lines)
     last_step = steps_end(lines) - 1
     while at < last:
@@ -163,7 +163,7 @@ def crashes(lines: Sequence[str]) -> Iterator[Crash]:
 
 
 def _others(lines: Sequence[str], begin: int) -> int:
-    """How many lines after it begin like no error's: those of a traceback are indented or hold one."""
+    """Return how many lines after it are not an error's: those of a traceback are indented or hold one."""
     plain = 0
     for line in lines[begin : begin + 8 * GOES_ON]:
         if _HEADER in line:
@@ -217,7 +217,8 @@ def _traceback(lines: Sequence[str], begin: int) -> Crash | None:
 
 
 def _prefix(before: str, following: Sequence[str]) -> str:
-    """What stands before each line of it: `[rank0]: `, the margin of a group. A logger writes its own once."""
+    """Return what precedes each line of the traceback: `[rank0]: `, the margin of a group. A logger writes its own
+    once."""
     if before.strip() == "traceback :":  # in what torch's launcher lists of its children
         return before[: len(before) - len(before.lstrip())]
     before = before.removesuffix("Original ").removesuffix("Exception Group ").replace("+", "|")
@@ -280,7 +281,7 @@ def _panicked(lines: Sequence[str], begin: int) -> Crash | None:
 
 
 def _unparsable(lines: Sequence[str], begin: int) -> Crash | None:
-    """A script that is no Python: one frame, and no header."""
+    """Return the crash of a script that is not Python: one frame, and no header."""
     match = _FRAME.match(lines[begin])
     if match is None or match[3]:
         return None
@@ -292,7 +293,7 @@ def _unparsable(lines: Sequence[str], begin: int) -> Crash | None:
 
 
 def _evidence(lines: Sequence[str]) -> Sequence[str]:
-    """Its beginning and its end."""
+    """Return the beginning and the end of the lines."""
     if len(lines) <= MOST_EVIDENCE:
         return list(lines)
     return [lines[0], "…", *lines[-(MOST_EVIDENCE - 2) :]]

@@ -1,9 +1,9 @@
-"""Whether ranks that hold GPUs train without them: from their pulses, look after look. Pure.
+"""Detects ranks that hold GPUs and train without them, from their progress, look after look. Pure.
 
-GPU_NOT_USED    A rank on a node with GPUs advances, and none of its processes has a GPU open, at all looks of `LASTING`
-                seconds. It is over once all of these ranks have.
+GPU_NOT_USED    A rank on a node with GPUs advances, and none of its processes has a GPU open, at all looks of
+                `LASTING_SECONDS` seconds. It is over once all of these ranks have.
 
-Many scripts go on with the CPU without a word: `torch.device("cuda" if torch.cuda.is_available() else "cpu")`.
+Many scripts fall back to the CPU silently: `torch.device("cuda" if torch.cuda.is_available() else "cpu")`.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ from fermi.jobs.spec import PulseSeen
 
 GPU_NOT_USED = "GPU_NOT_USED"
 LASTING = 12.0
-"""Longer than a runner's time from look to look (`fermi.runner.gpus.OPEN_SECONDS`): two of them found it so."""
+"""Longer than a runner's time between looks (`fermi.runner.gpus.OPEN_SECONDS`): two looks found it so."""
 
 
 @dataclass(slots=True)
 class History:
-    """What is remembered of one attempt: by rank, since when it is seen without a GPU. `told`: the ranks named."""
+    """What is kept of one attempt: by rank, since when it is seen without a GPU. `told`: the ranks that were reported."""
 
     since: dict[int, float] = field(default_factory=dict)
     told: tuple[int, ...] = ()
 
 
 def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], moment: float) -> News:
-    """Returns a finding with the ranks, where they are others than before. `moment`: unix seconds; `places`: of the
-    ranks on nodes with GPUs. `history` is brought up to date."""
+    """Return a finding with the ranks, where they differ from those reported before. The time is in unix seconds;
+    `places`: of the ranks on nodes with GPUs. `history` is updated."""
     found = []
     for rank in sorted(places):
         pulse = pulses.get(rank)

@@ -1,9 +1,9 @@
-"""Whether all ranks make a process group of the same size, each as its own number: from their pulses. Pure.
+"""Detects ranks that make a process group of another size, or join it as another rank, from their progress. Pure.
 
-Ranks that wait for different numbers of others never meet, or make different groups. A script that rightly makes a
-group of its own size (of a node, say) does so on all ranks: only where some have the plan's number and others have
-not, something is wrong. So it is with ranks that join as others: a script may number its ranks anew, but where they
-join by their LOCAL_RANK and the nodes are several, two ranks have one number.
+Ranks that wait for different numbers of others never meet, or make different groups. A script that makes a group of
+another size on purpose (of a node, say) does so on all ranks: only where some have the plan's number and others have
+not, something is wrong. The same holds for ranks that join as others: a script may number its ranks anew, but where
+they join by their LOCAL_RANK and there are several nodes, two ranks have one number.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ MAX_NAMED = 16
 
 
 def judge(pulses: Mapping[int, PulseSeen], places: Mapping[int, Place]) -> Finding | None:
-    """Returns a finding that names the ranks whose number is not the plan's; `places`: of all the plan's ranks."""
+    """Return a finding that names the ranks whose world size is not the plan's; None: there are none. `places`: of all
+    the plan's ranks."""
     planned, wrong = len(places), []
     for rank, pulse in sorted(pulses.items()):
         if pulse.world_size and pulse.world_size != planned:
@@ -36,9 +37,9 @@ def judge(pulses: Mapping[int, PulseSeen], places: Mapping[int, Place]) -> Findi
 
 
 def judge_numbers(joined: Mapping[int, int | None], places: Mapping[int, Place]) -> Finding | None:
-    """Returns a finding that names the ranks which joined by their LOCAL_RANK, and so as ranks of another node.
-    `joined`: as which rank each joins the group of all, where that is not its own; `places`: of all the plan's
-    ranks."""
+    """Return a finding that names the ranks which joined by their LOCAL_RANK, and so as ranks of another node; None:
+    there are none. `joined`: as which rank each joins the group of all, where that is not its own; `places`: of all the
+    plan's ranks."""
     wrong = {rank: other for rank, other in sorted(joined.items()) if other is not None and rank in places}
     if not wrong or any(other != _local(rank, places) or other in wrong for rank, other in wrong.items()):
         return None

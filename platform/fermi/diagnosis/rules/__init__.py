@@ -1,20 +1,20 @@
-"""From known lines to cause and action: what is known of errors, in `*.toml` beside this module and in each project's
-own file.
+"""Rules from known lines to cause and action, in `*.toml` beside this module and in each project's own file.
 
     [PORT_IN_USE]                                   the code
-    lines = ["Address already in use{}port {port:int}"]     known lines, see `holes`; each may bring params. One of ours
-                                                    without any is chosen by what a runner saw (`explain`)
-    details = ["held by {holder}"]                  of ours: more params from a known line; alone they tell of nothing
+    lines = ["Address already in use{}port {port:int}"]     known lines, see `line_patterns`; each may bring params. One
+                                                    of ours without any is chosen by what a runner saw (`root_cause`)
+    details = ["held by {holder}"]                  of ours: more params from a known line; alone they match nothing
     level = "fail"                                  or `warn`
     actions = ["CHOOSE_OTHERS", {do = "INSTALL", what = "{module}"}]     of `diagnosis.actions`
-    elsewhere = true                                not the script's own doing: the same again is no crash loop
-    follows = true                                  comes of another rank's end: explains only where nothing else does
-    instead = [{where = "emulated", code = "NODE_WITHOUT_GPU"}]   of ours: said by another code where the platform
+    elsewhere = true                                not caused by the script: a repetition is no crash loop
+    follows = true                                  a consequence of another rank's end: explains only where nothing
+                                                    else does
+    instead = [{where = "emulated", code = "NODE_WITHOUT_GPU"}]   of ours: reported by another code where the platform
                                                     knows this of the job (`diagnosis.facts`)
 
 Texts: `[PORT_IN_USE.en]` and `.zh` with `message` and `hint`, as in `fermi.messages`; in a project's own rules one
-`message` and one `hint`, in the language that its people read. Beside a rule's own holes they may name `rank`, `node`
-and `at`.
+`message` and one `hint`, in the language that its people read. Beside a rule's own placeholders they may name `rank`,
+`node` and `at`.
 """
 
 import re
@@ -42,7 +42,7 @@ _WHERE = re.compile(r"\(at line (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`message`, `hint`: of a project's own."""
+    """A rule. `message`, `hint`: of a project's own."""
 
     code: str
     lines: Sequence[Pattern]
@@ -62,7 +62,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """`params`: from the holes. `at`: the index of the line that said most."""
+    """A rule that matched. `params`: from the placeholders. `at`: the index of the line that matched best."""
 
     rule: Rule
     params: Mapping[str, str]
@@ -72,7 +72,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class RuleProblem:
-    """`line`: from 1 on, in the file."""
+    """Something wrong with a project's rules. `line`: from 1 on, in the file."""
 
     line: int
     code: str
@@ -81,6 +81,7 @@ class RuleProblem:
 
 @cache
 def ours() -> tuple[Rule, ...]:
+    """Return the platform's own rules."""
     found: list[Rule] = []
     for path in sorted(FOLDER.glob("*.toml")):
         table = tomllib.loads(path.read_text("utf-8"))
@@ -89,9 +90,9 @@ def ours() -> tuple[Rule, ...]:
 
 
 def look(rules: Iterable[Rule], lines: Sequence[str], begin: int = 0, crash: tuple[int, int] = (0, 0)) -> Match | None:
-    """What explains the most: a project's own rule before ours, what is said of the `crash` (its lines, from and to)
-    before what is said elsewhere, a cause before what comes of one, the pattern that knows more of the line first.
-    `begin`: before it nothing is looked at."""
+    """Return the best match: a project's own rule before ours, a line of the `crash` (its lines, from and to) before
+    other lines, a cause before a consequence, the pattern that covers more of the line first. Lines before `begin` are
+    ignored. None: no rule matches."""
     text = "\n".join(lines[begin:])
     best: Match | None = None
     for rule in rules:
@@ -126,13 +127,13 @@ def _found(rule: Rule, text: str, lines: Sequence[str], begin: int, crash: tuple
 
 
 def told_as(rule: Rule, facts: Mapping[str, Any]) -> Rule:
-    """Returns the rule that says it better where `facts` hold, or the rule itself."""
+    """Return the more specific rule where its condition holds, or the rule itself."""
     code = next((one["code"] for one in rule.instead if one["where"] in facts), rule.code)
     return next((one for one in ours() if one.code == code), rule) if code != rule.code else rule
 
 
 def parse(text: str) -> tuple[list[Rule], list[RuleProblem]]:
-    """A project's own rules, and everything that is wrong with them."""
+    """Return a project's own rules, and everything that is wrong with them. A wrong rule is left out."""
     if len(text.encode()) > MOST_BYTES:
         return [], [RuleProblem(1, "RULES_TOO_LONG", {"limit": MOST_BYTES})]
     try:

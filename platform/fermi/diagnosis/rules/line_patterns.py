@@ -1,14 +1,14 @@
-"""A known line with holes, as rules have them:
+"""Patterns of known lines with placeholders, as rules have them:
 
     Tried to allocate {tried:size}. GPU {gpu:int} has a total capacity of {total:size}
 
-It is looked for anywhere in a printed line. `{name}` takes what stands up to the next words, at the end of the pattern
-the rest of the line; `{}` passes over anything. `{name:int}`, `num`, `size` (`2.00 GiB`) and `name` (letters, digits,
-`. _ - /`) take that alone. `largest` is a size, too: of all places in the line where the pattern stands, the one with
-the largest counts. `{{` is a brace.
+A pattern may match anywhere in a printed line. `{name}` takes the text up to the next words, at the end of the pattern
+the rest of the line; `{}` skips any text. `{name:int}`, `num`, `size` (`2.00 GiB`) and `name` (letters, digits, `. _ -
+/`) take that alone. `largest` is a size, too: of all places in the line where the pattern matches, the one with the
+largest counts. `{{` is a brace.
 
-No regular expressions: what projects write is matched while a task is being ended, by a process that serves everybody.
-A pattern with holes takes time linear in the line, whatever it is and whatever was printed.
+No regular expressions: what projects write is matched while a task is being ended, by a process that serves all users.
+A pattern takes time linear in the line, whatever it is and whatever was printed.
 """
 
 import re
@@ -24,7 +24,7 @@ KINDS: Mapping[str, re.Pattern[str]] = {
     "largest": _SIZE,
 }
 SHORTEST = 4
-"""Letters that a pattern begins with at least: by these it is looked for."""
+"""Characters with which a pattern begins at least: these are searched for."""
 LONGEST = 500
 MOST_TRIES = 16
 MOST_TAKEN = 300
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[a-z][a-zA-Z0-9]{0,30}$")
 
 
 class Wrong(ValueError):
-    """A code with a text, and what fills it."""
+    """A wrong pattern or rule: a code with a text, and what fills it."""
 
     def __init__(self, code: str, **params: object) -> None:
         super().__init__(f"{code} {params}")
@@ -48,7 +48,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """`pieces`: words and holes by turns, words first."""
+    """A parsed pattern. `pieces`: words and placeholders in turn, words first."""
 
     pieces: Sequence[str | Hole]
 
@@ -62,10 +62,11 @@ class Pattern:
 
     @property
     def weight(self) -> int:
-        """How much of a line it knows."""
+        """The number of characters of a line that it fixes."""
         return sum(len(piece) for piece in self.pieces if isinstance(piece, str))
 
     def match(self, line: str) -> dict[str, str] | None:
+        """Return the values of the placeholders, or None where the line does not match."""
         found = self._find_all(line)
         name = next((hole.name for hole in self.pieces if isinstance(hole, Hole) and hole.kind == "largest"), "")
         return max(found, key=lambda taken: parse_size(taken[name]), default=None) if name else next(found, None)
@@ -104,13 +105,13 @@ class Pattern:
 
 
 def parse_size(text: str) -> float:
-    """Returns the bytes that a text of the kind `size` stands for, 0 for any other text."""
+    """Return the bytes that a text of the kind `size` stands for, 0 for any other text."""
     found = _SIZE.fullmatch(text)
     return float(found[1]) * 1024 ** " KMGTPE".index(found[2] or " ") if found else 0.0
 
 
 def pattern(text: str) -> Pattern:
-    """Raises Wrong."""
+    """Return the parsed pattern. Raises RuleError."""
     if len(text) > LONGEST or "\n" in text:
         raise Wrong("RULE_LINE_TOO_LONG", limit=LONGEST)
     pieces: list[str | Hole] = [""]
