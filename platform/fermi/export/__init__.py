@@ -1,10 +1,11 @@
-"""A job as a folder of scripts and files that people start by hand, made from the same plan as everything else.
+"""Exports a job as a folder of scripts and files that people start without the platform, from the same plan as
+everything else.
 
     JobSpec ──framework.plan──▶ Plan ──target.files──▶ {path: text} ──▶ a folder, or a .tar.gz
 
-A target is one module with `problems(job)` and `files(job, plan, connection)`, and one line in TARGETS. Pure, as a
-backend's `render` is. `scripts.py` has what start scripts share, `quoting.py` how text becomes a word of bash, and
-`readme.py` writes the README of that very job.
+A target is one module with `problems(job)` and `files(job, plan, connection)`, and one line in TARGETS. Pure, as an
+engine's `render` is. `scripts.py` has what start scripts share, `quoting.py` quotes text for bash, and `readme.py`
+writes the README of that very job.
 """
 
 import gzip
@@ -30,12 +31,13 @@ TARGETS = {
 
 
 def problems(job: JobSpec, target: str) -> list[Problem]:
-    """Why this target cannot start the job; empty = `render` will succeed. Raises UnknownName (TARGET_UNKNOWN)."""
+    """Return why this target cannot start the job; empty = `render_files` will succeed. Raises UnknownNameError
+    (TARGET_UNKNOWN)."""
     return list(_target(target).problems(job))
 
 
 def render(job: JobSpec, target: str, lang: str, connection: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Path -> text; scripts end in `.sh`. `connection`: of the cluster, where the target is its backend."""
+    """Return path -> text; scripts end in `.sh`. `connection`: of the cluster, where the target is its engine."""
     from fermi.export import readme
 
     plan = plugins.framework(job.framework).plan(job)
@@ -44,7 +46,7 @@ def render(job: JobSpec, target: str, lang: str, connection: Mapping[str, Any] |
 
 
 def archive(folder: str, files: Mapping[str, str]) -> bytes:
-    """A .tar.gz of `folder`; the same files always give the same bytes."""
+    """Return a .tar.gz of `folder`; the same files always give the same bytes."""
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
         for path, text in sorted(files.items()):

@@ -1,4 +1,4 @@
-"""docker-compose.yml: one service for each node, all on one host."""
+"""Renders docker-compose.yml: one service for each node, all on one host."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -27,7 +27,7 @@ def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, 
 
 
 def service(node: NodePlan) -> str:
-    """Also the name by which the others reach it."""
+    """Return the service's name, by which the others reach it, too."""
     return f"node-{node.node_rank}"
 
 
@@ -53,7 +53,7 @@ def _service(job: JobSpec, plan: Plan, node: NodePlan) -> dict[str, Any]:
 
 
 def _devices(plan: Plan, node: NodePlan) -> list[str]:
-    """All nodes are on one host here, so each gets GPUs of its own, in the order of ranks."""
+    """Return GPU ids. All nodes are on one host here, so each gets GPUs of its own, in the order of ranks."""
     first = sum(
         len(other.processes) for other in plan.nodes if other.node_rank < node.node_rank and other.node.has_cuda
     )
@@ -61,7 +61,8 @@ def _devices(plan: Plan, node: NodePlan) -> list[str]:
 
 
 def _folders(job: JobSpec) -> list[str]:
-    """Where data and checkpoints lie, under the same path inside; a folder within another is there with it."""
+    """Return the folders of data and checkpoints, mounted under the same path; a folder within another is covered by
+    it."""
     places = [PurePosixPath(path).parent for path in (job.train_data, job.valid_data) if path]
     places += [PurePosixPath(path) for path in (job.checkpoint_dir, job.output_dir, job.files_dir) if path]
     wanted = sorted({str(place) for place in places if place.is_absolute() and str(place) != "/"})
@@ -69,5 +70,5 @@ def _folders(job: JobSpec) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """Compose would fill in what follows a dollar."""
+    """Return the text with dollars escaped, which Compose would otherwise expand."""
     return text.replace("$", "$$")

@@ -1,6 +1,6 @@
-"""Slurm's short form of a list of hosts, written out: `gpu[01-03,7],login` → gpu01 gpu02 gpu03 gpu7 login.
+"""Expands Slurm's short form of a list of hosts: `gpu[01-03,7],login` → gpu01 gpu02 gpu03 gpu7 login.
 
-What `scontrol show hostnames` does, where there is no scontrol (in a container, say).
+The same as `scontrol show hostnames`, where there is no scontrol (in a container, say).
 """
 
 import re
@@ -14,7 +14,7 @@ MOST = 1_000_000
 
 
 def expand(text: str) -> list[str]:
-    """Raises LaunchError (HOSTLIST_INVALID)."""
+    """Return the hosts. Raises LaunchError (HOSTLIST_INVALID)."""
     parts = _HOSTS.findall(text)
     if not parts or ",".join(parts) != text:
         raise LaunchError("HOSTLIST_INVALID", found=text)
@@ -32,7 +32,7 @@ def _expand(part: str, whole: str) -> Iterator[str]:
 
 
 def _numbers(ranges: str, whole: str) -> Iterator[str]:
-    """`01-03,7` → 01 02 03 7: as wide as the lower end is written."""
+    """Yield the numbers of ranges: `01-03,7` → 01 02 03 7, as wide as the lower end is written."""
     for item in ranges.split(","):
         low, dash, high = item.partition("-")
         high = high if dash else low
@@ -43,7 +43,7 @@ def _numbers(ranges: str, whole: str) -> Iterator[str]:
 
 
 def counts(text: str) -> list[int]:
-    """Slurm's tasks per node, `2(x3),1` → 2 2 2 1. Raises LaunchError (HOSTLIST_INVALID)."""
+    """Return Slurm's tasks per node: `2(x3),1` → 2 2 2 1. Raises LaunchError (HOSTLIST_INVALID)."""
     found: list[int] = []
     for item in text.split(","):
         match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", item)

@@ -1,4 +1,4 @@
-"""The objects that the Kubernetes backend would create, as files for kubectl."""
+"""Exports the objects that the Kubernetes engine would create, as files for kubectl."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from fermi.jobs.spec import JobSpec, Plan, Problem
 
 
 def problems(job: JobSpec) -> list[Problem]:
-    """Pods need an image."""
+    """Return the nodes without an image: pods need one."""
     without = [(index, node.name) for index, node in enumerate(job.nodes) if not node.image]
     return [Problem(f"nodes.{index}.image", "IMAGE_MISSING", {"environment": name}) for index, name in without]
 
@@ -32,14 +32,14 @@ def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, 
 
 
 def _unmanaged(of: Any) -> Any:
-    """Without the label by which a platform would take it for its own, forgotten, and delete it."""
+    """Return the object without the label by which a platform would take it for a leftover of its own and delete it."""
     if isinstance(of, Mapping):
         return {name: _unmanaged(value) for name, value in of.items() if name != names.MANAGED_BY}
     return [_unmanaged(item) for item in of] if isinstance(of, list) else of
 
 
 class _Dumper(yaml.SafeDumper):
-    """Text of several lines as a block; shared objects written out each time."""
+    """YAML dumper that writes text of several lines as a block, and shared objects each time."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -65,7 +65,8 @@ def _script(text: str, job: JobSpec, namespace: str) -> str:
 
 
 def _secrets(job: JobSpec) -> str:
-    """A Secret from the environment of whoever applies; values are on no command line."""
+    """Return the lines that create a Secret from the environment of the user who applies; values are on no command
+    line."""
     if not job.secret_env:
         return ""
     given = [f'--from-file={name}=<(printf %s "${name}")' for name in job.secret_env]

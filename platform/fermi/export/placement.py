@@ -1,6 +1,6 @@
-"""`fermi launch`: which ranks run here, and where they meet, from what was asked and from the environment. Pure.
+"""`fermi launch`: decides which ranks run here, and where they meet, from the arguments and the environment. Pure.
 
---rank 3 --world-size 8 --master-addr A                  one rank; somebody starts the others the same way
+--rank 3 --world-size 8 --master-addr A                  one rank; the others are started the same way
 --nnodes 2 --node-rank 1 --nproc-per-node 4 --master-addr A    the ranks of one node (uneven: --nproc-per-node 1,2)
 --nproc-per-node 4  or  --world-size 4                   all ranks, on this machine
 in Slurm: srun fermi launch                              one rank per task
@@ -24,7 +24,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line says; None = nothing. `nproc`: processes of each node, or of all alike."""
+    """The arguments; None = not given. `nproc`: processes of each node, or of all alike."""
 
     mode: Mode = "auto"
     rank: int | None = None
@@ -40,7 +40,7 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Place:
     """`ranks`: (rank, local rank) of those that run here. `members` start separately and meet first; this is `member`.
-    `master_port` None: any free one, because nobody else needs to know it."""
+    `master_port` None: any free one, because no other process needs to know it."""
 
     ranks: tuple[tuple[int, int], ...]
     world_size: int
@@ -53,7 +53,7 @@ class Place:
     master_port: int | None = None
 
     def shared_env(self, port: int) -> dict[str, str]:
-        """As `fermi.jobs.rank_env` has it for every rank."""
+        """Return the variables of every rank, as `fermi.jobs.rank_env` has them."""
         return {
             "MASTER_ADDR": self.master_addr,
             "MASTER_PORT": str(port),
@@ -71,7 +71,8 @@ class Place:
 
 
 def find(asked: Asked, env: Mapping[str, str], gpus: int) -> Place:
-    """`gpus`: how many this machine has, for a number of processes that was not given. Raises LaunchError."""
+    """Return the ranks that run here. `gpus`: how many this machine has, where no number of processes was given. Raises
+    LaunchError."""
     _in_range("--master-port", asked.master_port, 1, 65535)
     _in_range("--world-size", asked.world_size, 1)
     _in_range("--nnodes", asked.nnodes, 1)
@@ -126,7 +127,8 @@ def _one_machine(asked: Asked, gpus: int) -> Place:
 
 
 def _slurm(asked: Asked, env: Mapping[str, str]) -> Place:
-    """A port that all tasks of a step compute alike, and other steps on the same node do not."""
+    """Return the ranks of a Slurm task, with a port that all tasks of a step compute alike, and other steps on the same
+    node do not."""
     number = {name: _number(name, env) for name in SLURM[:4]}
     host = hostlist.expand(env["SLURM_JOB_NODELIST"])[0]
     address = asked.master_addr or env.get("MASTER_ADDR") or host
@@ -192,5 +194,5 @@ def _agrees(world_size: int | None, processes: int, whence: str) -> None:
 
 
 def exports(place: Place, port: int) -> dict[str, Any]:
-    """What --dry-run shows."""
+    """Return the variables by rank that --dry-run shows."""
     return {str(rank): {**place.shared_env(port), **rank_env(rank, local)} for rank, local in place.ranks}

@@ -1,4 +1,4 @@
-"""Text as one word of bash: nothing in it is expanded, split or lost, and shellcheck has nothing to say about it."""
+"""Quotes text as one word of bash: nothing in it is expanded, split or lost, and shellcheck accepts it."""
 
 import re
 import unicodedata
@@ -11,17 +11,18 @@ _SPECIAL = re.compile(r'([\\"$`])')
 
 
 def word(text: str) -> str:
-    """As it is where it may stand so."""
+    """Return the text unquoted where that is safe, else quoted."""
     return text if _PLAIN.fullmatch(text) else quoted(text)
 
 
 def quoted(text: str) -> str:
-    """In double quotes, or, where a character could not be seen or be taken for another, as `$'\\n'`."""
+    r"""Return the text in double quotes, or, where a character is invisible or ambiguous, as `$'\n'`."""
     return f'"{_within(text)}"' if _is_clear(text) else _escaped(text)
 
 
 def value(of: Value, late: Mapping[Late, str], prefix: str = "") -> str:
-    """A word that may hold what only the script knows: `late` has the variables' names. `prefix`: text before it."""
+    """Return a word that may hold what only the script knows: the variables' names are by late value. `prefix`: text
+    before it."""
     pieces = [prefix, *(of if isinstance(of, tuple) else (of,))]
     if not any(isinstance(piece, Late) for piece in pieces):
         return word("".join(str(piece) for piece in pieces))
@@ -32,7 +33,7 @@ def value(of: Value, late: Mapping[Late, str], prefix: str = "") -> str:
 
 
 def assignment(name: str, of: Value, late: Mapping[Late, str]) -> str:
-    """`NAME=value` as a word."""
+    """Return `NAME=value` as a word."""
     return value(of, late, f"{name}=")
 
 

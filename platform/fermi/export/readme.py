@@ -1,4 +1,4 @@
-"""The README of a folder: the nodes, ranks, ports and commands of that very job, and what to do when it fails."""
+"""Renders the README of a folder: the nodes, ranks, ports and commands of that very job, and what to do when it fails."""
 
 from fermi import messages
 from fermi.export import scripts, torchrun
@@ -10,7 +10,7 @@ STARTED = ("shell", "torchrun", "compose")
 """Targets with a script for each node."""
 
 MOST_RANKS = 64
-"""In the table; what follows goes on in the same way."""
+"""Rows of the table; further ranks continue in the same way."""
 
 
 def text(job: JobSpec, plan: Plan, target: str, lang: str) -> str:

@@ -30,7 +30,7 @@ AtLeastOne = Annotated[int, Meta(ge=1)]
 
 
 class NodeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the platform knows of an environment. `id` is the name where it is left out."""
+    """An environment as the platform knows it. `id` is the name where it is left out."""
 
     name: Annotated[str, Meta(extra_json_schema={"minLength": 1})]
     id: Text = ""
@@ -53,7 +53,8 @@ class NodeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HandRequest(TaskRequest, frozen=True, kw_only=True, rename="camel"):
-    """What of the platform's own has no meaning without it is taken and not used."""
+    """A task request with what the platform would look up. Fields that have no meaning without the platform are
+    accepted and ignored."""
 
     nodes: Annotated[
         tuple[NodeRequest, ...],
@@ -67,7 +68,7 @@ class HandRequest(TaskRequest, frozen=True, kw_only=True, rename="camel"):
 
 
 def job(given: Mapping[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
-    """With everything that is wrong; None where too little is known for a job."""
+    """Return the job, and everything that is wrong; None where too little is known for a job."""
     asked, found = json_shape.read(HandRequest, given)
     config = structs.replace(asked.distributed_config or request.DistributedConfigRequest(), enabled=True)
     asked = structs.replace(asked, distributed_config=config)  # by hand, what is written counts
@@ -119,5 +120,5 @@ def _params(found: str, allowed: str) -> dict[str, str]:
 
 
 def _slug(name: str) -> str:
-    """What may name files and an engine's objects."""
+    """Return the name reduced to what may name files and an engine's objects."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "task"

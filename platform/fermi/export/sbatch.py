@@ -1,4 +1,4 @@
-"""`fermi launch --mode create_slurm`: a batch script that starts a command of the user's own on Slurm. Pure."""
+"""`fermi launch --mode create_slurm`: renders a batch script that starts a user's own command on Slurm. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _BARE = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`per_node`: processes, and GPUs unless `gpus` says another number (0: none)."""
+    """Options of the script. `per_node`: processes, and GPUs unless `gpus` states another number (0: none)."""
 
     nodes: int = 1
     per_node: int = 1
@@ -27,8 +27,8 @@ class Batch:
 
 
 def script(batch: Batch, command: Sequence[str]) -> str:
-    """Ranks and master come from Slurm, in each task. Raises LaunchError (SBATCH_VALUE) for a value of several lines,
-    which would be a line of the script's own."""
+    """Return the script. Ranks and master come from Slurm, in each task. Raises LaunchError (SBATCH_VALUE) for a value
+    of several lines, which would be a line of the script itself."""
     gpus = batch.per_node if batch.gpus is None else batch.gpus
     options = {
         "job-name": batch.name, "nodes": batch.nodes, "ntasks-per-node": batch.per_node,

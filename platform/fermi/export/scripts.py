@@ -1,4 +1,4 @@
-"""What the start scripts of all targets have in common."""
+"""Parts that the start scripts of all targets share."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ CONFIGS, LIB = "configs", "lib"
 
 
 def not_the_platforms(job: JobSpec) -> JobSpec:
-    """Under another name, by which no engine can take it for an attempt that a platform started there."""
+    """Return the job under another name, so that no engine takes it for an attempt that a platform started there."""
     return replace(job, task_id=f"{job.task_id}-hand")
 
 
@@ -29,13 +29,13 @@ def ranks_of(node: NodePlan) -> str:
 
 
 def configs(plan: Plan, host: str) -> dict[str, str]:
-    """The plan's files, as they lie beside the scripts."""
+    """Return the plan's files, in a folder beside the scripts."""
     bindings = {Late.HEAD_HOST: host, Late.FILES_DIR: CONFIGS, Late.PYTHON: "python3"}
     return {f"{CONFIGS}/{name}": resolve(text, bindings) for name, text in plan.files.items()}
 
 
 def start(job: JobSpec, plan: Plan, node: NodePlan, host: str, body: Sequence[str]) -> str:
-    """The script of a node. `body` may use $here, $head, $files and $python."""
+    """Return the script of a node. `body` may use $here, $head, $files and $python."""
     place = f"node {node.node_rank} of {len(plan.nodes)}, {_one_line(node.node.name)} ({_one_line(node.node.address)})"
     return _lines(
         "#!/usr/bin/env bash",
@@ -75,8 +75,8 @@ def _script_is_there(job: JobSpec) -> Iterable[str]:
 
 
 def secrets(job: JobSpec) -> Iterator[str]:
-    """Lines that demand what a platform would have given: no script holds a value. Each is set around the script, or in
-    a file beside it. `$here` is the script's folder."""
+    """Yield lines that require the values of secrets: no script holds one. Each is set around the script, or in a file
+    beside it. `$here` is the script's folder."""
     if not job.secret_env:
         return
     yield "# Values that stand in none of these files: export them, or have them in secrets.env beside this script,"
@@ -89,7 +89,7 @@ def secrets(job: JobSpec) -> Iterator[str]:
 
 
 def command(words: Sequence[Value]) -> Iterator[str]:
-    """The lines of an array: an option and its value on one."""
+    """Yield the lines of an array: an option and its value on one."""
     line: list[str] = []
     for part in words:
         if isinstance(part, str) and part.startswith("--") and line:
@@ -104,7 +104,7 @@ def array(name: str, words: Iterable[str]) -> tuple[str, ...]:
 
 
 def watched(job: JobSpec) -> Iterator[str]:
-    """Options of the node runner, where they are not its own."""
+    """Yield options of the node runner that differ from its defaults."""
     if not job.pulse:
         yield "--no-pulse"
     if job.hang_seconds is not None:
@@ -112,8 +112,8 @@ def watched(job: JobSpec) -> Iterator[str]:
 
 
 def bounded(connection: Mapping[str, Any]) -> Iterator[str]:
-    """Options of the node runner: what a node may use of its machine, as `connection` or the platform has it, and what
-    it may read."""
+    """Yield options of the node runner: what a node may use of its machine, by `connection` or by default, and what it
+    may read."""
     asked = bounds.order(connection, shared=False)["bounds"]
     yield f"--processes {asked['processes']} --open-files {asked['open_files']}"
     sizes = [f"--{name}-gb {(asked[name] or 0) / 2**30:g}" for name in ("memory", "disk")]
@@ -222,7 +222,7 @@ def start_all(job: JobSpec, plan: Plan) -> str:
 
 
 def environment(node: NodePlan, without: Iterable[str] = ()) -> tuple[str, ...]:
-    """The words of an array: what all ranks of a node share, our modules first on Python's path."""
+    """Return the words of an array: what all ranks of a node share, our modules first on Python's path."""
     own = node.env.get("PYTHONPATH")
     path = f"PYTHONPATH=$here/{LIB}" + ("" if own else "${PYTHONPATH:+:$PYTHONPATH}")
     left_out = {"PYTHONPATH", *without}

@@ -18,7 +18,7 @@ def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, 
 
 
 def nodes(job: JobSpec, plan: Plan, head: str, connection: Mapping[str, Any]) -> dict[str, str]:
-    """A script for each node, and what it needs beside it. `head`: by which name the nodes reach node 0."""
+    """Return a script for each node, and the files that it needs. `head`: the name by which the nodes reach node 0."""
     found = {scripts.start_name(at.node_rank): _start(job, plan, at, head, connection) for at in plan.nodes}
     return found | scripts.configs(plan, head) | library(plan)
 

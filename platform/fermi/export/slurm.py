@@ -1,4 +1,4 @@
-"""The batch script that the Slurm backend would submit, with all it needs, for sbatch."""
+"""Exports the batch script that the Slurm engine would submit, with all it needs, for sbatch."""
 
 import json
 import re
@@ -12,11 +12,11 @@ from fermi.export.scripts import not_the_platforms
 from fermi.jobs.spec import JobSpec, Plan, Problem
 
 _COMMENT = re.compile(r"^#SBATCH --comment=.*\n", re.MULTILINE)
-"""By which a platform would take the job for one of its own, forgotten, and cancel it."""
+"""The comment by which a platform would take the job for a leftover of its own and cancel it."""
 
 
 _ALONE = ("--kill-on-bad-exit=0 --wait=0", "--kill-on-bad-exit=1 --wait=60")
-"""Nobody else looks after the nodes of a job whose rank has failed."""
+"""Options that end the job when a rank fails, because no platform watches it."""
 
 
 def problems(job: JobSpec) -> list[Problem]:
@@ -24,7 +24,8 @@ def problems(job: JobSpec) -> list[Problem]:
 
 
 def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
-    """`connection.folder`: a folder that all nodes see; this one is to be there, or is copied there."""
+    """Return the files. `connection.folder`: a folder that all nodes see; the exported folder must be there, or is
+    copied there."""
     own = not_the_platforms(job)
     rendered = backend.render(own, plan, connection)
     folder = backend.folder_of(connection)

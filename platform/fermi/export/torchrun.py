@@ -1,4 +1,4 @@
-"""torchrun on each node, for frameworks on torch.distributed."""
+"""Exports torchrun on each node, for frameworks on torch.distributed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +13,13 @@ SETS = {
     "MASTER_PORT", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
     "TORCHELASTIC_MAX_RESTARTS",
 }  # fmt: skip
-"""By torchrun, to the same values: it numbers nodes by --node-rank and ranks by node. Its run has an id of its own."""
+"""Variables that torchrun sets to the same values: it numbers nodes by --node-rank and ranks by node. Its run has an id
+of its own."""
 
 
 def problems(job: JobSpec) -> list[Problem]:
-    """What torchrun cannot start: it knows no other frameworks, and gives all ranks of a node the same environment."""
+    """Return what torchrun cannot start: it has no other frameworks, and gives all ranks of a node the same
+    environment."""
     framework = plugins.framework(job.framework)
     if not _starts(framework):
         allowed = ", ".join(each.name for each in plugins.frameworks() if _starts(each))
@@ -29,7 +31,8 @@ def problems(job: JobSpec) -> list[Problem]:
 
 
 def _starts(framework: Framework) -> bool:
-    """It comes with torch, and so does nothing where a model is written in another library."""
+    """Return whether torchrun starts the framework. It comes with torch, and so cannot start models written in another
+    library."""
     return (framework.info.stack, framework.info.launcher) == ("torch", "torchrun")
 
 
@@ -66,7 +69,7 @@ def _start(job: JobSpec, plan: Plan, node: NodePlan, head: str, connection: Mapp
 
 
 def script(node: NodePlan) -> list[Any]:
-    """`-m module …` or `script.py …`, without the interpreter."""
+    """Return `-m module …` or `script.py …`, without the interpreter."""
     return [part for index, part in enumerate(node.command) if not (index < 2 and part in (Late.PYTHON, "-u"))]
 
 

@@ -20,8 +20,8 @@ def gang(
     node_env: NodeEnv = lambda _: {},
     rank_env: RankEnv = lambda _, __: {},
 ) -> Plan:
-    """`node_env(placement)` and `rank_env(placement, local_rank)` add what the framework itself wants; a variable that
-    the user set wins over the former."""
+    """Return the plan of one process per GPU. `node_env(placement)` and `rank_env(placement, local_rank)` add the
+    framework's own variables; a variable that the user set wins over the former."""
     shared, divided = environment.job_env(spec), elastic.rank_env(spec)
     return Plan(
         world_size=spec.world_size,
@@ -36,7 +36,7 @@ def gang(
 
 
 def data_parallel(spec: JobSpec) -> Proposal:
-    """What a framework that splits nothing but the data over all ranks proposes for an empty strategy."""
+    """Return data parallelism over all ranks as the proposal for an empty strategy."""
     if spec.strategy:
         return Proposal()
     reason = Problem("distributedConfig.strategy", "PROPOSED_DATA_PARALLEL", {"worldSize": spec.world_size})
@@ -44,7 +44,7 @@ def data_parallel(spec: JobSpec) -> Proposal:
 
 
 def _with(divided: Mapping[int, Mapping[str, str]], rank_env: RankEnv) -> RankEnv:
-    """And what a rank is told of its part of the batch, where that can change."""
+    """Return the rank's variables and those of its part of the batch, where that can change."""
     return lambda at, local: {**rank_env(at, local), **divided.get(at.first_rank + local, {})}
 
 

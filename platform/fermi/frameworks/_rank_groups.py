@@ -1,4 +1,5 @@
-"""Groups of neighbouring ranks that hold a model together: which cross a border, and into which it fits."""
+"""Groups of neighbouring ranks that hold a model together: which of them cross nodes or zones, and into which the model
+fits."""
 
 import math
 from itertools import groupby
@@ -9,7 +10,7 @@ from fermi.jobs.spec import JobSpec
 
 
 def fits(spec: JobSpec, size: int) -> bool:
-    """Whether the model's state fits into the memory of a group of `size` ranks, as far as its size is known."""
+    """Return whether the model's state fits into the memory of a group of `size` ranks, as far as its size is known."""
     parameters = recipes.parameters(spec) or 0
     return memory.needed(parameters, weights=size, gradients=size, optimizer=size) <= memory.usable(spec.nodes)
 
@@ -19,8 +20,8 @@ def several_zones(spec: JobSpec) -> bool:
 
 
 def natural(spec: JobSpec) -> int:
-    """The largest group of which no copy crosses a border: between zones where there are several and each one's ranks
-    are neighbours, else between nodes."""
+    """Return the size of the largest group of which no copy crosses a border: between zones where there are several and
+    each one's ranks are neighbours, else between nodes."""
     nodes = [at.node for at in place(spec.nodes, spec.master)]
     zones = [(zone, sum(node.processes for node in inside)) for zone, inside in groupby(nodes, lambda node: node.zone)]
     if 1 < len(zones) == len({zone for zone, _ in zones}):
@@ -29,6 +30,6 @@ def natural(spec: JobSpec) -> int:
 
 
 def crosses_zones(spec: JobSpec, size: int) -> bool:
-    """Whether a shard group has ranks of two zones."""
+    """Return whether a shard group has ranks of two zones."""
     zones = [at.node.zone for at in place(spec.nodes, spec.master) for _ in at.ranks]
     return any(len(set(zones[first : first + size])) > 1 for first in range(0, len(zones), size))

@@ -31,17 +31,18 @@ from fermi.jobs.spec import JobSpec, Plan, Problem, Proposal
 
 
 class Planner(Protocol):
-    """All that a task needs in order to run; a `Framework` can do more."""
+    """What a task needs in order to run; a `Framework` can do more."""
 
     @property
     def plan(self) -> Callable[[JobSpec], Plan]:
-        """Pure."""
+        """Returns the plan of a job. Pure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
-    """For people, and for the parts of the platform that treat frameworks differently. `label`: its proper name.
-    `description`: where it is empty, it has a text in `fermi.messages` (see `words`)."""
+    """What a framework states about itself, for people and for the parts of the platform that treat frameworks
+    differently. `label`: its proper name. `description`: where it is empty, it has a text in `fermi.messages` (see
+    `texts`)."""
 
     label: str
     description: str = ""
@@ -49,11 +50,11 @@ class Info:
     """What is split among ranks: `data` (each rank holds the whole model), `sharded` or `fsdp` (and its state, as an
     option says or as a degree in `strategy`), `tensor`, `pipeline`, `context` (and the model itself)."""
     model_size: tuple[int, int | None] = (0, None)
-    """Numbers of parameters it suits: from the first on, below the second."""
+    """Numbers of parameters that it suits: from the first on, below the second."""
     stack: str = "torch"
     """The library that the model is written in, by the name under which it is installed and imported."""
     launcher: str = "torchrun"
-    """The usual program for starting its ranks by hand; empty where there is none."""
+    """The usual program for starting its ranks without the platform; empty where there is none."""
     packages: Sequence[str] = ()
     """What else has to be installed on each node, by the names under which it is installed."""
     install: str = ""
@@ -61,21 +62,21 @@ class Info:
     reserved: Sequence[str] = ()
     """Environment variables that its plan sets for each rank, as regular expressions: no user may set them."""
     elastic: Literal["", "even", "uneven"] = ""
-    """Whether a job of it can go on from a checkpoint with another number of ranks; `even`: only if all of them have as
-    many rows of the batch."""
+    """Whether a job of it can resume from a checkpoint with another number of ranks; `even`: only if all of them have
+    as many rows of the batch."""
     needs_cuda: bool = False
-    """No CPU process can stand in for a GPU."""
+    """Whether no CPU process can stand in for a GPU."""
     recipe: bool = True
-    """It trains the reference model without a script of the user's own."""
+    """Whether it trains the reference model without a user's own script."""
 
     @property
     def replicates(self) -> bool:
-        """Each rank holds the whole model and its optimizer."""
+        """Whether each rank holds the whole model and its optimizer."""
         return set(self.parallelism) <= {"data"}
 
     @property
     def splits_state(self) -> bool:
-        """It fits a model of any size into more ranks, without a look at the model itself."""
+        """Whether it fits a model of any size into more ranks, whatever the model's structure."""
         return not {"sharded", "fsdp"}.isdisjoint(self.parallelism)
 
     @property
@@ -92,10 +93,11 @@ class Info:
 
 
 class Framework:
-    """A framework's module as the platform uses it."""
+    """A framework's module with the defaults for what it leaves out."""
 
     def __init__(self, name: str, module: ModuleType) -> None:
-        """Raises TypeError, in words for the module's author, where a required part is missing or of a wrong kind."""
+        """Raises TypeError, with a message for the module's author, where a required part is missing or of a wrong
+        kind."""
         _check(name, module)
         self.name = name
         self.info: Info = module.INFO
@@ -113,36 +115,36 @@ class Framework:
         self._resized: Callable[[JobSpec, elastic.Division], JobSpec] = getattr(module, "resized", elastic.recipe)
 
     def plan(self, spec: JobSpec) -> Plan:
-        """Pure."""
+        """Return the plan of a job. Pure."""
         return self._plan(self.settled(spec))
 
     def problems(self, spec: JobSpec) -> list[Problem]:
-        """All broken rules at once; empty = `plan` will succeed. Never raises."""
+        """Return all broken rules at once; empty = `plan` will succeed. Never raises."""
         return list(self._problems(self.settled(spec)))
 
     def warnings(self, spec: JobSpec) -> list[Problem]:
-        """What is worth knowing and does not stop the job."""
+        """Return warnings, which do not stop the job."""
         spec = self.settled(spec)
         own = ["dataParallel", *(["fsdpParallel"] if "fsdp" in self.info.parallelism else [])]
         split = [] if self.info.splits_model else rank_env.strategy_not_rendered(spec, self.info.label, own)
         return [*split, *self._warnings(spec)]
 
     def propose(self, spec: JobSpec) -> Proposal:
-        """What is left empty, chosen for these nodes; what the user gave is kept and not repeated. `problems` and
-        `plan` judge and render a job as if the proposal had been given."""
+        """Return values for what is left empty, chosen for these nodes; what the user gave is kept and not repeated.
+        `problems` and `plan` check and render a job as if the proposal had been given."""
         proposal: Proposal = self._propose(self.settled(spec))
         return proposal
 
     def batch(self, spec: JobSpec) -> tuple[int, int] | None:
-        """Sequences per rank and micro step, and micro steps per optimizer step; None: nobody knows them."""
+        """Return sequences per rank and micro step, and micro steps per optimizer step; None: unknown."""
         return None if self._problems(spec) else self._batch(spec)
 
     def effective_batch(self, spec: JobSpec) -> effective.Batch | None:
-        """What an optimizer step comes to over all ranks; an elastic job keeps that of the size asked for."""
+        """Return the effective batch over all ranks; an elastic job keeps that of the size asked for."""
         return self._effective_batch(elastic.full(spec) if elastic.resized(spec) else spec)
 
     def settled(self, spec: JobSpec) -> JobSpec:
-        """The job as it is told to its ranks: an elastic one divides its batch among the nodes that it has now."""
+        """Return the job as its ranks get it: an elastic one divides its batch among the nodes that it has now."""
         if not elastic.resized(spec):
             return spec
         spec = replace(spec, strategy={name: size for name, size in spec.strategy.items() if name != "dataParallel"})

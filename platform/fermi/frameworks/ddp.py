@@ -27,7 +27,8 @@ OPTIONS = options.schema(
 
 _TRAINER = "fermi.train.train_ddp"
 PRELOAD = ("torch", "numpy", "torch.distributed", "torch.nn.parallel", "torch.utils.data", "torch._dynamo")
-"""`torch._dynamo` is imported by every optimizer, and by DistributedDataParallel."""
+"""What optimizers and DistributedDataParallel import, and our trainer does without (see `fermi.probe.lazy_dynamo`); and
+our trainer, which each rank would have to execute otherwise."""
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's is eight times as fast
 
@@ -72,8 +73,8 @@ _HEAD = "<head>"
 
 
 def _config(spec: JobSpec, placements: list[Placement]) -> Value:
-    """The requirement document's shape, with `world_size` counting processes (the document's 3 counts nodes), and what
-    a script of the user's own may hand to DistributedDataParallel."""
+    """Return the configuration in the requirement document's shape, with `world_size` counting processes (the
+    document's 3 counts nodes), and the options that a user's own script may pass to DistributedDataParallel."""
     text = yaml.dump(
         {
             "distributed": {

@@ -84,7 +84,7 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 
 def propose(spec: JobSpec) -> Proposal:
-    """The mesh, the precision, and CPU memory where all GPUs together are too small for the model's state."""
+    """Return the mesh, the precision, and CPU memory where all GPUs together are too small for the model's state."""
     if options.problems(spec, OPTIONS):
         return data_parallel(spec)
     first = data_parallel(spec)
@@ -130,8 +130,8 @@ def _offload(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
 
 
 def shard_size(spec: JobSpec) -> int:
-    """Ranks that hold the model together. `auto`: those inside a zone or node when zones differ and the model fits into
-    so few, else all."""
+    """Return the number of ranks that hold the model together. `auto`: those inside a zone or node when zones differ
+    and the model fits into so few, else all."""
     if (chosen := spec.options.get("shardSize")) is not None:
         return int(chosen)
     kind = options.value(spec, OPTIONS, "sharding")
@@ -144,12 +144,12 @@ def shard_size(spec: JobSpec) -> int:
 
 
 def _stated_dtype(spec: JobSpec) -> Any:
-    """The recipe's own hyperparameter for what `mixedPrecision` says; in a user's script it may mean anything."""
+    """Return the recipe's own hyperparameter for `mixedPrecision`; in a user's script it may mean anything."""
     return "auto" if spec.entrypoint else spec.hyperparameters.get("dtype", "auto")
 
 
 def plan(spec: JobSpec) -> Plan:
-    """`fsdp_config.yaml` is for a user's own script: FERMI_FSDP_CONFIG says where it lies."""
+    """Return the plan. `fsdp_config.yaml` is for a user's own script: FERMI_FSDP_CONFIG is its path."""
     spec = propose(spec).to(spec)
     stated, backend = _stated_dtype(spec), rank_env.communication_backend(spec)
     option = options.value(spec, OPTIONS, "mixedPrecision")

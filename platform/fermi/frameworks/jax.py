@@ -42,7 +42,7 @@ DATA, FSDP = "dataParallel", "fsdpParallel"
 _STRATEGY = "distributedConfig.strategy"
 
 PRELOAD = ("numpy", "ml_dtypes", "jaxlib.xla_client")
-"""Not jax itself: it reads its JAX_ variables when it is imported, and a rank's would come too late."""
+"""Without jax itself: it reads its JAX_ variables when it is imported, and a rank's would come too late."""
 
 DTYPES = ("auto", "bfloat16", "float32")
 _DEVICE_COUNT = re.compile(r"--xla_force_host_platform_device_count=(\S*)")
@@ -74,8 +74,8 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 
 def propose(spec: JobSpec) -> Proposal:
-    """What the given degree leaves for the other; else data parallelism where the model's state fits into each GPU,
-    and shards over as few neighbours as it fits into, best such that no group crosses a border."""
+    """Return what the given degree leaves for the other; else data parallelism where the model's state fits into each
+    GPU, and shards over as few neighbours as it fits into, preferably such that no group crosses a border."""
     world = spec.world_size
     if _mesh(spec):
         return Proposal()
@@ -96,7 +96,7 @@ def propose(spec: JobSpec) -> Proposal:
 
 
 def fsdp(spec: JobSpec) -> int:
-    """Ranks that hold weights and optimizer state together."""
+    """Return the number of ranks that hold weights and optimizer state together."""
     return int(propose(spec).to(spec).strategy.get(FSDP, 1))
 
 
@@ -108,7 +108,8 @@ def batch(spec: JobSpec) -> tuple[int, int] | None:
 
 
 def resized(spec: JobSpec, share: elastic.Division) -> JobSpec:
-    """Shards over as many ranks as were asked for, or the most below that divide those that are left."""
+    """Return the job with shards over as many ranks as were asked for, or the most below that divide those that are
+    left."""
     left = {name: value for name, value in spec.options.items() if name != "batchIsGlobal"}
     strategy = dict(spec.strategy)
     if isinstance(size := strategy.get(FSDP), int):
@@ -117,7 +118,7 @@ def resized(spec: JobSpec, share: elastic.Division) -> JobSpec:
 
 
 def plan(spec: JobSpec) -> Plan:
-    """FERMI_JAX_MESH tells a user's own script the mesh."""
+    """Return the plan. FERMI_JAX_MESH states the mesh for a user's own script."""
     chosen = {name: options.value(spec, OPTIONS, name) for name in OPTIONS["properties"]}
     size = fsdp(spec)
     extra = {
@@ -152,19 +153,20 @@ def plan(spec: JobSpec) -> Plan:
 
 
 def _memory(spec: JobSpec, size: int) -> dict[str, str]:
-    """Per rank, with the state in shards of `size` ranks."""
+    """Return needed and usable memory per rank, with the state in shards of `size` ranks."""
     needed = memory.needed(recipes.parameters(spec) or 0, weights=size, gradients=size, optimizer=size)
     return {"needed": memory.shown(needed), "usable": memory.shown(memory.usable(spec.nodes))}
 
 
 def _renders(spec: JobSpec) -> bool:
-    """Where other degrees are asked for, too, a warning says what runs instead."""
+    """Return whether the plan follows the strategy. Where other degrees are asked for, too, a warning says what runs
+    instead."""
     others = [value for name, value in spec.strategy.items() if name not in (DATA, FSDP)]
     return FSDP in spec.strategy or not any(isinstance(value, int) and value > 1 for value in others)
 
 
 def _mesh(spec: JobSpec) -> list[Problem]:
-    """dataParallel × fsdpParallel is the world size."""
+    """Return what is wrong with the degrees: dataParallel × fsdpParallel is the world size."""
     world, given = spec.world_size, {name: spec.strategy[name] for name in (FSDP, DATA) if name in spec.strategy}
     wrong = [
         name for name, value in given.items() if not isinstance(value, int) or isinstance(value, bool) or value < 1
@@ -188,21 +190,23 @@ def _mesh(spec: JobSpec) -> list[Problem]:
 
 
 def _asked_platforms(spec: JobSpec) -> dict[str, list[str]]:
-    """What the user's variables say; JAX_PLATFORM_NAME decides where both do."""
+    """Return the platforms that the user's variables name; JAX_PLATFORM_NAME decides where both do."""
     names = ("JAX_PLATFORM_NAME", "JAX_PLATFORMS")
     said = {name: spec.env.get(name, "").lower().replace(" ", "").strip(",") for name in names}
     return {name: words.split(",") for name, words in said.items() if words}
 
 
 def _on_cuda(spec: JobSpec) -> bool:
-    """All processes run on one platform: a node without CUDA brings the others to the CPU."""
+    """Return whether the ranks run on GPUs. All processes run on one platform: a node without CUDA moves the others to
+    the CPU."""
     for words in _asked_platforms(spec).values():
         return words[0] in ("gpu", "cuda")
     return all(node.has_cuda for node in spec.nodes)
 
 
 def _platforms(spec: JobSpec) -> list[Problem]:
-    """JAX_PLATFORMS=gpu would have JAX look for AMD's GPUs, too, and fail without them."""
+    """Return what is wrong with the platforms. JAX_PLATFORMS=gpu would make JAX look for AMD's GPUs, too, and fail
+    without them."""
     asked = _asked_platforms(spec)
     without = [node.name for node in spec.nodes if not node.has_cuda]
     for name, words in asked.items():
@@ -223,14 +227,15 @@ def _platforms(spec: JobSpec) -> list[Problem]:
 
 
 def _precision(spec: JobSpec) -> str:
-    """bfloat16 where every GPU has it, else float32: nothing here scales a float16 loss."""
+    """Return bfloat16 where every GPU has it, else float32: nothing here scales a float16 loss."""
     wanted = spec.hyperparameters.get("dtype", "auto")
     best = gpus.precision(spec.nodes, wanted) if _on_cuda(spec) or wanted != "auto" else "float32"
     return "float32" if best == "float16" else best
 
 
 def _devices(spec: JobSpec) -> list[Problem]:
-    """Processes must have equally many devices, so each has one."""
+    """Return the problem of variables that give a process several devices: all processes must have equally many, so
+    each has one."""
     counts = {"XLA_FLAGS": _DEVICE_COUNT.findall(spec.env.get("XLA_FLAGS", ""))}
     if "JAX_NUM_CPU_DEVICES" in spec.env:
         counts["JAX_NUM_CPU_DEVICES"] = [spec.env["JAX_NUM_CPU_DEVICES"]]
@@ -250,7 +255,7 @@ def _dtype(spec: JobSpec) -> list[Problem]:
 
 
 def _global_batch(spec: JobSpec) -> list[Problem]:
-    """Each process gets an equal share: batch size // number of processes."""
+    """Return the problem of a global batch that cannot be divided: each process gets batch size // number of processes."""
     batch, size = spec.hyperparameters.get("batchSize", recipes.DEFAULT_BATCH_SIZE), spec.world_size
     if spec.entrypoint is not None or spec.options.get("batchIsGlobal") is not True:
         return []

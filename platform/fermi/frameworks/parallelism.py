@@ -1,5 +1,4 @@
-"""Ways to split a model over ranks, in the request's own spelling: which of the valid ones to propose for one that
-cannot run."""
+"""Strategies in the request's own spelling: which valid ones to propose for one that cannot run."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -8,12 +7,12 @@ from functools import lru_cache
 Strategy = Mapping[str, int]
 
 MOST = 3
-"""So many are proposed."""
+"""How many strategies are proposed."""
 
 
 def nearest(asked: Strategy, valid: Iterable[Strategy], most: int = MOST) -> list[Strategy]:
-    """Those that differ least from what was asked for, by how often a degree is doubled or halved; then the plainest. A
-    degree that is not named is 1 in `valid`, and open in `asked`."""
+    """Return the valid strategies that differ least from the requested one, by how often a degree is doubled or halved;
+    then the simplest. A degree that is not named is 1 in `valid`, and open in the request."""
 
     def steps(one: Strategy) -> tuple[float, ...]:
         changes = (abs(math.log2(degree / one.get(name, 1))) for name, degree in asked.items())
@@ -23,12 +22,12 @@ def nearest(asked: Strategy, valid: Iterable[Strategy], most: int = MOST) -> lis
 
 
 def words(values: Mapping[str, object]) -> str:
-    """`tensorParallel=8, pipelineParallel=4`."""
+    """Return the degrees as text: `tensorParallel=8, pipelineParallel=4`."""
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 @lru_cache(maxsize=1024)
 def divisors(number: int) -> tuple[int, ...]:
-    """Ascending."""
+    """Return the divisors, ascending."""
     low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
     return tuple(sorted({*low, *(number // n for n in low)}))

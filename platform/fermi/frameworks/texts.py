@@ -1,10 +1,10 @@
 """The texts of a framework and of its options in the reader's language, by code (see `fermi.messages`).
 
-    ABOUT_PYTORCH_DDP             what the framework `pytorch-ddp` is
+    ABOUT_PYTORCH_DDP             describes the framework `pytorch-ddp`
     TITLE_BATCH_SHARE             the option `batchShare`, for people; its hint describes it
     TITLE_BATCH_SHARE_BY_SPEED    its choice `bySpeed`, where the word itself does not say enough
 
-What a framework's module says itself (`Info.description`; `title` and `description` in `OPTIONS`) goes before.
+What a framework's module states itself (`Info.description`; `title` and `description` in `OPTIONS`) wins.
 """
 
 import re
@@ -16,11 +16,12 @@ from fermi.frameworks.base import Framework
 
 
 def description(framework: Framework, lang: str) -> str:
+    """Return the framework's description."""
     return framework.info.description or _text("ABOUT", framework.name, lang=lang)[0]
 
 
 def options(framework: Framework, lang: str) -> dict[str, Any]:
-    """The schema with titles. `enumTitles`: choice -> title, of those that have one."""
+    """Return the schema of the options with titles. `enumTitles`: choice -> title, for those that have one."""
     rules = framework.options["properties"]
     return {**framework.options, "properties": {name: _titled(name, rule, lang) for name, rule in rules.items()}}
 
@@ -33,7 +34,7 @@ def _titled(name: str, rule: Mapping[str, Any], lang: str) -> dict[str, Any]:
 
 
 def _text(*parts: str, lang: str) -> tuple[str, str]:
-    """Empty where there is none."""
+    """Return message and hint of a code; empty where there are none."""
     words = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]", "_", part).upper() for part in parts)
     code = "_".join(words)
     return messages.text(code, lang) if messages.has(code) else ("", "")

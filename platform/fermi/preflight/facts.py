@@ -1,4 +1,4 @@
-"""What the nodes of a pre-flight test printed, sorted. See `fermi.train.preflight` for who says what, and when."""
+"""Sorts what the nodes of a pre-flight test printed. See `fermi.train.preflight` for what each prints, and when."""
 
 import json
 from collections import defaultdict
@@ -11,8 +11,8 @@ Fact = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node under test: its rank in the test, its id and name for people, and the GPUs it is said to have (None: by
-    hand, nobody said). `pod`: the name of the pod that it is; empty: it is none."""
+    """A node under test: its rank in the test, its id and name for people, and the GPUs that it is said to have (None:
+    unknown, as in an exported job). `pod`: its pod's name; empty: it is none."""
 
     rank: int
     id: str
@@ -23,7 +23,8 @@ class Member:
 
 @dataclass(slots=True)
 class Facts:
-    """By rank, or by pair of ranks. `said`: hello, node, devices, head, end. `heard`: whose datagrams a node got."""
+    """Facts by rank, or by pair of ranks. `said`: hello, node, devices, head, end. `heard`: whose datagrams a node
+    received."""
 
     said: dict[int, dict[str, Fact]] = field(default_factory=lambda: defaultdict(dict))
     pairs: dict[tuple[int, int], Fact] = field(default_factory=dict)
@@ -32,16 +33,16 @@ class Facts:
     together: dict[int, Fact] = field(default_factory=dict)
 
     def get(self, rank: int, kind: str) -> Fact:
-        """Empty when it was not said."""
+        """Return a fact; empty when it was not printed."""
         return self.said.get(rank, {}).get(kind, {})
 
     def joined(self, rank: int) -> bool:
-        """Whether the head and it found each other; the head is with itself when it could listen."""
+        """Return whether the node and the head found each other; the head is joined when it could listen."""
         return self.get(rank, "head").get("via") is not None
 
 
 def lines(data: bytes) -> Iterator[Fact]:
-    """The facts among everything that a node printed."""
+    """Yield the facts among everything that a node printed."""
     for line in data.split(b"\n"):
         if line.startswith(b'{"preflight":'):
             try:
@@ -53,6 +54,7 @@ def lines(data: bytes) -> Iterator[Fact]:
 
 
 def sort(facts: Iterable[Mapping[str, Any]]) -> Facts:
+    """Return the facts by rank and pair."""
     found = Facts()
     for fact in facts:
         rank, kind = fact["rank"], fact["preflight"]

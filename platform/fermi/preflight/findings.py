@@ -1,4 +1,4 @@
-"""One thing that was looked at and how it is; one who is to blame."""
+"""Results of a pre-flight test: one thing that was checked, and nodes that are at fault."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,7 +10,8 @@ ORDER = (PASS, WARN, FAIL)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`code` has texts in `fermi.messages` (as `PREFLIGHT_<code>`), filled from `params`; `value`: what was seen."""
+    """The result of one check. `code` has texts in `fermi.messages` (as `PREFLIGHT_<code>`), filled from `params`;
+    `value`: what was observed."""
 
     check: str
     level: str
@@ -24,7 +25,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """`ranks`: who; empty = nobody in particular."""
+    """What is at fault. `ranks`: the nodes; empty = none in particular."""
 
     ranks: tuple[int, ...]
     level: str
@@ -33,6 +34,6 @@ class Culprit:
 
 
 def worst(levels: Iterable[str]) -> str:
-    """`unknown` only where nothing else is there."""
+    """Return the worst level; `unknown` only where there is no other."""
     known = [level for level in levels if level in ORDER]
     return max(known, key=ORDER.index) if known else UNKNOWN

@@ -1,5 +1,5 @@
-"""What is wrong between nodes. A fault is blamed on as few as explain it: a wrong name before a dead link, one node
-whose links are all dead before its peers, and a link where only one is.
+"""Checks the links between nodes. A fault is attributed to as few nodes as explain it: a wrong name before a dead link,
+one node whose links are all dead before its peers, and a link where only one is.
 
     node  a    b    c    d            node  a    b    c    d
     a     ·    ok   X    ok           a     ·    ok   X    ok         X with everybody: c is cut off; drop c
@@ -18,7 +18,7 @@ from fermi.preflight.findings import FAIL, WARN, Culprit, Finding
 Pair = tuple[int, int]
 
 SLOW_WARN, SLOW_FAIL = 1 / 5, 1 / 25
-"""Of what the other nodes reach. A pair that looks slow has been measured four times, and the best counted."""
+"""Share of what the other nodes reach. A pair that looks slow has been measured four times, and the best counted."""
 SLOW_MBPS = 100.0
 """Slow whatever the others do: a gradient of 1 GB takes more than a minute."""
 RTT_WARN_MS, RTT_TIMES = 20.0, 10
@@ -26,7 +26,7 @@ RTT_WARN_MS, RTT_TIMES = 20.0, 10
 
 @dataclass(slots=True)
 class Links:
-    """By pair (from, to) and by node what was found, and who is to blame."""
+    """What was found by pair (from, to) and by node, and what is at fault."""
 
     pairs: dict[Pair, list[Finding]] = field(default_factory=lambda: defaultdict(list))
     nodes: dict[int, list[Finding]] = field(default_factory=lambda: defaultdict(list))
@@ -34,6 +34,7 @@ class Links:
 
 
 def judge(members: Sequence[Member], facts: Facts) -> Links:
+    """Return what is wrong between the nodes."""
     return _Judge(members, facts).judged()
 
 
@@ -159,7 +160,7 @@ class _Judge:
     # Links by which nothing comes, or not everything -----------------------------------------------------------------
 
     def works(self, pair: Pair) -> bool | None:
-        """None: it was not tried, because one of the two was not there."""
+        """Return whether the link works; None: it was not tried, because one of the two was missing."""
         if fact := self.facts.pairs.get(pair):
             return bool(fact["free"] == "ok")
         if pair[1] == 0 and pair[0] not in self.silent and not self.facts.joined(pair[0]):

@@ -104,7 +104,7 @@ def _shared(member: Member, seen: Fact) -> Iterator[Finding]:
 
 
 def _devices(member: Member, seen: Fact, devices: Fact, stack: str) -> Iterator[Finding]:
-    """Where nobody said which library is needed, one of them is enough."""
+    """Check the libraries and their GPUs. Where no library is named, one of them is enough."""
     wrong, names = False, list(dict.fromkeys([*plugins.stacks(), *filter(None, [stack])]))
     stack = stack or next((name for name in reversed(names) if devices.get(name)), names[0])
     for name in names:
@@ -128,7 +128,7 @@ def _devices(member: Member, seen: Fact, devices: Fact, stack: str) -> Iterator[
 
 
 def versions(rank: int, facts: Facts) -> dict[str, str]:
-    """What is installed, and over it what the stack says of itself when it runs."""
+    """Return what is installed, overridden by the versions that the stack reports when it runs."""
     found = dict(facts.get(rank, "node").get("versions", {}))
     torch = facts.get(rank, "devices").get("torch") or {}
     found |= {
@@ -138,7 +138,7 @@ def versions(rank: int, facts: Facts) -> dict[str, str]:
 
 
 def drift(members: Sequence[Member], facts: Facts, stack: str) -> Iterator[tuple[list[int], Finding]]:
-    """Who differs from most, and in what; where there is no majority, all who have a say."""
+    """Yield the nodes that differ from most, and in what; where there is no majority, all that report a version."""
     on_gpu = {m.rank for m in members if facts.get(m.rank, "node").get("gpus")}
     stated = {m.rank: versions(m.rank, facts) for m in members}
     for name, (pattern, level) in _compared(stack).items():
@@ -159,8 +159,8 @@ _MINOR = r"\d+\.\d+"
 
 
 def _compared(stack: str) -> dict[str, tuple[str, str]]:
-    """Name -> how much of it must agree, and what it means if it does not. Torch ranks of two minor versions, and NCCL
-    of any two versions, do not understand each other for sure."""
+    """Return name -> how much of a version must agree, and the level where it does not. Torch ranks of two minor
+    versions, and NCCL of any two versions, are incompatible."""
     parts = {"torch": _MINOR, "nccl": r".*", "jax": _MINOR, "jaxlib": _MINOR}
     parts |= {"cuda": r"\d+", "driver": r"\d+", "python": _MINOR}
     fatal = {"torch": ("torch", "nccl"), "jax": ("jax", "jaxlib")}.get(stack or "torch", (stack,))

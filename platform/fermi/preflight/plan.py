@@ -1,4 +1,4 @@
-"""One process per node, with the addresses, the port, the backend and the GPUs that training would have there."""
+"""Plans one process per node, with the addresses, the port, the backend and the GPUs that training would have there."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ COMMAND = (Late.PYTHON, "-u", "-m", "fermi.train.preflight")
 
 
 def plan(spec: JobSpec) -> Plan:
-    """The nodes stay what they are (an engine gives each all its GPUs); only their ranks are counted as one each."""
+    """Return the plan. The nodes stay unchanged (an engine gives each all its GPUs); only their ranks are counted as
+    one each."""
     single = replace(spec, nodes=tuple(replace(node, gpu_count=min(node.gpu_count, 1)) for node in spec.nodes))
     standing_by = plugins.framework(plugins.DEFAULT).preload  # a process that was to train first can do this, too
     whole = {node.id: node for node in spec.nodes}
@@ -36,5 +37,5 @@ def plan(spec: JobSpec) -> Plan:
 
 
 def _stacks(options: Mapping[str, Any]) -> list[str]:
-    """What a quick test imports is only what is to be trained with: each costs a node some seconds."""
+    """Return the libraries to import. A quick test imports only the one to train with: each costs a node some seconds."""
     return plugins.stacks() if options.get("level") == "full" else [plugins.stack(options.get("framework", ""))]

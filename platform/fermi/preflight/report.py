@@ -1,4 +1,4 @@
-"""A report in the reader's language, in the shape that the API and `fermi preflight --json` show."""
+"""Translates a report, in the shape that the API and `fermi preflight --json` return."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ Shown = dict[str, Any]
 
 
 def in_words(report: Mapping[str, Any], lang: str) -> Shown:
-    """An empty report has nothing to say: its nodes are unknown to it, too."""
+    """Return the report in the reader's language. An empty report has no nodes and no verdict."""
     if not report:
         return {"nodes": [], "pairs": [], "together": None, "verdict": None}
     together, verdict = report["together"], report["verdict"]

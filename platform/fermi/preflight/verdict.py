@@ -1,4 +1,4 @@
-"""From what the nodes said to one answer: a level for each node and pair, and who is to blame. Pure."""
+"""Combines what the nodes printed into one report: a level for each node and pair, and what is at fault. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ Report = dict[str, Any]
 
 
 def members(job: JobSpec) -> list[Member]:
-    """In the order in which `plan` ranks them."""
+    """Return the nodes in the order in which `plan` ranks them."""
     return [
         Member(
             at.node_rank, at.node.id, at.node.name, at.node.gpu_count if at.node.has_cuda else 0,
@@ -25,8 +25,8 @@ def members(job: JobSpec) -> list[Member]:
 
 
 def judge(who: Sequence[Member], said: Iterable[Mapping[str, Any]], level: str, framework: str = "") -> Report:
-    """JSON, as it is stored. `level`: what was asked for, quick or full; `framework`: what is to be trained with, where
-    somebody said it."""
+    """Return the report as JSON, as it is stored. `level`: quick or full; `framework`: what is to be trained with,
+    empty where unknown."""
     facts, stack = sort(said), plugins.stack(framework) if framework else ""
     between = links.judge(who, facts)
     found = {member.rank: [*nodes.findings(member, facts, stack), *between.nodes[member.rank]] for member in who}
@@ -58,7 +58,7 @@ def judge(who: Sequence[Member], said: Iterable[Mapping[str, Any]], level: str, 
 
 
 def _reassuring(member: Member, facts: Facts, found: Sequence[Finding]) -> list[Finding]:
-    """What is as it should be, and worth reading."""
+    """Return passed checks that are worth reading."""
     if not facts.get(member.rank, "node"):
         return []
     good = []
@@ -89,7 +89,8 @@ def _pair(here: Member, there: Member, facts: Facts, between: links.Links) -> Re
 
 
 def _together(who: Sequence[Member], facts: Facts, culprits: list[Culprit]) -> Report:
-    """Adds to `culprits` those with whom it failed; unless the reason has been found before."""
+    """Return the result of the collective test, and add the nodes where it failed to `culprits`, unless the reason has
+    been found before."""
     said = {member.rank: facts.together.get(member.rank, {}) for member in who}
     done = [one for one in said.values() if one.get("allReduceMs") is not None]
     result: Report = {"allReduceMs": None, "barrierMs": None, "findings": []}

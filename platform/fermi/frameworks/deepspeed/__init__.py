@@ -74,7 +74,8 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    """What DeepSpeed cannot split, waiting, too little memory, and a batch size that gave way to the train batch."""
+    """Return warnings: what DeepSpeed cannot split, idle time of the pipeline, too little memory, and a batch size that
+    was overridden by the train batch."""
     batch, wished = solve(spec), spec.hyperparameters.get("batchSize")
     found = split.warnings(spec, batch.accumulation if isinstance(batch, Batch) else 1)
     if not problems(spec):
@@ -98,14 +99,14 @@ def splits(spec: JobSpec) -> list[Mapping[str, int]]:
 
 
 def batch(spec: JobSpec) -> tuple[int, int] | None:
-    """`ds_config.json` always has one."""
+    """Return sequences per rank and micro step, and accumulation steps. `ds_config.json` always has them."""
     found = solve(propose(spec).to(spec))
     return (found.micro, found.accumulation) if isinstance(found, Batch) else None
 
 
 def resized(spec: JobSpec, share: elastic.Division) -> JobSpec:
-    """The ZeRO stage and what is offloaded stay those that were proposed at the size asked for: a checkpoint is of one
-    stage, and what fits onto more GPUs need not fit onto fewer."""
+    """Return the job with the divided batch. The ZeRO stage and what is offloaded stay those that were proposed at the
+    size asked for: a checkpoint belongs to one stage, and what fits onto more GPUs need not fit onto fewer."""
     assert spec.elastic is not None
     full = elastic.full(spec)
     divided = {
@@ -142,7 +143,7 @@ def plan(spec: JobSpec) -> Plan:
 
 
 def _memory(spec: JobSpec) -> list[Problem]:
-    """Of a split model alone: ZeRO's stage is proposed by what fits."""
+    """Return a warning where a split model does not fit; without a split ZeRO's stage is proposed by what fits."""
     at, parameters, usable = split.of(spec), recipes.parameters(spec), memory.usable(spec.nodes)
     if at.ranks_per_model == 1 or parameters is None:
         return []
@@ -156,7 +157,8 @@ def _memory(spec: JobSpec) -> list[Problem]:
 
 
 def _offload_problems(spec: JobSpec) -> list[Problem]:
-    """Offloading what is not split is not possible: the optimizer's state from stage 1 on, weights in stage 3."""
+    """Return the problem of offloading what is not split: the optimizer's state can be from stage 1 on, weights in
+    stage 3."""
     found = []
     for name, least in (("offloadOptimizer", 1), ("offloadParameters", 3)):
         if spec.options.get(name) == "cpu" and config.stage(spec) < least:
@@ -166,8 +168,8 @@ def _offload_problems(spec: JobSpec) -> list[Problem]:
 
 
 def _env(spec: JobSpec) -> Mapping[str, Value]:
-    """Kernels are compiled under a lock that a killed process leaves locked for ever; an attempt with a folder of its
-    own never meets it. See docs/decisions/0008."""
+    """Return the variables of all ranks. Kernels are compiled under a lock that a killed process leaves locked for
+    ever; an attempt with a folder of its own never meets it. See docs/decisions/0008."""
     env: dict[str, Value] = {"FERMI_DEEPSPEED_CONFIG": CONFIG_FILE}
     env[COMPILED_IN] = COMPILED
     at = split.of(spec)
@@ -183,6 +185,7 @@ def _env(spec: JobSpec) -> Mapping[str, Value]:
 
 
 def _hostfile(spec: JobSpec) -> str:
-    """For DeepSpeed's own launcher, which numbers ranks in the order of the lines: the same ranks as ours."""
+    """Return the host file for DeepSpeed's own launcher, which numbers ranks in the order of the lines: the same ranks
+    as ours."""
     nodes = [at.node for at in place(spec.nodes, spec.master)]
     return "".join(f"{node.address} slots={node.processes}\n" for node in nodes)

@@ -1,9 +1,9 @@
-"""The batch triple, solved from what the user gave: train batch = micro batch × accumulation steps × data parallel
-ranks, which are all processes where the model is not split.
+"""Solves the batch sizes from what the user gave: train batch = micro batch × accumulation steps × data parallel ranks,
+which are all processes where the model is not split.
 
-DeepSpeed starts only if that holds (`runtime/config.py`, `_batch_assertion`). The three options count to the letter.
-The recipe's hyperparameters `batchSize` and `gradientAccumulationSteps`, which a model may bring along unasked, fill
-what the options leave open, and give way where the train batch cannot be had with them.
+DeepSpeed starts only if that holds (`runtime/config.py`, `_batch_assertion`). The three options count exactly. The
+recipe's hyperparameters `batchSize` and `gradientAccumulationSteps`, which a model may bring along unasked, fill what
+the options leave open, and are ignored where the train batch is impossible with them.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from fermi.jobs.spec import JobSpec, Problem
 from fermi.schema import suggestions
 
 USUAL = 64
-"""The train batch aimed at when nothing is given: the requirement document's (004)."""
+"""The train batch when nothing is given: the requirement document's (004)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """In samples per optimizer step (`train`), and per data parallel rank and micro step (`micro`)."""
+    """Samples per optimizer step (`train`), and per data parallel rank and micro step (`micro`)."""
 
     train: int
     micro: int
@@ -28,7 +28,8 @@ class Batch:
 
 
 def solve(spec: JobSpec) -> Batch | Problem:
-    """The options must be of the right types; hyperparameters need not be."""
+    """Return the batch sizes, or what is wrong with them. The options must be of the right types; hyperparameters need
+    not be."""
     at = split.of(spec)
     ranks, usual_steps = at.data, 1 if at.pipeline == 1 else split.FILLED * at.pipeline
     train, micro, steps = (_count(spec.options, name) for name in _OPTIONS)
@@ -54,7 +55,8 @@ _FIELD = "distributedConfig.options.trainBatchSize"
 
 
 def _divide(train: int, ranks: int, micro: int | None, steps: int | None) -> Batch | None:
-    """With `micro` as given, else `steps`, else a single step; None when it does not come out even."""
+    """Return the sizes with `micro` as given, else `steps`, else a single step; None where the division leaves a
+    remainder."""
     if micro and steps is None:
         steps = max(1, train // (micro * ranks))
     steps = steps or 1

@@ -1,4 +1,4 @@
-"""`ds_config.json`, complete: the requirement document's (004) values, the user's, and what the chosen GPUs allow."""
+"""Renders `ds_config.json` from the requirement document's (004) values, the user's, and what the chosen GPUs allow."""
 
 import math
 from typing import Any
@@ -33,7 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "totalSteps": 300,
     "dtype": "auto",
 }
-"""Hyperparameters that are not given: the document's learning rate, else the recipe's."""
+"""Values of hyperparameters that are not given: the document's learning rate, else the recipe's."""
 
 
 def hyperparameter(spec: JobSpec, name: str) -> Any:
@@ -45,7 +45,8 @@ def stage(spec: JobSpec) -> int:
 
 
 def on_cuda(spec: JobSpec) -> bool:
-    """DeepSpeed has one kind of accelerator per job: where any node lacks CUDA, all ranks run on CPUs."""
+    """Return whether the ranks run on GPUs. DeepSpeed has one kind of accelerator per job: where any node lacks CUDA,
+    all ranks run on CPUs."""
     return all(node.has_cuda for node in spec.nodes)
 
 
@@ -66,7 +67,7 @@ def render(spec: JobSpec, batch: Batch) -> dict[str, Any]:
 
 
 def every(batch: Batch, clipping: float, dtype: gpus.Precision) -> dict[str, Any]:
-    """What every `ds_config.json` of ours says, whoever makes model and optimizer."""
+    """Return what every `ds_config.json` of ours has, whichever code makes model and optimizer."""
     return {
         "train_micro_batch_size_per_gpu": batch.micro,
         "gradient_accumulation_steps": batch.accumulation,
@@ -77,9 +78,9 @@ def every(batch: Batch, clipping: float, dtype: gpus.Precision) -> dict[str, Any
 
 
 def _split(spec: JobSpec, batch: Batch) -> dict[str, Any]:
-    """With tensor parallelism of its own DeepSpeed counts every process as one for data when it checks batch sizes
-    (runtime/config.py, `_batch_assertion`), so that the train batch must be left out. `pipeline` is for scripts to
-    read: `PipelineModule` is told by them."""
+    """Return the keys of a split. With tensor parallelism of its own DeepSpeed counts every process as one for data
+    when it checks batch sizes (runtime/config.py, `_batch_assertion`), so that the train batch must be left out.
+    `pipeline` is for scripts to read: they pass it to `PipelineModule`."""
     at = split.of(spec)
     if at.pipeline > 1:
         return {"train_batch_size": batch.train, "pipeline": {"stages": at.pipeline}}

@@ -97,11 +97,13 @@ DECIDED = {
 
 
 def problems(spec: JobSpec, decided: Mapping[str, str] = DECIDED) -> list[Problem]:
+    """Return what is wrong with the user's own keys. `decided`: keys that may not be given, and the field that decides
+    each."""
     return list(_look(spec.options.get("config", {}), CONFIG, "", decided))
 
 
 def merged(ours: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """`added` within `ours`, block by block."""
+    """Return the configuration with the additions, block by block."""
     result = dict(ours)
     for key, value in added.items():
         result[key] = merged(result.get(key, {}), value) if isinstance(value, dict) else value

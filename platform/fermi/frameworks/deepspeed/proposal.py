@@ -1,7 +1,7 @@
-"""What is left empty: the rest of a split, the lowest usual ZeRO stage of which the smallest GPU can hold its part, and
-the batch triple.
+"""Proposes what is left empty: the rest of a split, the lowest usual ZeRO stage of which the smallest GPU can hold its
+part, and the batch sizes.
 
-Stage 2 is the least that is proposed: it moves no more bytes than data parallelism without ZeRO does (ZeRO paper, §7),
+Stage 2 is the lowest that is proposed: it moves no more bytes than data parallelism without ZeRO does (ZeRO paper, §7),
 and is the requirement document's (004).
 """
 
@@ -28,8 +28,8 @@ def propose(spec: JobSpec) -> Proposal:
 
 
 def needed(spec: JobSpec, stage: int, parameters: int, *, offload_parameters: bool = False) -> float:
-    """GiB of state on each GPU, with the optimizer's where the job has it; as if tensor and pipeline parallelism cut
-    the model evenly, though embeddings are whole on the ranks of the first stage."""
+    """Return the GiB of state on each GPU, with the optimizer's where the job has it; as if tensor and pipeline
+    parallelism cut the model evenly, though embeddings are whole on the ranks of the first stage."""
     at = split.of(spec)
     world, parameters = at.data, -(-parameters // at.ranks_per_model)
     offloaded = stage > 0 and options.value(spec, config.OPTIONS, "offloadOptimizer") == "cpu"
@@ -42,7 +42,7 @@ def needed(spec: JobSpec, stage: int, parameters: int, *, offload_parameters: bo
 
 
 def _rest(spec: JobSpec) -> Proposal | None:
-    """What a split of the model leaves of the processes is for data."""
+    """Propose the processes that a split leaves as data parallelism."""
     at = split.of(spec)
     if at.ranks_per_model == 1 or "dataParallel" in spec.strategy or split.problems(spec):
         return None

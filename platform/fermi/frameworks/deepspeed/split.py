@@ -1,5 +1,5 @@
-"""How the model is split over the ranks: tensor inside its layers (AutoTP), pipeline between them (`PipelineModule`),
-and data with what is left.
+"""Splits the model over the ranks: tensor inside its layers (AutoTP), pipeline between them (`PipelineModule`), and
+data with what is left.
 
 DeepSpeed's rules, with the lines that have them in DeepSpeed 0.19.8; those without one are ours. A strategy with a
 `dataParallel` that these processes do not add up to, as in the requirement document (004), is none of DeepSpeed's:
@@ -24,12 +24,12 @@ MUCH_WAITING = 0.25
 """Share of a step in the pipeline's bubble from which on the user is warned."""
 
 FILLED = 4
-"""Micro-batches per stage with which a pipeline hardly waits (Huang et al. 2019, "GPipe", §2.3)."""
+"""Micro-batches per stage with which a pipeline is hardly ever idle (Huang et al. 2019, "GPipe", §2.3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Ranks count tensor fastest, then data, pipeline (`PipeModelDataParallelTopology`)."""
+    """Degrees of a split. Ranks count tensor fastest, then data, pipeline (`PipeModelDataParallelTopology`)."""
 
     tensor: int
     pipeline: int
@@ -46,7 +46,8 @@ class Split:
 
 
 def of(spec: JobSpec) -> Split:
-    """What will run. Where the strategy breaks a rule, the data that it leaves, at least one rank."""
+    """Return the split that will run. Where the strategy breaks a rule, the data degree that it leaves, at least one
+    rank."""
     if not _is_rendered(spec):
         return Split(1, 1, spec.world_size)
     tensor, pipeline = (_degree(spec, name) or 1 for name in DEGREES[:2])
@@ -67,7 +68,7 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec, accumulation: int) -> list[Problem]:
-    """`accumulation`: micro-batches per step and pipeline."""
+    """Return warnings about the split. `accumulation`: micro-batches per step and pipeline."""
     if not _is_rendered(spec):
         found = rank_env.strategy_not_rendered(spec, "DeepSpeed")
         named = {"splits": _words(spec), "worldSize": spec.world_size}
@@ -81,7 +82,7 @@ def warnings(spec: JobSpec, accumulation: int) -> list[Problem]:
 
 
 def possible(spec: JobSpec) -> list[parallelism.Strategy]:
-    """The strategies nearest to one that cannot run; none where it can."""
+    """Return the strategies nearest to one that cannot run; none where it can."""
     asked = {name: degree for name in DEGREES if (degree := _degree(spec, name))}
     if not asked or (_is_rendered(spec) and not problems(spec)):
         return []
@@ -89,7 +90,7 @@ def possible(spec: JobSpec) -> list[parallelism.Strategy]:
 
 
 def _is_rendered(spec: JobSpec) -> bool:
-    """Whether all that the strategy names is DeepSpeed's, and its `dataParallel` what these processes leave."""
+    """Return whether the strategy names only DeepSpeed's degrees, and its `dataParallel` is what these processes leave."""
     if any(degree != 1 for name, degree in spec.strategy.items() if name not in DEGREES):
         return False
     tensor, pipeline, data = (_degree(spec, name) for name in DEGREES)
@@ -124,12 +125,13 @@ def _broken(spec: JobSpec, split: Split) -> Iterator[Problem]:
 
 
 def _stage_has_no_pipeline(spec: JobSpec) -> bool:
-    """ZeRO's: runtime/pipe/engine.py:73."""
+    """Return whether the ZeRO stage forbids a pipeline: runtime/pipe/engine.py:73."""
     return spec.options.get("zeroStage") in (2, 3)
 
 
 def _valid(spec: JobSpec, *, any_stage: bool = False) -> Iterator[Split]:
-    """Of those with a pipeline, such as give each stage as many layers. `any_stage`: ZeRO's is to be another one."""
+    """Yield valid splits; of those with a pipeline, such as give each stage as many layers. `any_stage`: the ZeRO stage
+    is to be another one."""
     layers, heads = _model(spec)
     world, alone = spec.world_size, _stage_has_no_pipeline(spec) and not any_stage
     for tensor in parallelism.divisors(math.gcd(*(node.processes for node in spec.nodes))):
@@ -139,7 +141,7 @@ def _valid(spec: JobSpec, *, any_stage: bool = False) -> Iterator[Split]:
 
 
 def _model(spec: JobSpec) -> tuple[int | None, int | None]:
-    """The recipe's layers and heads. A script's own model may be cut otherwise, so nothing is said of it."""
+    """Return the recipe's layers and heads. A user's own model may be cut otherwise, so they are None."""
     if spec.entrypoint is not None:
         return None, None
     sizes = (spec.hyperparameters.get(name, usual) for name, usual in (("layers", 2), ("heads", 4)))

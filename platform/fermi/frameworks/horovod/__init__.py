@@ -64,7 +64,7 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 
 def plan(spec: JobSpec) -> Plan:
-    """`hostfile` and `horovodrun.sh` are for starting by hand."""
+    """Return the plan. `hostfile` and `horovodrun.sh` are for starting it without the platform."""
     placements, env = place(spec.nodes, spec.master), _env(spec)
     slots = ",".join(f"{_name(at)}:{at.node.processes}" for at in placements)
     cross_rank, cross_size = _cross(placements)
@@ -100,12 +100,14 @@ def plan(spec: JobSpec) -> Plan:
 
 
 def _name(at: Placement) -> str:
-    """By which Horovod tells nodes apart: a part of the rendezvous server's addresses, never looked up."""
+    """Return the name by which Horovod distinguishes nodes: a part of the rendezvous server's addresses, never
+    resolved."""
     return f"node-{at.node_rank}"
 
 
 def _cross(placements: list[Placement]) -> tuple[dict[int, int], Counter[int]]:
-    """By rank: how many nodes before its own have a rank with its local rank. By local rank: how many nodes have it."""
+    """Return by rank how many nodes before its own have a rank with its local rank; and by local rank how many nodes
+    have it."""
     before: dict[int, int] = {}
     seen: Counter[int] = Counter()
     for at in placements:

@@ -1,4 +1,4 @@
-"""`host:slots`, as `horovodrun` wants to be told: for people who start by hand."""
+"""Builds `host:slots` as `horovodrun` takes it, for people who start a job without the platform."""
 
 import re
 import shlex
@@ -22,7 +22,8 @@ _FLAGS = {
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    """Horovod's own rules: each part is `host:slots`, and there are at least as many slots as processes."""
+    """Return what breaks Horovod's own rules: each part is `host:slots`, and there are at least as many slots as
+    processes."""
     found = spec.options.get("hosts")
     if not isinstance(found, str):
         return []  # nothing said, or no text at all, which the schema refuses
@@ -40,7 +41,7 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    """Nodes that have no address that could stand in `host:slots`. By hand only: the platform needs none."""
+    """Return a warning of nodes without an address that could be in `host:slots`. The platform itself needs none."""
     if "hosts" in spec.options:
         return []
     nameless = [node.name for node in spec.nodes if _address(node) is None]
@@ -48,7 +49,7 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 
 def by_hand(spec: JobSpec) -> Mapping[str, int]:
-    """Slots by host: what the user says, else what is known of the nodes."""
+    """Return slots by host: the user's, else from what is known of the nodes."""
     return _parsed(spec.options["hosts"]) if "hosts" in spec.options else _of_nodes(spec)
 
 
@@ -57,7 +58,7 @@ def hostfile(hosts: Mapping[str, int]) -> str:
 
 
 def horovodrun(spec: JobSpec, hosts: Mapping[str, int], timeline: Value | None, command: Sequence[Value]) -> Value:
-    """The line that starts the same training without the platform."""
+    """Return the command line that starts the same training without the platform."""
     flags = [f"{_FLAGS[name]} {spec.options[name]:g}" for name in _FLAGS if name in spec.options]
     if spec.options.get("autotune"):
         flags.append("--autotune")
@@ -75,7 +76,7 @@ def _address(node: Node) -> str | None:
 
 
 def _of_nodes(spec: JobSpec) -> dict[str, int]:
-    """In the order of ranks. Nodes that share an address are one host."""
+    """Return slots by host in the order of ranks. Nodes that share an address are one host."""
     hosts: dict[str, int] = {}
     for at in place(spec.nodes, spec.master):
         host = _address(at.node) or f"node-{at.node_rank}"

@@ -35,7 +35,8 @@ INFO = Info(
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    """As if the proposal had been given. Where what is given leaves no valid split, its own broken rules are named."""
+    """Return broken rules, as if the proposal had been given. Where what is given leaves no valid split, its own broken
+    rules are named."""
     request = read(spec)
     if isinstance(request, list):
         return request
@@ -79,8 +80,8 @@ def plan(spec: JobSpec) -> Plan:
 
 
 def _command(spec: JobSpec, given: dict[str, Any]) -> tuple[Value, ...]:
-    """The trainer, with Megatron's names for what they name; or the user's script, with our arguments before its
-    own."""
+    """Return the trainer's command, with Megatron's names for its hyperparameters; or the user's script, with our
+    arguments before its own."""
     if spec.entrypoint is None:
         left = {**arguments.NAMES, **dict.fromkeys(arguments.SIZES)}
         rest = {name: value for name, value in spec.hyperparameters.items() if name not in left}

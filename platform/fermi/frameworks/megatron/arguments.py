@@ -1,4 +1,4 @@
-"""What Megatron-LM is launched with, in its own names (0.16.1), and the same for people to read."""
+"""The arguments of Megatron-LM, in its own names (0.16.1), and the same for people to read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 SAVE_EVERY = 1000
-"""Steps between the checkpoints of a script of the user's own, which Megatron wants to be told if it is to save."""
+"""Steps between the checkpoints of a user's own script, which Megatron requires if it is to save."""
 
 NAMES = {
     "totalSteps": "train-iters",
@@ -35,7 +35,7 @@ NAMES = {
 
 SIZES = ("batchSize", "gradientAccumulationSteps", "dtype", "layers", "heads", "hiddenSize", "sequenceLength",
          "vocabSize")  # fmt: skip
-"""Hyperparameters that the arguments below are worked out from."""
+"""Hyperparameters from which the arguments below are computed."""
 
 DECIDED = {
     "tensor-model-parallel-size": f"{STRATEGY}.tensorParallel",
@@ -58,11 +58,11 @@ DECIDED = {
     "bf16": f"{OPTION}.precision",
     "fp16": f"{OPTION}.precision",
 }
-"""Arguments that a script of the user's own may not be given besides, and the field that decides each."""
+"""Arguments that a user's own script may not be given besides, and the field that decides each."""
 
 
 def own_arguments(spec: JobSpec, decided: Mapping[str, str] = DECIDED) -> list[Problem]:
-    """An argument given twice would win over what was checked."""
+    """Return the script's own arguments that are decided elsewhere: given twice, one would win over what was checked."""
     if spec.entrypoint is None or not spec.options.get("appendArguments", True):
         return []
     found = []
@@ -75,7 +75,7 @@ def own_arguments(spec: JobSpec, decided: Mapping[str, str] = DECIDED) -> list[P
 
 
 def arguments(spec: JobSpec, request: Request, split: Split) -> dict[str, Any]:
-    """Name without dashes in front -> value; True = the flag alone."""
+    """Return the arguments: name without leading dashes -> value; True = the flag alone."""
     model = request.model
     words: dict[str, Any] = {
         "tensor-model-parallel-size": split.tensor,
@@ -115,7 +115,7 @@ def words(arguments: Mapping[str, Any]) -> list[Value]:
 
 
 def args_file(arguments: Mapping[str, Any]) -> Value:
-    """One argument a line, for `$(cat megatron_args.txt)`."""
+    """Return the arguments one per line, for `$(cat megatron_args.txt)`."""
     pieces: list[str | Late] = []
     for name, value in arguments.items():
         pieces.append(f"--{name}\n" if value is True else f"--{name} ")
@@ -126,7 +126,7 @@ def args_file(arguments: Mapping[str, Any]) -> Value:
 
 
 def config_file(request: Request, split: Split, given: Mapping[str, Any]) -> str:
-    """For people: the split, the batch, what a GPU holds, and the arguments that were `given`."""
+    """Return the split, the batch, the memory of a GPU and the arguments as YAML, for people."""
     taken, gib = memory.estimate(request, split), 2**30
     found = {
         "world_size": request.cluster.world,
@@ -160,7 +160,7 @@ def config_file(request: Request, split: Split, given: Mapping[str, Any]) -> str
 
 
 def _recompute(split: Split) -> dict[str, Any]:
-    """`full`: every layer, one at a time, which keeps least."""
+    """Return the arguments of recomputation. `full`: every layer, one at a time, which keeps least."""
     if split.recompute == "none":
         return {}
     full = {"recompute-method": "uniform", "recompute-num-layers": 1} if split.recompute == "full" else {}
@@ -168,7 +168,7 @@ def _recompute(split: Split) -> dict[str, Any]:
 
 
 def _schedule(spec: JobSpec) -> dict[str, Any]:
-    """A script of the user's own is told what the user said and nothing else."""
+    """Return the arguments of the schedule. A user's own script gets only what the user gave."""
     defaults = TRAINER_DEFAULTS if spec.entrypoint is None else {}
     given = {name: hyperparameter(spec, name, defaults.get(name)) for name in NAMES}
     if given["minLearningRate"] is None and given["learningRate"] is not None:
@@ -180,8 +180,9 @@ def _schedule(spec: JobSpec) -> dict[str, Any]:
 
 
 def _data(spec: JobSpec, request: Request) -> dict[str, Any]:
-    """The trainer reads the dataset's own files and ids of bytes. Megatron's loaders want an index that the platform
-    does not make, so a script of the user's own brings its data and tokenizer as arguments of its own."""
+    """Return the arguments of data and checkpoints. The trainer reads the dataset's own files and ids of bytes.
+    Megatron's loaders want an index that the platform does not make, so a user's own script has data and tokenizer in
+    its own arguments."""
     if spec.entrypoint is None:
         vocabulary = {"tokenizer-type": "NullTokenizer", "vocab-size": request.model.vocabulary}
         return {"untie-embeddings-and-output-weights": True, **vocabulary}

@@ -27,37 +27,37 @@ LATENCY = 2e-5  # seconds per collective
 
 
 def seconds(request: Request, split: Split) -> float:
-    """Of one optimizer step."""
+    """Return the seconds of one optimizer step."""
     batch = _matrices(request, split) + _inside_a_layer(request, split) + _to_the_next_stage(request, split)
     bubble = (split.pipeline - 1) / split.virtual
     return (split.micro_batches + bubble) * batch + _data_parallel(request, split)
 
 
 def bubble_share(split: Split) -> float:
-    """Of a step's time, spent waiting for the pipeline to fill and drain (Narayanan et al. 2021, §2.2)."""
+    """Return the share of a step's time in which the pipeline fills and drains (Narayanan et al. 2021, §2.2)."""
     waiting = (split.pipeline - 1) / split.virtual
     return waiting / (split.micro_batches + waiting)
 
 
 def bandwidth(cluster: Cluster, span: int) -> float:
-    """Of groups that lie within `span` neighbouring ranks each, the slowest of them."""
+    """Return the bandwidth of the slowest of the groups of `span` neighbouring ranks, in bytes per second."""
     if not any(size % span for size in cluster.nodes):
         return INSIDE
     return ZONES if len(cluster.zones) > 1 and any(size % span for size in cluster.zones) else NODES
 
 
 def _tokens(request: Request, split: Split) -> float:
-    """Of a micro-batch, on one rank."""
+    """Return the tokens of a micro-batch, on one rank."""
     return request.model.sequence / split.context * split.micro
 
 
 def _width(request: Request) -> int:
-    """Bytes of an activation."""
+    """Return the bytes of an activation."""
     return 4 if request.cluster.dtype == "float32" else 2
 
 
 def _matrices(request: Request, split: Split) -> float:
-    """A micro-batch, forward and backward, on the last stage, which paces the others."""
+    """Return the seconds of a micro-batch, forward and backward, on the last stage, which is the slowest."""
     model, tokens = request.model, _tokens(request, split)
     h, s, routed = model.hidden, model.sequence, memory.ROUTED if model.experts else 1
     attention = 4 * tokens * s * h
@@ -70,7 +70,7 @@ def _matrices(request: Request, split: Split) -> float:
 
 
 def _inside_a_layer(request: Request, split: Split) -> float:
-    """Tensor, context and expert parallel traffic of a micro-batch's layers on one stage."""
+    """Return the seconds of tensor, context and expert parallel traffic of a micro-batch's layers on one stage."""
     activations = _tokens(request, split) * request.model.hidden * _width(request)
     layer, t, c, e = 0.0, split.tensor, split.context, split.expert
     if t > 1:

@@ -1,4 +1,4 @@
-"""What is found in one job by Megatron-LM with its own optimizer and with DeepSpeed's alike, in words for people."""
+"""What Megatron-LM with its own optimizer and with DeepSpeed's alike report of one job."""
 
 from fermi.frameworks.megatron import arguments, cost, memory, search
 from fermi.frameworks.megatron.request import OPTION, OPTIONS, STRATEGY, Request
@@ -16,7 +16,7 @@ MUCH_WAITING = 0.25
 
 
 def wants_too_much(request: Request, split: Split) -> list[Problem]:
-    """Refused where weights, gradients and optimizer alone are more than the GPU has: they are exact."""
+    """Return the problem of weights, gradients and optimizer that alone are more than the GPU has: these are exact."""
     taken = memory.estimate(request, split).state / 2**30
     over = request.cluster.gpu_known and taken > request.cluster.gpu.memory
     return [out_of_memory(request, split)] if over else []
@@ -33,13 +33,15 @@ def warnings(request: Request, split: Split) -> list[Problem]:
 
 
 def splits(request: Request, problems: list[Problem]) -> list[Strategy]:
-    """Those nearest to degrees that break a rule. Too little memory is none of those: it is too little for all."""
+    """Return the strategies nearest to degrees that break a rule. Too little memory is no such rule: it is too little
+    for all."""
     broken = any(one.field.startswith(STRATEGY) and one.code != OUT_OF_MEMORY for one in problems)
     return search.nearest(request) if broken else []
 
 
 def one_connection(split: Split, gpu_type: str) -> bool:
-    """Megatron relies on the order in which kernels are queued (arguments.py:951); Blackwell keeps it by itself."""
+    """Return whether CUDA needs one connection. Megatron relies on the order in which kernels are queued
+    (arguments.py:951); Blackwell keeps it by itself."""
     return (split.tensor > 1 or split.context > 1) and gpus.gpu(gpu_type).capability < 10
 
 
@@ -59,7 +61,7 @@ def positions(spec: JobSpec, request: Request) -> list[Problem]:
 
 
 def precision(spec: JobSpec) -> list[Problem]:
-    """Either half precision, never both (arguments.py:703)."""
+    """Return the problem of two different half precisions (arguments.py:703)."""
     option, stated = options.value(spec, OPTIONS, "precision"), spec.hyperparameters.get("dtype", "auto")
     if spec.entrypoint is not None or "auto" in (option, stated) or option == stated:
         return []
@@ -79,12 +81,12 @@ def out_of_memory(request: Request, split: Split) -> Problem:
 
 
 def _gpu(request: Request) -> str:
-    """The memory of the smallest one."""
+    """Return the memory of the smallest GPU."""
     return humanize.size(request.cluster.gpu.memory * 2**30)
 
 
 def reasons(request: Request, found: search.Found) -> list[Problem]:
-    """Why this split, for the person who gave it over to us."""
+    """Return why this split was chosen, for the user."""
     split, cluster = found.split, request.cluster
     size = {
         "size": humanize.count(memory.parameters(request.model)),
@@ -110,6 +112,6 @@ def reasons(request: Request, found: search.Found) -> list[Problem]:
 
 
 def effective_batch(spec: JobSpec, split: Split) -> effective.Batch:
-    """A script of the user's own is told the learning rate as it is, and nothing of a scaling."""
+    """Return the effective batch. A user's own script gets the learning rate as it is, without scaling."""
     told = {"scaling": "none"} if spec.entrypoint else {}
     return effective.of(spec, split.micro, split.data, split.micro_batches, **told)

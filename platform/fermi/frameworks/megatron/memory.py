@@ -1,4 +1,4 @@
-"""Bytes that a split takes on the GPU that holds most.
+"""Estimates the bytes that a split takes on the GPU that holds most.
 
 * Parameters: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
   eq. 2, divided as Megatron divides them.
@@ -27,7 +27,7 @@ optimizer. bfloat16 = 2 weight + 4 gradient + (4 weight + 8 moments)."""
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """In bytes, on one GPU."""
+    """Bytes on one GPU."""
 
     weights: float
     gradients: float
@@ -44,8 +44,8 @@ class Estimate:
 
 
 def estimate(request: Request, split: Split) -> Estimate:
-    """The first stage has the embedding and most micro-batches in flight, the last one has the logits: whichever takes
-    more."""
+    """Return the memory of the stage that takes most: the first one has the embedding and most micro-batches in flight,
+    the last one the logits."""
     first = _stage(request, split, first=True)
     return first if split.pipeline == 1 else max(first, _stage(request, split, first=False), key=lambda e: e.total)
 
@@ -55,14 +55,15 @@ def usable(request: Request) -> float:
 
 
 def parameters(model: Model) -> int:
-    """Of the whole model."""
+    """Return the parameters of the whole model."""
     dense, experts = _layer_parameters(model, 1, 1)
     ends = _embedding(model, 1) * (1 if model.tied else 2) + model.sequence * model.hidden + 2 * model.hidden
     return int(model.layers * (dense + experts) + ends)
 
 
 def stage_parameters(model: Model, split: Split, *, first: bool = True) -> tuple[float, float]:
-    """Of one GPU of the first or the last stage: those that all data-parallel ranks have, and its experts'."""
+    """Return the parameters of one GPU of the first or the last stage: those that all data-parallel ranks have, and its
+    experts'."""
     dense, experts = _layer_parameters(model, split.tensor, split.expert)
     layers = model.layers / split.pipeline
     if split.pipeline == 1:
@@ -107,8 +108,8 @@ def _stage(request: Request, split: Split, *, first: bool) -> Estimate:
 
 
 def _zero(parameters: float, dtype: str, shards: int, stage: int) -> tuple[float, float, float]:
-    """Weights, gradients, optimizer: stage 1 splits the last of them, 2 the last two, 3 all. The optimizer's share is a
-    float32 copy and two moments."""
+    """Return the bytes of weights, gradients and optimizer: stage 1 splits the last of them, 2 the last two, 3 all. The
+    optimizer's share is a float32 copy and two moments."""
     weights = 4 if dtype == "float32" else 2
     gradients = 2 if dtype == "float16" or (dtype == "bfloat16" and stage == 0) else 4
     parts = ((weights, 3), (gradients, 2), (12, 1))

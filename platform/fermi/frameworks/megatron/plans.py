@@ -17,7 +17,7 @@ have."""
 
 
 def proposal(spec: JobSpec, request: Request) -> Proposal:
-    """The fastest split that fits, as far as the user left it open."""
+    """Return the fastest split that fits, as far as the user left it open."""
     found = search.best(request)
     if found is None:
         return Proposal()
@@ -36,8 +36,8 @@ def plan(
     files: Mapping[str, Value],
     env: Mapping[str, Value],
 ) -> Plan:
-    """`given`: what the command is launched with, for people and scripts to read; `files` and `env`: what else there
-    is."""
+    """Return the plan. The arguments of the command are rendered for people and scripts to read; `files` and `env`:
+    further ones."""
     readable: dict[str, Value] = {
         "megatron_config.yaml": arguments.config_file(request, split, given),
         "megatron_args.txt": arguments.args_file(given),

@@ -1,5 +1,5 @@
-"""What a job says about a Megatron-LM run: the model's sizes, the GPUs it gets, and what the user settled. Frozen and
-hashable, so that a proposal is worked out once."""
+"""What a job states about a Megatron-LM run: the model's sizes, its GPUs, and what the user chose. Frozen and hashable,
+so that a proposal is computed once."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ DEGREES = {
 STRATEGY, OPTION = "distributedConfig.strategy", "distributedConfig.options"
 
 DEFAULTS: dict[str, Any] = {"layers": 2, "heads": 4, "hiddenSize": 64, "sequenceLength": 64, "vocabSize": 256}
-"""The reference trainer's."""
+"""Sizes of the reference trainer."""
 
 LIMITS = {"layers": 1000, "heads": 1000, "hiddenSize": 1 << 20, "sequenceLength": 1 << 24, "vocabSize": 1 << 24}
 
@@ -73,8 +73,8 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the user settled; None is open. `trainer`: whether our reference trainer runs, which has neither context
-    nor expert parallelism. `deepspeed`: whether DeepSpeed has the optimizer, by the ZeRO stage `zero`."""
+    """What the user chose; None is open. `trainer`: whether our reference trainer runs, which has neither context nor
+    expert parallelism. `deepspeed`: whether DeepSpeed has the optimizer, by the ZeRO stage `zero`."""
 
     global_batch: int
     tensor: int | None = None
@@ -105,7 +105,8 @@ def read(
     degrees_offered: Collection[str] = tuple(DEGREES),
     leave_out: Collection[str] = (),
 ) -> Request | list[Problem]:
-    """The problems that leave nothing to reckon with. `leave_out`: options that the caller looks into."""
+    """Return the request, or the problems that leave nothing to compute with. `leave_out`: options that the caller
+    checks."""
     found = options.problems(spec, offered, leave_out) + _degree_problems(spec, degrees_offered) + _size_problems(spec)
     if found:
         return found
@@ -127,7 +128,7 @@ hyperparameter = recipes.given
 
 
 def stated_precision(spec: JobSpec) -> Any:
-    """The option, else the recipe's own hyperparameter for it."""
+    """Return the option, else the recipe's own hyperparameter for it."""
     option = options.value(spec, OPTIONS, "precision")
     return hyperparameter(spec, "dtype", "auto") if option == "auto" else option
 
@@ -145,7 +146,8 @@ def _degree_problems(spec: JobSpec, offered: Collection[str]) -> list[Problem]:
 
 
 def _size_problems(spec: JobSpec) -> list[Problem]:
-    """The trainer has sizes of its own; an own script's cannot be guessed, and everything depends on them."""
+    """Return missing or invalid sizes. The trainer has default sizes; a user's own script's are unknown, and everything
+    depends on them."""
     found = []
     for name, high in LIMITS.items():
         value = spec.hyperparameters.get(name, DEFAULTS[name] if spec.entrypoint is None else None)
@@ -173,7 +175,7 @@ def _model(spec: JobSpec) -> Model:
 
 
 def _cluster(spec: JobSpec) -> Cluster:
-    """Emulated GPUs count as what they stand for: nothing of Megatron runs without CUDA anyway."""
+    """Return the nodes. Emulated GPUs count as what they stand for: nothing of Megatron runs without CUDA anyway."""
     nodes = [at.node for at in place(spec.nodes, spec.master)]
     weakest = gpus.weakest(nodes)
     wanted = stated_precision(spec)
@@ -188,8 +190,8 @@ def _cluster(spec: JobSpec) -> Cluster:
 
 
 def _global_batch(spec: JobSpec, micro: int | None) -> int:
-    """Samples per optimizer step. Not given: what the same hyperparameters mean to the data-parallel frameworks, one
-    batch per GPU and micro step."""
+    """Return the samples per optimizer step. Not given: what the same hyperparameters mean to the data-parallel
+    frameworks, one batch per GPU and micro step."""
     if given := spec.options.get("globalBatchSize"):
         return int(given)
     batch = micro or hyperparameter(spec, "batchSize", recipes.DEFAULT_BATCH_SIZE)

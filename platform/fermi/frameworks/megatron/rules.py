@@ -11,7 +11,8 @@ from fermi.jobs.spec import Problem
 
 
 def problems(request: Request, split: Split, nearest: Callable[[], str] = lambda: "–") -> Iterator[Problem]:
-    """`nearest`: the valid strategy most like this one, in words; asked for only where a rule is broken."""
+    """Yield broken rules. `nearest`: returns the valid strategy most like this one as text; called only where a rule is
+    broken."""
     found = [*_degrees(request, split), *_sizes(request, split), *_trainer(request, split)]
     if split.data * split.tensor * split.pipeline * split.context == request.cluster.world:
         found += _batches(split)
@@ -76,8 +77,8 @@ def _sizes(request: Request, split: Split) -> Iterator[Problem]:
 
 
 def _trainer(request: Request, split: Split) -> Iterator[Problem]:
-    """The reference trainer's own limits: megatron-core's attention for context parallelism is in Transformer Engine,
-    and its model is dense."""
+    """Yield the reference trainer's own limits: megatron-core's attention for context parallelism is in Transformer
+    Engine, and its model is dense."""
     if not request.given.trainer:
         return
     if split.context > 1:

@@ -1,4 +1,4 @@
-"""The fastest split that fits: every one that no rule forbids is reckoned through, by memory and by time."""
+"""Searches the fastest split that fits: memory and time of every split that no rule forbids are computed."""
 
 import math
 from collections.abc import Iterator
@@ -17,18 +17,18 @@ MOST_CHUNKS = 8
 """The most virtual stages per rank tried: each is another message per micro-batch."""
 
 MOST_GPUS = 1 << 14
-"""Up to here is looked for what would fit where nothing does."""
+"""GPUs up to which a number is looked for that would fit where nothing does."""
 
 AS_GOOD = 1.01
-"""The model of costs is not true to a hundredth: within it the plainer split is chosen."""
+"""The cost model is not exact to one percent: within it the simpler split is chosen."""
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`fits`: how many splits do. With none, `split` is the one that takes least, and `would_fit` the number of such
-    GPUs that would do (0: not up to MOST_GPUS)."""
+    """`fits`: how many splits fit. With none, `split` is the one that takes least, and `would_fit` the number of such
+    GPUs that would do (0: not up to MAX_GPUS_TRIED)."""
 
     split: Split
     fits: int
@@ -37,7 +37,7 @@ class Found:
 
 @lru_cache(maxsize=64)
 def best(request: Request) -> Found | None:
-    """None when what is given leaves no valid split."""
+    """Return the best split, or None where what is given leaves no valid one."""
     if request.model.hidden % request.model.heads:
         return None
     room, smallest = memory.usable(request), None
@@ -61,13 +61,13 @@ def best(request: Request) -> Found | None:
 
 
 def settled(request: Request) -> Split:
-    """What will run: the user's degrees, and the proposal's where the user gave none."""
+    """Return the split that will run: the user's degrees, and the proposal's where the user gave none."""
     found = best(request)
     return found.split if found else as_given(request)
 
 
 def fastest(timed: list[tuple[float, Split]]) -> Split:
-    """Of (seconds, split); of those that are as good as equal the plainest."""
+    """Return the fastest of (seconds, split); of nearly equal ones the simplest."""
     limit = min(seconds for seconds, _ in timed) * AS_GOOD
 
     def plainness(one: tuple[float, Split]) -> tuple[float, ...]:
@@ -78,7 +78,7 @@ def fastest(timed: list[tuple[float, Split]]) -> Split:
 
 
 def meshes(request: Request) -> Iterator[Split]:
-    """Every valid (tensor, pipeline, context), each with the plainest rest; its micro-batch need not divide yet."""
+    """Yield every valid (tensor, pipeline, context), each with the simplest rest; its micro-batch need not divide yet."""
     given, model, world = request.given, request.model, request.cluster.world
     for tensor in _open(given.tensor, math.gcd(*request.cluster.nodes)):
         if model.heads % tensor:
@@ -101,7 +101,7 @@ def meshes(request: Request) -> Iterator[Split]:
 
 
 def _stages(request: Request, pipeline: int) -> list[int | None]:
-    """Of ZeRO; with a pipeline the optimizer alone can be split (runtime/pipe/engine.py:73)."""
+    """Return the ZeRO stages; with a pipeline the optimizer alone can be split (runtime/pipe/engine.py:73)."""
     given = request.given
     if not given.deepspeed:
         return [None]
@@ -124,7 +124,7 @@ def _contexts(request: Request, tensor: int, pipeline: int) -> list[int]:
 
 
 def _micros(request: Request, mesh: Split) -> list[int]:
-    """Ascending."""
+    """Return the micro-batches, ascending."""
     share = mesh.global_batch // mesh.data
     return _open(request.given.micro, share, MOST_SAMPLES if request.given.micro is None else None)
 
@@ -154,7 +154,7 @@ def _open(given: int | None, number: int, most: int | None = None) -> list[int]:
 
 
 def nearest(request: Request, most: int = parallelism.MOST) -> list[parallelism.Strategy]:
-    """The valid strategies that differ least from what was asked for."""
+    """Return the valid strategies that differ least from what was asked for."""
     given = request.given
     named = (("tensorParallel", given.tensor), ("pipelineParallel", given.pipeline), ("contextParallel", given.context),
              ("dataParallel", given.data))  # fmt: skip
@@ -164,7 +164,8 @@ def nearest(request: Request, most: int = parallelism.MOST) -> list[parallelism.
 
 
 def _would_fit(request: Request) -> int:
-    """As many GPUs, in multiples of these nodes, on which the thriftiest split fits, whatever the user asked for."""
+    """Return the number of GPUs, in multiples of these nodes, on which the split that takes least fits, whatever the
+    user asked for."""
     world, room, times = request.cluster.world, memory.usable(request), 2
     while world * times <= MOST_GPUS:
         nodes, ranks = request.cluster.nodes * times, world * times
@@ -185,6 +186,6 @@ def _open_to_all(given: Given, global_batch: int, zero: int | None = None) -> Gi
 
 @lru_cache(maxsize=1024)
 def _divisors(number: int, most: int | None = None) -> list[int]:
-    """Ascending; never to be changed by the caller."""
+    """Return the divisors, ascending; the list must not be changed by the caller."""
     most = number if most is None else min(most, number)
     return [n for n in range(1, most + 1) if number % n == 0]

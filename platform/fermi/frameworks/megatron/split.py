@@ -1,4 +1,4 @@
-"""One way to split a model over the GPUs, complete."""
+"""One complete way to split a model over the GPUs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class Split:
 
 
 def as_given(request: Request) -> Split:
-    """What the user gave, with 1 for every degree left open, whether it can run or not."""
+    """Return what the user gave, with 1 for every degree left open, whether it can run or not."""
     given, world = request.given, request.cluster.world
     tensor, pipeline, context = given.tensor or 1, given.pipeline or 1, given.context or 1
     data = given.data or max(1, world // (tensor * pipeline * context))
@@ -86,8 +86,8 @@ def as_given(request: Request) -> Split:
 
 
 def splits_sequence(request: Request, tensor: int, context: int) -> bool:
-    """Sequence parallelism: as wished, else wherever it can be had, as it costs nothing and saves memory
-    (Korthikanti et al. 2022, §4.2.2)."""
+    """Return whether sequence parallelism is on: as requested, else wherever it is possible, as it costs nothing and
+    saves memory (Korthikanti et al. 2022, §4.2.2)."""
     if (wished := request.given.sequence_parallel) is not None:
         return wished
     return tensor > 1 and request.model.sequence % (tensor * context) == 0

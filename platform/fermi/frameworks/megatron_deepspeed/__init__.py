@@ -36,11 +36,12 @@ INFO = Info(
 )
 
 SCRIPT = Entrypoint("pretrain_gpt.py")
-"""What stands in a plan for a script that is still to be named."""
+"""Stands in a plan for a script that is not named yet."""
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    """As if the proposal had been given. Where what is given leaves no valid split, its own broken rules are named."""
+    """Return broken rules, as if the proposal had been given. Where what is given leaves no valid split, its own broken
+    rules are named."""
     found = recipes.own_script_only(spec, INFO.label) + keys.problems(spec, launch.DECIDED_KEYS)
     request = read(spec)
     if isinstance(request, list):
@@ -58,7 +59,7 @@ def problems(spec: JobSpec) -> list[Problem]:
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    """That nobody has run it on GPUs here is said of every job."""
+    """Return warnings. Every job gets the one that this combination has not been run on GPUs here."""
     untried = Problem("distributedConfig.framework", "MEGATRON_DEEPSPEED_UNTRIED")
     request = read(spec)
     if isinstance(request, list) or problems(spec):

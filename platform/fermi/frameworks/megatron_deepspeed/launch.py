@@ -1,4 +1,4 @@
-"""The script's arguments and `ds_config.json`. Batch sizes, precision and ZeRO stage stand in both and agree."""
+"""The script's arguments and `ds_config.json`. Batch sizes, precision and ZeRO stage are in both and agree."""
 
 import json
 from typing import Any
@@ -44,7 +44,7 @@ built beside it and never step."""
 
 
 def arguments(spec: JobSpec, request: Request, split: Split) -> dict[str, Any]:
-    """Name without dashes in front -> value; True = the flag alone."""
+    """Return the arguments: name without leading dashes -> value; True = the flag alone."""
     given = megatron.arguments(spec, request, split)
     del given["context-parallel-size"]  # its name here is another
     full = split.recompute == "full"
@@ -61,7 +61,8 @@ def arguments(spec: JobSpec, request: Request, split: Split) -> dict[str, Any]:
 
 
 def config(spec: JobSpec, request: Request, split: Split) -> str:
-    """`data_types`: with bfloat16 gradients are added up in float32, as Megatron does by itself."""
+    """Return `ds_config.json`. `data_types`: with bfloat16 gradients are added up in float32, as Megatron does by
+    itself."""
     dtype, stage = request.cluster.dtype, split.zero or 0
     batch = Batch(split.global_batch, split.micro, split.micro_batches)
     ours: dict[str, Any] = {

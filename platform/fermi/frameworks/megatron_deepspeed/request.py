@@ -1,4 +1,4 @@
-"""What may be asked for: Megatron-LM's options without those that DeepSpeed takes over or cannot."""
+"""The options: Megatron-LM's without those that DeepSpeed takes over or cannot do."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ DEGREES = ("dataParallel", "tensorParallel", "pipelineParallel", "contextParalle
 
 
 def read(spec: JobSpec) -> Request | list[Problem]:
-    """The problems that leave nothing to reckon with."""
+    """Return the request, or the problems that leave nothing to compute with."""
     found = megatron.read(spec, OPTIONS, DEGREES, leave_out=("config",))
     if isinstance(found, list):
         return found

@@ -18,7 +18,7 @@ tensor-parallel ranks, which Megatron does after the backward pass unless DeepSp
 
 
 def problems(request: Request, split: Split, nearest: Callable[[], str]) -> Iterator[Problem]:
-    """`nearest`: the valid strategy most like this one, in words."""
+    """Yield broken rules. `nearest`: returns the valid strategy most like this one as text."""
     params: dict[str, Any]
     if split.pipeline > 1 and (split.zero or 0) > 1:  # deepspeed/runtime/pipe/engine.py:73
         params = {"found": split.zero, "pipeline": split.pipeline, "nearest": 1}
