@@ -62,7 +62,8 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A task that must end first. `name`, `task`: where the reader may know them. `until`: when it ends; None: unknown."""
+    """A task that must end first. `name`, `task`: where the reader may know them. `until`: when it ends; None:
+    unknown."""
 
     task: str = ""
     name: str = ""
@@ -176,7 +177,8 @@ def _merged(said: Finding, found: Finding) -> Finding:
 
 
 def _counts(facts: Facts, told: Told) -> bool:
-    """Return whether the finding holds now. One that lasted to its attempt's end counts where the task failed with it."""
+    """Return whether the finding holds now. One that lasted to its attempt's end counts where the task failed with
+    it."""
     quiet = told.finding.level is Level.INFO and told.finding.code not in DOUBTS
     if quiet or told.until is not None or told.attempt != facts.attempt:
         return False
@@ -296,7 +298,8 @@ def _held(facts: Facts) -> list[Evidence]:
 
 
 def _in_line(facts: Facts) -> list[Evidence]:
-    """Return the position in the queue, what must end first, when the task starts, and what would let it start sooner."""
+    """Return the position in the queue, what must end first, when the task starts, and what would let it start
+    sooner."""
     line = facts.line
     if line is None:
         return []

@@ -371,7 +371,8 @@ class _Gang:
         ]
 
     def _groups(self) -> list[Evidence]:
-        """Return the ranks by the place where they are, the fewest first: a rank that is alone is the one waited for."""
+        """Return the ranks by the place where they are, the fewest first: a rank that is alone is the one waited
+        for."""
         groups: dict[tuple[str, ...], list[RankSeen]] = {}
         for rank in self.stalled:
             groups.setdefault((_of(rank)["in"], *_of(rank)["stack"][:DEEPEST]), []).append(rank)
@@ -421,7 +422,8 @@ _NOTHING: Mapping[str, Any] = {
 
 
 def _of(rank: RankSeen) -> Stalled:
-    """Return what the runner reports of a rank that has stalled; a part that was not believed counts as not reported."""
+    """Return what the runner reports of a rank that has stalled; a part that was not believed counts as not
+    reported."""
     said = rank.stalled or {}
     found = {name: nothing if said.get(name) is None else said[name] for name, nothing in _NOTHING.items()}
     if not found["in"] and any(frame.startswith(f"{MEETING} (torch/") for frame in found["stack"]):

@@ -4,8 +4,9 @@ LOSS_NOT_FINITE   Not a number, or infinite. The first such point is a doubt: a 
                   whose numbers overflowed. A finite point withdraws the doubt, and it is not reported again.
                   `CERTAIN_POINTS` points in a row are certain.
 LOSS_JUMPED       Of `SUSTAINED_POINTS` points in a row all but two are far above the window before them:
-                  `MIN_NOISE_FACTOR` times its own noise, and training has lost `MIN_LOST_SHARE` of all that it had gained
-                  since it began, or is farther off by ten times all that it ever varied; while the run is short, by
+                  `MIN_NOISE_FACTOR` times its own noise, and training has lost `MIN_LOST_SHARE` of all that it had
+                  gained since it began, or is farther off by ten times all that it ever varied; while the run is short,
+                  by
                   `MIN_LEVEL_FACTOR` of the level, too. A learning rate that begins a new cycle, harder data, or a loss
                   that swings around zero does not reach that. A slow rise is no jump.
 LOSS_STUCK        It never moves; a warning, because a loss may stay level rightly. Either it is exactly the same value:

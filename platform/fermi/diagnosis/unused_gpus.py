@@ -22,7 +22,8 @@ LASTING = 12.0
 
 @dataclass(slots=True)
 class History:
-    """What is kept of one attempt: by rank, since when it is seen without a GPU. `told`: the ranks that were reported."""
+    """What is kept of one attempt: by rank, since when it is seen without a GPU. `told`: the ranks that were
+    reported."""
 
     since: dict[int, float] = field(default_factory=dict)
     told: tuple[int, ...] = ()

@@ -1,4 +1,5 @@
-"""Renders the README of a folder: the nodes, ranks, ports and commands of that very job, and what to do when it fails."""
+"""Renders the README of a folder: the nodes, ranks, ports and commands of that very job, and what to do when it
+fails."""
 
 from fermi import messages
 from fermi.export import scripts, torchrun

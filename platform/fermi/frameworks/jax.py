@@ -255,7 +255,8 @@ def _dtype(spec: JobSpec) -> list[Problem]:
 
 
 def _global_batch(spec: JobSpec) -> list[Problem]:
-    """Return the problem of a global batch that cannot be divided: each process gets batch size // number of processes."""
+    """Return the problem of a global batch that cannot be divided: each process gets batch size // number of
+    processes."""
     batch, size = spec.hyperparameters.get("batchSize", recipes.DEFAULT_BATCH_SIZE), spec.world_size
     if spec.entrypoint is not None or spec.options.get("batchIsGlobal") is not True:
         return []

@@ -208,7 +208,8 @@ def count(hyperparameters: Mapping[str, Any]) -> int:
 
 
 def typical(parameters: int) -> dict[str, int]:
-    """Return hyperparameters of the published GPT whose size is nearest, for a model of which only the size is known."""
+    """Return hyperparameters of the published GPT whose size is nearest, for a model of which only the size is
+    known."""
     distance = [(abs(math.log(size / max(parameters, 1))), row) for size, *row in _TYPICAL]
     layers, hidden, heads = min(distance)[1]
     return {"layers": layers, "hiddenSize": hidden, "heads": heads, "sequenceLength": 2048}

@@ -268,7 +268,8 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One rank: its numbers, the GPU index that it uses on its node (None = CPU), and the variables that only it gets."""
+    """One rank: its numbers, the GPU index that it uses on its node (None = CPU), and the variables that only it
+    gets."""
 
     rank: int
     local_rank: int

@@ -173,7 +173,8 @@ def _is_word(value: Any) -> bool:
 
 
 def differences(looks: Mapping[str, Look]) -> list[Difference]:
-    """Return the differences: fatal ones first, then the rest of Python, torch and CUDA, then packages by their names."""
+    """Return the differences: fatal ones first, then the rest of Python, torch and CUDA, then packages by their
+    names."""
     if len(looks) < 2:
         return []
     found = [one for kind in (TORCH, NCCL, PYTHON, CUDA, HIP) if (one := _of_kind(kind, looks))]

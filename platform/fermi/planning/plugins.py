@@ -105,7 +105,8 @@ def discovery(name: str) -> Discovery | None:
 
 
 def hosting(name: str, connection: dict[str, Any]) -> Hosting | None:
-    """Return what makes dev environments on an engine; None where it cannot. Raises UnknownNameError (BACKEND_UNKNOWN)."""
+    """Return what makes dev environments on an engine; None where it cannot. Raises UnknownNameError
+    (BACKEND_UNKNOWN)."""
     part = _part(name, "environments")
     return cast(Hosting, part.connect(connection)) if part else None
 

@@ -130,7 +130,8 @@ class CodeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NewEnvironmentsRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Environments that are created for the task, with `launchMode` new; all of one template, the first is the master."""
+    """Environments that are created for the task, with `launchMode` new; all of one template, the first is the
+    master."""
 
     template: Annotated[KeyOrBlank, told("id of an environment template")] = ""
     count: Annotated[int, told("how many environments", ge=1, le=MOST_NODES)] = 1

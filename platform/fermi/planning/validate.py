@@ -9,7 +9,8 @@ from fermi.schema import suggestions
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    """Return all broken rules at once; empty = the framework's `plan` will succeed. The framework's name must be known."""
+    """Return all broken rules at once; empty = the framework's `plan` will succeed. The framework's name must be
+    known."""
     return general(spec) + of_framework(spec)
 
 

@@ -37,5 +37,6 @@ def plan(spec: JobSpec) -> Plan:
 
 
 def _stacks(options: Mapping[str, Any]) -> list[str]:
-    """Return the libraries to import. A quick test imports only the one to train with: each costs a node some seconds."""
+    """Return the libraries to import. A quick test imports only the one to train with: each costs a node some
+    seconds."""
     return plugins.stacks() if options.get("level") == "full" else [plugins.stack(options.get("framework", ""))]

@@ -73,7 +73,8 @@ class Board:
                 self.coming.put(self.by_id[key])
 
     def floor(self, run: float | None) -> float:
-        """Return the run time in seconds beyond which tasks cannot start either, where one that holds for `run` cannot."""
+        """Return the run time in seconds beyond which tasks cannot start either, where one that holds for `run`
+        cannot."""
         end = ALWAYS if run is None else self.now + run
         before = bisect_left(self.moments, end)
         return self.moments[before - 1] - self.now if before else -1.0
@@ -93,7 +94,8 @@ class Board:
         return without([lot for lot in self.free.matching(ask) if lot.places], ask.select.exclude)
 
     def soonest(self, task: Waiting, ask: Ask) -> list[Place]:
-        """Return those of the free and held environments that suffice first and are reserved for no task; empty: never."""
+        """Return those of the free and held environments that suffice first and are reserved for no task; empty:
+        never."""
         select = ask.select
         lots = [lot for stock in (self.free, self.coming) for lot in stock.matching(ask)]
         groups: dict[tuple[str, str], list[Lot]] = {}
@@ -220,7 +222,8 @@ def suffices(select: Select, places: Sequence[Place], gpus: int) -> bool:
 
 
 def first_window(lots: Iterable[Lot], project: str, begin: float, end: float) -> tuple[Place, Reservation] | None:
-    """Return the environment and the reservation of others that ends first, of those in the way; None: there is none."""
+    """Return the environment and the reservation of others that ends first, of those in the way; None: there is
+    none."""
     found = [
         (lot.places[-1], window)
         for lot in lots

@@ -248,7 +248,8 @@ class Walk:
         return room if room is not None and self._allowed(task, room.places) else None
 
     def _until_old(self, turn: Turn, room: preemption.Room) -> Turn:
-        """Let the task wait until the `min_run` of those that could be preempted is over, if it would not start before."""
+        """Let the task wait until the `min_run` of those that could be preempted is over, if it would not start
+        before."""
         at = self.later.ready(room.victims)
         if turn.begins is not None and turn.begins <= at:
             return turn

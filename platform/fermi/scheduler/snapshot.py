@@ -88,8 +88,8 @@ class Waiting:
     place         where a maintainer moved it among the tasks of its project and class; None: by age
     max_run       how long it may still hold its environments; None: unlimited
     expected_run  how long it will probably run, by what tasks like it did; None: unknown
-    promised      what the last decision said that it `needs` while others made room for it (MAKING_ROOM): reserved for it
-                  until these have gone, whatever comes before it
+    promised      what the last decision said that it `needs` while others made room for it (MAKING_ROOM): reserved for
+                  it until these have gone, whatever comes before it
     """
 
     task: str

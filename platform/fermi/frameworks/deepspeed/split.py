@@ -90,7 +90,8 @@ def possible(spec: JobSpec) -> list[parallelism.Strategy]:
 
 
 def _is_rendered(spec: JobSpec) -> bool:
-    """Return whether the strategy names only DeepSpeed's degrees, and its `dataParallel` is what these processes leave."""
+    """Return whether the strategy names only DeepSpeed's degrees, and its `dataParallel` is what these processes
+    leave."""
     if any(degree != 1 for name, degree in spec.strategy.items() if name not in DEGREES):
         return False
     tensor, pipeline, data = (_degree(spec, name) for name in DEGREES)

@@ -62,7 +62,8 @@ DECIDED = {
 
 
 def own_arguments(spec: JobSpec, decided: Mapping[str, str] = DECIDED) -> list[Problem]:
-    """Return the script's own arguments that are decided elsewhere: given twice, one would win over what was checked."""
+    """Return the script's own arguments that are decided elsewhere: given twice, one would win over what was
+    checked."""
     if spec.entrypoint is None or not spec.options.get("appendArguments", True):
         return []
     found = []

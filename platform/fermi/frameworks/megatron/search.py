@@ -78,7 +78,8 @@ def fastest(timed: list[tuple[float, Split]]) -> Split:
 
 
 def meshes(request: Request) -> Iterator[Split]:
-    """Yield every valid (tensor, pipeline, context), each with the simplest rest; its micro-batch need not divide yet."""
+    """Yield every valid (tensor, pipeline, context), each with the simplest rest; its micro-batch need not divide
+    yet."""
     given, model, world = request.given, request.model, request.cluster.world
     for tensor in _open(given.tensor, math.gcd(*request.cluster.nodes)):
         if model.heads % tensor:
