@@ -137,8 +137,11 @@ def texts_without_gaps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(messages, "fault", _raise)
         patched.setattr(Cause, "__init__", made)
-        for module, record, at in ((transitions, transitions.record, 3), (of_environments, of_environments.record, 1)):
-            patched.setattr(module, record.__name__, rendering(record, str(module.__file__), at))
+        for module, write, at in (
+            (transitions, transitions.record, 3),
+            (of_environments, of_environments.record, 1),
+        ):
+            patched.setattr(module, write.__name__, rendering(write, str(module.__file__), at))
         for module in [one for one in list(sys.modules.values()) if vars(one).get(tell.__name__) is tell]:
             patched.setattr(module, tell.__name__, rendering(tell, "", 2))
         yield

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project, User
-from apps.clusters import selectors
+from apps.clusters import paths, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common import disks
 from apps.common.clock import now
@@ -356,9 +356,9 @@ def test_where_a_task_goes_on_is_found_without_looking_at_each_checkpoint(
     if fails:
         failed_from(here, 2, f"{folder}/step-498")
     here.attempt = 2
-    looked = mock.Mock(wraps=checkpoints.paths.plain)
+    looked = mock.Mock(wraps=paths.plain)
     resolved = mock.Mock(wraps=checkpoints._names)
-    monkeypatch.setattr(checkpoints.paths, "plain", looked)
+    monkeypatch.setattr(paths, "plain", looked)
     monkeypatch.setattr(checkpoints, "_names", resolved)
     with CaptureQueriesContext(connection) as asked:
         point = checkpoint_choice.outlook(here)
