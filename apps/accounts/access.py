@@ -1,4 +1,4 @@
-"""Who may see and do what. Someone without a role in a project is told 404, never 403, about what is in it."""
+"""Permission checks by project role. A user without a role in a project gets 404, never 403, for what belongs to it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ M = TypeVar("M", bound=Model)
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Of somebody as much as `visible` and `may_change` ask for: in a query that is compiled once for everybody."""
+    """Stand-in for a user in a query that is compiled once for all users: the attributes that `filter_visible` and
+    `build_may_change_expression` read."""
 
     pk: int
     is_superuser: bool
@@ -29,15 +30,15 @@ _ENOUGH = frozenset(_ORDER[_ORDER.index(Role.MEMBER) :])  # to change what is in
 
 
 def reader(user: Someone) -> dict[str, int]:
-    """What a compiled query needs to know of who asks, beside whether it is the administrator."""
+    """Return the parameters of a compiled query that say who the user is; empty for an administrator."""
     return {} if user.is_superuser else {"user": user.pk or 0}
 
 
 def visible(
     rows: Rows, user: Someone, path: str = "project", *, shared: bool = False, or_open: Q | None = None
 ) -> Rows:
-    """What `user` may see: what belongs to a project of theirs; with `shared` also what belongs to none, and `or_open`
-    what is open to whoever has any project.
+    """Return the rows that `user` may see: those of the user's projects, with `shared` also those that belong to no
+    project, and with `or_open` the rows that meet this condition, for every user who has a project.
 
     `path` leads from the row to its project, e.g. `task__project`.
     """
@@ -51,7 +52,8 @@ def visible(
 
 
 def role_in(user: Someone, project: Project | str | None) -> Role | None:
-    """The administrator is a maintainer everywhere; everybody is a viewer of what belongs to no project."""
+    """Return the user's role in a project, or None. An administrator is a maintainer everywhere; every user is a viewer
+    of what belongs to no project (`project` None)."""
     if user.is_superuser:
         return Role.MAINTAINER
     if project is None:
@@ -62,18 +64,20 @@ def role_in(user: Someone, project: Project | str | None) -> Role | None:
 
 
 def may_change(user: Someone, path: str = "project") -> Exists | Value:
-    """Of each row, for the query that reads it: whether `user` is a member or more in its project."""
+    """Return an expression for a query over rows: whether `user` is a member or maintainer of the row's project."""
     if user.is_superuser:
         return Value(True)
     return Exists(Membership.objects.filter(user_id=user.pk or 0, project=OuterRef(path), role__in=_ENOUGH))
 
 
 def changed_by(user: Someone) -> Mapping[str, bool] | None:
-    """The projects of `user`, and in which of them they are a member or more; None: all, of the administrator.
+    """Return the user's projects, each with whether the user is a member or maintainer there; None for an
+    administrator, who may change all.
 
-    Where very many rows are looked through, the database has to be told which projects, as values: behind a subquery
-    it does not know how few of the rows they hold, and reads all. It is asked each time, so that what is taken back is
-    taken back at once."""
+    For queries over very many rows: given as values, the projects let the database estimate how few rows they hold;
+    behind a subquery it cannot, and reads all rows. The roles are read on each call, so that a withdrawn role counts at
+    once.
+    """
     if user.is_superuser:
         return None
     rows = Membership.objects.filter(user_id=user.pk or 0).values_list("project_id", "role")
@@ -81,7 +85,8 @@ def changed_by(user: Someone) -> Mapping[str, bool] | None:
 
 
 def may_use(user: Someone) -> Callable[[str | None], bool]:
-    """Of the project of a row (its id): whether `user` is a member or more there, of what belongs to none, anywhere."""
+    """Return a function that tells of a row's project id whether `user` is a member or maintainer there. For None (a
+    row without a project) it tells whether the user is that in any project."""
     if user.is_superuser:
         return lambda project: True
     rows = Membership.objects.filter(user_id=user.pk or 0, role__in=_ENOUGH)
@@ -90,13 +95,13 @@ def may_use(user: Someone) -> Callable[[str | None], bool]:
 
 
 def is_member(user: Someone, project: Project | str | None) -> bool:
-    """Or more than that."""
+    """Return True if the user is a member or maintainer of the project."""
     role = role_in(user, project)
     return role in _ENOUGH
 
 
 def require(user: Someone, project: Project | str | None, role: Role = Role.VIEWER) -> None:
-    """404 NOT_FOUND for a stranger to the project, 403 FORBIDDEN for somebody whose role is too low."""
+    """Raise ApiError 404 NOT_FOUND if the user has no role in the project, and 403 FORBIDDEN if the role is too low."""
     has = role_in(user, project)
     if has is None:
         raise ApiError(404, "NOT_FOUND")
@@ -105,12 +110,13 @@ def require(user: Someone, project: Project | str | None, role: Role = Role.VIEW
 
 
 def require_administrator(user: Someone) -> None:
+    """Raise ApiError 403 FORBIDDEN unless the user is an administrator."""
     if not user.is_superuser:
         raise ApiError(403, "FORBIDDEN")
 
 
 def project(user: Someone, key: str) -> Project:
-    """404 NOT_FOUND for a stranger to it."""
+    """Return the project with this id. Raises ApiError 404 NOT_FOUND if the user has no role in it."""
     found = visible(Project.objects.all(), user, "pk").filter(pk=key).first()
     if found is None:
         raise ApiError(404, "NOT_FOUND")
@@ -118,7 +124,8 @@ def project(user: Someone, key: str) -> Project:
 
 
 def get(rows: QuerySet[M, M], user: Someone, key: str, role: Role = Role.VIEWER, *, shared: bool = False) -> M:
-    """The row with primary key `key` and a `project`, if `user` has `role` there; else 404 or 403 as above."""
+    """Return the row with primary key `key`, a model with a `project`, if the user has `role` there. Raises ApiError
+    404 or 403, as `require_role` does."""
     row = visible(rows, user, shared=shared).filter(pk=key).first()
     if row is None:
         raise ApiError(404, "NOT_FOUND")

@@ -1,4 +1,4 @@
-"""How allauth behaves here."""
+"""Settings of django-allauth for this platform."""
 
 from allauth.account.adapter import DefaultAccountAdapter
 from django.conf import settings
@@ -7,5 +7,5 @@ from django.http import HttpRequest
 
 class AccountAdapter(DefaultAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """Accounts are made by an administrator, unless FERMI_SIGNUP opens the door."""
+        """Return True if FERMI_SIGNUP is set. Otherwise an administrator creates the accounts."""
         return bool(settings.SIGNUP)

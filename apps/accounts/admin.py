@@ -1,4 +1,4 @@
-"""People, projects, tokens and the audit trail for operators."""
+"""Operators' console: users, projects, tokens and the audit trail."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ POWERS = ("is_superuser", "is_staff", "groups", "user_permissions")
 
 @admin.register(User)
 class UserAdmin(DjangoUserAdmin, ModelAdmin):
-    """Powers are an administrator's to give, and an administrator's account another administrator's to change."""
+    """Users. Only an administrator grants rights and changes another administrator's account."""
 
     form = UserChangeForm
     add_form = UserCreationForm
@@ -62,7 +62,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):
         return not guarded and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Accounts are switched off, so that what they did keeps its name."""
+        """Return False: accounts are deactivated, so that the audit trail keeps their names."""
         return False
 
 
@@ -71,7 +71,7 @@ admin.site.unregister(Group)
 
 @admin.register(Group)
 class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
-    """What a group's members may do is an administrator's to say."""
+    """Groups of Django's permissions. Only administrators see and change them."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return request.user.is_superuser
@@ -87,7 +87,8 @@ admin.site.unregister(Authenticator)
 
 @admin.register(Authenticator)
 class AuthenticatorAdmin(ReadOnlyAdmin):
-    """Without `data`, the secret that codes are made from. An administrator takes one away from who has lost it."""
+    """Second factors, without `data`, the secret that codes are derived from. An administrator deletes one for a user
+    who has lost it."""
 
     list_display = ("user", "type", "created_at", "last_used_at")
     list_filter = ("type", "created_at", "last_used_at")

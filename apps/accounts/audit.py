@@ -1,4 +1,4 @@
-"""The audit trail. Services record what they did, in the transaction that did it."""
+"""The audit trail. Services record each action in the transaction that carries it out."""
 
 from typing import Any
 
@@ -10,10 +10,8 @@ from apps.common import request_id
 def record(
     actor: Someone | None, action: str, target: str, *, project: Project | str | None = None, **data: Any
 ) -> None:
-    """`action` is `<thing>.<verb>`, `target` the id of what was acted on, `data` what is worth knowing later.
-
-    `actor` None = the platform itself. Never put a secret in `data`.
-    """
+    """Store one event. `action` is `<thing>.<verb>`, `target` the id of what was acted on, `data` the details. `actor`
+    None means the platform itself. Never put a secret in `data`."""
     AuditEvent.objects.create(
         actor_id=actor.pk if actor else None,
         project_id=project.pk if isinstance(project, Project) else project,

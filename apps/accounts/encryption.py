@@ -1,6 +1,6 @@
-"""Values that are stored and never shown, encrypted with a key that follows from FERMI_SECRET_KEY.
+"""Encryption of stored values, with a key derived from FERMI_SECRET_KEY.
 
-Whoever changes FERMI_SECRET_KEY cannot read them any more: that is `Unreadable`, and they have to be set again.
+After FERMI_SECRET_KEY was changed the values cannot be decrypted (`DecryptionError`) and have to be set again.
 """
 
 from base64 import urlsafe_b64encode
@@ -14,14 +14,16 @@ if TYPE_CHECKING:  # six megabytes in each process; most of them never open anyt
 
 
 class Unreadable(Exception):
-    """It was sealed with another FERMI_SECRET_KEY, or the row was damaged."""
+    """The value was encrypted with another FERMI_SECRET_KEY, or the row was damaged."""
 
 
 def seal(value: str) -> str:
+    """Return the value encrypted, as text."""
     return _fernet(settings.SECRET_KEY).encrypt(value.encode()).decode()
 
 
 def unseal(sealed: str) -> str:
+    """Return the decrypted value. Raises DecryptionError."""
     from cryptography.fernet import InvalidToken
 
     try:
@@ -32,7 +34,8 @@ def unseal(sealed: str) -> str:
 
 @lru_cache(maxsize=2)
 def _fernet(secret_key: str) -> "Fernet":
-    """Under a label of its own, so that the key tells nothing of those that sign sessions."""
+    """Return the cipher. Its key is derived under a label of its own, so that it reveals nothing about the keys that
+    sign sessions."""
     from cryptography.fernet import Fernet
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF

@@ -1,4 +1,4 @@
-"""Who may do what: users, projects, the role a user has in a project, and the tokens that speak for a user."""
+"""Users, projects, roles, secrets, API tokens and the audit trail."""
 
 from functools import partial
 
@@ -15,8 +15,8 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
 
 
 class Project(models.Model):
-    """What everything belongs to. Someone without a role in it does not learn that its contents exist. `warm`: of its
-    environments that do not say so themselves."""
+    """Owner of environments, data and tasks. A user without a role in it does not learn that its contents exist.
+    `warm`: default of its environments that do not set it themselves."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "project"))
     name = models.CharField(max_length=100, unique=True)
@@ -29,8 +29,8 @@ class Project(models.Model):
 
 
 class Role(models.TextChoices):
-    """Each role may do what those before it may, and: member submits and steers tasks, maintainer also manages
-    environments, data and members."""
+    """Role of a user in a project. Each includes the ones before it: a member submits and controls tasks, a maintainer
+    also manages environments, data and members."""
 
     VIEWER = "viewer"
     MEMBER = "member"
@@ -49,7 +49,8 @@ class Membership(models.Model):
 
 
 class Secret(models.Model):
-    """A value that the project's tasks get by name and nobody reads back. `value` is encrypted (`sealing`)."""
+    """A value that the project's tasks use by name and that is never shown. `value` is encrypted
+    (`apps.accounts.encryption`)."""
 
     GOES_WITH_PROJECT = True
 
@@ -66,7 +67,8 @@ class Secret(models.Model):
 
 
 class ApiToken(AbstractAuthToken):
-    """A named, revocable token. Only a hash is stored; the token itself is shown once, when it is made."""
+    """A named token that can be revoked. Only its hash is stored; the token itself is shown once, when it is
+    created."""
 
     name = models.CharField(max_length=100, default="", blank=True)
 
@@ -75,8 +77,7 @@ class ApiToken(AbstractAuthToken):
 
 
 class SavedView(models.Model):
-    """How one person likes to look at the list in a section of the console: `query` is what stands behind the list's
-    address."""
+    """A user's settings of a list in a section of the console: `query` is the query string of the list's address."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "view"))
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views")
@@ -89,7 +90,7 @@ class SavedView(models.Model):
 
 
 class SignInLink(models.Model):
-    """A link that signs its user in once, within minutes: how the embedded start gets a person into the console."""
+    """A link that signs its user in once, within minutes. The embedded start opens the console by one."""
 
     digest = models.CharField(primary_key=True, max_length=64)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
@@ -98,7 +99,7 @@ class SignInLink(models.Model):
 
 
 class AuditEvent(models.Model):
-    """Who changed what, through which request. Rows are only ever added."""
+    """An action, who did it and in which request. Rows are only added."""
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)

@@ -1,7 +1,7 @@
-"""Secrets of projects: set and replaced by name, used by name, never read back.
+"""Secrets of projects: set and replaced by name, used by name, never shown.
 
-Nothing but `reveal` gives a value, and nothing calls it but what is about to hand one to an engine. The audit trail
-has names.
+Only `reveal_secrets` returns values; it is called where they are handed to an engine. The audit trail has their names
+only.
 """
 
 import re
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class Unavailable(Exception):
-    """A value cannot be had: `code` is SECRET_MISSING or SECRET_UNREADABLE."""
+    """A value cannot be read: `code` is SECRET_MISSING or SECRET_UNREADABLE."""
 
     def __init__(self, code: str, secret: str, variable: str) -> None:
         super().__init__(f"{code}: {secret}")
@@ -31,7 +31,7 @@ class Unavailable(Exception):
 
 
 def listing(project: Project) -> QuerySet[Secret, Any]:
-    """Names, and who set them when."""
+    """Return the names of the project's secrets, with who set them and when."""
     return Secret.objects.filter(project=project).values(
         "name",
         createdAt=F("created_at"),
@@ -42,8 +42,8 @@ def listing(project: Project) -> QuerySet[Secret, Any]:
 
 
 def unknown(project_id: str, wanted: Mapping[str, str]) -> list[Problem]:
-    """Of `wanted`, variables with the names of secrets, those whose secret there is not. Values are had when an attempt
-    starts."""
+    """Return a problem for each variable in `secret_names` (name of the secret by variable) whose secret does not
+    exist. Values are read when an attempt starts."""
     if not wanted:
         return []
     known = set(Secret.objects.filter(project_id=project_id).values_list("name", flat=True))
@@ -57,7 +57,7 @@ def unknown(project_id: str, wanted: Mapping[str, str]) -> list[Problem]:
 
 @transaction.atomic
 def put(user: User, project: Project, name: str, value: str) -> dict[str, Any]:
-    """Makes or replaces it. Tasks take the new value with their next attempt."""
+    """Create or replace a secret and return its row. Tasks get the new value with their next attempt."""
     access.require(user, project, Role.MAINTAINER)
     if not _NAME.fullmatch(name):
         raise ApiError(400, "SECRET_NAME_INVALID", "name", name=name)
@@ -79,6 +79,7 @@ def put(user: User, project: Project, name: str, value: str) -> dict[str, Any]:
 
 @transaction.atomic
 def remove(user: User, project: Project, name: str) -> None:
+    """Delete a secret. Raises ApiError 404 if it does not exist."""
     access.require(user, project, Role.MAINTAINER)
     if not Secret.objects.filter(project=project, name=name).delete()[0]:
         raise ApiError(404, "NOT_FOUND")
@@ -86,7 +87,8 @@ def remove(user: User, project: Project, name: str) -> None:
 
 
 def reveal(project_id: str, wanted: Mapping[str, str]) -> dict[str, str]:
-    """The values as they are now, by variable; `wanted` has the secrets' names by variable. Raises Unavailable."""
+    """Return the present values by variable; `secret_names` has the names of the secrets by variable. Raises
+    SecretUnavailableError."""
     if not wanted:
         return {}
     rows = Secret.objects.filter(project_id=project_id, name__in=set(wanted.values()))

@@ -1,4 +1,4 @@
-"""What is read: rows as the API shows them."""
+"""Queries of accounts, as the API returns them."""
 
 from typing import Any
 
@@ -44,7 +44,8 @@ def members(project: Project) -> QuerySet[Membership, Any]:
 
 
 def audit_events(user: User, project: str | None) -> QuerySet[AuditEvent, Any]:
-    """Of the projects the user maintains; the administrator also sees what belongs to none."""
+    """Return the audit events of the projects that the user maintains; for an administrator also those without a
+    project."""
     rows = AuditEvent.objects.all()
     if project:
         access.require(user, project, Role.MAINTAINER)

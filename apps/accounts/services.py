@@ -1,4 +1,4 @@
-"""Projects, their members, and the tokens and links that speak for a user."""
+"""Changes of projects, members, API tokens and sign-in links."""
 
 import hashlib
 import secrets
@@ -20,7 +20,8 @@ LINK_LIFE = timedelta(minutes=30)
 
 @transaction.atomic
 def create_token(user: User, name: str, expires_in_days: int | None = None) -> dict[str, Any]:
-    """The token itself is in the answer and nowhere else. Raises ApiError where a person has MAX_TOKENS of them."""
+    """Create an API token and return it with its value, which is not stored. Raises ApiError if the user has MAX_TOKENS
+    valid tokens."""
     if ApiToken.objects.filter(Q(expiry=None) | Q(expiry__gt=now()), user=user).count() >= MAX_TOKENS:
         raise ApiError(409, "TOKENS_TOO_MANY", limit=MAX_TOKENS)
     expiry = timedelta(days=expires_in_days) if expires_in_days else None
@@ -32,6 +33,7 @@ def create_token(user: User, name: str, expires_in_days: int | None = None) -> d
 
 @transaction.atomic
 def revoke_token(user: User, token_id: str) -> None:
+    """Delete one of the user's own tokens. Raises ApiError 404."""
     exact = len(token_id) == selectors.TOKEN_ID_LENGTH
     if not exact or not ApiToken.objects.filter(user=user, digest__startswith=token_id).delete()[0]:
         raise ApiError(404, "NOT_FOUND")
@@ -40,14 +42,14 @@ def revoke_token(user: User, token_id: str) -> None:
 
 @transaction.atomic
 def revoke_any_token(administrator: User, token: ApiToken) -> None:
-    """Whoever it speaks for."""
+    """Delete the token of any user (administrator)."""
     access.require_administrator(administrator)
     audit.record(administrator, "token.revoke", token.digest[: selectors.TOKEN_ID_LENGTH], user=token.user.username)
     token.delete()
 
 
 def save_view(user: User, section: str, name: str, query: str) -> dict[str, Any]:
-    """Under a name that the section has a view by already, it takes its place."""
+    """Save a list's settings under a name, and replace those of the same section and name."""
     mine = SavedView.objects.filter(user=user)
     if not mine.filter(section=section, name=name).exists():
         check_rows("saved-views", mine)
@@ -61,7 +63,8 @@ def delete_view(user: User, view_id: str) -> None:
 
 
 def create_project(user: User, name: str) -> Project:
-    """By an administrator alone: a maintainer may name paths and hosts, so nobody makes themselves one."""
+    """Create a project (administrator only: maintainers may name paths and hosts, so no user may become one by creating
+    a project)."""
     access.require_administrator(user)
     try:
         with transaction.atomic():
@@ -85,8 +88,8 @@ def rename_project(user: User, project: Project, name: str) -> None:
 
 @transaction.atomic
 def delete_project(user: User, project: Project) -> None:
-    """Only an empty one: environments, tasks and data are deleted by name or not at all. What says of itself
-    `GOES_WITH_PROJECT` does, and the audit trail stays."""
+    """Delete an empty project (administrator). Environments, tasks and data have to be deleted before; models with
+    `GOES_WITH_PROJECT` go with it, and the audit trail stays. Raises ApiError 409 PROJECT_NOT_EMPTY."""
     access.require_administrator(user)
     for relation in Project._meta.related_objects:
         model = relation.related_model
@@ -131,7 +134,7 @@ def remove_member(user: User, project: Project, username: str) -> None:
 
 
 def make_sign_in_link(user: User) -> str:
-    """The path of a page that signs `user` in once, within half an hour."""
+    """Return the path of a page that signs `user` in once, within SIGN_IN_LINK_LIFETIME."""
     secret = secrets.token_urlsafe(32)
     SignInLink.objects.filter(expires_at__lt=now()).delete()
     SignInLink.objects.create(digest=_digest(secret), user=user, expires_at=now() + LINK_LIFE)
@@ -140,7 +143,7 @@ def make_sign_in_link(user: User) -> str:
 
 @transaction.atomic
 def redeem_sign_in_link(secret: str) -> User | None:
-    """The link's user, to the first who asks in time; None to everybody else."""
+    """Return the link's user for the first request in time, and None for every other one."""
     link = SignInLink.objects.filter(digest=_digest(secret), used_at=None, expires_at__gt=now())
     if not link.update(used_at=now()):
         return None

@@ -15,7 +15,8 @@ HOME = "/"
 @never_cache
 @require_GET
 def sign_in_link(request: HttpRequest, secret: str) -> HttpResponse:
-    """Signs in once and goes home; a second visit goes home too if the browser is already signed in."""
+    """Sign the user in by a link, once, and redirect to the console. A second visit redirects too if the browser is
+    signed in already."""
     if user := services.redeem_sign_in_link(secret):
         login(request, user, backend="allauth.account.auth_backends.AuthenticationBackend")
         return HttpResponseRedirect(HOME)

@@ -1,4 +1,4 @@
-"""Datasets and models for operators: to look at."""
+"""Operators' console: datasets and models, read-only."""
 
 from django.contrib import admin
 from unfold.decorators import display

@@ -1,4 +1,4 @@
-"""Messages that make preparation begin sooner; the sweep finds every due version without them."""
+"""Messages that start the preparation of a version early. The sweep finds every due version without them."""
 
 from django.db import transaction
 
@@ -6,5 +6,5 @@ from apps.common import wakeups
 
 
 def prepare(version_id: str) -> None:
-    """Once the current transaction is committed."""
+    """Start the preparation of a version, after the current transaction is committed."""
     transaction.on_commit(lambda: wakeups.send("catalog.prepare", version_id))

@@ -1,4 +1,4 @@
-"""What is trained, on what: datasets with their versions, and models (a recipe and its defaults)."""
+"""Datasets with their versions, and models (a recipe and its defaults)."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from apps.common.ids import new_id
 
 
 class Dataset(models.Model):
-    """`project` None = offered to every project."""
+    """A named dataset. `project` None: every project may use it."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "dataset"))
     name = models.CharField(max_length=100)
@@ -27,10 +27,10 @@ class VersionStatus(models.TextChoices):
 
 
 class DatasetVersion(models.Model):
-    """Token files of one state of a dataset; never changed once ready.
+    """Token files of one state of a dataset, never changed once they are ready.
 
-    `source` is what the user named (a text folder, or a folder with a `.bin` pair); `train_path` and `valid_path` are
-    the uint16 files that training maps into memory; `sha256` covers both, in this order.
+    `source` is what the user named (a text folder, or a folder with a pair of `.bin` files); `train_path` and
+    `valid_path` are the uint16 files that training maps into memory; `sha256` covers both, in this order.
     """
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "version"))
@@ -58,7 +58,8 @@ class DatasetVersion(models.Model):
 
 
 class Model(models.Model):
-    """`recipe` names a reference trainer (`gpt`); `defaults` are its hyperparameters, in the API's spelling."""
+    """A model to train: `recipe` names a reference trainer (`gpt`); `defaults` are its hyperparameters, by the API's
+    names."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "model"))
     name = models.CharField(max_length=100)

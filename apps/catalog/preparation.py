@@ -1,9 +1,9 @@
-"""Makes a dataset version ready: token files checked and summed up, text tokenised.
+"""Prepares a dataset version: checks and hashes token files, tokenises text.
 
-preparing, due ──claim (compare-and-set on due_at)──▶ preparing, due again in CLAIM ──▶ ready | failed
+preparing, due ──claim (compare-and-set on due_at)──▶ preparing, due again after CLAIM_SPAN ──▶ ready | failed
 
-While a process works it renews its claim (`apps.common.claims`); when it dies, that stops, and the next sweep begins
-anew.
+A process renews its claim while it works (`apps.common.claims`). If it dies, the claim lapses, and the next sweep
+starts again.
 """
 
 from datetime import timedelta
@@ -20,16 +20,17 @@ from fermi import tokenized_data
 CLAIM = timedelta(seconds=20)
 PAIR = ("train.bin", "val.bin")
 STDLIB = "python:stdlib"
-"""The `source` of the demo dataset: the text of the running Python's standard library."""
+"""The `source` of the demo dataset: the source text of the running Python's standard library."""
 
 
 def due() -> list[str]:
+    """Return the ids of versions whose preparation is due, the oldest first."""
     rows = DatasetVersion.objects.filter(status=VersionStatus.PREPARING, due_at__lte=now())
     return list(rows.order_by("due_at").values_list("pk", flat=True))
 
 
 def prepare(version_id: str) -> bool:
-    """False = somebody else has it, or nothing is to be done."""
+    """Prepare a version and store the result. Returns False if another process has it, or if it is not due."""
     version = (
         DatasetVersion.objects.select_related("dataset")
         .filter(pk=version_id, status=VersionStatus.PREPARING, due_at__lte=now())

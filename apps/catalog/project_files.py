@@ -1,7 +1,7 @@
 """Data made from files of a project: `files:<path>` in place of a path on the server.
 
-A version is of what the files were when it was prepared. They are copied, from wherever they lie, next to what is made
-of them, and verified; what people do to the files afterwards changes no version.
+A version uses the files as they were when it was prepared: they are copied next to its token files and verified, so
+later changes of the files change no version.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ PIECE = 1 << 20
 
 
 def find(path: str, project_id: str | None) -> str:
-    """`path` as a version keeps it. Raises ApiError and ProblemsError where no such files are there."""
+    """Return `path` as a version stores it. Raises ApiError and ProblemsError if there are no such files."""
     if project_id is None:
         raise ProblemsError([Problem("path", "DATA_FILES_NO_PROJECT", {"path": path})])
     asked = paths.clean(path.removeprefix(PREFIX), root=True)
@@ -34,7 +34,8 @@ def find(path: str, project_id: str | None) -> str:
 
 @contextmanager
 def brought(source: str, project_id: str, into: Path) -> Iterator[Path]:
-    """A folder in which they lie, named as they are below `source`, until the block ends. Raises DataError."""
+    """Copy the files into `scratch` and yield this folder; they are named as below `source`. The folder is deleted when
+    the block ends. Raises DataError."""
     shutil.rmtree(into, ignore_errors=True)
     try:
         asked = source.removeprefix(PREFIX)
@@ -50,7 +51,7 @@ def brought(source: str, project_id: str, into: Path) -> Iterator[Path]:
 
 
 def _files(project_id: str, path: str) -> list[File]:
-    """The one that has that name, or all below it."""
+    """Return the file with this path, or all files below it."""
     shown = folders.shown(Project(pk=project_id)).filter(folder=False)
     parent, name = paths.split(path)
     return list(shown.filter(parent=parent, name=name)) or list(folders.below(shown, path).order_by("parent", "name"))

@@ -1,4 +1,4 @@
-"""What is read: datasets and models as the API shows them."""
+"""Queries of datasets and models, as the API returns them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from apps.common.texts import text
 
 
 def datasets(user: User, filters: Mapping[str, Any]) -> QuerySet[Dataset]:
-    """With their versions, newest first; for `dataset_shown`."""
+    """Return the datasets that the user may use, with their versions, newest first; for `serialize_dataset`."""
     newest = Prefetch("versions", DatasetVersion.objects.order_by("-created_at", "pk"))
     return _filtered(access.visible(Dataset.objects.all(), user, shared=True), filters).prefetch_related(newest)
 

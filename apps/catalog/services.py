@@ -1,4 +1,4 @@
-"""Datasets named by a path on the server or among a project's files, and models."""
+"""Adding datasets, by a path on the server or from a project's files, and models."""
 
 from typing import Any
 
@@ -26,7 +26,8 @@ def add_dataset(
     project_id: str | None = None,
     version_name: str = FIRST_VERSION,
 ) -> Dataset:
-    """A dataset and its first version, whose preparation begins at once. Without a project it is for every project."""
+    """Create a dataset and its first version, whose preparation starts at once. `project_id` None: for every
+    project."""
     _require(user, project_id)
     source = _source(path, project_id)
     with transaction.atomic():
@@ -37,7 +38,7 @@ def add_dataset(
 
 
 def add_version(user: User, dataset: Dataset, *, path: str, name: str = "") -> DatasetVersion:
-    """Without a name: `v2`, `v3`, … by how many there are."""
+    """Add a version to a dataset. Without a name it is `v2`, `v3`, …, by the number of versions."""
     access.require(user, dataset.project_id, Role.MAINTAINER)
     source = _source(path, dataset.project_id)
     name = name or f"v{dataset.versions.count() + 1}"

@@ -1,4 +1,4 @@
-"""Where data may be made from: below FERMI_DATA_ROOTS, and never from the platform's own files."""
+"""Checks of data paths: data must lie below FERMI_DATA_ROOTS and must not be one of the platform's own files."""
 
 import os
 from pathlib import Path
@@ -11,11 +11,11 @@ from fermi.jobs.spec import Problem
 from fermi.jobs.user_paths import absent
 
 OPEN_FOLDERS = ("datasets", "workspace")
-"""Of the data directory. Beside them lie its keys, its database, and what belongs to single tasks."""
+"""Folders of the data directory that tasks may read. Beside them lie keys, the database, and files of single tasks."""
 
 
 def is_allowed(path: Path) -> bool:
-    """`path` is real: absolute, links followed."""
+    """Return True if data may be read from `path`, which must be real (absolute, links followed)."""
     own = settings.DATA_DIR.resolve()
     if is_open(path):
         return True
@@ -25,19 +25,19 @@ def is_allowed(path: Path) -> bool:
 
 
 def is_open(path: Path) -> bool:
-    """Whether it is in a folder of the data directory that every task may read."""
+    """Return True if `path` is in a folder of the data directory that every task may read."""
     return any(path.is_relative_to(folder) for folder in open_folders())
 
 
 def open_folders() -> list[Path]:
-    """Return those folders, as they are written and as links lead now."""
+    """Return these folders, as they are configured and with links followed."""
     folders = (settings.DATA_DIR / folder for folder in OPEN_FOLDERS)
     return [one for folder in folders for one in (folder, folder.resolve())]
 
 
 def find(path: str) -> Path:
-    """`path` on the server, links followed. Raises ProblemsError where it may not be used, is absent, or is neither a
-    file nor a folder."""
+    """Return `path` with links followed. Raises ProblemsError if it is not allowed, absent, or neither a file nor a
+    folder."""
     source = Path(path)
     if not source.is_absolute():
         raise _problem("DATA_PATH_RELATIVE", path=path)

@@ -1,4 +1,4 @@
-"""Clusters, zones and environments for operators. `apps.training.admin` adds draining, which has to stop tasks."""
+"""Operators' console: clusters, zones and environments. `apps.training.admin` adds draining, which stops tasks."""
 
 from typing import Any
 
@@ -153,7 +153,7 @@ class EnvironmentAdmin(ReadOnlyAdmin):
 
 
 class ZoneAdmin(ReadOnlyAdmin):
-    """What is done to a zone is done to each of its environments."""
+    """Zones. An action on a zone is carried out on each of its environments."""
 
     list_display = ("name", "id", "environment_count", "cordoned_count")
     search_fields = ("name", "id")

@@ -1,4 +1,4 @@
-"""One thread per cluster that has something to be followed."""
+"""One thread for each cluster whose engine is followed."""
 
 import logging
 import threading
@@ -17,9 +17,9 @@ PATIENCE = 5.0  # seconds for a thread to end
 
 
 class PerCluster:
-    """`follow(cluster, ending)` runs for each cluster that is `wanted` until its event is set, and again after a
-    failure. A cluster that is reached in a new way is followed anew. Of several processes each follows those of which
-    `mine` says so, by id."""
+    """Threads that call `follow(cluster, ending)` for each cluster of which `is_followed` is true, until the event is
+    set, and again after a failure. A cluster whose connection was changed is followed anew. Of several processes, each
+    follows the clusters whose id `is_mine` accepts."""
 
     def __init__(
         self, name: str, wanted: Callable[[Cluster], bool], follow: Callable[[Cluster, threading.Event], None]
@@ -28,6 +28,7 @@ class PerCluster:
         self._threads: dict[tuple[str, str, str], tuple[threading.Thread, threading.Event]] = {}
 
     def run(self, stop: threading.Event, mine: Callable[[str], bool] = lambda _: True) -> None:
+        """Start and end threads as clusters change, until `stop` is set; then wait for the threads to end."""
         while not stop.is_set():
             try:
                 self.look(mine)
@@ -39,7 +40,7 @@ class PerCluster:
         connection.close()
 
     def look(self, mine: Callable[[str], bool] = lambda _: True) -> None:
-        """Begins with clusters that are new or reached in a new way, and leaves those that are gone."""
+        """Start threads for clusters that are new or have a new connection, and end those of clusters that are gone."""
         clusters = [cluster for cluster in Cluster.objects.all() if mine(cluster.pk) and self._wanted(cluster)]
         wanted = {(cluster.pk, cluster.backend, repr(cluster.connection)): cluster for cluster in clusters}
         for key in self._threads.keys() - wanted.keys():
@@ -52,6 +53,7 @@ class PerCluster:
             thread.start()
 
     def close(self) -> None:
+        """End all threads and wait up to JOIN_SECONDS for each."""
         for _, ending in self._threads.values():
             ending.set()
         for thread, _ in self._threads.values():

@@ -1,9 +1,9 @@
-"""Keeps the environments of clusters that know theirs in step with what the engine shows.
+"""Keeps environments in step with what an engine lists, for engines that list them.
 
-One thread per such cluster, in the watcher process. An engine that cannot be asked says nothing about its environments:
-they stay as they were last seen. Several watchers do no harm: what they write is the same.
+One thread for each such cluster runs in the watcher process. While an engine cannot be reached its environments stay as
+they were last seen. Several watchers do no harm: they write the same.
 
-What people decide about an environment (its name, whether it is cordoned) is never overwritten.
+What users set (the name, whether an environment is cordoned) is never overwritten.
 """
 
 import hashlib
@@ -31,12 +31,13 @@ FORGET_AFTER = timedelta(days=1)  # a pod that is gone may come back; its enviro
 
 
 def environment_id(cluster_id: str, key: str) -> str:
-    """The same in every process and after every restart, and another one in another cluster."""
+    """Return the id of a discovered environment: the same in every process and after every restart, and different in
+    another cluster."""
     return f"env-{hashlib.sha256(f'{cluster_id}/{key}'.encode()).hexdigest()[:12]}"
 
 
 def settle(cluster: Cluster, found: Sequence[Found]) -> bool:
-    """Makes the cluster's discovered environments what was found; whether that changed anything."""
+    """Update the cluster's discovered environments to what its engine lists. Returns True if anything changed."""
     known = {one.pk: one for one in DevEnvironment.objects.filter(cluster=cluster).exclude(discovered_as="")}
     projects = _by_id_and_name()
     changed, shown = False, set()
@@ -58,7 +59,7 @@ def settle(cluster: Cluster, found: Sequence[Found]) -> bool:
 
 
 def forget() -> int:
-    """Deletes those that have been gone for long and that nothing refers to; how many."""
+    """Delete environments that have been gone for KEEP_GONE_FOR and that nothing refers to. Returns their number."""
     rows = DevEnvironment.objects.filter(gone_at__lt=now() - FORGET_AFTER)
     for relation in DevEnvironment._meta.related_objects:
         assert isinstance(relation.related_model, type)
@@ -96,7 +97,8 @@ def _facts(cluster: Cluster, one: Found) -> dict[str, Any]:
 
 
 def _create(cluster: Cluster, project: str, key: str, one: Found, facts: dict[str, Any]) -> bool:
-    """Under its own name, or a longer one where the project has that already. False: another watcher was first."""
+    """Create the environment under its own name, or a longer one if the project has that name already. Returns False if
+    another watcher was first."""
     owner = User.objects.filter(username=one.owner).first() if one.owner else None
     for name in (one.name, one.key, f"{cluster.name}/{one.key}"):
         try:
@@ -114,7 +116,8 @@ def _create(cluster: Cluster, project: str, key: str, one: Found, facts: dict[st
 
 
 def following(on_change: Callable[[], None]) -> PerCluster:
-    """`on_change`: environments of a cluster changed."""
+    """Return the threads that follow all clusters with discovery. They call `on_change` when environments of a cluster
+    changed."""
 
     def follow(cluster: Cluster, ending: threading.Event) -> None:
         discovery = plugins.discovery(cluster.backend)

@@ -1,5 +1,5 @@
-"""People are told before certificates and tokens end: those that clusters are reached with, and the one that the
-platform is reached by."""
+"""Notifications before certificates and tokens expire: those that clusters are connected with, and the platform's
+own."""
 
 import hashlib
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 AHEAD = timedelta(days=14)
 LONG = timedelta(days=14)
-"""What is valid for less is renewed by a program."""
+"""A shorter validity means that a program renews it, so nobody is notified."""
 SITE, SITE_SECONDS = "site", 5.0
 _CODES = {
     "certificate": "NOTICE_CERTIFICATE_ENDS",
@@ -35,13 +35,16 @@ _CODES = {
 
 
 class Found(NamedTuple):
+    """A certificate or token that expires, with the code and parameters of its notification."""
+
     ending: Ending
     code: str
     params: dict[str, Any]
 
 
 def look() -> None:
-    """Of what cannot be looked at now, all stays as it was said."""
+    """Open an incident for what expires within WARN_BEFORE or has expired, and resolve those of what was renewed. For a
+    cluster or site that cannot be read now, nothing changes."""
     told, moment = open_params("certificate_ends", "ended"), now().timestamp()
     unknown: set[str] = set()
     found = dict([*_clusters(unknown), *_site(unknown)])
@@ -72,7 +75,7 @@ def _clusters(unknown: set[str]) -> Iterator[tuple[str, Found]]:
 
 
 def _site(unknown: set[str]) -> Iterator[tuple[str, Found]]:
-    """Whatever stands before the platform and has its certificate."""
+    """Yield the certificate of the server in front of the platform (FERMI_PUBLIC_URL)."""
     where = urlsplit(settings.PUBLIC_URL)
     if where.scheme != "https" or not where.hostname:
         return

@@ -1,4 +1,4 @@
-"""Who holds which environment, and which port. Primary keys and constraints decide races, not a look before a leap."""
+"""Leases of environments and ports. Primary keys and constraints decide races, not a check before the write."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,17 +7,20 @@ from django.db import transaction
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease, PortLease
 
 UNUSABLE = ""
+"""Holder of an environment that is not running or is cordoned."""
 
 
 class NoFreePort(Exception):
-    """Every candidate is held by somebody else."""
+    """Every candidate port is leased already."""
 
 
 def take(environment_ids: Iterable[str], holder: str) -> list[tuple[str, str]] | None:
-    """Everything or nothing. None = `holder` has them all (again, if it had them before); else who holds what.
+    """Acquire leases of all these environments, or of none. Returns None if `holder` has them all (also if it had them
+    before), else pairs of environment and its holder.
 
-    An environment that is not running or cordoned is held by `UNUSABLE`. Insertion is in the order of the ids, so that
-    two tasks that want the same ones wait for each other once and never hold halves.
+    An environment that is not running or is cordoned has the holder UNUSABLE_HOLDER. Rows are inserted in the order of
+    the ids, so that two tasks that want the same environments wait for each other once and never hold half of them
+    each.
     """
     wanted = sorted(set(environment_ids))
     while True:
@@ -42,24 +45,25 @@ def take(environment_ids: Iterable[str], holder: str) -> list[tuple[str, str]] |
 
 
 def held(holder: str) -> set[str]:
-    """The environments that it has."""
+    """Return the ids of the environments that `holder` has."""
     return set(Lease.objects.filter(holder=holder).values_list("environment_id", flat=True))
 
 
 def mark(environment_ids: Iterable[str], holder: str) -> None:
-    """Where an engine's own queue decides who runs: `holder` has those that nobody has, and is not refused the rest."""
+    """Record `holder` for those of the environments that have none. For engines whose own queue decides what runs;
+    environments that are held already are no error."""
     rows = [Lease(environment_id=key, holder=holder) for key in sorted(set(environment_ids))]
     Lease.objects.bulk_create(rows, ignore_conflicts=True)
 
 
 def release(holder: str, environment_ids: Iterable[str] | None = None) -> int:
-    """Gives back these, or all it has; how many environments became free."""
+    """Release these leases of `holder`, or all of them. Returns how many environments became free."""
     mine = Lease.objects.filter(holder=holder)
     return (mine if environment_ids is None else mine.filter(environment__in=environment_ids)).delete()[0]
 
 
 def take_port(host: str, candidates: Sequence[int], holder: str) -> int:
-    """The port `holder` has on `host`, or the first candidate that nobody has. Raises NoFreePort."""
+    """Return the port that `holder` has on `host`, or lease the first free candidate. Raises NoFreePortError."""
     mine = PortLease.objects.filter(host=host, holder=holder).values_list("port", flat=True).first()
     if mine is not None:
         return mine
@@ -71,10 +75,10 @@ def take_port(host: str, candidates: Sequence[int], holder: str) -> int:
 
 
 def ports(host: str) -> set[int]:
-    """Those that somebody holds on `host` now."""
+    """Return the ports that are leased on `host`."""
     return set(PortLease.objects.filter(host=host).values_list("port", flat=True))
 
 
 def release_ports(holder: str) -> int:
-    """How many ports became free."""
+    """Release all ports of `holder`. Returns their number."""
     return PortLease.objects.filter(holder=holder).delete()[0]

@@ -1,4 +1,4 @@
-"""Where training can run: clusters, availability zones, the dev environments people have, and who holds them."""
+"""Clusters, availability zones, dev environments, and leases of environments and ports."""
 
 from functools import partial
 
@@ -10,9 +10,9 @@ from apps.common.ids import new_id
 
 
 class Cluster(models.Model):
-    """An engine and how to reach it. `backend` is a name in `fermi.planning.plugins`; `connection` follows the schema
-    of its `check` module and names secrets without containing any. `away_since`: it has not answered since then, and
-    `away_why` (a code and its params) is what was said instead."""
+    """An engine and its connection. `backend` is a name in `fermi.planning.plugins`; `connection` follows the schema of
+    its `check` module and names secrets without containing any. `away_since`: the engine has not answered since then,
+    and `away_why` (a code and its parameters) is the error."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "cluster"))
     name = models.CharField(max_length=100, unique=True)
@@ -41,7 +41,8 @@ class EnvironmentKind(models.TextChoices):
 
 
 class EnvironmentStatus(models.TextChoices):
-    """Only a running environment can train. The last five are of those that the platform makes (apps.environments)."""
+    """Status of an environment; tasks run only in a running one. The last five are of environments that the platform
+    creates (`apps.environments`)."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -54,13 +55,13 @@ class EnvironmentStatus(models.TextChoices):
 
 
 class DevEnvironment(models.Model):
-    """A notebook or shell somebody already has running, with its GPUs: one node of a distributed job.
+    """A running notebook or shell with its GPUs: one node of a distributed job.
 
-    `emulated`: the GPUs are stood in for by CPU processes on this machine; shown as such wherever the environment is.
-    `shared`: tasks of any project may run there; its own project manages it. `labels`: words that tasks ask for.
-    `discovered_as`: its key in the cluster, for one that the engine showed (see `discovery`); empty = by hand.
-    `gone_at`: since when the engine shows it no more. `warm`: a process stands by in it with the training stack
-    imported; None: as its project says.
+    `emulated`: CPU processes on this machine stand in for the GPUs; marked as such wherever the environment is shown.
+    `shared`: tasks of any project may run there; its own project manages it. `labels`: words that tasks can require.
+    `discovered_as`: its key in the cluster if the engine listed it (`discovery`); empty if it was registered by hand.
+    `gone_at`: since when the engine no longer lists it. `warm`: a process with the training stack imported waits in it;
+    None: as its project sets it.
     """
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "env"))
@@ -100,7 +101,7 @@ class DevEnvironment(models.Model):
 
 
 class Lease(models.Model):
-    """An environment held by a training task. The primary key makes a double booking impossible, whoever races."""
+    """An environment held by a training task. The primary key makes it impossible that two tasks hold it."""
 
     environment = models.OneToOneField(DevEnvironment, on_delete=models.PROTECT, primary_key=True, related_name="lease")
     holder = models.CharField(max_length=60, db_index=True)  # task id
@@ -108,7 +109,7 @@ class Lease(models.Model):
 
 
 class PortLease(models.Model):
-    """A rendezvous port held on a host by one attempt of a task, so that two attempts never meet on one port."""
+    """A rendezvous port held on a host by one attempt of a task, so that no two attempts use the same port."""
 
     host = models.CharField(max_length=200)
     port = models.PositiveIntegerField()

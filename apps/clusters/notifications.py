@@ -1,4 +1,4 @@
-"""What people are told of environments: that one was lost, and that it is back."""
+"""Notifications that an environment was lost, and that it is back."""
 
 from django.db.models import QuerySet
 
@@ -7,11 +7,12 @@ from apps.clusters.selectors import STILL_HELD, UNHEALTHY
 from apps.notices.services.incidents import open_keys, over, tell
 
 AT_ONCE = 500
-"""So many are told of in one look; the others in the next one."""
+"""Number of lost environments that one pass notifies of; the next pass does the rest."""
 
 
 def look() -> None:
-    """Two questions, however many environments there are; more only where something changed."""
+    """Open an incident for each lost environment and resolve those of environments that are back. Takes two queries
+    however many environments there are, and more only if something changed."""
     told = open_keys("node_lost")
     lost = DevEnvironment.objects.filter(UNHEALTHY | STILL_HELD).order_by("pk")
     found = list(lost.values_list("pk", flat=True))

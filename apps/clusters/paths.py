@@ -1,7 +1,7 @@
-"""The data directory, as the platform has it and as training on a cluster sees it.
+"""Translation of paths in the data directory between the platform and a cluster.
 
-They differ where a cluster has it elsewhere (`Backend.mount`). The database holds the platform's paths; they are
-translated where a job is planned, and back where a rank reports one.
+They differ where a cluster mounts the directory elsewhere (`Backend.mount`). The database has the platform's paths;
+they are translated when a job is planned, and back when a rank reports one.
 """
 
 import os
@@ -14,12 +14,12 @@ from fermi.planning import plugins
 
 
 def there(cluster: Cluster, path: str) -> str:
-    """As training sees it."""
+    """Return the path as training on the cluster sees it."""
     return _moved(path, str(settings.DATA_DIR), _mount(cluster))
 
 
 def here(cluster: Cluster, path: str) -> str:
-    """As the platform sees it."""
+    """Return the path as the platform sees it."""
     return _moved(path, _mount(cluster), str(settings.DATA_DIR))
 
 
@@ -33,5 +33,5 @@ def _moved(path: str, old: str, new: str) -> str:
 
 
 def plain(path: str) -> str:
-    """One spelling of an absolute path: what is told by it (whose it is) must hold for all others."""
+    """Return one spelling of an absolute path. Rules about a path must hold for all its spellings."""
     return f"/{os.path.normpath(path).lstrip('/')}" if path.startswith("/") else path

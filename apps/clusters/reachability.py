@@ -1,4 +1,4 @@
-"""Whether a cluster answers, as whoever asked it last found out."""
+"""Records whether a cluster's engine answers."""
 
 from apps.clusters.models import Cluster
 from apps.common.clock import now
@@ -6,7 +6,7 @@ from fermi.jobs.errors import BackendError
 
 
 def lost(cluster: Cluster, error: BackendError) -> None:
-    """It did not answer; a write only where it had."""
+    """Record that the engine did not answer. Writes only if it had answered before."""
     if cluster.away_since is None:
         cluster.away_since = now()
         why = {"code": error.code, "params": dict(error.params)}
@@ -14,6 +14,7 @@ def lost(cluster: Cluster, error: BackendError) -> None:
 
 
 def found(cluster: Cluster) -> None:
+    """Record that the engine answers again. Writes only if it had not."""
     if cluster.away_since is not None:
         Cluster.objects.filter(pk=cluster.pk).update(away_since=None, away_why={})
         cluster.away_since = None

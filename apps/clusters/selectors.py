@@ -1,4 +1,4 @@
-"""What is read: environments as the API shows them, and as the launch toolkit takes them."""
+"""Queries of clusters and environments, as the API returns them and as the planning toolkit takes them."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from fermi.planning import plugins
 
 UNHEALTHY = Q(status=EnvironmentStatus.UNHEALTHY)
 STILL_HELD = Q(status=EnvironmentStatus.STOPPED, lease__isnull=False)
-"""A task holds it although nothing can run there."""
+"""A task holds the environment although nothing can run there."""
 FILTERS = {
     "zone": lambda zones: Q(zone__in=zones) | Q(zone__name__in=zones),
     "status": lambda states: Q(status__in=states),
@@ -35,7 +35,8 @@ FILTERS = {
 
 
 def connection(cluster: Cluster) -> dict[str, Any]:
-    """What its backend connects with: what is stored, and what the platform tells every engine of itself."""
+    """Return the connection that the backend takes: what is stored, and the platform's own settings for every
+    engine."""
     return {
         "carried": {
             "data": settings.CARRIED_DATA_GB << 30,
@@ -55,7 +56,7 @@ def connection(cluster: Cluster) -> dict[str, Any]:
 
 
 def notices(user: User) -> list[Finding]:
-    """What whoever runs the platform has to know of it; nothing for others."""
+    """Return findings about the platform for administrators and operators; none for other users."""
     if not (user.is_superuser or user.is_staff):
         return []
     known = Cluster.objects.filter(backend__in=plugins.BACKENDS)
@@ -67,7 +68,7 @@ def notices(user: User) -> list[Finding]:
 
 
 def clusters(user: User) -> QuerySet[Cluster, Any]:
-    """Everybody may know which there are; how they are reached is the administrator's."""
+    """Return all clusters; their connections are for administrators only."""
     return Cluster.objects.values("id", "name", "backend", *(["connection"] if user.is_superuser else []))
 
 
@@ -76,12 +77,12 @@ def shown_cluster(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def seen_by(user: access.Someone) -> QuerySet[DevEnvironment]:
-    """Those of the user's projects, and those that tasks of any project may use."""
+    """Return the environments of the user's projects, and those that are shared with all."""
     return access.visible(DevEnvironment.objects.all(), user, or_open=Q(shared=True))
 
 
 def environments(user: User, filters: Mapping[str, Any]) -> QuerySet[DevEnvironment, Any]:
-    """Rows for `shown`."""
+    """Return rows for `serialize_environment`."""
     rows = seen_by(user)
     for name, condition in FILTERS.items():
         if filters.get(name):
@@ -119,7 +120,7 @@ def environments(user: User, filters: Mapping[str, Any]) -> QuerySet[DevEnvironm
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
-    """The API's environment of one row of `environments`."""
+    """Return the API's environment from one row of `list_environments`."""
     row["zone"] = {"id": row.pop("zoneId"), "name": row.pop("zoneName")}
     row["owner"] = row.pop("owner_")
     running = row["status"] == EnvironmentStatus.RUNNING
@@ -132,7 +133,7 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def environment(user: User, environment_id: str) -> dict[str, Any] | None:
-    """One in full; what its engine knows it by is for maintainers."""
+    """Return one environment with details, or None. What its engine knows it by is for maintainers."""
     row = environments(user, {}).annotate(discoveredAs=F("discovered_as")).filter(pk=environment_id).first()
     if row is None:
         return None
@@ -143,7 +144,7 @@ def environment(user: User, environment_id: str) -> dict[str, Any] | None:
 
 
 def report(findings: Iterable[Finding]) -> dict[str, Any]:
-    """The findings in the language of the request."""
+    """Return the findings as the API's report, in the language of the request."""
     items = []
     for one in findings:
         message, hint = text(one.code, one.params)
@@ -152,7 +153,7 @@ def report(findings: Iterable[Finding]) -> dict[str, Any]:
 
 
 def obstacle(name: str, status: str, cordoned: bool) -> Problem | None:
-    """Why an environment cannot train now."""
+    """Return why no task can run in the environment now, or None."""
     if status != EnvironmentStatus.RUNNING:
         return Problem("", "ENVIRONMENT_NOT_RUNNING", {"environment": name, "status": status})
     if cordoned:
@@ -170,7 +171,8 @@ _NAMED = CompiledInstances(
 
 
 def pick(user: User, ids: Sequence[str], field: str) -> tuple[list[DevEnvironment], list[Problem]]:
-    """The environments named, in this order, and what is wrong with the names; `field` is where they were named."""
+    """Return the environments with these ids, in this order, and the problems with the ids; `field` is the field that
+    has them."""
     if not ids:
         return [], []
     among = key_parameters(ids)
@@ -187,7 +189,7 @@ def pick(user: User, ids: Sequence[str], field: str) -> tuple[list[DevEnvironmen
 
 
 def snapshot(environment: DevEnvironment) -> Node:
-    """The environment as it is now; load it with its zone."""
+    """Return the environment as a node of a job; load it with its zone."""
     return Node(
         id=environment.pk,
         name=environment.name,
@@ -211,13 +213,13 @@ def snapshots(environments: Iterable[DevEnvironment]) -> list[Node]:
 
 
 def zone_ids() -> dict[str, str]:
-    """Of each zone, by its id and by its name."""
+    """Return the zones' ids, by id and by name."""
     by_name = {name: key for key, name in AvailabilityZone.objects.values_list("pk", "name")}
     return by_name | {key: key for key in by_name.values()}
 
 
 def zones(user: User) -> QuerySet[AvailabilityZone, Any]:
-    """Every zone, with what the user may see in it."""
+    """Return all zones, with the number of environments and GPUs that the user may see there."""
     mine = Q(environments__in=seen_by(user))
     return AvailabilityZone.objects.values(
         "id",

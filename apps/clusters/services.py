@@ -1,4 +1,4 @@
-"""Clusters; environments registered by hand, changed, and taken out of service."""
+"""Changes of clusters, and of environments that are registered by hand."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +21,7 @@ from fermi.planning import checks, plugins, summary
 
 
 def create_cluster(user: User, *, name: str, backend: str, connection: Mapping[str, Any]) -> Cluster:
+    """Create a cluster (administrator). Raises ProblemsError, and ApiError 409 CLUSTER_NAME_TAKEN."""
     access.require_administrator(user)
     check_connection(backend, connection)
     try:
@@ -33,7 +34,7 @@ def create_cluster(user: User, *, name: str, backend: str, connection: Mapping[s
 
 
 def change_cluster(user: User, cluster: Cluster, changes: Mapping[str, Any]) -> None:
-    """Name and connection. Another backend is another cluster: its tasks are known to this one."""
+    """Change name or connection (administrator). The backend cannot be changed: the cluster's tasks are known to it."""
     access.require_administrator(user)
     if changes.get("connection", cluster.connection) != cluster.connection:  # one that stays may be older than a rule
         check_connection(cluster.backend, changes["connection"])
@@ -46,7 +47,8 @@ def change_cluster(user: User, cluster: Cluster, changes: Mapping[str, Any]) -> 
 
 
 def remove_cluster(user: User, cluster: Cluster) -> None:
-    """Only one that nothing of ours refers to; environments that it showed by itself go with it."""
+    """Delete a cluster (administrator), with the environments that its engine listed. Raises ApiError 409
+    CLUSTER_IN_USE if anything else refers to it."""
     access.require_administrator(user)
     key = cluster.pk
     try:
@@ -59,12 +61,13 @@ def remove_cluster(user: User, cluster: Cluster) -> None:
 
 
 def check_cluster(user: User, cluster: Cluster) -> list[Finding]:
-    """Asks the engine; takes seconds."""
+    """Return what the engine's checks find (administrator). Takes seconds."""
     access.require_administrator(user)
     return plugins.check(cluster.backend).findings(connection(cluster))
 
 
 def check_connection(backend: str, connection: Mapping[str, Any]) -> None:
+    """Raise ProblemsError unless `connection` fits the schema of the backend."""
     try:
         problems = checks.problems(backend, connection)
     except UnknownName as unknown:
@@ -76,7 +79,7 @@ def check_connection(backend: str, connection: Mapping[str, Any]) -> None:
 def register_environment(
     user: User, *, project_id: str, cluster_id: str, zone: str, name: str, **facts: Any
 ) -> DevEnvironment:
-    """`zone` is an id or a name; a new name makes a new zone."""
+    """Register an environment by hand (maintainer). `zone` is an id or a name; a new name creates a zone."""
     problems = []
     if access.role_in(user, project_id) is None or not Project.objects.filter(pk=project_id).exists():
         problems.append(Problem("projectId", "PROJECT_UNKNOWN", {"project": project_id}))
@@ -101,8 +104,8 @@ def register_environment(
 
 
 def change_environment(user: User, environment: DevEnvironment, changes: dict[str, Any]) -> None:
-    """A running task keeps what it was made from; only new ones see the change. Whether it is warm is its owner's, too:
-    it takes memory of it."""
+    """Change what is stored of an environment (maintainer). Running tasks keep what they were planned with. Its owner
+    may also change whether it is warm, because that uses its memory."""
     owns = environment.owner_id == user.pk and changes.keys() == {"warm"}
     access.require(user, environment.project_id, Role.MEMBER if owns else Role.MAINTAINER)
     _engine_is_the_administrators(user, changes)
@@ -121,7 +124,8 @@ def change_environment(user: User, environment: DevEnvironment, changes: dict[st
 
 
 def remove_environment(user: User, environment: DevEnvironment) -> None:
-    """Not while a task holds it; the lease's foreign key decides, whoever races."""
+    """Delete an environment (maintainer). Raises ApiError 409 ENVIRONMENT_HELD while a task holds it; the lease's
+    foreign key decides races."""
     access.require(user, environment.project_id, Role.MAINTAINER)
     key, name = environment.pk, environment.name
     try:
@@ -134,7 +138,7 @@ def remove_environment(user: User, environment: DevEnvironment) -> None:
 
 
 def summarise(user: User, environment_ids: list[str], master: str | None) -> dict[str, Any]:
-    """What the chosen environments add up to, with warnings in the language of the request."""
+    """Return the total of the selected environments, with warnings in the language of the request."""
     chosen, problems = pick(user, environment_ids, "environmentIds")
     if master is not None and master not in environment_ids:
         problems.append(Problem("masterNode", "MASTER_NOT_SELECTED", {"master": master}))
@@ -149,7 +153,8 @@ def summarise(user: User, environment_ids: list[str], master: str | None) -> dic
 
 
 def _engine_is_the_administrators(user: User, facts: Mapping[str, Any]) -> None:
-    """It may name host paths and service accounts: more than a project's maintainer is trusted with."""
+    """Raise ApiError 403 if `facts` has engine settings and the user is no administrator: they may name host paths and
+    service accounts."""
     if "engine" in facts:
         access.require_administrator(user)
 

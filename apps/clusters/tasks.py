@@ -1,4 +1,4 @@
-"""Celery's way in. Losing any of these messages loses nothing: the next one does the same."""
+"""Celery tasks. A lost message loses nothing: the next one does the same."""
 
 from celery import shared_task
 

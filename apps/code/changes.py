@@ -1,4 +1,4 @@
-"""Whether the source of a snapshot has changed since: a look that stores nothing and fetches no content."""
+"""Checks whether the source of a snapshot has changed since, without storing anything or fetching contents."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +8,12 @@ from apps.accounts.models import Project
 from apps.code import from_environment, git
 
 SECONDS = 3.0
-"""For what an environment or a git server says."""
+"""Timeout of the environment or the Git server."""
 
 
 def has_changed(project: Project, source: Mapping[str, Any], snapshot: str, commit: str) -> bool | None:
-    """Compares the source, as `Fetch.source` names it, with the snapshot and the commit that were taken of it. None:
-    only a fetch can tell. Raises FetchError, and vault.Unavailable."""
+    """Return True if the source (`Fetch.source`) differs from the snapshot and commit that were taken of it, and None
+    if only a fetch can tell. Raises FetchError and SecretUnavailableError."""
     if "environment" in source:
         return from_environment.identify(project, source, SECONDS) != snapshot
     asked = source["git"]

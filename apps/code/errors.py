@@ -1,10 +1,10 @@
-"""Why code could not be brought."""
+"""Errors of fetching code."""
 
 from typing import Any
 
 
 class FetchError(Exception):
-    """`retry`: another try may go well."""
+    """Code could not be fetched. `retry`: another try may succeed."""
 
     def __init__(self, code: str, *, retry: bool = False, **params: Any) -> None:
         super().__init__(f"{code}: {params}")

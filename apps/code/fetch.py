@@ -1,8 +1,8 @@
-"""Code that the platform brings itself.
+"""Fetches code that the platform reads itself, from Git or from an environment.
 
-fetching, due ──claim (compare-and-set on due_at)──▶ fetching, due again in CLAIM ──▶ ready | failed
+fetching, due ──claim (compare-and-set on due_at)──▶ fetching, due again after CLAIM_SPAN ──▶ ready | failed
 
-One that a process died with is due again when its claim is over, and begins anew; it makes the same snapshot.
+If the process dies, the fetch is due again when its claim lapses, and starts anew; it makes the same snapshot.
 """
 
 import logging
@@ -24,13 +24,14 @@ from apps.common.row_bounds import check_rows
 log = logging.getLogger(__name__)
 
 CLAIM = timedelta(seconds=30)
-"""Renewed while a try goes on (`apps.common.claims`)."""
+"""Renewed during a try (`apps.common.claims`)."""
 DEADLINE = timedelta(minutes=30)
 MOST_TRIES = 5
 AGAIN = timedelta(seconds=10)
 
 
 def ask(user: User, project: Project, source: dict[str, Any]) -> Fetch:
+    """Create a fetch and wake a worker for it."""
     moment = now()
     with transaction.atomic():
         check_rows("code-fetches", Fetch.objects.filter(created_by=user, status=FetchStatus.FETCHING))
@@ -48,11 +49,12 @@ def ask(user: User, project: Project, source: dict[str, Any]) -> Fetch:
 
 
 def due() -> list[str]:
+    """Return the ids of fetches that are due."""
     return list(Fetch.objects.filter(status=FetchStatus.FETCHING, due_at__lte=now()).values_list("pk", flat=True))
 
 
 def fetch(fetch_id: str) -> bool:
-    """False = somebody else has it, or nothing is to be done."""
+    """Fetch the code and store the result. Returns False if another process has it, or if it is not due."""
     row = Fetch.objects.select_related("project", "created_by").filter(pk=fetch_id).first()
     if row is None or row.status != FetchStatus.FETCHING or row.due_at is None or row.due_at > now():
         return False
@@ -108,5 +110,5 @@ def _told(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def whence(source: dict[str, Any]) -> str:
-    """As people are told of it."""
+    """Return the source as shown to people: the repository's address without credentials, or `environment:path`."""
     return git.shown(source["git"]["url"]) if "git" in source else f"{source['name']}:{source['path']}"

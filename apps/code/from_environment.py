@@ -1,6 +1,8 @@
-"""A folder of a running environment as a snapshot of its project: its keeper is asked, and tells what is not here yet.
+"""Takes a snapshot of a folder in a running environment, through its environment daemon (envd), which sends only what
+the project does not have yet.
 
-An environment gives its files to its own project alone, as doors do; to one that it is shared with, it gives its GPUs.
+An environment gives its files to its own project only, as the proxy does. A project that it is shared with may use its
+GPUs, not its files.
 """
 
 import io
@@ -28,13 +30,15 @@ from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Problem
 
 SECONDS = 300
-"""Of all that is asked and told."""
+"""Timeout of the whole transfer."""
 SILENT_SECONDS = 60.0
+"""Timeout while the environment sends nothing."""
 CHANGED = 3
+"""Exit code of `fermi.runner.snapshot_upload` if a file changed while it was read."""
 
 
 def problems(project: Project, environment: DevEnvironment, field: str) -> list[Problem]:
-    """What can be told without asking its keeper."""
+    """Return what is wrong with the environment, without asking its daemon."""
     params = {"environment": environment.name}
     if environment.project_id != project.pk:
         return [Problem(field, "CODE_ENVIRONMENT_SHARED", params)]
@@ -47,7 +51,7 @@ def problems(project: Project, environment: DevEnvironment, field: str) -> list[
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """What an environment has told of a folder; `reader` gives the contents that are asked for over `stream`."""
+    """A folder as the environment described it; `reader` yields the contents that are requested over `stream`."""
 
     environment: DevEnvironment
     origin: Mapping[str, Any]
@@ -59,7 +63,7 @@ class _Folder:
 
 
 def gather(user: User, project: Project, source: Mapping[str, Any]) -> Snapshot:
-    """Raises FetchError and ApiError."""
+    """Take a snapshot of the folder. Raises FetchError and ApiError."""
     with _told_folder(project, source, SECONDS) as folder:
         files = uploads.read(folder.manifest)
         store.put_manifest(folder.manifest)
@@ -80,8 +84,8 @@ def gather(user: User, project: Project, source: Mapping[str, Any]) -> Snapshot:
 
 
 def identify(project: Project, source: Mapping[str, Any], seconds: float) -> str:
-    """The id that a snapshot of the folder would have now; stores nothing. `seconds`: for what the environment tells.
-    Raises FetchError."""
+    """Return the id that a snapshot of the folder would have now; stores nothing. `seconds` is the timeout. Raises
+    FetchError."""
     with _told_folder(project, source, seconds) as folder:
         return snapshot.identity(folder.manifest)
 
@@ -135,7 +139,8 @@ def _changed(environment: DevEnvironment) -> FetchError:
 
 
 def _refused(environment: DevEnvironment, answer: Mapping[str, Any]) -> FetchError:
-    """A keeper of an earlier release does not know what it is asked. Raises WireError where this is no refusal."""
+    """Return the error of a refusal; a daemon of an earlier release does not know the request. Raises WireError if the
+    answer is no refusal."""
     code, params = answer.get("code"), answer.get("params", {})
     if not isinstance(code, str) or not isinstance(params, dict) or params.keys() & {"self", "code", "retry"}:
         raise protocol.WireError("no such refusal")
@@ -144,7 +149,7 @@ def _refused(environment: DevEnvironment, answer: Mapping[str, Any]) -> FetchErr
 
 
 def _check_head(head: Mapping[str, Any]) -> None:
-    """Raises WireError where it is not what `fermi.runner.snapshot_upload` says before a manifest."""
+    """Raise WireError unless `head` is what `fermi.runner.snapshot_upload` sends before a manifest."""
     sizes = [head.get("manifest"), head.get("patch")]
     if not all(isinstance(size, int) and size >= 0 for size in sizes) or not isinstance(head.get("origin"), dict):
         raise protocol.WireError("not the sizes of a manifest and a patch")
@@ -153,7 +158,7 @@ def _check_head(head: Mapping[str, Any]) -> None:
 
 
 class _Told(io.RawIOBase):
-    """What the command in the environment writes. `code`: how it ended; `said`: what it complained of."""
+    """Output of the command in the environment. `code`: its exit code; `said`: the end of its stderr."""
 
     def __init__(self, stream: socket.socket, environment: str, seconds: float) -> None:
         self._stream, self._environment, self._seconds = stream, environment, seconds

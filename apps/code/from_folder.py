@@ -1,4 +1,4 @@
-"""A folder of this machine as a snapshot of a project: what was fetched."""
+"""Takes a snapshot of a folder of this machine."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ from fermi.jobs.snapshot import EXECUTABLE, PLAIN, File
 
 
 def collect(user: User, project: Project, folder: Path, origin: Mapping[str, Any]) -> Snapshot:
-    """Raises ApiError for what a snapshot cannot have."""
+    """Store the folder as a snapshot of the project. Raises ApiError if it exceeds a limit."""
     found = dict(_walk(folder, folder))
     manifest = snapshot.dump(found)
     files = uploads.read(manifest)

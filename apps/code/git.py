@@ -1,8 +1,7 @@
-"""Code from a Git repository: one revision of it, as files. Neither submodules nor LFS; hooks and filters never run.
+"""Fetches one revision of a Git repository as files, without submodules and LFS; no hooks or filters run.
 
-Where it may be fetched from is the operator's to say (FERMI_GIT_HOSTS, as FERMI_NOTICE_HOSTS; any public host by
-default). The address is looked up and judged here, and git is told to go to just that one, without redirects: what a
-name leads to a moment later is of no account.
+FERMI_GIT_HOSTS says which hosts are allowed (any public host by default). The host's address is resolved and checked
+here, and git connects to this address only, without redirects, so that a later DNS answer changes nothing.
 """
 
 import ipaddress
@@ -29,6 +28,7 @@ PORTS = {"https": 443, "ssh": 22}
 ASK = """#!/bin/sh
 case "$1" in User*) echo x-access-token;; *) echo "$FERMI_GIT_TOKEN";; esac
 """
+"""Program that git calls for credentials (GIT_ASKPASS)."""
 _SCP = re.compile(r"(?:(?P<user>[\w.-]+)@)?(?P<host>[\w.-]+):(?P<path>[^/].*)")
 _REVISION = re.compile(r"(?!-)[\w./@^~{}+-]{1,200}")
 _COMMIT, _BEGINNING = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{7,39}")
@@ -37,7 +37,7 @@ _NAME = re.compile(r"[\w./+-]+")
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`folder`: a work tree without `.git`."""
+    """A fetched revision. `folder`: a work tree without `.git`."""
 
     folder: Path
     commit: str
@@ -45,7 +45,7 @@ class Fetched:
 
 
 def problems(url: str, revision: str, field: str = "code.git") -> list[Problem]:
-    """What can be told without asking anybody."""
+    """Return what is wrong with the URL and the revision, without connecting."""
     found = []
     parts = split(url)
     if parts is None:
@@ -58,7 +58,8 @@ def problems(url: str, revision: str, field: str = "code.git") -> list[Problem]:
 
 
 def split(url: str) -> SplitResult | None:
-    """https://host/…, ssh://user@host/… or user@host:path, without a password; else None."""
+    """Return the parts of https://host/…, ssh://user@host/… or user@host:path; None for any other URL, or one with a
+    password."""
     if "://" not in url and (match := _SCP.fullmatch(url)):
         url = f"ssh://{match['user'] or 'git'}@{match['host']}/{match['path']}"
     try:
@@ -73,17 +74,19 @@ def split(url: str) -> SplitResult | None:
 
 
 def shown(url: str) -> str:
-    """Without what may be a password."""
+    """Return the URL without what may be a password."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)[:300]
 
 
 def allowed() -> Allowed:
+    """Return the hosts that code may be fetched from."""
     return Allowed(settings.GIT_HOSTS)
 
 
 @contextmanager
 def fetched(url: str, revision: str, secret: str) -> Iterator[Fetched]:
-    """Raises FetchError."""
+    """Fetch the revision into a temporary folder and yield it; the folder is deleted when the block ends. Raises
+    FetchError."""
     parts = split(url)
     if parts is None or problems(url, revision):
         raise FetchError("GIT_URL_REFUSED", url=shown(url))
@@ -94,8 +97,8 @@ def fetched(url: str, revision: str, secret: str) -> Iterator[Fetched]:
 
 
 def find_commit(url: str, revision: str, secret: str, seconds: float) -> str | None:
-    """The commit that the revision names in the repository now, without fetching it. None: only a fetch can tell, as of
-    `main~2` and of the beginning of a commit. Raises FetchError."""
+    """Return the commit that the revision names in the repository now, without fetching it; None if only a fetch can
+    tell, as for `main~2` or the beginning of a commit. Raises FetchError."""
     if _COMMIT.fullmatch(revision):
         return revision
     parts = split(url)
@@ -109,7 +112,7 @@ def find_commit(url: str, revision: str, secret: str, seconds: float) -> str | N
 
 
 def _address(parts: SplitResult) -> str:
-    """Of the host, one that may be connected to. Raises FetchError."""
+    """Return an address of the host that is allowed. Raises FetchError."""
     host, rules = parts.hostname or "", allowed()
     try:
         found = socket.getaddrinfo(host, parts.port or PORTS[parts.scheme], type=socket.SOCK_STREAM)
@@ -132,6 +135,8 @@ def _is_address(host: str) -> bool:
 
 
 class _Git:
+    """Runs git with an environment of its own, for one repository."""
+
     def __init__(self, scratch: Path, parts: SplitResult, address: str, secret: str, seconds: float = SECONDS) -> None:
         self.scratch, self.parts, self.repository = scratch, parts, scratch / "repository"
         self.seconds = seconds  # of each command
@@ -154,7 +159,8 @@ class _Git:
             self._ssh(address, secret)
 
     def _https(self, address: str, secret: str) -> None:
-        """The token reaches git through a program that prints it: it is in no argument and no file of ours."""
+        """Set the address and the credentials. The token reaches git through a program that prints it, so that it is in
+        no argument and no file."""
         port = self.parts.port or PORTS["https"]
         literal = f"[{address}]" if ":" in address else address
         self.options += ["-c", f"http.curloptResolve={self.parts.hostname}:{port}:{literal}"]
@@ -180,7 +186,8 @@ class _Git:
         self.env["GIT_SSH_COMMAND"] = " ".join(f"'{word}'" for word in words)
 
     def fetch(self, revision: str) -> Fetched:
-        """The revision alone where the server gives it by name; else all, and the revision among them."""
+        """Fetch the revision alone if the server serves it by name; else fetch all refs and find the revision among
+        them."""
         url = self.parts.geturl()
         self._run("init", "--quiet", str(self.repository))
         asked = "HEAD" if revision == "HEAD" else revision
@@ -203,8 +210,9 @@ class _Git:
         return Fetched(folder, commit, branch)
 
     def find(self, revision: str) -> str | None:
-        """A tag goes before a branch of the same name, as in a fetch (gitrevisions(7), "refname"); of a tag with a
-        message, the commit that it names. None: it may be the beginning of a commit, which no server looks up."""
+        """Return the commit that the server lists for the revision. A tag precedes a branch of the same name, as in a
+        fetch (gitrevisions(7), "refname"); for an annotated tag it is the commit that it names. None: it may be the
+        beginning of a commit, which servers do not look up."""
         if revision == "HEAD":
             names = ["HEAD"]
         else:
@@ -243,7 +251,8 @@ class _Git:
         return done.stdout.strip()
 
     def _error(self, said: str) -> FetchError:
-        """As git says it in English (LANG=C): fetch-pack.c, remote-curl.c, http.c, and ssh's own words."""
+        """Return the error that git's English messages mean (LANG=C: fetch-pack.c, remote-curl.c, http.c, and those of
+        ssh)."""
         url, last = shown(self.parts.geturl()), " ".join(said.split())[-300:]
         low = said.lower()
         if "couldn't find remote ref" in low or "not our ref" in low or "unadvertised object" in low:

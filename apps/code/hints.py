@@ -1,7 +1,8 @@
-"""A message that makes fetching begin sooner; the sweep finds every due one without it."""
+"""A message that starts a fetch early. The sweep finds every due fetch without it."""
 
 from apps.common import wakeups
 
 
 def fetch(fetch_id: str) -> None:
+    """Wake a worker for this fetch."""
     wakeups.send("code.fetch", fetch_id)

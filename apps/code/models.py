@@ -1,7 +1,7 @@
-"""Code of projects: what is there (snapshots), whose it is (blobs), and what is yet to be fetched.
+"""Code of projects: snapshots, the contents that a project has (blobs), and fetches.
 
-Their bytes lie in `store`: each content once, whoever has it. A row says that a project has it: knowing a hash alone
-gives nobody anything.
+Contents are in `store`, each one once for all projects. A row says that a project has a content; knowing its hash alone
+gives no access.
 """
 
 from functools import partial
@@ -14,9 +14,9 @@ from apps.common.ids import new_id
 
 
 class Snapshot(models.Model):
-    """`digest` is its id for everybody: the hash of its manifest. `finished_at` None: blobs are still missing. `patch`:
-    how an upload differed from its commit. `origin`: {"kind": "upload|git|environment", "url", "revision", "commit",
-    "branch", "dirty", …}."""
+    """Code at one moment. `digest`, the hash of its manifest, is its public id. `finished_at` None: blobs are still
+    missing. `patch`: how an upload differed from its commit. `origin`: {"kind": "upload|git|environment", "url",
+    "revision", "commit", "branch", "dirty", …}."""
 
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="snapshots")
     digest = models.CharField(max_length=64, db_index=True)
@@ -37,7 +37,7 @@ class Snapshot(models.Model):
 
 
 class Blob(models.Model):
-    """A content that somebody of the project has sent, or that was fetched for it."""
+    """A content that a member of the project has uploaded, or that was fetched for the project."""
 
     GOES_WITH_PROJECT = True
 
@@ -58,8 +58,8 @@ class FetchStatus(models.TextChoices):
 
 
 class Fetch(models.Model):
-    """Code that the platform brings itself. `source`: {"git": {"url", "revision", "secret"}} or {"environment": id,
-    "name", "path"}. `due_at` is schedule and claim in one; None: it is over. `error`: {"code": …, params…}."""
+    """Code that the platform fetches. `source`: {"git": {"url", "revision", "secret"}} or {"environment": id, "name",
+    "path"}. `due_at` is schedule and claim in one; None: it has ended. `error`: {"code": …, params…}."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "fetch"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="+")

@@ -1,9 +1,9 @@
-"""What nobody needs any more is removed: snapshots that no task refers to and nobody has used for a while, what was
-never finished, and then the contents, manifests and archives that are left.
+"""Deletes snapshots that no task refers to and that were not used for a while, uploads that were never finished, and
+then contents, manifests and archives that nothing refers to.
 
-Rows go first. Whoever names a snapshot marks it as used in the same transaction (`use`), so either its row is gone and
-it is unknown, or it stays. Files are removed under the lock under which uploads look what is there (`store.using`);
-what is fresh is never removed, because its row may be yet to come.
+Rows go first. Code that refers to a snapshot calls `record_use` in the same transaction: either the row is gone and the
+snapshot is unknown, or it stays. Files are removed under the lock under which uploads check what exists
+(`store.lock_store`); recent files are never removed, because their rows may be yet to come.
 """
 
 import time
@@ -21,18 +21,20 @@ from apps.common.clock import now
 from apps.common.retention import delete_old
 
 UNFINISHED = timedelta(days=1)
-"""So long an upload may break off; so old a file must be before it is removed."""
+"""How long an upload may be interrupted, and how old a file must be before it is removed."""
 TOGETHER = 500
 
 
 def use(project_id: str, digest: str) -> bool:
-    """In the transaction that refers to it: whether it is still there."""
+    """Record the use of a snapshot, in the transaction that refers to it. Returns False if it does not exist any
+    more."""
     return bool(Snapshot.objects.filter(project=project_id, digest=digest).update(used_at=now()))
 
 
 def forget(held: Collection[tuple[str, str]], at_work: Collection[str]) -> int:
-    """How many snapshots. `held`: project and digest of those that tasks were made from; `at_work`: digests of tasks
-    that have not ended, whose archives nodes may be about to read."""
+    """Delete expired snapshots and files. Returns how many snapshots. `in_tasks`: project and digest of the snapshots
+    that tasks were created from; `running`: digests of tasks that have not ended, whose archives nodes may be about to
+    read."""
     moment = now()
     before = moment - timedelta(days=settings.CODE_KEEP_DAYS)
     delete_old(Fetch.objects.exclude(status=FetchStatus.FETCHING).filter(created_at__lt=before))
@@ -64,7 +66,7 @@ def _remove_files(at_work: Collection[str]) -> None:
 
 
 def _remove_blobs(aged: float) -> None:
-    """Each project keeps the rows of what its snapshots consist of; what is nobody's goes from the disk."""
+    """Delete the rows of contents that no snapshot of the project has, and files that no row refers to."""
     for project in Blob.objects.values_list("project", flat=True).distinct().order_by("project"):
         wanted: set[str] = set()
         for digest in Snapshot.objects.filter(project=project).values_list("digest", flat=True):

@@ -1,4 +1,4 @@
-"""What is read of snapshots: by members of a project that has them; to others there are none."""
+"""Queries of snapshots. Only members of a project that has a snapshot can see it."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ def snapshots(user: User, query: Mapping[str, Any]) -> QuerySet[Snapshot]:
 
 
 def find(user: User, key: str) -> Snapshot:
-    """By its id or a beginning of it. Raises ApiError."""
+    """Return the snapshot by its id or a beginning of it. Raises ApiError 404."""
     rows = snapshots(user, {}).filter(digest__startswith=key.lower())[:2] if len(key) >= SHORTEST_ID else []
     found = list(rows)
     if not found or len({one.digest for one in found}) > 1:
@@ -40,6 +40,7 @@ def find(user: User, key: str) -> Snapshot:
 
 
 def in_project(project_id: str, key: str) -> Snapshot | None:
+    """Return the project's snapshot by its id or a beginning of it, or None."""
     if len(key) < SHORTEST_ID:
         return None
     rows = Snapshot.objects.filter(project=project_id, digest__startswith=key.lower()).exclude(finished_at=None)[:2]
@@ -85,7 +86,7 @@ def fetch_shown(row: Fetch) -> dict[str, Any]:
 
 
 def tree(digest: str, path: str) -> list[dict[str, Any]]:
-    """What lies directly in a folder: folders first. Raises ApiError."""
+    """Return what lies directly in a folder, folders first. Raises ApiError 404."""
     inside = f"{path.strip('/')}/" if path.strip("/") else ""
     folders: dict[str, dict[str, Any]] = {}
     leaves = []
@@ -117,7 +118,7 @@ def _entry(name: str, path: str, kind: str, of: File | None = None) -> dict[str,
 
 
 def file(digest: str, path: str) -> tuple[File, bytes]:
-    """Raises ApiError."""
+    """Return a file's entry and content; for a link its target. Raises ApiError 404."""
     one = next((one for one in store.files(digest) if one.path == path), None)
     if one is None:
         raise ApiError(404, "NOT_FOUND")
@@ -138,7 +139,7 @@ def file_shown(digest: str, path: str) -> dict[str, Any]:
 
 
 def as_text(content: bytes) -> str | None:
-    """None of what is no text."""
+    """Return the content as text, or None if it is not text."""
     if b"\0" in content[:8192]:
         return None
     try:
@@ -148,7 +149,7 @@ def as_text(content: bytes) -> str | None:
 
 
 def diff(before: str, after: str) -> dict[str, Any]:
-    """From one snapshot to another, in the order of paths."""
+    """Return the differences between two snapshots, in the order of paths."""
     old = {one.path: one for one in store.files(before)}
     new = {one.path: one for one in store.files(after)}
     left = MOST_DIFF
@@ -164,7 +165,7 @@ def diff(before: str, after: str) -> dict[str, Any]:
 
 
 def _difference(path: str, was: File | None, now: File | None, most: int) -> tuple[str, bool, bool]:
-    """Its text, whether there is none because it is not text, and whether there is less than all."""
+    """Return the text of the difference, whether there is none because a file is not text, and whether it was cut."""
     if any(one and one.size > LONGEST_COMPARED for one in (was, now)):
         return "", False, True
     texts = [_text(was), _text(now)]

@@ -1,4 +1,4 @@
-"""Where bytes of snapshots lie, in the data directory:
+"""Files of snapshots in the data directory.
 
     code/blobs/ab/abcd…           each content once, by its SHA-256
     code/manifests/<id>.json      what a snapshot consists of
@@ -28,7 +28,7 @@ PIECE = 1 << 20
 
 
 class Lost(Exception):
-    """A content that a row tells of is not there any more, or is another."""
+    """A content that a row refers to is missing or damaged."""
 
     def __init__(self, path: str, sha256: str) -> None:
         super().__init__(f"{path}: {sha256}")
@@ -36,7 +36,7 @@ class Lost(Exception):
 
 
 class Different(Exception):
-    """What was sent is not what it was said to be."""
+    """The contents sent do not have the announced hash or size."""
 
 
 def root() -> Path:
@@ -45,7 +45,8 @@ def root() -> Path:
 
 @contextmanager
 def using(*, alone: bool = False) -> Iterator[None]:
-    """While what is there is looked at, nobody removes it (`alone`)."""
+    """Hold a lock on the store: shared for code that checks what exists, exclusive (`alone`) for code that removes
+    files."""
     _folder(root())
     lock = os.open(root() / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -56,11 +57,12 @@ def using(*, alone: bool = False) -> Iterator[None]:
 
 
 def blob(sha256: str) -> Path:
+    """Return the path of a content."""
     return root() / "blobs" / sha256[:2] / sha256
 
 
 def put_blob(source: IO[bytes], sha256: str, size: int) -> None:
-    """Reads `size` bytes and keeps them, verified. Raises Different."""
+    """Read `size` bytes from `source` and store them, verified. Raises DigestMismatchError."""
     target = blob(sha256)
     _folder(target.parent)
     with _temporary(target) as (file, keep):
@@ -79,6 +81,7 @@ def read_blob(sha256: str) -> bytes:
 
 
 def put_manifest(manifest: bytes) -> None:
+    """Store a manifest, or mark the present one as recent."""
     target = _manifest(snapshot.identity(manifest))
     with using():
         if not target.exists():
@@ -95,16 +98,18 @@ def read_manifest(digest: str) -> bytes:
 
 
 def files(digest: str) -> list[File]:
+    """Return the files of a snapshot."""
     return snapshot.load(read_manifest(digest))
 
 
 def folder_of(digest: str) -> Path:
-    """Where its archive is, or will be: what a task's plan names."""
+    """Return the folder of a snapshot's archive, whether it exists or not; a task's plan names it."""
     return Path(settings.DATA_DIR / ARCHIVES / digest)
 
 
 def archive(digest: str) -> Path:
-    """The folder that carries it, made where it is not there. Raises Lost."""
+    """Return the folder with the snapshot's archive; creates the archive if it is missing. Raises
+    ContentMissingError."""
     folder = folder_of(digest)
     with using():
         if (folder / snapshot.ARCHIVE).exists() and (folder / snapshot.MANIFEST).exists():
@@ -124,7 +129,8 @@ def archive(digest: str) -> Path:
 
 
 class _Verified:
-    """A blob, hashed while it is read: a damaged one is found before any node has it."""
+    """A blob that is hashed while it is read, so that a damaged one is noticed before a node gets it. Raises
+    ContentMissingError."""
 
     def __init__(self, sha256: str) -> None:
         self.sha256, self._digest = sha256, hashlib.sha256()
@@ -162,7 +168,7 @@ def _folder(path: Path) -> None:
 
 @contextmanager
 def _temporary(target: Path) -> Iterator[tuple[BinaryIO, "_Keep"]]:
-    """A file beside `target` that takes its place once it is whole."""
+    """Yield a file beside `target`, and a function that makes it replace `target` when the block ends."""
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".")
     keep = _Keep()
     try:

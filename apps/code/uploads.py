@@ -1,4 +1,4 @@
-"""How code comes in: a manifest, the contents that its project has not got yet, and the word that all are there.
+"""Receives code: a manifest, the contents that the project does not have yet, and a request that finishes the upload.
 
     put_manifest ─▶ put_blobs … ─▶ finish          each may come again; what has come is not wanted twice
 
@@ -31,7 +31,7 @@ _HEAD = re.compile(rb"([0-9a-f]{64}) (\d{1,15})\n")
 
 
 def project_for(user: User, project_id: str | None) -> Project:
-    """The one that is named, or the only one that the user may change. Raises ApiError."""
+    """Return the named project, or the only one that the user may change. Raises ApiError."""
     if project_id:
         access.require(user, project_id, Role.MEMBER)
         return access.project(user, project_id)
@@ -43,7 +43,7 @@ def project_for(user: User, project_id: str | None) -> Project:
 
 
 def put_manifest(user: User, project_id: str | None, digest: str, manifest: bytes) -> dict[str, Any]:
-    """What is missing of it. Raises ApiError."""
+    """Store the manifest and return which contents are missing. Raises ApiError."""
     project = project_for(user, project_id)
     if (found := snapshot.identity(manifest)) != digest:
         raise ApiError(400, "SNAPSHOT_DIFFERS", expected=digest[:12], found=found[:12])
@@ -64,7 +64,7 @@ def put_manifest(user: User, project_id: str | None, digest: str, manifest: byte
 
 
 def read(manifest: bytes) -> list[File]:
-    """Raises ApiError where it is none, or more than may be."""
+    """Return the manifest's files. Raises ApiError if it is invalid or exceeds a limit."""
     try:
         files = snapshot.load(manifest)
     except snapshot.Wrong as error:
@@ -74,7 +74,7 @@ def read(manifest: bytes) -> list[File]:
 
 
 def within_limits(files: Iterable[File]) -> None:
-    """Raises ApiError, and names the largest."""
+    """Raise ApiError, naming the largest files, if the files exceed a limit."""
     files = list(files)
     if len(files) > settings.CODE_MAX_FILES:
         raise ApiError(413, "SNAPSHOT_TOO_MANY_FILES", found=len(files), limit=settings.CODE_MAX_FILES)
@@ -88,6 +88,7 @@ def within_limits(files: Iterable[File]) -> None:
 
 
 def begin(user: User, project: Project, digest: str, files: Iterable[File]) -> Snapshot:
+    """Create the snapshot's row, or return the present one, marked as used."""
     files = list(files)
     values = {"files": len(files), "size_bytes": sum(one.size for one in files)}
     try:
@@ -100,7 +101,7 @@ def begin(user: User, project: Project, digest: str, files: Iterable[File]) -> S
 
 
 def missing(project: Project, files: Iterable[File]) -> dict[str, int]:
-    """Size by hash, of what the project has not sent or is not there any more."""
+    """Return the size by hash of each content that the project has not sent, or that is not in the store any more."""
     wanted = {one.sha256: one.size for one in files if one.sha256}
     digests = list(wanted)
     with store.using():
@@ -113,14 +114,14 @@ def missing(project: Project, files: Iterable[File]) -> dict[str, int]:
 
 
 def put_blobs(user: User, project_id: str | None, digest: str, stream: IO[bytes]) -> dict[str, Any]:
-    """Contents, each as `<sha256> <size>\\n` and its bytes. What came before something went wrong is kept."""
+    r"""Store contents, each as `<sha256> <size>\n` followed by its bytes. What came before an error is kept."""
     project, row = _mine(user, project_id, digest)
     sizes = {one.sha256: one.size for one in store.files(digest) if one.sha256}
     return {"id": row.digest, "stored": take(project, sizes, stream)}
 
 
 def take(project: Project, sizes: Mapping[str, int], stream: IO[bytes]) -> int:
-    """How many came. Raises ApiError."""
+    """Read contents from the stream and store them for the project. Returns their number. Raises ApiError."""
     taken: list[str] = []
     try:
         while head := stream.readline(LONGEST_HEAD):
@@ -139,7 +140,7 @@ def take(project: Project, sizes: Mapping[str, int], stream: IO[bytes]) -> int:
 
 
 def own(project: Project, digests: Iterable[str]) -> None:
-    """The project has shown that it has them."""
+    """Record that the project has these contents."""
     rows = [Blob(project=project, sha256=one) for one in digests]
     Blob.objects.bulk_create(rows, ignore_conflicts=True, batch_size=TOGETHER)
 
@@ -147,7 +148,8 @@ def own(project: Project, digests: Iterable[str]) -> None:
 def finish(
     user: User, project_id: str | None, digest: str, origin: Mapping[str, Any] | None = None, patch: str = ""
 ) -> Snapshot:
-    """Raises ApiError while something is missing. Done again it changes nothing but where it says to come from."""
+    """Finish an upload. Raises ApiError while contents are missing. Repeating it changes only the origin and the
+    patch."""
     project, row = _mine(user, project_id, digest)
     if row.finished_at is None and (absent := missing(project, store.files(digest))):
         raise ApiError(409, "SNAPSHOT_INCOMPLETE", missing=len(absent))
@@ -155,6 +157,7 @@ def finish(
 
 
 def complete(user: User, row: Snapshot, origin: Mapping[str, Any], patch: str = "") -> Snapshot:
+    """Mark the snapshot as finished, with its origin and patch."""
     with transaction.atomic():
         first = Snapshot.objects.filter(pk=row.pk, finished_at=None).update(finished_at=now())
         Snapshot.objects.filter(pk=row.pk).update(origin=dict(origin), patch=patch[:MOST_PATCH])

@@ -1,6 +1,6 @@
-"""What the operators' console is made of: pages that only show, and actions that go through services.
+"""Base classes of the operators' console: read-only pages, and actions that go through services.
 
-Nothing is written directly there that a service owns: no state, no lease, no token.
+The console writes nothing directly that a service owns: no state, no lease, no token.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,11 +19,12 @@ SEARCH = said("SEARCH")
 
 
 def label_app(app: str, code: str) -> None:
+    """Set an app's name in the console."""
     apps.get_app_config(app).verbose_name = said(code)
 
 
 def label(model: type[Model], code: str, **fields: str) -> None:
-    """Names of a model and of its fields, by code, for the console alone: as `Meta.verbose_name` they would be
+    """Set the names of a model and its fields in the console, by message code. As `Meta.verbose_name` they would need
     migrations."""
     model._meta.verbose_name = model._meta.verbose_name_plural = said(code)
     if model._meta.pk and model._meta.pk.name == "id":
@@ -33,7 +34,8 @@ def label(model: type[Model], code: str, **fields: str) -> None:
 
 
 class ReadOnlyAdmin(ModelAdmin):
-    """Shown to those who may view; actions with `permissions=["operate"]` are for those who may change."""
+    """Pages that only show rows, for users with view permission; actions with `permissions=["operate"]` are for those
+    with change permission."""
 
     list_per_page = 50
     search_help_text = SEARCH
@@ -52,7 +54,7 @@ class ReadOnlyAdmin(ModelAdmin):
         return super().has_change_permission(request)
 
     def apply(self, request: HttpRequest, rows: Iterable[Model], act: Callable[[Any, Any], object], done: str) -> None:
-        """`act(user, row)` for each row; says how many times that went well, and of each other why it did not."""
+        """Call `service(user, row)` for each row; show how many calls succeeded, and why each other one failed."""
         good = 0
         for row in rows:
             try:

@@ -1,4 +1,4 @@
-"""JSON in forms of the administration, looked at as in a request to the API."""
+"""JSON fields in the console's forms, validated as in an API request."""
 
 from typing import Any
 
@@ -13,7 +13,8 @@ from apps.common.texts import text
 
 
 class _AsAsked(forms.JSONField):
-    """Shown again as it was typed: read and written anew, it may be too deep to write, or what no page can hold."""
+    """JSON field that is shown again as it was typed: parsed and written anew it may be too deep to write, or contain
+    what a page cannot show."""
 
     serializer: type[serializers.Serializer]
     named: str
@@ -33,9 +34,10 @@ class _AsAsked(forms.JSONField):
 
 
 def as_asked(serializer: type[serializers.Serializer], named: str, empty: type = dict) -> type[forms.JSONField]:
-    """A field that takes what that serializer takes under that name."""
+    """Return a form field class that accepts what `serializer` accepts under the name `named`."""
     return type(f"{_AsAsked.__name__}_{named}", (_AsAsked,), {"serializer": serializer, "named": named, "empty": empty})
 
 
 def invalid(error: ApiError) -> forms.ValidationError:
+    """Return the form error with the texts of the API error."""
     return forms.ValidationError([" ".join(text(one.code, one.params)) for one in error.problems])

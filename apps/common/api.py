@@ -1,4 +1,4 @@
-"""How an endpoint is written: parse, call one service, answer.
+"""How an endpoint is written: parse the request, call one service, return the answer.
 
     class TokenCreateRequest(serializers.Serializer):      # what comes in: flat, uniquely named
         name = serializers.CharField(max_length=100)
@@ -21,8 +21,8 @@
 
 `@operation` parses what it documents and documents what it parses, so that the two cannot drift apart: `body` and
 `query` arrive validated (`source` gives services their own names), the value returned becomes `data` of the envelope.
-Services raise `ApiError` or `ProblemsError`. A method that returns a response (a stream, a download) keeps it.
-The path belongs to `<app>/api/urls.py`, spelled with converters: `path("tokens/<str:token_id>", …)`.
+Services raise `ApiError` or `ProblemsError`. A method that returns a response (a stream, a download) keeps it. The path
+belongs to `<app>/api/urls.py`, spelled with converters: `path("tokens/<str:token_id>", …)`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ __all__ = ["APIView", "Body", "Data", "PageQuery", "Query", "Request", "answer",
 
 
 class Request(AnyRequest):
-    """With somebody signed in, an `accounts.User`: the default permission sees to it."""
+    """A request of a signed-in user, an `accounts.User`, which the default permission requires."""
 
     user: Any
 
@@ -74,7 +74,8 @@ _CONTENT = {
 
 
 def answer(data: Any, *, status: int = 200, message: str = "OK", **params: Any) -> Response:
-    """`data` in the envelope; `message` is a code of `fermi.messages`. A creation is HTTP 201 with `code` 200."""
+    """Return `data` in the envelope; `message` is a code of `fermi.messages`. A creation is HTTP 201 with `code`
+    200."""
     return Response({"code": 200, "message": text(message, params)[0], "data": data}, status=status)
 
 
@@ -95,10 +96,14 @@ def operation(
     message: str = "OK",
     headers: Sequence[str] = (),
 ) -> Callable[[Callable[..., Data]], Callable[..., HttpResponseBase]]:
-    """See the module. `name` is the operation's id in OpenAPI; `data` one object (with `nullable`: or none) or `page` a
-    page of them; `takes` for a body of another kind than JSON, which the view's parser reads; `media` for a method that
-    answers with something else than JSON, `also` for one that may; `partial` for PATCH; with `most`, and for a body
-    that is a class of its own, the method also gets `wrong`: what is wrong with the body's shape, and was left out."""
+    """Decorate a view's method: parse its request and document it in OpenAPI; see the module's docstring.
+
+    `name` is the operation's id in OpenAPI; `data` one object (with `nullable`: or null) or `page` a page of them;
+    `request_media` the type of a body that is not JSON, which the view's parser reads; `media` the type of an answer
+    that is not JSON, `other_media` one that it may have besides; `partial` is for PATCH. With `collects_problems`, and
+    for a body that is a msgspec struct, the method also gets `wrong`: the problems with the body's shape, whose fields
+    were left out.
+    """
     shape = page_of(page) if page else data
     documented: Any = (
         {(status, media): _CONTENT.get(media, OpenApiTypes.STR)}
@@ -145,7 +150,7 @@ def operation(
 
 @extend_schema(exclude=True)
 class NoSuchAddress(APIView):
-    """Everything under the base path that nothing else answers: 404 in the envelope instead of a page."""
+    """Answer for every path under the base path that no other view has: 404 in the envelope instead of a page."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)

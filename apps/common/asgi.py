@@ -1,4 +1,4 @@
-"""Around Django, in the event loop: the last word on what nothing inside has answered."""
+"""ASGI helpers and middleware around Django: answers for errors outside of Django."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -16,21 +16,21 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 log = logging.getLogger(__name__)
 
 POUR = "fermi.pour"
-"""Among a request's extensions, where the server has it: `await pour(source, count)` sends so many bytes of a socket as
-the next part of a body whose length is known. Raises ReaderGone, EOFError where the source has fewer, and OSError where
-it breaks off."""
+"""Key of a request's extension, where the server offers it: `await pour(source, count)` sends `count` bytes of a socket
+as the next part of a body whose length is known. Raises ClientDisconnectedError, EOFError if the source ends early, and
+OSError if it breaks."""
 
 UNHURRIED = "fermi.unhurried"
-"""Among a request's extensions, where somebody has put it: the body may come as slowly as its client likes."""
+"""Key of a request's extension: the request's body may arrive slowly."""
 
 
 class ReaderGone(ConnectionError):
-    """Whom a body was for takes no more of it."""
+    """The client of a streamed body has disconnected."""
 
 
 class Answered:
-    """The envelope for an exception that came before the first byte. After it there is no answer left to give: the
-    server cuts the connection, which a reader of a stream takes as a reason to come back."""
+    """Middleware that answers with the error envelope if an exception comes before the first byte. After it the server
+    cuts the connection, upon which a client of a stream connects again."""
 
     def __init__(self, onward: App) -> None:
         self._onward = onward
@@ -64,7 +64,7 @@ async def answer(
     of: str = "http",
     content: bytes = b"application/json",
 ) -> None:
-    """In one piece. `of` "websocket": instead of accepting one."""
+    """Send a whole response. `scope_type` "websocket": it refuses the WebSocket."""
     about = [(b"content-type", content), (b"content-length", b"%d" % len(body)), *(headers or [])]
     kind = "websocket.http.response" if of == "websocket" else "http.response"
     await send({"type": f"{kind}.start", "status": status, "headers": about})
@@ -72,15 +72,17 @@ async def answer(
 
 
 async def refuse(scope: Scope, send: Send, error: ApiError, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    """The envelope; of a WebSocket, before it is accepted."""
+    """Send the error envelope; for a WebSocket, before it is accepted."""
     body = as_json(exception_handler.envelope(error, language(scope)))
     about = [(name.lower().encode(), value.encode()) for name, value in exception_handler.headers(error).items()]
     await answer(send, body, error.status, [*about, *(headers or [])], of=scope["type"])
 
 
 def language(scope: Scope) -> str:
+    """Return the language of the Accept-Language header."""
     return texts.asked_for(header(scope, b"accept-language"))
 
 
 def header(scope: Mapping[str, Any], wanted: bytes) -> str:
+    """Return the value of a header (lower-case name), or an empty text."""
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")

@@ -1,4 +1,4 @@
-"""How much one request may hold. All of it is checked before anything else is done with a body.
+"""Limits of a request's size. All of them are checked before anything else is done with a body.
 
     bytes of a body, by operation   before Django, by Content-Length and while it is read (`server.asgi`); in parsers
     values of a JSON body           before it is parsed (`renderers.JSONParser`, heartbeats)
@@ -38,8 +38,8 @@ HEARTBEAT = "/api/v1/workers/heartbeat"
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Requests whose body may have another size; `most` returns how many bytes. `known`: it is read only for somebody
-    whom the head of the request names."""
+    """Limit of the body of some requests; `most` returns it in bytes. `known`: the body is read only if the request's
+    headers authenticate a user."""
 
     method: str
     path: re.Pattern[str]
@@ -63,16 +63,16 @@ _ANY = Body("", re.compile(""), lambda: MAX_BODY)
 
 
 def max_manifest() -> int:
-    """Gives how many bytes a snapshot's manifest may have, wherever it comes from."""
+    """Return how many bytes a snapshot's manifest may have, wherever it comes from."""
     return max(64 * MIB, 512 * settings.CODE_MAX_FILES)
 
 
 def body(method: str | None, path: str) -> Body:
-    """How large the body of such a request may be."""
+    """Return the limit of the body of such a request."""
     return next((one for one in BODIES if one.method == method and one.path.fullmatch(path)), _ANY)
 
 
 def has_too_many_values(body: bytes) -> bool:
-    """Whether a JSON text has more than MAX_VALUES values, without parsing it: each value but the first follows a comma
-    or an opening bracket. Those within texts are counted, too; a text of any use does not come near to it."""
+    """Return True if a JSON text has more than MAX_VALUES values, without parsing it: each value but the first follows
+    a comma or an opening bracket. Commas within texts are counted too; no sensible text comes near the limit."""
     return body.count(b",") + body.count(b"[") + body.count(b"{") > MAX_VALUES

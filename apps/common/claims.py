@@ -1,8 +1,8 @@
-"""Pieces of work, each a row that is done by one process: `due_at` is schedule and claim in one.
+"""Claims of rows that one process works on: `due_at` is schedule and claim in one.
 
-A row is taken by compare-and-set on `due_at`, which moves to when the claim lapses. It is renewed while the work goes
-on, and what comes of the work is written only while it stands there: a process that dies leaves the row to the next
-sweep, and one that was taken for dead writes nothing any more.
+A process claims a row by compare-and-set on `due_at`, which moves to when the claim lapses. The claim is renewed during
+the work, and the result is written only while the claim is held: if a process dies, a later sweep takes the row, and a
+process that was taken for dead can write nothing more.
 """
 
 import logging
@@ -25,12 +25,11 @@ RENEWALS = 3
 
 
 class LostError(Exception):
-    """Somebody else has the row now."""
+    """Another process has the row now."""
 
 
 class Claim:
-    """This process's hold on a row, by which nobody else has it. It is over once the work has said when the row is due
-    again."""
+    """A process's claim of a row. It ends when the work writes when the row is due again."""
 
     def __init__(self, row: Any, span: timedelta) -> None:
         self._row, self._span = row, span
@@ -38,7 +37,7 @@ class Claim:
         self._over = False
 
     def write(self, **values: Any) -> bool:
-        """Whether the row was still this process's; nothing is written where it was not."""
+        """Update the row. Returns False, and writes nothing, if the claim is lost."""
         with self._lock:
             written = self._write(**values)
             self._over = self._over or "due_at" in values
@@ -46,8 +45,8 @@ class Claim:
 
     @contextmanager
     def fenced(self, **values: Any) -> Iterator[None]:
-        """A transaction that begins with `write`. Raises LostError, and writes nothing, where the row is not this
-        process's any more."""
+        """Open a transaction that begins with `write`. Raises ClaimLostError, and writes nothing, if the claim is
+        lost."""
         with self._lock:
             before = self._row.due_at, self._over
             try:
@@ -60,13 +59,13 @@ class Claim:
                 raise
 
     def renew(self, **values: Any) -> bool:
-        """Begins its span anew, and sets `values` along. False: somebody else was quicker, or it is over."""
+        """Extend the claim by its span, and set `values` too. Returns False if the claim is lost or has ended."""
         with self._lock:
             return self._write(due_at=now() + self._span, **values)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Renews it while the work goes on."""
+        """Renew the claim from a thread until the block ends."""
         with renewing(self.renew, self._span.total_seconds() / RENEWALS, f"{type(self._row).__name__} {self._row.pk}"):
             yield
 
@@ -81,14 +80,15 @@ class Claim:
 
 
 def claim_row(row: Any, span: timedelta, **values: Any) -> Claim | None:
-    """The row, as it was read, is this process's for `span`; `values` are set along. None: another was quicker."""
+    """Return a claim of the row, which was read before, for `span`; sets `values` too. Returns None if another process
+    was faster."""
     claim = Claim(row, span)
     return claim if row.due_at is not None and claim.renew(**values) else None
 
 
 def carry_out_one(due: QuerySet[Any], most: int, carry_out: Callable[[Any], bool], channel: str) -> int:
-    """Carries out that of the rows that is due longest; where another process has it, the next, of `most` at most. If
-    there are more, other threads that listen on `channel` do the same. Returns how many it was."""
+    """Run the row that has been due longest; if another process has it, the next one, up to `max_tries`. If there are
+    more, wake the other threads that listen on `channel`. Returns how many rows were run (0 or 1)."""
     rows = list(due.filter(due_at__lte=now()).order_by("due_at")[:most])
     if len(rows) > 1:
         wakeups.tell(channel, {})
@@ -97,8 +97,8 @@ def carry_out_one(due: QuerySet[Any], most: int, carry_out: Callable[[Any], bool
 
 @contextmanager
 def renewing(renew: Callable[[], bool], seconds: float, what: str) -> Iterator[None]:
-    """Calls `renew` from a thread of its own, every so many seconds until the block ends or it returns False: no long
-    read or fsync of the work lets a claim lapse."""
+    """Call `renew` from a thread every `seconds` until the block ends or it returns False, so that no long read or
+    fsync lets a claim lapse."""
     done = threading.Event()
 
     def run() -> None:

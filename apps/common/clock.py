@@ -1,4 +1,4 @@
-"""The one place that reads the time, so that a test can stand still; and time zones by name."""
+"""The present time, read here only so that tests can stop the clock; and time zones by name."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -7,12 +7,12 @@ from django.utils import timezone
 
 
 def now() -> datetime:
-    """Aware, UTC."""
+    """Return the present time, aware, in UTC."""
     return timezone.now()
 
 
 def zone(name: str) -> ZoneInfo | None:
-    """The time zone that is called so (`Asia/Shanghai`); None: there is none."""
+    """Return the time zone of this name (`Asia/Shanghai`), or None if there is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -1,9 +1,10 @@
-"""When the clock was set, or the machine was suspended, while the platform ran: what the wall clock left out is charged
-to nobody, and ends nothing.
+"""Detects that the clock was set, or the machine suspended, while the platform ran: that time is charged to no task and
+ends nothing.
 
 The monotonic clock is never set and stands still while Linux is suspended (clock_gettime(2), CLOCK_MONOTONIC). So a
-wall clock that moves on by more or less than it has jumped, whatever the reason. Each pass looks before it asks what is
-due (`settle`). The first that sees a jump stores it, and moves what is planned by as much, in one transaction:
+wall clock that advances by more or less than the monotonic one has jumped, whatever the reason. Each pass checks this
+before it reads what is due (`handle_jump`). The first process that sees a jump stores it and moves what is scheduled by
+as much, in one transaction:
 
     12:00:10, deadline 12:10:00   ─ the clock is set ─▶   14:00:10, deadline 14:10:00
 
@@ -26,18 +27,17 @@ from apps.common.models import ClockJump, Written
 log = logging.getLogger(__name__)
 
 SHORTEST = timedelta(seconds=30)
-"""What differs by less is a clock that is being corrected, or a process that was not given a processor between two
-readings."""
+"""A smaller difference is a clock that is being corrected, or a process that got no CPU between two readings."""
 LATELY = timedelta(minutes=10)
 SAME_WITHIN = timedelta(minutes=2)
 """Processes of a platform see the same jump at their next pass."""
 PLANNED = ("due_at", "claimed_at", "deadline_at", "keep_until", "rests_until", "kept_until", "active_at", "warned_at")
-"""Columns, of whichever table, that something is measured by which follows from time that passes. What people set by
-the calendar (reservations, expiry dates) is none of them."""
+"""Columns of all tables with a moment that is computed from elapsed time. Moments that users set by the calendar
+(reservations, expiry dates) are not among them."""
 
 
 class Watching:
-    """Of one process. `wall`, `steady`: its clocks."""
+    """Detector of clock jumps in one process. `wall`, `steady`: its clocks."""
 
     def __init__(self, wall: Callable[[], datetime] = clock.now, steady: Callable[[], float] = time.monotonic) -> None:
         self._wall, self._steady = wall, steady
@@ -45,8 +45,8 @@ class Watching:
         self._forward: list[tuple[float, timedelta]] = []
 
     def look(self) -> tuple[datetime, timedelta] | None:
-        """Returns the moment after a jump, by the clock as it is now, and how far it went (below zero: back). None:
-        there was none since the look before."""
+        """Return the moment after a jump, by the present clock, and its size (negative: back); None if there was none
+        since the last call."""
         (steady_before, wall_before), (steady, wall) = self._before, (self._steady(), self._wall())
         self._before = steady, wall
         jumped = (wall - wall_before) - timedelta(seconds=steady - steady_before)
@@ -57,14 +57,14 @@ class Watching:
         return wall, jumped
 
     def forget(self, by: timedelta) -> None:
-        """The jump that was seen last, so that the next look sees it again."""
+        """Undo the last jump that was seen, so that the next call sees it again."""
         steady, wall = self._before
         self._before = steady, wall - by
         if by > timedelta():
             self._forward.pop()
 
     def lately(self) -> timedelta:
-        """How far the clock went forward within the last `LATELY`."""
+        """Return how far the clock jumped forward within RECENT_SPAN."""
         self._forward = [one for one in self._forward if self._steady() - one[0] < LATELY.total_seconds()]
         return sum((jumped for _, jumped in self._forward), timedelta())
 
@@ -73,8 +73,8 @@ _watching = Watching()
 
 
 def settle() -> None:
-    """Stores a jump of the clock since this process looked last, and moves what is planned with it. Raises what the
-    database raises, and does it again at the next look."""
+    """Store a jump of the clock since the last call in this process, and move what is scheduled by as much. If the
+    database fails, its error is raised and the next call tries again."""
     if jump := _watching.look():
         try:
             store(*jump)
@@ -84,13 +84,13 @@ def settle() -> None:
 
 
 def lately() -> timedelta:
-    """By how much moments that runners told before a jump may seem too old: until they tell newer ones, nobody is to be
-    judged by how long something lasts."""
+    """Return by how much moments that runners reported before a jump may seem too old. Until they report newer ones, no
+    timeout applies to them."""
     return _watching.lately()
 
 
 def store(at: datetime, by: timedelta) -> bool:
-    """Whether nobody else has stored this jump."""
+    """Store a jump. Returns False if another process has stored it."""
     with transaction.atomic():
         Written.objects.get_or_create(pk=1, defaults={"at": at})
         Written.objects.select_for_update().get(pk=1)  # one after the other
@@ -116,7 +116,7 @@ Gaps = list[tuple[datetime, datetime]]
 
 
 def gaps(since: datetime) -> Gaps:
-    """Stretches after `since` that the clock left out, in order."""
+    """Return the periods after `since` that the clock skipped, in order."""
     found = ClockJump.objects.filter(at__gt=since, seconds__gt=0).order_by("at")
     return [(one.at - timedelta(seconds=one.seconds), one.at) for one in found]
 
@@ -124,7 +124,7 @@ def gaps(since: datetime) -> Gaps:
 def pieces(
     since: datetime, until: datetime, left_out: Iterable[tuple[datetime, datetime]]
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Returns the stretch without what was left out."""
+    """Yield the parts of the period between `since` and `until` that are not in `left_out`."""
     for begins, ends in left_out:
         if since < min(begins, until):
             yield since, min(begins, until)
@@ -134,5 +134,5 @@ def pieces(
 
 
 def passed(since: datetime, until: datetime, left_out: Iterable[tuple[datetime, datetime]]) -> timedelta:
-    """How long it was without what was left out; never below zero."""
+    """Return how long the period was without what is in `left_out`; never negative."""
     return sum((end - begin for begin, end in pieces(since, until, left_out)), timedelta())

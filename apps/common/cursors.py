@@ -1,6 +1,6 @@
-"""Cursors: where a page of a list ended, so that the next one begins there, whatever comes or goes meanwhile.
+"""Cursors of lists: where a page ended, so that the next one begins there, whatever was added or deleted meanwhile.
 
-What is inside is nobody's business: the value of the column that the list is ordered by, and the key of the last row.
+A cursor is opaque to clients: the value of the column that the list is ordered by, and the key of the last row.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -20,13 +20,13 @@ from apps.common.pages import Column
 
 
 def path(column: Column) -> str:
-    """To what a list is ordered by."""
+    """Return the lookup path of the column that a list is ordered by."""
     return column.removeprefix("-") if isinstance(column, str) else str(column.expression.name)  # type: ignore[union-attr]
 
 
 def after(row: Mapping[str, Any], column: Column, model: type[Model]) -> str | None:
-    """The cursor behind `row`, in a list in the order of `column` and then of the keys; None where values change while
-    somebody pages: what is within a document."""
+    """Return the cursor after `row`, in a list ordered by `column` and then by key; None for values within a JSON
+    document, which change while a client pages."""
     if isinstance(_field(model, path(column)), JSONField):
         return None
     inside = [_name(column), row[path(column)], row["id"]]
@@ -34,7 +34,8 @@ def after(row: Mapping[str, Any], column: Column, model: type[Model]) -> str | N
 
 
 def behind(cursor: str, column: Column, model: type[Model]) -> Q:
-    """What follows it in a list in that order. 400 CURSOR_INVALID for what is no cursor, or that of another order."""
+    """Return the condition for the rows after the cursor, in a list of that order. Raises ApiError 400 CURSOR_INVALID
+    for anything else than a cursor of this order."""
     try:
         name, value, key = orjson.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         field = _field(model, path(column))
@@ -50,7 +51,8 @@ def behind(cursor: str, column: Column, model: type[Model]) -> Q:
 
 
 def _behind(name: str, descends: bool, value: Any, key: str, *, nulls: bool) -> Q:
-    """Nulls are last in both directions. The first condition says less than the second: an index can answer it."""
+    """Return the condition. Nulls are last in both directions. The first condition is weaker than the second, but an
+    index can answer it."""
     if value is None:
         return Q(**{f"{name}__isnull": True}, pk__gt=key)
     beyond = "lt" if descends else "gt"
@@ -68,7 +70,7 @@ def _descends(column: Column) -> bool:
 
 
 def _field(model: type[Model], name: str) -> "Field[Any, Any]":
-    """At the end of a path; the document where it leads into one."""
+    """Return the field at the end of a path, or the JSON field that the path leads into."""
     first, _, rest = name.partition(LOOKUP_SEP)
     field: Any = model._meta.get_field(first)
     return _field(field.related_model, rest) if rest and field.is_relation else field

@@ -1,4 +1,4 @@
-"""How full the platform's disks are, and whether they can be written to."""
+"""Free space of the platform's disks, and whether they can be written to."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ NEARLY_FULL = 0.9
 
 
 def room(path: str) -> dict[str, Any]:
-    """`free` and `total`, in bytes, for an ordinary user; empty when the path cannot be looked at from here."""
+    """Return `free` and `total` in bytes for an unprivileged user; empty if the path cannot be read."""
     try:
         usage = shutil.disk_usage(path)
     except OSError:
@@ -19,7 +19,7 @@ def room(path: str) -> dict[str, Any]:
 
 
 def write_to(folder: Path) -> None:
-    """Proves that the folder's disk takes what is written, down to the device. Raises OSError."""
+    """Write and sync a temporary file in the folder. Raises OSError."""
     with tempfile.TemporaryFile(dir=folder, prefix=".ready-") as probe:
         probe.write(b"x" * 4096)
         probe.flush()
@@ -27,7 +27,7 @@ def write_to(folder: Path) -> None:
 
 
 def nearly_full(folder: Path) -> dict[str, Any]:
-    """Path, percentage in use and figures of a disk that is nearly full; empty when it is not."""
+    """Return path, percentage in use and sizes of a disk that is nearly full; empty if it is not."""
     found = room(str(folder))
     if not found or not found["total"] or found["free"] > found["total"] * (1 - NEARLY_FULL):
         return {}

@@ -1,4 +1,4 @@
-"""JSON out, whatever a database made of a number."""
+"""JSON encoding that accepts every number a database returns."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ INT8 = range(-(2**63), 2**64)
 
 
 def encode(data: Any, option: int = 0) -> bytes:
-    """What orjson does not know becomes its string (lazy texts, UUIDs, paths). PostgreSQL gives 1e20 back as an
-    integer, which orjson refuses: it becomes the float that it was."""
+    """Return `data` as JSON. What orjson does not know becomes its string (lazy texts, UUIDs, paths). PostgreSQL
+    returns 1e20 as an integer, which orjson refuses: it becomes a float again."""
     try:
         return orjson.dumps(data, default=str, option=option)
     except orjson.JSONEncodeError:

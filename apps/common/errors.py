@@ -1,4 +1,5 @@
-"""What services raise when a request cannot be served; the exception handler turns it into the error envelope."""
+"""Errors that services raise for requests that cannot be served; the exception handler turns them into the error
+envelope."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,7 +9,7 @@ from fermi.jobs.spec import Problem
 
 
 class ApiError(Exception):
-    """One reason. `params` fill the text that `fermi.messages` has for `code`.
+    """One error. `params` fill the text that `fermi.messages` has for `code`.
 
     raise ApiError(409, "TASK_NOT_FINAL", status=task.state)
     """
@@ -21,7 +22,7 @@ class ApiError(Exception):
 
 
 class ProblemsError(ApiError):
-    """Everything that is wrong with a request, at once: 400 INVALID_REQUEST."""
+    """All problems of a request at once: 400 INVALID_REQUEST."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         Exception.__init__(self, "INVALID_REQUEST")
@@ -31,7 +32,7 @@ class ProblemsError(ApiError):
 
 
 def cut(problems: Sequence[Problem]) -> Sequence[Problem]:
-    """At most MAX_PROBLEMS; the last one then says how many more there are."""
+    """Return at most MAX_PROBLEMS problems; the last one then says how many more there are."""
     if len(problems) <= MAX_PROBLEMS:
         return problems
     shown = problems[: MAX_PROBLEMS - 1]
@@ -39,13 +40,13 @@ def cut(problems: Sequence[Problem]) -> Sequence[Problem]:
 
 
 def together(wrong: Sequence[Problem], found: Iterable[Problem]) -> list[Problem]:
-    """Both, but for what only follows from a field's being left out."""
+    """Return both lists, without those of `rule_problems` that only follow from a field that was left out."""
     return [*wrong, *(problem for problem in found if not unread(wrong, problem.field))]
 
 
 def unread(wrong: Iterable[Problem], *fields: str) -> bool:
-    """Whether the value of one of `fields` is not known, because of what is `wrong` with the shape of it, of what it is
-    within, or of what is in its list."""
+    """Return True if the value of one of `fields` is unknown because of a problem with its shape, with what contains
+    it, or with an item of its list."""
     return any(_leaves_out(problem.field, field) for problem in wrong for field in fields)
 
 

@@ -1,4 +1,4 @@
-"""Every exception becomes the same envelope:
+"""Turns every exception into the error envelope:
 
 {"code": 409, "message": …, "error": "TASK_NOT_FINAL",
  "errors": [{"field": "", "error": "TASK_NOT_FINAL", "message": …, "hint": …}], "requestId": …}
@@ -24,13 +24,14 @@ from fermi.jobs.spec import Problem
 log = logging.getLogger(__name__)
 
 BY_STATUS = {403: "FORBIDDEN", 404: "NO_SUCH_ADDRESS"}
-"""Codes of answers that nobody gave one; other faults of a request are BAD_REQUEST."""
+"""Codes of answers that have only a status; other client errors are BAD_REQUEST."""
 
 RETRY_AFTER = {"DATABASE_UNAVAILABLE": "1"}
-"""Seconds after which it may be otherwise."""
+"""Seconds after which a request may succeed."""
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
+    """Return the error envelope for an exception in a view (REST framework's EXCEPTION_HANDLER)."""
     known = translate(error)
     if isinstance(error, sql.DatabaseAwayError):
         log.warning("request refused: %s", error)  # how it went away was said once, with all that is known
@@ -45,12 +46,12 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
 
 
 def headers(error: ApiError) -> dict[str, str]:
-    """Returns those that an answer has because of its code."""
+    """Return the headers that an answer has because of its error code."""
     return {"Retry-After": RETRY_AFTER[error.code]} if error.code in RETRY_AFTER else {}
 
 
 def envelope(error: ApiError, lang: str | None = None) -> dict[str, Any]:
-    """In the language of the request, where there is one."""
+    """Return the envelope, in `lang` or else in the language of the request."""
     errors = []
     for problem in cut(error.problems):
         message, hint = _said(problem.code, problem.params, lang)
@@ -67,7 +68,7 @@ def envelope(error: ApiError, lang: str | None = None) -> dict[str, Any]:
 
 
 def _said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, str]:
-    """A fault in a text must not take away the code."""
+    """Return message and hint. If a text cannot be rendered, return the code instead."""
     try:
         return text(code, params, lang)
     except Exception:
@@ -76,14 +77,14 @@ def _said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, 
 
 
 def by_status(status: int, **params: Any) -> ApiError:
-    """For an answer of which only the status is known."""
+    """Return the error for an answer of which only the status is known."""
     if status >= 500:
         return ApiError(status, "INTERNAL_ERROR", request_id=request_id.current())
     return ApiError(status, BY_STATUS.get(status, "BAD_REQUEST"), **params)
 
 
 def translate(error: BaseException) -> ApiError:
-    """Every exception as what is answered."""
+    """Return the API error that an exception means."""
     match error:
         case ApiError():
             return error

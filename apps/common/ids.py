@@ -6,5 +6,5 @@ _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # no 0/o, 1/l/i: people read thes
 
 
 def new_id(prefix: str, length: int = 10) -> str:
-    """`task-7kq2m9x4td`: ~50 bits, so that a collision is a lost lottery rather than a case to handle."""
+    """Return an id such as `task-7kq2m9x4td`: about 50 random bits, so that a collision need not be handled."""
     return f"{prefix}-" + "".join(secrets.choice(_ALPHABET) for _ in range(length))

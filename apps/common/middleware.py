@@ -1,5 +1,4 @@
-"""Gives every request an id, and every log line the id of its request; sees that an error is the envelope, whoever
-made it; answers with no more than "as before" to whoever asks again; refuses what no page sends."""
+"""Django middleware: request ids, error envelopes, ETags, and refusal of input that no database stores."""
 
 import json
 import logging
@@ -26,14 +25,14 @@ log = logging.getLogger(__name__)
 
 HEADER = "X-Request-ID"
 PROGRAMS = ("/api/", "/_allauth/")
-"""What programs ask rather than people: an error there is never a page."""
+"""Paths that programs request: an error there is never a page."""
 
 
 @sync_and_async_middleware
 def RequestIdMiddleware(  # noqa: N802 - named as Django's own are
     get_response: Callable[[HttpRequest], HttpResponse] | Callable[[HttpRequest], Awaitable[HttpResponse]],
 ) -> Callable[[HttpRequest], HttpResponse] | Callable[[HttpRequest], Awaitable[HttpResponse]]:
-    """Takes X-Request-ID from the caller or makes one; answers with the same header."""
+    """Take X-Request-ID from the request or make one; answer with the same header."""
     if iscoroutinefunction(get_response):
 
         async def amiddleware(request: HttpRequest) -> HttpResponse:
@@ -54,8 +53,8 @@ def RequestIdMiddleware(  # noqa: N802 - named as Django's own are
 
 
 def envelope_errors(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Puts the envelope in the place of every page that Django makes of an error, with DEBUG or without: what no view
-    answered, what failed while an answer was rendered, or in an exception handler, or in other middleware."""
+    """Replace every error page of Django with the error envelope, with DEBUG or without: unknown paths, errors while an
+    answer is rendered, in an exception handler, or in other middleware."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
@@ -69,8 +68,8 @@ def envelope_errors(get_response: Callable[[HttpRequest], HttpResponse]) -> Call
 
 
 def conditional(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """An ETag on what the API answers to a GET, and 304 without a body for whoever has the same already: pages and
-    scripts ask again and again for what rarely changes. Browsers do so by themselves."""
+    """Add an ETag to the API's answers to GET, and answer 304 without a body if the client has the same already: pages
+    and scripts poll what rarely changes. Browsers send the header by themselves."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
@@ -96,7 +95,7 @@ def _is_json(response: HttpResponse) -> bool:
 
 
 def _page(request: HttpRequest, status: int) -> ApiError:
-    """What a page with that status stands for."""
+    """Return the error that a page with this status stands for."""
     try:
         request.get_host()
     except DisallowedHost:
@@ -105,14 +104,15 @@ def _page(request: HttpRequest, status: int) -> ApiError:
 
 
 def error_response(error: ApiError) -> HttpResponse:
+    """Return the error envelope as a response."""
     headers = {"Content-Type": "application/json", **exception_handler.headers(error)}
     return HttpResponse(as_json(exception_handler.envelope(error)), status=error.status, headers=headers)
 
 
 class Storable:
-    """400 for what a page asks the database for and no database holds: U+0000, in PostgreSQL's text; among the rows
-    selected in the operators' console, what cannot be a key. The API itself says which field it was. 503 where the
-    database is not available, for whatever is no operation of the API."""
+    """Answer 400 for input that no database stores: U+0000 in texts (PostgreSQL), and in the operators' console
+    selected rows whose key is invalid. The API itself names the field. Answer 503 while the database is unavailable,
+    outside of the API."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
@@ -136,7 +136,7 @@ class Storable:
         return None
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """In the operators' console, a number beyond what SQLite holds (an OverflowError) or another column does."""
+        """Answer errors in the operators' console for numbers that SQLite (OverflowError) or a column cannot hold."""
         if isinstance(error, DatabaseError | InterfaceError) and sql.refusal_code(error):
             log.warning("request refused: %s", error)
             known = exception_handler.translate(error)
@@ -149,8 +149,8 @@ class Storable:
 
 
 def _unreadable(body: bytes) -> ApiError | None:
-    """Of JSON that django-allauth is to read, what it would not survive: `json` follows brackets as deep as they go,
-    and raises for long numbers what nobody expects."""
+    """Return the error for JSON that would make django-allauth fail: `json` recurses as deep as the brackets, and
+    raises for long numbers."""
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
         return ApiError(400, "BODY_TOO_DEEP", high=MAX_DEPTH)
     try:

@@ -1,4 +1,4 @@
-"""Texts whose parameters are codes themselves: what they mean stands in their place."""
+"""Texts whose parameters are codes: each code is replaced by its own text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +8,11 @@ from fermi import messages
 
 UNKNOWN = "CAUSE_UNKNOWN"
 EXPLAINED = ("cause", "outcome", "reason")
-"""Parameters that are themselves codes: a text that names one says what it means. So does `why`, where `about` is what
-fills its text."""
+"""Parameters that are codes. So is `why`, whose text is filled from `about`."""
 
 
 def explained(params: Mapping[str, Any], lang: str | None) -> dict[str, Any]:
-    """One that is named first may be part of the next one's text."""
+    """Return the parameters with codes replaced by their texts. An earlier one may be part of the next one's text."""
     found = dict(params)
     if isinstance(about := params.get("about"), Mapping) and isinstance(why := params.get("why"), str):
         message, found["whyHint"] = said(why, about, lang)
@@ -28,7 +27,8 @@ def explained(params: Mapping[str, Any], lang: str | None) -> dict[str, Any]:
 
 
 def said(code: str, params: Mapping[str, Any], lang: str | None) -> tuple[str, str]:
-    """Of a code without a text, as of an engine that was removed: the code, and whatever came with it."""
+    """Return message and hint of a code. For a code without a text, as of an engine that was removed, they contain the
+    code and its parameters."""
     if messages.has(code):
         return text(code, params, lang)
     hidden = ("advice", "about", "whyHint", *EXPLAINED)

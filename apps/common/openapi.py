@@ -1,4 +1,4 @@
-"""How envelopes look in the OpenAPI document."""
+"""How envelopes and request bodies appear in the OpenAPI document."""
 
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,10 +17,10 @@ Shape = type[serializers.Serializer]
 
 _COMPONENTS = "#/components/schemas/"
 _STRUCTS: dict[str, type[Struct]] = {}
-"""Bodies that are frozen classes, by their name in the document."""
+"""Bodies that are msgspec structs, by their name in the document."""
 
 INT4, INT8 = 2**31 - 1, 2**63 - 1
-"""The largest numbers that a column of four or eight bytes holds."""
+"""Largest number that a column of four bytes holds."""
 
 
 def is_struct(body: Any) -> TypeGuard[type[Struct]]:
@@ -28,18 +28,18 @@ def is_struct(body: Any) -> TypeGuard[type[Struct]]:
 
 
 def reference(body: type[Struct]) -> dict[str, Any]:
-    """What stands for it in the document; `with_structs` adds what it stands for."""
+    """Return the reference to a struct in the document; `add_structs` adds its schema."""
     _STRUCTS[_component(body.__name__)] = body
     return {"application/json": {"$ref": f"{_COMPONENTS}{_component(body.__name__)}"}}
 
 
 def _component(name: str) -> str:
-    """`TaskRequest` is what creates a task: it is called as the other bodies are."""
+    """Return the component's name: `TaskRequest`, which creates a task, is named as the other bodies are."""
     return {"TaskRequest": "TaskCreateRequest"}.get(name, name)
 
 
 def with_structs(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """For drf-spectacular (POSTPROCESSING_HOOKS)."""
+    """Add the schemas of structs to the document (a POSTPROCESSING_HOOK of drf-spectacular)."""
     schemas = result["components"]["schemas"]
     for body in _STRUCTS.values():
         schemas |= {_component(name): part for name, part in json_shape.components(body, _COMPONENTS).items()}
@@ -48,9 +48,9 @@ def with_structs(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 class Truthful(AutoSchema):
-    """Says of what comes in all that `apps.common.request_shapes` refuses: names that are not known, texts of nothing
-    but white space. A serializer may say `TAKES_MORE` = True: names that are not known are left out, `WHOLE` = True: a
-    PATCH names all."""
+    """Schema generator that documents all that `apps.common.request_shapes` refuses: unknown names, texts of white
+    space only. In a serializer, `TAKES_MORE` = True means that unknown names are left out, `WHOLE` = True that a PATCH
+    has all fields."""
 
     def _map_basic_serializer(self, serializer: Any, direction: str) -> Any:
         schema = super()._map_basic_serializer(serializer, direction)
@@ -82,18 +82,19 @@ class Truthful(AutoSchema):
 
 @extend_schema_field({"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "format": "ipv6"}]})
 class AddressField(serializers.IPAddressField):
-    """IPv4 or IPv6."""
+    """An IPv4 or IPv6 address."""
 
 
 class Key(serializers.CharField):
-    """The id or name of something that is there already; a filter where it may be empty."""
+    """The id or name of something that exists; a filter where it may be empty."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"max_length": 100, **options})
 
 
 class Moment(serializers.DateTimeField):
-    """ISO 8601; UTC where nothing else is said. At both ends of the calendar, any offset is as good as another."""
+    """ISO 8601; UTC if it has no offset. At both ends of the calendar, where no conversion is possible, the offset is
+    ignored."""
 
     def enforce_timezone(self, value: datetime) -> datetime:
         if value.tzinfo is not None:
@@ -121,12 +122,12 @@ class ErrorEnvelope(serializers.Serializer):
 
 @extend_schema_field({"type": "null"})
 class Nothing(serializers.Field):
-    """What an operation answers that has nothing to tell."""
+    """Data of an operation that returns none: null."""
 
 
 @cache
 def envelope(data: Shape | None, *, nullable: bool = False) -> Any:
-    """`data` in its envelope; None = `"data": null`, which with `nullable` it may be, too."""
+    """Return the serializer of `data` in the envelope; None: `"data": null`, which `nullable` allows besides."""
     name = f"{'Optional' if nullable else ''}{data.__name__}" if data else "Empty"
     inner = data(allow_null=nullable) if data else Nothing()
     return _named(
@@ -137,7 +138,7 @@ def envelope(data: Shape | None, *, nullable: bool = False) -> Any:
 
 @cache
 def page_of(item: Shape) -> Shape:
-    """A page of `item`."""
+    """Return the serializer of a page of `item`."""
     numbers = {name: serializers.IntegerField() for name in ("total", "page", "pageSize")}
     return type(_named(f"{item.__name__}Page", {"items": item(many=True), **numbers}))
 

@@ -1,4 +1,4 @@
-"""Lists: `?page=&pageSize=&search=&ordering=` in, `{"items", "total", "page", "pageSize"}` out."""
+"""Paged lists: `?page=&pageSize=&search=&ordering=` in, `{"items", "total", "page", "pageSize"}` out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,14 +40,14 @@ class PageQuery(serializers.Serializer):
 
 
 class ShortQuery(serializers.Serializer):
-    """Query of a list that is short, and given whole where nothing else is asked."""
+    """Query of a short list, which is returned whole by default."""
 
     page = serializers.IntegerField(min_value=1, max_value=1_000_000, default=1)
     pageSize = serializers.IntegerField(min_value=1, max_value=200, default=200)
 
 
 def page_of_items(items: Sequence[Any], query: Mapping[str, Any]) -> dict[str, Any]:
-    """One page of items that are all in memory."""
+    """Return one page of items that are all in memory."""
     number, size = query["page"], query["pageSize"]
     return {"items": items[(number - 1) * size : number * size], "total": len(items), "page": number, "pageSize": size}
 
@@ -55,7 +55,8 @@ def page_of_items(items: Sequence[Any], query: Mapping[str, Any]) -> dict[str, A
 def page(
     rows: QuerySet[Any, Any], query: Mapping[str, Any], shape: Callable[[Any], Any] | None = None
 ) -> dict[str, Any]:
-    """One page of `rows`, each through `shape`. The primary key settles ties, so that pages never overlap."""
+    """Return one page of `rows`, each item through `serialize`. The primary key orders equal rows, so that pages never
+    overlap."""
     number, size = query["page"], query["pageSize"]
     if ordering := query.get("ordering"):
         rows = rows.order_by(*ordering, "pk")

@@ -1,9 +1,9 @@
-"""Rows that live (tasks, environments), each looked at by one pass at a time.
+"""Claims of rows that live on (tasks, environments) by one pass at a time.
 
-`due_at` says when a row is to be looked at next, and hints move it to now. `claimed_at` says which pass has the row: it
-is set by compare-and-set to the moment at which the pass began, and the pass writes only while that stands there. A
-hint never takes a row away from its pass: the row is due again as soon as the pass lets go of it. The claim of a pass
-that died lapses after its span; while a pass lives, it is renewed (`Claim.kept`).
+`due_at` says when a row is to be handled next; wake-ups move it to now. `claimed_at` says which pass has the row: it is
+set by compare-and-set to the moment at which the pass began, and the pass writes only while it is unchanged. A wake-up
+never takes a row away from its pass: the row is due again as soon as the pass releases it. If a pass dies, its claim
+lapses after its span; while it lives, the claim is renewed (`PassClaim.kept`).
 """
 
 import random
@@ -21,12 +21,12 @@ from apps.common.clock import now
 
 TRIES = 5
 DEADLOCK = "40P01"
-"""As PostgreSQL names it."""
+"""PostgreSQL's SQLSTATE of a deadlock."""
 
 
 class Claim:
-    """One pass's hold on those of `rows` that were due and free when it was made: their `claimed_at` is `at`. `until`:
-    what their `due_at` is, unless a hint has moved it. `taken`: how many they were."""
+    """A pass's claim of those of `rows` that were due and free when it was made: their `claimed_at` is `at`. `until`:
+    their `due_at`, unless a wake-up has moved it. `taken`: how many they were."""
 
     def __init__(self, rows: QuerySet[Any], span: timedelta) -> None:
         clock_jumps.settle()
@@ -37,11 +37,11 @@ class Claim:
 
     @property
     def held(self) -> QuerySet[Any]:
-        """Those of its rows that it still has."""
+        """Return the rows that the pass still has."""
         return self.rows.filter(claimed_at=self.at)
 
     def renew(self) -> bool:
-        """Begins its span anew. False: nothing of it is left."""
+        """Extend the claim by its span. Returns False if no row of it is left."""
         at = _own(now())
         if not update(self.held, claimed_at=at):
             return False
@@ -50,13 +50,13 @@ class Claim:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Renews it while the work goes on, however long one step of it takes."""
+        """Renew the claim from a thread until the block ends, however long one step takes."""
         with renewing(self.renew, self.span.total_seconds() / RENEWALS, f"claim {self.at:%H:%M:%S.%f}"):
             yield
 
     def let_go(self, rows: QuerySet[Any], count: int, due_at: datetime | None) -> int:
-        """Of its rows these, `count` at most: they are looked at again at `due_at` (None: not any more). Returns how
-        many a hint has moved meanwhile; they are due at once."""
+        """Release these rows, at most `count`: they are due again at `due_at` (None: not again). Returns how many a
+        wake-up has moved meanwhile; these are due at once."""
         mine = rows.filter(claimed_at=self.at)
         if update(mine.filter(due_at=self.until), due_at=due_at, claimed_at=None) == count:
             return 0
@@ -64,20 +64,23 @@ class Claim:
 
 
 def _own(moment: datetime) -> datetime:
-    """A moment that no other pass has: several processes are woken by the same message. Up to a second ago."""
+    """Return a moment of the last second that no other pass has: several processes are woken by the same message."""
     return moment - timedelta(microseconds=random.randrange(1_000_000))
 
 
 def waiting(rows: QuerySet[Any], span: timedelta) -> QuerySet[Any]:
-    """Those of `rows` that are due and that no pass has."""
+    """Return the rows that are due and that no pass has."""
     moment = now()
     return rows.filter(Q(claimed_at=None) | Q(claimed_at__lte=moment - span), due_at__lte=moment)
 
 
 def update(rows: QuerySet[Any], **values: Any) -> int:
-    """How many there were. Others may update some of the same: PostgreSQL takes rows in the order in which it comes
-    upon them, which differs with how many are asked for, so two may wait for each other. One of them is refused after
-    a second, and asks again here. (To lock rows by their keys first took twice the time, each time.)"""
+    """Update the rows and return their number; repeats the update after a deadlock.
+
+    Another process may update some of the same rows. PostgreSQL locks rows in the order in which it finds them, which
+    depends on the number of keys, so two updates may wait for each other; one of them fails after a second. (Locking
+    the rows in key order first took twice the time on every update.)
+    """
     for _ in range(TRIES - 1):
         try:
             return rows.update(**values)

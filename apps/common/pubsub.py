@@ -1,13 +1,12 @@
-"""Best-effort messages between processes over Redis pub/sub: hints that something changed, never the truth.
+"""Best-effort messages between processes over Redis pub/sub: hints that something changed, never the data itself.
 
-Whoever waits for one also looks at the database now and then; a message only makes it sooner.
+A receiver also reads the database from time to time; a message only makes it do so sooner.
 
-    bus.publish(f"task.{task.id}", {"kind": "log", "rank": 3})        # any process; never raises, never waits long
+    pubsub.publish_message(f"task.{task.id}", {"kind": "log", "rank": 3})   # any process; never raises, never waits
+    long async with pubsub.subscribe_to(f"task.{task_id}") as subscription:      # ASGI
+        message = await subscription.get(timeout=2.0)       # None: no message came, or the broker is unavailable
 
-    async with bus.subscribe(f"task.{task_id}") as inbox:              # ASGI
-        message = await inbox.get(timeout=2.0)                         # None: nothing came, or the broker is away
-
-One connection per process serves all its subscribers, however many pages are open.
+One connection for each process serves all its subscriptions, however many pages are open.
 """
 
 import asyncio
@@ -37,19 +36,20 @@ _quiet_until = 0.0
 
 @cache
 def client() -> redis.Redis:
-    """Of all threads of this process; nothing waits for it longer than half a second."""
+    """Return the process's Redis client, shared by all threads; no call waits longer than half a second."""
     return redis.from_url(settings.REDIS_URL, socket_connect_timeout=0.5, socket_timeout=0.5)
 
 
 class News(NamedTuple):
-    """A message on its way."""
+    """A message to be published."""
 
     channel: str
     data: bytes
 
 
 def publish(channel: str, data: Mapping[str, Any]) -> None:
-    """Never raises when the broker is away; then the messages of the next second are dropped without trying."""
+    """Publish a message. Never raises: while the broker is unavailable, the messages of the next second are dropped
+    without trying."""
     global _quiet_until
     if time.monotonic() < _quiet_until:
         return
@@ -61,7 +61,7 @@ def publish(channel: str, data: Mapping[str, Any]) -> None:
 
 
 def keep(name: str, value: float, seconds: int = 60) -> None:
-    """A figure for other processes to tell, for so long. Never raises; it is no truth, and may be lost."""
+    """Store a figure for other processes for `seconds`. Never raises; the figure may be lost."""
     global _quiet_until
     if time.monotonic() < _quiet_until:
         return
@@ -73,6 +73,7 @@ def keep(name: str, value: float, seconds: int = 60) -> None:
 
 
 def kept(name: str) -> float | None:
+    """Return a stored figure, or None."""
     found = client().get(f"{PREFIX}kept.{name}")
     return float(found) if found is not None else None
 
@@ -81,12 +82,12 @@ _readers = 0
 
 
 def readers() -> int:
-    """How many inboxes this process has open."""
+    """Return how many subscriptions this process has open."""
     return _readers
 
 
 class Inbox:
-    """What arrives on its channels inside of `async with`, from as soon as the broker is reached."""
+    """Messages on some channels, inside of `async with`, as soon as the broker is reached."""
 
     def __init__(self, channels: tuple[str, ...]) -> None:
         self.channels = channels
@@ -106,33 +107,37 @@ class Inbox:
 
     @property
     def connected(self) -> bool:
-        """Whether messages can arrive at all just now."""
+        """Return True while messages can arrive."""
         return self._hub.connected
 
     async def get(self, timeout: float) -> dict[str, Any] | None:
-        """The next message, or None after `timeout` seconds without one; an empty one when the broker goes away."""
+        """Return the next message, or None after `timeout` seconds without one. The message is empty when the broker
+        becomes unavailable."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 return await self._queue.get()
         return None
 
     def clear(self) -> None:
-        """Forgets what is waiting: whoever looks at the database now sees it all."""
+        """Drop waiting messages, before the database is read anyway."""
         while not self._queue.empty():
             self._queue.get_nowait()
 
     def put(self, data: dict[str, Any]) -> None:
+        """Add a message; drop the oldest if the queue is full."""
         if self._queue.full():
             self._queue.get_nowait()
         self._queue.put_nowait(data)
 
 
 def subscribe(*channels: str) -> Inbox:
+    """Return a subscription to these channels."""
     return Inbox(channels)
 
 
 class Bell:
-    """For a process that sleeps until there is something to do: `with bus.listen("tasks") as bell: bell.wait(1.0)`."""
+    """Lets a process sleep until there is work: `with pubsub.listen_for_wakeups("tasks") as wakeup:
+    wakeup.wait(1.0)`."""
 
     def __init__(self, channels: tuple[str, ...]) -> None:
         self._channels = [PREFIX + channel for channel in channels]
@@ -146,8 +151,9 @@ class Bell:
             self._pubsub.close()
 
     def wait(self, timeout: float) -> bool:
-        """Whether something came within `timeout` seconds, or may have been missed: it also rings when it is connected
-        (again). False after as long when the broker is away. What came together is one ring."""
+        """Return True if a message came within `timeout` seconds, or may have been missed: also after it was connected
+        (again). Returns False after that time while the broker is unavailable. Messages that come together count once.
+        """
         until = time.monotonic() + timeout
         try:
             if self._pubsub is None:
@@ -166,11 +172,13 @@ class Bell:
 
 
 def listen(*channels: str) -> Bell:
+    """Return a listener for wake-ups on these channels."""
     return Bell(channels)
 
 
 class _Hub:
-    """One event loop's connection to the broker: open while somebody listens, opened again when it breaks."""
+    """One event loop's connection to the broker: open while there are subscriptions, and opened again after an
+    error."""
 
     def __init__(self) -> None:
         self._inboxes: defaultdict[str, set[Inbox]] = defaultdict(set)
@@ -194,8 +202,8 @@ class _Hub:
             self.connected = False
 
     async def _listen(self) -> None:
-        """Until it is cancelled. The client waits with `asyncio.wait_for`, in which Python 3.11 may lose that
-        (python/cpython#86296), so it is looked for as well; a first message always comes."""
+        """Receive messages until cancelled. The client waits with `asyncio.wait_for`, in which Python 3.11 may lose a
+        cancellation (python/cpython#86296), so that is checked as well; a first message always comes."""
         listener = asyncio.current_task()
         assert listener
         while not listener.cancelling():
@@ -215,7 +223,7 @@ class _Hub:
                 await asyncio.sleep(PAUSE)
 
     def _disconnected(self) -> None:
-        """Wakes everybody: from now on they have to look for themselves."""
+        """Wake all subscriptions: from now on they have to read the database by themselves."""
         if self.connected:
             self.connected = False
             for inbox in {inbox for inboxes in self._inboxes.values() for inbox in inboxes}:

@@ -1,4 +1,4 @@
-"""JSON in and out through orjson."""
+"""JSON rendering and parsing with orjson."""
 
 from collections.abc import Iterable, Mapping
 from typing import IO, Any
@@ -19,7 +19,7 @@ OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 
 
 class JSONRenderer(BaseRenderer):
-    """Times become ISO 8601 with a Z; what orjson does not know becomes its string (lazy texts, UUIDs, paths)."""
+    """Renders times as ISO 8601 with a Z, and what orjson does not know as its string (lazy texts, UUIDs, paths)."""
 
     media_type = "application/json"
     format = "json"
@@ -33,12 +33,13 @@ class JSONRenderer(BaseRenderer):
 
 
 def as_json(data: Any) -> bytes:
+    """Return `data` as JSON."""
     return encode(data, OPTIONS)
 
 
 class AlwaysJSON(DefaultContentNegotiation):
-    """JSON whatever Accept says: streams and downloads are made by their views, and EventSource asks for nothing else
-    than its own type."""
+    """Chooses JSON whatever the Accept header says: views make streams and downloads themselves, and EventSource asks
+    for its own type only."""
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
@@ -48,7 +49,7 @@ class AlwaysJSON(DefaultContentNegotiation):
 
 
 def whole(stream: IO[bytes], request: Request) -> bytes:
-    """The body of `request`. Raises ApiError where it has more bytes than that operation's may have."""
+    """Return the body of the request. Raises ApiError 413 if it is larger than its operation allows."""
     limit = bounds.body(request.method, request.path).most()
     body = stream.read(limit + 1)
     if len(body) > limit:
@@ -57,7 +58,7 @@ def whole(stream: IO[bytes], request: Request) -> bytes:
 
 
 class JSONParser(BaseParser):
-    """Strict JSON: no NaN, no lone surrogates, and no more bytes and values than `bounds` lets pass."""
+    """Parses strict JSON: no NaN, no lone surrogates, and no more bytes and values than `bounds` allows."""
 
     media_type = "application/json"
 

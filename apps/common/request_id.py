@@ -1,4 +1,4 @@
-"""The id that ties an answer, its log lines and its audit events together."""
+"""The id that connects an answer, its log lines and its audit events."""
 
 import logging
 import re
@@ -10,19 +10,19 @@ _SAFE = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
 def current() -> str:
-    """Empty outside a request."""
+    """Return the id of the current request; empty outside of one."""
     return _current.get()
 
 
 def begin(offered: str | None) -> str:
-    """Keeps the caller's id when it is safe to log, else makes one."""
+    """Set the current request's id: the caller's if it is safe to log, else a new one. Returns it."""
     value = offered if offered and _SAFE.fullmatch(offered) else secrets.token_hex(8)
     _current.set(value)
     return value
 
 
 class Filter(logging.Filter):
-    """Adds `request_id` to each record; empty outside a request."""
+    """Logging filter that adds `request_id` to each record; empty outside of a request."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.request_id = current()

@@ -1,6 +1,6 @@
-"""What clients send. An unknown name and a value of another JSON type are refused, never ignored or coerced; only where
-programs of another version may know more (`TAKES_MORE = True` in the serializer) a name that is not known is left out.
-"""
+"""Validation of what clients send. Unknown names and values of another JSON type are refused, never ignored or
+converted. Only where programs of another version may know more names (`TAKES_MORE = True` in the serializer) an unknown
+name is left out."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -37,8 +37,8 @@ _WORDS = (serializers.BooleanField, "true|false"), (serializers.IntegerField, "-
 
 
 def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool = False) -> dict[str, Any]:
-    """The validated body; raises ProblemsError with everything that is wrong with its shape, but for what is too long:
-    that is not looked into. With `partial`, names of the body may be left out, and none of what they hold."""
+    """Return the validated body. Raises ProblemsError with all problems of its shape; the contents of what is too long
+    are not checked. With `partial`, top-level fields may be left out, but no nested ones."""
     if not isinstance(data, Mapping):
         raise ProblemsError([Problem("", "BODY_NOT_OBJECT")])
     form = serializer(data=data)
@@ -51,14 +51,14 @@ def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool 
 
 
 def refuse_body(data: Any) -> None:
-    """Raises ProblemsError where a request has fields whose operation takes none."""
+    """Raise ProblemsError if the body of an operation that takes none has fields."""
     if data:
         parse(NoFields, data)
 
 
 def read(kind: type[Kind], data: Any) -> tuple[Kind, list[Problem]]:
-    """The body as `kind`, without what is wrong with its shape, and that: whoever knows the rules can then say all that
-    is wrong at once. Raises ProblemsError for a body that nothing can be read from."""
+    """Return the body as `kind`, without the fields whose shape is wrong, and the problems with these: the caller can
+    then report all problems at once. Raises ProblemsError for a body that is no object."""
     if not isinstance(data, Mapping):
         raise ProblemsError([Problem("", "BODY_NOT_OBJECT")])
     nul = list(_unstorable(data))
@@ -71,8 +71,8 @@ def read(kind: type[Kind], data: Any) -> tuple[Kind, list[Problem]]:
 def parse_most(
     serializer: type[serializers.Serializer], data: Any, *, partial: bool = False
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """The validated body without what is wrong with its shape, and that: whoever knows the rules can then say all that
-    is wrong at once. Raises ProblemsError where nothing can be left out."""
+    """Return the validated body without the fields whose shape is wrong, and the problems with these: the caller can
+    then report all problems at once. Raises ProblemsError if nothing can be left out."""
     try:
         return parse(serializer, data, partial=partial), []
     except ProblemsError as error:
@@ -86,11 +86,11 @@ def parse_most(
 
 
 class NoFields(serializers.Serializer):
-    """Of an operation that takes none."""
+    """Query of an operation that takes none."""
 
 
 class Strict(serializers.Serializer):
-    """Of an operation with a body that filters nothing."""
+    """Query of an operation with a body and without filters."""
 
     strict = serializers.BooleanField(required=False, help_text="unknown fields are refused with it and without it")
 
@@ -99,7 +99,8 @@ _NOTHING: Any = object()
 
 
 def _without(value: Any, path: str) -> Any:
-    """`value` without what `path` leads to. A list goes as a whole: the places of what is left would be others."""
+    """Return `value` without what `path` leads to. A list is removed as a whole, because the indexes of its other items
+    would change."""
     if not isinstance(value, Mapping):
         return _NOTHING
     name = max((key for key in value if path == key or path.startswith(f"{key}.")), key=len, default=None)
@@ -110,13 +111,14 @@ def _without(value: Any, path: str) -> Any:
 
 
 def parse_query(serializer: type[serializers.Serializer], params: QueryDict) -> dict[str, Any]:
-    """The validated query string; an empty text filters nothing, `ordering` becomes what `order_by` takes."""
+    """Return the validated query string; an empty text filters nothing, `ordering` becomes what `order_by` takes."""
     return dict(_query(serializer, params.urlencode()))
 
 
 @lru_cache(512)
 def _query(serializer: type[serializers.Serializer], encoded: str) -> dict[str, Any]:
-    """Nothing but these two goes into it, and pages ask for the same again and again."""
+    """Return the parsed query. It depends on these two arguments only, and pages send the same queries again and again,
+    so results are cached."""
     params = QueryDict(encoded)
     form = serializer(data={})
     lists = {name for name, field in form.fields.items() if isinstance(field, serializers.ListField)}
@@ -142,8 +144,8 @@ def _validated(form: serializers.Serializer, problems: list[Problem]) -> dict[st
 
 
 def _shape(field: Any, value: Any, path: str) -> Iterator[Problem]:
-    """Unknown names and wrong JSON types, at any depth. Raises ProblemsError for a list or an object that is too long,
-    before anybody looks at what is in it."""
+    """Yield unknown names and wrong JSON types, at any depth. Raises ProblemsError for a list or an object that is too
+    long, before its contents are checked."""
     if value is None:
         return
     _refuse_too_long(field, value, path)
@@ -186,7 +188,8 @@ def too_long(path: str, most: int) -> Problem:
 
 
 def _words(form: serializers.Serializer, given: Mapping[str, Any]) -> Iterator[Problem]:
-    """Numbers and truth values of a query string, as JSON would write them: REST framework takes `1_000` and `on`."""
+    """Yield numbers and booleans of a query string that JSON would not write so: REST framework takes `1_000` and
+    `on`."""
     for name in given.keys() & form.fields.keys():
         field = form.fields[name]
         for kind, pattern in _WORDS:
@@ -195,7 +198,7 @@ def _words(form: serializers.Serializer, given: Mapping[str, Any]) -> Iterator[P
 
 
 def _other_type(field: Any, value: Any) -> str | None:
-    """The JSON type that was expected, if it was another one."""
+    """Return the JSON type that was expected, if the value has another one."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match field:
         case serializers.BooleanField():
@@ -210,9 +213,9 @@ def _other_type(field: Any, value: Any) -> str | None:
 
 
 def _unstorable(data: Any) -> Iterator[Problem]:
-    """U+0000, which PostgreSQL holds neither as text nor within JSON. A loop: a body may be nested very deep, and one
-    that is raises at once, since whatever looks at it next would follow it down; so does one with a list that is longer
-    than any may be."""
+    """Yield values with U+0000, which PostgreSQL stores neither as text nor within JSON. Iterative, because a body may
+    be nested very deep; raises at once for one that is too deep or has too long a list, since later checks would
+    recurse."""
     left = [("", data, 1)]
     while left:
         path, value, depth = left.pop()
@@ -238,14 +241,14 @@ def _unknown(form: serializers.Serializer, data: Mapping[str, Any], path: str) -
 
 
 def _paths(field: Any, path: str) -> Iterator[str]:
-    """Of all fields of a body; those within lists have no path of their own."""
+    """Yield the paths of all fields of a body; fields within lists have none."""
     for name, inner in field.fields.items() if isinstance(field, serializers.Serializer) else ():
         yield _join(path, name)
         yield from _paths(inner, _join(path, name))
 
 
 def _problems(field: Any, detail: Any, path: str) -> Iterator[Problem]:
-    """Flattens REST framework's nested errors; `field` is followed along to name what is allowed."""
+    """Yield REST framework's nested errors as problems; `field` follows along to name what is allowed."""
     if isinstance(detail, Mapping):
         for name, inner in detail.items():
             if name == "non_field_errors":

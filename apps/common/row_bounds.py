@@ -1,4 +1,4 @@
-"""How many rows one owner may have: what a person can make again and again, so that nobody fills the database."""
+"""Limits of the rows that one owner may create, so that no user fills the database."""
 
 from typing import Any
 
@@ -27,12 +27,12 @@ MAX_ROWS = {
     "worker-groups": 500,  # of a project
     "workers": 20_000,  # of a project
 }
-"""By kind, named as in the API. What one request may hold stands in `bounds`."""
+"""By kind, named as in the API. Limits of one request are in `bounds`."""
 
 
 def check_rows(kind: str, rows: QuerySet[Any, Any], more: int = 1) -> None:
-    """`rows`: what the owner has already. Raises ApiError (409) if `more` would exceed MAX_ROWS. Who asks twice at the
-    same moment may get one more."""
+    """Raise ApiError 409 if `new_rows` more rows would exceed the limit in MAX_ROWS. `rows`: those that the owner has.
+    Of two requests at the same moment both may pass."""
     high = MAX_ROWS[kind]
     if more > high or rows.order_by()[max(0, high - more) :].exists():
         raise ApiError(409, "ROWS_FULL", kind=kind, high=high)

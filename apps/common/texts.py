@@ -11,21 +11,22 @@ from fermi import messages
 
 
 def language() -> str:
-    """What the request asked for; the default outside a request."""
+    """Return the language of the request; the default outside of one."""
     return messages.known(get_language() or "") or messages.DEFAULT
 
 
 def asked_for(header: str) -> str:
-    """The same of an Accept-Language header, where Django is not asked."""
+    """Return the language of an Accept-Language header, outside of Django."""
     tags = (tag for tag, _ in parse_accept_lang_header(header))
     return next(filter(None, map(messages.known, tags)), messages.DEFAULT)
 
 
 def text(code: str, params: Mapping[str, Any] | None = None, lang: str | None = None) -> tuple[str, str]:
-    """(message, hint). A live stream outlives its request's language: take `language()` first and pass it."""
+    """Return message and hint. A live stream outlives its request's language: it reads `get_request_language()` first
+    and passes it."""
     return messages.text(code, lang or language(), **(params or {}))
 
 
 said = lazy(lambda code, **parts: messages.say("admin", code, language(), **parts), str)
-"""`said("ENVIRONMENT")`: a text of the operators' console (messages/<language>/admin.toml), in the language of whoever
-reads it."""
+"""`lazy_admin_text("ENVIRONMENT")`: a text of the operators' console (messages/<language>/admin.toml), in the reader's
+language."""

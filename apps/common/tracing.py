@@ -1,6 +1,6 @@
-"""Traces for whoever collects them by OpenTelemetry: what a span is, which ids it has, and how spans are sent.
+"""Traces for OpenTelemetry: spans, their ids, and how they are exported.
 
-Nothing of OpenTelemetry is imported before the first span is sent. Its standard variables say where to
+Nothing of OpenTelemetry is imported before the first span is exported. Its standard variables say where to
 (`OTEL_EXPORTER_OTLP_ENDPOINT`, …); without them nothing is traced.
 """
 
@@ -21,7 +21,7 @@ MOST_AT_ONCE = 1000
 
 
 class Context(NamedTuple):
-    """Where a span is to be found, in hexadecimal digits: what the header `traceparent` says."""
+    """Ids of a span in hexadecimal digits, as the header `traceparent` has them."""
 
     trace: str
     span: str
@@ -31,12 +31,13 @@ class Context(NamedTuple):
         return f"00-{self.trace}-{self.span}-{'01' if self.sampled else '00'}"
 
     def at(self, *name: object) -> "Context":
-        """A span of the same trace that has the same id whenever it is asked for."""
+        """Return the context of a span of the same trace whose id is derived from `name`, so that it is the same on
+        each call."""
         return Context(self.trace, digest(16, *name), self.sampled)
 
 
 class Span(NamedTuple):
-    """`error`: the code of why it failed; empty: it did not."""
+    """A finished span. `error`: the code of its failure, or empty."""
 
     name: str
     context: Context
@@ -48,13 +49,13 @@ class Span(NamedTuple):
 
 
 def digest(digits: int, *name: object) -> str:
-    """Hexadecimal digits that follow from the name, and are not all zero."""
+    """Return hexadecimal digits that are derived from the name, and not all zero."""
     found = hashlib.sha256("\0".join(map(str, name)).encode()).hexdigest()[:digits]
     return found if found.strip("0") else "1" * digits
 
 
 def read(header: str) -> Context | None:
-    """None for what is no `traceparent` as W3C's Trace Context has it."""
+    """Return the context in a `traceparent` header (W3C Trace Context), or None if it is invalid."""
     found = _TRACEPARENT.fullmatch(header.strip().lower())
     if not found:
         return None
@@ -65,7 +66,7 @@ def read(header: str) -> Context | None:
 
 
 def send(spans: Sequence[Span]) -> bool:
-    """Within the time that the variables allow (`OTEL_EXPORTER_OTLP_TIMEOUT`, 10 s). False: not all were taken."""
+    """Export the spans, within OTEL_EXPORTER_OTLP_TIMEOUT (10 s). Returns False if not all were accepted."""
     from opentelemetry.sdk.trace.export import SpanExportResult
 
     told = [_readable(span) for span in spans]
@@ -85,7 +86,7 @@ def _exporter() -> "OTLPSpanExporter":
 
 @cache
 def _resource() -> "Resource":
-    """`OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win."""
+    """Return the resource; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` take precedence."""
     import os
 
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource

@@ -1,7 +1,7 @@
-"""Messages that make things happen sooner. None of them is needed: the sweeps find by themselves what is due.
+"""Messages that make things happen sooner. None of them is needed: the sweeps find what is due by themselves.
 
-Whoever has one leaves it with the postman, a thread of the process, and goes on: a request neither waits for the broker
-nor pays for a message of its own. What has come while the last ones were on their way goes out together, each once.
+A background thread of the process publishes them: a request neither waits for the broker nor pays for a message of its
+own. Messages that come while the last ones are being sent go out together, each once.
 """
 
 import atexit
@@ -27,18 +27,18 @@ log = logging.getLogger(__name__)
 
 
 def send(name: str, *args: str) -> None:
-    """At once, to whichever worker takes the Celery task `name`. Never raises, never waits."""
+    """Send a Celery task, by its name, to any worker. Never raises, never waits."""
     _postman.take((name, *args))
 
 
 def tell(channel: str, data: Mapping[str, Any]) -> None:
-    """What `bus.publish` says, without waiting for the broker either."""
+    """Publish a message as `pubsub.publish_message` does, without waiting for the broker."""
     _postman.take(pubsub.News(channel, encode(data)))
 
 
 class Postman:
-    """`deliver` is called in his thread, with what has come since it was called before. What it raises is logged, once
-    until it succeeds again, and what it was to deliver is dropped."""
+    """Thread that calls `deliver` with all wake-ups that came since the last call. An error of `deliver` is logged once
+    until it succeeds again, and its wake-ups are dropped."""
 
     def __init__(self, deliver: Callable[[list[Hint]], None]) -> None:
         self._deliver = deliver
@@ -48,6 +48,7 @@ class Postman:
         self._carrying = False
 
     def take(self, hint: Hint) -> None:
+        """Queue a wake-up; dropped if the queue is full."""
         with self._changed:
             if len(self._box) < MOST:
                 self._box[hint] = None
@@ -59,7 +60,7 @@ class Postman:
             self._changed.notify_all()
 
     def finish(self, seconds: float) -> bool:
-        """Whether all was delivered, or given up, within the time."""
+        """Wait up to `seconds` until all was delivered or dropped. Returns False after the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._box and not self._carrying, seconds)
 
@@ -93,7 +94,7 @@ def _deliver(hints: list[Hint]) -> None:
 
 
 def _begin() -> None:
-    """Of a process that was forked, too: it has none of its parent's threads."""
+    """Start a new publisher in a forked process, which has none of its parent's threads."""
     global _postman
     _postman = Postman(_deliver)
 

@@ -1,5 +1,5 @@
-"""Threads of a worker that do one kind of work alone, so that nothing else holds it up: Celery's threads are shared by
-everything that has messages."""
+"""Threads of a worker that do one kind of work only, so that nothing else delays it: Celery's threads are shared by all
+its messages."""
 
 import logging
 import threading
@@ -14,9 +14,9 @@ log = logging.getLogger(__name__)
 
 
 class Lane:
-    """Calls `sweep` every `seconds`, and as soon as something is said on `channel`: in `threads` threads at most, so
-    that one call that takes long does not hold up what comes due meanwhile. `sweep` returns how many rows it found, and
-    is called again until there are none."""
+    """Calls `sweep` every `seconds`, and as soon as a message comes on `channel`, in at most `threads` threads, so that
+    a long call does not delay what becomes due meanwhile. `sweep` returns how many rows it handled, and is called again
+    until it returns 0."""
 
     def __init__(self, channel: str, sweep: Callable[[], int], threads: int, seconds: float) -> None:
         self.channel, self._sweep, self._seconds = channel, sweep, seconds
@@ -28,11 +28,11 @@ class Lane:
         threading.Thread(target=self._run, name=f"{self.channel} lane", daemon=True).start()
 
     def stop(self) -> None:
-        """Begins no further call. Those that are under way come to their end; the interpreter waits for them."""
+        """Start no further call. Running calls end normally; the interpreter waits for them."""
         self._ended.set()
 
     def ring(self) -> bool:
-        """Has what is due looked at now. False: all threads are at it."""
+        """Handle what is due now. Returns False if all threads are busy."""
         if not self._free.acquire(blocking=False):
             return False
         self._pool.submit(self._work)

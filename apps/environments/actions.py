@@ -1,5 +1,5 @@
-"""What a pass does for each act, and how long it waits then before it looks again (None: not at all, it goes on). Acts
-are idempotent under fixed names, and come before what is recorded of them."""
+"""What a pass does for each act of a decision, and how long it waits then before the next check (None: it goes on at
+once). Acts are idempotent under fixed names, and are carried out before they are recorded."""
 
 import logging
 from datetime import timedelta
@@ -26,19 +26,19 @@ log = logging.getLogger(__name__)
 
 
 def wait(hosted: Hosted, cause: Cause) -> timedelta:
-    """In place, and says why."""
+    """Stay in the state and record why."""
     transitions.explain(hosted, cause)
     return LOOK_AGAIN[State(hosted.state)]
 
 
 def away(hosted: Hosted, cause: Cause) -> timedelta:
-    """The engine cannot do it now."""
+    """Record that the engine cannot do it now; try again after ENGINE_RETRY_DELAY."""
     transitions.explain(hosted, cause)
     return ENGINE_AWAY
 
 
 def refused(hosted: Hosted, decision: Decision, cause: Cause) -> timedelta | None:
-    """The engine will never do it: what was to begin does not."""
+    """Handle a permanent refusal by the engine: what was to start is recorded as failed."""
     if decision.act is Act.START and State(hosted.state) is not State.STOPPING:
         return record(hosted, Decision(Act.RECORD, State.STOPPING, cause))
     if decision.act is Act.BEGIN and State.FAILED in ARROWS[State(hosted.state)]:
@@ -47,7 +47,7 @@ def refused(hosted: Hosted, decision: Decision, cause: Cause) -> timedelta | Non
 
 
 def begin(hosted: Hosted, hosting: Hosting) -> timedelta | None:
-    """Another run: the GPUs it needs, and what its engine is to be sent, are stored; nothing is sent yet."""
+    """Create another run: store the GPUs it needs and what its engine will be sent; send nothing yet."""
     environment, number = hosted.environment, hosted.run + 1
     spec = specs.load(hosted.spec, number)
     try:
@@ -80,6 +80,7 @@ def begin(hosted: Hosted, hosting: Hosting) -> timedelta | None:
 
 
 def start(hosted: Hosted, run: Run, hosting: Hosting, decision: Decision) -> timedelta:
+    """Send the run to its engine."""
     spec = specs.load(hosted.spec, hosted.run)
     try:
         secrets = vault.reveal(spec.project, spec.secret_env)
@@ -95,7 +96,7 @@ def start(hosted: Hosted, run: Run, hosting: Hosting, decision: Decision) -> tim
 
 
 def _late(hosted: Hosted, run: Run, spec: HostedSpec, hosting: Hosting) -> Rendered:
-    """Of a run that was there before it was made by the platform."""
+    """Return what the engine is sent for a run that existed before the platform managed it."""
     rendered = hosting.render(spec)
     with transitions.owned(hosted):
         Run.objects.filter(pk=run.pk).update(rendered=orjson.loads(orjson.dumps(rendered.to_json())))
@@ -103,7 +104,7 @@ def _late(hosted: Hosted, run: Run, spec: HostedSpec, hosting: Hosting) -> Rende
 
 
 def advance(hosted: Hosted, decision: Decision) -> timedelta | None:
-    """An arrow without anything to do beside it."""
+    """Change the state where nothing else is to be done."""
     assert decision.to
     with transitions.owned(hosted):
         if decision.to is State.RUNNING:
@@ -119,7 +120,7 @@ def advance(hosted: Hosted, decision: Decision) -> timedelta | None:
 
 
 def record(hosted: Hosted, decision: Decision) -> timedelta | None:
-    """The run is over, and why."""
+    """Record that the run has ended, and why."""
     cause = decision.cause
     if cause.code == Reason.IDLE:
         cause = Cause(cause.code, {"minutes": hosted.idle_stop_minutes}, asked=True)
@@ -137,6 +138,7 @@ def record(hosted: Hosted, decision: Decision) -> timedelta | None:
 
 
 def stop(hosted: Hosted, hosting: Hosting, decision: Decision) -> timedelta:
+    """Have the engine stop what is left of the run."""
     hosting.stop(HostedHandle(hosted.pk, hosted.run), GRACE_SECONDS)
     if decision.cause.code:
         transitions.explain(hosted, decision.cause)
@@ -144,7 +146,7 @@ def stop(hosted: Hosted, hosting: Hosting, decision: Decision) -> timedelta:
 
 
 def close(hosted: Hosted, run: Run, decision: Decision) -> timedelta | None:
-    """Nothing is left of the run. One that was up for long has its retries anew."""
+    """Record that nothing is left of the run. After a run of at least RESET_RETRIES_AFTER the retries start anew."""
     assert decision.to
     moment = now()
     changes: dict[str, Any] = {}
@@ -161,7 +163,8 @@ def close(hosted: Hosted, run: Run, decision: Decision) -> timedelta | None:
 
 
 def remove(hosted: Hosted, hosting: Hosting | None, decision: Decision) -> timedelta:
-    """The disk, and with the last of it the row. Of an engine that there is no more nobody can ask."""
+    """Have the engine delete the disk; when it is gone, delete the row. If the engine does not exist any more, delete
+    the row at once."""
     if hosting is not None and not hosting.delete(hosted.pk):
         if decision.cause.code:
             transitions.explain(hosted, decision.cause)
@@ -176,7 +179,7 @@ def remove(hosted: Hosted, hosting: Hosting | None, decision: Decision) -> timed
 
 
 def warn(hosted: Hosted, stops: idling.Use) -> timedelta:
-    """Tells its owner that it is about to stop."""
+    """Notify the owner that the environment is about to stop."""
     moment, at = now(), idling.stops_at(stops)
     environment = hosted.environment
     ends = max(at or moment, moment + idling.ahead(timedelta(minutes=stops.minutes or 0)))

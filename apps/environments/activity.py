@@ -1,4 +1,4 @@
-"""What was seen of runs, kept where others read it: who works there, and what its host says of it."""
+"""What was observed of runs, stored for others: who uses an environment, and what its host reports of it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
@@ -19,16 +19,16 @@ from apps.telemetry import reader, subjects
 from fermi.engines.environments import HostedPhase, HostedSeen
 
 FACTS = ("host", "ip", "versions", "network")
-"""Columns of the environment that only its host knows; `engine` is joined to what is known, and `zone` is a row."""
+"""Columns of the environment that only its host knows; `engine` is merged into what is stored, and `zone` is a row."""
 NEARLY = timedelta(seconds=30)
-"""So much earlier the last sign of work may be than what is stored of it: nobody waits for less."""
+"""How much earlier the last activity may be than what is stored of it, which saves writes."""
 
 COARSE = 64 << 20
-"""Bytes of memory: less is no news."""
+"""Bytes to which memory is rounded; smaller changes are not stored."""
 
 
 def at_work(keys: Collection[str]) -> tuple[set[str], set[str]]:
-    """Of environments: those that a task holds, and those whose GPUs somebody uses now."""
+    """Return which of the environments a task holds, and whose GPUs are in use now."""
     held = set(Lease.objects.filter(environment__in=keys).values_list("environment_id", flat=True))
     newest = reader.newest(subjects.environments(keys))
     busy = {subjects.key_of(subject) for subject, one in newest.items() if _busy(one.values)}
@@ -40,8 +40,9 @@ def _busy(values: Mapping[str, float]) -> bool:
 
 
 def use(hosted: Hosted, seen: HostedSeen | None, held: bool, busy: bool) -> Use:
-    """What idleness is judged by. What cannot be seen now counts as used, and so does one that was made for a task that
-    has not ended: it may wait in the queue, for its code, for memory."""
+    """Return the facts that idleness is judged by. An environment that cannot be observed now counts as used, and so
+    does one that was created for a task that has not ended: the task may wait in the queue, for its code or for memory.
+    """
     moment = now()
     going_on = held or busy or bool(hosted.afterwards) or seen is None or seen.phase is HostedPhase.UNKNOWN
     signs = [hosted.active_at or hosted.state_since]
@@ -53,7 +54,7 @@ def use(hosted: Hosted, seen: HostedSeen | None, held: bool, busy: bool) -> Use:
 
 
 def shown(seen: HostedSeen) -> dict[str, Any]:
-    """What of it is stored, for whoever looks at the environment."""
+    """Return the part of the status that is stored, for pages about the environment."""
     doing = seen.doing.to_json() if seen.doing else None
     activity = asdict(seen.activity)
     activity.pop("at")
@@ -66,11 +67,12 @@ def shown(seen: HostedSeen) -> dict[str, Any]:
 
 
 def is_news(hosted: Hosted, seen: HostedSeen, used: Use) -> bool:
+    """Return True if anything differs from what is stored."""
     return hosted.seen != shown(seen) or _later(hosted, used) or bool(_facts(hosted.environment, seen))
 
 
 def remember(hosted: Hosted, seen: HostedSeen, used: Use) -> None:
-    """Of the run that it was seen of; a write only where something changed."""
+    """Store the status of the run that it belongs to; writes only what changed."""
     changes: dict[str, Any] = {}
     if hosted.seen != (found := shown(seen)):
         changes["seen"] = found
@@ -96,7 +98,7 @@ def _later(hosted: Hosted, used: Use) -> bool:
 
 
 def _facts(environment: DevEnvironment, seen: HostedSeen) -> dict[str, Any]:
-    """Columns that differ from what its host says now."""
+    """Return the columns that differ from what the host reports now."""
     if seen.phase is not HostedPhase.RUNNING:
         return {}
     said = {name: seen.facts[name] for name in FACTS if name in seen.facts}

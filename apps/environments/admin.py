@@ -1,4 +1,4 @@
-"""Templates for operators, each form keeping to the rules of its service; lives of environments to look at."""
+"""Operators' console: templates, whose forms follow the rules of their service, and the lifecycles of environments."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ class TemplateForm(forms.ModelForm):
         }
 
     def clean(self) -> dict[str, Any]:
-        """What the API would say of it, beside the form as a whole."""
+        """Return the values, and add the problems that the API would report to the form as a whole."""
         cleaned = super().clean() or self.cleaned_data
         if not self.errors:
             known = {field.attname: getattr(self.instance, field.attname) for field in Template._meta.fields}
@@ -73,7 +73,7 @@ class TemplateAdmin(ModelAdmin):
         return bool(request.user.is_superuser)
 
     def get_actions(self, request: HttpRequest) -> Any:
-        """One by one, through the service."""
+        """Return the actions without bulk deletion: templates are deleted one by one through the service."""
         found = super().get_actions(request)
         found.pop("delete_selected", None)
         return found

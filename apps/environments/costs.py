@@ -1,4 +1,4 @@
-"""What runs of environments cost: the GPUs they had, for as long as they were up, at the price of each hour."""
+"""Costs of environments' runs: their GPUs, for the time they were up, at the price of each hour."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
@@ -14,7 +14,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`amount` None: nobody has said what it costs."""
+    """Cost of runs. `amount` None: no price is set."""
 
     gpu_hours: float = 0.0
     amount: float | None = None
@@ -25,7 +25,7 @@ class Cost:
 
 
 def of(run: Run, known: Prices, moment: datetime) -> Cost:
-    """Pure: a price that changed meanwhile counts from then on."""
+    """Return the cost of a run until `moment`. A price that changed meanwhile counts from then on."""
     if run.running_at is None or not run.gpu_count:
         return Cost()
     ends = run.ended_at or moment
@@ -41,11 +41,12 @@ def of(run: Run, known: Prices, moment: datetime) -> Cost:
 
 
 def total(runs: Iterable[Run], known: Prices, moment: datetime) -> Cost:
+    """Return the total cost of the runs."""
     return sum((of(run, known, moment) for run in runs), Cost())
 
 
 def by_environment(keys: Collection[str]) -> dict[str, Cost]:
-    """So far, of all their runs."""
+    """Return the cost of all runs so far, by environment."""
     runs: defaultdict[str, list[Run]] = defaultdict(list)
     for run in Run.objects.filter(environment__in=keys).defer("rendered"):
         runs[run.environment].append(run)

@@ -1,5 +1,5 @@
-"""GPUs that are given out by their numbers, on engines where nobody else does (`Hosting.gpus`): each to one
-environment. Emulated ones are no GPUs, and anybody's."""
+"""Assigns GPUs by index on engines that do not do so themselves (`EnvironmentBackend.gpus`): each GPU to one
+environment. Emulated GPUs are not assigned."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from fermi.jobs.spec import Problem
 
 
 class Taken(Exception):
-    """`problem` says who holds them."""
+    """Too few GPUs are free; `problem` names the holders."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.code)
@@ -20,12 +20,14 @@ class Taken(Exception):
 
 
 def there(hosting: Hosting, spec: HostedSpec) -> int | None:
-    """How many its host has that are given out by number; None: they are not, or it needs none. Asks the engine."""
+    """Return how many GPUs the host assigns by index; None if it assigns none so, or the environment needs none. Asks
+    the engine."""
     return hosting.gpus(spec.host) if spec.gpu_count and not spec.emulated else None
 
 
 def problems(cluster: str, spec: HostedSpec, there: int | None, claimed: int = 0) -> list[Problem]:
-    """Why it would not get them now; `claimed`: by others of the same request."""
+    """Return why the environment would not get its GPUs now; `claimed`: GPUs of other environments of the same
+    request."""
     if there is None:
         return []
     holders = _holders(cluster, spec.host, spec.id)
@@ -34,7 +36,7 @@ def problems(cluster: str, spec: HostedSpec, there: int | None, claimed: int = 0
 
 @transaction.atomic
 def hold(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> list[int]:
-    """Takes them, and notes their numbers in its spec and on the environment. Raises Taken."""
+    """Reserve the GPUs and store their indexes in the spec and the environment. Raises GpusTakenError."""
     numbers = take(hosted, cluster, spec, there)
     if hosted.spec.get("gpus") != numbers:
         hosted.spec = {**hosted.spec, "gpus": numbers}
@@ -47,7 +49,8 @@ def hold(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> l
 
 
 def take(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> list[int]:
-    """The numbers it holds: as many as it is to have, those it held before where they are enough. Raises Taken."""
+    """Return the GPUs that the environment holds then: as many as it needs, the ones it held before if they suffice.
+    Raises GpusTakenError."""
     if there is None:
         Gpu.objects.filter(hosted=hosted).delete()
         return list(range(spec.gpu_count)) if spec.emulated else []
@@ -72,6 +75,7 @@ def take(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> l
 
 
 def free(hosted: Hosted) -> None:
+    """Release all GPUs of the environment."""
     Gpu.objects.filter(hosted=hosted).delete()
 
 

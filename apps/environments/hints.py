@@ -7,15 +7,15 @@ from apps.common.wakeups import tell
 from apps.environments.models import Hosted
 
 CHANNEL = "environments"
-"""On which the workers' lane is told that something is due."""
+"""Channel on which workers are told that an environment is due."""
 
 
 def poke(environment_id: str) -> None:
-    """Have it looked at as soon as the current transaction is committed."""
+    """Make the environment due, and wake the reconciler after the current transaction is committed."""
     Hosted.objects.filter(pk=environment_id).update(due_at=now())
     again()
 
 
 def again() -> None:
-    """Have what is due looked at, once the current transaction is committed."""
+    """Wake the reconciler after the current transaction is committed."""
     transaction.on_commit(lambda: tell(CHANNEL, {}))

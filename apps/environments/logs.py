@@ -1,4 +1,4 @@
-"""What an environment's newest run printed."""
+"""Output of an environment's newest run."""
 
 from apps.clusters.models import DevEnvironment
 from apps.environments.connection import handle_of, hosting_of
@@ -6,8 +6,8 @@ from fermi.jobs.errors import BackendError
 
 
 def read(environment: DevEnvironment, cursor: int, limit: int) -> dict[str, object]:
-    """Text from a byte on (negative: so many bytes before the present end). A character whose bytes are not all there
-    yet is left to the next page. Load the environment with its cluster. Raises BackendError."""
+    """Return the text from byte `cursor` on (negative: so many bytes before the present end). A character whose bytes
+    are incomplete is left to the next page. Load the environment with its cluster. Raises BackendError."""
     hosting = hosting_of(environment.cluster)
     if hosting is None:
         backend = environment.cluster.backend
@@ -22,7 +22,7 @@ def read(environment: DevEnvironment, cursor: int, limit: int) -> dict[str, obje
 
 
 def _unfinished(data: bytes) -> int:
-    """How many bytes at the end begin a character without ending it; none where there is nothing else."""
+    """Return how many bytes at the end are the beginning of a character; 0 if there is nothing before them."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

@@ -1,8 +1,9 @@
-"""Nobody's memory is taken unawares: which processes hold memory in the environments that a task would use, how much of
-their GPUs' is left, and what can be done.
+"""Which processes hold memory in the environments that a task would use, how much GPU memory is left there, and what
+can be done about it.
 
-It is told from what was last seen of each run (`Hosted.seen`), or of a look into an environment that the platform has
-not made (`memory_looks`), so that a page may ask at every key: nothing is entered. Only ending a kernel enters.
+This is read from what was last observed of each run (`Hosted.seen`), or from a survey of an environment that the
+platform does not manage (`memory_surveys`): no environment is entered, so that a page may ask on every keystroke. Only
+ending a kernel enters an environment.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,15 +44,16 @@ _RUNNING = CompiledQuery(
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """`environments`: those in which something holds memory: what, by whom, since when. `looking`: some are being
-    looked at, and may be among them."""
+    """`environments`: those in which processes hold memory, with the processes, their owner and since when. `looking`:
+    some are being surveyed, and may be among them."""
 
     environments: list[dict[str, Any]] = field(default_factory=list)
     looking: bool = False
 
 
 def in_use(environments: Iterable[str], user: User | None = None) -> InUse:
-    """Processes that hold the most of a GPU are first. `mine`: `user` may end it."""
+    """Return the environments in which processes hold memory. In each process, `mine` says whether `user` may end
+    it."""
     found = list_held(environments, user)
     shown = ("environmentId", "environment", "processes", "gpus")
     held = [{name: one[name] for name in shown} for one in found if one["processes"]]
@@ -59,7 +61,7 @@ def in_use(environments: Iterable[str], user: User | None = None) -> InUse:
 
 
 def list_held(environments: Iterable[str], user: User | None = None) -> list[dict[str, Any]]:
-    """Returns what is known of each that runs and can be looked into."""
+    """Return what is known of each environment that runs and can be observed."""
     found: list[dict[str, Any]] = []
     if not (among := key_parameters(environments)):
         return found
@@ -77,12 +79,13 @@ def list_held(environments: Iterable[str], user: User | None = None) -> list[dic
 
 
 def nothing(key: str, name: str) -> dict[str, Any]:
-    """Returns what `look` tells of an environment in which nothing holds memory, as far as is known."""
+    """Return the entry of an environment in which nothing is known to hold memory."""
     return _shown(key, name, ())
 
 
 def left(found: Iterable[Mapping[str, Any]]) -> str:
-    """For a text, where it is known of a GPU: `lab 12 / 80 GiB`, of the fullest of each environment."""
+    """Return a text such as `lab 12 / 80 GiB`: of each environment where it is known, free and total memory of the
+    fullest GPU."""
     told = []
     for one in found:
         if fullest := min(one["gpus"], key=lambda gpu: int(gpu["freeBytes"]), default=None):
@@ -109,7 +112,7 @@ def _shown(
 
 
 def _add_gpus(found: Iterable[dict[str, Any]]) -> None:
-    """What telemetry says of GPUs of environments that the platform has made."""
+    """Add GPU memory from the telemetry to entries of managed environments."""
     wanted = {one["environmentId"]: one for one in found if one["processes"]}
     if not wanted:
         return
@@ -128,13 +131,13 @@ def _add_gpus(found: Iterable[dict[str, Any]]) -> None:
 
 
 def named(found: Iterable[Mapping[str, Any]]) -> str:
-    """For a text: `lab (train.ipynb), cv (python)`."""
+    """Return a text such as `lab (train.ipynb), cv (python)`."""
     return ", ".join(f"{one['environment']} ({', '.join(each['name'] for each in one['processes'])})" for one in found)
 
 
 def end_kernel(user: User, environment: DevEnvironment, kernel: str) -> None:
-    """Ends somebody's own kernel; load the environment with its cluster and zone. A maintainer may end anybody's. Takes
-    seconds at most."""
+    """End a kernel of the user's own environment; a maintainer may end all. Load the environment with its cluster and
+    zone. Takes seconds at most. Raises ApiError."""
     access.require(user, environment.project_id, Role.MEMBER)
     if not _may_end(user, environment.owner_id, environment.project_id):
         if environment.owner is None:
@@ -162,7 +165,7 @@ def _end_by_keeper(environment: DevEnvironment, kernel: str) -> None:
 
 
 def _end_inside(environment: DevEnvironment, kernel: str) -> None:
-    """The process that was seen as this kernel, and none that has its id by now."""
+    """End the process that was observed as this kernel, and no other process that has its id by now."""
     found = MemoryLook.objects.filter(pk=environment.pk).values_list("found", flat=True).first() or {}
     known = next((one for one in found.get("kernels", ()) if one["id"] == kernel), None)
     if known is None:
@@ -175,7 +178,8 @@ def _end_inside(environment: DevEnvironment, kernel: str) -> None:
 
 
 def ask_owner(user: User, environment: DevEnvironment) -> None:
-    """Tells the owner that somebody waits for it; asked again by the same person it is one message."""
+    """Notify the owner that the user would like to train there; repeated by the same user it is one incident. Raises
+    ApiError 409."""
     access.require(user, environment.project_id, Role.MEMBER)
     if environment.owner_id is None:
         raise ApiError(409, "ENVIRONMENT_WITHOUT_OWNER", environment=environment.name)
@@ -199,7 +203,8 @@ def _may_end(user: User, owner: int | None, project: str | None) -> bool:
 
 
 def _processes(activity: Mapping[str, Any], owner: str | None, mine: bool) -> Iterable[dict[str, Any]]:
-    """A kernel that is busy or holds memory, and whatever else does; what belongs to a kernel is told with it."""
+    """Yield kernels that are busy or hold memory, and other processes that do; processes of a kernel are counted with
+    it."""
     kernels = {one["id"]: one for one in activity.get("kernels") or ()}
     of_kernels: dict[str, list[Mapping[str, Any]]] = {}
     others = []

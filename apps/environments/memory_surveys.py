@@ -1,8 +1,8 @@
-"""Who holds memory in environments whose engine does not tell by itself: dev pods, allocations of users.
+"""Who holds memory in environments whose engine does not report it by itself: dev pods, users' allocations.
 
-`request` returns what is known at once, and has the rest looked at by threads of the workers (`sweep`): entering an
-environment takes up to seconds, and no page waits for that. What is known counts for KEPT, and no longer than the
-environment's life. Environments that the platform made tell it through their keepers (`Hosted.seen`).
+`request_surveys` returns what is known at once, and schedules the rest for the workers' threads (`run_due_survey`):
+entering an environment takes up to seconds, and no page waits for that. A result is valid for VALID_FOR, and no longer
+than the environment's life. Managed environments report through their daemons (`Hosted.seen`).
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from fermi.engines.inside.session import Session
 CHANNEL = "memory"
 KEPT = timedelta(seconds=15)
 FAILED_KEPT = timedelta(seconds=60)
-"""Of a look that found nothing: what kept it may pass."""
+"""Validity of a failed survey: its reason may pass."""
 CLAIM = timedelta(seconds=60)
 AT_ONCE = 20
 
@@ -34,8 +34,7 @@ AT_ONCE = 20
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What is known of an environment. `found`: as `fermi.engines.memory_holders.read` returns it; None: nothing is
-    known.
-    `looking`: it is being looked at, for what is known is too old or has changed."""
+    known. `looking`: a survey is under way, because the result is too old or from an earlier life."""
 
     environment: str
     name: str
@@ -62,8 +61,8 @@ _DISCOVERED = CompiledQuery(
 
 
 def request(among: Mapping[str, str]) -> list[Seen]:
-    """Return what is known of those that can be entered, and have the others looked at; `among`: as
-    `sql.key_parameters` gives them."""
+    """Return what is known of those environments that can be entered, and schedule surveys of the others; `key_params`:
+    as `compiled_queries.keys` makes it."""
     moment, found, asked = now(), list[Seen](), False
     for row in _DISCOVERED.fetch(**among):
         row |= {name: row[path] for name, path in _LOOK.items()}
@@ -86,7 +85,7 @@ def request(among: Mapping[str, str]) -> list[Seen]:
 
 
 def forget(environment: DevEnvironment) -> None:
-    """Has it looked at anew, because something has changed."""
+    """Schedule a new survey, because something has changed."""
     _want(environment.pk)
     transaction.on_commit(lambda: wakeups.tell(CHANNEL, {}))
 
@@ -99,13 +98,13 @@ def _want(key: str) -> None:
 
 
 def sweep() -> int:
-    """Carries out one of the looks that are due; returns how many it was."""
+    """Run one of the due surveys. Returns how many were run (0 or 1)."""
     rows = MemoryLook.objects.select_related("environment__cluster", "environment__zone")
     return claims.carry_out_one(rows, AT_ONCE, carry_out, CHANNEL)
 
 
 def carry_out(row: MemoryLook) -> bool:
-    """False: another thread has it. Load it with its environment's cluster and zone."""
+    """Run a survey. Returns False if another thread has it. Load the row with its environment's cluster and zone."""
     claim = claims.claim_row(row, CLAIM)
     if claim is None:
         return False

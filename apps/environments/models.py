@@ -1,4 +1,4 @@
-"""Dev environments that the platform makes: what they are made from, how their lives go, what their runs cost.
+"""Dev environments that the platform manages: templates, lifecycles and runs.
 
 DevEnvironment 1──1 Hosted   its life: the one writer of its state is `transitions`
       │ 1──* Event           what happened to it, as its page tells
@@ -22,7 +22,7 @@ from apps.common.pass_claims import Claim
 
 
 class Template(models.Model):
-    """What an environment is made from. `project` None = offered to every project, an operator's."""
+    """What an environment can be created from. `project` None: in the catalogue for every project."""
 
     GOES_WITH_PROJECT = True
 
@@ -65,14 +65,14 @@ class Template(models.Model):
 
 
 class Hosted(models.Model):
-    """The life of an environment that the platform makes.
+    """The lifecycle of a managed environment.
 
-    wanted     what somebody (or idleness) asked for: running, stopped or deleted; `asked_code`, `asked_params`: why
-    state      where it is; `due_at` and `claimed_at`, as a task's: `apps.common.pass_claims`
-    run        numbers its runs; 0 before the first. `asked_run`: the first one since somebody asked for it: those
-               after it came by themselves. `restart_run`: the one that somebody asked to begin anew
-    spec       `fermi.engines.environments.HostedSpec` without its run. `seen`: what was last seen of the run
-    task       it was made for this task, and `afterwards` (delete, stop, keep) says what becomes of it then
+    wanted     the desired state: running, stopped or deleted; `asked_code`, `asked_params`: why
+    state      the present state; `due_at` and `claimed_at`, as a task's: `apps.common.pass_claims`
+    run        number of the present run; 0 before the first. `asked_run`: the first run since a user asked for one;
+               later ones are retries. `restart_run`: the run that a user asked to restart
+    spec       the engine's specification without its run. `seen`: what was last observed of the run
+    task       the task it was created for, and `afterwards` (delete, stop, keep) what happens when that ends
     """
 
     environment = models.OneToOneField(
@@ -117,7 +117,7 @@ class Hosted(models.Model):
 
 
 class Event(models.Model):
-    """`code` has a text in `fermi.messages`."""
+    """An event of an environment. `code` has a text in `fermi.messages`."""
 
     hosted = models.ForeignKey(Hosted, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField()
@@ -129,8 +129,8 @@ class Event(models.Model):
 
 
 class Gpu(models.Model):
-    """A GPU of a host, held by an environment; the constraint makes a double booking impossible, whoever races.
-    `host`: a node's name; empty: the one machine of its cluster."""
+    """A GPU of a host, held by an environment; the constraint makes it impossible that two hold it. `host`: a node's
+    name; empty: the only machine of its cluster."""
 
     hosted = models.ForeignKey(Hosted, on_delete=models.CASCADE, related_name="gpus")
     cluster = models.ForeignKey("clusters.Cluster", on_delete=models.CASCADE, related_name="+")
@@ -142,8 +142,8 @@ class Gpu(models.Model):
 
 
 class Run(models.Model):
-    """One life of an environment's processes, kept for what it cost. `environment` is an id and not a key. `sent_at`:
-    its engine was told to begin it."""
+    """One run of an environment's processes, kept for its cost. `environment` is an id and no foreign key. `sent_at`:
+    when the engine was told to start it."""
 
     environment = models.CharField(max_length=40)
     number = models.PositiveIntegerField()
@@ -168,7 +168,7 @@ class Run(models.Model):
 
 
 class Inquiry(models.Model):
-    """What an environment was asked from inside, and answered in its life `life` (see `packages.looks.life_of`).
+    """Something that is asked inside of an environment, answered in its life `life` (see `packages.surveys.get_lives`).
     `error`: why nothing was found, {"code": …, params…}. `due_at` is schedule and claim in one; None: nothing is to be
     asked."""
 
@@ -185,9 +185,9 @@ class Inquiry(models.Model):
 
 
 class Look(Inquiry):
-    """What one interpreter of an environment has installed, kept so that pages need not enter it. `python`: as a task
-    names it; empty: the environment's own default. `wanted`: the modules that are looked for. `found`:
-    `fermi.planning.packages.Look`."""
+    """What one interpreter of an environment has installed, stored so that pages need not enter it. `python`: as a task
+    names it; empty: the environment's default. `wanted`: modules to look for. `found`: the packages, as
+    `fermi.planning.packages` stores them."""
 
     environment = models.ForeignKey("clusters.DevEnvironment", on_delete=models.CASCADE, related_name="looks")
     python = models.CharField(max_length=500, default="", blank=True)
@@ -199,7 +199,7 @@ class Look(Inquiry):
 
 
 class MemoryLook(Inquiry):
-    """Who holds memory in an environment whose engine does not tell by itself, kept so that pages need not enter it.
+    """Who holds memory in an environment whose engine does not report it, stored so that pages need not enter it.
     `found`: as `fermi.engines.memory_holders.read` returns it."""
 
     environment = models.OneToOneField(
@@ -209,7 +209,7 @@ class MemoryLook(Inquiry):
 
 
 class Standby(Inquiry):
-    """The process that stands by in an environment with the training stack imported, as it was seen last: `state`, and
+    """The standby process in an environment, with the training stack imported, as it was last observed: `state`, and
     `memory` in bytes. `until`: when it ends by itself."""
 
     environment = models.OneToOneField(
@@ -228,9 +228,9 @@ class InstallationState(models.TextChoices):
 
 
 class Installation(models.Model):
-    """Packages that somebody had installed into an environment. `together`: of one request, into several of them.
-    `output`: the end of what pip printed; `exit`: its exit code. `error`: why it could not be run, {"code": …,
-    params…}. `due_at` is schedule and claim in one; None: it is over."""
+    """Packages that a user had installed into an environment. `together`: id of the request, which may name several
+    environments. `output`: the end of pip's output; `exit`: its exit code. `error`: why it could not be run, {"code":
+    …, params…}. `due_at` is schedule and claim in one; None: it has ended."""
 
     GOES_WITH_ENVIRONMENT = True
 

@@ -1,4 +1,4 @@
-"""Templates, and the lives of environments, as the API shows them."""
+"""Templates and lifecycles of environments, as the API returns them."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ def templates(user: Someone, filters: Mapping[str, Any]) -> QuerySet[Template]:
 
 
 def template(row: Template, uses: bool) -> dict[str, Any]:
-    """`uses`: it is for somebody who may make environments from it; values of variables are nobody else's."""
+    """Return the template. Values of variables are included if `may_use`: the user may create environments from it."""
     return {
         "id": row.pk,
         "name": row.name,
@@ -61,8 +61,8 @@ def template(row: Template, uses: bool) -> dict[str, Any]:
 
 
 def attach(user: Someone, items: Iterable[dict[str, Any]]) -> None:
-    """`standby` and `hosted` of each environment, in seven questions at most, however many there are; the latter is
-    null where the platform did not make it."""
+    """Add `standby` and `hosted` to each environment, in seven queries at most, however many there are. `hosted` is
+    null for environments that the platform does not manage."""
     shown = {item["id"]: item for item in items}
     standby.attach(shown.values())
     for item in shown.values():
@@ -80,6 +80,7 @@ def attach(user: Someone, items: Iterable[dict[str, Any]]) -> None:
 
 
 def hosted(row: Hosted, changes: bool, spent: costs.Cost, held: bool) -> dict[str, Any]:
+    """Return the lifecycle of a managed environment."""
     lang, state = language(), State(row.state)
     activity = row.seen.get("activity") or {}
     doing = row.seen.get("doing")
@@ -119,7 +120,7 @@ def _kernel(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stops_at(row: Hosted, held: bool) -> Any:
-    """None while somebody is at it: then nobody knows."""
+    """Return when the environment will stop by itself; None if it will not, or while it is in use."""
     if row.state != State.RUNNING or held or row.afterwards or row.active_at is None:
         return None
     activity = row.seen.get("activity") or {}
@@ -135,7 +136,7 @@ def cost(spent: costs.Cost) -> dict[str, Any]:
 
 
 def life(key: str) -> dict[str, Any]:
-    """What happened to it, and what each of its runs came to."""
+    """Return the events and runs of an environment."""
     lang, known, moment = language(), prices(), now()
     runs = Run.objects.filter(environment=key).defer("rendered")
     return {

@@ -1,4 +1,4 @@
-"""How many environments, with how many GPUs, a project and each of its members may have."""
+"""Limits of the environments, and of their GPUs, for a project and each of its members."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from fermi.jobs.spec import Problem
 
 
 def use(project: str | None = None) -> dict[Any, tuple[int, int]]:
-    """How many there are, and how many GPUs those have that run or are about to; by project, and by project and user
+    """Return the number of environments, and the GPUs of those that are to run, by project and by project and user
     name."""
     rows = Hosted.objects.all() if project is None else Hosted.objects.filter(environment__project=project)
     count: Counter[Any] = Counter()
@@ -29,8 +29,8 @@ def use(project: str | None = None) -> dict[Any, tuple[int, int]]:
 
 
 def problems(project: Project, owner: User | None, more: int, gpus: int) -> list[Problem]:
-    """Why `more` environments, or `gpus` that begin to run, are too many: the limit, the use, and (in the text) who
-    could raise it."""
+    """Return why `new_environments` more environments, or `new_gpus` more GPUs in running ones, exceed a limit: each
+    problem has the limit, the use, and (in its text) who could raise it."""
     used = use(project.pk)
     row = selectors.limits_of(project)
     limits = {"max_environments": row.max_environments, "max_environment_gpus": row.max_environment_gpus} if row else {}

@@ -1,4 +1,4 @@
-"""Brings environments from where they are to where they should be, one pass at a time.
+"""Brings environments to their desired state, one pass at a time.
 
     claim the due row ─▶ load ─▶ observe the engine (no transaction open) ─▶ decide (pure) ─▶ act (idempotent) ─▶ record
 
@@ -35,14 +35,14 @@ from fermi.planning import plugins
 log = logging.getLogger(__name__)
 
 AT_ONCE = 20
-"""Environments that one pass claims: others may take the next ones meanwhile."""
+"""Environments that one pass claims, so that others may take the next ones meanwhile."""
 STEPS_PER_PASS = 12
-"""More than the longest way through the states; only a bug could need it."""
+"""More steps than the longest way through the states; only a bug could need more."""
 
 
 @dataclass(slots=True)
 class Scene:
-    """What one look at a cluster showed of its runs, and who is at work there."""
+    """What one observation of a cluster showed of its runs, and which environments are in use."""
 
     hosting: Hosting | None
     seen: dict[str, HostedSeen]
@@ -51,13 +51,13 @@ class Scene:
 
 
 def reconcile(environment_id: str) -> None:
-    """A pass over one environment, if it is due and no pass has it."""
+    """Reconcile one environment, if it is due and no pass has it."""
     _go([environment_id])
 
 
 def sweep(limit: int = AT_ONCE) -> int:
-    """A pass over what is due longest; one observation per cluster serves all its environments. Returns how many there
-    were."""
+    """Reconcile the environments that have been due longest; one observation for each cluster serves all its
+    environments. Returns how many there were."""
     clock_jumps.settle()
     rows = pass_claims.waiting(Hosted.objects.all(), CLAIM).order_by("due_at")
     ids = list(rows.values_list("pk", flat=True)[:limit])
@@ -88,7 +88,7 @@ def _go(ids: Sequence[str]) -> int:
 
 
 def _let_go(ids: Sequence[str], claim: pass_claims.Claim, wait: timedelta | None) -> None:
-    """Those that a hint has moved meanwhile are looked at again at once."""
+    """Release the rows; those that a wake-up has moved meanwhile are handled again at once."""
     at = None if wait is None else now() + wait
     if claim.let_go(Hosted.objects.filter(pk__in=ids), len(ids), at):
         hints.again()
@@ -106,7 +106,7 @@ def _with_environment(rows: QuerySet[Hosted]) -> QuerySet[Hosted]:
 
 
 def _scene(members: Sequence[Hosted]) -> Scene:
-    """Of environments of one cluster."""
+    """Observe the runs of environments of one cluster."""
     cluster = members[0].environment.cluster
     hosting = _hosting(cluster)
     handles = [HostedHandle(one.pk, one.run) for one in members if one.state in WITH_RUN]
@@ -124,8 +124,8 @@ def _hosting(cluster: Cluster) -> Hosting | None:
 
 
 def _observe(cluster: Cluster, hosting: Hosting | None, handles: Sequence[HostedHandle]) -> dict[str, HostedSeen]:
-    """By run name, each of them: what cannot be told is UNKNOWN and says why. One that an engine stumbles over hides no
-    other. Raises only what the database does."""
+    """Return the status of each run by name; one that cannot be observed is UNKNOWN, with the reason. A run that makes
+    the engine's client fail hides no other. Raises database errors only."""
     if not handles:
         return {}
     if hosting is None:
@@ -162,7 +162,7 @@ def _declared(cluster: Cluster, seen: HostedSeen) -> HostedSeen:
 
 
 def _nothing_new(hosted: Hosted, scene: Scene) -> bool:
-    """Of most that run, most of the time: no further question, no write."""
+    """Return True if neither a query nor a write is needed, as for most running environments most of the time."""
     if hosted.state != State.RUNNING:
         return False
     seen = scene.seen[HostedHandle(hosted.pk, hosted.run).name]
@@ -177,8 +177,8 @@ def _nothing_new(hosted: Hosted, scene: Scene) -> bool:
 
 
 def _pass(hosted: Hosted, claim: pass_claims.Claim, scene: Scene) -> None:
-    """Walks on until there is nothing to do but wait, then sets when to look again. One that raises is tried again
-    after a while, or when a hint comes."""
+    """Go through the states until there is nothing to do but wait, then release the row until the next check. After an
+    error it is due again after CLAIM_SPAN, or when a wake-up comes."""
     try:
         wait = _walk(hosted, claim, scene)
     except Stale:
@@ -250,7 +250,7 @@ def _facts(hosted: Hosted, hosting: Hosting | None, used: idling.Use) -> tuple[F
 def _do(
     hosted: Hosted, run: Run | None, hosting: Hosting | None, decision: Decision, used: idling.Use
 ) -> timedelta | None:
-    """Returns how long to wait before looking again, or None to go on at once."""
+    """Carry out the decision. Returns how long to wait before the next check, or None to go on at once."""
     match decision.act:
         case Act.WAIT:
             return actions.wait(hosted, decision.cause)

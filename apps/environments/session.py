@@ -1,4 +1,4 @@
-"""A session with `fermi.inside` in an environment, whatever engine it runs on."""
+"""Sessions with `fermi.inside` in an environment, on any engine."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -18,8 +18,8 @@ MAX_TEXT = 500
 
 @contextmanager
 def open_session(environment: DevEnvironment) -> Iterator[Session]:
-    """Load the environment with its cluster and zone. Takes seconds; raises BackendError, also of what is asked within,
-    which names the environment."""
+    """Enter the environment and yield the session; load the environment with its cluster and zone. Takes seconds.
+    Raises BackendError, also for requests within the block, with the environment's name."""
     try:
         if problem := selectors.obstacle(environment.name, environment.status, cordoned=False):
             raise BackendError(problem.code, permanent=True, **problem.params)
@@ -34,7 +34,7 @@ def open_session(environment: DevEnvironment) -> Iterator[Session]:
 
 
 def enter_and_ask(environment: DevEnvironment, question: Callable[[Session], dict[str, Any]]) -> dict[str, Any]:
-    """Returns what `question` finds in a session, and `error` as rows keep it: why it found nothing, or None. Load the
+    """Return what `question` finds in a session, and `error` as rows store it: why it found nothing, or None. Load the
     environment as for `open_session`. Never raises."""
     try:
         with open_session(environment) as entered:
@@ -48,7 +48,7 @@ def enter_and_ask(environment: DevEnvironment, question: Callable[[Session], dic
 
 
 def describe_error(error: BackendError) -> dict[str, Any]:
-    """Returns the error as rows keep it: {"code": …, params…}."""
+    """Return the error as rows store it: {"code": …, params…}."""
     plain = {
         name: value if isinstance(value, int | float | None) else str(value)[:MAX_TEXT]
         for name, value in error.params.items()
@@ -57,6 +57,6 @@ def describe_error(error: BackendError) -> dict[str, Any]:
 
 
 def describe_unexpected(environment: DevEnvironment, error: Exception) -> dict[str, Any]:
-    """Returns what is kept of an error that nobody expected."""
+    """Return an unexpected error as rows store it."""
     why = f"{type(error).__name__}: {error}"[:MAX_TEXT]
     return {"code": "INSIDE_SILENT", "environment": environment.name, "why": why}

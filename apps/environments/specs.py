@@ -1,4 +1,4 @@
-"""A run's spec, as it is stored with an environment and as engines take it."""
+"""Conversion of specs between the database and engines."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
@@ -12,13 +12,13 @@ _KNOWN = {one.name for one in fields(HostedSpec)}
 
 
 def stored(spec: HostedSpec) -> dict[str, Any]:
-    """Without its run."""
+    """Return the spec as it is stored, without its run."""
     found: dict[str, Any] = orjson.loads(orjson.dumps(asdict(replace(spec, run=0))))
     return found
 
 
 def load(data: Mapping[str, Any], run: int) -> HostedSpec:
-    """What a later release stored beside it is left out."""
+    """Return the stored spec for a run. Fields that a later release stored are ignored."""
     known = {name: value for name, value in data.items() if name in _KNOWN}
     lists = {name: tuple(known.get(name) or ()) for name in ("packages", "gpus")}
     ports = tuple(Port(one["name"], one["port"]) for one in known.get("ports") or ())
@@ -26,7 +26,7 @@ def load(data: Mapping[str, Any], run: int) -> HostedSpec:
 
 
 def facts(spec: HostedSpec) -> dict[str, Any]:
-    """Columns of the environment, as it was asked to be."""
+    """Return the environment's columns that follow from the spec."""
     return {
         "kind": spec.kind,
         "image": spec.image,

@@ -1,9 +1,9 @@
-"""Environments that are to be warm: a process stands by in each, with the training stack imported, so that an attempt
-begins there within a second (`fermi.runner.standby`).
+"""Warm environments: a process with the training stack imported waits in each, so that an attempt starts there within a
+second (`fermi.runner.standby`).
 
-It is begun where somebody previews or submits a task, after a task ended there, and when somebody switches it on; it
-ends by itself when nobody has asked for FERMI_WARM_MINUTES, and its memory is given back. In between nothing is asked:
-what it said last is shown. Threads of the workers carry out what is due (`sweep`), as they do looks at packages.
+It is started when a user previews or submits a task, after a task ended there, and when a user switches it on; it ends
+by itself after FERMI_WARM_MINUTES without a request, which frees its memory. In between, its last status is shown
+without asking. The workers' threads carry out what is due (`run_due_check`), as they do surveys of packages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,32 +33,32 @@ KEPT = timedelta(minutes=2)
 FAILED_KEPT = timedelta(seconds=20)
 CLAIM = timedelta(seconds=60)
 AGAIN = timedelta(seconds=5)
-"""One that still imports is asked for again."""
+"""Pause before a process that is still importing is checked again."""
 IMPORT_PATIENCE = timedelta(minutes=5)
 AT_ONCE = 20
 OFF, ENGINE, UNAVAILABLE, IDLE = "off", "engine", "unavailable", "idle"
 STATES = (OFF, ENGINE, UNAVAILABLE, IDLE, inside.IMPORTING, inside.STANDING, inside.FAILED)
 IN_ENVIRONMENT = "environment"
 LOCAL = "local"
-"""The engine whose process is this platform's own (FERMI_STAND_BY)."""
+"""The engine whose standby process is the platform's own (FERMI_STAND_BY)."""
 
 
 def is_wanted(environment: DevEnvironment) -> bool:
-    """Load it with its project."""
+    """Return True if the environment is to be warm. Load it with its project."""
     return environment.project.warm if environment.warm is None else environment.warm
 
 
 def offered(backend: str, image: str) -> str:
-    """Returns where the training stack stands by for ranks inside of an environment of this engine: in the
-    `environment`, in a process of the `engine`'s, or nowhere ("")."""
+    """Return where the training stack waits for the ranks of an environment of this engine: in the `environment`, in a
+    process of the `engine`, or nowhere ("")."""
     with suppress(UnknownName):
         return plugins.check(backend).standby(image)
     return ""
 
 
 def request(environments: Iterable[DevEnvironment]) -> None:
-    """Has a process stand by in each of them that is to be warm. Load them with their clusters; their projects are
-    loaded where that is not said of the environment itself."""
+    """Have a standby process in each of the environments that is to be warm. Load them with their clusters; their
+    projects are loaded where needed."""
     wanted = [
         one for one in environments if is_wanted(one) and offered(one.cluster.backend, one.image) == IN_ENVIRONMENT
     ]
@@ -88,8 +88,8 @@ def _is_old(row: Standby, life: str) -> bool:
 
 
 def settle(environments: Iterable[DevEnvironment]) -> None:
-    """After somebody has switched it: begins one, or ends the one that stands by. In the caller's transaction. Load
-    them with their clusters and projects."""
+    """Start or end standby processes after a user switched them, in the caller's transaction. Load the environments
+    with their clusters and projects."""
     listed = [one for one in environments if offered(one.cluster.backend, one.image) == IN_ENVIRONMENT]
     wanted = [one for one in listed if is_wanted(one) and one.status == EnvironmentStatus.RUNNING]
     others = {one.pk for one in listed} - {one.pk for one in wanted}
@@ -101,7 +101,7 @@ def settle(environments: Iterable[DevEnvironment]) -> None:
 
 @transaction.atomic
 def switch_project(user: User, project: Project, warm: bool) -> None:
-    """Of its environments that do not say so themselves (maintainer)."""
+    """Switch standby for the project's environments that do not set it themselves (maintainer)."""
     access.require(user, project, Role.MAINTAINER)
     if project.warm == warm:
         return
@@ -116,13 +116,14 @@ def _hint() -> None:
 
 
 def sweep() -> int:
-    """Carries out one of those that are due; returns how many it was."""
+    """Run one of the due checks. Returns how many were run (0 or 1)."""
     rows = Standby.objects.select_related("environment__cluster", "environment__zone", "environment__project")
     return claims.carry_out_one(rows, AT_ONCE, carry_out, CHANNEL)
 
 
 def carry_out(row: Standby) -> bool:
-    """False: another thread has it. Load it with its environment's cluster, zone and project."""
+    """Start, renew or end a standby process. Returns False if another thread has it. Load the row with its
+    environment's cluster, zone and project."""
     environment = row.environment
 
     def keep(entered: Session) -> dict[str, Any]:
@@ -146,7 +147,7 @@ def carry_out(row: Standby) -> bool:
 
 
 def attach(items: Iterable[dict[str, Any]]) -> None:
-    """`standby` of each environment of a list, in two questions at most, however many there are."""
+    """Add `standby` to each environment of a list, in two queries at most, however many there are."""
     wanted = []
     for item in items:
         is_on = item["projectWarm"] if item["warm"] is None else item["warm"]

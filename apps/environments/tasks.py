@@ -1,5 +1,5 @@
-"""The worker's way in: environments have threads of their own in each worker, and no messages of Celery's. Many tasks
-that begin at once hold up no environment; nor do looks into them, or installations, which take minutes."""
+"""Background threads of workers for environments: environments use no Celery messages. Many tasks that start at once
+delay no environment; nor do surveys, or installations, which take minutes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from apps.environments import hints, memory_surveys, reconcile, standby
 from apps.environments.packages import installation, surveys
 
 THREADS = 3
-"""So many clusters that answer slowly hold up no other."""
+"""Engines that answer slowly delay no other as long as they are fewer than this."""
 LOOKS, INSTALLATIONS = 6, 4
 """At once in each worker."""
 SECONDS = 2.0

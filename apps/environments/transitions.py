@@ -1,5 +1,5 @@
-"""The one writer of an environment's state: every arrow of `states.ARROWS` is walked in `move`, and nowhere else. What
-others read, `DevEnvironment.status`, follows in the same transaction, and so does the event."""
+"""The only writer of an environment's state: every transition of `states.TRANSITIONS` is made in `change_state`.
+`DevEnvironment.status`, which others read, and the event are written in the same transaction."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,11 +19,11 @@ from fermi.jobs.spec import Cause
 
 
 class Stale(Exception):
-    """Somebody else moved the environment meanwhile, or has it now: load it again and look anew."""
+    """Another process has changed the environment meanwhile, or has claimed it: load it again and decide anew."""
 
 
 class Held(Exception):
-    """A task holds it: it stays as it is."""
+    """A task holds the environment: it stays as it is."""
 
     def __init__(self, task: str) -> None:
         super().__init__(task)
@@ -31,15 +31,16 @@ class Held(Exception):
 
 
 def same(hosted: Hosted) -> QuerySet[Hosted]:
-    """Its row, where it is still as it was loaded and, if a pass has loaded it, still that pass's."""
+    """Return a query for the row, if it is still as it was loaded and, if a pass has loaded it, still claimed by this
+    pass."""
     rows = Hosted.objects.filter(pk=hosted.pk, state=hosted.state, run=hosted.run)
     return rows if hosted.claim is None else rows.filter(claimed_at=hosted.claim.at)
 
 
 @contextmanager
 def owned(hosted: Hosted) -> Iterator[None]:
-    """A transaction in which nobody else moves the environment. Raises Stale, before anything is written, where its row
-    is not there any more as it was loaded, or is another pass's."""
+    """Open a transaction in which no other process changes the environment. Raises StaleStateError, before anything is
+    written, if the row was changed or claimed by another pass."""
     with transaction.atomic():
         if same(hosted).select_for_update(no_key=True).values_list("pk").first() is None:
             raise Stale(hosted.pk)
@@ -47,9 +48,9 @@ def owned(hosted: Hosted) -> Iterator[None]:
 
 
 def move(hosted: Hosted, to: State, cause: Cause | None = None, **fields: Any) -> None:
-    """Moves it from the state and run it was loaded with, sets `fields` along, and records the event; all in one
-    transaction (the caller's, if there is one). Updates the object too. Raises Stale when the row is not there any
-    more as it was loaded."""
+    """Change the state from the state and run that were loaded, set `fields` too, and record the event, all in one
+    transaction (the caller's, if there is one). Updates the object too. Raises StaleStateError if the row was changed
+    meanwhile."""
     come_from, moment = State(hosted.state), now()
     if to not in ARROWS[come_from]:
         raise ValueError(f"no arrow from {come_from} to {to}")
@@ -76,8 +77,9 @@ def move(hosted: Hosted, to: State, cause: Cause | None = None, **fields: Any) -
 
 
 def end(hosted: Hosted, cause: Cause) -> None:
-    """The run is over, and why: from now on what is left of it goes. Of one that runs well that is refused while a task
-    holds it (`Held`); the lock makes a task that is about to take it wait, and see that it is going."""
+    """Record that the run has ended, and why; its remains are removed from now on. If a user asked for it,
+    EnvironmentInUseError is raised while a task holds the environment; a lock makes a task that is about to acquire it
+    wait, and see that it is stopping."""
     with transaction.atomic():
         if cause.asked:
             refuse_if_held(hosted.pk)
@@ -87,7 +89,7 @@ def end(hosted: Hosted, cause: Cause) -> None:
 
 
 def refuse_if_held(environment_id: str) -> None:
-    """To be called in a transaction: until it ends nobody can take the environment. Raises Held."""
+    """Lock the environment, so that no task can acquire it until the transaction ends. Raises EnvironmentInUseError."""
     list(DevEnvironment.objects.select_for_update().filter(pk=environment_id).values_list("pk"))
     holder = Lease.objects.filter(environment=environment_id).values_list("holder", flat=True).first()
     if holder is not None:
@@ -95,7 +97,7 @@ def refuse_if_held(environment_id: str) -> None:
 
 
 def explain(hosted: Hosted, cause: Cause) -> None:
-    """Says why it waits where it is. No event, and no write when it is known already."""
+    """Record why the environment waits. No event, and no write if it is recorded already. Raises StaleStateError."""
     params = dict(cause.params)
     if (hosted.reason, hosted.reason_params) == (cause.code, params):
         return
@@ -105,5 +107,5 @@ def explain(hosted: Hosted, cause: Cause) -> None:
 
 
 def record(hosted: Hosted, code: str, params: Mapping[str, Any]) -> None:
-    """Writes an event in the current transaction."""
+    """Write an event in the current transaction."""
     Event.objects.create(hosted=hosted, at=now(), code=code, params=dict(params))

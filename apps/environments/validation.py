@@ -1,5 +1,4 @@
-"""What an environment would be made of, and everything that is wrong with it: asked for by whoever makes one, or only
-wants to know. Makes nothing."""
+"""What an environment would be created from, and all problems with it, for requests and previews. Creates nothing."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +22,12 @@ from fermi.planning import plugins, variables
 from fermi.scheduler.snapshot import Project as Sharing
 
 OWN_DOORS = {"jupyter": "jupyter", "vscode": "vscode", "custom": ""}
-"""What the door of the service itself is called, by kind."""
+"""Name of the environment's own service, by kind."""
 COLUMNS = (
     "kind", "image", "packages", "gpu_type", "gpu_count", "emulated", "cpu_cores", "memory_gb", "shared_memory_gb",
     "disk_gb", "ports", "env", "secret_env", "start_script",
 )  # fmt: skip
-"""What a template and a spec share; whoever makes an environment may differ from its template in any of them, and in
+"""Columns that a template and a spec share. A request may differ from its template in any of them, and in
 `idle_stop_minutes`."""
 _PORT_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 _PACKAGE = re.compile(r"[A-Za-z0-9][^\n\r\0]*")
@@ -36,8 +35,8 @@ _PACKAGE = re.compile(r"[A-Za-z0-9][^\n\r\0]*")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`template` "": none, `changes` says it all. `cluster`, `zone` (id or name) "": the template's, or the one there
-    is. `changes`: columns of a template, where it is to differ."""
+    """A request for an environment. `template` "": none, `changes` has all columns. `cluster`, `zone` (id or name) "":
+    the template's, or the only one. `changes`: columns that differ from the template."""
 
     template: str
     project: str
@@ -50,8 +49,8 @@ class Asked:
 
 @dataclass(slots=True)
 class Draft:
-    """`spec`, `cluster` and `zone` are there where nothing is wrong. `gpus`: that its host gives out by number.
-    `marks`: its engine's, of all that it makes."""
+    """A validated request. `spec`, `cluster` and `zone` are set if there are no problems. `gpus`: how many GPUs its
+    host assigns by index. `marks`: the engine's marks on all that it creates."""
 
     asked: Asked
     problems: list[Problem] = field(default_factory=list)
@@ -66,7 +65,7 @@ class Draft:
 
 
 def drafts(user: User, asked: Sequence[Asked]) -> list[Draft]:
-    """Of several that are to be made together: what each would be, and what is wrong with it beside the others. Asks
+    """Validate requests that belong together: what each environment would be, and its problems beside the others. Asks
     engines; no transaction should be open."""
     found: list[Draft] = []
     for one in asked:
@@ -121,7 +120,7 @@ def _draft(user: User, asked: Asked, before: Sequence[Draft]) -> Draft:
 
 
 def spec_of(key: str, name: str, project: str, zone: str, host: str, values: Mapping[str, Any]) -> HostedSpec:
-    """`values`: by the names of `COLUMNS`."""
+    """Return the spec. `values`: by the names of SPEC_COLUMNS."""
     ports = tuple(Port(one["name"], one["port"]) for one in values["ports"])
     packages = tuple(values["packages"])
     rest = {**values, "ports": ports, "packages": packages}
@@ -129,7 +128,7 @@ def spec_of(key: str, name: str, project: str, zone: str, host: str, values: Map
 
 
 def value_problems(values: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with a template's values, wherever an environment is made from it. Pure."""
+    """Return the problems with a template's values, wherever it is used. Pure."""
     found = [*_ports(values["kind"], values["ports"]), *variables.problems(values["env"], values["secret_env"])]
     for index, one in enumerate(values["packages"]):
         if not _PACKAGE.fullmatch(one):
@@ -158,7 +157,7 @@ def _name_problems(project: Project, asked: Asked, before: Sequence[Draft]) -> I
 
 
 def _cluster(draft: Draft, wanted: str) -> Hosting | None:
-    """The one that is named, or the only one that can make environments."""
+    """Choose the named cluster, or the only one that can create environments; return its backend."""
     if wanted:
         draft.cluster = Cluster.objects.filter(pk=wanted).first()
         if draft.cluster is None:
@@ -175,7 +174,7 @@ def _cluster(draft: Draft, wanted: str) -> Hosting | None:
 
 
 def hosting_problems(cluster: Cluster, spec: HostedSpec, *, resized: bool = False) -> list[Problem]:
-    """What its engine says against it. `resized`: its disk is to get another size. Asks the engine."""
+    """Return the engine's problems with the spec. `resized`: its disk is to get another size. Asks the engine."""
     try:
         hosting = hosting_of(cluster)
         return [*hosting.problems(spec), *(hosting.resize_problems(spec) if resized else ())] if hosting else []
@@ -184,7 +183,7 @@ def hosting_problems(cluster: Cluster, spec: HostedSpec, *, resized: bool = Fals
 
 
 def makers() -> list[Cluster]:
-    """Clusters whose engines can make environments."""
+    """Return the clusters whose engines can create environments."""
     known = Cluster.objects.filter(backend__in=plugins.BACKENDS).order_by("name")
     return [one for one in known if plugins.makes_environments(one.backend)]
 
@@ -202,7 +201,7 @@ def _hosting(draft: Draft, cluster: Cluster) -> Hosting | None:
 
 
 def _zone(draft: Draft, wanted: str) -> None:
-    """By id or name; without one where the cluster's other environments are."""
+    """Choose the zone by id or name, or else the zone of the cluster's other environments."""
     zones = AvailabilityZone.objects.all()
     if wanted:
         draft.zone = zones.filter(pk=wanted).first() or zones.filter(name=wanted).first()
@@ -214,8 +213,8 @@ def _zone(draft: Draft, wanted: str) -> None:
 
 
 def _kept_to(draft: Draft, zone: AvailabilityZone, cluster: Cluster, hosting: Hosting) -> str:
-    """Name of the zone that the engine is to keep it to, "" = none. Machines without a zone are in one that the
-    platform has named after the cluster: no machine bears that name."""
+    """Return the name of the zone that the engine has to place it in, "" = any. Machines without a zone are in a zone
+    that the platform named after the cluster: no machine has that label."""
     there = hosting.zones()
     if there is None and zone.name != cluster.name:
         return zone.name
@@ -230,7 +229,7 @@ def _kept_to(draft: Draft, zone: AvailabilityZone, cluster: Cluster, hosting: Ho
 def _sharing_problems(
     known: Sharing, name: str, values: Mapping[str, Any], zone: AvailabilityZone | None
 ) -> Iterator[Problem]:
-    """What the project may never use."""
+    """Yield GPU types and zones that the project may not use."""
     said = {"project": known.name, "environment": name}
     if known.gpu_types and values["gpu_count"] and values["gpu_type"] not in known.gpu_types:
         allowed = ", ".join(sorted(known.gpu_types))

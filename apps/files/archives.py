@@ -1,4 +1,4 @@
-"""Many files as one stream, piece by piece: nothing is gathered in memory or on disk."""
+"""Archives of many files as one stream, in chunks: nothing is collected in memory or on disk."""
 
 import io
 import tarfile
@@ -15,7 +15,7 @@ MEDIA = {"tar": "application/x-tar", "zip": "application/zip"}
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`open` None: a folder. `at` unix seconds."""
+    """A file of an archive; with `open` None a folder. `at` is in unix seconds."""
 
     name: str
     size: int
@@ -24,8 +24,9 @@ class Member:
 
 
 def stream(form: Form, members: Iterable[Member]) -> Iterator[bytes]:
-    """A member that has gone meanwhile is left out; one that was cut is filled up with zeros, and one that grew ends
-    where it ended when it was listed. Opens the first before the first piece, so that what is wrong is told early."""
+    """Yield the archive. A file that was deleted meanwhile is left out; one that was cut is filled up with zeros, and
+    one that grew ends at its listed size. The first file is opened before the first chunk, so that errors are raised
+    early."""
     return _tar(members) if form == "tar" else _zip(members)
 
 
@@ -57,7 +58,7 @@ def _exactly(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 class _Sink(io.RawIOBase):
-    """What a zip is written to: it cannot be gone back in, and is emptied after each write."""
+    """Buffer that a zip file is written to: it is not seekable, and is emptied after each write."""
 
     def __init__(self) -> None:
         self._held = bytearray()

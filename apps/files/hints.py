@@ -1,4 +1,4 @@
-"""Messages that make things happen sooner; none of them is needed: the sweep finds what is due."""
+"""Messages that make things happen sooner. None of them is needed: the sweep finds what is due."""
 
 from django.db import transaction
 

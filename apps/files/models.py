@@ -1,4 +1,4 @@
-"""Files of projects, as the database knows them; their contents lie in the store (`store.py`).
+"""Files of projects as the database knows them; their contents are in the store (`store.py`).
 
 Project 1──* File     a file or a folder; of a task: what it wrote, once that was brought to object storage
         1──* Upload   a file that is arriving
@@ -15,7 +15,7 @@ from apps.files import paths
 
 
 class Doing(models.TextChoices):
-    """What the store is still to be told. Done by whoever asked for it, or by the sweep."""
+    """Operation that the store has yet to carry out, by the process that requested it or by the sweep."""
 
     NOTHING = ""
     PUT = "put"
@@ -24,8 +24,8 @@ class Doing(models.TextChoices):
 
 
 class File(models.Model):
-    """`task`: empty, or whose outputs it is one of. `source`: where its content lies until it has been moved. `due_at`:
-    when the sweep takes it up (a claim, too)."""
+    """A file or folder. `task`: empty, or the task that wrote it. `source`: where its content is until it has been
+    moved. `due_at`: when the sweep handles it (a claim, too)."""
 
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="files")
     task = models.CharField(max_length=40, default="", blank=True)
@@ -55,7 +55,7 @@ class File(models.Model):
 
 
 class UploadState(models.TextChoices):
-    """receiving ─▶ checking ─▶ done | failed"""
+    """States of an upload: receiving ─▶ checking ─▶ done | failed."""
 
     RECEIVING = "receiving"
     CHECKING = "checking"
@@ -64,8 +64,8 @@ class UploadState(models.TextChoices):
 
 
 class Upload(models.Model):
-    """How much is there is what its file in the staging folder says. `touched_at`: when somebody last did something for
-    it; a day later it is given up."""
+    """An upload in progress. Its received size is that of its file in the staging folder. `touched_at`: the last
+    request for it; a day later it is deleted."""
 
     GOES_WITH_PROJECT = True
 
@@ -89,8 +89,8 @@ class Upload(models.Model):
 
 
 class Outputs(models.Model):
-    """What a task has in its FERMI_OUTPUT_DIR. `stored`: all of it has been brought to object storage, and is `File`s.
-    `due_at`: when it is to be counted, or brought there (a claim, too); None: nothing is left to be done."""
+    """What a task has in its FERMI_OUTPUT_DIR. `stored`: all of it was copied to object storage, and has `File` rows.
+    `due_at`: when it is to be counted, or copied (a claim, too); None: nothing is left to do."""
 
     GOES_WITH_PROJECT = True
 

@@ -1,15 +1,15 @@
-"""Names of files as people give them: relative, with `/` between folders, and the same however they were typed."""
+"""Normalisation of file paths from users: relative, with `/` between folders, and the same however they were typed."""
 
 import unicodedata
 
 from apps.common.errors import ApiError
 
 LONGEST_NAME, LONGEST_PATH = 255, 600
-"""Bytes (UTF-8): of a name on any common file system, and of what an index of PostgreSQL holds with room to spare."""
+"""Bytes in UTF-8: of a name on common file systems, and of what a PostgreSQL index holds with room to spare."""
 
 
 def clean(path: str, field: str = "path", *, root: bool = False) -> str:
-    """`path` as it is stored. `root`: empty, or `/`, is the whole project. Raises ApiError 400."""
+    """Return the path as it is stored. `root`: an empty path, or `/`, is the whole project. Raises ApiError 400."""
     path = unicodedata.normalize("NFC", path)
     bare = path.strip("/") if root else path
     if not bare and root:
@@ -22,7 +22,7 @@ def clean(path: str, field: str = "path", *, root: bool = False) -> str:
 
 
 def is_clean(path: str) -> bool:
-    """Whether it can be the name of a stored file just as it is."""
+    """Return True if the path can be stored just as it is."""
     try:
         return clean(path) == path
     except ApiError:
@@ -30,7 +30,7 @@ def is_clean(path: str) -> bool:
 
 
 def _wrong(names: list[str]) -> str:
-    """Of which kind the fault is; empty: there is none."""
+    """Return the code of the fault, or an empty text."""
     for name in names:
         if name in ("", ".", ".."):
             return "PATH_NOT_BELOW"
@@ -42,11 +42,11 @@ def _wrong(names: list[str]) -> str:
 
 
 _UNFIT = ("Cc", "Cs", "Zl", "Zp")
-"""Control characters, halves of surrogate pairs, and what breaks a line."""
+"""Unicode categories: control characters, surrogates, and line breaks."""
 
 
 def split(path: str) -> tuple[str, str]:
-    """The folder that it is in, and its name."""
+    """Return the parent folder and the name."""
     parent, _, name = path.rpartition("/")
     return parent, name
 
@@ -56,6 +56,6 @@ def join(parent: str, name: str) -> str:
 
 
 def folders(path: str) -> list[str]:
-    """All that it is within, the outermost first."""
+    """Return all folders that the path is within, the outermost first."""
     names = path.split("/")[:-1]
     return ["/".join(names[: length + 1]) for length in range(len(names))]

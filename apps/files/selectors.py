@@ -1,4 +1,4 @@
-"""What is read: lists of folders, contents, and what a project uses."""
+"""Queries of files: listings, contents, and a project's usage."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from fermi.engines.safe_tree import Entry, Tree
 
 
 def rows(project: Project, path: str, search: str = "", task: str = "") -> QuerySet[File]:
-    """What is in a folder; with `search`, all below it whose name has that in it."""
+    """Return what is in a folder; with `search`, all below it whose name contains it. Raises ApiError 404."""
     shown = folders.shown(project, task).select_related("by")
     if path and not shown.filter(folder=True, parent=paths.split(path)[0], name=paths.split(path)[1]).exists():
         raise ApiError(404, "FILE_NOT_FOUND", "path", path=path)
@@ -43,7 +43,7 @@ def file_shown(file: File) -> dict[str, Any]:
 
 
 def entry_shown(entry: Entry) -> dict[str, Any]:
-    """Of a folder on disk, of which no hashes are known."""
+    """Return an entry of a folder on disk, of which no hashes are known."""
     return {
         "path": entry.path,
         "name": entry.name,
@@ -76,7 +76,7 @@ def upload_shown(upload: Upload) -> dict[str, Any]:
 
 
 def under_way(user: Someone, project: Project) -> QuerySet[Upload]:
-    """The user's own; a maintainer's are all."""
+    """Return the user's own uploads; for a maintainer all uploads of the project."""
     found = Upload.objects.filter(project=project).exclude(state=UploadState.DONE).select_related("user")
     if access.role_in(user, project) == Role.MAINTAINER:
         return found
@@ -97,7 +97,7 @@ def use_shown(project: Project) -> dict[str, Any]:
 
 
 def opened(file: File) -> BinaryIO:
-    """Its content, also while it is being moved. Raises ApiError."""
+    """Open a file's content, also while it is being moved. Raises ApiError."""
     at = [file.path, *([file.source] if file.source else [])]
     try:
         for path in at:
@@ -111,7 +111,7 @@ def opened(file: File) -> BinaryIO:
 
 
 def members(project: Project, path: str, task: str = "") -> Iterator[Member]:
-    """All below `path`, by names that begin with the folder's own."""
+    """Yield all files below `path`, with names that begin with the folder's own name."""
     top = len(paths.split(path)[0]) + 1 if "/" in path else 0
     found = folders.below(folders.shown(project, task), path).order_by("parent", "name")
     for file in found.iterator(chunk_size=1000):
@@ -145,7 +145,7 @@ def tree_members(tree: Tree, path: str) -> Iterator[Member]:
 
 
 def tree_page(tree: Tree, path: str, query: Mapping[str, Any]) -> dict[str, Any]:
-    """One page of a folder on disk, as `apps.common.pages.page` makes them of rows."""
+    """Return one page of a folder on disk, in the shape of `apps.common.pages.paginate_rows`."""
     word = query["search"].casefold()
     try:
         found = [entry for entry in tree.walk(path) if word in entry.name.casefold()] if word else tree.entries(path)

@@ -1,4 +1,4 @@
-"""Where contents lie: a folder, or object storage that `fsspec` speaks to (FERMI_FILES=s3://bucket/prefix).
+"""Stores of file contents: a folder, or object storage that `fsspec` supports (FERMI_FILES=s3://bucket/prefix).
 
     <root>/<project>/<path>        files of a project: a folder of the project's own, which its ranks may read
     <root>/.outputs/<task>/<path>  in object storage: what a task has written
@@ -20,10 +20,12 @@ from fermi.engines.safe_tree import Tree
 
 OUTPUTS = ".outputs"
 PART_BYTES, MOST_PARTS = 64 << 20, 9_000
-"""Of a multipart upload: S3 takes 10,000 parts (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
+"""Size and number of parts of a multipart upload: S3 allows 10,000 parts
+(docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
 
 
 def key(project: str, path: str, task: str = "") -> str:
+    """Return the key of a file in the store."""
     return f"{OUTPUTS}/{task}/{path}" if task else f"{project}/{path}"
 
 
@@ -32,29 +34,31 @@ class Unusable(Exception):
 
 
 class Store(Protocol):
-    """`remote`: no rank sees it as files. `staging`: where what arrives is gathered."""
+    """Interface of a store. `remote`: ranks do not see it as files. `staging`: folder where uploads are collected."""
 
     remote: bool
     staging: Path
 
     def put(self, source: Path, key: str) -> None:
-        """`source` may be gone afterwards."""
+        """Store the file `source`, which may be gone afterwards."""
 
     def open(self, key: str) -> BinaryIO:
-        """Seekable. Raises FileNotFoundError."""
+        """Return the content, seekable. Raises FileNotFoundError."""
 
     def size(self, key: str) -> int | None:
-        """None: there is no such thing."""
+        """Return the size in bytes, or None if there is no such file."""
 
     def move(self, key: str, to: str) -> None: ...
 
     def delete(self, key: str) -> None: ...
 
     def place(self, project: str) -> str:
-        """Where a project's files are, for its ranks: a folder, or an address."""
+        """Return where the project's files are for its ranks: a folder, or an address."""
 
 
 class Folder:
+    """Store in a folder."""
+
     remote = False
 
     def __init__(self, root: Path) -> None:
@@ -91,8 +95,8 @@ class Folder:
 
 
 class Objects:
-    """Credentials and the address of the service: FERMI_FILES_KEY, FERMI_FILES_SECRET, FERMI_FILES_ENDPOINT, or where
-    the service's own library looks for them (AWS_ACCESS_KEY_ID, a role of the machine, …)."""
+    """Object storage. Credentials and address: FERMI_FILES_KEY, FERMI_FILES_SECRET, FERMI_FILES_ENDPOINT, or where the
+    service's own library finds them (AWS_ACCESS_KEY_ID, a role of the machine, …)."""
 
     remote = True
 
@@ -102,7 +106,7 @@ class Objects:
         self._fs: Any = _filesystem(protocol, settings.FILES_ENDPOINT, settings.FILES_KEY, settings.FILES_SECRET)
 
     def put(self, source: Path, key: str) -> None:
-        """One request, or a multipart upload, which is not seen before it is whole."""
+        """Upload the file by one request, or by a multipart upload, which is not visible before it is complete."""
         size = source.stat().st_size
         part = max(PART_BYTES, size // MOST_PARTS + 1)
         with _Saying():
@@ -120,7 +124,7 @@ class Objects:
         return None
 
     def move(self, key: str, to: str) -> None:
-        """Object storage knows no rename: a copy, made by the service, then the original goes."""
+        """Move an object: object storage has no rename, so the service copies it, then the original is deleted."""
         if self.size(key) is None:
             if self.size(to) is None:
                 raise FileNotFoundError(key)
@@ -141,7 +145,7 @@ class Objects:
 
 
 class _Saying:
-    """What libraries of object storage raise, as one exception: they have dozens, by library and service."""
+    """Raises StoreUnusableError for whatever libraries of object storage raise: they have dozens of exceptions."""
 
     def __enter__(self) -> None:
         return None
@@ -153,7 +157,7 @@ class _Saying:
 
 @lru_cache(maxsize=4)
 def _filesystem(protocol: str, endpoint: str, name: str, secret: str) -> Any:
-    """One for all threads: its requests are made by a thread of its own."""
+    """Return the file system, one for all threads: its requests are made by a thread of its own."""
     import fsspec  # type: ignore[import-untyped]
 
     given = {"endpoint_url": endpoint, "key": name, "secret": secret}
@@ -162,6 +166,7 @@ def _filesystem(protocol: str, endpoint: str, name: str, secret: str) -> Any:
 
 
 def store() -> Store:
+    """Return the configured store."""
     return _store(settings.FILES, str(settings.DATA_DIR), settings.FILES_ENDPOINT, settings.FILES_KEY)
 
 
@@ -173,7 +178,7 @@ def _store(files: str, data: str, *_: str) -> Store:
 
 
 def pieces(file: BinaryIO, begin: int, length: int, size: int = 1 << 20) -> Iterator[bytes]:
-    """`length` bytes from `begin` on, or as many as there are; the file is closed afterwards."""
+    """Yield `length` bytes from `begin` on, or as many as there are; the file is closed afterwards."""
     with file:
         file.seek(begin)
         while length > 0 and (piece := file.read(min(size, length))):

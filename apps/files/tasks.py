@@ -1,4 +1,4 @@
-"""Celery's way in. Losing any of these messages loses nothing: the sweep comes again."""
+"""Celery tasks. A lost message loses nothing: the sweep runs again."""
 
 from celery import shared_task
 

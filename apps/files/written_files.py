@@ -1,4 +1,4 @@
-"""What a task has written: in FERMI_OUTPUT_DIR, and beside its script."""
+"""Files that a task has written: in FERMI_OUTPUT_DIR, and beside its script."""
 
 import math
 from contextlib import suppress
@@ -13,8 +13,8 @@ from fermi.jobs.user_paths import OUTPUTS, TREE, TREES
 
 
 class NewFiles(Tree):
-    """Of a task's working tree (`fermi.runner.worktree`), what its snapshot does not have, and those of its files that
-    have changed since the newest attempt began. Only lists leave out the rest."""
+    """Files of a task's working tree (`fermi.runner.worktree`) that its snapshot does not have, and files of the
+    snapshot that have changed since the newest attempt began. Only listings leave out the rest."""
 
     def __init__(self, folder: Path, most: float = math.inf) -> None:
         super().__init__(folder / TREE, most)
@@ -23,9 +23,8 @@ class NewFiles(Tree):
 
     @cached_property
     def _known(self) -> tuple[frozenset[str], frozenset[str], float] | None:
-        """The snapshot's files and folders, and when they were as they should be, in unix seconds; None where no
-        attempt has got so far. What the task has made unreadable or too large counts as empty: its ranks may write
-        there."""
+        """Files and folders of the snapshot, and when they were complete in unix seconds; None if no attempt has got so
+        far. A manifest that the task has made unreadable or too large counts as empty: its ranks may write there."""
         files: list[snapshot.File] = []
         try:
             ready_at = self._beside.look(f"{TREE}.attempt").at
@@ -49,8 +48,9 @@ class NewFiles(Tree):
         return self._has_new(entry.path, folders) if entry.path in folders else entry.name not in snapshot.MADE_BESIDE
 
     def _has_new(self, folder: str, folders: frozenset[str]) -> bool:
-        """Tells whether a new file is anywhere below a folder of the snapshot (`folders`), and keeps the answer for
-        each folder that it lists. It goes depth first: each either leads to the first new file or is done with."""
+        """Return True if a new file is anywhere below a folder of the snapshot (`folders`), and keep the answer for
+        each folder that was listed. The search is depth first: each folder either leads to the first new file or is
+        finished."""
         if folder not in self._with_new:
             left, listed, found = [folder], [], ""
             while left and not found:
@@ -67,8 +67,8 @@ class NewFiles(Tree):
 
 
 class Written(Tree):
-    """Both as one tree, which is read only but for `remove`: that removes FERMI_OUTPUT_DIR alone. Where both have a
-    file, that of FERMI_OUTPUT_DIR is shown. `most`: of each of them."""
+    """Both folders as one tree, read-only except for `remove`, which deletes FERMI_OUTPUT_DIR alone. Where both have a
+    file, that of FERMI_OUTPUT_DIR is shown. `max_names`: limit of each of them."""
 
     def __init__(self, data: Path, task: str, most: float = math.inf) -> None:
         super().__init__(data / OUTPUTS / task)

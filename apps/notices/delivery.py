@@ -1,10 +1,10 @@
-"""Sends what is due, each message by whoever claims it first.
+"""Sends due messages; each one by the process that claims it first.
 
-    waiting, due ──claim (compare-and-set on due_at), the try is noted──▶ sent | waiting again, later | failed
+    waiting, due ──claim (compare-and-set on due_at), the try is recorded──▶ sent | waiting again, later | failed
 
-A process that dies while it sends leaves a try without an end; after CLAIM the message is sent again, by the same id:
-who receives it can tell. Nothing that is sent here delays anything else: few threads do it, a process of its own sends,
-which is killed when a try takes longer than SEND_SECONDS, and a channel that fails rests.
+If a process dies while it sends, a try without an end remains; after CLAIM_SPAN the message is sent again with the same
+id, by which receivers can recognise it. Sending delays nothing else: few threads do it, in a process of its own, which
+is killed when a try takes longer than SEND_SECONDS, and a channel that fails pauses.
 """
 
 import logging
@@ -31,14 +31,14 @@ CLAIM = timedelta(seconds=90)
 """Longer than any try takes."""
 AT_ONCE, LOOKED_AT = 20, 1000
 AGAIN = [timedelta(seconds=seconds) for seconds in (10, 60, 300, 1200, 3600, 3 * 3600, 6 * 3600, 12 * 3600)]
-"""After so many tries without success, a message is given up; that is a day."""
+"""Pauses between tries; after the last one, about a day, a message is given up."""
 RESTS = timedelta(minutes=10)
-"""Most that a channel rests after failures of others of its messages."""
+"""Longest pause of a channel after failures of its messages."""
 
 
 def deliver() -> int:
-    """Sends some of what is due, of each channel the oldest message: one that is slow holds up the others by no more.
-    How many were tried; nothing where enough threads of this process are at it."""
+    """Send some of the due messages, of each channel the oldest, so that a slow one delays the others by no more.
+    Returns how many were tried; 0 if enough threads of this process are sending."""
     moment = now()
     rested = Q(channel__rests_until=None) | Q(channel__rests_until__lte=moment)
     waiting = Delivery.objects.filter(rested, outcome=Outcome.WAITING, due_at__lte=moment)
@@ -53,7 +53,8 @@ def deliver() -> int:
 
 
 def one(key: str, sender: Sender, *, once: bool = False) -> bool:
-    """False: somebody else has it, it is not due, or its channel rests. `once`: it is not tried again."""
+    """Send one message. Returns False if another process has it, it is not due, or its channel pauses. `is_test`: it is
+    not tried again."""
     delivery = Delivery.objects.select_related("channel", "incident").filter(pk=key, outcome=Outcome.WAITING).first()
     if delivery is None or delivery.due_at is None or delivery.due_at > now():
         return False
@@ -81,7 +82,7 @@ def one(key: str, sender: Sender, *, once: bool = False) -> bool:
 
 
 def _claim(delivery: Delivery) -> bool:
-    """The try is known before anything is sent."""
+    """Claim the message and record the try before anything is sent. Returns False if another process was faster."""
     moment = now()
     until = moment + CLAIM + timedelta(microseconds=random.randrange(1_000_000))
     delivery.tries = [*delivery.tries, {"at": moment.isoformat()}]
@@ -115,12 +116,12 @@ def _end(delivery: Delivery, outcome: Outcome) -> None:
 
 
 def _write(delivery: Delivery, **values: Any) -> None:
-    """If the claim is still ours."""
+    """Update the message, if the claim is still this process's."""
     Delivery.objects.filter(pk=delivery.pk, due_at=delivery.due_at).update(tries=delivery.tries, **values)
 
 
 def test(channel: Channel) -> Delivery:
-    """Sends a message that says that it is a test, now and once. Raises SendersBusyError."""
+    """Send a test message now and once, and return it. Raises SendersBusyError."""
     with Sender() as sender:
         moment = now()
         tests = Delivery.objects.filter(channel=channel, incident=None).order_by("-created_at")
@@ -132,5 +133,5 @@ def test(channel: Channel) -> Delivery:
 
 
 def forget(before: datetime) -> int:
-    """Delete tests of channels, which have no incident that would take them along; return how many."""
+    """Delete old test messages, which no incident deletes. Returns their number."""
     return delete_old(Delivery.objects.filter(incident=None, created_at__lt=before))

@@ -1,4 +1,4 @@
-"""Who is to hear of an incident: items in bells, and messages by channels. Done again it changes nothing."""
+"""Distributes incidents: items in users' inboxes, and messages by channels. Repeating it changes nothing."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -17,7 +17,7 @@ AT_ONCE = 100
 
 
 def spread() -> int:
-    """Looks at the incidents that have changed; how many."""
+    """Distribute the incidents that have changed. Returns their number."""
     moment = now()
     rows = list(Incident.objects.filter(due_at__lte=moment).order_by("due_at")[:AT_ONCE])
     for row in rows:
@@ -77,7 +77,8 @@ def _send(incident: Incident, what: str, moment: datetime) -> None:
 
 
 def _rules(incident: Incident) -> Iterable[Rule]:
-    """Of whoever owns it, of its project, and of the platform; a person's hold for what is that person's own."""
+    """Yield the rules of the incident's owner, of its project, and of the platform; a user's rules apply to the user's
+    own incidents."""
     mine = Q(user=None, project=None)
     if incident.project_id:
         mine |= Q(project=incident.project_id)
@@ -89,6 +90,7 @@ def _rules(incident: Incident) -> Iterable[Rule]:
 
 
 def applies(rule: Rule, incident: Incident) -> bool:
+    """Return True if the rule applies to the incident."""
     if rule.kinds and incident.kind not in rule.kinds:
         return False
     if incident.kind == "task_restarted" and incident.times < (rule.restarts or 1):

@@ -1,4 +1,4 @@
-"""The bell, with what is told of many tasks in a day in one entry: a night's sweep is one entry and not a hundred."""
+"""The inbox in groups: incidents of many tasks in a day are one entry."""
 
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -12,12 +12,12 @@ from apps.notices.models import Item
 
 KINDS = ("task_ended", "task_failed", "task_restarted")
 MOST = 500
-"""Of a person's newest items, so many are put together; a click marks no more than these as read."""
+"""Newest items of a user that are grouped; marking a group as read marks no more than these."""
 NAMED = 5
 
 
 class Group(NamedTuple):
-    """Of items, the newest first."""
+    """Items of a group, the newest first."""
 
     kind: str
     project: str | None
@@ -26,7 +26,7 @@ class Group(NamedTuple):
 
 
 def list_groups(user: User, query: dict[str, Any]) -> dict[str, Any]:
-    """Returns the inbox in groups: those of one kind, project and day that are read, or unread."""
+    """Return the inbox in groups: items of one kind, project and day that are read, or unread."""
     groups = _group_items(selectors.items(user, unread=query["unread"])[:MOST])
     number, size = query["page"], query["pageSize"]
     shown = groups[(number - 1) * size : number * size]
@@ -43,7 +43,7 @@ def list_groups(user: User, query: dict[str, Any]) -> dict[str, Any]:
 
 
 def count_unread(user: User) -> int:
-    """Returns how many groups hold something that is not read."""
+    """Return how many groups contain something unread."""
     rows = Item.objects.filter(user=user, read_at=None).order_by()
     alone = rows.exclude(incident__kind__in=KINDS).count()
     together = rows.filter(incident__kind__in=KINDS).annotate(day=TruncDate("at"))

@@ -6,5 +6,5 @@ from apps.common.wakeups import send
 
 
 def due() -> None:
-    """Once the current transaction is committed."""
+    """Start a sweep after the current transaction is committed."""
     transaction.on_commit(lambda: send("notices.sweep"))

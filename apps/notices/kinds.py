@@ -1,4 +1,4 @@
-"""What people can be told of. A kind of incident declares how bad it is, and whether it can be over by itself."""
+"""Kinds of incidents: their severity, who gets them, and whether they are resolved by themselves."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from apps.notices.models import Level
 
 
 class Kind(NamedTuple):
-    """`passes`: it ends by itself, and that is told, too. `owner`: the person whose it is hears of it in the bell;
+    """`passes`: it is resolved by itself, which is notified too. `owner`: its owner gets it in the inbox;
     `maintainers`, `operators`: these do."""
 
     level: Level
@@ -34,4 +34,5 @@ ORDER = list(Level.values)
 
 
 def at_least(level: str, least: str) -> bool:
+    """Return True if `level` is `min_level` or worse."""
     return ORDER.index(level) >= ORDER.index(least)

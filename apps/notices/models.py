@@ -1,11 +1,11 @@
-"""Word of what happens: to whom, by which way, and what became of each message.
+"""Notifications: incidents, who gets them by which channel, and what became of each message.
 
-Incident 1──* Item       the bell of one person
-   │     1──* Delivery   one message by one channel
-Rule     *──* Channel    mail, chat or a webhook, of a person, a project or the platform
+    Incident 1──* Item       an entry in the inbox of one user
+       │     1──* Delivery   one message by one channel
+    Rule     *──* Channel    mail, chat or a webhook, of a user, a project or the platform
 
-What happens writes an `Incident` in its own transaction, and nothing more. Who is to hear of it follows later, from the
-rules that there are then: `due_at` says that it has not been looked at since it changed.
+An event writes an `Incident` in its own transaction, and nothing more. Who gets it is decided later by the rules at
+that time: `due_at` says that it has not been distributed since it changed.
 """
 
 from functools import partial
@@ -24,7 +24,7 @@ class Level(models.TextChoices):
 
 
 class Owned(models.Model):
-    """By a person or a project, or (neither) by the platform."""
+    """Base of what belongs to a user or a project, or (neither) to the platform."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, blank=True, related_name="+"
@@ -42,15 +42,16 @@ class Owned(models.Model):
 
 
 class Kind(models.TextChoices):
-    """Of a channel. `apprise`: whatever address Apprise understands."""
+    """Kind of a channel. `apprise`: any address that Apprise supports."""
 
     APPRISE = "apprise"
     WEBHOOK = "webhook"
 
 
 class Channel(Owned):
-    """`address` is sealed: it mostly has a password or a token in it; `shown` is what of it may be seen. `secret`: what
-    webhooks are signed with, sealed. `rests_until`: after failures nothing is tried before."""
+    """A way to notify people. `address` is encrypted, because it mostly contains a password or a token; `shown` is what
+    may be shown of it. `secret`: what webhooks are signed with, encrypted. `rests_until`: after failures nothing is
+    sent before."""
 
     GOES_WITH_PROJECT = True
 
@@ -66,9 +67,9 @@ class Channel(Owned):
 
 
 class Rule(Owned):
-    """`kinds`: of incidents; empty: all. `restarts`, `waits_seconds`: from how many, how long on. `quiet_from`,
-    `quiet_to` (minutes of the day in `timezone`): meanwhile only `breaks_through` and what is worse is sent, the rest
-    afterwards."""
+    """Which incidents go to which channels. `kinds`: of incidents; empty: all. `restarts`, `waits_seconds`: minimum
+    number of restarts and length of a wait. `quiet_from`, `quiet_to` (minutes of the day in `timezone`): in between
+    only incidents of at least the level `breaks_through` are sent, the rest afterwards."""
 
     GOES_WITH_PROJECT = True
 
@@ -86,8 +87,9 @@ class Rule(Owned):
 
 
 class Incident(models.Model):
-    """`key`: what makes it the same one, while it is open: a task, a node. `times`: how often it was told of. `code`
-    has a text in `fermi.messages`. `owner`: whose it is, of those in the project."""
+    """Something that happened. `key`: the task, node etc.; while the incident is open, the same kind and key continue
+    it. `times`: how often it was reported. `code` has a text in `fermi.messages`. `owner`: its owner among the
+    project's users."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "incident"))
     kind = models.CharField(max_length=30)
@@ -116,7 +118,7 @@ class Incident(models.Model):
 
 
 class Item(models.Model):
-    """An incident in the bell of somebody whom it concerns."""
+    """An incident in a user's inbox."""
 
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="items")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notices")
@@ -129,7 +131,8 @@ class Item(models.Model):
 
 
 class Outcome(models.TextChoices):
-    """Of a delivery. `dropped`: its channel was taken away or turned off, or it was over before anybody was told."""
+    """Outcome of a delivery. `dropped`: its channel was deleted or disabled, or the incident was resolved before it was
+    sent."""
 
     WAITING = "waiting"
     SENT = "sent"
@@ -138,8 +141,8 @@ class Outcome(models.TextChoices):
 
 
 class Delivery(models.Model):
-    """`what`: the incident was `opened`, or is `over`; a `test` has no incident. `due_at` is schedule and claim in one.
-    `tries`: `{"at", "seconds", "error", "answer"}` of each."""
+    """A message by a channel. `what`: the incident was `opened`, or is `over`; a `test` has no incident. `due_at` is
+    schedule and claim in one. `tries`: `{"at", "seconds", "error", "answer"}` of each."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "delivery", 16))
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, null=True, related_name="deliveries")

@@ -1,15 +1,15 @@
-"""From when on it is worth a word that a task waits."""
+"""From which length on a task's wait is notified."""
 
 from collections import defaultdict
 
 from apps.notices.models import Rule
 
 LONG = 3600
-"""Seconds; whoever has a rule that says another length is told then."""
+"""Seconds; a rule with another length is notified at that one."""
 
 
 class Patience:
-    """As the rules are now; one query."""
+    """The lengths in the present rules; one query."""
 
     def __init__(self) -> None:
         self._lengths: defaultdict[tuple[int | None, str | None], set[int]] = defaultdict(set)
@@ -19,8 +19,8 @@ class Patience:
                 self._lengths[user, project].add(seconds)
 
     def reached(self, project: str, owner: int, seconds: float) -> int:
-        """The greatest length that a wait of so many seconds has reached, of those that somebody goes by who hears of
-        this owner's tasks in this project; 0: none."""
+        """Return the greatest length that a wait of `seconds` has reached, of the rules that apply to this owner's
+        tasks in this project; 0 if none."""
         scopes = ((None, None), (None, project), (owner, None))
         lengths = {LONG}.union(*(self._lengths.get(scope, ()) for scope in scopes))
         return max((length for length in lengths if length <= seconds), default=0)

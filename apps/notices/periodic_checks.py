@@ -1,4 +1,4 @@
-"""What time alone brings about: tokens that end, disks that fill up."""
+"""Notifications of what time alone brings about: tokens that expire, disks that fill up."""
 
 from datetime import timedelta
 
@@ -11,11 +11,12 @@ from apps.notices.services.incidents import open_keys, over, tell
 
 AHEAD = timedelta(days=7)
 LONG = timedelta(days=14)
-"""Who made a token for less knows that it ends."""
+"""A token with a shorter validity is not notified: its user knows that it expires."""
 MOST = 500
 
 
 def look() -> None:
+    """Check tokens and the disk of the data directory."""
     _tokens()
     _disk()
 

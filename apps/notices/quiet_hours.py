@@ -1,4 +1,4 @@
-"""Quiet hours: from when to when on a day, in somebody's own time zone."""
+"""Quiet hours: a time of each day in a user's own time zone."""
 
 from datetime import datetime, timedelta
 
@@ -8,8 +8,8 @@ DAY = 24 * 60
 
 
 def until(moment: datetime, begins: int | None, ends: int | None, timezone: str) -> datetime:
-    """When a message of this moment may be sent: at once, or when the quiet hours are over. `begins`, `ends`: minutes
-    of the day; the same twice are none. A night across midnight begins on the day before."""
+    """Return when a message of this moment may be sent: at once, or when the quiet hours end. `begins`, `ends`: minutes
+    of the day; equal means no quiet hours. A night across midnight begins on the day before."""
     where = zone(timezone)
     if begins is None or ends is None or begins == ends or where is None:
         return moment

@@ -1,4 +1,4 @@
-"""What is read, in the API's shape."""
+"""Queries of notifications, as the API returns them."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def rule(row: Rule) -> dict[str, Any]:
 
 
 def deliveries(user: User, key: str) -> QuerySet[Delivery]:
-    """Of a channel, the newest first."""
+    """Return the messages of a channel, the newest first. Raises ApiError 404."""
     row = ownership.find(Channel.objects.all(), user, key)
     return Delivery.objects.filter(channel=row).select_related("incident", "channel").order_by("-created_at", "pk")
 
@@ -74,7 +74,7 @@ def delivery(row: Delivery) -> dict[str, Any]:
 
 
 def _tried(one: dict[str, Any]) -> dict[str, Any]:
-    """One without an end was cut short: its process died, or is still at it."""
+    """Return a try. One without an end was cut short: its process died, or is still sending."""
     error = one.get("error")
     return {
         "at": one["at"], "seconds": one.get("seconds"), "answer": one.get("answer", ""),

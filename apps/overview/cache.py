@@ -1,4 +1,4 @@
-"""What is computed for one reader serves all who ask the same within some seconds."""
+"""Cache of results that are the same for all requests within some seconds."""
 
 from collections.abc import Callable, Hashable
 from threading import Lock
@@ -13,7 +13,7 @@ _known: dict[Hashable, tuple[float, Any]] = {}
 
 
 def fresh(key: Hashable, seconds: float, make: Callable[[], T]) -> T:
-    """What `make` returned for `key`, at most so many seconds ago."""
+    """Return what `make` returned for `key` at most `seconds` ago, or call it."""
     with _lock:
         since, value = _known.get(key, (0.0, None))
         if since and monotonic() - since < seconds:

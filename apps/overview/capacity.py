@@ -1,4 +1,4 @@
-"""What came, went and was set aside of late: as the audit trail, the environments and the reservations say it."""
+"""Recent changes of capacity, from the audit trail, the environments and the reservations."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,14 +15,14 @@ CHANGES = ("environment.register", "environment.change", "environment.remove")
 
 
 def look(scope: Scope, moment: datetime) -> list[dict[str, Any]]:
-    """The newest first; of each kind the newest `MOST`."""
+    """Return the MAX_EVENTS newest events."""
     since = moment - LATELY
     found = [*_changed(scope, since), *_discovered(scope, since), *_set_aside(scope, since, moment)]
     return sorted(found, key=lambda one: one["at"], reverse=True)[:MOST]
 
 
 def _changed(scope: Scope, since: datetime) -> list[dict[str, Any]]:
-    """By people: registered, removed, cordoned, taken back, started and stopped."""
+    """Return changes by users: registered, removed, cordoned, uncordoned, started and stopped."""
     rows = scope.of_projects(AuditEvent.objects.filter(at__gte=since, action__in=CHANGES))
     matters = ~Q(action="environment.change") | Q(data__has_key="cordoned") | Q(data__has_key="status")
     columns = ("at", "action", "target", "data", "actor__username")
@@ -53,7 +53,7 @@ def _kind(action: str, data: dict[str, Any]) -> str:
 
 
 def _discovered(scope: Scope, since: datetime) -> list[dict[str, Any]]:
-    """By themselves: shown by a cluster, or made up by workers, and not any more."""
+    """Return environments that engines listed or workers formed, and those that disappeared."""
     rows = scope.environments().exclude(discovered_as="")
     columns = ("id", "name", "gpu_count")
     came = rows.filter(created_at__gte=since).order_by("-created_at").values_list("created_at", *columns)[:MOST]

@@ -1,4 +1,4 @@
-"""What failed within a week: by cause, and by node, against how often each node was started on."""
+"""Failures of a week, by cause and by node, compared with how often each node was used."""
 
 import math
 from collections.abc import Iterable
@@ -16,10 +16,12 @@ from apps.training.reports import causes
 WEEK = timedelta(days=7)
 MOST_NODES = 20
 UNLIKELY = 0.05
-"""That any node would fail so often in a week in which all are alike: below it, the node stands out."""
+"""Probability that any node would fail so often in a week in which all are alike: below it, the node is an outlier."""
 
 
 class Record(NamedTuple):
+    """Starts and failures of one node."""
+
     environment: str
     name: str
     starts: int
@@ -27,13 +29,14 @@ class Record(NamedTuple):
 
 
 def look(scope: Scope, moment: datetime) -> dict[str, Any]:
+    """Return the failures of the last week."""
     since = moment - WEEK
     attempts = scope.of_projects(Attempt.objects.all(), "task__project")
     return {"since": since, **causes.failures(attempts, scope.tasks(), since), **_nodes(scope, moment)}
 
 
 def _nodes(scope: Scope, moment: datetime) -> dict[str, Any]:
-    """Those that were blamed, the worst first."""
+    """Return the nodes that were found at fault, the worst first."""
     blamed = node_health.failures(moment)
     whose = "" if scope.all else scope.user.pk
     starts = fresh(("starts", whose, scope.project), node_health.KNOWN_FOR, lambda: _starts(scope, moment))
@@ -62,15 +65,15 @@ def _nodes(scope: Scope, moment: datetime) -> dict[str, Any]:
 
 
 def _starts(scope: Scope, moment: datetime) -> dict[str, int]:
-    """Of attempts, by environment."""
+    """Return the number of attempts by environment."""
     rows = scope.of_projects(Attempt.objects.filter(created_at__gte=moment - WEEK), "task__project").order_by()
     started: Any = rows.filter(task__nodes__environment__isnull=False).values("task__nodes__environment")
     return dict(started.annotate(count=Count("pk")).values_list("task__nodes__environment", "count"))
 
 
 def standing_out(records: Iterable[Record], rate: float, everywhere: int, nodes: int) -> set[str]:
-    """Who fails more often than chance explains, if each start failed with the probability that it has on the others;
-    of many nodes, one may well fail often by chance. One failure is always chance."""
+    """Return the nodes that fail more often than chance explains, if each start failed with the probability that it has
+    on the other nodes. Of many nodes, one may well fail often by chance. A single failure is always chance."""
     found = set()
     for one in records:
         rest = max(everywhere - one.starts, 1)
@@ -81,6 +84,6 @@ def standing_out(records: Iterable[Record], rate: float, everywhere: int, nodes:
 
 
 def _at_least(count: int, mean: float) -> float:
-    """The probability of `count` events or more where `mean` are expected (Poisson)."""
+    """Return the probability of `count` events or more where `mean` are expected (Poisson)."""
     below = sum(math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(count)) if mean else 1.0
     return max(1.0 - below, 0.0)

@@ -1,4 +1,4 @@
-"""What the held GPU time of the last week went into, from the ledger."""
+"""How the GPU time of the last week was used, from the ledger."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ HOUR = 3600.0
 
 
 def look(scope: Scope, moment: datetime) -> dict[str, Any]:
-    """In GPU-hours, of what was given back within the week."""
+    """Return GPU-hours of what was released within the week, by use, with goodput and ETTR."""
     rows = scope.of_projects(Usage.objects.filter(since__gte=moment - 5 * WEEK, until__gte=moment - WEEK))
     rows = rows.filter(zone=scope.zone) if scope.zone else rows
     rows = rows.filter(gpu_type=scope.gpu_type) if scope.gpu_type else rows

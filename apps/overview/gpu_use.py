@@ -1,4 +1,4 @@
-"""Which GPUs are in use, from what their machines say of the last minutes."""
+"""Which GPUs are in use, from the telemetry of the last minutes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -9,23 +9,25 @@ import numpy as np
 from apps.telemetry import reader, subjects
 
 BUSY = 5.0
-"""Per cent: a GPU that is used less does nothing worth a GPU."""
+"""Per cent; a GPU with less utilisation is not in use."""
 IDLE_AFTER = timedelta(minutes=10)
 LOOKS, ENOUGH = 10, 0.7
-"""Into so many steps the last minutes are divided, and in this share of them something must be known of a GPU that is
-said to be idle."""
+"""Number of steps into which IDLE_AFTER is divided, and the share of them with values that a GPU needs to count as
+idle."""
 GPU = "gpu"
 HOUR = 3600.0
 
 
 class Use(NamedTuple):
-    """How many of a machine's GPUs were in use within `IDLE_AFTER`, and how many for sure were not."""
+    """How many GPUs of a machine were in use within IDLE_AFTER, and how many certainly were not."""
 
     busy: int = 0
     idle: int = 0
 
 
 class Disk(NamedTuple):
+    """How full a disk is."""
+
     path: str
     percent: int
 
@@ -34,8 +36,9 @@ UNKNOWN = Use()
 
 
 def look(held: Mapping[str, datetime], gpus: Mapping[str, int], moment: datetime) -> Mapping[str, Use]:
-    """Of these environments, with since when a task has each, and how many GPUs each has. Who has one for less than
-    `IDLE_AFTER` is not idle. The series are read of those alone that do nothing at present."""
+    """Return the GPU use of these environments; `held`: since when a task has each, `gpus`: how many GPUs each has. An
+    environment that is held for less than IDLE_AFTER is not idle. Series are read only of those whose GPUs are unused
+    at present."""
     present: dict[str, list[float]] = {}
     for subject, newest in reader.newest(subjects.environments(held)).items():
         values = [value for key, value in newest.values.items() if key.startswith(f"{GPU}:")]
@@ -53,7 +56,7 @@ def look(held: Mapping[str, datetime], gpus: Mapping[str, int], moment: datetime
 
 
 def _lately(environments: Sequence[str], moment: datetime) -> dict[str, tuple[int, int]]:
-    """GPUs in use, and idle, of each."""
+    """Return the number of GPUs in use, and of idle ones, by environment."""
     found: dict[str, tuple[int, int]] = {}
     if not environments:
         return found
@@ -72,7 +75,7 @@ def _lately(environments: Sequence[str], moment: datetime) -> dict[str, tuple[in
 
 
 def hours(environments: Sequence[str], begins: datetime, ends: datetime) -> Mapping[str, tuple[float, float]]:
-    """Of each: GPU-hours that were measured between the two, and how many of these the GPUs were in use."""
+    """Return of each environment the GPU-hours that were measured between the two moments, and those in use."""
     found: dict[str, tuple[float, float]] = {}
     points = 6 if ends - begins == timedelta(hours=1) else 60  # a step that has only begun counts whole
     table = reader.series(subjects.environments(environments), {GPU}, begins.timestamp(), ends.timestamp(), points)
@@ -86,7 +89,7 @@ def hours(environments: Sequence[str], begins: datetime, ends: datetime) -> Mapp
 
 
 def full_disks(environments: Sequence[str], nearly: float) -> Iterator[tuple[str, Disk]]:
-    """By environment: those of which more than the share `nearly` is used."""
+    """Yield the disks of which more than the share `nearly` is used, with their environment."""
     for subject, newest in reader.newest(subjects.environments(environments)).items():
         for path, used in newest.disks():
             if used >= nearly:

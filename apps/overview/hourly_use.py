@@ -1,4 +1,4 @@
-"""How much of the machines was held and used, hour by hour: booked as time goes, so that a month reads as fast as a
+"""How much of the machines was held and used in each hour, stored as time passes, so that a month reads as fast as a
 day."""
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from apps.training.core import releasing
 HOUR = timedelta(hours=1)
 KEPT = timedelta(days=35)
 LATE = timedelta(days=2)
-"""As far back as hours are booked that were missed."""
+"""How far back missed hours are stored."""
 FIGURES = ("there", "held", "measured", "used")
 
 Key = tuple[str, bool, str, str]
@@ -41,7 +41,8 @@ class Machine(NamedTuple):
 
 
 def book(moment: datetime) -> int:
-    """The hours since the last that was booked, that one again, and the one that runs; how many rows that made."""
+    """Store the hours since the last one that was stored, this one again, and the present one. Returns how many
+    rows."""
     Hour.objects.filter(begins__lt=moment - KEPT).delete()
     columns = ("id", "project_id", "shared", "zone__name", "gpu_type", "gpu_count", "created_at")
     machines = [Machine(*row) for row in DevEnvironment.objects.filter(gpu_count__gt=0).values_list(*columns)]
@@ -58,7 +59,7 @@ def book(moment: datetime) -> int:
 
 
 def read(scope: Scope, moment: datetime) -> dict[str, Any]:
-    """GPU-hours by hour of the last day, and by day of the last month."""
+    """Return the GPU-hours by hour of the last day, and by day of the last month."""
     ends = _hour(moment) + HOUR
     rows = access.visible(Hour.objects.all(), scope.user, or_open=Q(shared=True))
     rows = rows.filter(Q(project=scope.project) | Q(shared=True)) if scope.project else rows
@@ -100,7 +101,7 @@ def _rows(machines: Iterable[Machine], begins: datetime, ends: datetime) -> Iter
 
 
 def _held(begins: datetime, ends: datetime) -> defaultdict[str, float]:
-    """Hours by environment: what the ledger says, and what is held now."""
+    """Return the held hours by environment, from the ledger and from the present leases."""
     found: defaultdict[str, float] = defaultdict(float)
     booked = Usage.objects.filter(since__gte=month_of(begins), since__lt=ends, until__gt=begins)
     for key, since, until in booked.values_list("environment_id", "since", "until"):

@@ -1,4 +1,4 @@
-"""The GPUs at this moment: how many there are, who holds them, and which of them do nothing."""
+"""The GPUs at this moment: how many there are, which tasks hold them, and which are idle."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from apps.training.models import Attempt, Node, Task
 from apps.training.states import State
 
 OTHERS = ""
-"""The key of all projects, or people, that the reader may not know by name."""
+"""Key of all projects, or users, that the user may not see."""
 
 
 class Machine(NamedTuple):
@@ -40,7 +40,7 @@ class Holder(NamedTuple):
 
 
 class Here(NamedTuple):
-    """A machine with what is known of who holds it: None of nobody, and of somebody whom the reader may not know."""
+    """A machine with the task that holds it; None if none does, or if the user may not see it."""
 
     machine: Machine
     holder: Holder | None
@@ -48,7 +48,7 @@ class Here(NamedTuple):
 
 
 class Tally:
-    """GPUs of one row."""
+    """Counts of GPUs in one row."""
 
     def __init__(self, key: str, name: str) -> None:
         self.key, self.name = key, name
@@ -80,7 +80,7 @@ class Tally:
 
 
 def look(scope: Scope, moment: datetime) -> list[Here]:
-    """All that the scope has, with who holds them."""
+    """Return all machines of the scope, with the tasks that hold them."""
     columns = (
         "id", "name", "project_id", "zone__name", "gpu_type", "gpu_count", "status", "cordoned", "cluster_id",
         "lease__holder", "lease__since",
@@ -115,7 +115,7 @@ def look(scope: Scope, moment: datetime) -> list[Here]:
 
 
 def counted(here: Iterable[Here]) -> dict[str, Any]:
-    """In all, and by zone, type, and who holds them."""
+    """Return the counts of GPUs in all, and by zone, type, project and user."""
     here = list(here)
     total = Tally("", "")
     for one in here:
@@ -139,15 +139,15 @@ def _by(here: Iterable[Here], key: Callable[[Here], tuple[str, str]]) -> list[di
 
 
 def _seen(scope: Scope) -> set[str] | None:
-    """The projects whose tasks the reader may know; None: all."""
+    """Return the projects whose tasks the user may see; None: all."""
     if scope.all:
         return None
     return set(scope.user.projects.values_list("pk", flat=True))
 
 
 def _as_engines_say(machines: Iterable[Machine], deciding: set[str]) -> Iterable[Machine]:
-    """Where an engine's own queue decides, a task holds its environments while its ranks run. What runs inside of an
-    environment has it before all others."""
+    """Yield the machines with holders corrected: where an engine's own queue decides, a task holds its environments
+    while its ranks run. A task that runs inside of an environment has it in any case."""
     machines = list(machines)
     theirs = decided_by_engines(deciding)
     held = {one.holder for one in machines if one.cluster in deciding and one.holder}

@@ -1,12 +1,12 @@
-"""What the overview keeps because nothing else says it in one read."""
+"""Stored figures of the overview."""
 
 from django.db import models
 
 
 class Hour(models.Model):
-    """GPU-hours of the machines of one project, zone and type in the hour (UTC) that `begins`: that were `there`; that
-    tasks `held`; of which the telemetry knows (`measured`); and how many of these were in use (`used`: each weighed by
-    its utilisation). `shared`: of those that tasks of any project may use. Kept for `hours.KEPT`."""
+    """GPU-hours of the machines of one project, zone and type in the hour (UTC) that `begins`: that existed (`there`),
+    that tasks `held`, that were `measured` by telemetry, and that were in use (`used`: each weighted by its
+    utilisation). `shared`: machines that tasks of any project may use. Kept for `hourly_use.KEEP_FOR`."""
 
     GOES_WITH_PROJECT = True
 

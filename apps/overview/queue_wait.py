@@ -1,4 +1,4 @@
-"""Who waits: how many, for what, and for how long."""
+"""The waiting tasks: how many, why, and for how long."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -13,12 +13,13 @@ from apps.training.states import State
 
 WAITING = (State.INITIALIZING, State.QUEUED)
 AGES = (60, 600, 3600, 6 * 3600, 86400)
-"""Seconds: where the age groups end; the last group has no end."""
+"""Seconds: upper limits of the age groups; the last group has none."""
 OLDEST = 10
 MOST_REASONS = 30
 
 
 def look(scope: Scope, moment: datetime) -> dict[str, Any]:
+    """Return the summary of waiting tasks."""
     rows = scope.tasks().filter(state__in=WAITING).order_by()
     edges = [moment - timedelta(seconds=seconds) for seconds in AGES]
     groups = {f"age_{number}": Count("pk", filter=_between(edges, number)) for number in range(len(AGES) + 1)}
@@ -70,7 +71,7 @@ def look(scope: Scope, moment: datetime) -> dict[str, Any]:
 
 
 def _said(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
-    """What they have in common; all that is known of one alone."""
+    """Return the text of what the tasks have in common; of a single task all that is known."""
     if row["count"] == 1:
         return (task_presenter.reason(row["reason"], params) or {"message": ""})["message"]
     wanted = {"wanted": row["wanted"]} if row["wanted"] else {}

@@ -1,5 +1,5 @@
-"""Whose things are looked at: an administrator sees all, others what belongs to their projects; and of that, what was
-asked for."""
+"""What an overview covers: for administrators everything, for others what belongs to their projects, restricted by the
+request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from apps.training.models import Task
 
 @dataclass(frozen=True)
 class Scope:
-    """Empty: any. `zone` is a name. `mine`: of the tasks, only those that the user owns."""
+    """Empty: any. `zone` is a name. `mine`: only tasks that the user owns."""
 
     user: User
     project: str = ""
@@ -26,7 +26,7 @@ class Scope:
 
     @classmethod
     def of(cls, user: User, query: Mapping[str, Any]) -> "Scope":
-        """404 for a project that the user is not in."""
+        """Return the scope of a request. Raises ApiError 404 for a project that the user is not in."""
         project = query.get("project") or ""
         if project:
             access.project(user, project)
@@ -34,24 +34,27 @@ class Scope:
 
     @property
     def all(self) -> bool:
+        """True for an administrator."""
         return self.user.is_superuser
 
     def environments(self) -> QuerySet[DevEnvironment]:
-        """Those of the user's projects, and those that tasks of any project may use."""
+        """Return the environments of the user's projects, and those that are shared with all."""
         rows = selectors.seen_by(self.user)
         rows = rows.filter(zone__name=self.zone) if self.zone else rows
         rows = rows.filter(gpu_type=self.gpu_type) if self.gpu_type else rows
         return rows.filter(Q(project=self.project) | Q(shared=True)) if self.project else rows
 
     def own_environments(self) -> QuerySet[DevEnvironment]:
-        """Those that their projects answer for."""
+        """Return the environments of the user's projects alone."""
         rows = access.visible(self.environments(), self.user)
         return rows.filter(project=self.project) if self.project else rows
 
     def of_projects(self, rows: QuerySet[Any], path: str = "project") -> QuerySet[Any]:
+        """Return those of `rows` that belong to the user's projects, or to the requested one."""
         rows = access.visible(rows, self.user, path)
         return rows.filter(**{path: self.project}) if self.project else rows
 
     def tasks(self) -> QuerySet[Task]:
+        """Return the training tasks."""
         rows = self.of_projects(Task.trainings.all())
         return rows.filter(owner=self.user) if self.mine else rows

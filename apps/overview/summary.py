@@ -1,4 +1,4 @@
-"""The overview, whole."""
+"""The whole overview."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from apps.training.states import State
 
 
 def overview(scope: Scope, moment: datetime) -> dict[str, Any]:
-    """As many queries however much there is."""
+    """Return the overview. The number of queries does not depend on the amount of data."""
     counts = dict(scope.tasks().order_by().values_list("state").annotate(Count("state")))
     return {
         "at": moment,

@@ -1,4 +1,4 @@
-"""Celery's way in."""
+"""Celery tasks of the overview."""
 
 from celery import shared_task
 

@@ -1,4 +1,4 @@
-"""What is open is open only as long as its person may be inside: looked at together, every few seconds."""
+"""Closes open connections of users who have lost access: all are checked together every few seconds."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ _database = ThreadPoolExecutor(4, "doors")
 
 
 async def in_thread(ask: Callable[[], T]) -> T:
-    """Where the database may be asked."""
+    """Run a database query in a thread and return its result."""
 
     def asked() -> T:
         close_old_connections()
@@ -33,13 +33,15 @@ async def in_thread(ask: Callable[[], T]) -> T:
 
 
 class Watch:
+    """Checks the access of open connections."""
+
     def __init__(self) -> None:
         self._open: dict[asyncio.Future[None], Pass] = {}
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
     def held(self, one: Pass) -> "Iterator[asyncio.Future[None]]":
-        """A future that is done when it is over."""
+        """Yield a future that is done when the access ends."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open[over] = one
         if self._looking is None or self._looking.done():
@@ -50,7 +52,8 @@ class Watch:
             self._open.pop(over, None)
 
     async def _look(self) -> None:
-        """While anything is open. Whatever goes wrong is tried again: what is open must not stay open unlooked at."""
+        """Check while anything is open. An error is retried at the next check, so that no connection stays open
+        unchecked."""
         while self._open:
             await asyncio.sleep(EVERY_S)
             passes = set(self._open.values())

@@ -1,5 +1,5 @@
-"""Who opens a WebSocket of the API: a token in the Authorization header, or the console's session cookie together with
-an Origin that is the console's own, since a browser sends the cookie whoever asks."""
+"""Authentication of the API's WebSockets: a token in the Authorization header, or the console's session cookie together
+with an Origin that is the console's own, since browsers send the cookie from any page."""
 
 from dataclasses import dataclass
 
@@ -19,16 +19,20 @@ from apps.proxy.sessions import Pass
 
 @dataclass(frozen=True, slots=True)
 class Asker:
+    """A user, with the session or token that authenticated the request."""
+
     user: User
     session: str = ""
     token: str = ""
 
     def held(self, project: str, environment: str) -> Pass:
+        """Return the authorization of a connection into an environment."""
         return Pass(self.user.pk, project, environment, session=self.session, token=self.token)
 
 
 def asker(scope: Scope) -> Asker:
-    """Raises what the API answers: 401, or 403 for another page's socket. In a thread."""
+    """Return the authenticated user. Raises what the API answers: 401, or 403 for another page's WebSocket. Call it in
+    a thread."""
     kind, _, given = header(scope, b"authorization").partition(" ")
     if kind.lower() == "bearer":
         known, token = BearerAuthentication().authenticate_credentials(given.strip().encode("latin-1"))

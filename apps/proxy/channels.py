@@ -1,8 +1,8 @@
-"""Terminals, commands and tunnels: WebSockets of the API that say to an environment's keeper what `fermi.envd.protocol`
-tells of.
+"""Terminals, commands and tunnels: WebSockets of the API that talk to an environment's daemon as `fermi.envd.protocol`
+describes.
 
     /api/v1/dev-environments/{id}/channel                 into an environment
-    /api/v1/training-tasks/{id}/ranks/{rank}/channel      beside a running rank
+    /api/v1/training-tasks/{id}/ranks/{rank}/channel      next to a running rank
 """
 
 import asyncio
@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 _ENVIRONMENT = re.compile(r"/api/v1/dev-environments/([^/]+)/channel")
 _RANK = re.compile(r"/api/v1/training-tasks/([^/]+)/ranks/([0-9]{1,9})/channel")
 FIRST_S = 30
-"""For a client to say what it wants."""
+"""Timeout of the client's first message."""
 Dialled = Callable[[Request], Awaitable[tuple[socket.socket, dict[str, Any]]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """In: `what` stands in the audit trail before the verb, `target` and `told` with it."""
+    """Target of a channel. In the audit trail `what` stands before the verb, with `target` and `told`."""
 
     asker: Asker
     held: Pass
@@ -54,6 +54,8 @@ class Way:
 
 
 class Channels:
+    """ASGI application of channels; other requests go `onward`."""
+
     def __init__(self, onward: App) -> None:
         self._onward = onward
         self._watch = Watch()
@@ -123,7 +125,7 @@ def _beside(asker: Asker, task_id: str, rank: int) -> Way:
 
 
 def _within(given: str, ask: Callable[[], Way]) -> Way:
-    """Context variables do not come along into threads."""
+    """Call `build` with the request's id: context variables are not copied into threads."""
     request_id.begin(given)
     return ask()
 
@@ -170,7 +172,7 @@ def _record(way: Way, given: str, asked: Request) -> None:
 
 
 async def _both(going: Coroutine[Any, Any, None], coming: Coroutine[Any, Any, None], send: Send) -> None:
-    """Until the client has gone, or all has been said."""
+    """Relay until the client has gone, or the environment has sent all."""
     inward, outward = asyncio.ensure_future(going), asyncio.ensure_future(coming)
     try:
         done, _ = await asyncio.wait((inward, outward), return_when=asyncio.FIRST_COMPLETED)
@@ -189,7 +191,7 @@ async def _both(going: Coroutine[Any, Any, None], coming: Coroutine[Any, Any, No
 
 
 class _Port:
-    """Bytes, either side of which may end before the other."""
+    """Relay of bytes, either side of which may end before the other."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -213,7 +215,8 @@ class _Port:
 
 
 class _Frames:
-    """Browsers cannot stop reading a WebSocket, so they say `{"flow": false}`, and `true` when they have caught up."""
+    """Relay of an exec session. Browsers cannot pause a WebSocket, so they send `{"flow": false}`, and `true` when they
+    have caught up."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -248,7 +251,7 @@ def _flow(said: str | None) -> bool | None:
 
 
 def _read(said: str | None) -> Mapping[str, Any]:
-    """Empty for what says nothing."""
+    """Return the message; empty if it is not valid."""
     try:
         return protocol.read_line((said or "{}").encode())
     except (protocol.WireError, UnicodeEncodeError):

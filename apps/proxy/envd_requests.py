@@ -1,5 +1,5 @@
-"""What may be asked of a keeper by somebody outside, and what the audit trail keeps of it: the command, and never what
-is typed into it."""
+"""Requests that clients may make to an environment's daemon, and what the audit trail stores of them: the command,
+never its input."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ Request = Mapping[str, Any]
 
 
 def read(said: str) -> Request:
-    """Raises ValueError with the field that is wrong."""
+    """Return the validated request. Raises ValueError with the name of the invalid field."""
     try:
         asked = protocol.read_line(said.encode())
     except (protocol.WireError, UnicodeEncodeError):
@@ -48,7 +48,7 @@ def _exec(asked: Request) -> Request:
 
 
 def audited(asked: Request) -> tuple[str, dict[str, Any]]:
-    """The verb, and what is kept."""
+    """Return the verb and the data for the audit trail."""
     if asked["open"] == "port":
         return "tunnel", {name: asked[name] for name in ("door", "port") if name in asked}
     if asked["command"] is None:

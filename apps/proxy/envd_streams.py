@@ -1,4 +1,4 @@
-"""Streams to keepers: dialled in a thread, and from then on the event loop's."""
+"""Streams to environment daemons: connected in a thread, then used by the event loop."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ _threads = ThreadPoolExecutor(DIALS, "dial")
 
 
 class Refused(Exception):
-    """A keeper said no."""
+    """A daemon refused the request."""
 
     def __init__(self, code: str, params: Mapping[str, Any]) -> None:
         super().__init__(code)
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 class Stream(asyncio.Protocol):
-    """Bytes as they come, without a copy, for one reader; who writes waits while the other side is slow."""
+    """A stream of bytes, without copies, for one reader; `write` waits while the other side is slow."""
 
     def __init__(self) -> None:
         self._pieces: deque[bytes] = deque()
@@ -43,6 +43,7 @@ class Stream(asyncio.Protocol):
 
     @classmethod
     async def over(cls, sock: socket.socket) -> "Stream":
+        """Return a stream over a connected socket."""
         sock.setblocking(False)
         loop = asyncio.get_running_loop()
         return (await loop.create_connection(cls, sock=sock))[1]
@@ -50,7 +51,7 @@ class Stream(asyncio.Protocol):
     # What its reader and its writer call ------------------------------------------------------------------------------
 
     async def read(self) -> bytes:
-        """The next piece; empty at the end. Raises OSError when the connection broke."""
+        """Return the next piece; empty at the end. Raises OSError when the connection broke."""
         if not self._pieces:
             if self._lost:
                 raise self._lost
@@ -70,8 +71,8 @@ class Stream(asyncio.Protocol):
         return piece
 
     def take_over(self) -> tuple[list[bytes], socket.socket]:
-        """What has come, and the socket for what will: nothing is read here any more. The socket is the caller's.
-        Raises OSError when the connection broke."""
+        """Return what was received, and a duplicate of the socket for the rest, which the caller closes; the stream
+        does not read any more. Raises OSError when the connection broke."""
         if self._lost:
             raise self._lost
         self._transport.pause_reading()
@@ -81,10 +82,11 @@ class Stream(asyncio.Protocol):
         return pieces, self._transport.get_extra_info("socket").dup()
 
     def give_back(self) -> None:
-        """It is read again."""
+        """Read from the socket again."""
         self._transport.resume_reading()
 
     async def write(self, data: bytes) -> None:
+        """Send data. Raises OSError when the connection broke."""
         if self._lost or self._transport.is_closing():
             raise self._lost or ConnectionResetError("closed")
         self._transport.write(data)
@@ -98,7 +100,7 @@ class Stream(asyncio.Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Of one that nobody reads from: whether there is anything to be told."""
+        """True for an unused stream if it has ended or data is waiting."""
         return self._ended or bool(self._pieces)
 
     def close(self) -> None:
@@ -148,12 +150,13 @@ class Stream(asyncio.Protocol):
 
 
 async def socket_to(environment: DevEnvironment, request: Mapping[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
-    """After the keeper's yes, which comes with it. Raises BackendError, Refused, OSError and wire.WireError."""
+    """Return a socket on which the daemon has accepted the request, and its answer. Raises BackendError,
+    EnvdRefusedError, OSError and protocol.WireError."""
     return await by(lambda: _dial(environment, request))
 
 
 async def by(dial: Callable[[], tuple[socket.socket, dict[str, Any]]]) -> tuple[socket.socket, dict[str, Any]]:
-    """In a thread, and for no longer than it takes to dial."""
+    """Run `dial` in a thread; if the caller is cancelled meanwhile, close the socket."""
     dialling = asyncio.get_running_loop().run_in_executor(_threads, dial)
     try:
         return await asyncio.shield(dialling)
@@ -172,7 +175,7 @@ def _dial(environment: DevEnvironment, request: Mapping[str, Any]) -> tuple[sock
 def dialled(
     dial: Callable[[], socket.socket], request: Mapping[str, Any], can_hand_over: Callable[[], bool] = lambda: False
 ) -> tuple[socket.socket, dict[str, Any]]:
-    """In a thread that may have used the database before."""
+    """Connect and send the request, in a thread that may have used the database before."""
     close_old_connections()
     try:
         hand = can_hand_over()
@@ -185,7 +188,8 @@ def dialled(
 def asked(
     sock: socket.socket, request: Mapping[str, Any], *, hand: bool = False
 ) -> tuple[socket.socket, dict[str, Any]]:
-    """What leads inside, and the keeper's yes. `hand`: it may be a connection of the keeper's own."""
+    """Send the request and return the socket that leads inside, and the daemon's answer. `hand`: the daemon may pass a
+    socket of its own. Raises EnvdRefusedError, OSError and protocol.WireError."""
     try:
         inside, answer = protocol.ask_handed(sock, request) if hand else (sock, protocol.ask(sock, request))
         if not answer.get("ok"):
@@ -199,10 +203,10 @@ def asked(
 
 
 def _hang_up(dialled: "asyncio.Future[tuple[socket.socket, dict[str, Any]]]") -> None:
-    """Nobody waits for it any more."""
+    """Close the socket of a connection that is no longer needed."""
     if not dialled.cancelled() and not dialled.exception():
         dialled.result()[0].close()
 
 
 AWAY = (BackendError, Refused, OSError, protocol.WireError)
-"""What dialling raises."""
+"""Errors of connecting."""

@@ -1,4 +1,4 @@
-"""What a door shows when it leads nowhere: a page for somebody who looks at it, the envelope for what runs in one."""
+"""Errors of the proxy: a page for browsers' navigation, the error envelope for other requests."""
 
 from django.utils.html import format_html
 
@@ -24,7 +24,8 @@ SAFE = [
 
 
 def html(error: ApiError, lang: str, *, console: str = "", again_s: int = 0) -> bytes:
-    """`console`: where its environment is shown; `again_s`: it loads itself anew."""
+    """Return the page. `console`: address where the console shows the environment; `reload_seconds`: the page reloads
+    itself after this time."""
     [problem] = error.problems
     message, hint = text(error.code, problem.params, lang)
     there = format_html('<a href="{}">{}</a>', console, text(TO_CONSOLE, lang=lang)[0]) if console else ""
@@ -34,6 +35,7 @@ def html(error: ApiError, lang: str, *, console: str = "", again_s: int = 0) -> 
 
 
 async def refuse(scope: Scope, send: Send, error: ApiError, *, console: str = "", again_s: int = 0) -> None:
+    """Send the error as a page or as the envelope."""
     more = [(b"retry-after", b"%d" % again_s)] if again_s else []
     if not is_page(scope):
         await asgi.refuse(scope, send, error, [(b"cache-control", b"no-store"), *more])
@@ -43,7 +45,7 @@ async def refuse(scope: Scope, send: Send, error: ApiError, *, console: str = ""
 
 
 def is_page(scope: Scope) -> bool:
-    """Whether somebody looks at it: a browser's own navigation, of a GET."""
+    """Return True if a browser navigates to a page (GET)."""
     if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
         return False
     mode = asgi.header(scope, b"sec-fetch-mode")

@@ -1,7 +1,8 @@
-"""What of a request reaches an environment, and what of its answer reaches a browser. Pure.
+"""Filters of headers: what of a request reaches an environment, and what of its answer reaches a browser. Pure
+functions.
 
-The console's cookies and ours stay outside, and what one environment answers can neither set cookies for a name that it
-shares with others, nor rid the browser of theirs.
+The console's and the proxy's cookies are not passed on, and an environment's answer can neither set cookies for a name
+that it shares with others, nor clear the browser's.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,17 +18,18 @@ _HANDSHAKE = b"sec-websocket-"
 _NOT_ITS_TO_SAY = frozenset((b"clear-site-data", b"strict-transport-security", b"alt-svc", b"server-timing"))
 TOKEN = b"fermi_door"
 SECURE_TOKEN = b"__Host-fermi_door"
-"""A browser takes this name from nobody but the host itself, by https."""
+"""Browsers accept a cookie of this name only from the host itself, over https."""
 _OUR_BEARER = b"bearer fermi_"
 FRAMED_BY_ITSELF = (b"content-security-policy", b"frame-ancestors 'self'")
 
 
 def one(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:
+    """Return the value of a header, or an empty text."""
     return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
 
 
 def cookies(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Each as name and value, as they stand."""
+    """Yield each cookie's name and value, unchanged."""
     for key, value in headers:
         if key.lower() == b"cookie":
             for crumb in value.split(b";"):
@@ -38,7 +40,8 @@ def cookies(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, byt
 def inward(
     headers: Iterable[tuple[bytes, bytes]], *, origin: str, client: str, hidden: frozenset[bytes], socket: bool = False
 ) -> Headers:
-    """`hidden`: cookies that stay outside. `socket`: of a WebSocket, whose handshake is made anew."""
+    """Return the headers that reach the environment. `hidden_cookies`: cookies that are not passed on. `is_websocket`:
+    the handshake is made anew."""
     listed = list(headers)
     scheme, _, host = origin.encode().partition(b"://")
     passed: Headers = [(b"host", host)] if not socket else []
@@ -63,7 +66,7 @@ def inward(
 
 
 def outward(headers: Iterable[tuple[bytes, bytes]], hidden: frozenset[bytes]) -> Headers:
-    """`hidden`: cookies that it may not set."""
+    """Return the headers that reach the browser. `hidden_cookies`: cookies that the environment may not set."""
     listed = list(headers)
     dropped = HOP_BY_HOP | _named(listed) | _NOT_ITS_TO_SAY
     passed: Headers = []
@@ -80,7 +83,8 @@ def outward(headers: Iterable[tuple[bytes, bytes]], hidden: frozenset[bytes]) ->
 
 
 def token_cookie(token: str, origin: str) -> tuple[bytes, bytes]:
-    """For this host alone. Without an age: an old one still says where its person came from."""
+    """Return the Set-Cookie header of a token, for this host alone. Without an age: an expired token still names the
+    console."""
     secure = origin.startswith("https://")
     name = SECURE_TOKEN if secure else TOKEN
     rest = b"; Path=/; HttpOnly; SameSite=Lax" + (b"; Secure" if secure else b"")
@@ -88,7 +92,7 @@ def token_cookie(token: str, origin: str) -> tuple[bytes, bytes]:
 
 
 def _named(headers: Headers) -> set[bytes]:
-    """What Connection says is for this hop alone."""
+    """Return the headers that Connection declares as hop-by-hop."""
     return {
         word.strip().lower() for key, value in headers if key.lower() == b"connection" for word in value.split(b",")
     }

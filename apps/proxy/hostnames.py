@@ -1,10 +1,11 @@
-"""Each door of an environment is a host name, and so an origin, of its own:
+"""Host names of the proxy: each service of an environment has a host name, and so an origin, of its own:
 
-    env-7kq2m9x4td.localhost:8000              its main door, where the console is on this machine
-    tensorboard--env-7kq2m9x4td.localhost:8000 another of its doors
+    env-7kq2m9x4td.localhost:8000              its main service, where the console is on this machine
+    tensorboard--env-7kq2m9x4td.localhost:8000 another of its services
     env-7kq2m9x4td.fermi-doors.example.org     with FERMI_DOOR_HOST=fermi-doors.example.org
 
-A browser sends cookies of one host to no other, so an environment reads neither the console's nor another's. Pure.
+Browsers send cookies of one host to no other, so an environment reads neither the console's nor another one's. Pure
+functions.
 """
 
 import re
@@ -22,14 +23,14 @@ _LOOPBACK = {"localhost", "127.0.0.1", "[::1]"}
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """`door` empty: the main one."""
+    """The address of a service. `door` empty: the environment's main one."""
 
     environment: str
     door: str = ""
 
 
 def label(name: Name) -> str | None:
-    """None where it cannot be a host name."""
+    """Return the first label of the host name, or None if it cannot be one."""
     parts = [part for part in (name.door, name.environment) if part]
     fits = all(_LABEL.fullmatch(part) and APART not in part for part in parts)
     made = APART.join(parts)
@@ -37,14 +38,14 @@ def label(name: Name) -> str | None:
 
 
 def split(host: str) -> tuple[str, str]:
-    """Of a Host header: the name in lower case, and `:port` or nothing."""
+    """Return the name of a Host header in lower case, and `:port` or an empty text."""
     found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:]*?)\.?(:[0-9]{1,5})?", host)
     return (found[1].lower(), found[2] or "") if found else (host.lower(), "")
 
 
 def read(host: str, door_host: str) -> Name | None:
-    """The door that a Host header names; None: it is no door's. A name below `door_host` that is none belongs to no
-    environment."""
+    """Return the address that a Host header names, or None if it is no proxy address. A name below `door_host` that is
+    none belongs to no environment."""
     name, _ = split(host)
     for base in (split(door_host)[0], LOCAL):
         if base and name.endswith(f".{base}"):
@@ -57,11 +58,13 @@ def read(host: str, door_host: str) -> Name | None:
 
 
 def is_local(host: str) -> bool:
+    """Return True for a host name of this machine."""
     return split(host)[0] in _LOOPBACK
 
 
 def base(console: str, door_host: str, public_url: str) -> str | None:
-    """Where doors are for somebody whose console is at the origin `console`, as `scheme://{}rest`; None: nowhere."""
+    """Return the origin of proxy addresses as `scheme://{}rest`, for a user whose console is at the origin `console`;
+    None if there is none."""
     scheme, _, host = console.partition("://")
     _, port = split(host)
     if is_local(host):
@@ -75,12 +78,14 @@ def base(console: str, door_host: str, public_url: str) -> str | None:
 
 
 def origin(name: Name, console: str, door_host: str, public_url: str) -> str | None:
+    """Return the origin of an address, or None."""
     made, where = label(name), base(console, door_host, public_url)
     return where.format(made) if made and where else None
 
 
 def safe_path(path: str) -> str | None:
-    """A path on the door's own host and nothing else; None: it would lead elsewhere, or into what is the doors' own."""
+    """Return the path, percent-encoded, on the proxy address itself; None if it would lead elsewhere, or to the proxy's
+    own paths."""
     path = path or "/"
     quoted = "".join(letter if letter.isascii() else _percent(letter) for letter in path)
     if len(quoted) > LONGEST_PATH or not _PATH.fullmatch(quoted) or quoted.startswith("/_fermi"):

@@ -1,7 +1,7 @@
-"""HTTP through a door: httpcore speaks it, over streams that a keeper gave us.
+"""HTTP client of the proxy: httpcore over streams from environment daemons.
 
-One pool of connections for each door of a run, closed when nobody has used it for a while: a keeper counts connections,
-and an environment that has one is in use.
+There is one connection pool for each service of a run, closed when it was not used for a while: a daemon counts
+connections, and an environment that has one is in use.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _ASKED_AGAIN = ("GET", "HEAD", "OPTIONS")
 
 
 class ClientGone(Exception):
-    """In the middle of what it was sending."""
+    """The client disconnected while it was sending."""
 
 
 class _Stream(httpcore.AsyncNetworkStream):
@@ -56,7 +56,8 @@ class _Stream(httpcore.AsyncNetworkStream):
         return self._stream.take_over()
 
     def give_away(self) -> Stream:
-        """For another connection of httpcore's, which knows nothing of what was taken out of this one."""
+        """Return the stream for another connection of httpcore, which knows nothing of the bytes that were read from
+        this one."""
         self._given_away = True
         self._stream.give_back()
         return self._stream
@@ -66,6 +67,8 @@ class _Stream(httpcore.AsyncNetworkStream):
 
 
 class _Dialling(httpcore.AsyncNetworkBackend):
+    """Connects to a service through the environment's daemon. `spare`: open streams between two answers."""
+
     def __init__(self, environment: DevEnvironment, door: str) -> None:
         self._environment, self._door = environment, door
         self.spare: list[Stream] = []
@@ -90,12 +93,13 @@ class _Held:
 
 @dataclass
 class Pools:
-    """`run` is part of a pool's name: a new run is reached by new connections."""
+    """Connection pools by environment, run and service: a new run is reached by new connections."""
 
     _held: dict[tuple[str, int, str], _Held] = field(default_factory=dict)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
     def take(self, environment: DevEnvironment, run: int, door: str) -> "_Held":
+        """Return the pool's entry, which is not closed while it is in use."""
         key = (environment.pk, run, door)
         held = self._held.get(key)
         if held is None:
@@ -112,6 +116,7 @@ class Pools:
         return held
 
     def give_back(self, held: _Held) -> None:
+        """End one use of the entry; an unused pool is closed after MAX_IDLE_SECONDS."""
         held.using -= 1
         if not held.using:
             held.closing = asyncio.get_running_loop().call_later(IDLE_S, self._close, held)
@@ -129,8 +134,8 @@ async def carry(
     scope: Scope, receive: Receive, send: Send, held: _Held, passed: headers.Headers, *,
     hidden: frozenset[bytes], more: Iterable[tuple[bytes, bytes]],
 ) -> None:  # fmt: skip
-    """One request and its answer, both as they come. Raises what httpcore and dialling do before the answer's first
-    byte; afterwards the connection is all that can still say it."""
+    """Pass on one request and its answer while they come. Raises errors of httpcore and of connecting before the
+    answer's first byte; afterwards the connection is cut."""
     asking = _Asking(scope, receive)
     url = httpcore.URL(scheme=b"http", host=b"door", port=80, target=target(scope))
     leaving = asyncio.ensure_future(asking.left())
@@ -172,8 +177,9 @@ async def _answer(
 
 
 async def _pass_on(scope: Scope, send: Send, response: httpcore.Response, spare: list[Stream]) -> None:
-    """Of a large body only what came with its head goes through httpcore; the rest, from socket to socket. httpcore,
-    which has seen half of an answer, does not use the connection again; another of its connections may."""
+    """Send the body. Of a large one only what came with the headers goes through httpcore; the rest goes from socket to
+    socket. httpcore, which has seen half of an answer, does not use the connection again; another of its connections
+    may."""
     assert isinstance(response.stream, AsyncIterable)
     pour, left = (scope.get("extensions") or {}).get(asgi.POUR), _length(scope, response)
     async for piece in response.stream:
@@ -199,7 +205,7 @@ async def _pass_on(scope: Scope, send: Send, response: httpcore.Response, spare:
 
 
 def _length(scope: Scope, response: httpcore.Response) -> int:
-    """0: not known beforehand, or there is no body."""
+    """Return the length of the body; 0 if it is unknown, or there is none."""
     if scope["method"] == "HEAD" or headers.one(response.headers, b"transfer-encoding"):
         return 0
     given = headers.one(response.headers, b"content-length")
@@ -207,14 +213,14 @@ def _length(scope: Scope, response: httpcore.Response) -> int:
 
 
 def target(scope: Scope) -> bytes:
-    """As it was asked for, byte for byte."""
+    """Return path and query as requested, byte for byte."""
     raw: bytes = scope["raw_path"]
     query: bytes = scope["query_string"]
     return raw + b"?" + query if query else raw
 
 
 class _Asking:
-    """What the client still sends: a body, and that it goes away."""
+    """What the client still sends: a body, and its disconnection."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._receive = receive
@@ -239,7 +245,8 @@ class _Asking:
             self._read.set()
 
     async def left(self) -> None:
-        """Returns when the client has gone; looks only once its body has been read, or will not be."""
+        """Return when the client has disconnected; reads only after the request's body was read, or if there is
+        none."""
         await self._read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass

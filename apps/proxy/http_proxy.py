@@ -1,4 +1,5 @@
-"""The ASGI application in front of Django for hosts that are doors: who comes in, and what is carried where."""
+"""ASGI application of proxy addresses, in front of Django: authenticates requests and passes them on to
+environments."""
 
 import asyncio
 import time
@@ -24,10 +25,12 @@ COMING = ("DOOR_COMING", "SERVICE_STARTING")
 COMING_S = 3
 MOST_KNOWN = 4096
 MOST_SOCKETS = 512
-"""WebSockets of one entry in this process."""
+"""WebSockets of one session in this process."""
 
 
 class Doors:
+    """Authenticating reverse proxy of environments; other hosts' requests go `onward`."""
+
     def __init__(self, onward: App) -> None:
         self._onward = onward
         self._pools = http_client.Pools()
@@ -79,7 +82,7 @@ class Doors:
     # Coming in --------------------------------------------------------------------------------------------------------
 
     async def _enter(self, visit: "_Visit") -> None:
-        """Of a ticket, a token. The path that it leads to is the ticket's own; none comes with the address."""
+        """Exchange a ticket for a token. The path that follows is stored with the ticket; the request cannot set it."""
         scope = visit.scope
         if scope["type"] != "http" or scope["path"] != f"{OURS}enter" or scope["method"] != "GET":
             raise ApiError(404, "NO_SUCH_ADDRESS", path=scope["path"])
@@ -92,7 +95,8 @@ class Doors:
         await visit.redirect(entry.path, [cookie])
 
     async def _admitted(self, visit: "_Visit") -> Known | None:
-        """None: it has been answered. What a page asks for without a good token says nothing of what there is."""
+        """Return the session, or None if the request was answered already. A page without a valid token learns nothing
+        about what exists."""
         token = visit.token
         if token is None or token.age > tickets.TOKEN_S:
             await self._outside(visit, token)
@@ -120,7 +124,8 @@ class Doors:
             raise ApiError(404, "NOT_FOUND")
 
     async def _look(self, token: Token) -> Known | None:
-        """At most EVERY_S old, unless the token is newer; asked once, however many ask."""
+        """Return the session, at most CHECK_SECONDS old unless the token is newer; read once for all requests at the
+        same time."""
         found = self._known.get(token.entry)
         if found is not None:
             at, asked = found
@@ -212,7 +217,7 @@ class Doors:
 
 
 class _Visit:
-    """One request or WebSocket at a door."""
+    """One request or WebSocket to a proxy address."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, name: hostnames.Name) -> None:
         self.scope, self.receive, self.send, self.name = scope, receive, send, name
@@ -227,7 +232,7 @@ class _Visit:
         self.origin = self.token.origin if self.token else ""
 
     def _token(self) -> Token | None:
-        """Of this very host, and by https only under the name that nobody else can set."""
+        """Return the token for this host; over https only from the cookie that nothing but the host can set."""
         held = dict(headers.cookies(self.scope["headers"]))
         for name, scheme in ((headers.SECURE_TOKEN, "https"), (headers.TOKEN, "http")):
             if name in held:
@@ -237,7 +242,7 @@ class _Visit:
         return None
 
     def refuse_cross_site(self) -> None:
-        """Another page may lead here, and do nothing else: not even one of the same site, as other doors are."""
+        """Raise ApiError 403 for requests of other pages, also of the same site, except navigation to a page."""
         origin = asgi.header(self.scope, b"origin")
         if self.scope["type"] == "websocket":
             strange = origin != self.origin
@@ -253,7 +258,7 @@ class _Visit:
             raise ApiError(403, "DOOR_CROSS_SITE", origin=origin or "–")
 
     def default_console(self) -> str:
-        """For somebody who was never here: where the console is, as far as it is known."""
+        """Return the console's address for a user without a token, as far as it is known."""
         if settings.PUBLIC_URL and not self.host.endswith(f".{hostnames.LOCAL}"):
             return str(settings.PUBLIC_URL)
         name, port = hostnames.split(self.host)
@@ -276,7 +281,7 @@ class _Visit:
 
 
 async def _until(over: "asyncio.Future[None]", work: Awaitable[None]) -> bool:
-    """Whether it was ended from outside."""
+    """Run `work` until it ends or `revoked` is done. Returns True if access was revoked."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait((task, over), return_when=asyncio.FIRST_COMPLETED)
@@ -291,7 +296,7 @@ async def _until(over: "asyncio.Future[None]", work: Awaitable[None]) -> bool:
 
 
 def _away(error: Exception, known: Known) -> ApiError:
-    """Nobody answers behind the door, or not in the language of the web."""
+    """Return the error for an environment that does not answer, or not by HTTP."""
     match error:
         case BackendError() | envd_streams.Refused() if error.code:
             away = ApiError(503 if error.code in COMING else 502, error.code)

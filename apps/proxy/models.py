@@ -1,4 +1,4 @@
-"""Who has gone in where."""
+"""Sessions of users at proxy addresses."""
 
 from functools import partial
 
@@ -9,11 +9,12 @@ from apps.common.ids import new_id
 
 
 class Entry(models.Model):
-    """One person's way through one door, as somebody signed in. It begins with a ticket, of which only the hash is
-    stored, and goes on with tokens numbered by `serial`. A row that is gone lets nobody in.
+    """A user's session at one proxy address. It begins with a ticket, of which only the hash is stored, and continues
+    with tokens numbered by `serial`. Without the row there is no access.
 
-    `session`, `token`: what the person was signed in with, which ends it, too. `origin`: the door's; `console`: where
-    the person came from. `path`: where the ticket leads. `kept_until`: of no use to anybody afterwards.
+    `session`, `token`: what the user was signed in with, whose end ends this session. `origin`: of the proxy address;
+    `console`: origin of the console that the user came from. `path`: where the ticket leads. `kept_until`: the row
+    expires then.
     """
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "entry"))

@@ -1,5 +1,5 @@
-"""Beside a running rank: on its node, with its variables, in its working directory. Not with the task's secrets: what
-was rendered names none, and a rank's own memory is nobody's to read out."""
+"""Access next to a running rank: on its node, with its variables, in its working directory. Not with the task's
+secrets: what was rendered contains none, and a rank's memory is not read."""
 
 import socket
 from dataclasses import dataclass
@@ -22,17 +22,20 @@ NOT_RUNNING = "RANK_NOT_RUNNING"
 
 @dataclass(frozen=True, slots=True)
 class Place:
+    """A rank that a channel can start commands next to."""
+
     project: str
     environment: DevEnvironment
     beside: Beside
 
     async def dial(self, asked: Request) -> tuple[socket.socket, dict[str, Any]]:
-        """The caller's own variables and directory come before the rank's."""
+        """Start a command; the caller's own variables and directory precede the rank's."""
         return await envd_streams.by(lambda: envd_streams.dialled(self.beside.dial, asked))
 
 
 def place(user: User, task_id: str, rank: int) -> Place:
-    """404 for strangers, 403 for viewers, 409 where there is nothing to be beside. In a thread."""
+    """Return the target of a rank. Raises ApiError: 404 for users without access, 403 for viewers, 409 if the rank does
+    not run. Call it in a thread."""
     rows = Task.objects.select_related("cluster")
     task = access.get(rows, user, task_id, Role.MEMBER)
     if rank >= task.world_size:

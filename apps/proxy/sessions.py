@@ -1,4 +1,4 @@
-"""Who may be inside, still: one look at many, so that a thousand open connections cost a handful of queries."""
+"""Checks many authorizations at once, so that a thousand open connections cost a handful of queries."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ MAY_ENTER = (Role.MEMBER, Role.MAINTAINER)
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What lets a connection be: somebody, signed in by a session or a token, in the project of an environment.
-    `entry`: the row that must be there, too."""
+    """What allows a connection: a user, signed in by a session or a token, in the project of an environment. `entry`:
+    id of the proxy session, which must exist, too."""
 
     user: int
     project: str
@@ -31,7 +31,7 @@ class Pass:
 
 
 def good(passes: Collection[Pass]) -> set[Pass]:
-    """Those that still are."""
+    """Return the authorizations that are still valid."""
     users = {user.pk: user for user in User.objects.filter(pk__in={one.user for one in passes}, is_active=True)}
     members = set(
         Membership.objects.filter(user__in=users, role__in=MAY_ENTER).values_list("user_id", "project_id")
@@ -65,7 +65,8 @@ def good(passes: Collection[Pass]) -> set[Pass]:
 
 
 def _sessions(users: dict[int, User], keys: Iterable[str]) -> dict[str, int]:
-    """Whose each session is: one that has run out, was signed out of, or is older than a password is nobody's."""
+    """Return the user of each session. One that has expired, was signed out, or is older than the user's password has
+    none."""
     found = {}
     for row in Session.objects.filter(pk__in=set(keys), expire_date__gt=now()):
         held: dict[str, Any] = row.get_decoded()

@@ -1,4 +1,4 @@
-"""Which doors an environment has, and what is behind them now."""
+"""Services of an environment that the proxy serves, and the state behind them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,20 +8,21 @@ from apps.common.errors import ApiError
 from apps.environments.models import Hosted
 
 SERVED = (EnvironmentKind.JUPYTER, EnvironmentKind.VSCODE)
-"""Kinds with a service of their own: their main door."""
+"""Kinds with a service of their own, which is the main one."""
 COMING = ("creating", "starting")
 SHUT = ("stopping", "stopped", "failed", "deleted")
 
 
 def doors(environment: DevEnvironment) -> list[str]:
-    """The main one first. One of a kind without a service has the ports that were declared."""
+    """Return the names of the environment's services, the main one first. Kinds without a service have the declared
+    ports."""
     spec: Mapping[str, Any] = getattr(_hosted(environment), "spec", {})
     main = [str(environment.kind)] if environment.kind in SERVED else []
     return [*main, *(str(port["name"]) for port in spec.get("ports") or ())]
 
 
 def door(environment: DevEnvironment, name: str) -> str:
-    """What the door is called in its host name: nothing, for the main one."""
+    """Return the service's name in the host name: empty for the main one. Raises ApiError 404 or 409."""
     known = doors(environment)
     if not known:
         raise ApiError(409, "ENVIRONMENT_HAS_NO_DOORS", "door", environment=environment.name)
@@ -31,7 +32,8 @@ def door(environment: DevEnvironment, name: str) -> str:
 
 
 def asked(environment: DevEnvironment, name: str) -> str:
-    """What the door of a host name is called where it is dialled; "" = it has no such door (any more)."""
+    """Return the service's name for the daemon from that in the host name; "" if there is no such service (any
+    more)."""
     known = doors(environment)
     if not name:
         return known[0] if known else ""
@@ -39,12 +41,13 @@ def asked(environment: DevEnvironment, name: str) -> str:
 
 
 def state(environment: DevEnvironment) -> str:
-    """Of its life, where the platform makes it; else of what is known of it."""
+    """Return the state of a managed environment, else the stored status."""
     hosted = _hosted(environment)
     return hosted.state if hosted else environment.status
 
 
 def run(environment: DevEnvironment) -> int:
+    """Return the number of the present run, 0 if the platform does not manage the environment."""
     hosted = _hosted(environment)
     return hosted.run if hosted else 0
 

@@ -1,10 +1,9 @@
-"""Tickets and tokens: how somebody whom the console knows gets through a door on a host that has no sign-in.
+"""Tickets and tokens: how a user who is signed in to the console gets access at a proxy address, which has no sign-in.
 
-    console ──mint──▶ ticket, 60 s, once ──redeem──▶ token, 10 minutes ──renew──▶ the next token …
+    console ──create──▶ ticket, 60 s, once ──redeem──▶ token, 10 minutes ──renew──▶ the next token …
 
-Each token has a number, and using the last one makes the next. So a token that was copied ends with its time; and when
-both the copy and the original go on being used, one of them comes with a number that was replaced long ago, and nobody
-gets any further with either.
+Each token has a number, and using the last one makes the next. So a copied token ends with its time; and when both the
+copy and the original are used on, one of them comes with a number that was replaced long ago, and both lose access.
 """
 
 import hashlib
@@ -32,20 +31,22 @@ TICKET = timedelta(seconds=60)
 TOKEN_S = 600
 RENEWED_AFTER_S = TOKEN_S / 2
 IN_FLIGHT = timedelta(seconds=60)
-"""So long a page's other requests may still come with the token before."""
+"""How long a page's other requests may still come with the previous token."""
 KEPT = timedelta(days=1)
 _SALT = "fermi.door"
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
+    """A ticket's address, and when it expires."""
+
     url: str
     expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An entry as it is now, and what its door leads to. `standing`: whether its person may still be inside."""
+    """A session at present, and what its address leads to. `standing`: whether its user still has access."""
 
     entry: Entry
     held: Pass
@@ -57,7 +58,8 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a cookie says. The origins stand in it for the moment when it has run out: `console` is the way back."""
+    """Content of the cookie. It contains the origins for the time after its end: `console` is where the user goes back
+    to."""
 
     entry: str
     serial: int
@@ -76,7 +78,8 @@ def mint(
     session: str = "",
     token: ApiToken | None = None,
 ) -> Ticket:
-    """Member or more; 404 for strangers. `console`: the origin that the person is at."""
+    """Return a ticket for an environment (member). `console`: origin of the console that the user is at. Raises
+    ApiError."""
     environment = enterable(user, environment_id)
     door = targets.door(environment, door)
     safe = hostnames.safe_path(path)
@@ -101,13 +104,13 @@ def mint(
 
 
 def enterable(user: User, environment_id: str) -> DevEnvironment:
-    """404 for strangers, 403 for viewers."""
+    """Return the environment. Raises ApiError: 404 for users without access, 403 for viewers."""
     rows = DevEnvironment.objects.select_related("cluster", "hosted").filter(gone_at__isnull=True)
     return access.get(rows, user, environment_id, Role.MEMBER)
 
 
 def redeem(ticket: str, host: str) -> Entry | None:
-    """Once, in time, at its own door, by somebody who may still enter."""
+    """Return the session of a ticket: once, in time, at its own address, for a user who still has access; else None."""
     moment = now()
     entry = Entry.objects.filter(ticket=_digest(ticket), entered_at__isnull=True, kept_until__gt=moment).first()
     if entry is None or not _is_at(entry, host) or not sessions.good([_pass(entry)]):
@@ -121,6 +124,7 @@ def redeem(ticket: str, host: str) -> Entry | None:
 
 
 def look(entry_id: str) -> Known | None:
+    """Return the session, or None."""
     rows = Entry.objects.select_related("environment__cluster", "environment__hosted", "token")
     entry = rows.filter(pk=entry_id, entered_at__isnull=False).first()
     if entry is None:
@@ -133,7 +137,7 @@ def look(entry_id: str) -> Known | None:
 
 
 def renew(entry_id: str, serial: int) -> str | None:
-    """The next token, for whoever comes first with the last one."""
+    """Return the next token for the first request with the last one, else None."""
     moment = now()
     renewed = Entry.objects.filter(pk=entry_id, serial=serial).update(
         serial=F("serial") + 1, renewed_at=moment, kept_until=moment + KEPT
@@ -142,29 +146,31 @@ def renew(entry_id: str, serial: int) -> str | None:
 
 
 def is_replayed(known: Known, token: Token) -> bool:
-    """A number that was replaced so long ago that no honest request still comes with it."""
+    """Return True if the token's number was replaced so long ago that no legitimate request still has it."""
     entry = known.entry
     late = entry.renewed_at is not None and now() - entry.renewed_at > IN_FLIGHT
     return token.serial < entry.serial - 1 or (token.serial < entry.serial and late)
 
 
 def end(entry_id: str) -> None:
+    """Delete the session."""
     Entry.objects.filter(pk=entry_id).delete()
 
 
 def keep(entries: list[str]) -> None:
-    """Somebody is still inside, if only by a connection that was opened long ago."""
+    """Extend sessions in use, including those with one old connection only."""
     moment = now()
     Entry.objects.filter(pk__in=entries, kept_until__lt=moment + KEPT / 2).update(kept_until=moment + KEPT)
 
 
 def token_for(entry: Entry) -> str:
+    """Return the signed token of a session."""
     said: dict[str, Any] = {"e": entry.pk, "s": entry.serial, "o": entry.origin, "c": entry.console}
     return signing.dumps(said, salt=_SALT)
 
 
 def read(cookie: str) -> Token | None:
-    """None: not ours. Old ones are read, too: `age` says so."""
+    """Return the token in a cookie, or None if it is not the platform's. Expired ones are read too: see `age`."""
     try:
         said = signing.loads(cookie, salt=_SALT)
         made = signing.b62_decode(cookie.rsplit(":", 2)[1])
@@ -178,7 +184,7 @@ def _is_at(entry: Entry, host: str) -> bool:
 
 
 def _pass(entry: Entry) -> Pass:
-    """Load it with its environment."""
+    """Return the authorization of a session; load it with its environment."""
     return Pass(
         entry.user_id, entry.environment.project_id, entry.environment_id,
         session=entry.session, token=entry.token_id or "", entry=entry.pk,

@@ -1,4 +1,4 @@
-"""From the console into an environment."""
+"""Redirects from the console into an environment."""
 
 from urllib.parse import urlencode
 
@@ -15,7 +15,7 @@ from apps.proxy import error_pages, tickets
 @never_cache
 @require_GET
 def open_door(request: HttpRequest, environment_id: str) -> HttpResponse:
-    """With a ticket to the door's own host; by way of signing in, where nobody is signed in."""
+    """Redirect with a ticket to the proxy address, or to the sign-in page if no user is signed in."""
     console = f"{request.scheme}://{request.get_host()}"
     if not isinstance(request.user, User):
         return HttpResponseRedirect(f"/sign-in?{urlencode({'next': request.get_full_path()})}")

@@ -1,4 +1,4 @@
-"""What the web process is started with, before Django is."""
+"""Limit of WebSocket messages, which the web process needs before Django starts."""
 
 LONGEST = 64 << 20
-"""Bytes of a WebSocket's message: a notebook's widgets send large ones, and each is held whole for a moment."""
+"""Bytes of a WebSocket message: a notebook's widgets send large ones, and each is held in memory for a moment."""

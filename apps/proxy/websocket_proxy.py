@@ -1,4 +1,4 @@
-"""WebSockets through a door: uvicorn's on one side, the `websockets` library's on the other."""
+"""WebSockets through the proxy: uvicorn's on one side, the `websockets` library's on the other."""
 
 import asyncio
 import socket
@@ -18,7 +18,8 @@ HANDSHAKE_S = 30
 
 
 async def open_at(sock: socket.socket, scope: Scope, passed: headers.Headers, origin: str) -> ClientConnection:
-    """Follows no redirect: that would lead out of the environment. Raises websockets' InvalidHandshake and OSError."""
+    """Connect to the environment's WebSocket. Follows no redirect, which would lead out of the environment. Raises
+    websockets' InvalidHandshake and OSError."""
     scheme, _, host = origin.partition("://")
     name, port = hostnames.split(host)
     raw, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
@@ -45,7 +46,7 @@ async def relay(
     receive: Receive, send: Send, inside: ClientConnection, *,
     hidden: frozenset[bytes], more: Iterable[tuple[bytes, bytes]],
 ) -> None:  # fmt: skip
-    """Until one of the two has closed; the other is told with the same code."""
+    """Relay messages until one side has closed; the other is closed with the same code."""
     assert inside.response is not None
     raw = [(key.encode("latin-1"), value.encode("latin-1")) for key, value in inside.response.headers.raw_items()]
     cookies = [(key, value) for key, value in headers.outward(raw, hidden) if key == b"set-cookie"]
@@ -85,7 +86,8 @@ async def _outward(inside: ClientConnection, send: Send) -> None:
 
 
 def sayable(code: int | None) -> int:
-    """1005, 1006 and 1015 say that nothing was said, and are never sent."""
+    """Return the close code to send: 1005, 1006 and 1015 mean that there was none, and are never sent (RFC 6455,
+    7.4.1)."""
     if code is None or code in (1005, 1006):
         return 1000
     return code if (1000 <= code <= 1014 and code != 1004) or 3000 <= code <= 4999 else 1011

@@ -1,4 +1,5 @@
-"""How machines are shared, for the administrator: each form keeps to the rules of its service, and saves through it."""
+"""Operators' console: limits, reservations and prices, for administrators; each form follows the rules of its service,
+and saves through it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -108,14 +109,14 @@ class AdministratorsAdmin(ModelAdmin):
         return request.user.is_superuser
 
     def get_actions(self, request: HttpRequest) -> Any:
-        """One by one, through the service."""
+        """Return the actions without bulk deletion: rows are deleted one by one through the service."""
         found = super().get_actions(request)
         found.pop("delete_selected", None)
         return found
 
 
 def _refuse(form: forms.ModelForm, problems: list[Problem], fields: Mapping[str, str]) -> None:
-    """Each problem beside the field that it is about."""
+    """Add each problem to the form field that it is about."""
     for problem in problems:
         name = fields.get(problem.field.partition(".")[0])
         form.add_error(name if name in form.fields else None, " ".join(text(problem.code, problem.params)))
@@ -165,7 +166,7 @@ class LimitsAdmin(AdministratorsAdmin):
         return (*(("project",) if obj else ()), *self.readonly_fields)
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Empty fields are no limits."""
+        """Return False: limits are removed by emptying the fields."""
         return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
@@ -219,7 +220,7 @@ class ReservationForm(forms.ModelForm):
         return cleaned
 
     def asked(self) -> Reservation:
-        """As it would be."""
+        """Return the reservation that the form describes."""
         cleaned = self.cleaned_data
         project = cleaned["project"]
         return Reservation(
@@ -261,7 +262,7 @@ class ReservationAdmin(AdministratorsAdmin):
             obj.pk = reservations.create(request.user, **values).pk  # type: ignore[arg-type]
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """The service did."""
+        """Do nothing: the service has saved the environments."""
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         reservations.remove(request.user, obj)  # type: ignore[arg-type]
@@ -269,7 +270,7 @@ class ReservationAdmin(AdministratorsAdmin):
 
 @admin.register(Price)
 class PriceAdmin(AdministratorsAdmin):
-    """What has been said stays: another price is another row, an empty one ends it."""
+    """Prices. Rows are never changed: another price is another row, an empty one ends it."""
 
     list_display = ("shown_type", "shown_zone", "per_gpu_hour", "since")
     list_filter = ("zone",)

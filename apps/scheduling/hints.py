@@ -1,4 +1,4 @@
-"""Messages that make things happen sooner; none of them is needed: the queue is looked at every few seconds."""
+"""Messages that make things happen sooner. None of them is needed: the queue is processed every few seconds."""
 
 from django.db import transaction
 
@@ -6,5 +6,5 @@ from apps.common import wakeups
 
 
 def changed() -> None:
-    """What a project may use, or what is set aside for whom, is different once the transaction is committed."""
+    """Wake the scheduler after the current transaction is committed: limits or reservations have changed."""
     transaction.on_commit(lambda: wakeups.send("training.sweep"))

@@ -1,11 +1,12 @@
-"""How machines are shared: what a project may use, what is set aside for whom, what it costs, and what was used.
+"""Sharing of machines between projects: limits, reservations, prices, and the usage ledger. (The queue is in
+`apps.training.queue`.)
 
-Project 1──1 Limits        its share, guarantee and limits; no row: none, and a weight of one
-        1──* UserLimits    of single members, in place of what `Limits` says of each
-        1──1 Share         GPU-seconds used, with a half-life
-        1──* Usage         the ledger: who held which environment from when to when, and what came of that time
-Reservation *──* environments that only one project gets for a while, or nobody, while they are maintained
-Price       of a GPU-hour, by type and zone
+    Project 1──1 Limits        its weight, guarantee and limits; no row: none, and a weight of one
+            1──* UserLimits    of single members, in place of what `Limits` has for each
+            1──1 Share         GPU-seconds used, with a half-life
+            1──* Usage         the ledger: which task held which environment when, and how the time was used
+    Reservation *──* environments that only one project gets for a while, or none during maintenance
+    Price       of a GPU-hour, by type and zone
 """
 
 from functools import partial
@@ -25,10 +26,9 @@ class AtBudget(models.TextChoices):
 
 
 class Limits(models.Model):
-    """What `fermi.scheduler.snapshot.Project` says; empty = no limit. Months are UTC's. `priorities`: names of
-    classes; empty = low, normal and high. The `user_…` hold for each member that has no `UserLimits`.
-    `max_environments`: that the platform made and that are there, stopped ones too; `max_environment_gpus`: that those
-    have which run."""
+    """Limits of a project, as the scheduler takes them; empty = no limit. Months are in UTC. `priorities`: names of
+    classes; empty = low, normal and high. The `user_…` columns apply to each member without `UserLimits`.
+    `max_environments`: managed environments, stopped ones too; `max_environment_gpus`: GPUs of the running ones."""
 
     GOES_WITH_PROJECT = True
 
@@ -66,6 +66,8 @@ class Limits(models.Model):
 
 
 class UserLimits(models.Model):
+    """Limits of one member of a project."""
+
     GOES_WITH_PROJECT = True
 
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="user_limits")
@@ -82,7 +84,8 @@ class UserLimits(models.Model):
 
 
 class Reservation(models.Model):
-    """`project` empty: maintenance. It begins drained: nothing starts there that would not have ended by then."""
+    """Environments reserved for a project; `project` empty: for maintenance. Before it begins they are drained: nothing
+    starts there that would not have ended by then."""
 
     GOES_WITH_PROJECT = True
 
@@ -102,9 +105,9 @@ class Reservation(models.Model):
 
 
 class Price(models.Model):
-    """Of one GPU for an hour, in `settings.CURRENCY`, from `since` on, until a later row of the same type and zone.
+    """Price of one GPU for an hour, in `settings.CURRENCY`, from `since` until a later row of the same type and zone.
     `gpu_type` empty: any type; `zone` empty: any zone. `per_gpu_hour` empty: no price of its own any more. The most
-    exact counts: type and zone, type, zone, neither."""
+    specific price applies: type and zone, type, zone, neither."""
 
     gpu_type = models.CharField(max_length=40, default="", blank=True)
     zone = models.ForeignKey("clusters.AvailabilityZone", on_delete=models.CASCADE, null=True, blank=True)
@@ -116,8 +119,8 @@ class Price(models.Model):
 
 
 class Share(models.Model):
-    """GPU-seconds that the project's tasks have held, as they count at `as_of`: half of them are forgotten in seven
-    days (`fermi.scheduler.order`)."""
+    """GPU-seconds that the project's tasks have held, as they count at `as_of`: with a half-life of seven days
+    (`fermi.scheduler.order`)."""
 
     GOES_WITH_PROJECT = True
 
@@ -127,10 +130,10 @@ class Share(models.Model):
 
 
 class Usage(models.Model):
-    """An environment that a task held from `since` to `until`, never across the end of a month (UTC). What the time
-    went into, in seconds that add up to it: `starting` until the first step, `training` steps that count, `saving`,
-    `lost` to failures, `redone` steps, `idle` without an attempt, `hung` without advancing. `waited`: before `since`,
-    the seconds in which the task held nothing. Names outlive what they name."""
+    """An environment that a task held from `since` to `until`, never across the end of a month (UTC). How the time was
+    used, in seconds that add up to it: `starting` until the first step, `training` steps that count, `saving`, `lost`
+    to failures, `redone` steps, `idle` without an attempt, `hung` without progress. `waited`: the seconds before
+    `since` in which the task held nothing. Names are kept when what they name is deleted."""
 
     task = models.CharField(max_length=40, db_index=True)  # id; the task may be deleted
     task_name = models.CharField(max_length=100)

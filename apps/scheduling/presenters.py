@@ -1,4 +1,4 @@
-"""Limits as the API shows them, beside what is used of them now."""
+"""Limits as the API returns them, with their present use."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
@@ -40,8 +40,8 @@ COLUMNS = {
 
 @dataclass(slots=True)
 class Now:
-    """What tasks hold at a moment, and what the month has cost so far. `environments`: how many that the platform made
-    there are, and how many GPUs those have that run, by project, and by project and user name."""
+    """What tasks hold at a moment, and what the month has cost so far. `environments`: number of managed environments,
+    and GPUs of those that run, by project, and by project and user name."""
 
     moment: datetime
     held: InitVar[Iterable[Held]]
@@ -87,7 +87,7 @@ def limits(user: Someone, project: Project, now: Now) -> dict[str, Any]:
 
 
 def members(project: Project) -> QuerySet[Membership, Any]:
-    """Rows for `of_members`."""
+    """Return rows for `make_member_serializer`."""
     own = UserLimits.objects.filter(project=project, user=OuterRef("user"))
     columns = {name: Subquery(own.values(column)[:1]) for name, column in USER_COLUMNS.items()}
     rows = Membership.objects.filter(project=project)
@@ -104,7 +104,7 @@ USER_COLUMNS = {
 
 
 def of_members(project: Project, now: Now) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """What makes the API's shape of a row of `members`."""
+    """Return the function that makes the API's shape of a row of `list_members`."""
     each = selectors.of_each_user(selectors.limits_of(project))
     spent = now.of(project.pk)
 

@@ -1,5 +1,5 @@
-"""What a GPU-hour costs, and has cost. The most exact price counts: of the type in the zone, of the type, of the zone,
-of any."""
+"""Prices of GPU-hours, present and past. The most specific price applies: of the type in the zone, of the type, of the
+zone, of any."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -15,12 +15,13 @@ Row = tuple[datetime, Decimal | None]
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """By GPU type and zone id, each empty for any: since when which price, oldest first; None: none from then on."""
+    """Prices by GPU type and zone id, each empty for any: pairs of a moment and the price from then on, oldest first;
+    None: no price from then on."""
 
     known: Mapping[tuple[str, str], Sequence[Row]] = field(default_factory=dict)
 
     def of(self, gpu_type: str, zone: str, at: datetime) -> Decimal | None:
-        """Of one GPU for an hour, as it was then; None: nobody has said."""
+        """Return the price of one GPU for an hour at that moment, or None if there is none."""
         exact = ((gpu_type, zone), (gpu_type, ""), ("", zone), ("", ""))
         found = (self.at(key, at) for key in exact)
         return next((row[1] for row in found if row and row[1] is not None), None)
@@ -31,7 +32,7 @@ class Prices:
         return rows[number - 1] if number else None
 
     def listed(self, at: datetime) -> Iterator[tuple[tuple[str, str], datetime, Decimal]]:
-        """What had a price then, since when, and which."""
+        """Yield what had a price at that moment, since when, and which."""
         for key in sorted(self.known):
             row = self.at(key, at)
             if row and row[1] is not None:
@@ -39,7 +40,7 @@ class Prices:
 
 
 def prices() -> Prices:
-    """One query."""
+    """Read all prices, in one query."""
     known: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     rows = Price.objects.order_by("since", "pk").values_list("gpu_type", "zone_id", "since", "per_gpu_hour")
     for gpu_type, zone, since, price in rows:

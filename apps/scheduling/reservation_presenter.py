@@ -1,4 +1,4 @@
-"""Reservations and maintenance windows as the API shows them."""
+"""Reservations and maintenance windows, as the API returns them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from apps.scheduling.services import reservations
 
 
 def visible(user: User) -> QuerySet[Reservation]:
-    """Of environments that the user may see, and for their projects."""
+    """Return the reservations of environments that the user may see, and those for the user's projects."""
     rows = Reservation.objects.select_related("project", "created_by").prefetch_related("environments")
     if user.is_superuser:
         return rows
@@ -22,6 +22,7 @@ def visible(user: User) -> QuerySet[Reservation]:
 
 
 def listed(user: User, query: Mapping[str, Any]) -> QuerySet[Reservation]:
+    """Return the visible reservations that match the query."""
     rows = visible(user).filter(ends_at__gt=query.get("from") or now(), note__icontains=query["search"])
     if until := query.get("to"):
         rows = rows.filter(begins_at__lt=until)
@@ -32,7 +33,8 @@ def listed(user: User, query: Mapping[str, Any]) -> QuerySet[Reservation]:
 
 
 def shape(user: User) -> Callable[[Reservation], dict[str, Any]]:
-    """Of a project that the user is not in, nothing but the time."""
+    """Return the function that makes the API's shape of a reservation. Of a project that the user is not in, it shows
+    only the time."""
     mine = set(Membership.objects.filter(user=user).values_list("project", flat=True))
     maintained = reservations.maintained(user)
     seen = None if user.is_superuser else set(seen_by(user).values_list("pk", flat=True))

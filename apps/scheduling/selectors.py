@@ -1,4 +1,4 @@
-"""What the queue's decision knows of projects: their limits, what they have used, and what is set aside for whom."""
+"""What the scheduler needs to know of projects: limits, usage, and reservations."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,40 +24,42 @@ from fermi.scheduler.snapshot import Reservation as Window
 
 HOUR = 3600.0
 ORDINARY = frozenset({Priority.LOW, Priority.NORMAL, Priority.HIGH})
-"""What members of a project may use that has no list of its own."""
+"""Priorities for members of a project that has no list of its own."""
 
 _GPU_HOURS = F("gpus") * sum((F(part) for part in PARTS[1:]), F(PARTS[0])) / HOUR
 GPU_HOURS = Sum(_GPU_HOURS, output_field=FloatField())
 COST = Sum(_GPU_HOURS * F("per_gpu_hour"), output_field=FloatField())
 WAITED = Sum(F("gpus") * F("waited"), output_field=FloatField())
 PART_SUMS: Mapping[str, Any] = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
-"""Of rows of the ledger; the last two in GPU-seconds, by the names from which `parts_of` takes them."""
+"""Aggregates over rows of the ledger; the last two in GPU-seconds, by the names that `build_parts` reads."""
 
 
 def parts_of(sums: Mapping[str, Any]) -> Parts:
+    """Return the parts of the time from the aggregates in PART_SUMS."""
     return Parts(**{part: sums[f"of_{part}"] or 0.0 for part in PARTS})
 
 
 @dataclass(slots=True)
 class Spent:
-    """In this month (UTC) so far, with what is held now: GPU-hours by user name, and what they cost."""
+    """Use of this month (UTC) so far, including what is held now: GPU-hours by user name, and their cost."""
 
     hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     cost: float = 0.0
 
 
 def month_of(moment: datetime) -> datetime:
-    """When the month (UTC) began that `moment` is in."""
+    """Return the beginning of the month (UTC) that `moment` is in."""
     return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def month_name(moment: datetime) -> str:
-    """Of its month (UTC), as `Limits.budget_warned` has it."""
+    """Return the month (UTC) of a moment, as `Limits.budget_warned` stores it."""
     return f"{moment:%Y-%m}"
 
 
 def projects(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> dict[str, Project]:
-    """All, by id, in six queries at most. What a month has cost is known of those that have a limit by month."""
+    """Return all projects by id, in six queries at most. The month's cost is computed for projects with a monthly limit
+    only."""
     limits = {row.project_id: row for row in Limits.objects.all()}
     shares = {row.project_id: row for row in Share.objects.all()}
     users: defaultdict[str, dict[str, Allowance]] = defaultdict(dict)
@@ -78,21 +80,22 @@ def limits_of(project: ProjectRow) -> Limits | None:
 
 
 def known(project: ProjectRow, row: Limits | None) -> Project:
-    """Its limits alone: without what it has used, and without those of single users."""
+    """Return the project with its limits alone: without its usage and the limits of single users."""
     return Project(id=project.pk, name=project.name, **_limits(row))
 
 
 def used(share: Share | None, at: datetime) -> float:
-    """GPU-seconds that count then."""
+    """Return the GPU-seconds that count at that moment."""
     return faded(share.used, (at - share.as_of).total_seconds()) if share else 0.0
 
 
 def allowance(row: UserLimits) -> Allowance:
+    """Return a member's limits as the scheduler takes them."""
     return Allowance(row.most_gpus, row.most_tasks, row.gpu_hours)
 
 
 def of_each_user(row: Limits | None) -> dict[str, Any]:
-    """What holds for each member that has no limits of their own, by the columns of `UserLimits`."""
+    """Return the limits of each member without limits of their own, by the columns of `UserLimits`."""
     if row is None:
         return {}
     return {
@@ -139,6 +142,7 @@ def _limits(row: Limits | None) -> dict[str, Any]:
 
 
 def budget_spent(row: Limits, name: str, cost: float) -> Problem:
+    """Return the problem that the project's budget is spent."""
     params = {"project": name, "spent": f"{cost:.2f}", "budget": f"{row.budget:.2f}", "currency": settings.CURRENCY}
     return Problem("", "BUDGET_SPENT", params)
 
@@ -146,7 +150,8 @@ def budget_spent(row: Limits, name: str, cost: float) -> Problem:
 def spent_by_project(
     now: datetime, held: Iterable[Held], places: Iterable[Place], of: Collection[str] | None = None
 ) -> dict[str, Spent]:
-    """What the ledger says of this month, and what tasks hold at this moment, since it began; `of` these projects."""
+    """Return the use of the month by project, from the ledger and from what tasks hold now; with `project_ids` of these
+    projects only."""
     since, known = month_of(now), pricing.prices()
     found: defaultdict[str, Spent] = defaultdict(Spent)
     booked = Usage.objects.filter(since__gte=since)
@@ -167,7 +172,7 @@ def spent_by_project(
 
 
 def reservations(now: datetime) -> Sequence[Window]:
-    """Those that are not over, in two queries."""
+    """Return the reservations that have not ended, in two queries."""
     rows = Reservation.objects.filter(ends_at__gt=now).prefetch_related("environments")
     return tuple(
         Window(
@@ -183,8 +188,8 @@ def reservations(now: datetime) -> Sequence[Window]:
 
 
 def notices(user: User) -> list[Finding]:
-    """Budgets that will soon be spent, of the user's own projects; of all, and guarantees that nobody can keep, for
-    whoever runs the platform."""
+    """Return findings about budgets that will soon be spent, of the user's own projects; for operators of all projects,
+    with guarantees that exceed the shared GPUs."""
     warned = Limits.objects.filter(budget__isnull=False, budget_warned=month_name(clock())).select_related("project")
     runs_it = user.is_superuser or user.is_staff
     if not runs_it:

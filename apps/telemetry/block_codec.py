@@ -1,10 +1,10 @@
-"""A block's values as bytes, and back.
+"""Encoding of a block's values as bytes.
 
     4 bytes, the header's length │ header (JSON) │ for each metric: its columns, deflated
 
-All columns of a metric lie together, so that who wants to see the power of eight GPUs inflates nothing else. A value is
-a float32 of which 12 bits of the fraction are kept (a part in 4,096 is more than a chart can show, and deflates to
-half); NaN: nothing is known.
+All columns of a metric are stored together, so that reading the power of eight GPUs inflates nothing else. A value is a
+float32 with 12 bits of its fraction (one part in 4,096 is finer than a chart shows, and compresses to half the size);
+NaN: unknown.
 """
 
 import struct
@@ -22,28 +22,29 @@ Column = np.ndarray[Any, np.dtype[np.float32]]
 _HEAD = struct.Struct("<I")
 _KEPT, _HALF = np.uint32(0xFFFFF800), np.uint32(0x400)
 MOST_BITS = 2**11 - 1
-"""Of a mask: those that a value's fraction keeps."""
+"""Largest mask: the bits that a value's fraction keeps."""
 COUNTS = frozenset(name for name, metric in METRICS.items() if metric.fold == SUM)
 PEAK = "^"
-"""Behind a key: the largest of the values that became one, where `values` has their mean."""
+"""Suffix of a metric: the largest of the values that were combined, where the metric itself has their mean."""
 
 
 @dataclass(slots=True)
 class Values:
-    """`columns`: by key, `count` values each."""
+    """Values of one block. `columns`: by key, `count` values each."""
 
     count: int
     columns: dict[str, Column] = field(default_factory=dict)
     emulated: bool = False
 
     def column(self, key: str) -> Column:
+        """Return the column of a key; a new one has unknown values only."""
         found = self.columns.get(key)
         if found is None:
             found = self.columns[key] = np.full(self.count, np.nan, np.float32)
         return found
 
     def fill(self, other: "Values") -> None:
-        """Takes over what is not known here."""
+        """Take over from `other` the values that are unknown here."""
         for key, column in other.columns.items():
             mine = self.column(key)
             np.copyto(mine, column, where=np.isnan(mine))
@@ -51,16 +52,18 @@ class Values:
 
 
 def counted(values: Values) -> dict[str, float]:
-    """Of metrics that count: how much all in all, by key, where it is anything."""
+    """Return the sum of each counter metric by key, without zeros."""
     sums = {key: float(np.nansum(values.columns[key])) for key in values.columns if metric_of(key) in COUNTS}
     return {key: count for key, count in sums.items() if count}
 
 
 def metric_of(key: str) -> str:
+    """Return the metric's name in a key."""
     return key.partition(":")[0].rstrip(PEAK)
 
 
 def pack(values: Values) -> bytes:
+    """Return the block as bytes."""
     metrics: dict[str, list[str]] = {}
     for key in sorted(values.columns):
         metrics.setdefault(metric_of(key), []).append(key)
@@ -75,7 +78,7 @@ def pack(values: Values) -> bytes:
 
 
 def unpack(data: bytes | memoryview, wanted: Collection[str] | None = None) -> Values:
-    """`wanted`: metrics; None: all of them."""
+    """Return the block. `metrics`: only these are read; None: all of them."""
     view = memoryview(data)
     (length,) = _HEAD.unpack_from(view)
     at = _HEAD.size + length
@@ -91,14 +94,14 @@ def unpack(data: bytes | memoryview, wanted: Collection[str] | None = None) -> V
 
 
 def _bytes(columns: Iterable[Column]) -> bytes:
-    """Of all values the first byte, then of all the second: what is alike lies together."""
+    """Return the first byte of all values, then all second bytes and so on: similar bytes together compress better."""
     bits = np.stack(list(columns)).astype("<f4").view("<u4")
     short = np.where((bits & 0x7F800000) == 0x7F800000, bits, (bits + _HALF) & _KEPT)
     return np.ascontiguousarray(np.moveaxis(short.astype("<u4")[..., None].view(np.uint8), 2, 0)).tobytes()
 
 
 def coarser(values: Values, factor: int) -> Values:
-    """Each `factor` values as one. Beside a mean stands the largest."""
+    """Return a block with each `factor` values combined into one; with a mean also the largest."""
     found = Values(values.count // factor, emulated=values.emulated)
     for key, column in values.columns.items():
         found.columns.update(fold(key, column.reshape(-1, factor)))
@@ -106,7 +109,7 @@ def coarser(values: Values, factor: int) -> Values:
 
 
 def fold(key: str, table: Column) -> Mapping[str, Column]:
-    """Rows as one value each."""
+    """Return columns with each row of the table combined into one value."""
     if key.partition(":")[0].endswith(PEAK):
         return {key: _largest(table)}
     how = METRICS[metric_of(key)].fold
@@ -126,6 +129,7 @@ def fold(key: str, table: Column) -> Mapping[str, Column]:
 
 
 def peak(key: str) -> str:
+    """Return the key of the largest values."""
     metric, colon, index = key.partition(":")
     return f"{metric}{PEAK}{colon}{index}"
 
@@ -137,7 +141,7 @@ def _largest(table: Column) -> Column:
 
 
 def _last(table: Column) -> Column:
-    """Of each row, the last that is known."""
+    """Return the last known value of each row."""
     known = ~np.isnan(table)
     at = table.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
     return table[np.arange(len(table)), at]

@@ -1,4 +1,4 @@
-"""Rows of blocks. What is read and written is merged by `version`: of two writers neither loses what the other knew."""
+"""Rows of blocks. Reads and writes are merged by `version`: of two writers neither loses the other's values."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
@@ -14,6 +14,8 @@ TRIES = 8
 
 
 class Stored(NamedTuple):
+    """A block as it was read."""
+
     subject: str
     begins: int
     values: Values
@@ -21,7 +23,7 @@ class Stored(NamedTuple):
 
 
 class Contended(Exception):
-    """Somebody else wrote the block just before, each time."""
+    """Other processes kept writing the block between read and write."""
 
 
 def load(
@@ -32,7 +34,7 @@ def load(
     metrics: Collection[str] | None = None,
     **conditions: object,
 ) -> Iterator[Stored]:
-    """Blocks that a stretch of time meets. `metrics`: only these are unpacked; None: all."""
+    """Yield the blocks that overlap a period (unix seconds). `metrics`: only these are unpacked; None: all."""
     for some in slices(subjects):
         rows = Block.objects.filter(
             subject__in=some, grain=grain.seconds, begins__gt=begins - grain.block, begins__lt=ends, **conditions
@@ -42,12 +44,13 @@ def load(
 
 
 def one(grain: Grain, subject: str, begins: int) -> Stored | None:
+    """Return one block, or None."""
     return next(load(grain, [subject], begins, begins + 1), None)
 
 
 def save(grain: Grain, subject: str, begins: int, values: Values, version: int, newest: bytes = b"") -> int:
-    """Writes a block over `version` of it (0: there was none), and returns the version that it has now. Where somebody
-    else has written since, what `values` does not know is filled in first. Raises Contended."""
+    """Write a block over `version` of it (0: there was none), and return its new version. If another process has
+    written since, the values that `values` does not have are merged in first. Raises ConcurrentWriteError."""
     row = {"subject": subject, "grain": grain.seconds, "begins": begins}
     for _ in range(TRIES):
         fields = {"data": pack(values), "newest": newest, "version": version + 1}

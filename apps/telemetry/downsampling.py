@@ -1,6 +1,5 @@
-"""Makes coarser series from finer ones, and removes what is too old. Everything here may die at any line, be done twice
-or by two at once: a coarser block takes its values from a finer one, whatever it had there before.
-"""
+"""Makes coarser series from finer ones, and deletes expired blocks. Each step may be interrupted, repeated, or run by
+two processes at once: a coarser block takes its values from a finer one, whatever it contained before."""
 
 import logging
 
@@ -19,11 +18,11 @@ from apps.telemetry.resolutions import COARSE, EARLY, FINE, GRAINS, LATE, Grain
 log = logging.getLogger(__name__)
 
 AT_ONCE = 200
-"""Blocks that are folded, and rows that are removed, before somebody else gets a turn."""
+"""Blocks that are combined, and rows that are deleted, in one call."""
 
 
 def fold() -> int:
-    """Folds fine blocks that nothing comes to any more; how many."""
+    """Combine fine blocks that get no more values into coarser ones. Returns their number."""
     over = now().timestamp() - FINE.block - LATE - EARLY
     waiting = Block.objects.filter(grain=FINE.seconds, sealed=False, begins__lte=over).order_by("begins", "subject")
     done = 0
@@ -37,7 +36,7 @@ def fold() -> int:
 
 
 def _fold(subject: str, begins: int) -> int:
-    """What was written meanwhile is folded later: the block is sealed as it was read."""
+    """Combine one block. It is sealed in the version that was read; what was written meanwhile is combined later."""
     block = block_store.one(FINE, subject, begins)
     if block is None:
         return 0
@@ -60,7 +59,7 @@ def _into(grain: Grain, subject: str, begins: int, part: Values) -> None:
 
 
 def forget() -> int:
-    """Delete what has been kept long enough; return how many rows."""
+    """Delete expired blocks. Returns their number."""
     moment = now().timestamp()
     old = (Q(grain=grain.seconds, begins__lt=moment - grain.kept - grain.block) for grain in GRAINS)
     return sum(delete_old(Block.objects.filter(each)) for each in old)

@@ -1,7 +1,7 @@
 """Series of what machines and ranks used, in blocks.
 
-A block holds all values of one subject in one stretch of time, at one grain. What is kept of a subject is bounded by
-the grains alone (`apps.telemetry.resolutions`), however long it lives and whatever is measured.
+A block holds all values of one subject in one period, at one resolution. The storage of a subject is bounded by the
+resolutions alone (`apps.telemetry.resolutions`), however long it lives and whatever is measured.
 """
 
 from django.db import models
@@ -9,9 +9,9 @@ from django.db import models
 
 class Block(models.Model):
     """`subject`: as in `subjects`. `grain`: seconds between values. `begins`: unix seconds, a multiple of the block's
-    length. `version` counts writes: who writes a block that somebody else wrote meanwhile merges first. `sealed`:
-    nothing more comes, and the coarser grains have it. `newest`: the last values (until it is sealed), and what was
-    counted, so that the present is known without the past."""
+    length. `version` counts writes: before a process writes a block that another one has changed meanwhile, it merges
+    them. `sealed`: complete, and combined into the coarser resolutions. `newest`: the last values (until it is sealed),
+    and sums of counters, so that the present is known without reading the past."""
 
     subject = models.CharField(max_length=90)
     grain = models.PositiveIntegerField()

@@ -1,4 +1,4 @@
-"""Series as the API shows them."""
+"""Series as the API returns them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ FIRST_LOOK = (
 )
 LEAST, POINTS, MOST = 10, 300, 2000
 MOST_VALUES = 500_000
-"""In one answer: with more series, each has fewer points."""
+"""Of one answer: with more series, each has fewer points."""
 SINCE = timedelta(hours=1)
 
 
@@ -27,8 +27,8 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Place(NamedTuple):
-    """Where a subject's values belong. `node` None: to no single one. `ranks`: that have the node's GPUs, in order.
-    `only`: of what its values count; without any, of all. `during`: between which moments; None: always."""
+    """What a subject's values belong to. `node` None: no single node. `ranks`: that have the node's GPUs, in order.
+    `only`: kinds of values that count; empty: all. `during`: periods that count; None: always."""
 
     node: int | None
     ranks: range = range(0)
@@ -37,6 +37,8 @@ class Place(NamedTuple):
 
 
 class Asked(NamedTuple):
+    """Period, metrics and number of points of a request."""
+
     begins: datetime
     ends: datetime
     metrics: Collection[str]
@@ -44,7 +46,8 @@ class Asked(NamedTuple):
 
 
 def asked(query: Mapping[str, Any], *, since: datetime | None = None, until: datetime | None = None) -> Asked:
-    """`since`, `until`: the life of what is looked at, beyond which there is nothing. Raises ApiError."""
+    """Return the parsed query. `since`, `until`: lifetime of what is queried, outside of which there are no values.
+    Raises ApiError 400."""
     ends = query.get("to") or until or now()
     begins = query.get("from") or since or ends - SINCE
     if begins >= ends:
@@ -62,8 +65,8 @@ def shown(
     *,
     expected: int = 1,
 ) -> dict[str, Any]:
-    """`places`: by subject. `wanted`: whether a metric of a node and a rank is. `expected`: how many series there may
-    be of a metric."""
+    """Return the series. `places`: targets by subject. `is_included`: whether values of a kind, node and rank are.
+    `expected`: how many series a metric may have."""
     points = max(LEAST, min(asked.points, MOST_VALUES // max(1, expected * len(asked.metrics))))
     table = reader.series(list(places), asked.metrics, asked.begins.timestamp(), asked.ends.timestamp(), points)
     found: list[dict[str, Any]] = []
@@ -96,7 +99,7 @@ def shown(
 
 
 def _strange(table: reader.Table, during: Sequence[tuple[datetime, datetime]]) -> Mask:
-    """The steps in no part of which the values are of interest."""
+    """Return a mask of the steps that overlap none of the periods."""
     begins = table.begins + table.step * np.arange(table.count)
     found = np.ones(table.count, bool)
     for since, until in during:

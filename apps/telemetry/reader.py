@@ -1,5 +1,5 @@
-"""Reads series: the coarsest grain that still shows as many points as somebody can see, and where that has not been
-made yet, finer ones."""
+"""Reads series: at the coarsest resolution that still has the requested points, and from finer ones where that was not
+made yet."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,13 +16,13 @@ from apps.telemetry.models import Block
 from apps.telemetry.resolutions import COARSE, FINE, GRAINS, Grain
 
 FRESH = 90.0
-"""Seconds within which a value is the present one: a subject is written once a minute at least."""
+"""Seconds for which a value counts as the present one: a subject is written at least once a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`values`: one for each step, NaN where nothing is known. `most`: the largest within each step, where `values` has
-    means of several."""
+    """`values`: one for each step, NaN where unknown. `most`: the largest within each step, where `values` has
+    means."""
 
     values: Column
     most: Column | None = None
@@ -30,8 +30,8 @@ class Series:
 
 @dataclass(slots=True)
 class Table:
-    """On one grid: the first value is that of the `step` seconds from `begins` (unix seconds) on. `columns`: by subject
-    and key."""
+    """Series on one grid: the first value is that of the `step` seconds from `begins` (unix seconds) on. `columns`: by
+    subject and key."""
 
     begins: float
     step: int
@@ -42,14 +42,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """Of a subject: what it used at `at` (unix seconds), by key."""
+    """What a subject used at `at` (unix seconds), by key."""
 
     at: float
     values: Mapping[str, float]
     emulated: bool = False
 
     def disks(self) -> Iterator[tuple[str, float]]:
-        """Each path, with the share of its disk that is used."""
+        """Yield each path with the share of its disk that is used."""
         for key, used in self.values.items():
             metric, _, path = key.partition(":")
             if metric == "disk_used" and (total := self.values.get(f"disk_total:{path}")):
@@ -57,7 +57,7 @@ class Newest:
 
 
 def series(subjects: Sequence[str], metrics: Collection[str], begins: float, ends: float, points: int) -> Table:
-    """Values of the metrics between two moments (unix seconds), at most `points` for each."""
+    """Return the values of the metrics between two moments (unix seconds), at most `points` for each series."""
     span = max(ends - begins, 1.0)
     grain = _grain(begins, span / points)
     step = max(1, math.ceil(span / points / grain.seconds)) * grain.seconds
@@ -78,8 +78,8 @@ def series(subjects: Sequence[str], metrics: Collection[str], begins: float, end
 
 
 def newest(subjects: Collection[str]) -> dict[str, Newest]:
-    """What they use at present; without those that nothing was heard of lately. As cheap for a thousand as for one: a
-    question for each five hundred, that reads no series."""
+    """Return present values by subject, without subjects that reported nothing recently. One query for each five
+    hundred subjects, which reads no series."""
     moment = now().timestamp()
     found: dict[str, Newest] = {}
     for some in slices(subjects):
@@ -94,8 +94,8 @@ def newest(subjects: Collection[str]) -> dict[str, Newest]:
 
 
 def counted(subjects: Collection[str], metric: str, seconds: int) -> dict[str, dict[str, float]]:
-    """How much a metric that counts has counted within the last `seconds`, to a minute, by subject and key; where it
-    is anything. The series are read of those alone of which a block says that it counted."""
+    """Return the counts of a counter metric within the last `seconds`, to a minute, by subject and key, without zeros.
+    Series are read only of subjects whose blocks say that they counted."""
     moment, having = now().timestamp(), set[str]()
     for some in slices(subjects):
         rows = Block.objects.filter(
@@ -111,7 +111,7 @@ def counted(subjects: Collection[str], metric: str, seconds: int) -> dict[str, d
 
 
 def _grain(begins: float, step: float) -> Grain:
-    """The coarsest one that is not coarser than `step`, and that still has what is so old."""
+    """Return the coarsest resolution that is not coarser than `step` and still has values of that age."""
     age = now().timestamp() - begins
     fine_enough = [grain for grain in GRAINS if grain.seconds <= step] or [FINE]
     kept = [grain for grain in GRAINS if grain.kept >= age] or [GRAINS[-1]]
@@ -121,7 +121,7 @@ def _grain(begins: float, step: float) -> Grain:
 def _at(
     grain: Grain, subjects: Sequence[str], metrics: Collection[str], first: int, count: int
 ) -> Iterator[tuple[str, Values]]:
-    """By subject, `count` values from `first` on."""
+    """Yield the values by subject: `count` of them from `first` on."""
     found: dict[str, Values] = {}
     last = first + count * grain.seconds
     for block in block_store.load(grain, subjects, first, last, metrics):

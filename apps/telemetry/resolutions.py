@@ -1,4 +1,4 @@
-"""How finely values are kept, and for how long.
+"""Resolutions of stored values, and how long they are kept.
 
 | grain | kept | a block holds |
 |---|---|---|
@@ -15,7 +15,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 class Grain(NamedTuple):
-    """Seconds from value to value, that a block spans, and that blocks are kept."""
+    """Seconds between values, seconds that a block spans, and seconds that blocks are kept."""
 
     seconds: int
     block: int
@@ -26,18 +26,19 @@ class Grain(NamedTuple):
         return self.block // self.seconds
 
     def begin(self, at: float) -> int:
-        """Of the block that a moment (unix seconds) falls into."""
+        """Return the beginning of the block that a moment (unix seconds) is in."""
         return int(at // self.block) * self.block
 
 
 FINE = Grain(15, 30 * MINUTE, 2 * DAY)
 COARSE = (Grain(60, 4 * HOUR, 14 * DAY), Grain(600, 2 * DAY, 365 * DAY))
-"""Made from the fine one, in the background."""
+"""Made from the finest one, in the background."""
 GRAINS = (FINE, *COARSE)
 LATE, EARLY = 5 * MINUTE, 2 * MINUTE
-"""A value that comes later than this, or from a clock that is ahead by more, is not kept."""
+"""A value that comes later than LATE, or from a clock that is ahead by more than EARLY, is dropped."""
 
 
 def most_blocks(grain: Grain) -> int:
-    """Of one subject: those that are kept whole, one in the making, and one that waits to be removed."""
+    """Return the largest number of blocks of one subject: those that are kept, one in progress, and one that waits for
+    its deletion."""
     return -(-grain.kept // grain.block) + 2

@@ -1,6 +1,6 @@
-"""What series are of, by the name under which their blocks stand: an environment (its GPUs, and its node's values where
-these are its own), the host of a cluster (the one node of all environments of a cluster that is this machine), a
-worker, or a task (what its ranks use)."""
+"""Subjects of series, as blocks name them: an environment (its GPUs, and its node's values if these are its own), the
+host of a cluster (the node of all environments of a cluster on this machine), a worker, or a task (what its ranks use).
+"""
 
 from collections.abc import Iterable
 
@@ -26,5 +26,5 @@ def task(key: str) -> str:
 
 
 def key_of(subject: str) -> str:
-    """The id of whatever it is."""
+    """Return the id in a subject."""
     return subject.partition(":")[2]

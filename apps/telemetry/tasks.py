@@ -1,11 +1,11 @@
-"""Background work. Each message only makes it sooner."""
+"""Celery tasks. A lost message loses nothing: the next one does the same."""
 
 from celery import shared_task
 
 from apps.telemetry import downsampling
 
 ROUNDS = 3
-"""How often a message goes on while there is more: enough for 18,000 subjects, and little at a time."""
+"""How often a message repeats its work while there is more: enough for 18,000 subjects, and little at a time."""
 
 
 @shared_task(name="telemetry.fold")

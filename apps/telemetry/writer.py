@@ -1,9 +1,9 @@
-"""What is measured, on its way into blocks. Each process that hears of measurements has one `Writer`.
+"""Writes measurements into blocks. Each process that receives measurements has one `TelemetryWriter`.
 
-    put ─▶ the samples of the present 15 seconds ─▶ the open block, in memory ─▶ flush: a row, now and then
+    put ─▶ the values of the present 15 seconds ─▶ the open block, in memory ─▶ flush: a row, from time to time
 
-A process that dies loses what it had not written: of few subjects a quarter of a minute, of a thousand a minute at
-most. Coarser grains are made from these blocks alone (`folding`).
+A process that dies loses what was not written: with few subjects a quarter of a minute, with a thousand a minute at
+most. Coarser resolutions are made from these blocks alone (`downsampling`).
 """
 
 import logging
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 
 WRITES_PER_SECOND = 20
 SOONEST, LATEST = FINE.seconds, 60.0
-"""Seconds between two writings of a subject: so many that all of them together stay below `WRITES_PER_SECOND`."""
+"""Seconds between two writes of a subject: such that all of them together stay below `WRITES_PER_SECOND`."""
 FLUSH_SECONDS, REST_SECONDS = 1.0, 10.0
 AT_ONCE = 100
 """Blocks that one transaction writes."""
 
 
 class _Open:
-    """One block of one subject. `slot`: the newest 15 seconds, of which `said` has all values by key: what comes is
-    folded with them, and what other nodes of a subject said stays. `version` None: it is not known yet whether there is
+    """A block of a subject in memory. `slot`: the newest 15 seconds, of which `said` has all values by key: new values
+    are combined with them, and values of the subject's other nodes stay. `version` None: not known yet whether there is
     a row."""
 
     def __init__(self, subject: str, begins: int) -> None:
@@ -60,8 +60,8 @@ class _Open:
         self.dirty = True
 
     def _newest(self, at: float) -> dict[str, float] | None:
-        """Where a value of this moment is to be told as the present one. What another node of the subject said within
-        15 seconds is so, too."""
+        """Return where present values are stored, or None if `at` is too old. Values of the subject's other nodes
+        within 15 seconds are kept."""
         before, values = self.newest
         if at < before - FINE.seconds:
             return None
@@ -79,7 +79,7 @@ class _Open:
 
 
 class Writer:
-    """`clock`: unix seconds."""
+    """Collects measurements and writes them. `clock`: returns unix seconds."""
 
     def __init__(self, clock: Callable[[], float] = lambda: now().timestamp()) -> None:
         self._clock = clock
@@ -87,8 +87,8 @@ class Writer:
         self._guard = threading.Lock()
 
     def put(self, subject: str, at: float, values: Mapping[str, float], *, emulated: bool = False) -> None:
-        """Remembers what was measured at `at` (unix seconds), by key. A moment that is long past, or not yet, and a
-        value that no float32 holds, are left out."""
+        """Add values by key, measured at `at` (unix seconds). Values that are too old or in the future, and values
+        beyond a float32, are dropped."""
         moment = self._clock()
         if not moment - LATE <= at <= moment + EARLY or not values:
             return
@@ -101,8 +101,8 @@ class Writer:
             block.put(at, {name: value for name, value in values.items() if abs(value) < 3e38}, emulated=emulated)
 
     def flush(self, *, all_of_it: bool = False) -> int:
-        """Writes what is due, or all that is not written; how many blocks these were. To be called about once a
-        second, by one thread."""
+        """Write what is due, or all that is not written. Returns the number of blocks. Call it about once a second, in
+        one thread."""
         moment = self._clock()
         with self._guard:
             due = [block for block in self._open.values() if block.dirty and (all_of_it or moment >= block.due)]
@@ -143,7 +143,7 @@ class Writer:
         return written
 
     def _known(self, block: _Open, copied: Values) -> int:
-        """The version to write over; what was written before this process began is taken along."""
+        """Return the version to write over; values that were written before this process started are merged in."""
         if block.version is not None:
             return block.version
         there = block_store.one(FINE, block.subject, block.begins)
@@ -156,13 +156,14 @@ class Writer:
 
 
 class Flushed(Protocol):
-    """A `Writer`, or who has one."""
+    """A `TelemetryWriter`, or an object that has one."""
 
     def flush(self, *, all_of_it: bool = False) -> int: ...
 
 
 def keep(writer: Flushed, ending: threading.Event) -> None:
-    """A thread of its own: whoever puts values never waits for the database. What is not written at the end is then."""
+    """Flush the writer until `ending` is set, in a thread of its own, so that adding values never waits for the
+    database. The rest is written at the end."""
     while not ending.wait(FLUSH_SECONDS):
         try:
             close_old_connections()

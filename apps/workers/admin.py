@@ -1,4 +1,4 @@
-"""Workers and groups for operators."""
+"""Operators' console: workers, groups and join tokens."""
 
 from typing import Any
 

@@ -5,7 +5,7 @@ class WorkersConfig(AppConfig):
     name = "apps.workers"
 
     def ready(self) -> None:
-        """Gives the backend for worker agents its memory."""
+        """Give the engine of worker agents its stores."""
         from apps.workers.engine.environment_store import DatabaseHosts
         from apps.workers.engine.store import DatabaseStore
         from fermi.engines import agent

@@ -1,4 +1,4 @@
-"""Whether a worker is there, from how long it has been silent.
+"""Health of workers, from the time since their last heartbeat.
 
     never ─first heartbeat─▶ online ─a missed heartbeat or two─▶ suspect ─LOST─▶ lost
                                ▲────────────── the next heartbeat ────────────────┘
@@ -21,22 +21,24 @@ Status = Literal["online", "suspect", "lost", "never"]
 STATUSES: tuple[Status, ...] = ("online", "suspect", "lost", "never")
 
 TICK = timedelta(seconds=2)
-"""How often a web process says that it listens."""
+"""How often a web process records that it listens."""
 
 DEAF = 3 * TICK
-"""After so long without its word nobody listened."""
+"""After so long without such a record nothing has listened."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Who was last heard before these moments is what they are called."""
+    """Limits of the last heartbeat's time: before `suspect_before` a worker is suspect, before `lost_before` it is
+    lost."""
 
     suspect_before: datetime
     lost_before: datetime
 
     def status(self, heard_at: datetime | None) -> Status:
+        """Return the status of a worker with this last heartbeat."""
         if heard_at is None:
             return "never"
         if heard_at >= self.suspect_before:
@@ -44,7 +46,7 @@ class Judge:
         return "suspect" if heard_at >= self.lost_before else "lost"
 
     def having(self, status: Status, path: str = "report__at") -> Q:
-        """The condition on rows whose `path` is when a worker was last heard."""
+        """Return the condition on rows whose column `path` is the time of a worker's last heartbeat."""
         return {
             "never": Q(**{f"{path}__isnull": True}),
             "online": Q(**{f"{path}__gte": self.suspect_before}),
@@ -54,13 +56,13 @@ class Judge:
 
 
 def judge() -> Judge:
-    """One query."""
+    """Return the present limits; one query."""
     listening = Listening.objects.filter(pk=1).first()
     return judged(now(), listening.since if listening else None, listening.heard_at if listening else None)
 
 
 def judged(moment: datetime, since: datetime | None, heard_at: datetime | None) -> Judge:
-    """Pure."""
+    """Return the limits at `moment`; `since`, `heard_at`: since when, and when last, a web process listened. Pure."""
     suspect, lost = (
         moment - timedelta(seconds=seconds) for seconds in (settings.WORKER_SUSPECT_S, settings.WORKER_LOST_S)
     )

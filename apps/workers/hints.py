@@ -1,4 +1,4 @@
-"""Messages that make things happen sooner; none of them is needed."""
+"""Messages that make things happen sooner. None of them is needed."""
 
 from collections.abc import Iterable
 
@@ -11,10 +11,10 @@ CHANNEL = "workers"
 
 
 def desired_changed() -> None:
-    """Tells the web processes, once the transaction is committed, that some worker is to do something else."""
+    """Tell the web processes, after the transaction is committed, that the desired state of a worker has changed."""
     transaction.on_commit(lambda: pubsub.publish(CHANNEL, {}))
 
 
 def reported(tasks: Iterable[str]) -> None:
-    """Has the tasks looked at of whose ranks something new is known."""
+    """Wake the tasks whose ranks have new reports."""
     wakeups.poke_all(tasks)

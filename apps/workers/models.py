@@ -1,16 +1,16 @@
-"""The bare-metal side: hosts' workers, how they are grouped, what each is to run and what it says of that.
+"""Workers on bare-metal hosts: how they are grouped, what each is to run and what it reports.
 
-Project 1──* JoinToken   lets a host's agent register workers
-   │ 1──* Group          a script, and who takes part in which order
-   │ 1──* Worker         one GPU slot of a host; carries what it is to do
-               1──1 Report    what it last said, written in batches
-Launch 1──* Order        an attempt as its workers were told it, and what each said of its own rank
-HostRun                  a dev environment's run as its host was told it, and what the host's agent said of it
-Channel                  a stream into such a run that somebody waits for
+    Project 1──* JoinToken   lets a host's agent register workers
+       │ 1──* Group          a script, and its workers in the order of ranks
+       │ 1──* Worker         one GPU slot of a host; has what it is to do
+                   1──1 Report    its last report, written in batches
+    Launch 1──* Order        an attempt as its workers were told it, and what each reported of its rank
+    HostRun                  a dev environment's run as its host was told it, and what the host's agent reported
+    Channel                  a stream into such a run that a process waits for
 
-Two clocks, each a single row. `Revision` numbers every change of what any worker is to do, in the order of commits (its
-row is locked until then), so that a web process that remembers the workers asks only for what is newer. `Listening`
-tells since when heartbeats could be heard: a platform that was away itself makes nobody lost.
+There are two clocks, each a single row. `Revision` numbers every change of what a worker is to do, in the order of
+commits (its row is locked until then), so that a web process with a cache reads only what is newer. `Listening` has
+since when heartbeats could be received: while the platform itself was down no worker counts as lost.
 """
 
 from functools import partial
@@ -22,11 +22,11 @@ from apps.common.ids import new_id
 from fermi.jobs.spec import MASTER_PORT
 
 NODE_LENGTH, GROUP_NAME_LENGTH = 63, 32
-"""Together an environment's name: `node (group)`."""
+"""Together the length of an environment's name: `node (group)`."""
 
 
 class JoinToken(models.Model):
-    """Only a hash is stored; the token itself is shown once."""
+    """A token by which hosts register workers. Only its hash is stored; the token itself is shown once."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "join"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="join_tokens")
@@ -46,8 +46,9 @@ class CommunicationBackend(models.TextChoices):
 
 
 class Group(models.Model):
-    """`master_address`: a node's name. `world_size` None = as many processes as there are workers. `task`: the newest
-    one that was started. `starts` counts them, so that of two people who press start at once one wins."""
+    """Workers that run a script together. `master_address`: a node's name. `world_size` None = as many processes as
+    there are workers. `task`: the newest one that was started. `starts` counts them, so that of two users who start it
+    at the same time one succeeds."""
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "group"))
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="worker_groups")
@@ -73,10 +74,10 @@ class Group(models.Model):
 
 
 class Worker(models.Model):
-    """`id` is `<node>-<number>`, and one row is all that bears it: no worker is in two groups, no id is there twice.
-    `machine` and `incarnation`: the host and the start of the agent that drives it now; `digest`: of its own token.
-    `desired` and `hosted` are what a heartbeat is answered with (a rank, and dev environments on its host),
-    `generation` the revision at which these (or the token) changed. `held_by`: the dev environment that has its GPU."""
+    """A GPU slot of a host. `id` is `<node>-<number>`, the primary key, so that no worker is in two groups. `machine`
+    and `incarnation`: the host, and the start of its present agent; `digest`: hash of its token. `desired` and `hosted`
+    are what a heartbeat is answered with (a rank, and dev environments on its host), `generation` the revision at which
+    these (or the token) changed. `held_by`: the dev environment that has its GPU."""
 
     id = models.CharField(primary_key=True, max_length=80)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="workers")
@@ -105,8 +106,8 @@ class Worker(models.Model):
 
 
 class Report(models.Model):
-    """The newest heartbeat. `sequence` counts within an incarnation: an older one that is stored late, by another web
-    process, changes nothing. `applied`: the newest generation the worker has acted on."""
+    """The newest heartbeat. `sequence` counts within an incarnation: an older one that another web process stores late
+    changes nothing. `applied`: the newest generation the worker has acted on."""
 
     worker = models.OneToOneField(Worker, on_delete=models.CASCADE, primary_key=True, related_name="report")
     at = models.DateTimeField(null=True, blank=True, db_index=True)
@@ -119,8 +120,8 @@ class Report(models.Model):
 
 
 class Launch(models.Model):
-    """An attempt that workers run. `stopped` may come before anything was ordered: then nothing ever is. `forgotten`:
-    only who had which rank is kept, for logs that come late. `files`: the same for all workers."""
+    """An attempt that workers run. `stopped` may precede the orders: then there will be none. `forgotten`: only which
+    worker had which rank is kept, for logs that come late. `files`: the same for all workers."""
 
     name = models.CharField(primary_key=True, max_length=80)
     task = models.CharField(max_length=60, db_index=True)
@@ -134,8 +135,8 @@ class Launch(models.Model):
 
 
 class Order(models.Model):
-    """One rank for one worker, and what that worker last said of it. `worker` is an id and not a key: the order
-    outlives a worker that is deleted. `machine`: the host it was given to."""
+    """One rank for one worker, and what that worker last reported of it. `worker` is an id and no foreign key: the
+    order is kept when the worker is deleted. `machine`: the host it was given to."""
 
     launch = models.ForeignKey(Launch, on_delete=models.CASCADE, related_name="orders")
     worker = models.CharField(max_length=80, db_index=True)
@@ -171,8 +172,9 @@ class Order(models.Model):
 
 class HostRun(models.Model):
     """The newest run of a dev environment on a host: `worker` carries its orders, `machine` is the host it was given
-    to; both empty where it was stopped before it was ordered. `removing`: all of the environment is to go; `gone`: its
-    host said that it is. `said`: `fermi.engines.environments.HostedSeen`. Ids and not keys: it outlives workers."""
+    to; both empty if it was stopped before it was ordered. `removing`: all of the environment is to be deleted; `gone`:
+    its host reported that it is. `said`: the status as its host reported it. Ids and no foreign keys: it is kept when
+    workers are deleted."""
 
     name = models.CharField(primary_key=True, max_length=80)
     environment = models.CharField(max_length=40, unique=True)
@@ -192,7 +194,7 @@ class HostRun(models.Model):
 
 
 class Channel(models.Model):
-    """`id` is a secret that is good for one connection; `address`: where the process that waits listens."""
+    """A stream that a process waits for. `id` is a secret for one connection; `address`: where the process listens."""
 
     id = models.CharField(primary_key=True, max_length=64)
     worker = models.CharField(max_length=80, db_index=True)
@@ -202,13 +204,14 @@ class Channel(models.Model):
 
 
 class Revision(models.Model):
-    """See the module. One row, with the key 1."""
+    """The number of the last change; see the module. One row, with the key 1."""
 
     value = models.PositiveBigIntegerField(default=0)
 
 
 class Listening(models.Model):
-    """See the module. One row, with the key 1. `heard_at`: when a web process last said that it listens."""
+    """Since when heartbeats could be received; see the module. One row, with the key 1. `heard_at`: when a web process
+    last recorded that it listens."""
 
     since = models.DateTimeField()
     heard_at = models.DateTimeField()

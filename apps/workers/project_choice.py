@@ -1,4 +1,4 @@
-"""Which project something new belongs to."""
+"""Choice of the project that something new belongs to."""
 
 from apps.accounts import access
 from apps.accounts.models import Membership, Project, Role, User
@@ -6,7 +6,7 @@ from apps.common.errors import ApiError
 
 
 def chosen_project(user: User, project_id: str | None) -> str:
-    """The one named, if the user is a member of it; without a name the only one there is for the user."""
+    """Return the named project, if the user is a member; without a name the user's only one. Raises ApiError."""
     if project_id is not None:
         if not access.visible(Project.objects.all(), user, "pk").filter(pk=project_id).exists():
             raise ApiError(400, "PROJECT_UNKNOWN", "projectId", project=project_id)

@@ -1,4 +1,4 @@
-"""Who takes which place in a group, and what is wrong with it. Pure."""
+"""Ranks of a group's workers, and the problems of a group. Pure functions."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fermi.schema import suggestions
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A group as its settings and members make it."""
+    """A group's settings and its workers."""
 
     master_address: str
     world_size: int | None
@@ -27,7 +27,7 @@ class Line:
 
     @property
     def master(self) -> str:
-        """The node of rank 0: the one named, or the only one there is."""
+        """The node of rank 0: the named one, or the only one."""
         return self.master_address or (self.nodes[0] if len(self.nodes) == 1 else "")
 
     @property
@@ -35,11 +35,12 @@ class Line:
         return len(self.workers) if self.world_size is None else self.world_size
 
     def seats(self) -> Sequence[Seat]:
+        """Return the rank of each worker."""
         return seat(self.workers, self.master, self.effective_world_size)
 
 
 def problems(line: Line) -> list[Problem]:
-    """What keeps the group from being started."""
+    """Return what keeps the group from being started."""
     found = wrong(line)
     if not line.workers:
         return [*found, Problem("workers", "GROUP_EMPTY")]
@@ -51,7 +52,7 @@ def problems(line: Line) -> list[Problem]:
 
 
 def wrong(line: Line) -> list[Problem]:
-    """Settings that contradict the members or the rules; what is only missing is not among it."""
+    """Return settings that contradict the members or the rules; missing settings are no problem here."""
     found: list[Problem] = []
     params: dict[str, object]
     there, master = len(line.workers), line.master_address
@@ -68,7 +69,7 @@ def wrong(line: Line) -> list[Problem]:
 
 
 def _node_of(name: str) -> str:
-    """`gn6` for `gn6-0`, which people write who take the worker's id for the node's name."""
+    """Return `gn6` for `gn6-0`: users write the worker's id instead of the node's name."""
     try:
         return split(name)[0]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Numbers for changes of what workers are to do, in the order in which they are committed."""
+"""Numbers of changes of what workers are to do, in the order of commits."""
 
 from django.db.models import F
 
@@ -7,8 +7,8 @@ from apps.workers.models import Revision
 
 
 def following() -> int:
-    """The next one, inside of a transaction: nobody else gets one until that ends. So a reader who has seen a number
-    has seen everything before it, and two who change memberships do so one after the other."""
+    """Return the next number, inside of a transaction: other transactions wait until it ends. So a reader that has seen
+    a number has seen all changes before it, and two changes of memberships happen one after the other."""
     if not Revision.objects.filter(pk=1).update(value=F("value") + 1):
         Revision.objects.bulk_create([Revision(pk=1)], ignore_conflicts=True)
         Revision.objects.filter(pk=1).update(value=F("value") + 1)
@@ -17,4 +17,5 @@ def following() -> int:
 
 
 def newest() -> int:
+    """Return the last number that was committed."""
     return Revision.objects.filter(pk=1).values_list("value", flat=True).first() or 0

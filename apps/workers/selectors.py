@@ -1,4 +1,4 @@
-"""What is read of workers and groups, in the API's shape."""
+"""Queries of workers and groups, as the API returns them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ WORKER_ACTIONS = ("move", "delete")
 
 
 class Member(NamedTuple):
-    """A worker of a group. `on_gpu`: it drives a GPU of its host."""
+    """A worker of a group. `on_gpu`: it has a GPU of its host."""
 
     node: str
     number: int
@@ -53,7 +53,7 @@ def workers(user: User, filters: Mapping[str, Any], judge: health.Judge) -> Quer
 
 
 def shown(rows: Sequence[Any], judge: health.Judge) -> list[dict[str, Any]]:
-    """As many queries however many they are."""
+    """Return the workers. The number of queries does not depend on their number."""
     of_group = lines({row.group for row in rows if row.group is not None})
     seats = {seat.worker: seat for line in of_group.values() for seat in line.seats()}
     moment = now()
@@ -71,7 +71,7 @@ def groups(user: User, search: str = "") -> QuerySet[Group]:
 
 
 def shown_groups(rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """`rows` come from `groups`. As many queries however many they are."""
+    """Return the groups; `rows` come from `list_groups`. The number of queries does not depend on their number."""
     judge, of_group = health.judge(), lines(rows)
     members = Worker.objects.filter(group__in=rows).values_list("pk", "node", "number", "report__at", "gpu", "facts")
     known = {
@@ -99,6 +99,7 @@ def join_token(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lines(rows: Iterable[Group]) -> dict[str, Line]:
+    """Return the groups' settings and workers, by id."""
     rows = list(rows)
     members: defaultdict[str | None, list[str]] = defaultdict(list)
     for group, key in Worker.objects.filter(group__in=rows).values_list("group_id", "pk"):
@@ -198,7 +199,7 @@ def _task(task: Task | None) -> dict[str, Any] | None:
 
 
 def actions(row: Group, *, ready: bool) -> list[str]:
-    """What a member may do with the group now."""
+    """Return what a member may do with the group now."""
     running = row.task is not None and State(row.task.state) not in FINAL
     steering = ["stop"] if running else ["start"] if ready else []
     again = ["restart"] if ready and row.task is not None else []

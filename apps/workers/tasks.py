@@ -1,4 +1,4 @@
-"""Celery's way in: what time alone changes."""
+"""Celery tasks: what changes with time alone."""
 
 from celery import shared_task
 

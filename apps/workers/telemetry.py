@@ -1,4 +1,4 @@
-"""What a worker used."""
+"""Telemetry of a worker, as the API returns it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from fermi.telemetry.metrics import DISK, NETWORK, NODE
 
 
 def of_worker(user: User, worker_id: str, query: Mapping[str, Any]) -> dict[str, Any]:
-    """Its own GPU and rank, its host, and which tasks had it."""
+    """Return the series of its GPU and rank and of its host, and which tasks used it."""
     worker = access.get(Worker.objects.select_related("environment"), user, worker_id)
     asked = presenters.asked(query)
     places, tasks = {subjects.worker(worker.pk): Place(None)}, []

@@ -1,4 +1,4 @@
-"""Secrets of hosts and workers: long and random, so that a plain hash of one is all that is kept."""
+"""Tokens of hosts and workers: long and random, so that storing a plain hash is safe."""
 
 import hashlib
 import secrets

@@ -1,4 +1,4 @@
-"""Who is asking: a token in the Authorization header, or the console's session cookie."""
+"""API authentication: a token in the Authorization header, or the console's session cookie."""
 
 from django.conf import settings
 from django.contrib.auth import get_user
@@ -20,8 +20,8 @@ _TOKENS = CompiledInstances(ApiToken, lambda digest: ApiToken.objects.filter(dig
 
 
 class BearerAuthentication(TokenAuthentication):
-    """`Authorization: Bearer <token>`: one query, by the token's hash. It is asked each time: what is taken back is
-    taken back at once, from all processes."""
+    """`Authorization: Bearer <token>`, looked up by the token's hash in one query. It is read on each request, so that
+    a revoked token is refused at once by all processes."""
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
         found = _TOKENS.first(digest=hash_token(token.decode("latin-1")))
@@ -31,7 +31,7 @@ class BearerAuthentication(TokenAuthentication):
 
 
 class CookieAuthentication(SessionAuthentication):
-    """The session cookie, with X-CSRFToken on everything that changes something."""
+    """The session cookie, with X-CSRFToken on every request that changes something."""
 
     def enforce_csrf(self, request: Request) -> None:
         try:
@@ -41,7 +41,7 @@ class CookieAuthentication(SessionAuthentication):
 
 
 def is_signed_in(request: HttpRequest) -> bool:
-    """Whether a request that Django's middleware has not seen has the token or the session of somebody."""
+    """Return True if a request that has not passed Django's middleware carries a valid token or session."""
     request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
     try:
         return BearerAuthentication().authenticate(Request(request)) is not None or get_user(request).is_authenticated

@@ -1,4 +1,4 @@
-"""People, projects and tokens."""
+"""Endpoints of users, projects, members, tokens, secrets and the audit trail."""
 
 from django.conf import settings
 from django.db.models import Q
@@ -159,7 +159,8 @@ class AuditEventsView(APIView):
 
 
 def _event(row: dict) -> dict:
-    """A model's own field cannot be the name of an annotation, hence the underscores until here."""
+    """Return the row with the API's names: an annotation cannot have the name of a model field, hence the underscores
+    in the query."""
     return {**row, "actor": row.pop("actor_"), "project": row.pop("project_")}
 
 

@@ -1,4 +1,4 @@
-"""Datasets, models: what a task can be made from."""
+"""Endpoints of datasets and models."""
 
 from apps.accounts import access
 from apps.catalog import selectors, services

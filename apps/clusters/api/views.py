@@ -1,4 +1,4 @@
-"""Clusters, availability zones, and what a choice of environments adds up to."""
+"""Endpoints of clusters, availability zones, and the summary of selected environments."""
 
 from apps.clusters import selectors, services
 from apps.clusters.api import serializers as shapes

@@ -1,4 +1,4 @@
-"""Manifests and contents of snapshots: bodies that are larger than others may be, and are not read into memory."""
+"""Request bodies of manifests and contents: they may be larger than others, and are not read into memory."""
 
 import io
 from typing import IO, cast
@@ -9,7 +9,7 @@ from apps.common.errors import ApiError
 
 
 def stream(request: Request) -> IO[bytes]:
-    """As it came. Raises ApiError for one that is too long."""
+    """Return the body as a stream. Raises ApiError 413 if Content-Length is above the limit."""
     limit = bounds.body(request.method, request.path).most()
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
         raise ApiError(413, "BODY_TOO_LARGE", limit=limit)

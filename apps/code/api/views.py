@@ -1,4 +1,4 @@
-"""Snapshots of code: brought, looked at, compared, fetched back."""
+"""Endpoints of code snapshots."""
 
 from typing import cast
 

@@ -1,1 +1,1 @@
-"""PostgreSQL as Django knows it (`ENGINE`), whose absence is noticed once and not by each request anew."""
+"""Django's PostgreSQL backend (`ENGINE`) with a circuit breaker: an outage is noticed once and not by each request."""

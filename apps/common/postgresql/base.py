@@ -1,9 +1,9 @@
-"""Django's PostgreSQL backend with a circuit breaker around its pool of connections.
+"""Django's PostgreSQL backend with a circuit breaker around its connection pool.
 
-A pool whose server is away lets each request wait as long as one that waits for a connection to become free (20 s): it
-does not tell the two apart. So who has waited for the pool's timeout, a second, tries to connect without it. Where that
-fails, the database counts as away: each request for a connection fails at once, until a thread that tries again and
-again has connected.
+While the server is down, a pool lets each request wait as long as for a free connection (20 s), because it does not
+distinguish the two. So a request that has waited for the pool's timeout, a second, tries to connect without the pool.
+If that fails, the database counts as unavailable: each request for a connection fails at once, until a thread that
+keeps trying has connected.
 """
 
 import logging
@@ -20,28 +20,28 @@ from apps.common.sql import DatabaseAwayError
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 20.0
-"""So long a request waits for one of the pool's connections to become free."""
+"""How long a request waits for a free connection of the pool."""
 RETRY_S = 0.5
-"""Between two attempts to connect while the database is away."""
+"""Pause between two attempts to connect while the database is unavailable."""
 CONNECT_S = 2
-"""For one attempt to connect without the pool."""
+"""Timeout of one attempt to connect without the pool."""
 
 
 class Breaker:
-    """Whether the database is away. One a process: all of its threads use one database."""
+    """Circuit breaker of the database. One for each process: all threads use one database."""
 
     def __init__(self) -> None:
         self._away = ""
         self._guard = threading.Lock()
 
     def check(self) -> None:
-        """Raises DatabaseAwayError while the database is known to be away."""
+        """Raise DatabaseUnavailableError while the database is known to be unavailable."""
         if self._away:
             raise DatabaseAwayError(self._away)
 
     def look(self, connect: Callable[[], Any]) -> None:
-        """Connects by `connect`, and closes that connection again. Raises DatabaseAwayError, from then on also in
-        `check`, where that fails. Of several threads one connects, and the others have its answer."""
+        """Open a connection by `connect` and close it. If that fails, raise DatabaseUnavailableError, from then on also
+        in `check`. Of several threads one connects, and the others get its result."""
         with self._guard:
             self.check()
             try:
@@ -69,7 +69,8 @@ BREAKER = Breaker()
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Raises DatabaseAwayError, an OperationalError, instead of waiting for a server that is not there."""
+    """Database connection that raises DatabaseUnavailableError, an OperationalError, instead of waiting for a server
+    that is down."""
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         if not self.pool:

@@ -1,4 +1,4 @@
-"""Who holds memory in an environment: told, ending a kernel, asking its owner."""
+"""Endpoints of memory use: which processes hold memory, ending a kernel, notifying the owner."""
 
 from apps.accounts import access
 from apps.accounts.models import Role

@@ -1,4 +1,4 @@
-"""What environments have installed: compared, and levelled."""
+"""Endpoints of installed packages: comparing environments, and installing packages."""
 
 from apps.clusters import selectors
 from apps.common.api import APIView, Body, Data, Query, Request, operation

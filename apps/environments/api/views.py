@@ -1,4 +1,4 @@
-"""Dev environments: those that people have, and those that the platform makes from templates."""
+"""Endpoints of dev environments, both registered and managed ones, and of templates."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,6 +1,6 @@
-"""What is installed in environments, whoever made them: looked at from inside, compared, and levelled.
+"""Packages that are installed in environments: surveyed from inside, compared, and installed.
 
-looks.py         what one interpreter has, kept for a while; looked at by threads of the workers
-installation.py  packages into environments, because somebody asked for it
-presenters.py    both, as the API tells them
+surveys.py       what one interpreter has, kept for a while; surveyed by threads of the workers
+installation.py  installs packages when a user asks for it
+presenters.py    both, as the API returns them
 """

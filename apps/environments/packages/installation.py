@@ -1,10 +1,10 @@
-"""Packages into environments, because somebody asked for it: never by itself.
+"""Installs packages into environments when a user asks for it, never by itself.
 
-waiting, due ──claim──▶ running, due again in CLAIM ──▶ done | failed
+waiting, due ──claim──▶ running, due again after CLAIM_SPAN ──▶ done | failed
 
-pip, or uv, of the environment's own interpreter installs them, as the environment's user. One that a process of the
-platform died with begins anew when its claim is over: inside, the second waits for the first, and then finds all
-installed.
+pip or uv of the environment's own interpreter installs them, as the environment's user. If a process of the platform
+dies during an installation, it starts anew when the claim lapses: inside, the second one waits for the first, and then
+finds everything installed.
 """
 
 import time
@@ -35,17 +35,17 @@ CHANNEL = "installations"
 CLAIM = timedelta(seconds=60)
 KEPT = timedelta(days=7)
 MAX_KEPT = 50
-"""Of an environment, that have ended."""
+"""Finished installations that are kept of each environment."""
 MAX_OUTPUT = 64 << 10
-"""Letters; of more, the end."""
+"""Characters of the output that are kept, from its end."""
 WRITE_SECONDS = 1.0
 AT_ONCE = 5
 OPEN = (InstallationState.WAITING, InstallationState.RUNNING)
 
 
 def begin(user: User, environment_ids: Sequence[str], packages: Sequence[str], python: str = "") -> str:
-    """Has them installed into each of the environments (member there); returns what the installations have together.
-    Raises ProblemsError with everything that is wrong."""
+    """Start the installation into each of the environments (member there). Returns the id of the request. Raises
+    ProblemsError with all problems."""
     environments, problems = selectors.pick(user, environment_ids, "ids")
     problems += _problems(packages)
     problems += [problem for at, one in enumerate(environments) if (problem := _obstacle(one, f"ids.{at}"))]
@@ -72,7 +72,7 @@ def begin(user: User, environment_ids: Sequence[str], packages: Sequence[str], p
 
 
 def find(user: User, together: str) -> list[Installation]:
-    """Those of one request, of environments that the user may see. Raises ApiError."""
+    """Return the installations of one request, in environments that the user may see. Raises ApiError 404."""
     rows = Installation.objects.filter(together=together, environment__in=selectors.seen_by(user))
     found = list(rows.select_related("environment", "asked_by").order_by("pk"))
     if not found:
@@ -87,7 +87,8 @@ def _problems(packages: Sequence[str]) -> list[Problem]:
 
 
 def _obstacle(environment: DevEnvironment, field: str) -> Problem | None:
-    """A task's ranks may import at any moment what an installation replaces."""
+    """Return why packages cannot be installed now: the ranks of a task may import at any moment what an installation
+    replaces."""
     if problem := selectors.obstacle(environment.name, environment.status, cordoned=False):
         return Problem(field, problem.code, problem.params)
     holder = Lease.objects.filter(environment=environment).values_list("holder", flat=True).first()
@@ -95,14 +96,15 @@ def _obstacle(environment: DevEnvironment, field: str) -> Problem | None:
 
 
 def sweep() -> int:
-    """Carries out one of the installations that are due; returns how many it was."""
+    """Run one of the due installations. Returns how many were run (0 or 1)."""
     rows = Installation.objects.filter(state__in=OPEN)
     rows = rows.select_related("environment__cluster", "environment__zone", "asked_by")
     return claims.carry_out_one(rows, AT_ONCE, install, CHANNEL)
 
 
 def install(row: Installation) -> bool:
-    """False: another thread has it. Load it with its environment's cluster and zone, and with who asked."""
+    """Run an installation. Returns False if another thread has it. Load the row with its environment's cluster and
+    zone, and with the user."""
     claim = claims.claim_row(row, CLAIM, state=InstallationState.RUNNING)
     if claim is None:
         return False
@@ -130,7 +132,7 @@ def _record(user: User, action: str, environment: DevEnvironment, **data: Any) -
 
 
 class Output:
-    """What pip prints, stored as it comes."""
+    """Stores pip's output while it comes."""
 
     def __init__(self, claim: Claim) -> None:
         self._claim, self._written = claim, 0.0

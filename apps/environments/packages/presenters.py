@@ -1,4 +1,4 @@
-"""What is known of environments' packages, and installations, as the API tells them in the reader's language."""
+"""Installed packages and installations, as the API returns them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ LOOKING, KNOWN, FAILED = STATES = ("looking", "known", "failed")
 
 
 def looks(seen: Iterable[Seen]) -> dict[str, Look]:
-    """Of those that are known, by the environment's id."""
+    """Return the surveys that found something, by environment id."""
     return {one.environment.pk: one.found for one in seen if one.found}
 
 

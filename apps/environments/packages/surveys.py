@@ -1,8 +1,8 @@
-"""What one interpreter of an environment has installed, as it was seen last.
+"""What one interpreter of an environment has installed, as it was last surveyed.
 
-`request_looks` returns what is known at once, and has the rest looked at. Threads of the workers carry out the looks
-(`sweep`): entering an environment takes up to seconds, and no page waits for that. What is known counts
-for KEPT, and no longer than the environment's life; what is older is shown while it is looked at anew.
+`request_surveys` returns what is known at once, and schedules the rest for the workers' threads (`run_due_survey`):
+entering an environment takes up to seconds, and no page waits for that. A result is valid for VALID_FOR, and no longer
+than the environment's life; an older one is returned while it is refreshed.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,19 +26,19 @@ from fermi.planning import packages
 CHANNEL = "packages"
 KEPT = timedelta(minutes=2)
 FAILED_KEPT = timedelta(seconds=20)
-"""Of a look that found nothing: what kept it may pass."""
+"""Validity of a failed survey: its reason may pass."""
 CLAIM = timedelta(seconds=60)
 MAX_WANTED = packages.MAX_IMPORTS
 MAX_ROWS = 8
-"""Interpreters of one environment."""
+"""Interpreters of one environment whose surveys are kept."""
 MAX_PARSED = 512
 AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known of an environment. `found`: None where nothing is; `error`: why the last look found nothing;
-    `looking`: it is being looked at."""
+    """What is known of an environment. `found`: None if nothing is; `error`: why the last survey failed; `looking`: a
+    survey is under way."""
 
     environment: DevEnvironment
     found: packages.Look | None = None
@@ -51,9 +51,12 @@ def request_looks(
     user: User, environments: Sequence[DevEnvironment], python: str = "", wanted: Collection[str] = (), *,
     anew: bool = False, look: bool = True,
 ) -> list[Seen]:  # fmt: skip
-    """Returns what is known of each, and has looked at what is not. `wanted`: modules that are to be looked for;
-    `anew`: however much is known; `look`: False where what is known has to do. Whoever may not open a terminal in an
-    environment may not have its files executed either: there a path in `python` is refused."""
+    """Return what is known of each environment, and schedule surveys of the others.
+
+    `modules`: modules to look for; `refresh`: survey all anew; `may_schedule`: False to use only what is known. A user
+    who may not open a terminal in an environment may not have its files executed either: for such a user a path in
+    `python` is refused.
+    """
     known = Look.objects.filter(environment__in=environments, python=python).defer("found")
     rows = {row.environment_id: row for row in known}
     _remember(rows.values())
@@ -77,14 +80,14 @@ def request_looks(
 
 
 def life_of(environments: Sequence[DevEnvironment]) -> dict[str, str]:
-    """Returns which life each of them is in, as far as that is known without a look: a run of one that the platform
-    made, a container's of one that its engine has looked into."""
+    """Return the life of each environment as far as it is known without a survey: the run of a managed environment, or
+    a container's start where its engine has looked into it."""
     runs = dict(Hosted.objects.filter(pk__in=[one.pk for one in environments]).values_list("pk", "run"))
     return {one.pk: life_in(str(runs.get(one.pk, "")), one.engine, one.started_at) for one in environments}
 
 
 def life_in(run: str, engine: Any, started_at: datetime | None) -> str:
-    """Returns which life an environment is in. `run`: its number, of one that the platform made."""
+    """Return the key of an environment's life. `run`: the run's number of a managed environment, else empty."""
     inside = engine.get("inside") if isinstance(engine, dict) else None
     life = str(inside.get("life") or "") if isinstance(inside, dict) else ""
     started = started_at.isoformat() if started_at else ""
@@ -99,7 +102,7 @@ def _is_wanted(row: Look | None, life: str, wanted: Collection[str], *, anew: bo
 
 
 def _want(environment: DevEnvironment, python: str, row: Look | None, wanted: Collection[str]) -> None:
-    """Has it looked at as soon as a thread is free."""
+    """Schedule a survey."""
     moment = now()
     if row is None:
         older = Look.objects.filter(environment=environment).order_by("-asked_at").values_list("pk", flat=True)
@@ -119,7 +122,7 @@ def _seen(environment: DevEnvironment, row: Look | None, life: str, *, looking: 
 
 
 _parsed: dict[tuple[int, datetime | None], packages.Look | None] = {}
-"""What rows have found, by their keys and the time of the look: a preview asks for it at every change of a form."""
+"""Parsed results of rows, by key and time of the survey: a preview reads them on every change of a form."""
 
 
 def _remember(rows: Collection[Look]) -> None:
@@ -135,13 +138,13 @@ def _remember(rows: Collection[Look]) -> None:
 
 
 def sweep() -> int:
-    """Carries out one of the looks that are due; returns how many it was."""
+    """Run one of the due surveys. Returns how many were run (0 or 1)."""
     rows = Look.objects.select_related("environment__cluster", "environment__zone")
     return claims.carry_out_one(rows, AT_ONCE, carry_out, CHANNEL)
 
 
 def carry_out(row: Look) -> bool:
-    """False: another thread has it. Load it with its environment's cluster and zone."""
+    """Run a survey. Returns False if another thread has it. Load the row with its environment's cluster and zone."""
 
     def look(entered: Session) -> dict[str, Any]:
         said = entered.ask("survey", parts=["packages"], python=row.python, imports=row.wanted)
@@ -160,7 +163,7 @@ def carry_out(row: Look) -> bool:
 
 
 def forget(environment: DevEnvironment) -> None:
-    """Has its interpreters looked at anew, because what they have has changed."""
+    """Schedule new surveys of the environment's interpreters, because their packages have changed."""
     moment = now()
     if Look.objects.filter(environment=environment).update(due_at=moment, asked_at=moment):
         transaction.on_commit(lambda: wakeups.tell(CHANNEL, {}))

@@ -1,4 +1,4 @@
-"""What people, and tasks, ask of environments that the platform makes."""
+"""Operations on managed environments, for users and tasks."""
 
 from apps.environments.services.cleanup import finish_for_task
 from apps.environments.services.create import make

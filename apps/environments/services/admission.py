@@ -1,5 +1,4 @@
-"""What an environment needs before a run of it may begin: room within limits, and GPUs where they are given out by
-number."""
+"""What an environment needs before a run may start: room within limits, and GPUs where they are assigned by index."""
 
 from apps.accounts.models import Project, User
 from apps.clusters.models import DevEnvironment
@@ -12,7 +11,8 @@ from fermi.jobs.errors import BackendError
 
 
 def there(environment: DevEnvironment, spec: HostedSpec) -> int | None:
-    """GPUs that its host gives out by number; load the environment with its cluster. Asks the engine."""
+    """Return how many GPUs the environment's host assigns by index; load the environment with its cluster. Asks the
+    engine. Raises BackendError."""
     hosting = hosting_of(environment.cluster)
     if hosting is None:
         backend = environment.cluster.backend
@@ -21,16 +21,16 @@ def there(environment: DevEnvironment, spec: HostedSpec) -> int | None:
 
 
 def admit(project: Project, owner: User | None, more: int, gpu_count: int) -> None:
-    """To be called in a transaction, before anything is stored: whoever makes or starts environments of one project
-    does so one after another, so that no limit is passed. Raises ProblemsError."""
+    """Check the limits, in a transaction and before anything is stored; calls for one project wait for each other, so
+    that no limit is exceeded. Raises ProblemsError."""
     list(Project.objects.select_for_update().filter(pk=project.pk).values_list("pk"))
     if over := quota.problems(project, owner, more, gpu_count):
         raise ProblemsError(over)
 
 
 def hold(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> list[int]:
-    """The numbers of the GPUs it gets, noted in its spec and on the environment. Raises ProblemsError where others have
-    them."""
+    """Reserve the GPUs and return their indexes, which are stored in the spec and the environment. Raises ProblemsError
+    if others hold them."""
     try:
         return gpu_allocation.hold(hosted, cluster, spec, there)
     except gpu_allocation.Taken as taken:

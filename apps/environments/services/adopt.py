@@ -1,4 +1,4 @@
-"""Environments that were there before the platform made any: from now on they have a life."""
+"""Turns environments that existed before into managed ones."""
 
 from django.db import transaction
 
@@ -12,8 +12,9 @@ from fermi.engines.environments import HostedSpec
 
 @transaction.atomic
 def adopt(environment: DevEnvironment, there: int | None) -> Hosted | None:
-    """As it is now, sizes and state; where its engine begins runs on demand, nothing is started by this. `there`: GPUs
-    that its host gives out by number. None where it has a life, or others hold its GPUs. Load it with its zone."""
+    """Create a lifecycle with the environment's present sizes and state; where the engine starts runs on demand,
+    nothing is started. `host_gpus`: GPUs that its host assigns by index. Returns None if it has a lifecycle already, or
+    if others hold its GPUs. Load it with its zone."""
     if Hosted.objects.filter(pk=environment.pk).exists():
         return None
     runs, moment = environment.status == EnvironmentStatus.RUNNING, now()
@@ -66,7 +67,7 @@ def adopt(environment: DevEnvironment, there: int | None) -> Hosted | None:
 
 
 def follow(environment: DevEnvironment) -> None:
-    """Its next run has the sizes that the machine has now."""
+    """Give the next run the sizes that the machine has now."""
     hosted = Hosted.objects.filter(pk=environment.pk).first()
     if hosted is not None:
         sizes = {name: getattr(environment, name) for name in ("cpu_cores", "memory_gb", "gpu_type", "gpu_count")}

@@ -1,4 +1,4 @@
-"""What becomes of environments that were made for a task."""
+"""What happens to environments that were created for a task."""
 
 from apps.environments.models import Hosted
 from apps.environments.services import lifecycle
@@ -12,8 +12,8 @@ _WANTED = {"delete": Wanted.DELETED, "stop": Wanted.STOPPED}
 
 
 def finish_for_task(task_id: str) -> int:
-    """The task has ended: does with its environments what was said, once. How many are left, because another task holds
-    them meanwhile: to be called again. Called again it changes nothing."""
+    """Delete, stop or keep the environments of a task that has ended, once. Returns how many are left because another
+    task holds them: call it again for these. Repeating it changes nothing."""
     left = 0
     cause = Cause(Reason.TASK_ENDED, {"task": task_id}, asked=CAUSES[Reason.TASK_ENDED].asked)
     for hosted in Hosted.objects.filter(task=task_id, afterwards__in=AFTERWARDS):

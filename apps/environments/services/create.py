@@ -1,4 +1,4 @@
-"""Makes an environment: checked, stored whole in one transaction, and handed to the reconciler by a hint."""
+"""Creates an environment: validated, stored in one transaction, and handed to the reconciler by a wake-up."""
 
 import hashlib
 from dataclasses import asdict
@@ -30,10 +30,13 @@ def make(
     afterwards: str = "",
     draft: Draft | None = None,
 ) -> DevEnvironment:
-    """`key`: the Idempotency-Key; with the same request it gives the environment that it gave before, with another one
-    it is a conflict. `task`: it is made for this task, and `afterwards` (delete, stop, keep) says what becomes of it
-    then. `draft`: of these very words, where one was made before: then no engine is asked, and this may be part of the
-    caller's transaction. Raises ProblemsError with everything that is wrong."""
+    """Create an environment.
+
+    `key`: the Idempotency-Key; with the same request it returns the environment that it returned before, with another
+    one it is a conflict. `task`: the task it is created for, and `afterwards` (delete, stop, keep) what happens when
+    that ends. `draft`: the validation of this request, where it was made before: then no engine is asked, and this may
+    be part of the caller's transaction. Raises ProblemsError with all problems.
+    """
     digest = hashlib.sha256(orjson.dumps(asdict(asked), option=orjson.OPT_SORT_KEYS)).hexdigest()
     if key and (before := _before(user, key, digest)):
         return before
@@ -54,7 +57,7 @@ def make(
 
 
 def clone(user: User, environment: DevEnvironment, name: str) -> DevEnvironment:
-    """Another one like it, as it would begin next, with an empty disk."""
+    """Create an environment with the same spec and an empty disk."""
     hosted = lifecycle.find(environment)
     access.require(user, environment.project_id, Role.MEMBER)
     spec = hosted.spec

@@ -1,5 +1,5 @@
-"""Starting, stopping, restarting, keeping, resizing and deleting. Each says why in the environment's events, and in the
-audit trail."""
+"""Starting, stopping, restarting, keeping, resizing and deleting managed environments. Each is recorded in the
+environment's events and the audit trail."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -28,11 +28,11 @@ LIVES = frozenset({
     "status", "kind", "image", "gpu_type", "gpu_count", "emulated", "cpu_cores", "memory_gb", "host", "ip", "versions",
     "engine", "zone",
 })  # fmt: skip
-"""Of an environment that the platform makes, what follows from its life and from what it is made of."""
+"""Columns of a managed environment that follow from its lifecycle and its spec."""
 
 
 def find(environment: DevEnvironment) -> Hosted:
-    """Raises ApiError for one that the platform did not make."""
+    """Return the environment's lifecycle. Raises ApiError 409 if the platform does not manage it."""
     hosted = Hosted.objects.filter(pk=environment.pk).first()
     if hosted is None:
         raise ApiError(409, "ENVIRONMENT_NOT_OURS", environment=environment.name)
@@ -40,7 +40,7 @@ def find(environment: DevEnvironment) -> Hosted:
 
 
 def start(user: User, environment: DevEnvironment) -> None:
-    """Asking again changes nothing."""
+    """Start the environment (member). Repeating it changes nothing."""
     hosted = _steered(user, environment)
     if hosted.wanted == Wanted.RUNNING:
         return
@@ -58,7 +58,7 @@ def start(user: User, environment: DevEnvironment) -> None:
 
 
 def stop(user: User, environment: DevEnvironment) -> None:
-    """Asking again changes nothing. Its disk stays."""
+    """Stop the environment (member); its disk stays. Repeating it changes nothing."""
     hosted = _steered(user, environment)
     if hosted.wanted == Wanted.STOPPED:
         return
@@ -71,7 +71,7 @@ def stop(user: User, environment: DevEnvironment) -> None:
 
 
 def restart(user: User, environment: DevEnvironment) -> None:
-    """Another run, with its sizes as they are now."""
+    """Start another run, with the present sizes (member)."""
     hosted = _steered(user, environment)
     _refuse_unless(hosted, Action.RESTART)
     cause = _asked(Reason.RESTARTED, by=user.username)
@@ -84,7 +84,7 @@ def restart(user: User, environment: DevEnvironment) -> None:
 
 
 def keep(user: User, environment: DevEnvironment, hours: float) -> None:
-    """However idle, it does not stop by itself until so many hours from now."""
+    """Keep the environment from stopping when idle, for `hours` from now (member)."""
     hosted = _steered(user, environment)
     if not 0 < hours <= MOST_KEPT:
         raise ApiError(400, "KEEP_HOURS", "hours", found=hours, high=MOST_KEPT)
@@ -98,7 +98,7 @@ def keep(user: User, environment: DevEnvironment, hours: float) -> None:
 
 
 def resize(user: User, environment: DevEnvironment, changes: Mapping[str, Any]) -> None:
-    """Holds from the next start on; of one that does not run, at once."""
+    """Change the sizes (member): from the next start on, or at once if it does not run."""
     hosted = _steered(user, environment)
     _refuse_unless(hosted, Action.RESIZE)
     spec = specs.load({**hosted.spec, **changes}, 0)
@@ -124,7 +124,8 @@ def resize(user: User, environment: DevEnvironment, changes: Mapping[str, Any]) 
 
 
 def delete(user: User, environment: DevEnvironment) -> None:
-    """Begins it, disk and all; of one that was registered by hand, it is forgotten at once (maintainer)."""
+    """Start the deletion of a managed environment and its disk (member); delete a registered one at once
+    (maintainer)."""
     hosted = Hosted.objects.filter(pk=environment.pk).first()
     if hosted is None:
         clusters.remove_environment(user, environment)
@@ -140,8 +141,8 @@ def delete(user: User, environment: DevEnvironment) -> None:
 
 
 def change(user: User, environment: DevEnvironment, changes: dict[str, Any]) -> None:
-    """What is known of it, as of one registered by hand; of one that the platform made, what does not follow from what
-    it is made of."""
+    """Change what is stored of an environment; of a managed one only what does not follow from its lifecycle and
+    spec."""
     follows = sorted(LIVES & changes.keys())
     if follows and Hosted.objects.filter(pk=environment.pk).exists():
         raise ApiError(409, "ENVIRONMENT_FOLLOWS_ITS_LIFE", environment=environment.name)
@@ -152,7 +153,8 @@ def change(user: User, environment: DevEnvironment, changes: dict[str, Any]) -> 
 
 
 def retire(hosted: Hosted, wanted: Wanted, cause: Cause) -> None:
-    """As stop and delete do, but nobody asked: of one that was made for a task. Raises `transitions.Held`."""
+    """Stop or delete an environment that was created for a task, without a user's request. Raises
+    EnvironmentInUseError."""
     with transaction.atomic():
         transitions.refuse_if_held(hosted.pk)
         locked = _locked(hosted)
@@ -169,7 +171,7 @@ def _steered(user: User, environment: DevEnvironment) -> Hosted:
 
 @contextmanager
 def _ending(environment: DevEnvironment, hosted: Hosted) -> Iterator[Hosted]:
-    """A transaction in which no task can take the environment; refused while one has it."""
+    """Open a transaction in which no task can acquire the environment. Raises ApiError while one holds it."""
     with transaction.atomic():
         _refuse_held(environment)
         yield _locked(hosted)
@@ -183,7 +185,7 @@ def _refuse_held(environment: DevEnvironment) -> None:
 
 
 def _locked(hosted: Hosted) -> Hosted:
-    """As it is now; nobody moves it until the transaction ends."""
+    """Return the present row, locked until the transaction ends."""
     found = Hosted.objects.select_for_update().filter(pk=hosted.pk).first()
     if found is None:
         raise ApiError(404, "NOT_FOUND")
@@ -204,7 +206,7 @@ def _want(hosted: Hosted, wanted: Wanted, cause: Cause | None, **changes: Any) -
 
 
 def _end(hosted: Hosted, cause: Cause) -> None:
-    """The run, where there is one that is not over; nobody waits for a pass to see it."""
+    """End the run, if one is alive, without waiting for a pass."""
     is_over = Run.objects.filter(environment=hosted.pk, number=hosted.run).exclude(outcome="").exists()
     if State(hosted.state) in (State.STARTING, State.RUNNING) and not is_over:
         transitions.end(hosted, cause)

@@ -1,4 +1,4 @@
-"""Templates: the operators' catalogue, and each project's own beside it."""
+"""Templates: the operators' catalogue, and each project's own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from fermi.jobs.spec import Problem
 
 
 def create(user: User, project_id: str | None = None, **values: Any) -> Template:
-    """Without a project it is offered to every one (administrator)."""
+    """Create a template (member). `project_id` None: for every project (administrator)."""
     if project_id is None:
         access.require_administrator(user)
     elif access.role_in(user, project_id) is None or not Project.objects.filter(pk=project_id).exists():
@@ -30,7 +30,7 @@ def create(user: User, project_id: str | None = None, **values: Any) -> Template
 
 
 def change(user: User, template: Template, values: Mapping[str, Any]) -> Template:
-    """Environments that were made from it stay as they are."""
+    """Change a template; environments that were created from it stay as they are."""
     require(user, template)
     _fill(template, values)
     return _save(user, template, "environment-template.change", fields=sorted(values))
@@ -38,13 +38,14 @@ def change(user: User, template: Template, values: Mapping[str, Any]) -> Templat
 
 @transaction.atomic
 def delete(user: User, template: Template) -> None:
-    """Environments that were made from it stay."""
+    """Delete a template; environments that were created from it stay."""
     require(user, template)
     audit.record(user, "environment-template.delete", template.pk, project=template.project_id, name=template.name)
     template.delete()
 
 
 def require(user: User, template: Template) -> None:
+    """Raise ApiError 403 or 404 unless the user may change the template."""
     if template.project_id is None:
         access.require_administrator(user)
     else:
@@ -52,7 +53,7 @@ def require(user: User, template: Template) -> None:
 
 
 def checked(template: Template) -> list[Problem]:
-    """Everything that is wrong with it, wherever it is used."""
+    """Return all problems with the template, wherever it is used."""
     found = value_problems({name: getattr(template, name) for name in COLUMNS})
     if template.project_id is not None:
         found += secrets.unknown(template.project_id, template.secret_env)

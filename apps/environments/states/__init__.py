@@ -1,4 +1,4 @@
-"""The states of an environment that the platform makes, and the only arrows between them.
+"""States of a managed environment, and the only transitions between them.
 
     creating ─▶ starting ─▶ running ─▶ stopping ─▶ stopped ─▶ deleted ─▶ (gone)
         │        ▲   └──────────────────▲   │        │ ▲        ▲
@@ -40,7 +40,7 @@ ARROWS: dict[State, frozenset[State]] = {
 }
 
 WITH_RUN = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
-"""A run is alive, so the engine has to be asked about it."""
+"""States in which a run is alive, so that the engine has to be observed."""
 AT_REST = frozenset({State.STOPPED, State.FAILED})
 
 
@@ -61,8 +61,8 @@ NOT_WHILE_HELD = {Action.STOP, Action.RESTART, Action.RESIZE, Action.DELETE}
 def allowed_actions(
     state: State, wanted: Wanted, *, changes: bool = True, idles: bool = False, held: bool = False
 ) -> list[Action]:
-    """What may be done now by somebody who may change things in its project, and nothing by anybody else. `idles`: it
-    stops by itself when nobody uses it; `held`: a task trains in it."""
+    """Return what the user may do now; nothing unless `may_change` (member of its project). `stops_when_idle`: it stops
+    by itself when nobody uses it; `held`: a task runs in it."""
     if not changes:
         return []
     return [each for each in _possible(state, wanted, idles) if not (held and each in NOT_WHILE_HELD)]

@@ -1,4 +1,4 @@
-"""What a pass does next with an environment: a pure table from what the database and the engine say."""
+"""What a pass does next with an environment: a pure function of the database and the engine."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,9 +25,9 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the database says. `asked`: why it is wanted so. `sent`: the engine was told of the run. `outcome`: the
-    run's, when its end is known. `restart`: somebody asked for another run. `retries`: so many may still follow by
-    themselves. `rested`: the back-off is over. `on_demand`: as the engine has it."""
+    """State in the database. `asked`: why it is desired. `sent`: the engine was told of the run. `outcome`: how the run
+    ended, if known. `restart`: a user asked for another run. `retries`: how many more retries there may be. `rested`:
+    the back-off is over. `overdue`: the state's deadline has passed. `on_demand`: as the engine has it."""
 
     state: State
     wanted: Wanted = Wanted.RUNNING
@@ -44,13 +44,16 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
+    """The next act, and the state and cause that it leads to."""
+
     act: Act
     to: State | None = None
     cause: Cause = field(default_factory=lambda: Cause(""))
 
 
 def decide(facts: Facts, seen: HostedSeen | None) -> Decision:
-    """`seen` is None in the states that have no run, and only there. Causes come with what is declared of them."""
+    """Return the next act. `status` is None in the states that have no run, and only there. Causes carry what is
+    declared of them."""
     if facts.state is State.DELETED:
         late = Cause(Reason.DELETE_UNCONFIRMED) if facts.overdue else Cause("")
         return Decision(Act.REMOVE, cause=late)
@@ -92,7 +95,7 @@ def _starting(facts: Facts, seen: HostedSeen) -> Decision:
 
 
 def _end_of_run(facts: Facts, seen: HostedSeen) -> Cause | None:
-    """Why the run is over, if it is."""
+    """Return why the run has ended, or None."""
     if facts.wanted is not Wanted.RUNNING:
         return facts.asked
     if facts.restart:

@@ -1,4 +1,4 @@
-"""When an environment that nobody uses stops by itself. Pure."""
+"""When an idle environment stops by itself. Pure functions."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,9 +15,11 @@ class Idle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """active   the last sign of work: of a kernel, a connection, a GPU, a task that holds it; at least since it runs
-    now        somebody is at it at this moment
-    warned     when its owner was told; of a warning before the last sign of work nothing is left
+    """Facts about idleness.
+
+    active     the last activity: of a kernel, a connection, a GPU or a task; at least when it started to run
+    now        it is in use at this moment
+    warned     when its owner was warned; a warning before the last activity no longer counts
     """
 
     moment: datetime
@@ -29,7 +31,8 @@ class Use:
 
 
 def stops_at(use: Use) -> datetime | None:
-    """None: never by itself. Whoever was told late is given the time all the same."""
+    """Return when the environment stops, or None if it does not stop by itself. After a late warning the owner still
+    gets the whole warning time."""
     if not use.minutes:
         return None
     after = timedelta(minutes=use.minutes)
@@ -38,11 +41,12 @@ def stops_at(use: Use) -> datetime | None:
 
 
 def ahead(after: timedelta) -> timedelta:
-    """How long before it stops its owner is told."""
+    """Return how long before the stop the owner is warned."""
     return min(WARNING, after / 3)
 
 
 def judge(use: Use) -> Idle:
+    """Return whether the environment is in use, its owner is to be warned, or it is to stop."""
     stops = stops_at(use)
     if stops is None or use.now:
         return Idle.USED

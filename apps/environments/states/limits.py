@@ -1,4 +1,4 @@
-"""How long each state may last, how soon an environment is looked at again, and when one that nobody uses stops."""
+"""Timeouts of states, intervals of checks, and limits of idleness."""
 
 from datetime import timedelta
 
@@ -10,7 +10,8 @@ DEADLINES: dict[State, timedelta] = {
     State.STOPPING: timedelta(minutes=2),
     State.DELETED: timedelta(minutes=10),
 }
-"""After the last two it goes on, and says that the engine does not confirm."""
+"""Timeout of each state. After those of the last two states the pass goes on, and reports that the engine does not
+confirm."""
 
 LOOK_AGAIN: dict[State, timedelta] = {
     State.CREATING: timedelta(seconds=5),
@@ -20,27 +21,27 @@ LOOK_AGAIN: dict[State, timedelta] = {
     State.STOPPED: timedelta(seconds=5),
     State.DELETED: timedelta(seconds=2),
 }
-"""Without any hint. What is at rest, and wanted so, is not looked at."""
+"""Interval of checks without any wake-up. An environment that is at rest, as desired, is not checked."""
 
 CLAIM = timedelta(seconds=30)
-"""How long a pass has an environment for itself; also when one whose pass crashed or raised is tried again."""
+"""How long a pass has an environment for itself; also the pause after a pass that crashed or raised."""
 ENGINE_AWAY = timedelta(seconds=10)
 
 GRACE_SECONDS = 10.0
-"""What its processes get to end by themselves."""
+"""Time that processes get to end by themselves."""
 
 MOST_RETRIES = 3
-"""So many runs follow by themselves upon one that ended for a reason that may pass."""
+"""Runs that follow by themselves when one ended for a reason that may pass."""
 LASTED = timedelta(minutes=10)
-"""A run that was up for so long has its retries anew."""
+"""After a run of this length the retries start anew."""
 
 
 def backoff(retries: int) -> timedelta:
-    """0, 5, 15, 35 s after so many ends in a row."""
+    """Return the pause after so many ends in a row: 0, 5, 15, 35 s."""
     return timedelta(seconds=5 * (2 ** max(0, retries) - 1))
 
 
 WARNING = timedelta(minutes=10)
-"""So long before it stops by itself its owner is told; of a short patience, a third of it."""
+"""How long before an idle stop the owner is warned; a third of a shorter idle time."""
 MOST_KEPT = 7 * 24  # hours
 EMPTY_GPU = 2.0  # per cent; less is nobody's work

@@ -1,5 +1,5 @@
-"""Why an environment waits, or why its run ended, in the platform's own words; what engines say beside it is theirs to
-declare (`fermi.jobs.causes`). Texts for people are in `fermi.messages` under the same names."""
+"""The platform's own reasons why an environment waits, or why its run ended; engines declare theirs
+(`fermi.jobs.causes`). Their texts are in `fermi.messages` under the same names."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,10 +41,10 @@ CAUSES = declared(
     Cause(Reason.LOST, retry=True),
     Cause(Reason.START_TIMEOUT, retry=True),
 )
-"""Every reason by its code, with what follows from it where it ends a run."""
+"""Every reason by its code, with what follows from it if it ends a run."""
 
 
 def cause(code: str, params: Mapping[str, Any], engine: Mapping[str, Cause]) -> Cause:
-    """With what is declared of it; `engine`: the causes that its engine declares. From a code that nobody declares
-    nothing follows: it is not tried again."""
+    """Return the cause with what is declared of its code; `engine`: the causes that its engine declares. An undeclared
+    code is not retried."""
     return replace(CAUSES.get(code) or engine.get(code) or Cause(""), code=code, params=params)

@@ -1,4 +1,4 @@
-"""Pieces of files: bodies that are larger than others may be, and are not read into memory."""
+"""Request bodies of pieces of files: they may be larger than others, and are not read into memory."""
 
 from typing import IO, Any
 
@@ -6,7 +6,8 @@ from rest_framework.parsers import BaseParser
 
 
 class PieceParser(BaseParser):
-    """The body as it came: behind our ASGI server a file on disk, once it is larger than a few megabytes."""
+    """Parser that returns the body as a stream: behind the platform's ASGI server a file on disk, once it is larger
+    than a few megabytes."""
 
     media_type = "application/octet-stream"
 

@@ -1,5 +1,5 @@
-"""Contents on their way out: ranges, conditions, archives. Never shown by the browser on the console's own origin: what
-a member has uploaded could be a page."""
+"""Download responses: ranges, conditional requests, archives. Browsers never show them on the console's origin: an
+uploaded file could be a page."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,8 @@ RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 
 
 def content(request: HttpRequest, file: BinaryIO, *, name: str, size: int, tag: str) -> HttpResponseBase:
-    """All of it, or the one range that was asked for (RFC 9110, 14.2); `tag` names the content."""
+    """Return the whole file, or the one requested range (RFC 9110, 14.2); `tag` names the content. Closes the file
+    where nothing is sent. Raises ApiError 416."""
     etag = f'"{tag}"'
     headers = {"ETag": etag, "Accept-Ranges": "bytes", **_attachment(name)}
     if _among(request.headers.get("If-None-Match", ""), etag):
@@ -51,12 +52,13 @@ def content(request: HttpRequest, file: BinaryIO, *, name: str, size: int, tag: 
 
 
 def archive(form: Form, name: str, members: Iterable[Member]) -> HttpResponseBase:
+    """Return a streamed archive of the members."""
     body = archives.stream(form, members)
     return StreamingHttpResponse(body, headers=_attachment(f"{name}.{form}"), content_type=archives.MEDIA[form])
 
 
 def _attachment(name: str) -> dict[str, str]:
-    """RFC 6266; `filename` for those that know nothing else."""
+    """Return the headers of a download (RFC 6266), with a plain `filename` for clients that know nothing else."""
     plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII) or "file"
     return {
         "Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}",

@@ -10,7 +10,7 @@ from apps.files.paths import LONGEST_PATH
 
 
 class Path(Key):
-    """Within the project, relative, `/` between folders."""
+    """A path within the project, relative, with `/` between folders."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**{"max_length": LONGEST_PATH, "trim_whitespace": False, **options})

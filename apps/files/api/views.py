@@ -1,4 +1,4 @@
-"""Files of a project: looked at, downloaded, put there in pieces, moved and deleted."""
+"""Endpoints of a project's files: listing, downloads, uploads in pieces, moving and deleting."""
 
 import io
 from typing import IO, Any, cast
@@ -127,7 +127,8 @@ class UploadFinishView(APIView):
 
 
 def _whole(body: Any) -> IO[bytes]:
-    """Behind our own server a file that can be gone back in; elsewhere (tests) a stream, which is read."""
+    """Return the body as a seekable file. Behind the platform's server it is one; elsewhere (tests) it is a stream,
+    which is read. Raises ApiError 413."""
     inner = getattr(body, "_stream", body)
     if not (hasattr(inner, "seekable") and inner.seekable()):
         inner = io.BytesIO(body.read(settings.FILES_PIECE_BYTES + 1))

@@ -1,5 +1,5 @@
-"""Files and folders of a project, made, moved and deleted by people. The rows change at once, in one transaction; the
-store follows (`acting`). A folder is a row: in the store there are files only."""
+"""Files and folders of a project: creating, moving and deleting. Rows change at once, in one transaction; the store
+follows (`store_sync`). A folder is a row only: the store has files."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ from apps.files.services import quota, store_sync
 
 
 def find(project: Project, path: str, field: str = "path", task: str = "") -> File:
-    """What people can see at `path`, which is clean. 404 where nothing is."""
+    """Return the visible file or folder at `path`, which is normalised. Raises ApiError 404."""
     parent, name = paths.split(path)
     row = shown(project, task).filter(parent=parent, name=name).first()
     if row is None:
@@ -25,17 +25,18 @@ def find(project: Project, path: str, field: str = "path", task: str = "") -> Fi
 
 
 def shown(project: Project, task: str = "") -> QuerySet[File]:
-    """Without what has not arrived, and what is on its way out."""
+    """Return files and folders without those that have not arrived or are being deleted."""
     rows = File.objects.filter(project=project, task=task).exclude(doing=Doing.DELETE)
     return rows.filter(Q(folder=True) | ~Q(sha256=""))
 
 
 def below(rows: QuerySet[File], path: str) -> QuerySet[File]:
+    """Return the rows below a folder; all rows for the root."""
     return rows.filter(Q(parent=path) | Q(parent__startswith=f"{path}/")) if path else rows
 
 
 def make(user: User, project: Project, path: str) -> File:
-    """Asking again changes nothing."""
+    """Create a folder and its parents (member). Repeating it changes nothing."""
     access.require(user, project, Role.MEMBER)
     path = paths.clean(path)
     with transaction.atomic():
@@ -46,7 +47,8 @@ def make(user: User, project: Project, path: str) -> File:
 
 
 def ensure(project: Project, wanted: Iterable[str], user: User | None, task: str = "") -> list[str]:
-    """Folders that are to be there; returns those that were not. In a transaction. 409 where a file is in the way."""
+    """Create the folders that do not exist, in a transaction; return their paths. Raises ApiError 409 if a file is in
+    the way."""
     made = []
     for path in wanted:
         parent, name = paths.split(path)
@@ -59,7 +61,7 @@ def ensure(project: Project, wanted: Iterable[str], user: User | None, task: str
 
 
 def move(user: User, project: Project, path: str, to: str) -> File:
-    """A file or a folder with all that is in it, to a name that nothing has."""
+    """Move a file, or a folder with its contents, to a free path (member). Raises ApiError 409."""
     access.require(user, project, Role.MEMBER)
     path, to = paths.clean(path), paths.clean(to, "to")
     if to == path:
@@ -101,7 +103,8 @@ def _rename(project: Project, row: File, files: list[File], path: str, to: str) 
 
 
 def delete(user: User, project: Project, path: str, *, recursive: bool = False) -> None:
-    """Files go from the list at once, and from the store soon after."""
+    """Delete a file or folder (member): from the list at once, from the store soon after. Raises ApiError 409 for a
+    folder with contents, unless `recursive`."""
     access.require(user, project, Role.MEMBER)
     path = paths.clean(path)
     with transaction.atomic():
@@ -121,18 +124,21 @@ def delete(user: User, project: Project, path: str, *, recursive: bool = False) 
 
 
 def discard(rows: QuerySet[File], keys: list[int]) -> None:
+    """Have the store delete these files."""
     for begin in range(0, len(keys), 500):
         rows.filter(pk__in=keys[begin : begin + 500]).update(doing=Doing.DELETE, due_at=now())
 
 
 def below_or_at(project: Project, path: str) -> QuerySet[File]:
+    """Return the rows at a path and below it."""
     parent, name = paths.split(path)
     rows = File.objects.filter(project=project, task="")
     return rows.filter(Q(parent=parent, name=name) | Q(parent=path) | Q(parent__startswith=f"{path}/"))
 
 
 def _theirs(user: User, project: Project, row: File) -> list[File]:
-    """The files that `row` is or holds, all of which `user` may change: their own, or a maintainer's to change."""
+    """Return the files that `row` is or contains. Raises ApiError unless `user` may change all of them: their owner or
+    a maintainer."""
     rows = (
         below(File.objects.filter(project=project, task=""), row.path) if row.folder else File.objects.filter(pk=row.pk)
     )
@@ -144,6 +150,7 @@ def _theirs(user: User, project: Project, row: File) -> list[File]:
 
 
 def refuse_others(user: User, project: Project, files: Iterable[File]) -> None:
+    """Raise ApiError 403 unless the user owns the files or is a maintainer."""
     if access.role_in(user, project) == Role.MAINTAINER:
         return
     if other := next((file for file in files if file.by_id != user.pk), None):
@@ -151,7 +158,7 @@ def refuse_others(user: User, project: Project, files: Iterable[File]) -> None:
 
 
 def refuse_busy(project: Project, path: str) -> None:
-    """Where the content of another name still lies, or is on its way out, nothing can be put."""
+    """Raise ApiError 409 if the content of another file is still at this path, or is being deleted."""
     parent, name = paths.split(path)
     rows = File.objects.filter(project=project, task="")
     if rows.filter(Q(parent=parent, name=name, doing__in=[Doing.DELETE, Doing.MOVE]) | Q(source=path)).exists():

@@ -1,11 +1,11 @@
-"""What a task writes: to FERMI_OUTPUT_DIR, a folder in the data directory that only its ranks write to, and beside its
-script.
+"""Outputs of tasks: what they write to FERMI_OUTPUT_DIR, a folder in the data directory that only their ranks write to,
+and beside their script.
 
-counted while the task goes on ─▶ ended ─▶ counted once more
-                                   └ where files lie in object storage: each is brought there, then FERMI_OUTPUT_DIR is
-                                     removed; the working tree is kept for a retry and removed with the task
+    counted while the task runs ─▶ ended ─▶ counted once more
+        └ with object storage: each file is copied there, then FERMI_OUTPUT_DIR is deleted; the working tree is kept
+          for a retry and deleted with the task
 
-A process that dies on the way leaves the row due; what has been brought is not brought again.
+If a process dies on the way, the row stays due; what was copied is not copied again.
 """
 
 import hashlib
@@ -37,23 +37,24 @@ log = logging.getLogger(__name__)
 EVERY, LATER = timedelta(seconds=60), timedelta(seconds=60)
 CLAIM = timedelta(seconds=30)
 MAX_COUNTED = 100_000
-"""Of the names in each of the two folders, while the task goes on. When it has ended all are counted, once."""
+"""Names in each of the two folders that are counted while the task runs. After its end all are counted, once."""
 
 
 def places_of(project: str) -> dict[str, Any]:
-    """Where a job finds its project's files: what `JobSpec` says of it."""
+    """Return where a job finds its project's files, as fields of `JobSpec`."""
     if not project:
         return {}
     return {"files_url" if store().remote else "files_dir": store().place(project)}
 
 
 def tree(task: str, most: float = math.inf) -> Tree:
-    """Gives what the task has written; lists look at `most` names in each of its two folders."""
+    """Return what the task has written; lists contain at most `max_names` names of each of its two folders."""
     return Written(Path(settings.DATA_DIR), task, most)
 
 
 def begin(task: str, project: str) -> None:
-    """With the task, in its transaction. Its project's folder of files is there before a rank looks for it."""
+    """Create the row with the task, in its transaction. The project's folder of files is created too, before a rank
+    looks for it."""
     row = Outputs(task=task, project_id=project, due_at=now() + EVERY)
     Outputs.objects.bulk_create([row], ignore_conflicts=True)
     if not store().remote:
@@ -64,11 +65,12 @@ def begin(task: str, project: str) -> None:
 
 
 def due() -> Iterable[Outputs]:
+    """Return the rows that are due, at most 200."""
     return Outputs.objects.filter(due_at__lte=now()).select_related("project").order_by("due_at")[:200]
 
 
 def settle(row: Outputs, *, ended: bool) -> None:
-    """Of a row that is due. `ended`: nothing writes there any more."""
+    """Count the outputs of a due row, or store them. `ended`: nothing writes there any more."""
     claim = claims.claim_row(row, CLAIM)
     if claim is None:
         return
@@ -117,7 +119,7 @@ def _bring(row: Outputs, claim: claims.Claim, there: Tree, entry: Entry) -> None
 
 
 def forget(project: str, task: str) -> None:
-    """With the task: from the disk at once, from object storage soon."""
+    """Delete a task's outputs: from the disk at once, from object storage soon."""
     for folder in (OUTPUTS, TREES):
         Tree(Path(settings.DATA_DIR, folder, task)).remove()
     with transaction.atomic():
@@ -129,4 +131,5 @@ def forget(project: str, task: str) -> None:
 
 
 def stored(project: Project, task: str) -> bool:
+    """Return True if the task's outputs are in object storage."""
     return Outputs.objects.filter(pk=task, project=project, stored=True).exists()

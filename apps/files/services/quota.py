@@ -1,4 +1,4 @@
-"""How much a project may keep, and how much it does: its files, those that are arriving, and what its tasks wrote."""
+"""Storage quota of a project: its files, uploads in progress, and outputs of its tasks."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from fermi.schema.humanize import size
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Bytes. `most` None: no limit."""
+    """Used bytes. `most` None: no limit."""
 
     files: int
     arriving: int
@@ -26,6 +26,7 @@ class Use:
 
 
 def use(project_id: str) -> Use:
+    """Return the storage that the project uses."""
     kept = File.objects.filter(project=project_id, folder=False)
     arriving = Upload.objects.filter(project=project_id, state__in=[UploadState.RECEIVING, UploadState.CHECKING])
     written = Outputs.objects.filter(project=project_id, stored=False)
@@ -38,7 +39,8 @@ def use(project_id: str) -> Use:
 
 
 def refuse_beyond(project_id: str, more: int, instead: int) -> None:
-    """Room for `more` bytes that take the place of `instead`. In a transaction: whoever asks at the same time waits."""
+    """Raise ApiError 409 unless there is room for `new_bytes` in place of `replaced_bytes`. Call it in a transaction:
+    requests at the same time wait."""
     Project.objects.select_for_update().filter(pk=project_id).first()
     refuse_entries(project_id)
     found = use(project_id)
@@ -47,5 +49,5 @@ def refuse_beyond(project_id: str, more: int, instead: int) -> None:
 
 
 def refuse_entries(project_id: str) -> None:
-    """Room for another file or folder. Raises ApiError."""
+    """Raise ApiError 409 unless the project may have another file or folder."""
     check_rows("files", File.objects.filter(project=project_id, task=""))

@@ -1,4 +1,5 @@
-"""What rows say that the store is to be told, carried out. Each act may be repeated; the row is settled after it."""
+"""Carries out the operations on the store that rows ask for. Each operation may be repeated; the row is updated after
+it."""
 
 import logging
 from contextlib import suppress
@@ -15,26 +16,28 @@ from apps.files.store import Unusable, key, store
 log = logging.getLogger(__name__)
 
 AT_ONCE = 100
-"""So many are done while whoever asked waits; the rest is the sweep's."""
+"""Operations that are carried out within the request; the sweep does the rest."""
 IN_A_SWEEP = 2_000
 LATER = timedelta(seconds=60)
 CLAIM = timedelta(seconds=30)
 
 
 def sweep() -> None:
+    """Carry out the operations that are due, at most MAX_PER_SWEEP."""
     due = File.objects.filter(due_at__lte=now()).exclude(doing__in=[Doing.NOTHING, Doing.PUT])
     for file in due.order_by("due_at", "pk")[:IN_A_SWEEP]:
         act(file)
 
 
 def now_or_later(project: Project, rows: QuerySet[File]) -> None:
+    """Carry out the first MAX_INLINE of the operations of these rows; the sweep does the rest."""
     due = list(rows.filter(Q(doing=Doing.MOVE) | Q(doing=Doing.DELETE), project=project, due_at__lte=now())[:AT_ONCE])
     for file in due:
         act(file)
 
 
 def act(file: File) -> None:
-    """What fails is tried again in a minute: a row that raises never stops the rest."""
+    """Carry out a row's operation. A failed one is tried again in a minute, and stops no other row."""
     claim = claims.claim_row(file, CLAIM)
     if claim is None:
         return

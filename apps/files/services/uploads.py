@@ -1,9 +1,10 @@
-"""Files that arrive: begun with path, size and hash, sent in pieces by offset, checked, and put in place whole.
+"""Uploads: started with path, size and hash, sent in pieces by offset, verified, and put in place whole.
 
-receiving ──all bytes are there──▶ checking ──the hash is right──▶ done
-                                      └────────it is not────────▶ failed
+    receiving ──all bytes received──▶ checking ──hash matches──▶ done
+                                         └────else──────────▶ failed
 
-Who is killed asks again with the same path, size and hash, gets the same upload, and goes on from its offset.
+A client that was interrupted starts again with the same path, size and hash, gets the same upload, and continues at its
+offset.
 """
 
 import fcntl
@@ -33,16 +34,17 @@ from fermi.schema import humanize
 log = logging.getLogger(__name__)
 
 LIFE = timedelta(days=1)
-"""Of an upload that nobody goes on with, and of what is remembered of one that has ended."""
+"""How long an unused upload is kept, and the row of one that has ended."""
 SOON, LATER = timedelta(seconds=2), timedelta(seconds=60)
 CLAIM = timedelta(seconds=30)
 AT_ONCE = 64 << 20
-"""So many bytes are checked while whoever asked waits."""
+"""Uploads up to this size are verified within the request."""
 BLOCK = 1 << 20
 
 
 def begin(user: User, project: Project, *, path: str, size: int, sha256: str, replace: bool = False) -> Upload:
-    """The upload to go on with. What is there already, with the same content, is done."""
+    """Return the upload to continue with (member), a new one or one in progress with the same path, size and hash. If
+    the same content is there already, the upload is done. Raises ApiError."""
     access.require(user, project, Role.MEMBER)
     path, sha256 = paths.clean(path), sha256.lower()
     parent, name = paths.split(path)
@@ -85,8 +87,8 @@ def _refuse_too_many(user: User, project: Project) -> None:
 
 
 def _refuse_too_large(bytes_: int) -> None:
-    """A file that is larger than any may be, or than what is free for it where files are gathered: what other uploads
-    have yet to bring has its place."""
+    """Raise ApiError 413 for a file that is larger than allowed, or than the free space of the staging folder without
+    what other uploads have yet to send."""
     most = settings.FILES_MAX_FILE_GB << 30
     if bytes_ > most:
         raise ApiError(413, "UPLOAD_TOO_LARGE", "sizeBytes", found=humanize.size(bytes_), limit=humanize.size(most))
@@ -102,7 +104,7 @@ def _refuse_too_large(bytes_: int) -> None:
 
 
 def find(user: User, project: Project, upload_id: str) -> Upload:
-    """Their own; a maintainer's are all."""
+    """Return the user's upload; for a maintainer any upload of the project. Raises ApiError 404."""
     row = Upload.objects.filter(project=project, pk=upload_id).first()
     if row is None or (row.user_id != user.pk and access.role_in(user, project) != Role.MAINTAINER):
         raise ApiError(404, "UPLOAD_NOT_FOUND")
@@ -110,6 +112,7 @@ def find(user: User, project: Project, upload_id: str) -> Upload:
 
 
 def offset(upload: Upload) -> int:
+    """Return how many bytes were received."""
     if upload.state != UploadState.RECEIVING:
         return upload.size
     try:
@@ -119,8 +122,8 @@ def offset(upload: Upload) -> int:
 
 
 def append(user: User, project: Project, upload_id: str, begin: int, body: IO[bytes]) -> Upload:
-    """By offset: a piece that comes again, or in part, leaves the file as it should be. 409 where bytes are missing
-    before it; `offset` of the upload says where to go on."""
+    """Write a piece at its offset. A piece that is repeated, or in part, leaves the file as it should be. Raises
+    ApiError 409 if bytes before it are missing; the upload's `offset` says where to continue."""
     upload = find(user, project, upload_id)
     access.require(user, project, Role.MEMBER)
     if upload.state != UploadState.RECEIVING:
@@ -149,7 +152,8 @@ def _append(upload: Upload, begin: int, body: IO[bytes]) -> None:
 
 
 def finish(user: User, project: Project, upload_id: str) -> Upload:
-    """All bytes are there; checked at once where they are few, else by the sweep. Asking again changes nothing."""
+    """Verify the upload when all bytes were received: small ones at once, others by the sweep. Repeating it changes
+    nothing."""
     upload = find(user, project, upload_id)
     access.require(user, project, Role.MEMBER)
     there = offset(upload)
@@ -167,6 +171,7 @@ def finish(user: User, project: Project, upload_id: str) -> Upload:
 
 
 def cancel(user: User, project: Project, upload_id: str) -> None:
+    """Delete an upload that is receiving or failed. Raises ApiError 409."""
     upload = find(user, project, upload_id)
     access.require(user, project, Role.MEMBER)
     if not Upload.objects.filter(pk=upload.pk, state__in=[UploadState.RECEIVING, UploadState.FAILED]).delete()[0]:
@@ -175,7 +180,7 @@ def cancel(user: User, project: Project, upload_id: str) -> None:
 
 
 def check(upload: Upload) -> None:
-    """Of one that is being checked: to its end, whoever began it. Does nothing where somebody else has it."""
+    """Verify an upload and put its content in place. Does nothing if another process has claimed it."""
     if upload.due_at is None or upload.due_at > now() or (claim := claims.claim_row(upload, CLAIM)) is None:
         return
     with claim.kept(), suppress(claims.LostError):
@@ -214,7 +219,7 @@ def _check(upload: Upload, claim: claims.Claim) -> None:
 
 
 def _reserve(upload: Upload) -> None:
-    """The name is this upload's until its content is in place."""
+    """Reserve the name for this upload until its content is in place."""
     project, path = upload.project, upload.path
     parent, name = paths.split(path)
     folders.refuse_busy(project, path)
@@ -238,12 +243,13 @@ def _fail(upload: Upload, claim: claims.Claim, code: str, params: dict[str, obje
 
 
 def sweep() -> None:
+    """Verify the uploads that are due."""
     for upload in Upload.objects.filter(state=UploadState.CHECKING, due_at__lte=now()).order_by("due_at"):
         check(upload)
 
 
 def forget() -> None:
-    """Uploads that nobody went on with for a day, and what of none is left in the staging folder."""
+    """Delete uploads that were not used for UPLOAD_LIFETIME, and files in the staging folder without an upload."""
     old = Upload.objects.exclude(state=UploadState.CHECKING).filter(touched_at__lt=now() - LIFE)
     for upload in old.select_related("project"):
         with transaction.atomic():
@@ -259,6 +265,7 @@ def forget() -> None:
 
 
 def staged(upload_id: str) -> Path:
+    """Return the path of an upload's file in the staging folder."""
     return store().staging / upload_id
 
 

@@ -1,4 +1,4 @@
-"""What people are told, and how."""
+"""Endpoints of notifications: inbox, channels and rules."""
 
 from apps.common.api import APIView, Body, Data, PageQuery, Query, Request, operation, page
 from apps.notices import groups, selectors

@@ -1,1 +1,1 @@
-"""Messages on their way out of the platform."""
+"""Sending messages, in a process of its own."""

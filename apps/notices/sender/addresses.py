@@ -1,9 +1,9 @@
-"""Addresses of channels: which kinds and which of their parameters are accepted, and what of an address may be shown.
+"""Addresses of channels: which kinds and parameters are accepted, and what of an address may be shown.
 
-Deny by default. Apprise has parameters that name files (`template` of Slack, Discord, Telegram and Workflows, `pgppub`
-and `pgpprv` of mail), folders (`store`), a time zone's file (`tz`) and things to attach (`attach`), and kinds that run
-a program or write to a socket of this machine. So only what stands in KINDS is accepted; it was chosen by reading what
-each plug-in does with it (`apprise/plugins`). This module runs where messages are sent, without Django.
+Denied by default. Apprise has parameters that name files (`template` of Slack, Discord, Telegram and Workflows,
+`pgppub` and `pgpprv` of mail), folders (`store`), a time zone's file (`tz`) and attachments (`attach`), and kinds that
+run a program or write to a socket of this machine. So only what is in ADDRESS_KINDS is accepted; it was chosen by
+reading what each plug-in does with it (`apprise/plugins`). This module runs in the process that sends, without Django.
 """
 
 from importlib import import_module
@@ -108,7 +108,7 @@ KINDS = {
     "splunk": AddressKind("splunk.NotifySplunk", parameters="action apikey entity_id route routing_key", maps=":"),
     "zoom": AddressKind("zoom.NotifyZoom", parameters="mode token"),
 }
-"""By the scheme of the address. None is a kind that acts on this machine (syslog, D-Bus, desktops)."""
+"""By the scheme of the address. None of them acts on this machine (syslog, D-Bus, desktops)."""
 
 MAX_LENGTH = 2000
 CONNECT_SECONDS, READ_SECONDS = 5.0, 10.0
@@ -120,7 +120,7 @@ def is_mail(address: str) -> bool:
 
 
 def find_kind(address: str) -> AddressKind:
-    """Return the kind of an address. Raises Unsent if it is none that is accepted."""
+    """Return the kind of an address. Raises DeliveryError if it is not accepted."""
     scheme = _scheme(address)
     if "://" not in address or scheme not in KINDS:
         raise Unsent("CHANNEL_SCHEME_UNKNOWN", lasting=True, found=scheme[:40], allowed=", ".join(sorted(KINDS)))
@@ -128,8 +128,8 @@ def find_kind(address: str) -> AddressKind:
 
 
 def make_plugin(address: str) -> Any:
-    """Return Apprise's plug-in for an address, with time limits of ours; nothing is connected to. Raises Unsent for a
-    kind or parameter that is not accepted, and for what the plug-in does not understand."""
+    """Return Apprise's plug-in for an address, with the platform's timeouts; does not connect. Raises DeliveryError for
+    a kind or parameter that is not accepted, and for what the plug-in does not understand."""
     scheme, kind = _scheme(address), find_kind(address)
     module, _, name = kind.plugin.rpartition(".")
     cls = getattr(import_module(f"apprise.plugins.{module}"), name)  # one: to import all of them takes half a second
@@ -153,7 +153,8 @@ def make_plugin(address: str) -> Any:
 
 
 def _check_parameters(scheme: str, kind: AddressKind, found: dict[str, str]) -> None:
-    """`found`: parameters as Apprise itself reads them, so that no other spelling gets past."""
+    """Raise DeliveryError for a parameter that is not accepted. `parameters`: as Apprise itself parses them, so that no
+    other spelling passes."""
     accepted = ALWAYS_ACCEPTED | {*kind.parameters.split()}
     for name in found:
         if name and name not in accepted and name[0] not in kind.maps:
@@ -168,7 +169,7 @@ def _check_parameters(scheme: str, kind: AddressKind, found: dict[str, str]) -> 
 
 
 def check_address(address: str, allowed: Allowed) -> str:
-    """Return what may be shown of an address of Apprise. Raises Unsent if it is not accepted."""
+    """Return what may be shown of an address of Apprise. Raises DeliveryError if it is not accepted."""
     plugin = make_plugin(address)
     scheme = _scheme(address)
     host = find_kind(address).host or str(getattr(plugin, "smtp_host", "") or getattr(plugin, "host", "") or "")
@@ -180,7 +181,7 @@ def check_address(address: str, allowed: Allowed) -> str:
 
 
 def check_webhook(address: str, allowed: Allowed) -> str:
-    """Return what may be shown of the address of a webhook. Raises Unsent if it is not accepted."""
+    """Return what may be shown of the address of a webhook. Raises DeliveryError if it is not accepted."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port

@@ -18,7 +18,7 @@ from apps.notices.sender.errors import Unsent
 
 
 def main() -> None:
-    """Serve orders until the platform closes the connection or dies."""
+    """Carry out orders until the platform closes the connection or dies."""
     with socket.socket(fileno=os.dup(0)) as connection, connection.makefile("rwb") as orders:
         null = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def carry_out(order: Mapping[str, Any], readable: list[str] | None = None) -> dict[str, Any]:
-    """Return what came of an order."""
+    """Return the result of an order."""
     allowed = Allowed(order["hosts"])
     with guarded(allowed, readable) as refused:
         try:

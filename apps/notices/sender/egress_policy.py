@@ -1,10 +1,10 @@
-"""Where messages may go: nowhere but to what an operator has allowed (FERMI_NOTICE_HOSTS).
+"""Restricts where messages may go: only to hosts that an operator has allowed (FERMI_NOTICE_HOSTS).
 
-The names and addresses that somebody types are checked, and so is each look-up and each connection that a message makes
-while it is sent: a name that leads to an address of the own network, a redirect, a library that goes elsewhere. Python
-asks audit hooks before it looks a name up, connects, opens a file or starts a program (PEP 578); while a message is
-sent, this one refuses what is not allowed, in all threads of the process. An audit hook cannot be taken away again.
-This module runs where messages are sent, without Django.
+The names and addresses that users enter are checked, and so is each look-up and each connection while a message is
+sent: a name that resolves to an address of the internal network, a redirect, a library that connects elsewhere. Python
+calls audit hooks before it resolves a name, connects, opens a file or starts a program (PEP 578); while a message is
+sent, this hook refuses what is not allowed, in all threads of the process. An audit hook cannot be removed again. This
+module runs in the process that sends, without Django.
 """
 
 import ipaddress
@@ -30,7 +30,7 @@ _WATCHED = ("socket.", "open", "os.listdir", "os.scandir", *_PROGRAMS, *_CHANGES
 
 
 class NotAllowed(OSError):
-    """`host`: what was refused. An OSError, so that libraries take it for a connection that failed."""
+    """`host`: what was refused. An OSError, so that libraries treat it as a failed connection."""
 
     def __init__(self, host: str) -> None:
         super().__init__(f"{host} is not among FERMI_NOTICE_HOSTS")
@@ -38,12 +38,12 @@ class NotAllowed(OSError):
 
 
 class FileNotAllowedError(PermissionError):
-    """A file or program that sending a message does not need."""
+    """A file or program that is not needed for sending messages."""
 
 
 class Allowed:
-    """`words`: host names, `*.example.org`, addresses and networks (`10.0.0.0/8`); `*` = any public host. An address
-    that is not public is allowed by a network alone: no name leads there by itself."""
+    """Allowed hosts. `patterns`: host names, `*.example.org`, addresses and networks (`10.0.0.0/8`); `*` = any public
+    host. An address that is not public is allowed by a network only, whatever name resolves to it."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.names: list[str] = []
@@ -55,14 +55,14 @@ class Allowed:
                 self.names.append(word.lower().rstrip("."))
 
     def name(self, host: str) -> bool:
-        """Whether a host may be looked up; an address stands for itself."""
+        """Return True if a host may be resolved; an address stands for itself."""
         host = host.strip("[]").lower().rstrip(".")
         if (address := _address(host)) is not None:
             return self.address(address, named=False)
         return any(fnmatchcase(host, pattern) for pattern in self.names) or bool(self.networks and host == "localhost")
 
     def address(self, address: _Address, *, named: bool) -> bool:
-        """Whether it may be connected to. `named`: a name that is allowed has led there."""
+        """Return True if an address may be connected to. `named`: an allowed name has resolved to it."""
         mapped = getattr(address, "ipv4_mapped", None) or address
         if any(mapped in network for network in self.networks if network.version == mapped.version):
             return True
@@ -70,13 +70,13 @@ class Allowed:
 
 
 class Refused:
-    """`host`: the last one that was refused; empty: none was."""
+    """The last `host` that was refused; empty: none was."""
 
     host = ""
 
 
 class _Judge:
-    """What may be reached while a message is sent. `readable`: files and folders; None: files are not judged."""
+    """What may be reached while a message is sent. `readable`: files and folders; None: files are not checked."""
 
     def __init__(self, allowed: Allowed, readable: Sequence[str] | None) -> None:
         self.allowed, self.refused = allowed, Refused()
@@ -104,9 +104,9 @@ class _Judge:
 
 @contextmanager
 def guarded(allowed: Allowed, readable: Sequence[str] | None = None) -> Iterator[Refused]:
-    """Refuse meanwhile, in the whole process, connections that are not allowed, all programs, and all files but what is
-    in or below `readable`. Raises NotAllowed from within the connection, which libraries may swallow: what was refused
-    stays known."""
+    """Refuse connections that are not allowed, all programs, and all files but those in or below `readable`, in the
+    whole process while the block runs. The connection raises HostNotAllowedError, which libraries may swallow; the
+    yielded object keeps what was refused."""
     global _judge
     _hook()
     before, judge = _judge, _Judge(allowed, readable)

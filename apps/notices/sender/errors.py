@@ -1,4 +1,4 @@
-"""Why a message did not get through."""
+"""Errors of sending messages."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ MOST_ANSWER = 500
 
 
 class Unsent(Exception):
-    """`code`: of a text. `lasting`: trying again changes nothing."""
+    """A message was not delivered. `code`: of a text. `lasting`: another try would fail as well."""
 
     def __init__(self, code: str, *, answer: str = "", lasting: bool = False, **params: Any) -> None:
         super().__init__(code)

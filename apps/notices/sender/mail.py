@@ -1,5 +1,6 @@
-"""Mails. Apprise reads the address; the mail is made here, because Apprise gives each try another Message-ID. By one
-that stays, a mail that is sent again is known to be the same, and "over" stands below what is over."""
+"""Mails. Apprise parses the address; the mail is built here, because Apprise gives each try another Message-ID. With a
+constant one, receivers recognise a mail that is sent again, and the mail that an incident is resolved is shown below
+the first."""
 
 import smtplib
 import ssl
@@ -13,7 +14,8 @@ from apps.notices.sender.errors import Unsent
 
 
 def made(plugin: Any, order: Mapping[str, Any]) -> EmailMessage:
-    """`order`: `sent_for` is what the mail is about, `answers` the earlier mail's; `created` is in unix seconds."""
+    """Return the mail. `order`: `sent_for` identifies the mail, `answers` the earlier one; `created` is in unix
+    seconds."""
     mail = EmailMessage()
     mail["Subject"] = " ".join(order["title"].split())
     mail["From"] = formataddr((plugin.from_addr[0] or "", plugin.from_addr[1]))
@@ -38,7 +40,7 @@ def _id(plugin: Any, about: str) -> str:
 
 
 def send(plugin: Any, mail: EmailMessage) -> str:
-    """What the server said. Raises Unsent."""
+    """Send the mail and return the server's reply. Raises DeliveryError."""
     to = [*(address for _, address in plugin.targets), *plugin.cc, *plugin.bcc]
     try:
         with _connected(plugin) as server:

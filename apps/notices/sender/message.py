@@ -1,4 +1,4 @@
-"""What a message says."""
+"""Texts of messages."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ TEST, OVER = "NOTICE_TEST", "NOTICE_OVER"
 
 
 class Message(NamedTuple):
-    """`link`: where one can see and act; empty where the platform does not know its own address."""
+    """A message. `link`: page of the console; empty if the platform does not know its own address."""
 
     title: str
     body: str
@@ -21,6 +21,7 @@ class Message(NamedTuple):
 
 
 def of(incident: Incident | None, what: str, lang: str, *, channel: str = "") -> Message:
+    """Return the message of an incident in a language; without an incident, of a test."""
     if incident is None:
         return Message(*text(TEST, {"channel": channel}, lang), link(""))
     title, body = text(incident.code, inside(incident.params, lang), lang)
@@ -30,7 +31,8 @@ def of(incident: Incident | None, what: str, lang: str, *, channel: str = "") ->
 
 
 def inside(params: Mapping[str, Any], lang: str) -> dict[str, Any]:
-    """`why` is a text of its own, `{"code": …, "params": …}`: its message, and as `advice` what to do."""
+    """Return the parameters with codes replaced by their texts. `why` may be a text of its own, `{"code": …, "params":
+    …}`: it becomes its message, and `advice` its hint."""
     found = explained(params, lang)
     if isinstance(why := params.get("why"), Mapping):
         about = why.get("params") or {}
@@ -39,11 +41,12 @@ def inside(params: Mapping[str, Any], lang: str) -> dict[str, Any]:
 
 
 def link(path: str) -> str:
+    """Return the address of a path of the console; empty if it is unknown."""
     return f"{settings.PUBLIC_URL.rstrip('/')}{path}" if settings.PUBLIC_URL and path else ""
 
 
 def document(delivery: Delivery, channel: Channel, message: Message) -> dict[str, Any]:
-    """The body of a webhook (docs/notifications.md)."""
+    """Return the body of a webhook (docs/notices.md)."""
     incident = delivery.incident
     told: dict[str, Any] = {
         "delivery": delivery.pk,

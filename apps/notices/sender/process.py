@@ -1,4 +1,4 @@
-"""The process that sends messages, seen from the platform: started when there is something to send, given one order
+"""The process that sends messages, as the platform uses it: started when there is something to send, given one order
 after the other, and killed when an order takes longer than its limit."""
 
 import json
@@ -20,7 +20,7 @@ from django.conf import settings
 from apps.notices.sender.errors import Unsent
 
 MAX_PROCESSES = 2
-"""Of each process of the platform: no more of its threads wait for something to be sent."""
+"""Of each process of the platform, so that no more of its threads wait for sending."""
 SEND_SECONDS, CHECK_SECONDS = 30.0, 10.0
 MAX_ANSWER_BYTES = 64 << 10
 
@@ -31,12 +31,12 @@ _slots = threading.BoundedSemaphore(MAX_PROCESSES)
 
 
 class SendersBusyError(Exception):
-    """MAX_PROCESSES send already."""
+    """MAX_PROCESSES processes are sending already."""
 
 
 class Sender:
-    """One process that sends, for the length of a `with` block. Raises SendersBusyError at its beginning if there are
-    enough of them."""
+    """One process that sends, for the length of a `with` block, which raises SendersBusyError at its beginning if there
+    are enough of them."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,8 +56,8 @@ class Sender:
             _slots.release()
 
     def carry_out(self, order: Mapping[str, Any], seconds: float) -> str:
-        """Return the answer to an order (see `child`). Raises Unsent, after `seconds` at the latest; the process is
-        killed then, and another one carries out the next order."""
+        """Return the answer to an order (see `child`). Raises DeliveryError, after `seconds` at the latest; the process
+        is killed then, and another one carries out the next order."""
         deadline = time.monotonic() + seconds
         if self._connection is None:
             self._start()
@@ -74,7 +74,8 @@ class Sender:
         return str(answer["answer"])
 
     def _ask(self, line: bytes, deadline: float) -> dict[str, Any]:
-        """Raises TimeoutError, and ConnectionError or ValueError if the process is no more."""
+        """Send an order and return its answer. Raises TimeoutError, and ConnectionError or ValueError if the process
+        has ended."""
         assert self._connection is not None
         self._connection.settimeout(max(0.001, deadline - time.monotonic()))
         self._connection.sendall(line)
@@ -89,8 +90,8 @@ class Sender:
         return found
 
     def _start(self) -> None:
-        """It inherits one socket, and of the environment what the libraries need: no setting and no secret. Proxies
-        neither: of a connection through a proxy nobody could say where it leads."""
+        """Start the process. It inherits one socket, and of the environment what the libraries need: no setting and no
+        secret. No proxy settings either, because the target of a connection through a proxy cannot be checked."""
         env = {name: os.environ[name] for name in _KEPT if name in os.environ}
         env |= {"HOME": "/nonexistent", "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"}
         self._connection, theirs = socket.socketpair()
@@ -105,7 +106,7 @@ class Sender:
             )
 
     def end(self) -> int | None:
-        """Kill it. Return its exit status; None if there is none, or the kernel does not let go of it yet."""
+        """Kill the process and return its exit status; None if there is none, or it has not ended within a second."""
         if self._connection is not None:
             self._connection.close()
         process, self._process, self._connection = self._process, None, None

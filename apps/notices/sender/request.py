@@ -1,4 +1,4 @@
-"""One message by one channel: what the process that sends is told. Raises Unsent; nothing is stored here."""
+"""Orders for the process that sends: one message by one channel. Raises DeliveryError; stores nothing."""
 
 import hashlib
 import hmac
@@ -22,7 +22,7 @@ _LEVELS = {"info": "info", "warn": "warning", "fail": "failure"}
 
 
 def check(kind: str, address: str) -> str:
-    """Return what may be shown of a new address. Raises Unsent if it is not accepted, SendersBusyError."""
+    """Return what may be shown of a new address. Raises DeliveryError if it is not accepted, and SendersBusyError."""
     if kind == Kind.WEBHOOK:
         return addresses.check_webhook(address, Allowed(settings.NOTICE_HOSTS))
     addresses.find_kind(address)
@@ -31,7 +31,7 @@ def check(kind: str, address: str) -> str:
 
 
 def send(delivery: Delivery, channel: Channel, sender: Sender) -> str:
-    """Return what the other side said."""
+    """Send a message and return the receiver's answer."""
     try:
         address = encryption.unseal(channel.address)
     except encryption.Unreadable:
@@ -55,12 +55,13 @@ def _webhook(delivery: Delivery, channel: Channel, message: wording.Message) -> 
 
 
 def signature(secret: str, stamp: int, body: bytes) -> str:
+    """Return the signature of a webhook's body (HMAC-SHA256)."""
     return hmac.new(secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
 
 
 def _notification(delivery: Delivery, channel: Channel, message: wording.Message) -> dict[str, Any]:
-    """`sent_for` and `answers` become the ids of mails: there is one message of each kind for each incident and
-    channel."""
+    """Return the order. `sent_for` and `answers` become the Message-IDs of mails: there is one message of each kind for
+    each incident and channel."""
     about = f"{delivery.incident_id}.{channel.pk}" if delivery.incident_id else ""
     return {
         "do": "notify",

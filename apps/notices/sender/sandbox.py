@@ -1,9 +1,9 @@
-"""Takes away from this process whatever sending a message does not need. Standard library only.
+"""Restricts this process to what sending a message needs. Standard library only.
 
-The files that may be read are the Python installation, its packages, and what looking up names and checking
-certificates takes; nothing may be written or executed. Where the kernel has Landlock (landlock(7)), it enforces that;
-the audit hook of `guard` refuses the same in any case. A process of root gives up root's rights, and becomes a user of
-its own if that one can read Python's packages.
+It may read the Python installation, its packages, and what resolving names and checking certificates needs; it may
+write and execute nothing. Landlock (landlock(7)) enforces that where the kernel has it; the audit hook of
+`egress_policy` refuses the same in any case. A process of root gives up root's rights, and becomes a user of its own if
+this user can read Python's packages.
 """
 
 import ctypes
@@ -18,17 +18,17 @@ import sysconfig
 from contextlib import suppress
 
 SENDER_UID = 61001
-"""Beside the one of tasks (`fermi.engines.isolation.TASK_UID`): nothing else gives it out."""
+"""User id next to that of tasks (`fermi.engines.isolation.TASK_UID`): nothing else uses it."""
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _SET_DUMPABLE, _SET_NO_NEW_PRIVS = 4, 38
 _CAPABILITY_VERSION = 0x20080522
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
-"""How many rights on files a version of Landlock has; from the fifth on 16."""
+"""Number of file rights by version of Landlock; 16 from the fifth on."""
 _BIND_TCP = 1
 _SCOPES = 3
-"""Abstract UNIX sockets and signals."""
+"""Scopes: abstract UNIX sockets and signals."""
 
 _SYSTEM = (
     "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo", "/etc/localtime",
@@ -45,7 +45,7 @@ _LIMITS = {
 
 
 def list_readable() -> list[str]:
-    """Return the files and folders that sending may read, those that are there."""
+    """Return the existing files and folders that sending may read."""
     python = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
     authorities = [path for path in ssl.get_default_verify_paths() if path and path.startswith("/")]
     found = (*_SYSTEM, *python, *site.getsitepackages(), f"{sys.base_prefix}/lib", *authorities)
@@ -53,7 +53,7 @@ def list_readable() -> list[str]:
 
 
 def confine(readable: list[str]) -> None:
-    """Keep this process, for good, from all files but `readable` as far as the kernel can."""
+    """Restrict this process for good to the files in `readable`, as far as the kernel can."""
     libc = ctypes.CDLL(None, use_errno=True)
     os.chdir("/")  # of which nothing may be read but what `readable` names
     for limit, most in _LIMITS.items():

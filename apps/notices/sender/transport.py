@@ -1,4 +1,5 @@
-"""How a message leaves, in the process that sends: by Apprise, by mail or by a webhook. Each raises Unsent."""
+"""Sends messages, in the process that sends: by Apprise, by mail or by a webhook. Each function raises
+DeliveryError."""
 
 import logging
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ def post_webhook(order: Mapping[str, Any]) -> str:
 
 
 def notify(order: Mapping[str, Any]) -> str:
-    """Return what a mail server said; empty for all that only says whether it took the message."""
+    """Return what a mail server said; empty for services that only say whether they accepted the message."""
     plugin = addresses.make_plugin(order["address"])
     if isinstance(headers := getattr(plugin, "headers", None), dict):
         headers[DELIVERY] = order["delivery"]

@@ -1,4 +1,4 @@
-"""Ways by which people hear of things."""
+"""Changes of channels."""
 
 import secrets
 from collections.abc import Mapping
@@ -32,7 +32,8 @@ def create(
     lang: str = "",
     enabled: bool = True,
 ) -> tuple[Channel, str]:
-    """And what its webhooks are signed with, which is shown this once; empty for other kinds."""
+    """Create a channel. Returns it, and the secret that its webhooks are signed with, which is not shown again; empty
+    for other kinds. Raises ApiError."""
     owner = ownership.owner(user, scope, project_id)
     shown = _check(kind, address)  # before the transaction: it may take seconds
     secret = f"fermi_whsec_{secrets.token_hex(32)}" if kind == Kind.WEBHOOK else ""
@@ -48,6 +49,7 @@ def create(
 
 
 def change(user: User, key: str, changes: Mapping[str, Any]) -> Channel:
+    """Change a channel, and end its pause after failures. Raises ApiError."""
     row = ownership.find(Channel.objects.all(), user, key, change=True)
     shown = _check(row.kind, changes["address"]) if "address" in changes else ""
     with transaction.atomic():
@@ -71,7 +73,7 @@ def remove(user: User, key: str) -> None:
 
 
 def test(user: User, key: str) -> Delivery:
-    """Sends one message now. Raises ApiError if enough are being sent."""
+    """Send a test message now. Raises ApiError 429 if enough messages are being sent."""
     row = ownership.find(Channel.objects.all(), user, key, change=True)
     try:
         return delivery.test(row)

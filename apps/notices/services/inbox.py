@@ -1,4 +1,4 @@
-"""The bell."""
+"""Reading the inbox."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from apps.notices.models import Item
 
 
 def read(user: User, ids: Sequence[str] | None) -> int:
-    """Marks incidents as read; None: all. How many are unread then."""
+    """Mark incidents as read; None: all. Returns how many are unread then."""
     rows = Item.objects.filter(user=user, read_at=None)
     (rows if ids is None else rows.filter(incident__in=ids)).update(read_at=now())
     return unread(user)

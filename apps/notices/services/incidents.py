@@ -1,4 +1,4 @@
-"""Says that something has happened, in the transaction in which it happens."""
+"""Reports incidents, in the transaction of the event itself."""
 
 import logging
 from collections.abc import Mapping
@@ -29,9 +29,12 @@ def tell(
     level: str = "",
     counts: bool = True,
 ) -> None:
-    """Opens an incident, or goes on with the one that is open for the same `key`: people hear of it once. `code`: of a
-    text; `project`, `owner`: whom it concerns, by id; `link`: a path of the console. `counts`: to go on is another time
-    that it happened. Ends no transaction: what cannot be told of is logged."""
+    """Open an incident, or continue the one that is open for the same kind and `key`, so that people are notified once.
+
+    `code`: of a text; `project`, `owner`: ids of whom it concerns; `link`: a path of the console. `counts_again`:
+    continuing it counts as another occurrence. Never raises: an incident that cannot be stored is logged, and the
+    caller's transaction goes on.
+    """
     moment = now()
     again = {"code": code, "params": dict(params), "updated_at": moment, "due_at": moment, "link": link}
     try:
@@ -51,7 +54,7 @@ def tell(
 
 
 def over(key: str, *kinds: str) -> None:
-    """It is so no more. Nothing happens where nobody had been told of it."""
+    """Resolve the open incidents of these kinds for the key, if any. Never raises."""
     moment = now()
     try:
         with transaction.atomic():
@@ -63,17 +66,17 @@ def over(key: str, *kinds: str) -> None:
 
 
 def open_keys(kind: str) -> set[str]:
-    """Of incidents that go on."""
+    """Return the keys of open incidents of a kind."""
     return set(Incident.objects.filter(kind=kind, over_at=None).values_list("key", flat=True))
 
 
 def open_params(kind: str, name: str) -> dict[str, Any]:
-    """Of incidents that go on, by key: what was told last of one parameter."""
+    """Return one parameter of the open incidents of a kind, by key."""
     return dict(Incident.objects.filter(kind=kind, over_at=None).values_list("key", f"params__{name}"))
 
 
 def forget(before: datetime) -> int:
-    """Delete incidents that nothing was heard of since then, with all that was sent of them; return how many."""
+    """Delete incidents that were not updated since `before`, with their messages. Returns how many rows."""
     return delete_old(Incident.objects.filter(updated_at__lt=before, due_at=None))
 
 

@@ -1,5 +1,5 @@
-"""Whose a channel or a rule is, and who may do what with it: a person's is that person's alone, a project's is its
-maintainers' and its members see it, the platform's is the administrator's."""
+"""Owners of channels and rules, and who may change them: a user's are the user's alone, a project's are changed by its
+maintainers and seen by its members, the platform's are the administrators'."""
 
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ ME, PROJECT, PLATFORM = "me", "project", "platform"
 
 
 def visible(rows: QuerySet[M], user: User) -> QuerySet[M]:
+    """Return the rows that the user may see."""
     mine = Q(user=user) | Q(project__in=Membership.objects.filter(user=user).values("project"))
     if user.is_superuser:
         mine |= Q(user=None)
@@ -22,6 +23,7 @@ def visible(rows: QuerySet[M], user: User) -> QuerySet[M]:
 
 
 def find(rows: QuerySet[M], user: User, key: str, *, change: bool = False) -> M:
+    """Return the row, if the user may see it, or with `change` change it. Raises ApiError."""
     row = visible(rows, user).filter(pk=key).first()
     if row is None:
         raise ApiError(404, "NOT_FOUND")
@@ -31,11 +33,12 @@ def find(rows: QuerySet[M], user: User, key: str, *, change: bool = False) -> M:
 
 
 def scope(row: Owned) -> str:
+    """Return whether the row belongs to a user, a project or the platform."""
     return ME if row.user_id else PROJECT if row.project_id else PLATFORM
 
 
 def require(user: User, scope: str, project: str | None) -> None:
-    """Raises ApiError where `user` may not have one of this scope."""
+    """Raise ApiError if the user may not have a row of this scope."""
     if scope == PLATFORM:
         access.require_administrator(user)
     elif scope == PROJECT:
@@ -43,7 +46,7 @@ def require(user: User, scope: str, project: str | None) -> None:
 
 
 def owner(user: User, scope: str, project: str | None) -> dict[str, Any]:
-    """Columns of a new one."""
+    """Return the owner's columns of a new row. Raises ApiError."""
     if scope == PROJECT and not project:
         raise ApiError(400, "NOTICE_PROJECT_MISSING", "projectId")
     require(user, scope, project)

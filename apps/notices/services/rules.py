@@ -1,4 +1,4 @@
-"""Who hears of what, by which channels."""
+"""Changes of rules: which incidents go to which channels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -50,7 +50,8 @@ def remove(user: User, key: str) -> None:
 
 
 def _check(user: User, row: Rule, channels: Sequence[str]) -> list[Channel]:
-    """Channels of the rule's own scope: a project's rule sends nothing to somebody's private address."""
+    """Return the channels, which must have the rule's own scope: a project's rule sends nothing to a user's private
+    address. Raises ProblemsError."""
     problems = []
     same = Channel.objects.filter(user=row.user_id, project=row.project_id).in_bulk(list(channels))
     for index, key in enumerate(channels):

@@ -1,4 +1,4 @@
-"""What is going on, and what needs somebody."""
+"""Endpoints of the overview and its alerts."""
 
 from apps.common.api import APIView, Data, Query, Request, operation
 from apps.common.clock import now

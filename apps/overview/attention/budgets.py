@@ -1,4 +1,4 @@
-"""Clusters that do not answer, and budgets that are nearly spent."""
+"""Alerts: clusters that do not answer, and budgets that are nearly spent."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def _cluster(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _budgets(looked: Looked) -> Rows:
-    """Of who may do something about it."""
+    """Return the budgets that the user may act on."""
     scope = looked.scope
     rows = Limits.objects.filter(budget__isnull=False, budget_warned=month_name(looked.moment))
     if not scope.all:

@@ -1,4 +1,4 @@
-"""What an entry of the list looks like, and what a kind of entries is."""
+"""What an alert contains, and what a kind of alerts is."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -17,7 +17,7 @@ Rows = QuerySet[Any, Any] | Sequence[Any]
 
 
 class Looked(NamedTuple):
-    """Whose list it is, when, and what is known of the machines, which several kinds ask for."""
+    """For whom and when alerts are listed, and the machines' state, which several kinds read."""
 
     scope: Scope
     moment: datetime
@@ -25,8 +25,8 @@ class Looked(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """`find`: all of them, in an order that stays; `shown`: one of them. `operators`: nobody else learns of them.
-    `owned`: of tasks, which have an owner."""
+    """A kind of alerts. `find`: all rows, in a stable order; `shown`: the alert of one row. `operators`: only operators
+    and administrators get it. `owned`: of tasks, which have an owner."""
 
     name: str
     level: Level
@@ -36,6 +36,7 @@ class Kind(NamedTuple):
     owned: bool = False
 
     def concerns(self, scope: Scope) -> bool:
+        """Return True if the alerts of this kind are listed in the scope."""
         return (scope.all or not self.operators) and (self.owned or not scope.mine)
 
 
@@ -48,7 +49,7 @@ def entry(
     path: str | None,
     holder: Any = "",
 ) -> dict[str, Any]:
-    """`said`: message and hint; `holder`: the id of the task that has it."""
+    """Return an alert. `texts`: message and hint; `holder`: id of the task that holds the subject."""
     return {
         "subject": {"type": subject, "id": key, "name": name},
         "message": said[0],
@@ -60,4 +61,5 @@ def entry(
 
 
 def say(code: str, **params: Any) -> tuple[str, str]:
+    """Return message and hint of an alert."""
     return text(code, params)

@@ -1,4 +1,4 @@
-"""Environments, workers and disks that need somebody."""
+"""Alerts: environments, workers and disks."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def _still_held(looked: Looked) -> Rows:
 
 
 def _gone(looked: Looked) -> Rows:
-    """For a day: then it is gone for good."""
+    """Return environments that have disappeared within SHOW_GONE_FOR; later they count as gone for good."""
     return _environments(looked, Q(gone_at__gte=looked.moment - GONE_LATELY, lease__isnull=True))
 
 
@@ -67,7 +67,7 @@ def _worker(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _idle(looked: Looked) -> Rows:
-    """By task: what it holds and does not use."""
+    """Return the machines whose GPUs are held and unused, by task."""
     scope = looked.scope
     by_task: defaultdict[str, list[Here]] = defaultdict(list)
     for here in looked.machines():
@@ -86,7 +86,7 @@ def _idle_task(some: Sequence[Here]) -> dict[str, Any]:
 
 
 def _disks(looked: Looked) -> Rows:
-    """The fullest first."""
+    """Return full disks, the fullest first."""
     names = dict(looked.scope.own_environments().values_list("pk", "name"))
     found = [(names[key], key, disk) for key, disk in gpu_use.full_disks(list(names), disks.NEARLY_FULL)]
     return sorted(found, key=lambda one: (-one[2].percent, one))

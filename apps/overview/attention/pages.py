@@ -1,4 +1,4 @@
-"""All that needs somebody: counted by kind, and a page of it. What is cut says how much there is."""
+"""All alerts, counted by kind, and a page of them."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -22,7 +22,8 @@ LEVELS = {Level.FAIL: "fail", Level.WARN: "warn", Level.PASS: "info"}
 
 
 def listed(scope: Scope, query: Mapping[str, Any], moment: datetime) -> dict[str, Any]:
-    """The worst kind first. As many queries however much there is."""
+    """Return a page of alerts, the worst kind first, with the number of each kind. The number of queries does not
+    depend on the number of alerts."""
     looked = Looked(scope, moment, cache(lambda: there.look(scope, moment)))
     found = [(kind, kind.find(looked)) for kind in KINDS if kind.concerns(scope)]
     counts = {kind.name: _count(rows) for kind, rows in found}
@@ -51,7 +52,7 @@ def _count(rows: Rows) -> int:
 
 
 def _named(scope: Scope, items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Who holds what is listed, as far as the reader may know."""
+    """Yield the alerts with the task that holds the subject, if the user may see it."""
     items = list(items)
     held = {item["holder"] for item in items if item["holder"]}
     names = dict(scope.of_projects(Task.objects.filter(pk__in=held)).values_list("pk", "name")) if held else {}

@@ -1,4 +1,4 @@
-"""Tasks that need somebody."""
+"""Alerts: tasks."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,14 +15,14 @@ from fermi.diagnosis import hangs
 from fermi.engines.check_results import Level
 
 LONG = timedelta(hours=1)
-"""After so long a task that waits is worth a look."""
+"""Wait after which a task is listed."""
 LATELY = timedelta(days=1)
 
 _COLUMNS = ("id", "name", "state_since", *task_presenter.WHY)
 
 
 def _hung(looked: Looked) -> Rows:
-    """Not those of whom there is only something to know."""
+    """Return hang findings that need an action; findings of severity info are left out."""
     rows = Finding.objects.filter(code__in=hangs.CODES, until=None, task__state__in=ACTIVE, attempt=F("task__attempt"))
     rows = rows.exclude(level=Severity.INFO)
     rows = looked.scope.of_projects(rows, "task__project").order_by("since", "pk")

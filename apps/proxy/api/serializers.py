@@ -1,4 +1,4 @@
-"""What comes in and goes out."""
+"""Shapes of requests and answers about access to environments."""
 
 from rest_framework import serializers
 

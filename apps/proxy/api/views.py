@@ -1,4 +1,4 @@
-"""Ways into environments, for programs."""
+"""Endpoint that gives programs access to an environment."""
 
 from apps.accounts.models import ApiToken
 from apps.common.api import APIView, Body, Data, Request, operation

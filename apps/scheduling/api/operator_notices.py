@@ -1,4 +1,4 @@
-"""What whoever runs the platform has to know of it."""
+"""Endpoint of findings for the platform's operators."""
 
 from apps.clusters import selectors as clusters
 from apps.clusters.api.serializers import ClusterReport

@@ -1,4 +1,4 @@
-"""What GPUs cost."""
+"""Endpoints of the price list."""
 
 from apps.common.api import APIView, Body, Data, Request, operation
 from apps.scheduling.api import price_forms as forms

@@ -1,4 +1,4 @@
-"""Environments set aside for a project, or for maintenance."""
+"""Endpoints of reservations and maintenance windows."""
 
 from apps.common.api import APIView, Body, Data, Query, Request, operation, page
 from apps.common.errors import ApiError

@@ -1,5 +1,5 @@
-"""What a new request breaks for ever: it is refused at once, where it would wait in vain. What passes with time, such
-as the project's other tasks, is the queue's to wait for."""
+"""Permanent limits of new requests: what exceeds them is refused at once, because it would wait in vain. Limits that
+depend on other tasks are left to the queue."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,11 @@ from fermi.scheduler.snapshot import priority_of
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """environments   named one by one in the field `where`; where they are `chosen` by the platform, it asked for them
-    spent          what the project's tasks of this month have cost so far; asked only where a budget may refuse"""
+    """A request for GPUs.
+
+    environments   named one by one in the field `where`; with `chosen`, the platform chose them
+    spent          returns the month's cost so far; called only where a budget may refuse
+    """
 
     environments: Sequence[DevEnvironment]
     where: str
@@ -31,7 +34,7 @@ class Asked:
 
 
 def problems_of(user: User, project: Project, asked: Asked) -> list[Problem]:
-    """Each names the limit, what was asked for, and who could raise it."""
+    """Return the problems with the request: each has the limit, what was requested, and who could raise it."""
     row = selectors.limits_of(project)
     known = selectors.known(project, row)
     return [
@@ -85,7 +88,7 @@ _OWN = CompiledInstances(
 
 
 def _gpus(user: User, known: Known, gpus: int, where: str) -> Iterator[Problem]:
-    """More than may be held at once, even by nobody else."""
+    """Yield problems if the request exceeds what may be held at once, even if nothing else is held."""
     if known.most_gpus is not None and gpus > known.most_gpus:
         yield _problem(where, "LIMIT_GPUS_ASKED", known, asked=gpus, high=known.most_gpus)
     own = _OWN.first(project=known.id, user=user.pk)
@@ -108,7 +111,8 @@ def _budget(row: Limits, known: Known, asked: Asked) -> Iterator[Problem]:
 
 
 def _first(asked: Asked, is_open: Callable[[DevEnvironment], bool]) -> Iterator[tuple[str, DevEnvironment]]:
-    """Environments that are not open, and the fields that name them; of those that nobody named, the first."""
+    """Return the environments that are refused, with the field that names each; of environments that the platform
+    chose, the first."""
     shut = [(index, one) for index, one in enumerate(asked.environments) if not is_open(one)]
     if asked.chosen:
         return ((asked.where, one) for _, one in shut[:1])

@@ -1,4 +1,4 @@
-"""Whoever runs the platform, and a project's maintainers, hear once a month that its budget will soon be spent."""
+"""Notifies operators and a project's maintainers once a month that its budget will soon be spent."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -15,7 +15,8 @@ NEARLY = 0.8
 
 
 def warn(now: datetime, spent: Callable[[], Mapping[str, Spent]]) -> None:
-    """`spent`: what the month has cost so far, by project; asked only where somebody has a budget."""
+    """Open an incident for each project that has spent WARN_SHARE of its budget. `spent`: returns the month's use by
+    project; called only if a project has a budget."""
     month = month_name(now)
     rows = list(Limits.objects.filter(budget__gt=0).exclude(budget_warned=month).select_related("project"))
     known = spent() if rows else {}

@@ -1,4 +1,4 @@
-"""What a project and its members may use, changed."""
+"""Changes of the limits of projects and members."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,8 @@ from fermi.jobs.spec import Problem
 
 @transaction.atomic
 def put(user: User, project: Project, values: Mapping[str, Any]) -> None:
-    """All of them at once. What runs goes on; whose turn it is follows them at once."""
+    """Set all limits of a project (administrator). Running tasks go on; the queue follows at once. Raises
+    ProblemsError."""
     access.require_administrator(user)
     before = Limits.objects.filter(project=project).first() or Limits(project=project)
     values, problems = checked(values, before)
@@ -33,8 +34,8 @@ def put(user: User, project: Project, values: Mapping[str, Any]) -> None:
 
 
 def checked(values: Mapping[str, Any], before: Limits) -> tuple[dict[str, Any], list[Problem]]:
-    """The values as they are stored, and everything that is wrong with them. What was allowed before may stay, though
-    nothing is of that type any more."""
+    """Return the values as they are stored, and all problems with them. What was allowed before may stay, even if no
+    environment has that GPU type any more."""
     problems = []
     guaranteed, most = values.get("guaranteed_gpus"), values.get("most_gpus")
     if guaranteed is not None and most is not None and guaranteed > most:
@@ -60,6 +61,7 @@ def checked(values: Mapping[str, Any], before: Limits) -> tuple[dict[str, Any], 
 
 @transaction.atomic
 def put_of_user(user: User, project: Project, username: str, values: Mapping[str, Any]) -> None:
+    """Set a member's limits (maintainer). Raises ApiError 404."""
     access.require(user, project, Role.MAINTAINER)
     member = Membership.objects.filter(project=project, user__username=username).first()
     if member is None:
@@ -71,6 +73,7 @@ def put_of_user(user: User, project: Project, username: str, values: Mapping[str
 
 @transaction.atomic
 def remove_of_user(user: User, project: Project, username: str) -> None:
+    """Delete a member's limits (maintainer). Raises ApiError 404."""
     access.require(user, project, Role.MAINTAINER)
     if not UserLimits.objects.filter(project=project, user__username=username).delete()[0]:
         raise ApiError(404, "NOT_FOUND")

@@ -1,4 +1,4 @@
-"""The price list: shown to everybody, replaced as a whole by administrators. What was booked keeps its price."""
+"""The price list: visible to all users, replaced as a whole by administrators. What was booked keeps its price."""
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
@@ -18,12 +18,13 @@ from apps.scheduling.models import Price
 from fermi.jobs.spec import Problem
 
 CENT = Decimal("0.0001")
-"""As exactly as a price is kept."""
+"""Precision of prices."""
 
 Key = tuple[str, str]
 
 
 def listed() -> dict[str, Any]:
+    """Return the price list."""
     names = dict(AvailabilityZone.objects.values_list("pk", "name"))
     items = [
         {
@@ -40,7 +41,7 @@ def listed() -> dict[str, Any]:
 
 @transaction.atomic
 def put(user: User, given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """From now on these are the prices, and no others (administrator)."""
+    """Replace all prices from now on (administrator). Raises ProblemsError."""
     access.require_administrator(user)
     _replace(user, lambda before: _asked(given))
     return listed()
@@ -48,7 +49,7 @@ def put(user: User, given: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 @transaction.atomic
 def put_one(user: User, gpu_type: str, zone: str, price: Decimal | None) -> None:
-    """From now on; None: no price of its own (administrator)."""
+    """Set one price from now on; None: it has no price of its own (administrator)."""
     access.require_administrator(user)
     one = {(gpu_type, zone): price}
     _replace(user, lambda before: {key: price for key, price in {**before, **one}.items() if price is not None})
@@ -86,5 +87,5 @@ def _asked(given: Iterable[Mapping[str, Any]]) -> dict[Key, Decimal]:
 
 
 def _told(prices: Mapping[Key, Decimal]) -> dict[str, str]:
-    """`type@zone`, with `*` for any."""
+    """Return the prices by `type@zone`, with `*` for any."""
     return {f"{gpu_type or '*'}@{zone or '*'}": str(price) for (gpu_type, zone), price in sorted(prices.items())}

@@ -1,4 +1,4 @@
-"""Environments set aside: for one project, or for nobody while they are maintained."""
+"""Changes of reservations: environments for one project, or for none during maintenance."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -29,7 +29,8 @@ def create(
     project_id: str | None = None,
     note: str = "",
 ) -> Reservation:
-    """`project_id` None: maintenance. Nothing starts there that would not have ended when it begins."""
+    """Create a reservation. `project_id` None: maintenance. Nothing starts there that would not have ended when it
+    begins. Raises ApiError."""
     row = Reservation(
         project_id=project_id, begins_at=begins_at, ends_at=ends_at, note=note, created_at=now(), created_by=user
     )
@@ -66,13 +67,13 @@ def remove(user: User, row: Reservation) -> None:
 
 
 def maintained(user: User) -> set[str]:
-    """Projects whose environments the user may set aside; the administrator may all."""
+    """Return the projects whose environments the user may reserve; administrators may reserve all."""
     return set(Membership.objects.filter(user=user, role=Role.MAINTAINER).values_list("project", flat=True))
 
 
 def check(user: User, row: Reservation, ids: Sequence[str], was: str | None = None) -> list[DevEnvironment]:
-    """The environments; raises ProblemsError with everything that is wrong with the reservation. `was`: its project
-    before."""
+    """Return the environments. Raises ProblemsError with all problems of the reservation. `previous_project`: its
+    project before the change."""
     problems = [Problem("environmentIds", "ENVIRONMENT_REQUIRED")] if not ids else []
     found, wrong = pick(user, ids, "environmentIds")
     problems += wrong
@@ -97,7 +98,8 @@ def check(user: User, row: Reservation, ids: Sequence[str], was: str | None = No
 
 
 def _overlaps(row: Reservation, found: Sequence[DevEnvironment], ids: Sequence[str]) -> list[Problem]:
-    """Of whoever reserves the same environment at the same time, one waits here for the other."""
+    """Return the problems with overlapping reservations. Locks the environments, so that of two requests for the same
+    one waits."""
     keys = [one.pk for one in found]
     list(DevEnvironment.objects.select_for_update().filter(pk__in=keys).order_by("pk").values_list("pk"))
     others: QuerySet[Any, Any] = Reservation.objects.exclude(pk=row.pk).filter(

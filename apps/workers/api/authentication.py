@@ -1,4 +1,4 @@
-"""What is asked by hosts rather than people: with a join token, or with a worker's own."""
+"""Authentication of hosts: by a join token, or by a worker's own token."""
 
 import hmac
 

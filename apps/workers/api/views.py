@@ -1,4 +1,4 @@
-"""Workers and groups: what hosts ask, and what people do."""
+"""Endpoints of workers and groups, for hosts and for users."""
 
 from typing import IO, Any, cast
 
@@ -53,7 +53,7 @@ class WorkerRegisterView(APIView):
 
 
 class WorkerHeartbeatView(APIView):
-    """Behind the ASGI server only what is wrong with a heartbeat comes here: see `apps.workers.heartbeat.endpoint`."""
+    """Behind the ASGI server only invalid heartbeats come here: see `apps.workers.heartbeat.endpoint`."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
@@ -89,7 +89,7 @@ RAW = "application/octet-stream"
 
 
 class RawParser(BaseParser):
-    """Bytes as they are."""
+    """Returns the body as bytes."""
 
     media_type = "*/*"
 

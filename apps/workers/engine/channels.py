@@ -1,12 +1,11 @@
-"""Streams from an agent's host to whoever dials an environment there, or goes beside a rank. The host cannot be
-reached, so its agent dials out:
+"""Streams from an agent's host to a process that connects to an environment there, or next to a rank. The host cannot
+be reached, so its agent connects to the platform:
 
-    dial: listens on a port of its own, writes down where (Channel) ──heartbeat──▶ agent
-    dial ◀──TCP, its first line is the channel's id── the web process that the WebSocket reaches ◀──WebSocket── agent
+    process: listens on a port of its own, stores its address (Channel) ──heartbeat──▶ agent
+    process ◀──TCP, the channel's id as first line── the web process that the WebSocket reaches ◀──WebSocket── agent
 
-It does not matter which web process the agent reaches, nor which process dials. The port takes the one connection that
-knows the id, for a few seconds, on an address of which only the platform's own processes need to know
-(`FERMI_INTERNAL_ADDRESS`).
+The agent may reach any web process, and any process may wait. The port accepts the one connection that knows the id,
+for a few seconds, on an address that only the platform's own processes need to know (`FERMI_INTERNAL_ADDRESS`).
 """
 
 import secrets
@@ -24,13 +23,13 @@ from apps.workers.models import Channel, Worker
 from apps.workers.services import host_runs
 
 SECONDS = 10.0
-"""How long one waits: an agent that listens is there at once."""
+"""Timeout; an agent that listens connects at once."""
 LONGEST = 100
 
 
 def wait(worker: str, machine: str, run: str) -> socket.socket:
-    """From the worker's host, as long as that is this machine: to a dev environment's run, or beside the rank that it
-    has of an attempt. Raises TimeoutError and LookupError."""
+    """Return a stream from the worker's host, as long as that is this machine: to a dev environment's run, or next to
+    the rank of an attempt that the worker runs. Raises TimeoutError and LookupError."""
     with socket.create_server((settings.INTERNAL_ADDRESS, 0), family=_family()) as listening:
         host, port = listening.getsockname()[:2]
         channel = _ask(worker, machine, run, f"{host}|{port}")
@@ -41,7 +40,7 @@ def wait(worker: str, machine: str, run: str) -> socket.socket:
 
 
 def claim(worker: str, channel: str) -> tuple[str, int] | None:
-    """Where it is waited for; None for one that nobody waits for, and for the second who asks."""
+    """Return the address at which the channel is waited for; None if it is not, and for the second request."""
     row = Channel.objects.filter(pk=channel, worker=worker, until__gt=now()).first()
     if row is None or not Channel.objects.filter(pk=channel).delete()[0]:
         return None
@@ -63,7 +62,7 @@ def _ask(worker: str, machine: str, run: str, address: str) -> str:
 
 
 def _accepted(listening: socket.socket, channel: str, until: float) -> socket.socket:
-    """The connection that knows the id. Raises TimeoutError."""
+    """Return the connection that knows the id. Raises TimeoutError."""
     while (left := until - time.monotonic()) > 0:
         listening.settimeout(left)
         stream, _ = listening.accept()
@@ -78,7 +77,7 @@ def _accepted(listening: socket.socket, channel: str, until: float) -> socket.so
 
 
 def _line(stream: socket.socket) -> bytes:
-    """Not a byte behind it is taken. Raises OSError."""
+    """Return the first line, without reading a byte after it. Raises OSError."""
     said = bytearray()
     while len(said) < LONGEST:
         byte = stream.recv(1)

@@ -1,4 +1,4 @@
-"""The memory behind the backend `agent` where it makes dev environments; see `fermi.engines.agent.hosts`."""
+"""Store of the engine `agent` for dev environments, in the database; see `fermi.engines.agent.hosts`."""
 
 import socket
 from collections import defaultdict
@@ -22,6 +22,8 @@ USABLE = ("online", "suspect")
 
 
 class DatabaseHosts:
+    """Implements the engine's store with the models `HostRun` and `Worker`."""
+
     def hosts(self, project: str) -> Mapping[str, HostSeen]:
         judge, by_node = health.judge(), defaultdict(list)
         for worker in Worker.objects.filter(project=project).select_related("report").order_by("number"):
@@ -137,7 +139,8 @@ class DatabaseHosts:
 
 
 def body_of(worker_id: str, name: str) -> dict[str, Any] | None:
-    """What an agent needs to begin a run, with the secrets as they are now; None for one that is not its worker's."""
+    """Return what an agent needs to start a run, with the present secrets; None if the run is not its worker's. Raises
+    ApiError 409 if a secret cannot be read."""
     row = HostRun.objects.filter(pk=name, worker=worker_id, stopped=False).first()
     if row is None or not row.body:
         return None
@@ -165,7 +168,7 @@ def _is_over(report: RunReport) -> bool:
 
 
 def _host(workers: Sequence[Worker], judge: health.Judge) -> HostSeen:
-    """As its best worker is: one agent drives them all, most of the time."""
+    """Return the host's state: that of its best worker, since one agent usually runs them all."""
     statuses = [judge.status(worker.report.at) for worker in workers]
     order: tuple[health.Status, ...] = ("online", "suspect", "never")
     status: health.Status = next((one for one in order if one in statuses), "lost")
@@ -174,7 +177,7 @@ def _host(workers: Sequence[Worker], judge: health.Judge) -> HostSeen:
 
 
 def _place(spec: HostedSpec, before: HostRun | None) -> tuple[Worker, list[Worker]]:
-    """The worker that carries it, and those that it holds."""
+    """Return the worker that carries the run, and the workers that it holds. Raises BackendError."""
     judge = health.judge()
     rows = list(Worker.objects.filter(project=spec.project).select_related("report").order_by("node", "number"))
     wanted = (before.node if before and before.node else "") or spec.host
@@ -208,7 +211,7 @@ def _place(spec: HostedSpec, before: HostRun | None) -> tuple[Worker, list[Worke
 
 
 def _crowd() -> dict[str, int]:
-    """How many runs there are, by node."""
+    """Return the number of runs by node."""
     found: defaultdict[str, int] = defaultdict(int)
     for node in HostRun.objects.filter(stopped=False).values_list("node", flat=True):
         found[node] += 1

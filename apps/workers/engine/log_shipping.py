@@ -1,5 +1,5 @@
-"""Logs of ranks on other hosts, brought to where those of this machine lie. By offset: a piece that comes again, or in
-part, or that another piece has overtaken, leaves the file as it should be."""
+"""Stores logs of ranks on other hosts where those of this machine are. By offset: a piece that is repeated, or in part,
+or that comes out of order, leaves the file as it should be."""
 
 import fcntl
 import os
@@ -14,11 +14,11 @@ from fermi.engines.agent.environments import log_path
 from fermi.engines.environments import HostedHandle
 
 LONGEST = 1 << 40
-"""Bytes that a dev environment's log may have come to."""
+"""Largest offset of a dev environment's log, in bytes."""
 
 
 class Gap(Exception):
-    """The piece begins behind the end of what is there."""
+    """The piece begins after the end of what is stored."""
 
     def __init__(self, acknowledged: int) -> None:
         super().__init__(acknowledged)
@@ -26,7 +26,7 @@ class Gap(Exception):
 
 
 def append(worker_id: str, task: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
-    """How many bytes of that log are here now. Raises Gap."""
+    """Store a piece of a rank's log. Returns how many bytes are stored now. Raises OffsetGapError, and ApiError 404."""
     theirs = Order.objects.filter(launch__task=task, launch__attempt=attempt, worker=worker_id, rank=rank)
     if not theirs.exists():
         raise ApiError(404, "RANK_NOT_OF_WORKER", worker=worker_id, task=task, attempt=attempt, rank=rank)
@@ -34,8 +34,8 @@ def append(worker_id: str, task: str, attempt: int, rank: int, offset: int, data
 
 
 def append_hosted(worker_id: str, run: str, offset: int, data: bytes) -> int:
-    """The same of what a dev environment's keeper and service print, of which both sides keep the newest part: what its
-    host has not any more is a hole here, too."""
+    """Store a piece of the log of a dev environment's run, of which both sides keep the newest part only: what its host
+    no longer has is a hole here, too. Returns how many bytes are stored now."""
     row = HostRun.objects.filter(pk=run, worker=worker_id).first()
     if row is None:
         raise ApiError(404, "RUN_NOT_OF_WORKER", worker=worker_id, run=run)

@@ -1,4 +1,4 @@
-"""The memory behind the backend `agent`, on the database; see `fermi.engines.agent.store`."""
+"""Store of the engine `agent` for attempts, in the database; see `fermi.engines.agent.store`."""
 
 import socket
 import time
@@ -25,12 +25,12 @@ from fermi.engines.agent import store
 from fermi.jobs.errors import BackendError
 
 KEPT = timedelta(days=1)
-"""How long it is known who had which rank of a forgotten attempt that belongs to no task."""
+"""How long it is stored which worker had which rank of a forgotten attempt without a task."""
 
 
 class DatabaseStore:
-    """Every change of what a worker is to do takes a number from `revisions`, which also makes such changes happen one
-    after the other."""
+    """Implements the engine's store. Every change of what a worker is to do takes a number from `revisions`, which also
+    makes such changes happen one after the other."""
 
     def put(self, name: str, task_id: str, attempt: int, orders: Sequence[store.Order]) -> None:
         if Launch.objects.filter(pk=name).exists():
@@ -93,7 +93,7 @@ class DatabaseStore:
         }
 
     def pulses(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """Whose pulse it is, the orders say."""
+        """Return the progress of each rank; the orders say which rank a worker has."""
         ranks = dict(Order.objects.filter(launch=name).values_list("worker", "rank"))
         heard = Report.objects.filter(worker__in=ranks, process__name=name).values_list("worker", "pulse")
         return [{**pulse, "rank": ranks[worker]} for worker, pulse in heard if pulse]
@@ -139,18 +139,18 @@ class DatabaseStore:
         return channels.wait(worker, order.machine, name)
 
     def watch(self, stop: Event, on_change: Callable[[str], None]) -> None:
-        """Whoever stores a report or notices a loss tells the reconciler (`beats`, `tasks`)."""
+        """Wait until `stop`: code that stores a report or notices a loss wakes the reconciler itself."""
         stop.wait()
 
     def _tell(self, launch: Launch, revision: int, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        """Changes what those workers are to do that have this launch's order now."""
+        """Change what the workers are to do that have this attempt's order now."""
         ids = list(launch.orders.values_list("worker", flat=True))
         having = [worker for worker in Worker.objects.filter(pk__in=ids) if _ordered(worker) == launch.pk]
         _tell_each(revision, {worker.pk: change(worker.desired) for worker in having})
 
 
 def order_of(worker_id: str) -> dict[str, Any] | None:
-    """The body of what the worker is to run, None when that is nothing."""
+    """Return the body of what the worker is to run, or None."""
     worker = Worker.objects.get(pk=worker_id)
     order = Order.objects.select_related("launch").filter(launch=_ordered(worker), worker=worker_id).first()
     if order is None or not order.body:
@@ -164,7 +164,7 @@ def order_of(worker_id: str) -> dict[str, Any] | None:
 
 
 def _secrets(task_id: str) -> dict[str, str]:
-    """Looked up for whoever fetches the order, and part of no stored one."""
+    """Return the secrets' values; read when the order is fetched, and never stored with it. Raises ApiError 409."""
     task = Task.objects.filter(pk=task_id).first()
     try:
         return secrets_of(task) if task else {}
@@ -173,7 +173,7 @@ def _secrets(task_id: str) -> dict[str, str]:
 
 
 def clean() -> int:
-    """Removes what was kept of forgotten attempts whose task is no more; how many."""
+    """Delete forgotten attempts whose task was deleted. Returns their number."""
     task = Task.objects.filter(pk=OuterRef("task"))
     old = Launch.objects.filter(~Exists(task), forgotten=True, created_at__lt=now() - KEPT)
     return delete_old(old)
@@ -185,7 +185,8 @@ def _ordered(worker: Worker) -> str:
 
 
 def _tell_each(revision: int, desired: Mapping[str, Any]) -> None:
-    """One statement, many times: `bulk_update`, which makes one of all rows, takes a quarter of a millisecond a row."""
+    """Update each worker by one prepared statement: `bulk_update`, which makes one statement for all rows, takes a
+    quarter of a millisecond a row."""
     adapt = connection.ops.adapt_json_value
     with connection.cursor() as cursor:
         cursor.executemany(

@@ -1,12 +1,11 @@
-"""What a web process remembers of the workers, so that a heartbeat costs it no query: whose token is whose, what each
-is to do, and what was heard but is not stored yet.
+"""A web process's cache of workers, so that a heartbeat costs no query: their tokens, what each is to do, and reports
+that are not stored yet.
 
-    heartbeat ──hear──▶ answer from `_known`, note in `_heard`
-                refresh: what is newer than the revision known ◀── database ◀── flush: all that was heard, in one
-                                                                                transaction
+    heartbeat ──hear──▶ answer from `_known`, added to `_heard`
+                refresh: what is newer than the known revision ◀── database ◀── flush: all reports, in one transaction
 
-The database is the truth. What is remembered is at most as old as the last refresh, which desired state may be; what is
-lost with the process is said again by the next heartbeat.
+The database has the truth. The desired state may be as old as the last refresh; what is lost with the process is
+reported again by the next heartbeat.
 """
 
 import hmac
@@ -27,7 +26,8 @@ from apps.workers.models import HostRun, Listening, Order, Report, Worker
 from fermi.jobs.spec import attempt_parts
 
 SAID_AGAIN = timedelta(seconds=30)
-"""How often the same state of a process is stored again: what another web process stored too late is put right."""
+"""How often an unchanged state of a process is stored again, which corrects what another web process stored too late.
+"""
 
 _REPORT = f"""UPDATE {Report._meta.db_table}
 SET at = %s, incarnation = %s, sequence = %s, applied = %s, process = %s, usage = %s, pulse = %s
@@ -46,8 +46,8 @@ WHERE name = %s AND worker = %s AND (incarnation <> %s OR sequence < %s)"""
 
 @dataclass(slots=True)
 class _Known:
-    """`process`: as it was stored last, and when; `seen`, `seen_at`: the same of dev environments, and of those that
-    are gone."""
+    """A worker as cached. `process`: as it was last stored, and when; `seen`, `seen_at`: the same of dev environments,
+    and of those that are gone."""
 
     digest: str
     generation: int
@@ -61,8 +61,8 @@ class _Known:
 
 @dataclass(slots=True)
 class _Heard:
-    """Not stored yet: by worker, when it was last heard and what it said; by attempt and worker, the last news of that
-    attempt's process."""
+    """Reports that are not stored yet: by worker, the last heartbeat and its time; by attempt and worker, the last
+    change of that attempt's process."""
 
     beats: dict[str, tuple[datetime, Beat]] = field(default_factory=dict)
     processes: dict[tuple[str, str], Beat] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class _Heard:
 
 
 class Cache:
-    """`on_change` is called with the ids of workers that are to do something else."""
+    """Cache of workers. `on_change` is called with the ids of workers whose desired state changed."""
 
     def __init__(self, on_change: Callable[[Collection[str]], None] = lambda _: None) -> None:
         self._on_change = on_change
@@ -86,11 +86,12 @@ class Cache:
     # Asked by heartbeats; no query ------------------------------------------------------------------------------------
 
     def strangers(self, beats: Iterable[Beat]) -> list[str]:
-        """Workers that have registered a moment ago, or never: to be loaded before they are heard."""
+        """Return workers that are not cached, or whose token is wrong: they are loaded before their heartbeat is
+        handled."""
         return [beat.worker for beat in beats if not self._is_known(beat)]
 
     def hear(self, beats: Sequence[Beat], lang: str | None = None) -> list[dict[str, Any]]:
-        """Notes what they say; what each is to do."""
+        """Add the reports, and return what each worker is to do."""
         moment = now()
         for beat in beats:
             if self._is_known(beat):
@@ -101,7 +102,7 @@ class Cache:
         return [self._answer(beat, lang) for beat in beats]
 
     def has_news(self, beats: Iterable[Beat]) -> bool:
-        """Whether some worker has not acted on the newest yet, or cannot be heard."""
+        """Return True if a worker has not acted on the newest desired state yet, or is unknown."""
         return any(not self._is_known(beat) or self._known[beat.worker].generation != beat.generation for beat in beats)
 
     def _is_known(self, beat: Beat) -> bool:
@@ -149,7 +150,7 @@ class Cache:
     # The database -----------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Two queries when nothing is new; three with news, however many workers there are."""
+        """Load what has changed: two queries if nothing has, else three, however many workers there are."""
         newest = revisions.newest()
         if newest == self._revision:
             return
@@ -165,7 +166,7 @@ class Cache:
             self._on_change(changed)
 
     def load(self, workers: Collection[str]) -> None:
-        """These alone, whatever is known of them."""
+        """Load these workers, whatever is cached of them."""
         self._load(Worker.objects.filter(pk__in=workers))
 
     def _load(self, rows: Any) -> list[str]:
@@ -180,7 +181,7 @@ class Cache:
         return changed
 
     def flush(self) -> int:
-        """Stores what was heard since the last time, and that somebody listens; how many rows that were."""
+        """Store all reports since the last call, and that this process listens. Returns the number of rows."""
         with self._guard:
             heard, self._heard, self.urgent = self._heard, _Heard(), False
         try:
@@ -209,7 +210,7 @@ class Cache:
 
 
 def listen() -> None:
-    """Says that heartbeats can be heard here and now."""
+    """Record that heartbeats can be received now."""
     moment = now()
     since = Case(When(heard_at__lt=moment - health.DEAF, then=moment), default=F("since"))
     if not Listening.objects.filter(pk=1).update(since=since, heard_at=moment):
@@ -245,7 +246,7 @@ def _hosted_rows(beat: Beat) -> list[tuple[Any, ...]]:
 
 
 def _phases(said: Any) -> Any:
-    """What somebody waits for, apart from what people do in there."""
+    """Return the part that others wait for, without what users do in the environments."""
     if said is None:
         return None
     return {name: (one["phase"], one["left"], one.get("cause")) for name, one in said[0].items()}, said[1]

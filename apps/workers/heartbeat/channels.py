@@ -1,7 +1,7 @@
-"""The WebSockets by which agents bring streams from their hosts: taken from the agent, handed to whoever waits (see
-`apps.workers.engine.channels`). Answered in the event loop, before Django.
+"""WebSockets by which agents bring streams from their hosts: each is connected to the process that waits for it (see
+`apps.workers.engine.channels`). Handled in the event loop, before Django.
 
-Bytes travel as binary messages, and `{"end": true}` as a text message where a side has no more.
+Bytes are binary messages; `{"end": true}` as a text message means that a side has no more.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Channels:
 
 
 async def _bridge(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, receive: Receive, send: Send) -> None:
-    """Until both sides have said all, or one is gone."""
+    """Relay until both sides have sent all, or one is gone."""
     both = [asyncio.ensure_future(_outward(reader, send)), asyncio.ensure_future(_inward(receive, writer))]
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_EXCEPTION)
@@ -73,7 +73,7 @@ async def _outward(reader: asyncio.StreamReader, send: Send) -> None:
 
 
 async def _inward(receive: Receive, writer: asyncio.StreamWriter) -> None:
-    """Raises ConnectionError when the agent went without having said all."""
+    """Relay from the agent. Raises ConnectionError if the agent disconnects before its end."""
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":

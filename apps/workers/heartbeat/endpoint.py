@@ -1,6 +1,7 @@
-"""Heartbeats, answered in the event loop before Django: from memory, and held open while there is nothing new.
+"""Heartbeats, answered in the event loop before Django: from memory, and held open while there is nothing new. They
+come by ASGI, or directly from the HTTP server.
 
-What is not a well-formed heartbeat goes on to Django, whose view answers all the same, and says what is wrong.
+An invalid heartbeat goes on to Django, whose view answers what is wrong with it.
 """
 
 import asyncio
@@ -26,6 +27,8 @@ from apps.workers.heartbeat.telemetry import Used
 
 
 class Heartbeats:
+    """ASGI application of heartbeats; other requests go `onward`."""
+
     def __init__(self, onward: App) -> None:
         self._onward = onward
         self._cache = Cache(self._changed)
@@ -93,7 +96,7 @@ class Heartbeats:
             connection.close_if_unusable_or_obsolete()
 
     def _changed(self, workers: Collection[str]) -> None:
-        """In the sync's thread."""
+        """Wake held requests; called in the thread of `CacheSync`."""
         if self._loop and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ring, workers)
 
@@ -109,7 +112,7 @@ def _encoded(workers: list[dict[str, Any]], lang: str) -> bytes:
 
 
 async def _read(receive: Receive, declared: int) -> bytes:
-    """Raises ApiError as soon as it is known to be larger than a heartbeat may be."""
+    """Return the body. Raises ApiError 413 as soon as it is known to be too large."""
     pieces: list[bytes] = []
     size = declared
     while size <= bounds.MAX_HEARTBEAT:
@@ -122,7 +125,7 @@ async def _read(receive: Receive, declared: int) -> bytes:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """What was read, and then what is left."""
+    """Return a `receive` that gives the body that was read, then the rest."""
     first = [body]
 
     async def again() -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What a heartbeat says and is answered."""
+"""Parsing of heartbeats."""
 
 import re
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ from fermi.schema import sanitize, serialization
 STATES = ("starting", "running", "exited")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 COUNT = 2**53 - 1
-"""The largest number that every reader of JSON keeps exact."""
+"""Largest number that every reader of JSON keeps exact."""
 DAY_SECONDS = 86_400
 PROCESS = ("name", "rank", "state", "pid", "exitCode", "endedAt", "left", "asked", "stillSince", "cause")
-"""Beside what is believed part by part: `doing`, `course`, and `reported.NEWS`."""
+"""Fields besides those that are parsed one by one: `doing`, `course`, and the runner's reports."""
 USAGE = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
 MOST_PORTS = 1024
 MOST_WORKERS = 1024
@@ -30,19 +30,19 @@ CAUSE_NUMBERS = (
 )  # fmt: skip
 CAUSE_WORDS = ("code", "path", "holder", "task", "wrote", "size", "used", "bound")
 CAUSE_TEXTS = ("file", "why", "expected", "found")
-"""Of a cause, what others have said: it may be empty, and is taken as far as a database does."""
+"""Fields of a cause with others' output: they may be empty, and are cleaned for the database."""
 LONGEST = 4096
 _DOING = untrusted.record(code=untrusted.NAME, file=untrusted.NAME, said=untrusted.TEXT)
 MOST_RUNS = 256
 LARGEST_RUN = 1 << 16
-"""Bytes that a host may say of one dev environment."""
+"""Bytes that a host may report of one dev environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """One worker's part. `generation`: the newest one it has acted on; `process`: what it drives, None = nothing;
-    `pulse`: how that gets on; `used`: what its GPU, its rank and (one of them says it for all) its host used; `hosted`:
-    what is seen of the dev environments there, by run; `gone`: those of which nothing is left."""
+    """One worker's part of a heartbeat. `generation`: the newest one it has acted on; `process`: what it runs, None =
+    nothing; `pulse`: the progress of that; `used`: what its GPU, its rank and (reported by one of them) its host used;
+    `hosted`: status of the dev environments there, by run; `gone`: those of which nothing is left."""
 
     worker: str
     token: str
@@ -58,8 +58,8 @@ class Beat:
 
 
 def read(body: Any) -> tuple[float, list[Beat]]:
-    """Seconds that the answer may be held, and the beats. ValueError for anything that is not as it should be; the
-    serializer says what."""
+    """Return how many seconds the answer may be held, and the entries. Raises ValueError for an invalid heartbeat; the
+    serializer says what is wrong."""
     if not isinstance(body, dict) or not isinstance(workers := body.get("workers"), list):
         raise ValueError("no workers")
     if len(workers) > MOST_WORKERS:
@@ -103,7 +103,7 @@ def _course(process: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hosted(said: Any) -> tuple[Mapping[str, Mapping[str, Any]], tuple[str, ...]]:
-    """What has no such shape is not believed."""
+    """Return the reported dev environments; what has another shape is ignored."""
     if not isinstance(said, dict):
         return {}, ()
     runs, gone = said.get("runs"), said.get("gone")
@@ -125,7 +125,8 @@ def _seen(said: Any) -> Mapping[str, Any] | None:
 
 
 def _known(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """A newer agent may say more: what of it the database could not hold would keep everybody's reports out."""
+    """Return the known fields: a newer agent may report more, and what the database cannot store of that would block
+    all reports."""
     return {name: found[name] for name in names if name in found}
 
 
@@ -153,7 +154,7 @@ def _is_cause(found: Any) -> bool:
 
 
 def _is_word(value: Any) -> bool:
-    """One that says something and that a database takes."""
+    """Return True for None, or a text that is not blank and that a database stores."""
     return value is None or (
         isinstance(value, str)
         and bool(value.strip())

@@ -1,4 +1,4 @@
-"""Keeps a web process's cache in step with the database: one thread, and one that hears when there is something new."""
+"""Keeps a web process's cache in step with the database: one thread, and one that receives wake-ups."""
 
 import logging
 import threading
@@ -21,20 +21,22 @@ IDLE = 5.0  # seconds between two looks for a first worker
 
 
 class Sync:
+    """Threads that refresh and flush the cache."""
+
     def __init__(self, cache: Cache, used: Used | None = None) -> None:
         self._cache, self._used = cache, used or Used()
         self._wake = threading.Event()
         self._rung = False
 
     def start(self) -> None:
-        """What hosts use keeps nobody from what workers are to do."""
+        """Start the threads. Telemetry has a thread of its own, so that it does not delay what workers are to do."""
         for target in (self._keep, self._listen):
             threading.Thread(target=target, name=f"workers{target.__name__}", daemon=True).start()
         using = self._used, threading.Event()
         threading.Thread(target=writer.keep, args=using, name="workers_use", daemon=True).start()
 
     def hurry(self) -> None:
-        """There is something to be stored that somebody waits for."""
+        """Store reports soon, because others wait for them."""
         self._wake.set()
 
     def _listen(self) -> None:

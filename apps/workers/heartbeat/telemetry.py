@@ -1,7 +1,7 @@
-"""What agents say that their hosts, GPUs and ranks use, into series.
+"""Writes what agents report of the use of hosts, GPUs and ranks into series.
 
-A worker says what its own GPU and rank use. One worker of a host says what the host does: that is every environment's
-that has workers there.
+A worker reports its own GPU and rank. One worker of a host reports the host, which counts for every environment with
+workers there.
 """
 
 import time
@@ -17,14 +17,14 @@ from fermi.jobs.spec import attempt_parts
 from fermi.telemetry.metrics import GPU, METRICS, RANK
 
 FIND_SECONDS = 60.0
-"""Between two looks for which environment a worker belongs to; a worker that is not known is looked for sooner."""
+"""Interval of reading which environment a worker belongs to; sooner for a new worker."""
 FIND_LEAST = 5.0
 MOST = 20_000
-"""Beats that wait for a database that is away."""
+"""Heartbeats that wait while the database is unavailable."""
 
 
 class Used:
-    """`hear` only remembers, and may be called in an event loop; `flush` goes to the database."""
+    """Collects reported use: `hear` only queues, and may be called in an event loop; `flush` uses the database."""
 
     def __init__(self, writer: Writer | None = None) -> None:
         self._writer = writer or Writer()
@@ -34,7 +34,7 @@ class Used:
         self._find_at = self._found_at = 0.0
 
     def hear(self, beats: Iterable[tuple[Beat, Mapping[str, Any]]]) -> None:
-        """With how each was answered: of a task tells only who was told to run it."""
+        """Queue heartbeats with their answers: only a worker that was told to run a task reports for that task."""
         for beat, answer in beats:
             if beat.used and not answer["error"]:
                 self._heard.append((beat, (answer["order"] or {}).get("name", "")))

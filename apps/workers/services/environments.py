@@ -1,6 +1,6 @@
-"""The environments that workers make up: those of one node that belong together (in one group, or in none) are one.
+"""The environments that workers form: the workers of one node in one group (or in none) are one environment.
 
-Which workers an environment has changes only while nobody uses it, so that a task trains on what it was made from.
+Which workers an environment has changes only while it is unused, so that a task trains on what it was planned with.
 """
 
 from collections import defaultdict
@@ -27,12 +27,13 @@ HEARD = ("online", "suspect")
 
 
 def cluster() -> Cluster:
-    """Of all workers; there from the first registration on."""
+    """Return the cluster of all workers; it is created by the first registration."""
     return Cluster.objects.get_or_create(pk=CLUSTER, defaults={"name": CLUSTER, "backend": "agent"})[0]
 
 
 def held(environments: Iterable[str]) -> dict[str, str]:
-    """Who uses which of them: a task that holds it or is going to."""
+    """Return which task uses each of the environments: one that holds it, or that waits for it. Locks the
+    environments."""
     keys = sorted(set(environments))
     list(DevEnvironment.objects.select_for_update().filter(pk__in=keys).order_by("pk"))  # nobody leases one meanwhile
     waiting = Node.objects.filter(environment__in=keys, task__state__in=ACTIVE)
@@ -43,7 +44,7 @@ def held(environments: Iterable[str]) -> dict[str, str]:
 
 
 def in_use(workers: Sequence[Worker], field: str) -> list[Problem]:
-    """Why these may not be moved or removed now."""
+    """Return why these workers may not be moved or removed now."""
     holders = held(worker.environment_id for worker in workers if worker.environment_id)
     made = [
         Problem(f"{field}.{index}", "WORKER_HELD", {"worker": worker.pk, "environment": worker.held_by})
@@ -58,7 +59,7 @@ def in_use(workers: Sequence[Worker], field: str) -> list[Problem]:
 
 
 def settle(project: str, nodes: Collection[str]) -> None:
-    """Makes the environments of these nodes what their workers are, in the caller's transaction."""
+    """Update the environments of these nodes to their workers, in the caller's transaction."""
     home, judge = cluster(), health.judge()
     rows = Worker.objects.filter(project=project, node__in=nodes).select_related("group", "report")
     on_node: defaultdict[str, int] = defaultdict(int)
@@ -83,7 +84,7 @@ def settle(project: str, nodes: Collection[str]) -> None:
 
 
 def settle_health() -> int:
-    """Brings the environments' status in step with what is heard of their workers; how many it changed."""
+    """Update the environments' status from the heartbeats of their workers. Returns how many were changed."""
     judge, changed, back = health.judge(), 0, False
     lost: list[str] = []
     heard: defaultdict[tuple[str, str], list[datetime | None]] = defaultdict(list)
@@ -107,7 +108,7 @@ def settle_health() -> int:
 
 
 def _facts(workers: Sequence[Worker], on_node: int) -> dict[str, Any]:
-    """Of one host; what several environments share of it is divided among them."""
+    """Return the columns of an environment; what several environments share of a host is divided among them."""
     first, told = workers[0], workers[-1].facts
     name = f"{first.node} ({first.group.name})" if first.group else first.node
     zone, _ = AvailabilityZone.objects.get_or_create(name=str(told.get("zone") or CLUSTER)[:100])
@@ -124,8 +125,8 @@ def _facts(workers: Sequence[Worker], on_node: int) -> dict[str, Any]:
 
 
 def _gpus(workers: Sequence[Worker]) -> dict[str, Any]:
-    """The one worker of a host without a GPU is an environment without GPUs, on which one rank runs. Where several
-    processes run, or the host says so, they stand in for GPUs."""
+    """Return the GPU columns. The only worker of a host without a GPU is an environment without GPUs, on which one rank
+    runs. Where several processes run, or the host reports so, they emulate GPUs."""
     if len(workers) == 1 and workers[0].gpu is None and not workers[0].facts.get("emulated"):
         return {"gpu_count": 0, "emulated": False}
     return {"gpu_count": len(workers), "emulated": not _on_gpu(workers)}
@@ -136,7 +137,7 @@ def _on_gpu(workers: Sequence[Worker]) -> bool:
 
 
 def host_facts(workers: Sequence[Worker]) -> dict[str, Any]:
-    """What only their host knows, and what training on these workers needs."""
+    """Return what only the host knows, and what training on these workers needs."""
     told, on_gpu = workers[-1].facts, _on_gpu(workers)
     return {
         "host": (told.get("host") or workers[0].node)[:200],
@@ -153,14 +154,15 @@ def host_facts(workers: Sequence[Worker]) -> dict[str, Any]:
 
 
 def _status(before: str, workers: Sequence[health.Status]) -> str:
-    """Usable when all of it is there. A worker that was not heard for a moment changes nothing, either way."""
+    """Return the status: usable when all workers are online. A worker that was silent for a moment changes nothing,
+    either way."""
     if any(status not in HEARD for status in workers):
         return EnvironmentStatus.UNHEALTHY
     return EnvironmentStatus.RUNNING if all(status == "online" for status in workers) else before
 
 
 def _since(before: str, after: str) -> dict[str, Any]:
-    """Uptime counts from when it became usable."""
+    """Return the change of `started_at`: uptime counts from when the environment became usable."""
     if before == after:
         return {}
     return {"started_at": now() if after == EnvironmentStatus.RUNNING else None}

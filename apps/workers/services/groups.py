@@ -1,4 +1,4 @@
-"""Groups: made, changed, filled, emptied, removed."""
+"""Changes of groups and their members."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,8 @@ def find(user: User, group_id: str, role: Role = Role.VIEWER) -> Group:
 def create(
     user: User, *, name: str, project_id: str | None = None, worker_ids: Sequence[str] = (), **settings: Any
 ) -> Group:
-    """`worker_ids`: members from the beginning, none of which may be in another group already."""
+    """Create a group (member). `worker_ids`: its first members, none of which may be in another group. Raises
+    ApiError."""
     project = chosen_project(user, project_id)
     with transaction.atomic():
         workers = _workers(user, worker_ids, project)
@@ -48,7 +49,8 @@ def create(
 
 
 def change(user: User, group_id: str, changes: Mapping[str, Any], bad: Sequence[Problem] = ()) -> Group:
-    """A task that runs keeps what it was started with. `bad`: what is wrong with what `changes` lacks."""
+    """Change a group's settings (member). A running task keeps what it was started with. `shape_problems`: problems of
+    fields that `changes` lacks. Raises ApiError."""
     group = find(user, group_id, Role.MEMBER)
     with transaction.atomic():
         revisions.following()
@@ -65,7 +67,8 @@ def change(user: User, group_id: str, changes: Mapping[str, Any], bad: Sequence[
 
 
 def remove(user: User, group_id: str) -> None:
-    """Its workers are then in no group. Its tasks stay."""
+    """Delete a group (member). Its workers are then in none; its tasks stay. Raises ApiError 409 while its task
+    runs."""
     group = find(user, group_id, Role.MEMBER)
     if active(group):
         raise ApiError(409, "GROUP_RUNNING", group=group.name, task=group.task_id)
@@ -79,7 +82,7 @@ def remove(user: User, group_id: str) -> None:
 
 
 def move(user: User, worker_ids: Sequence[str], group_id: str | None) -> None:
-    """All of them or none; to no group with None."""
+    """Move workers to a group, or out of any (None); all of them or none (member). Raises ApiError."""
     group = find(user, group_id, Role.MEMBER) if group_id is not None else None
     with transaction.atomic():
         revisions.following()
@@ -98,7 +101,7 @@ def move(user: User, worker_ids: Sequence[str], group_id: str | None) -> None:
 
 
 def active(group: Group) -> Task | None:
-    """The group's task, while it has not ended."""
+    """Return the group's task if it has not ended."""
     return group.task if group.task and State(group.task.state) not in FINAL else None
 
 
@@ -110,7 +113,7 @@ def line(group: Group, workers: Sequence[str]) -> Line:
 
 
 def _workers(user: User, ids: Sequence[str], project: str | None) -> list[Worker]:
-    """In the order named, with everything that is wrong with the names."""
+    """Return the workers in the order named, locked. Raises ProblemsError with all problems of the ids."""
     known = (
         access.visible(Worker.objects.select_related("group"), user)
         .select_for_update(of=("self",))

@@ -1,6 +1,7 @@
-"""Dev environments on workers' hosts, as rows: what a host's agent is told, and which workers an environment holds.
+"""Rows of dev environments on workers' hosts: what a host's agent is told, and which workers an environment holds.
 
-All of this happens in the caller's transaction, behind a number of `revisions`: changes come one after the other.
+All of this happens in the caller's transaction, after it took a number from `revisions`: changes come one after the
+other.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from apps.workers.services import environments
 
 
 def told(worker: Worker) -> dict[str, Any]:
-    """What the agent that drives it is to keep on its host, and who waits for a stream from there. A run that was given
+    """Return what the worker's agent is to run on its host, and the channels that are waited for. A run that was given
     to another machine is not this one's."""
     rows = list(HostRun.objects.filter(worker=worker.pk, machine=worker.machine).order_by("name"))
     waiting = Channel.objects.filter(worker=worker.pk, until__gt=now())
@@ -25,14 +26,14 @@ def told(worker: Worker) -> dict[str, Any]:
 
 
 def tell(worker: str, revision: int) -> None:
-    """Nothing where it was removed."""
+    """Update what the worker is told. Does nothing if the worker was deleted."""
     for one in Worker.objects.filter(pk=worker):
         one.hosted, one.generation = told(one), revision
         one.save(update_fields=["hosted", "generation"])
 
 
 def hold(environment: str, workers: Iterable[Worker]) -> None:
-    """These and no others: they leave the environment of their node."""
+    """Have the environment hold these workers and no others: they leave the environment of their node."""
     wanted = [worker.pk for worker in workers]
     before = Worker.objects.filter(held_by=environment).exclude(pk__in=wanted)
     touched = {
@@ -46,6 +47,7 @@ def hold(environment: str, workers: Iterable[Worker]) -> None:
 
 
 def release(environment: str) -> None:
+    """Release all workers of the environment."""
     hold(environment, ())
 
 

@@ -1,4 +1,4 @@
-"""How a host's workers come to be known, and how they are forgotten."""
+"""Registration of hosts' workers, and their removal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,8 @@ Entries = Sequence[Mapping[str, Any]]
 
 
 def create_join_token(user: User, *, name: str, project_id: str | None, origin: str) -> dict[str, Any]:
-    """The token itself is in the answer and nowhere else. `origin`: where the person reaches the platform."""
+    """Create a join token (member) and return it with its value, which is not stored. `origin`: address at which the
+    user reaches the platform."""
     project = chosen_project(user, project_id)
     token = tokens.make("join")
     with transaction.atomic():
@@ -35,7 +36,7 @@ def create_join_token(user: User, *, name: str, project_id: str | None, origin: 
 
 
 def revoke_join_token(user: User, token_id: str) -> None:
-    """Workers that joined with it stay."""
+    """Delete a join token (member). Workers that joined with it stay."""
     found = access.get(JoinToken.objects.all(), user, token_id, Role.MEMBER)
     with transaction.atomic():
         audit.record(user, "join-token.revoke", found.pk, project=found.project_id, name=found.name)
@@ -43,7 +44,7 @@ def revoke_join_token(user: User, token_id: str) -> None:
 
 
 def join_token(token: str) -> JoinToken:
-    """Worth as much as who made it: a member of the project, still."""
+    """Return the join token. Raises ApiError 401 unless its user is still a member of the project."""
     found = JoinToken.objects.filter(digest=tokens.digest(token)).select_related("owner").first()
     role = access.role_in(found.owner, found.project_id) if found and found.owner.is_active else None
     if found is None or role not in (Role.MEMBER, Role.MAINTAINER):
@@ -52,8 +53,8 @@ def join_token(token: str) -> JoinToken:
 
 
 def register(token: JoinToken, *, workers: Entries, incarnation: str, facts: dict[str, Any]) -> list[dict[str, str]]:
-    """Each worker with a new token of its own. The same machine may register again at any time; another one only where
-    the worker has not been heard of for long."""
+    """Register the workers and return a new token for each. The same machine may register again at any time; another
+    one only if the worker is lost. Raises ApiError."""
     machine = str(facts.get("machineId") or facts.get("host") or "")[:100]
     _check_names(workers)
     given = {entry["id"]: tokens.make("worker") for entry in workers}
@@ -89,7 +90,8 @@ def register(token: JoinToken, *, workers: Entries, incarnation: str, facts: dic
 
 
 def remove(user: User, worker_id: str) -> None:
-    """Its agent is told to register again, which takes a join token."""
+    """Delete a worker (member). Its agent is told to register again, which needs a join token. Raises ApiError 409
+    while it is in use."""
     worker = access.get(Worker.objects.all(), user, worker_id, Role.MEMBER)
     with transaction.atomic():
         revisions.following()
@@ -101,7 +103,8 @@ def remove(user: User, worker_id: str) -> None:
 
 
 def _still_desired(worker: Worker) -> dict[str, Any]:
-    """With a word on whether the rank was ever begun: an agent that knows nothing of it must not begin it again."""
+    """Return what the worker is to do, with whether its rank was ever started: an agent that knows nothing of it must
+    not start it again."""
     order = worker.desired.get("order")
     if order is None:
         return worker.desired

@@ -1,4 +1,4 @@
-"""A group's script as a training task like any other, over the environments that its workers make up."""
+"""Runs a group's script as a training task, on the environments that its workers form."""
 
 from typing import Any
 
@@ -22,6 +22,7 @@ from fermi.planning import plugins
 
 
 def start(user: User, group_id: str) -> Group:
+    """Start the group's task (member). Raises ApiError 409 while one runs."""
     group = find(user, group_id, Role.MEMBER)
     if task := active(group):
         raise ApiError(409, "GROUP_RUNNING", group=group.name, task=task.pk)
@@ -30,7 +31,7 @@ def start(user: User, group_id: str) -> Group:
 
 
 def stop(user: User, group_id: str) -> Group:
-    """Asking again changes nothing."""
+    """Stop the group's task (member). Repeating it changes nothing."""
     group = find(user, group_id, Role.MEMBER)
     if task := active(group):
         actions.stop(user, task.pk)
@@ -38,7 +39,7 @@ def stop(user: User, group_id: str) -> Group:
 
 
 def restart(user: User, group_id: str) -> Group:
-    """A new task, which waits until the one that runs has stopped and given its workers back."""
+    """Submit a new task, which waits until the present one has stopped and released its workers (member)."""
     group = find(user, group_id, Role.MEMBER)
     before = active(group)
     with transaction.atomic():
@@ -49,7 +50,7 @@ def restart(user: User, group_id: str) -> Group:
 
 
 def request(group: Group) -> dict[str, Any]:
-    """What the task is made from. Raises ProblemsError with what keeps the group from being started."""
+    """Return the request of the task. Raises ProblemsError with what keeps the group from being started."""
     workers = list(Worker.objects.filter(group=group).order_by("node", "number"))
     row = line(group, [worker.pk for worker in workers])
     if found := problems(row):
@@ -79,7 +80,8 @@ def request(group: Group) -> dict[str, Any]:
 
 
 def environment(user: User, worker_id: str) -> dict[str, Any]:
-    """What the worker's process would get if its group were started now, and what is wrong with the group."""
+    """Return the variables that the worker's process would get if its group were started now, and the group's
+    problems."""
     worker = access.get(Worker.objects.select_related("group"), user, worker_id)
     if worker.group is None:
         raise ApiError(409, "WORKER_WITHOUT_GROUP", worker=worker_id)
