@@ -70,7 +70,7 @@ def _clusters(unknown: set[str]) -> Iterator[tuple[str, Found]]:
                 key = hashlib.sha256(f"{one.kind} {one.where}".encode()).hexdigest()[:16]
                 yield f"{cluster.pk} {key}", Found(one, _CODES[one.kind], {"cluster": cluster.name, "where": one.where})
         except BackendError as error:
-            log.info("nobody knows when the certificates of %s end: %s", cluster.name, error)
+            log.info("the certificates of %s cannot be read: %s", cluster.name, error)
             unknown.add(cluster.pk)
 
 

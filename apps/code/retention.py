@@ -70,7 +70,7 @@ def _remove_blobs(aged: float) -> None:
     for project in Blob.objects.values_list("project", flat=True).distinct().order_by("project"):
         wanted: set[str] = set()
         for digest in Snapshot.objects.filter(project=project).values_list("digest", flat=True):
-            with suppress(OSError):  # a manifest that somebody removed keeps nothing
+            with suppress(OSError):  # a manifest that was removed keeps nothing
                 wanted.update(one.sha256 for one in store.files(digest))
         rows = Blob.objects.filter(project=project).values_list("pk", "sha256")
         surplus = [pk for pk, sha256 in rows if sha256 not in wanted]

@@ -54,7 +54,7 @@ class Postman:
                 self._box[hint] = None
             if self._thread is None:
                 with suppress(RuntimeError):  # no thread is to be had: the next one who has something tries again
-                    thread = threading.Thread(target=self._work, name="postman", daemon=True)
+                    thread = threading.Thread(target=self._work, name="publisher", daemon=True)
                     thread.start()
                     self._thread = thread
             self._changed.notify_all()

@@ -71,7 +71,7 @@ def take(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> l
             mine = _mine(hosted, cluster, spec.host)
             if len(mine) == spec.gpu_count:
                 return mine
-        # somebody was faster with one of them; those that it got it keeps
+        # another environment took one of them; the others stay reserved
 
 
 def free(hosted: Hosted) -> None:

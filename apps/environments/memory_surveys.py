@@ -62,7 +62,7 @@ _DISCOVERED = CompiledQuery(
 
 def request(among: Mapping[str, str]) -> list[Seen]:
     """Return what is known of those environments that can be entered, and schedule surveys of the others; `key_params`:
-    as `compiled_queries.keys` makes it."""
+    as `sql.make_key_parameters` makes it."""
     moment, found, asked = now(), list[Seen](), False
     for row in _DISCOVERED.fetch(**among):
         row |= {name: row[path] for name, path in _LOOK.items()}

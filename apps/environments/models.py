@@ -6,7 +6,7 @@ DevEnvironment 1──1 Hosted   its life: the one writer of its state is `trans
       │ 1──* Run             one life of its processes; kept when the environment is gone, for what it cost
 DevEnvironment 1──1 Standby  the process that stands by in it, as it was seen last
 DevEnvironment 1──* Look     what its interpreters have installed, as it was seen last
-      │ 1──* Installation    packages that somebody had installed into it
+      │ 1──* Installation    packages that a user had installed into it
 Template ┄┄* Hosted          what it was made from, as it was then, stands in `spec`
 """
 
@@ -95,8 +95,8 @@ class Hosted(models.Model):
     claimed_at = models.DateTimeField(null=True, blank=True)
     deadline_at = models.DateTimeField(null=True, blank=True)
     idle_stop_minutes = models.PositiveIntegerField(null=True, blank=True)
-    active_at = models.DateTimeField(null=True, blank=True)  # the last sign of somebody's work
-    warned_at = models.DateTimeField(null=True, blank=True)  # its owner was told that it is about to stop
+    active_at = models.DateTimeField(null=True, blank=True)  # the last activity
+    warned_at = models.DateTimeField(null=True, blank=True)  # its owner was warned of the idle stop
     keep_until = models.DateTimeField(null=True, blank=True)
     task = models.CharField(max_length=40, default="", blank=True, db_index=True)
     afterwards = models.CharField(max_length=10, default="", blank=True)

@@ -15,7 +15,7 @@ from fermi.envd import protocol
 from fermi.jobs.errors import BackendError
 
 DIALS = 16
-MOST = 1 << 20  # bytes that wait for whoever reads; the sender waits then
+MOST = 1 << 20  # bytes that are buffered for the reader; the sender waits then
 _threads = ThreadPoolExecutor(DIALS, "dial")
 
 

@@ -18,7 +18,7 @@ from apps.common.asgi import Receive, Scope, Send
 from apps.proxy import envd_streams, headers
 from apps.proxy.envd_streams import Stream
 
-MOST = 128  # connections of one door
+MOST = 128  # connections of one service
 KEPT = 16  # of them while nothing is asked
 IDLE_S = 10.0
 LARGE = 1 << 20  # bytes of a body

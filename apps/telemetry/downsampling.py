@@ -31,7 +31,7 @@ def fold() -> int:
             with transaction.atomic():
                 done += _fold(subject, begins)
         except block_store.Contended as error:
-            log.warning("telemetry is folded by somebody else, too: %s", error)
+            log.warning("telemetry is combined by another process, too: %s", error)
     return done
 
 

@@ -132,7 +132,7 @@ class Writer:
                     try:
                         block.version = block_store.save(FINE, block.subject, block.begins, copied, version, newest)
                     except block_store.Contended as error:
-                        log.warning("telemetry is written by somebody else, too: %s", error)
+                        log.warning("telemetry is written by another process, too: %s", error)
                         block.dirty, block.version = True, None
                         continue
                     written += 1

@@ -4,7 +4,8 @@
                                ▲────────────── the next heartbeat ────────────────┘
 
 A worker is lost after so much silence since its last heartbeat, or since the platform began to listen if that was
-later; while it does not listen nobody is. So after a break of the platform's own everybody is suspect until heard.
+later; while it does not listen no worker is lost. So after an outage of the platform all workers are suspect until
+their next heartbeat.
 """
 
 from dataclasses import dataclass

@@ -62,7 +62,7 @@ def allowed_actions(
     state: State, wanted: Wanted, *, changes: bool = True, idles: bool = False, held: bool = False
 ) -> list[Action]:
     """Return what the user may do now; nothing unless `may_change` (member of its project). `stops_when_idle`: it stops
-    by itself when nobody uses it; `held`: a task runs in it."""
+    by itself when nobody uses it; `is_held`: a task runs in it."""
     if not changes:
         return []
     return [each for each in _possible(state, wanted, idles) if not (held and each in NOT_WHILE_HELD)]

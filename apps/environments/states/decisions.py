@@ -12,7 +12,7 @@ from fermi.jobs.spec import Cause
 
 class Act(StrEnum):
     WAIT = "wait"  # look again later
-    REST = "rest"  # until somebody asks for something
+    REST = "rest"  # until a user asks for a change
     BEGIN = "begin"  # another run: its GPUs, what its engine is sent
     START = "start"  # have the engine begin the run
     MOVE = "move"
@@ -89,7 +89,7 @@ def _starting(facts: Facts, seen: HostedSeen) -> Decision:
     up = seen.phase is HostedPhase.RUNNING or (facts.on_demand and seen.phase is HostedPhase.ABSENT)
     if up:
         return Decision(Act.MOVE, State.RUNNING)
-    if seen.phase is HostedPhase.ABSENT:  # told, and nothing of it is there yet: the engine may have lost it
+    if seen.phase is HostedPhase.ABSENT:  # sent, but absent: the engine may have lost it
         return Decision(Act.START, cause=seen.waiting or Cause(""))
     return Decision(Act.WAIT, cause=seen.waiting or Cause(""))
 

@@ -44,4 +44,4 @@ def backoff(retries: int) -> timedelta:
 WARNING = timedelta(minutes=10)
 """How long before an idle stop the owner is warned; a third of a shorter idle time."""
 MOST_KEPT = 7 * 24  # hours
-EMPTY_GPU = 2.0  # per cent; less is nobody's work
+EMPTY_GPU = 2.0  # per cent

@@ -28,7 +28,7 @@ def main() -> None:
         sandbox.confine(readable)
         for line in orders:
             order = json.loads(line)
-            signal.alarm(int(order["seconds"]) + 1)  # whoever wanted to end this process may be dead
+            signal.alarm(int(order["seconds"]) + 1)  # the process that would end this one may be dead
             answer = json.dumps(carry_out(order, readable)).encode()
             signal.alarm(0)
             orders.write(answer + b"\n")

@@ -59,7 +59,7 @@ def change(user: User, key: str, changes: Mapping[str, Any]) -> Channel:
         row.name = changes.get("name", row.name)
         row.language = changes.get("lang", row.language)
         row.enabled = changes.get("enabled", row.enabled)
-        row.failures, row.rests_until = 0, None  # somebody has looked after it
+        row.failures, row.rests_until = 0, None  # a user has changed it
         row.save()
         audit.record(user, "channel.change", row.pk, project=row.project_id, fields=sorted(changes))
     return row

@@ -45,12 +45,12 @@ def tell(
                     Incident.objects.create(
                         kind=kind, key=key, level=level, project_id=project, owner_id=owner, opened_at=moment, **again
                     )
-        except IntegrityError:  # somebody else has just opened it
+        except IntegrityError:  # another process has just opened it
             with transaction.atomic():
                 _go_on(kind, key, level, again, counts=counts)
         hints.due()
     except Exception:
-        log.exception("nobody will be told of %s %s", kind, key)
+        log.exception("the incident %s %s cannot be stored", kind, key)
 
 
 def over(key: str, *kinds: str) -> None:
@@ -62,7 +62,7 @@ def over(key: str, *kinds: str) -> None:
             if going_on.update(over_at=moment, due_at=moment):
                 hints.due()
     except Exception:
-        log.exception("nobody will be told that %s of %s is over", " or ".join(kinds), key)
+        log.exception("the incident %s of %s cannot be resolved", " or ".join(kinds), key)
 
 
 def open_keys(kind: str) -> set[str]:

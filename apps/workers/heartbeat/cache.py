@@ -78,7 +78,7 @@ class Cache:
         self._heard = _Heard()
         self._guard = threading.Lock()  # of `_heard`
         self._revision = 0
-        self.urgent = False  # a process changed: somebody waits for that to be stored
+        self.urgent = False  # a process changed: others wait for that to be stored
 
     def __len__(self) -> int:
         return len(self._known)
@@ -117,7 +117,7 @@ class Cache:
                 self._note_hosted(known, beat, moment)
             if process is None:
                 return
-            lasting = {**process, "doing": None}  # what it is at meanwhile is stored with its worker's report
+            lasting = {**process, "doing": None}  # its present activity is stored with its worker's report
             changed = lasting != known.process
             if changed or known.stored_at is None or moment - known.stored_at > SAID_AGAIN:
                 self._heard.processes[process["name"], beat.worker] = beat

@@ -103,7 +103,7 @@ def settle_health() -> int:
     if back:
         poke_waiting()
     for holder in set(Lease.objects.filter(environment__in=lost).values_list("holder", flat=True)):
-        poke(holder)  # its attempt is over: nobody has to wait for the next sweep to see that
+        poke(holder)  # its attempt has ended: do not wait for the next sweep
     return changed
 
 
