@@ -81,7 +81,7 @@ class Orders:
     def inside(self) -> int:
         """How many processes of Python run in dev pods: all of them are somebody's ranks, or look after them. By one
         look at /proc: thousands of processes may be there."""
-        words = [processes.read_words(pid, "cmdline") for pid in processes.living_descendants()]
+        words = [processes.read_words(pid, "cmdline") for pid in processes.list_living_descendants()]
         return sum("python" in one[0] and str(SHIM) not in one for one in words if one)
 
     def asked(self, since: int) -> dict[str, int]:

@@ -26,7 +26,7 @@ from bench.table import Figure, Target
 from bench.temp_platform import inside, scratch
 from bench.timing import in_turns
 from bench.web import serving
-from fermi.engines.environments import HostedHandle, HostedSpec
+from fermi.engines.environments import EnvironmentHandle, EnvironmentSpec
 from fermi.planning import plugins
 from tests.platform_process import free_port
 from tests.polling import until
@@ -156,10 +156,10 @@ def _behind_a_door(data: Path, client: httpx.Client, port: int) -> Iterator[Note
         "kind": "jupyter",
     }  # fmt: skip
     made = client.post("/api/v1/dev-environments", json=body).raise_for_status().json()["data"]["id"]
-    hosting = plugins.hosting("local", {"data_dir": str(data), "isolation": "auto"})
+    hosting = plugins.get_environment_backend("local", {"data_dir": str(data), "isolation": "auto"})
     assert hosting is not None
-    handle = HostedHandle(made, 0)
-    rendered = hosting.render(HostedSpec(made, "bench-door", known["projectId"], 0))
+    handle = EnvironmentHandle(made, 0)
+    rendered = hosting.render(EnvironmentSpec(made, "bench-door", known["projectId"], 0))
     hosting.start(rendered)
     try:
         headers = {"Host": f"localhost:{port}"}

@@ -15,11 +15,11 @@ from apps.overview import hourly_use
 from apps.overview.models import Hour
 from apps.scheduling.models import Usage
 from apps.telemetry import subjects
-from apps.telemetry.writer import Writer
+from apps.telemetry.writer import TelemetryWriter
 from apps.training.models import Attempt, Node, Task
-from apps.training.states import FINAL, State
+from apps.training.states import FINAL_STATES, TaskState
 from bench.timing import in_turns, seconds
-from fermi.scheduler.ledger import PARTS
+from fermi.scheduler.ledger import PART_NAMES
 
 NODES = 1000
 PROJECTS, ZONES, TYPES = 8, "ABCDEF", (("H100", 8), ("A100", 8), ("H200", 8), ("MI300X", 8))
@@ -49,12 +49,12 @@ def make(seed: int = 1, nodes: int = NODES) -> None:
             for one in machines
             if one.cordoned
         )
-        kinds = [State.SUCCEEDED] * 60 + [State.FAILED] * 12 + [State.STOPPED] * 8 + [State.QUEUED] * 20
+        kinds = [TaskState.SUCCEEDED] * 60 + [TaskState.FAILED] * 12 + [TaskState.STOPPED] * 8 + [TaskState.QUEUED] * 20
         tasks = [
             _task(
                 rng,
                 number,
-                rng.choice(kinds) if number >= 2 * nodes // 5 else State.RUNNING,
+                rng.choice(kinds) if number >= 2 * nodes // 5 else TaskState.RUNNING,
                 projects,
                 people,
                 cluster,
@@ -65,7 +65,7 @@ def make(seed: int = 1, nodes: int = NODES) -> None:
         Task.objects.bulk_create(tasks)
         _runs(rng, tasks, machines, moment)
         _hours(rng, machines, moment)
-    _measure(rng, {task.pk for task in tasks if task.state == State.RUNNING}, moment)
+    _measure(rng, {task.pk for task in tasks if task.state == TaskState.RUNNING}, moment)
 
 
 def _machine(
@@ -83,22 +83,22 @@ def _machine(
 def _task(
     rng: random.Random,
     number: int,
-    state: State,
+    state: TaskState,
     projects: list[Project],
     people: list[User],
     cluster: Cluster,
     moment: datetime,
 ) -> Task:
     person = rng.randrange(len(people))
-    nodes = 1 if state is State.RUNNING else rng.choice((1, 1, 1, 2, 4))
-    since = moment - timedelta(seconds=rng.uniform(60, WEEK if state in FINAL else 6 * 3600))
+    nodes = 1 if state is TaskState.RUNNING else rng.choice((1, 1, 1, 2, 4))
+    since = moment - timedelta(seconds=rng.uniform(60, WEEK if state in FINAL_STATES else 6 * 3600))
     waits = [
         ("WAITING_FOR_CAPACITY", {"wanted": "8 × H100", "free": "2"}),
         ("WAITING_FOR_TURN", {"ahead": "somebody"}),
         ("", {}),
     ]
-    ends: tuple[str, dict[str, str]] = ("RUN_TIMEOUT" if state is State.FAILED else "", {})
-    reason, params = rng.choice(waits) if state is State.QUEUED else ends
+    ends: tuple[str, dict[str, str]] = ("RUN_TIMEOUT" if state is TaskState.FAILED else "", {})
+    reason, params = rng.choice(waits) if state is TaskState.QUEUED else ends
     return Task(
         id=f"task-fleet-{number:05}",
         name=f"gpt-{number:05}",
@@ -119,8 +119,8 @@ def _task(
         reason_params=params,
         attempt=1,
         created_at=since - timedelta(hours=1),
-        due_at=None if state in FINAL else moment + timedelta(days=1),
-        ended_at=since if state in FINAL else None,
+        due_at=None if state in FINAL_STATES else moment + timedelta(days=1),
+        ended_at=since if state in FINAL_STATES else None,
     )
 
 
@@ -128,9 +128,9 @@ def _runs(rng: random.Random, tasks: list[Task], machines: list[DevEnvironment],
     nodes, attempts, leases, usage = [], [], [], []
     free = [machine for machine in machines if machine.status == EnvironmentStatus.RUNNING]
     for task in tasks:
-        if task.state == State.QUEUED:
+        if task.state == TaskState.QUEUED:
             continue
-        there = [free.pop()] if task.state == State.RUNNING else rng.sample(machines, task.node_count)
+        there = [free.pop()] if task.state == TaskState.RUNNING else rng.sample(machines, task.node_count)
         bad = next((one for one in there if rng.random() < (0.5 if one is machines[-7] else 0.002)), None)
         begins, ends = task.created_at, task.ended_at
         attempts.append(
@@ -148,7 +148,7 @@ def _runs(rng: random.Random, tasks: list[Task], machines: list[DevEnvironment],
                 leases.append(Lease(environment=machine, holder=task.pk, since=begins))
                 continue
             held = (ends - begins).total_seconds()
-            shares = dict(zip(PARTS, _shares(rng), strict=True))
+            shares = dict(zip(PART_NAMES, _shares(rng), strict=True))
             usage.append(
                 Usage(
                     task=task.pk, task_name=task.name, kind="training", project=task.project,
@@ -189,13 +189,13 @@ def _hours(rng: random.Random, machines: list[DevEnvironment], moment: datetime)
 def _measure(rng: random.Random, running: set[str], moment: datetime) -> None:
     """What the nodes that are held used in the last twelve minutes; one of ten did nothing."""
     at = [moment.timestamp() - 720]
-    writer = Writer(lambda: at[0])
+    writer = TelemetryWriter(lambda: at[0])
     held = Lease.objects.filter(holder__in=running).values_list("environment", flat=True)
     busy = {key: rng.choice((0.3, *[rng.uniform(40, 98)] * 9)) for key in held}
     while at[0] <= moment.timestamp():
         for key, mean in busy.items():
             values = {f"gpu:{gpu}": min(mean * rng.uniform(0.9, 1.1), 100.0) for gpu in range(8)}
-            writer.put(subjects.environment(key), at[0], {**values, "cpu": 40.0, "memory": 9e11})
+            writer.put(subjects.make_environment_subject(key), at[0], {**values, "cpu": 40.0, "memory": 9e11})
         at[0] += 15
     at[0] += 60
     while writer.flush():
@@ -214,4 +214,4 @@ def cost() -> dict[str, float]:
     for path in paths.values():
         assert client.get(f"/api/v1{path}").status_code == 200
     found = in_turns(ROUNDS, **{name: lambda path=path: get(path) for name, path in paths.items()})
-    return {**found, "book": seconds(lambda: hourly_use.book(now()))}
+    return {**found, "book": seconds(lambda: hourly_use.book_hours(now()))}

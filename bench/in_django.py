@@ -27,10 +27,10 @@ from apps.common.clock import now  # noqa: E402
 from apps.training.core import engine_access, observation_store  # noqa: E402
 from apps.training.models import Attempt, Node, Task  # noqa: E402
 from apps.training.reconcile import reconciler  # noqa: E402
-from apps.training.states import State  # noqa: E402
+from apps.training.states import TaskState  # noqa: E402
 from apps.workers.engine.store import DatabaseStore  # noqa: E402
 from apps.workers.models import Report, Worker  # noqa: E402
-from apps.workers.tokens import digest  # noqa: E402
+from apps.workers.tokens import hash_token  # noqa: E402
 from bench import fleet, many_tasks, posted, series  # noqa: E402
 from bench.heartbeats import worker_id  # noqa: E402
 from bench.timing import in_turns, seconds  # noqa: E402
@@ -71,11 +71,11 @@ def make_workers(count: int) -> None:
     project, orders = Project.objects.get(), []
     for rank, key in enumerate(ids):
         body = {"name": "task-bench-1", "digest": key, "spec": {}, "files": {}}
-        orders.append(store.Order(key, rank, rank // 8, key.partition("-")[0], key, body))
+        orders.append(store.RankOrder(key, rank, rank // 8, key.partition("-")[0], key, body))
     with transaction.atomic():
         Worker.objects.bulk_create(
             Worker(pk=key, node=key.partition("-")[0], number=int(key.partition("-")[2]), project=project,
-                   machine="bench", incarnation="bench", digest=digest(key))
+                   machine="bench", incarnation="bench", digest=hash_token(key))
             for key in ids
         )  # fmt: skip
         Report.objects.bulk_create(Report(worker_id=key, at=now()) for key in ids)
@@ -84,12 +84,12 @@ def make_workers(count: int) -> None:
 
 def make_running_tasks(count: int) -> None:
     """Tasks of one environment with two ranks, one hour into their first attempt, and what the engine keeps of them."""
-    me = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
+    me = {"pid": os.getpid(), "start_time": processes.read_start_time(os.getpid())}
     with transaction.atomic():
         for number in range(count):
             attempt = _running_task(f"task-bench-{number:05}")
             _record(attempt, me)
-            observation_store.remember([(attempt, _seen(attempt))])
+            observation_store.store_observations([(attempt, _seen(attempt))])
 
 
 def _running_task(task_id: str) -> Attempt:
@@ -100,12 +100,12 @@ def _running_task(task_id: str) -> Attempt:
         id=task_id, project=Project.objects.get(), owner=User.objects.get(), cluster=Cluster.objects.get(),
         name=task_id, framework=job.framework, dataset_version=DatasetVersion.objects.get(), model=Model.objects.get(),
         node_count=1, total_gpus=2, world_size=2, master=machine.id, request={}, spec=job.to_json(), summary={},
-        total_steps=200, state=State.RUNNING, state_since=moment, attempt=1, due_at=moment, created_at=moment,
+        total_steps=200, state=TaskState.RUNNING, state_since=moment, attempt=1, due_at=moment, created_at=moment,
         started_at=moment,
     )  # fmt: skip
     Node.objects.create(task=task, node_rank=0, environment_id=machine.id, name=machine.name, processes=2)
-    backend = engine_access.backend_for(task.cluster)
-    plan = backend.render(job, plugins.framework(job.framework).plan(job)).to_json()
+    backend = engine_access.get_backend(task.cluster)
+    plan = backend.render(job, plugins.get_framework(job.framework).plan(job)).to_json()
     return Attempt.objects.create(
         task=task, number=1, master_port=29500, plan=plan, created_at=moment, running_at=moment
     )  # fmt: skip
@@ -116,19 +116,19 @@ def _record(attempt: Attempt, runner: dict[str, Any]) -> None:
     folder = Path(settings.DATA_DIR) / "runs" / attempt.name
     folder.mkdir(parents=True)
     launch, machine, *_ = attempt.plan["artifacts"]
-    files.write_atomically(str(folder / "launch.json"), launch["content"])
-    files.write_atomically(str(folder / "node-0.json"), machine["content"])
+    files.write_json_atomically(str(folder / "launch.json"), launch["content"])
+    files.write_json_atomically(str(folder / "node-0.json"), machine["content"])
     ranks = [
         {"rank": rank, "local_rank": rank, "state": "running", "exit_code": None, "ended_at": None, **runner}
         for rank in range(2)
     ]
-    status = {**files.first_status(attempt.name, 0, "running"), "runner": runner, "ranks": ranks}
-    files.write_atomically(str(folder / "node-0.status.json"), status)
+    status = {**files.build_first_status(attempt.name, 0, "running"), "runner": runner, "ranks": ranks}
+    files.write_json_atomically(str(folder / "node-0.status.json"), status)
 
 
 def _seen(attempt: Attempt) -> spec.Observation:
-    handle = engine_access.handle_for(attempt.task, 1)
-    return engine_access.backend_for(attempt.task.cluster).observe([handle])[handle.name]
+    handle = engine_access.build_handle(attempt.task, 1)
+    return engine_access.get_backend(attempt.task.cluster).observe([handle])[handle.name]
 
 
 def sweep() -> dict[str, float]:
@@ -147,8 +147,8 @@ def sweep() -> dict[str, float]:
         return seconds(action)
 
     took = in_turns(
-        ROUNDS, load=partial(seconds, load), quiet=partial(once, quiet, reconciler.sweep),
-        news=partial(once, news, reconciler.sweep),
+        ROUNDS, load=partial(seconds, load), quiet=partial(once, quiet, reconciler.reconcile_due_tasks),
+        news=partial(once, news, reconciler.reconcile_due_tasks),
     )  # fmt: skip
     return {**took, "quiet_queries": _queries(quiet), "news_queries": _queries(news)}
 
@@ -163,7 +163,7 @@ def _queries(prepare: Callable[[], None]) -> int:
 
     prepare()
     with connection.execute_wrapper(count):
-        reconciler.sweep()
+        reconciler.reconcile_due_tasks()
     return asked
 
 

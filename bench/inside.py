@@ -23,8 +23,8 @@ from bench import kubernetes, live_platform
 from bench.cluster import Cluster
 from bench.table import Figure, Target
 from bench.timing import in_turns
-from fermi.engines.kubernetes.client import Client
-from fermi.engines.kubernetes.pod_exec import Executing
+from fermi.engines.kubernetes.client import KubernetesClient
+from fermi.engines.kubernetes.pod_exec import PodExecStream
 from tests.e2e.test_code import fermi
 from tests.polling import until
 
@@ -54,7 +54,7 @@ def measure() -> Iterator[Figure]:
         key = running.api.post("/clusters", json=body).raise_for_status().json()["data"]["id"]
         environments = until(partial(_found, running, key), seconds=120, what="dev pods are looked into") or []
         code = _send(running, folder, {"says.py": SAYS, "prints.py": PRINTS})
-        client = Client(connection)
+        client = KubernetesClient(connection)
         stack.callback(client.close)
         yield from _begin(running, cluster, client, environments, code)
         yield from _print(running, client, environments[0], cluster.order("pod_names")[0], code)
@@ -91,7 +91,7 @@ def _create(running: live_platform.Live, environments: list[str], script: str, c
 
 
 def _begin(
-    running: live_platform.Live, cluster: Cluster, client: Client, environments: list[str], code: str
+    running: live_platform.Live, cluster: Cluster, client: KubernetesClient, environments: list[str], code: str
 ) -> Iterator[Figure]:
     _stop(running, cluster, _create(running, environments[:2], "says.py", code))  # from here on all are connected
     asked = Counter[str]()
@@ -148,11 +148,11 @@ def _stop(running: live_platform.Live, cluster: Cluster, task: str) -> float:
     return took
 
 
-def _raw_ranks(client: Client, pod: str) -> float:
+def _raw_ranks(client: KubernetesClient, pod: str) -> float:
     """When the last of them began; ends them."""
     one = shlex.join([sys.executable, "-u", "-c", SAYS])
     script = f"for rank in $(seq {GPUS}); do {one} & done; read line; kill 0"
-    running = Executing(client.execute(pod, "", ["sh", "-c", script]))
+    running = PodExecStream(client.execute(pod, "", ["sh", "-c", script]))
     with running.stream as stream:
         read = stream.makefile("rb")
         said = [float(read.readline().split()[1]) for _ in range(GPUS)]
@@ -165,7 +165,9 @@ def _raw_ranks(client: Client, pod: str) -> float:
 # --- output ---
 
 
-def _print(running: live_platform.Live, client: Client, environment: str, pod: str, code: str) -> Iterator[Figure]:
+def _print(
+    running: live_platform.Live, client: KubernetesClient, environment: str, pod: str, code: str
+) -> Iterator[Figure]:
     missing = 0
 
     def ours() -> float:
@@ -179,7 +181,7 @@ def _print(running: live_platform.Live, client: Client, environment: str, pod: s
         return ended - float(text.partition(b"at ")[2].split(None, 1)[0])
 
     def raw() -> float:
-        running = Executing(client.execute(pod, "", [sys.executable, "-c", WRITES]))
+        running = PodExecStream(client.execute(pod, "", [sys.executable, "-c", WRITES]))
         with running.stream as stream:
             began = float(stream.recv(64, socket.MSG_WAITALL).split()[1])
             come = 64

@@ -49,7 +49,7 @@ def _job(nodes: int, task_id: str = "task-bench", machine: int = 0) -> JobSpec:
 
 
 def _render(backend: KubernetesBackend, spec: JobSpec) -> Rendered:
-    return backend.render(spec, plugins.framework(spec.framework).plan(spec))
+    return backend.render(spec, plugins.get_framework(spec.framework).plan(spec))
 
 
 def rendered(backend: KubernetesBackend, nodes: int, task_id: str) -> Rendered:
@@ -63,7 +63,7 @@ def _rendering() -> Iterator[Figure]:
     backend = KubernetesBackend({"data_dir": "/data"})
     for nodes in (8, 512, 4096):
         spec = _job(nodes)
-        plan = plugins.framework(spec.framework).plan(spec)
+        plan = plugins.get_framework(spec.framework).plan(spec)
         took = in_turns(3, render=partial(seconds, partial(backend.render, spec, plan)))
         target = Target(100) if nodes == 512 else None
         yield Figure(f"rendering {nodes:,} nodes of {preview.GPUS} GPUs", took["render"] * 1e3, "ms", target=target)

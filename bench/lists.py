@@ -90,11 +90,11 @@ def _inside() -> dict[str, Any]:
         return parse_query(TaskQuery, QueryDict(text))
 
     whole = asking["administrator"]
-    far = task_list.listed(whole, query("page=200&pageSize=20"))
+    far = task_list.list_tasks(whole, query("page=200&pageSize=20"))
     begins, ends = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in _week(far["items"][0]["createdAt"]))
     for name, text in QUERIES.items():
         asked = query(text.format(begins=begins, ends=ends, cursor=far["nextCursor"]))
-        ask = {who: partial(task_list.listed, user, asked) for who, user in asking.items()}
+        ask = {who: partial(task_list.list_tasks, user, asked) for who, user in asking.items()}
         found[name] = {who: median(seconds(one) for _ in range(ROUNDS)) for who, one in ask.items()}
     return found
 

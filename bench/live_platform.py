@@ -14,7 +14,7 @@ from typing import Any
 from bench import procfs
 from bench.temp_platform import prepare, scratch
 from fermi.client import Fermi
-from fermi.engines.local.launcher import training_env
+from fermi.engines.local.launcher import build_training_env
 from tests.platform_process import Running, free_port
 from tests.polling import until
 
@@ -85,7 +85,7 @@ def torchrun(words: list[str], processes: int, log: Path) -> "subprocess.Popen[b
     own, as the platform's processes are: Linux shares the processor among sessions first."""
     words = [*words, "--checkpoint_dir", str(log.with_suffix(".checkpoints"))]
     launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={processes}", f"--master_port={free_port()}", "-m"]
-    env = {**training_env(), "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
+    env = {**build_training_env(), "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as output:
         return subprocess.Popen(
             [sys.executable, *launcher, *words], env=env, cwd=log.parent, stdout=output, stderr=subprocess.STDOUT,

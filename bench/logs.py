@@ -24,7 +24,7 @@ from bench.table import Figure, Target
 from bench.temp_platform import ROOT
 from bench.timing import in_turns
 from bench.web import Web
-from fermi.engines.local.launcher import training_env
+from fermi.engines.local.launcher import build_training_env
 
 RANKS, LINES, RATE = 14, 15, 48
 """14 × 15 × 48 = 10,080 lines a second."""
@@ -112,7 +112,7 @@ def _alone(folder: Path) -> tuple[float, float]:
     for rank in range(RANKS):
         with (folder / f"{rank}.log").open("ab") as log:
             command = [sys.executable, str(SCRIPT), *_arguments(folder)]
-            env = {**training_env(), "RANK": str(rank)}
+            env = {**build_training_env(), "RANK": str(rank)}
             ranks.append(
                 subprocess.Popen(command, env=env, stdout=log, start_new_session=True)
             )  # as the platform's are

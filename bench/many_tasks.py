@@ -27,7 +27,7 @@ from apps.training.core import observation_store as seen_last
 from apps.training.logs import sharding
 from apps.training.models import Attempt, Node, Task
 from apps.training.reconcile import engine_watch, reconciler
-from apps.training.states import State
+from apps.training.states import TaskState
 from bench import preview, procfs, series
 from bench.replay_engine import NUMBER, RANKS, Recorded, number_of, seen, task_id
 from bench.temp_platform import ROOT
@@ -44,7 +44,7 @@ def cost(count: int) -> dict[str, Any]:
     file.write_bytes(bytes(count * NUMBER.size))
     cluster = Cluster.objects.create(name="recorded", backend="recorded", connection={"file": str(file)})
     _make(cluster, count)
-    engine = engine_access.backend_for(cluster)
+    engine = engine_access.get_backend(cluster)
     assert isinstance(engine, Recorded)
     found: dict[str, Any] = {"unwatched": _every(), "more": _statements(1000) - _statements(10)}
     with _watched():
@@ -57,20 +57,20 @@ def _make(cluster: Cluster, count: int) -> None:
     """One of 64 ranks is made as it would be, and all others are its copies: of its rows, too."""
     first = task_id(0)
     job = replace(preview.job(RANKS), task_id=first, attempt=1)
-    plan = plugins.framework(job.framework).plan(job)
-    rendered = plugins.backend("local", preview.CONNECTION).render(job, plan).to_json()
+    plan = plugins.get_framework(job.framework).plan(job)
+    rendered = plugins.get_backend("local", preview.CONNECTION).render(job, plan).to_json()
     moment = now()
     task = Task.objects.create(
         id=first, project=Project.objects.get(), owner=User.objects.get(), cluster=cluster, name=first,
         framework=job.framework, node_count=len(job.nodes), total_gpus=RANKS, world_size=RANKS, master=job.head.id,
-        request={"name": first}, spec=job.to_json(), summary=rendered, state=State.RUNNING, state_since=moment,
+        request={"name": first}, spec=job.to_json(), summary=rendered, state=TaskState.RUNNING, state_since=moment,
         attempt=1, due_at=moment, created_at=moment, started_at=moment,
     )  # fmt: skip
     Attempt.objects.create(
         task=task, number=1, master_port=29500, plan=rendered, created_at=moment, running_at=moment,
         submitted_at=moment,
     )  # fmt: skip
-    seen_last.remember([(task.attempts.get(), seen(0))])
+    seen_last.store_observations([(task.attempts.get(), seen(0))])
     for rank, node in enumerate(job.nodes):
         Node.objects.create(task=task, node_rank=rank, name=node.name, processes=node.processes)
     copies = {"id": "'task-size-' || lpad(n::text, 5, '0')", "name": "'task-size-' || lpad(n::text, 5, '0')"}
@@ -95,7 +95,7 @@ def _copy(model: Any, made: dict[str, str], count: int) -> None:
 @contextmanager
 def _watched() -> Iterator[None]:
     """As by a watcher that looks at all of them again and again."""
-    share, ending = sharding.Shared(), threading.Event()
+    share, ending = sharding.ShardedWatcher(), threading.Event()
 
     def look() -> None:
         while not ending.wait(0.5):
@@ -105,7 +105,7 @@ def _watched() -> Iterator[None]:
     for thread in threads:
         thread.start()
     try:
-        until(reconciler._watched, seconds=30, what="a watcher looks")
+        until(reconciler._is_watched, seconds=30, what="a watcher looks")
         yield
     finally:
         ending.set()
@@ -120,7 +120,7 @@ def _every() -> float:
     took: list[float] = []
     while True:
         began = time.monotonic()
-        if not reconciler.sweep():
+        if not reconciler.reconcile_due_tasks():
             return max(took)
         took.append(time.monotonic() - began)
 
@@ -129,14 +129,14 @@ def _paced() -> dict[str, float]:
     """They come back after five to ten minutes, in no order; here as many of them between two sweeps, but sooner."""
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE training_task SET due_at = now() + random() * interval '{450 * PAUSE / 2} seconds'")
-    reconciler.sweep()  # of what was due when all rows were written
+    reconciler.reconcile_due_tasks()  # of what was due when all rows were written
     moment, took, looked = time.monotonic(), [], 0
     for _ in range(SWEEPS):
         moment += PAUSE
         time.sleep(max(0.0, moment - time.monotonic()))
         with counted() as asked:
             began = time.monotonic()
-            looked += reconciler.sweep()
+            looked += reconciler.reconcile_due_tasks()
             took.append(time.monotonic() - began)
     return {"sweep": median(took), "worst": max(took), "looked": looked / SWEEPS, "statements": asked[0]}
 
@@ -146,7 +146,7 @@ def _statements(due: int) -> int:
     keys = list(Task.objects.values_list("pk", flat=True)[:due])
     Task.objects.filter(pk__in=keys).update(due_at=now(), claimed_at=None)
     with counted() as asked:
-        reconciler.sweep()
+        reconciler.reconcile_due_tasks()
     return asked[0]
 
 
@@ -169,7 +169,7 @@ def _worker() -> Iterator[int]:
                "--without-gossip", "--without-mingle", "--without-heartbeat"]  # fmt: skip
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
         try:
-            pubsub.client().delete(f"{pubsub.PREFIX}kept.sweep")
+            pubsub.get_client().delete(f"{pubsub.CHANNEL_PREFIX}kept.sweep")
             until(_swept, seconds=60, what="the worker sweeps")
             yield process.pid
         finally:
@@ -178,8 +178,8 @@ def _worker() -> Iterator[int]:
 
 
 def _swept() -> bool:
-    wakeups._send("training.sweep")
-    return pubsub.kept("sweep") is not None
+    wakeups.enqueue_task("training.sweep")
+    return pubsub.get_figure("sweep") is not None
 
 
 class Ear:
@@ -188,7 +188,7 @@ class Ear:
     def __init__(self) -> None:
         self.at: dict[str, float] = {}
         self._pubsub = redis.from_url(settings.REDIS_URL).pubsub()
-        self._pubsub.psubscribe(f"{pubsub.PREFIX}task:*")
+        self._pubsub.psubscribe(f"{pubsub.CHANNEL_PREFIX}task:*")
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
@@ -202,7 +202,7 @@ def _changes(engine: Recorded, cluster: Cluster, count: int, worker: int) -> dic
     """The engine tells of changes in this process, which hands them on as the watcher does."""
     ending, ear = threading.Event(), Ear()
     threading.Thread(
-        target=engine_watch.following().run, args=(ending, lambda key: key == cluster.pk), daemon=True
+        target=engine_watch.create_engine_watchers().run, args=(ending, lambda key: key == cluster.pk), daemon=True
     ).start()
     order = random.Random(1).sample(range(count), count)
     engine.change(order[:AT_ONCE])
@@ -233,6 +233,6 @@ def _changes(engine: Recorded, cluster: Cluster, count: int, worker: int) -> dic
 
 def _stored(engine: Recorded) -> float:
     """Of how many tasks something else is stored than what the engine says."""
-    said = cache(lambda changes: seen_last.stored(seen(changes)))
+    said = cache(lambda changes: seen_last.serialize_observation(seen(changes)))
     kept = Attempt.objects.filter(task__cluster__backend="recorded").values_list("task", "seen")
     return sum(told != said(engine.changes(number_of(task))) for task, told in kept.iterator())

@@ -19,10 +19,10 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.training.core import engine_access, task_store, wakeups
 from apps.training.models import Event, Task
 from apps.training.reconcile import ports, reconciler
-from apps.training.states import State
+from apps.training.states import TaskState
 from bench import preview
 from bench.replay_engine import NUMBER, Recorded, task_id
-from fermi.jobs.spec import Entrypoint, JobSpec, Rendered, attempt_parts
+from fermi.jobs.spec import Entrypoint, JobSpec, Rendered, parse_attempt_name
 from fermi.planning import plugins
 from tests.polling import until
 
@@ -35,10 +35,10 @@ def cost(count: int) -> dict[str, float]:
     file = Path(settings.DATA_DIR) / "changes"
     file.write_bytes(bytes(count * NUMBER.size))
     cluster = Cluster.objects.create(name="recorded", backend="recorded", connection={"file": str(file)})
-    _prepare(engine_access.backend_for(cluster))
+    _prepare(engine_access.get_backend(cluster))
     jobs = [_job(cluster, number) for number in range(count)]
     messages, began, failed = SimpleQueue[tuple[str, ...]](), Counter[str](), _Failures()
-    look, take = ports.look, leases.take_port
+    look, take = ports.find_ports, leases.acquire_port
 
     def looked(task: Task, backend: Any) -> Any:
         """Once in each pass that begins an attempt."""
@@ -49,23 +49,25 @@ def cost(count: int) -> dict[str, float]:
         """Others were quicker with all of its ports: that it looks again is no other pass's doing."""
         try:
             return take(host, candidates, holder)
-        except leases.NoFreePort:
-            began[attempt_parts(holder)[0]] -= 1
+        except leases.NoFreePortError:
+            began[parse_attempt_name(holder)[0]] -= 1
             raise
 
-    ports.look, leases.take_port = looked, taken
-    wakeups._send = lambda *hint: messages.put(hint)
+    ports.find_ports, leases.acquire_port = looked, taken
+    wakeups.enqueue_task = lambda *hint: messages.put(hint)
     logging.getLogger("apps.training.reconcile.reconciler").addHandler(failed)
     ending = threading.Event()
     threads = [threading.Thread(target=_work, args=(messages, ending)) for _ in range(THREADS)]
     threads.append(threading.Thread(target=_beat, args=(messages, ending)))
     moment, owner = time.monotonic(), User.objects.get()
     for job in jobs:
-        task_store.store(job, owner, cluster, name=job.task_id, request={})
+        task_store.store_task(job, owner, cluster, name=job.task_id, request={})
     for thread in threads:
         thread.start()
     try:
-        until(lambda: Task.objects.filter(state=State.RUNNING).count() == count, seconds=100, what="all of them run")
+        until(
+            lambda: Task.objects.filter(state=TaskState.RUNNING).count() == count, seconds=100, what="all of them run"
+        )
     finally:
         ending.set()
         for thread in threads:
@@ -78,10 +80,10 @@ def cost(count: int) -> dict[str, float]:
 
 def _prepare(engine: Any) -> None:
     assert isinstance(engine, Recorded)
-    local = plugins.backend("local", preview.CONNECTION)
+    local = plugins.get_backend("local", preview.CONNECTION)
 
     def submit(rendered: Rendered, secrets: object = None) -> None:
-        wakeups.poke(attempt_parts(rendered.name)[0])
+        wakeups.enqueue_task(parse_attempt_name(rendered.name)[0])
         time.sleep(MAKING)
 
     engine.render = local.render  # type: ignore[method-assign]
@@ -94,7 +96,7 @@ def _job(cluster: Cluster, number: int) -> JobSpec:
     made = DevEnvironment.objects.create(
         id=name, name=name, project=project, cluster=cluster, zone=zone, gpu_type="A100", gpu_count=1, emulated=True
     )
-    (node,) = selectors.snapshots([made])
+    (node,) = selectors.build_nodes([made])
     return replace(
         JobSpec(task_id(number), "pytorch-ddp", (node,), name, project=project.pk),
         entrypoint=Entrypoint("train.py"), checkpoint_dir="/c",
@@ -109,7 +111,7 @@ def _work(messages: SimpleQueue[tuple[str, ...]], ending: threading.Event) -> No
             continue
         try:
             close_old_connections()
-            reconciler.reconcile(*args) if name == "training.reconcile" else reconciler.sweep()
+            reconciler.reconcile_tasks(*args) if name == "training.reconcile" else reconciler.reconcile_due_tasks()
         except Exception:
             logging.getLogger("apps.training.reconcile.reconciler").exception("a message failed")
     connection.close()

@@ -31,7 +31,7 @@ def job(ranks: int, framework: str = "pytorch-ddp") -> JobSpec:
 
 
 def measure() -> Iterator[Figure]:
-    framework, backend = plugins.framework("pytorch-ddp"), plugins.backend("local", CONNECTION)
+    framework, backend = plugins.get_framework("pytorch-ddp"), plugins.get_backend("local", CONNECTION)
     per_rank = 0.0
     for ranks in (8, 512, 4096):
         spec = job(ranks)
@@ -51,7 +51,7 @@ def measure() -> Iterator[Figure]:
         )  # fmt: skip
 
     for name in plugins.FRAMEWORKS:
-        spec, framework = job(4096, name), plugins.framework(name)
+        spec, framework = job(4096, name), plugins.get_framework(name)
         if any(problem.code == "RECIPE_NOT_OFFERED" for problem in framework.problems(spec)):
             spec = replace(spec, entrypoint=Entrypoint("train.py"), hyperparameters={**spec.hyperparameters, **SIZES})
 

@@ -23,7 +23,7 @@ STEP, STEPS, ROUNDS, STARTS = 0.005, 40, 40, 15
 
 def measure() -> Iterator[Figure]:
     with TemporaryDirectory() as folder:
-        given = setup.make()
+        given = setup.create_rank_files()
         words = [sys.executable, "-m", "bench.pulse", folder]
         env = {**os.environ, **given.environment(os.environ), "OMP_NUM_THREADS": "1"}
         done = subprocess.run(words, env=env, pass_fds=given, stdout=subprocess.PIPE, check=True)
@@ -45,7 +45,7 @@ def measure() -> Iterator[Figure]:
     given.close()
 
 
-def _start(given: setup.Given | None) -> float:
+def _start(given: setup.RankFiles | None) -> float:
     env = dict(os.environ) if given is None else {**os.environ, **given.environment(os.environ)}
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", ""], env=env, pass_fds=given or (), check=True)
@@ -57,7 +57,7 @@ def _train(folder: str) -> dict[str, float]:
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    from fermi.probe.collectives import Watch
+    from fermi.probe.collectives import CollectiveWatcher
     from fermi.probe.start import start
 
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=0, world_size=1)
@@ -89,7 +89,7 @@ def _train(folder: str) -> dict[str, float]:
     assert ours
 
     def watched() -> float:
-        watch = Watch(pulse)
+        watch = CollectiveWatcher(pulse)
         hooks.update(ours)
         watch.start()
         seconds = steps(STEPS, computing)

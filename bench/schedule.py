@@ -9,11 +9,11 @@ from statistics import median
 
 from bench import sharing
 from bench.table import Figure, Target
-from fermi.scheduler.forecast import estimate
-from fermi.scheduler.order import order
-from fermi.scheduler.scheduler import decide
-from fermi.scheduler.snapshot import Scene
-from fermi.scheduler.what_if import sooner
+from fermi.scheduler.forecast import estimate_starts
+from fermi.scheduler.order import order_tasks
+from fermi.scheduler.scheduler import make_decision
+from fermi.scheduler.snapshot import SchedulerSnapshot
+from fermi.scheduler.what_if import find_sooner_starts
 
 ROUNDS = 5
 
@@ -24,14 +24,14 @@ def measure() -> Iterator[Figure]:
     gc.freeze()  # what sections before this one left, no decision has to look through
     free = dataclasses.replace(held, held=())
     full = _full(held)
-    yield _figure("environments nearly all held", lambda: decide(full), Target(200))
-    yield _figure("nine of ten environments held", lambda: decide(held), Target(200))
-    yield _figure("all environments free", lambda: decide(free), Target(200))
-    yield _figure("the order alone", lambda: order(held.waiting, held.held, held.projects, held.now))
-    decision = decide(held)
+    yield _figure("environments nearly all held", lambda: make_decision(full), Target(200))
+    yield _figure("nine of ten environments held", lambda: make_decision(held), Target(200))
+    yield _figure("all environments free", lambda: make_decision(free), Target(200))
+    yield _figure("the order alone", lambda: order_tasks(held.waiting, held.held, held.projects, held.now))
+    decision = make_decision(held)
     last = next(turn.task for turn in reversed(decision.turns) if turn.why)
-    yield _figure("when each will start", lambda: estimate(held, decision))
-    yield _figure("what would let the last one start sooner", lambda: sooner(held, last))
+    yield _figure("when each will start", lambda: estimate_starts(held, decision))
+    yield _figure("what would let the last one start sooner", lambda: find_sooner_starts(held, last))
     gc.unfreeze()
 
 
@@ -46,7 +46,7 @@ def _cost(action: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def _full(scene: Scene) -> Scene:
+def _full(scene: SchedulerSnapshot) -> SchedulerSnapshot:
     """But for a hundredth, all environments are held."""
     taken = {key for held in scene.held for key in held.places}
     left = [place for place in scene.places if place.id not in taken]

@@ -17,16 +17,16 @@ from apps.catalog.models import DatasetVersion, Model
 from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.telemetry import block_store, downsampling, subjects
-from apps.telemetry.block_codec import Values, fold, pack
+from apps.telemetry.block_codec import ColumnBlock, fold_rows, pack_block
 from apps.telemetry.models import Block
-from apps.telemetry.resolutions import COARSE, FINE, GRAINS, Grain
-from apps.telemetry.writer import Writer
+from apps.telemetry.resolutions import COARSE, FINE, RESOLUTIONS, Resolution
+from apps.telemetry.writer import TelemetryWriter
 from apps.training.models import Attempt, Node, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from bench import procfs
 from bench.procfs import children, command, cpu_seconds, memory
 from bench.timing import in_turns, seconds
-from fermi.telemetry.metrics import DISK, GPU, METRICS, NETWORK, RANK, key
+from fermi.telemetry.metrics import DISK, GPU, METRICS, NETWORK, RANK, build_key
 from server import metrics
 
 NODES, GPUS, WEEK = 1000, 8, 7 * 86_400
@@ -35,14 +35,14 @@ NODES_OF_A_TASK = RANKS_OF_A_TASK // GPUS
 INDEXES: Mapping[str, tuple[object, ...]] = {
     GPU: tuple(range(GPUS)), NETWORK: ("eth0", "mlx5_0"), DISK: ("/", "/data"), RANK: tuple(range(GPUS)),
 }  # fmt: skip
-KEYS = [key(name, index) for name, metric in METRICS.items() for index in INDEXES.get(metric.of, ("",))]
+KEYS = [build_key(name, index) for name, metric in METRICS.items() for index in INDEXES.get(metric.of, ("",))]
 _RANK = [name for name, metric in METRICS.items() if metric.of == RANK]
 OF_NODES = [name for name in KEYS if name.partition(":")[0] not in _RANK]
 OF_RANKS = [
-    [key(name, node * GPUS + rank) for name in _RANK for rank in range(GPUS)] for node in range(NODES_OF_A_TASK)
+    [build_key(name, node * GPUS + rank) for name in _RANK for rank in range(GPUS)] for node in range(NODES_OF_A_TASK)
 ]
 _LIKE = {name: KEYS.index(name) for name in OF_NODES} | {
-    key(name, rank): KEYS.index(key(name, rank % GPUS)) for name in _RANK for rank in range(RANKS_OF_A_TASK)
+    build_key(name, rank): KEYS.index(build_key(name, rank % GPUS)) for name in _RANK for rank in range(RANKS_OF_A_TASK)
 }
 HOURS = 3
 """Ago. The middle of a block is measured."""
@@ -67,13 +67,13 @@ class _Machines:
         row = self._table[(slot + 7 * node) % len(self._table)].tolist()
         return {name: row[_LIKE[name]] for name in names}
 
-    def block(self, names: Sequence[str], node: int, begins: int, grain: Grain, known: int) -> Values:
+    def block(self, names: Sequence[str], node: int, begins: int, grain: Resolution, known: int) -> ColumnBlock:
         """With so many values known of each."""
-        values = Values(grain.values)
+        values = ColumnBlock(grain.values)
         for name in names:
             told = np.full(grain.values, np.nan, np.float32)
             told[:known] = np.resize(np.roll(self._table[:, _LIKE[name]], -(begins // grain.seconds + 7 * node)), known)
-            values.columns.update(fold(name, told[:, None]) if grain in COARSE else {name: told})
+            values.columns.update(fold_rows(name, told[:, None]) if grain in COARSE else {name: told})
         return values
 
 
@@ -85,7 +85,7 @@ def _scale(name: str) -> float:
 def cost(span: int) -> dict[str, Any]:
     machines, began = _Machines(), FINE.begin(time.time()) - HOURS * 3600
     moment = float(began + FINE.block // 2 - WARM_UP)
-    writer = Writer(lambda: moment)
+    writer = TelemetryWriter(lambda: moment)
 
     def seconds_of(until: float) -> float:
         """One by one, each node in its own of every fifteen; the writer's processor time."""
@@ -111,7 +111,7 @@ def cost(span: int) -> dict[str, Any]:
         for node in range(nodes):
             for subject, names in (_node(node), *([_task(node)] if node % NODES_OF_A_TASK == 0 else [])):
                 there = Block.objects.filter(subject=subject).values_list("version", flat=True).first() or 0
-                block_store.save(FINE, subject, began, machines.block(names, node, began, FINE, known), there)
+                block_store.save_block(FINE, subject, began, machines.block(names, node, began, FINE, known), there)
                 filled.append(subject)
         return filled
 
@@ -124,36 +124,36 @@ def cost(span: int) -> dict[str, Any]:
     grown = memory([os.getpid()]).resident - resident
     Block.objects.exclude(subject__in=fill(FINE.values, FOLDED)).update(sealed=True)
     started, server = time.process_time(), postgres_seconds()
-    while downsampling.fold():
+    while downsampling.fold_blocks():
         pass
     folded = (time.process_time() - started + postgres_seconds() - server) / FINE.block * NODES / FOLDED
-    sizes = {grain: _size(machines, grain) for grain in GRAINS}
+    sizes = {grain: _size(machines, grain) for grain in RESOLUTIONS}
     read = _reading(_week(machines), _present(machines)) | _scraped(machines)
     return {
         "series": NODES * len(KEYS), "values": NODES * len(KEYS) / FINE.seconds, "writer": writing, "postgres": serving,
         "folding": folded, "memory": grown, "day": sizes[FINE] * 86_400 / FINE.block,
         "plain": 4 * len(KEYS) * 86_400 / FINE.seconds,
-        "ever": sum(sizes[grain] * grain.kept / grain.block for grain in GRAINS), **read,
+        "ever": sum(sizes[grain] * grain.kept / grain.block for grain in RESOLUTIONS), **read,
     }  # fmt: skip
 
 
 def _node(node: int) -> tuple[str, Sequence[str]]:
-    return subjects.environment(f"bench-{node:04}"), OF_NODES
+    return subjects.make_environment_subject(f"bench-{node:04}"), OF_NODES
 
 
 def _ranks(node: int) -> tuple[str, Sequence[str]]:
     """Those of one node, as its runner tells them."""
     task, place = divmod(node, NODES_OF_A_TASK)
-    return subjects.task(f"bench-{task:04}"), OF_RANKS[place]
+    return subjects.make_task_subject(f"bench-{task:04}"), OF_RANKS[place]
 
 
 def _task(node: int) -> tuple[str, Sequence[str]]:
     return _ranks(node)[0], [name for names in OF_RANKS for name in names]
 
 
-def _size(machines: _Machines, grain: Grain) -> int:
+def _size(machines: _Machines, grain: Resolution) -> int:
     """Bytes of a whole block, for a node and its ranks."""
-    return sum(len(pack(machines.block(names, 0, 0, grain, grain.values))) for names in (OF_NODES, OF_RANKS[0]))
+    return sum(len(pack_block(machines.block(names, 0, 0, grain, grain.values))) for names in (OF_NODES, OF_RANKS[0]))
 
 
 def postgres_seconds() -> float:
@@ -172,19 +172,19 @@ def _week(machines: _Machines) -> Task:
     moment = now()
     task = _running("week", NODES_OF_A_TASK, moment - timedelta(seconds=WEEK))
     for node in range(NODES_OF_A_TASK):
-        _kept(subjects.environment(f"env-week-{node}"), OF_NODES, machines, node, moment.timestamp())
-    _kept(subjects.task(task.pk), _task(0)[1], machines, 0, moment.timestamp())
+        _kept(subjects.make_environment_subject(f"env-week-{node}"), OF_NODES, machines, node, moment.timestamp())
+    _kept(subjects.make_task_subject(task.pk), _task(0)[1], machines, 0, moment.timestamp())
     return task
 
 
 def _present(machines: _Machines) -> Task:
     """Of one task of 512 ranks: what they use now."""
     task = _running("wide", 512 // GPUS, now() - timedelta(minutes=1))
-    writer, moment = Writer(), time.time()
+    writer, moment = TelemetryWriter(), time.time()
     for node in range(512 // GPUS):
-        writer.put(subjects.environment(f"env-wide-{node}"), moment, machines.at(OF_NODES, node, 0))
-        ranks = {key(name, node * GPUS + gpu): 50.0 for name in _RANK for gpu in range(GPUS)}
-        writer.put(subjects.task(task.pk), moment, ranks)
+        writer.put(subjects.make_environment_subject(f"env-wide-{node}"), moment, machines.at(OF_NODES, node, 0))
+        ranks = {build_key(name, node * GPUS + gpu): 50.0 for name in _RANK for gpu in range(GPUS)}
+        writer.put(subjects.make_task_subject(task.pk), moment, ranks)
     writer.flush(all_of_it=True)
     return task
 
@@ -199,8 +199,8 @@ def _scraped(machines: _Machines) -> dict[str, float]:
         )
         for node in range(NODES)
     )  # fmt: skip
-    writer, moment = Writer(), time.time()
-    healthy = {key("ecc", gpu): 0.0 for gpu in range(GPUS)}
+    writer, moment = TelemetryWriter(), time.time()
+    healthy = {build_key("ecc", gpu): 0.0 for gpu in range(GPUS)}
     for node in range(NODES):
         values = machines.at(OF_NODES, node, 0)
         writer.put(_node(node)[0], moment, values | healthy if node % 100 else values)
@@ -222,7 +222,7 @@ def _running(name: str, nodes: int, begins: datetime) -> Task:
         id=f"task-{name}", project=project, owner=User.objects.get(), cluster=cluster, name=name,
         framework="pytorch-ddp", dataset_version=DatasetVersion.objects.get(), model=Model.objects.get(),
         node_count=nodes, total_gpus=ranks, world_size=ranks, master=f"env-{name}-0", request={}, spec={}, summary={},
-        state=State.RUNNING, state_since=begins, attempt=1, due_at=begins, created_at=begins, started_at=begins,
+        state=TaskState.RUNNING, state_since=begins, attempt=1, due_at=begins, created_at=begins, started_at=begins,
     )  # fmt: skip
     Attempt.objects.create(task=task, number=1, master_port=1, plan={}, created_at=begins, running_at=begins)
     for node in range(nodes):
@@ -237,10 +237,10 @@ def _running(name: str, nodes: int, begins: datetime) -> Task:
 
 def _kept(subject: str, names: Sequence[str], machines: _Machines, node: int, moment: float) -> None:
     @cache
-    def packed(grain: Grain, begins: int, known: int) -> bytes:
-        return pack(machines.block(names, node, begins, grain, known))
+    def packed(grain: Resolution, begins: int, known: int) -> bytes:
+        return pack_block(machines.block(names, node, begins, grain, known))
 
-    for grain in GRAINS:
+    for grain in RESOLUTIONS:
         for begins in range(grain.begin(moment - min(grain.kept, WEEK)), int(moment), grain.block):
             known = min(grain.values, int(moment - begins) // grain.seconds)
             sealed = grain is FINE and begins + grain.block < moment - 2400

@@ -7,9 +7,17 @@ import time
 from collections.abc import Iterator
 
 from bench.table import Figure
-from fermi.planning.request import MIN_RUN_SECONDS
-from fermi.scheduler.scheduler import decide
-from fermi.scheduler.snapshot import DAY, Held, Place, Project, Scene, Select, Waiting
+from fermi.planning.request import DEFAULT_MIN_RUN_SECONDS
+from fermi.scheduler.scheduler import make_decision
+from fermi.scheduler.snapshot import (
+    DAY_SECONDS,
+    EnvironmentInfo,
+    Project,
+    RunningTask,
+    SchedulerSnapshot,
+    Select,
+    WaitingTask,
+)
 from tests.scheduler import baselines
 from tests.scheduler.figures import Figures, figures, report
 from tests.scheduler.trace import DAYS, trace
@@ -18,8 +26,8 @@ SEED = 1
 POLICIES = {
     "FIFO": lambda: trace(SEED, baselines.fifo),
     "EASY": lambda: trace(SEED, baselines.easy),
-    "no preemption": lambda: trace(SEED, decide, giving_way=False),
-    "Fermi": lambda: trace(SEED, decide),
+    "no preemption": lambda: trace(SEED, make_decision, giving_way=False),
+    "Fermi": lambda: trace(SEED, make_decision),
 }
 TASKS, ENVIRONMENTS = 10_000, 5_000
 
@@ -41,35 +49,35 @@ def measure() -> Iterator[Figure]:
     yield Figure(f"{DAYS} days replayed", took["Fermi"], "s", took["EASY"], "EASY")
 
 
-def scene(dice: random.Random) -> Scene:
+def scene(dice: random.Random) -> SchedulerSnapshot:
     """Nine of ten environments are held; tasks of 50 projects wait for 1 to 16 of them, some by name."""
     names = [f"p{number}" for number in range(50)]
     places = tuple(
-        Place(f"e{number}", f"e{number}", dice.choice(names), "c", f"z{number % 4}",
+        EnvironmentInfo(f"e{number}", f"e{number}", dice.choice(names), "c", f"z{number % 4}",
               gpu_type=("A100", "H100")[number % 2], gpus=dice.choice((1, 2, 4, 8)), shared=number % 10 > 0)
         for number in range(ENVIRONMENTS)
     )  # fmt: skip
     keys = [place.id for place in places]
     held = tuple(
-        Held(f"h{number}", dice.choice(names), "ann", (key,), -dice.uniform(0, DAY), dice.choice((-1, 0, 1)),
-             dice.random() < 0.5, MIN_RUN_SECONDS, dice.choice((None, dice.uniform(0, DAY))))
+        RunningTask(f"h{number}", dice.choice(names), "ann", (key,), -dice.uniform(0, DAY_SECONDS), dice.choice((-1, 0,
+             1)), dice.random() < 0.5, DEFAULT_MIN_RUN_SECONDS, dice.choice((None, dice.uniform(0, DAY_SECONDS))))
         for number, key in enumerate(keys)
         if dice.random() < 0.9
     )  # fmt: skip
     waiting = tuple(
-        Waiting(f"t{number}", dice.choice(names), f"u{number % 300}", "c", -dice.uniform(0, 3 * DAY),
+        WaitingTask(f"t{number}", dice.choice(names), f"u{number % 300}", "c", -dice.uniform(0, 3 * DAY_SECONDS),
                 tuple(dice.sample(keys, dice.randint(1, 4))) if dice.random() < 0.3 else (),
-                None, dice.choice((-1, 0, 0, 0, 1, 100)), max_run=dice.choice((None, 3600.0, DAY)))
+                None, dice.choice((-1, 0, 0, 0, 1, 100)), max_run=dice.choice((None, 3600.0, DAY_SECONDS)))
         for number in range(TASKS)
     )  # fmt: skip
     waiting = tuple(task if task.named else _asks(task, dice) for task in waiting)
     projects = {
         name: Project(name, name, used=dice.uniform(0, 1e9), guaranteed=dice.choice((None, 100))) for name in names
     }
-    return Scene(0.0, waiting, held, places, projects)
+    return SchedulerSnapshot(0.0, waiting, held, places, projects)
 
 
-def _asks(task: Waiting, dice: random.Random) -> Waiting:
+def _asks(task: WaitingTask, dice: random.Random) -> WaitingTask:
     kind = dice.choice(((), ("A100",), ("H100",)))
     if dice.random() < 0.2:
         return dataclasses.replace(task, select=Select(total_gpus=dice.choice((8, 14, 32)), gpu_types=kind))

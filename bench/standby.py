@@ -19,7 +19,7 @@ from bench import live_platform, procfs
 from bench.table import Figure, Target
 from bench.temp_platform import scratch
 from bench.timing import in_turns
-from fermi.engines.carried_logs import Files
+from fermi.engines.carried_logs import AttemptFiles
 from tests.e2e.kubernetes_platform import DEV, MOUNT
 from tests.fakes.kubernetes import FakeCluster
 from tests.polling import until
@@ -84,7 +84,7 @@ class Lab:
         answer = self.running.api.post("/training-tasks", json=request)
         assert answer.status_code == 201, answer.text
         self.task = answer.json()["data"]["taskId"]
-        files = Files(self.running.data, self.task, 1)
+        files = AttemptFiles(self.running.data, self.task, 1)
         took = live_platform.until_first_step(files.rank(0), began)
         ranks = [rank for node in range(len(NAMES)) for rank in files.report(node).get("ranks") or ()]
         began_after.append(max(rank["began_at"] for rank in ranks) - began if ranks else 0.0)

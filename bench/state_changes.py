@@ -10,12 +10,12 @@ django.setup()
 
 from apps.training.core import transitions  # noqa: E402
 from apps.training.models import Event, Task  # noqa: E402
-from apps.training.states import State  # noqa: E402
+from apps.training.states import TaskState  # noqa: E402
 
 
 def main(state: str, *tasks: str) -> None:
     for task in Task.objects.filter(pk__in=tasks):
-        transitions.move(task, State(state))
+        transitions.change_state(task, TaskState(state))
     events = Event.objects.filter(task__in=tasks, code=f"STATE_{state.upper()}")
     print(json.dumps({key: at.timestamp() for key, at in events.values_list("task", "at")}))
 

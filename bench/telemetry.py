@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from bench.table import Figure, Target
 from bench.temp_platform import ROOT, environment, postgresql, scratch
 from fermi.telemetry.metrics import PERIOD_SECONDS
-from fermi.telemetry.sampler import Sampler
+from fermi.telemetry.sampler import TelemetrySampler
 
 RANKS, HELPERS, SAMPLES = 8, 4, 60
 RANK = f"""
@@ -47,7 +47,7 @@ def sampling() -> Iterator[Figure]:
 
 
 def _sampled(leaders: dict[int, int]) -> float:
-    sampler = Sampler([str(ROOT), "/tmp"], visible="")
+    sampler = TelemetrySampler([str(ROOT), "/tmp"], visible="")
     places = {rank: rank for rank in leaders}
     sampler.sample(leaders, places)
     began = time.process_time()

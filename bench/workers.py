@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from statistics import median
 
-from apps.common.bounds import HEARTBEAT
+from apps.common.bounds import HEARTBEAT_PATH
 from bench.load import answer
 from bench.procfs import cpu_seconds, memory
 from bench.table import Figure, Target
@@ -49,7 +49,7 @@ def _refusals(web: Web) -> Iterator[Figure]:
     with socket.create_connection(("127.0.0.1", web.port)) as connection:
 
         def refused(body: bytes) -> float:
-            request = web.request("POST", HEARTBEAT, body)
+            request = web.request("POST", HEARTBEAT_PATH, body)
             began = time.perf_counter()
             connection.sendall(request)
             if (status := answer(connection)) not in (400, 413):

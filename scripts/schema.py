@@ -27,7 +27,7 @@ def form(path: Path) -> None:
     from fermi.jobs import json_shape
     from fermi.planning.request import TaskRequest
 
-    path.write_text(json.dumps(json_shape.schema(TaskRequest), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    path.write_text(json.dumps(json_shape.build_schema(TaskRequest), indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def drift() -> int:

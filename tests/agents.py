@@ -87,7 +87,7 @@ class Host:
 
     def strays(self) -> list[str]:
         """Attempts of which something still runs."""
-        return [one["name"] for one in self.statuses() if processes.session_members(one["ranks"])]
+        return [one["name"] for one in self.statuses() if processes.list_session_members(one["ranks"])]
 
     def log(self, task_id: str, attempt: int, rank: int) -> Path:
         return self.folder / "state" / "logs" / task_id / str(attempt) / f"{rank}.log"

@@ -100,7 +100,7 @@ def texts_without_gaps() -> Iterator[None]:
     not the test goes on to read it."""
     from apps.environments import transitions as of_environments
     from apps.notices.sender import message
-    from apps.notices.services.incidents import tell
+    from apps.notices.services.incidents import open_incident
     from apps.training.core import transitions
 
     ours = (str(ROOT / "apps"), str(ROOT / "platform"))
@@ -114,7 +114,7 @@ def texts_without_gaps() -> Iterator[None]:
         given = maker.co_name != "<module>"  # else it is declared there
         if code and given and kind not in rendered and maker.co_filename.startswith(ours):
             for lang in messages.LANGUAGES:
-                messages.text(code, lang, **self.params)
+                messages.render_text(code, lang, **self.params)
             rendered.add(kind)
 
     def rendering(write: Callable[..., None], of: str, at: int) -> Callable[..., None]:
@@ -128,22 +128,24 @@ def texts_without_gaps() -> Iterator[None]:
                 caller = caller.f_back
             if kind not in rendered and caller.f_code.co_filename.startswith(ours) and not _noted(caller):
                 for lang in messages.LANGUAGES:
-                    messages.text(code, lang, **message.inside(params, lang))
+                    messages.render_text(code, lang, **message.resolve_message_params(params, lang))
                 rendered.add(kind)
             write(*args, **named)
 
         return written
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(messages, "fault", _raise)
+        patched.setattr(messages, "report_fault", _raise)
         patched.setattr(Cause, "__init__", made)
         for module, write, at in (
-            (transitions, transitions.record, 3),
-            (of_environments, of_environments.record, 1),
+            (transitions, transitions.record_event, 3),
+            (of_environments, of_environments.record_event, 1),
         ):
             patched.setattr(module, write.__name__, rendering(write, str(module.__file__), at))
-        for module in [one for one in list(sys.modules.values()) if vars(one).get(tell.__name__) is tell]:
-            patched.setattr(module, tell.__name__, rendering(tell, "", 2))
+        for module in [
+            one for one in list(sys.modules.values()) if vars(one).get(open_incident.__name__) is open_incident
+        ]:
+            patched.setattr(module, open_incident.__name__, rendering(open_incident, "", 2))
         yield
 
 
@@ -162,13 +164,13 @@ def queue_looked_at_anew() -> None:
     """What one test computed says nothing to the next, whose database is another."""
     from apps.training.queue import outlook
 
-    outlook.FRESH = timedelta()
+    outlook.MAX_AGE = timedelta()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_channels(worker_id: str) -> None:
     """Redis has its channels beside its databases: what tests of another process publish would arrive in this one."""
-    pubsub.PREFIX = f"fermi-{worker_id}:"
+    pubsub.CHANNEL_PREFIX = f"fermi-{worker_id}:"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,9 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from fermi.engines.agent.hosts import Kept as KeptRun
-from fermi.engines.agent.hosts import RunReport
-from fermi.engines.environments import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Hosting
+from fermi.engines.agent.hosts import EnvironmentRunReport
+from fermi.engines.agent.hosts import HostedRun as KeptRun
+from fermi.engines.environments import (
+    EnvironmentBackend,
+    EnvironmentHandle,
+    EnvironmentPhase,
+    EnvironmentSpec,
+    EnvironmentStatus,
+)
 from fermi.envd import protocol
 from fermi.jobs.errors import BackendError
 from tests.polling import until
@@ -28,21 +34,21 @@ class Ran:
 class Kept:
     """One run of an environment."""
 
-    def __init__(self, hosting: Hosting, spec: HostedSpec) -> None:
+    def __init__(self, hosting: EnvironmentBackend, spec: EnvironmentSpec) -> None:
         self.hosting, self.spec = hosting, spec
-        self.handle = HostedHandle(spec.id, spec.run)
+        self.handle = EnvironmentHandle(spec.id, spec.run)
 
     def start(self, secrets: Mapping[str, str] | None = None) -> "Kept":
         self.hosting.start(self.hosting.render(self.spec), secrets or {})
         return self
 
-    def seen(self) -> HostedSeen:
+    def seen(self) -> EnvironmentStatus:
         return self.hosting.observe([self.handle])[self.handle.name]
 
-    def until(self, phase: HostedPhase) -> HostedSeen:
+    def until(self, phase: EnvironmentPhase) -> EnvironmentStatus:
         return until(lambda: (now := self.seen()).phase is phase and now, what=f"{phase}: {self.log()[-2000:]}")
 
-    def stop(self) -> HostedSeen:
+    def stop(self) -> EnvironmentStatus:
         def ended() -> Any:
             self.hosting.stop(self.handle, 10.0)
             return (now := self.seen()).left is False and now
@@ -54,7 +60,7 @@ class Kept:
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         with self.hosting.dial(self.handle) as stream:
-            return protocol.ask(stream, request, 60)
+            return protocol.send_request(stream, request, 60)
 
     def open(self, request: dict[str, Any]) -> Any:
         """A stream behind the answer, once the service is up."""
@@ -62,7 +68,7 @@ class Kept:
         def opened() -> Any:
             stream = self.hosting.dial(self.handle)
             try:
-                answer = protocol.ask(stream, request, 60)
+                answer = protocol.send_request(stream, request, 60)
             except ConnectionResetError:  # of a keeper that is killed its socket goes last
                 return None
             assert answer["ok"] or answer["code"] == "SERVICE_STARTING", (answer, self.log())
@@ -75,8 +81,8 @@ class Kept:
         stream = self.open({"open": "exec", "command": list(command) or None, **more})
         with suppress(BrokenPipeError):  # it has ended without reading
             for start in range(0, len(given), 1 << 16):
-                stream.sendall(protocol.frame(protocol.IN, given[start : start + (1 << 16)]))
-            stream.sendall(protocol.control({"end": True}))
+                stream.sendall(protocol.encode_frame(protocol.IN, given[start : start + (1 << 16)]))
+            stream.sendall(protocol.encode_control({"end": True}))
         return ran(stream)
 
     def http(self, method: str, path: str, body: str = "", door: str = "jupyter") -> tuple[int, bytes]:
@@ -96,7 +102,7 @@ class Kept:
 class Hosts:
     """A host that keeps environments here, as its agent would."""
 
-    def __init__(self, kept_here: Hosting) -> None:
+    def __init__(self, kept_here: EnvironmentBackend) -> None:
         self.hosting, self.status, self.running = kept_here, "online", dict[str, str]()
         self.streams: list[socket.socket] = []
 
@@ -107,7 +113,7 @@ class Hosts:
         if self.status == "lost":
             raise BackendError("ENVIRONMENT_AWAY", environment=name)
         environment, _, number = name.rpartition("-")
-        self.streams.append(self.hosting.dial(HostedHandle(environment, int(number))))
+        self.streams.append(self.hosting.dial(EnvironmentHandle(environment, int(number))))
         return self.streams[-1]
 
     def lose(self) -> None:
@@ -117,15 +123,17 @@ class Hosts:
             with suppress(OSError):
                 stream.shutdown(socket.SHUT_RDWR)
 
-    def runs(self, names: Collection[str]) -> Mapping[str, RunReport]:
-        seen = HostedSeen(HostedPhase.RUNNING, True)
-        return {run: RunReport("gn1", self.status, False, seen) for run in self.running.values() if run in names}  # type: ignore[arg-type]
+    def runs(self, names: Collection[str]) -> Mapping[str, EnvironmentRunReport]:
+        seen = EnvironmentStatus(EnvironmentPhase.RUNNING, True)
+        return {
+            run: EnvironmentRunReport("gn1", self.status, False, seen) for run in self.running.values() if run in names
+        }  # type: ignore[arg-type]
 
 
 def frames(stream: Any) -> Any:
     """To the end: of a connection on which a command left something unread, the kernel says that it was reset, once all
     that was said has been read."""
-    rest = protocol.Frames()
+    rest = protocol.FrameDecoder()
     with suppress(ConnectionResetError):
         while data := stream.recv(1 << 16):
             yield from rest.feed(data)

@@ -46,7 +46,7 @@ def nodes(*gpus: int, **more: Any) -> tuple[Node, ...]:
 
 
 def write(place: Path, job: JobSpec, target: str, lang: str = "en", **connection: Any) -> Path:
-    for path, text in export.render(job, target, lang, connection).items():
+    for path, text in export.render_files(job, target, lang, connection).items():
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_text(text, "utf-8", "surrogateescape")
     return place

@@ -10,8 +10,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from fermi.engines.inside.bundle import command
-from fermi.engines.inside.session import Session
+from fermi.engines.inside.bundle import build_command
+from fermi.engines.inside.session import InsideSession
 
 
 class Inside:
@@ -23,16 +23,16 @@ class Inside:
         self.variables = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **more}
         self.begun: list[subprocess.Popen[bytes]] = []
 
-    def enter(self, python: str = sys.executable) -> Session:
+    def enter(self, python: str = sys.executable) -> InsideSession:
         ours, theirs = socket.socketpair()
         with theirs:
             self.begun.append(
                 subprocess.Popen(
-                    command(python),
+                    build_command(python),
                     stdin=theirs, stdout=theirs, env=self.variables, cwd=self.home,
                 )
             )  # fmt: skip
-        return Session(ours).greet()
+        return InsideSession(ours).greet()
 
     def end(self) -> None:
         for process in self.begun:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.runner import code
-from fermi.runner.code import File
+from fermi.runner.code import SnapshotFile
 from tests.e2e.test_code import fermi
 from tests.platform_process import Running
 from tests.polling import until
@@ -84,16 +84,18 @@ def archive(archives: Path, files: dict[str, str]) -> str:
     contents = {hashlib.sha256(text.encode()).hexdigest(): text.encode() for text in files.values()}
     listed = []
     for name, text in sorted(files.items()):
-        listed.append(File(name, code.PLAIN, len(text.encode()), hashlib.sha256(text.encode()).hexdigest()))
+        listed.append(
+            SnapshotFile(name, code.PLAIN_MODE, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
+        )
 
     @contextlib.contextmanager
     def content(sha256: str) -> Iterator[io.BytesIO]:
         yield io.BytesIO(contents[sha256])
 
-    manifest = code.dump(listed)
-    folder = archives / code.identity(manifest)
+    manifest = code.serialize_manifest(listed)
+    folder = archives / code.compute_snapshot_id(manifest)
     folder.mkdir(parents=True)
-    (folder / code.MANIFEST).write_bytes(manifest)
-    with (folder / code.ARCHIVE).open("wb") as out:
+    (folder / code.MANIFEST_NAME).write_bytes(manifest)
+    with (folder / code.ARCHIVE_NAME).open("wb") as out:
         code.write_archive(out, listed, content)
     return folder.name

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from fermi.engines.local import LocalBackend
 from fermi.jobs.spec import Handle, JobSpec, Node, Observation, Phase
 from fermi.planning import plugins, validate
-from fermi.tokenized_data import Tokenised
+from fermi.tokenized_data import TokenizedPair
 from tests.platform_process import free_port
 from tests.polling import until
 
@@ -41,14 +41,14 @@ class Kitchen:
     def __init__(
         self,
         folder: Path,
-        data: Tokenised,
+        data: TokenizedPair,
         framework: str,
         *,
         python: str = sys.executable,
         preload: Sequence[str] = (),
     ) -> None:
         self.folder, self.data, self.framework = folder, data, framework
-        self.preload = preload or plugins.framework(framework).preload
+        self.preload = preload or plugins.get_framework(framework).preload
         self.backend = LocalBackend({"data_dir": str(folder), "warm": False, "python": python})
         self.handles: dict[str, Handle] = {}
         self.launcher, self.backend.launcher = self.backend.launcher, self  # type: ignore[assignment]
@@ -76,8 +76,8 @@ class Kitchen:
         return Node(f"env-{index}", f"node-{index}", gpu_type="A100", gpu_count=gpus, emulated=True)
 
     def submit(self, job: JobSpec) -> None:
-        assert validate.problems(job) == []
-        plan = plugins.framework(job.framework).plan(job)
+        assert validate.find_problems(job) == []
+        plan = plugins.get_framework(job.framework).plan(job)
         self.handles[job.task_id] = Handle(job.name, job.task_id, job.attempt, job.world_size)
         self.backend.submit(self.backend.render(job, plan))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from fermi.engines.local.engine import running_attempts, stop_everything
+from fermi.engines.local.engine import list_running_attempts, stop_everything
 from fermi.runner import processes
 from server.up import schema
 from server.up.child import environment
@@ -286,7 +286,7 @@ class Running:
 
     def strays(self) -> list[str]:
         """Attempts of which something still runs."""
-        return running_attempts(self.data)
+        return list_running_attempts(self.data)
 
 
 if __name__ == "__main__":  # for the tests of the console in a browser

@@ -30,7 +30,7 @@ def settings(folder: Path) -> dict[str, str]:
         with pytest.MonkeyPatch.context() as patched:
             for name, value in given.items():
                 patched.setenv(name, value)
-            if (found := container_engines.find(folder / str(number))) and found.name == "podman":
+            if (found := container_engines.find_container_engine(folder / str(number))) and found.name == "podman":
                 return given
     pytest.skip("podman cannot run a container here, neither with its own runtime nor with runc")
 

@@ -30,7 +30,7 @@ class Beside:
 
     def begin(self, rank: int, *command: str, **more: Any) -> socket.socket:
         stream = self.dial(rank)
-        answer = protocol.ask(stream, {"open": "exec", "command": list(command) or None, **more}, 60)
+        answer = protocol.send_request(stream, {"open": "exec", "command": list(command) or None, **more}, 60)
         assert answer == {"ok": True}, answer
         stream.settimeout(60)
         return stream
@@ -54,7 +54,7 @@ class Beside:
 
 def first_word(stream: socket.socket) -> str:
     """What comes until the first line's end."""
-    frames, said = protocol.Frames(), b""
+    frames, said = protocol.FrameDecoder(), b""
     while b"\n" not in said:
         piece = stream.recv(1 << 12)
         assert piece, said

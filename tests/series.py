@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from apps.telemetry.writer import Writer
+from apps.telemetry.writer import TelemetryWriter
 
 
 def measured(
@@ -10,7 +10,7 @@ def measured(
 ) -> None:
     """`values`: by key, one for each quarter of a minute from `begins` (unix seconds) on."""
     moment = begins
-    writer = Writer(lambda: moment)
+    writer = TelemetryWriter(lambda: moment)
     for at in range(max(map(len, values.values()))):
         moment = begins + 15 * at
         writer.put(

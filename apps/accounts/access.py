@@ -14,7 +14,7 @@ M = TypeVar("M", bound=Model)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class UserRights:
     """Stand-in for a user in a query that is compiled once for all users: the attributes that `filter_visible` and
     `build_may_change_expression` read."""
 
@@ -23,19 +23,19 @@ class Reader:
 
 
 Rows = TypeVar("Rows", bound=QuerySet[Any, Any])
-Someone = User | AnonymousUser | Reader
+AnyUser = User | AnonymousUser | UserRights
 
-_ORDER = list(Role)
-_ENOUGH = frozenset(_ORDER[_ORDER.index(Role.MEMBER) :])  # to change what is in a project
+_ROLE_ORDER = list(Role)
+_MEMBER_ROLES = frozenset(_ROLE_ORDER[_ROLE_ORDER.index(Role.MEMBER) :])  # to change what is in a project
 
 
-def reader(user: Someone) -> dict[str, int]:
+def build_user_params(user: AnyUser) -> dict[str, int]:
     """Return the parameters of a compiled query that say who the user is; empty for an administrator."""
     return {} if user.is_superuser else {"user": user.pk or 0}
 
 
-def visible(
-    rows: Rows, user: Someone, path: str = "project", *, shared: bool = False, or_open: Q | None = None
+def filter_visible(
+    rows: Rows, user: AnyUser, path: str = "project", *, shared: bool = False, or_open: Q | None = None
 ) -> Rows:
     """Return the rows that `user` may see: those of the user's projects, with `shared` also those that belong to no
     project, and with `or_open` the rows that meet this condition, for every user who has a project.
@@ -51,7 +51,7 @@ def visible(
     return rows.filter(mine | Q(**{f"{path}__isnull": True}) if shared else mine)
 
 
-def role_in(user: Someone, project: Project | str | None) -> Role | None:
+def get_role(user: AnyUser, project: Project | str | None) -> Role | None:
     """Return the user's role in a project, or None. An administrator is a maintainer everywhere; every user is a viewer
     of what belongs to no project (`project` None)."""
     if user.is_superuser:
@@ -63,14 +63,14 @@ def role_in(user: Someone, project: Project | str | None) -> Role | None:
     return Role(role) if role else None
 
 
-def may_change(user: Someone, path: str = "project") -> Exists | Value:
+def build_may_change_expression(user: AnyUser, path: str = "project") -> Exists | Value:
     """Return an expression for a query over rows: whether `user` is a member or maintainer of the row's project."""
     if user.is_superuser:
         return Value(True)
-    return Exists(Membership.objects.filter(user_id=user.pk or 0, project=OuterRef(path), role__in=_ENOUGH))
+    return Exists(Membership.objects.filter(user_id=user.pk or 0, project=OuterRef(path), role__in=_MEMBER_ROLES))
 
 
-def changed_by(user: Someone) -> Mapping[str, bool] | None:
+def read_changeable_projects(user: AnyUser) -> Mapping[str, bool] | None:
     """Return the user's projects, each with whether the user is a member or maintainer there; None for an
     administrator, who may change all.
 
@@ -81,54 +81,54 @@ def changed_by(user: Someone) -> Mapping[str, bool] | None:
     if user.is_superuser:
         return None
     rows = Membership.objects.filter(user_id=user.pk or 0).values_list("project_id", "role")
-    return {project: role in _ENOUGH for project, role in rows}
+    return {project: role in _MEMBER_ROLES for project, role in rows}
 
 
-def may_use(user: Someone) -> Callable[[str | None], bool]:
+def make_usage_check(user: AnyUser) -> Callable[[str | None], bool]:
     """Return a function that tells of a row's project id whether `user` is a member or maintainer there. For None (a
     row without a project) it tells whether the user is that in any project."""
     if user.is_superuser:
         return lambda project: True
-    rows = Membership.objects.filter(user_id=user.pk or 0, role__in=_ENOUGH)
+    rows = Membership.objects.filter(user_id=user.pk or 0, role__in=_MEMBER_ROLES)
     mine = set(rows.values_list("project_id", flat=True))
     return lambda project: bool(mine) if project is None else project in mine
 
 
-def is_member(user: Someone, project: Project | str | None) -> bool:
+def is_member(user: AnyUser, project: Project | str | None) -> bool:
     """Return True if the user is a member or maintainer of the project."""
-    role = role_in(user, project)
-    return role in _ENOUGH
+    role = get_role(user, project)
+    return role in _MEMBER_ROLES
 
 
-def require(user: Someone, project: Project | str | None, role: Role = Role.VIEWER) -> None:
+def require_role(user: AnyUser, project: Project | str | None, role: Role = Role.VIEWER) -> None:
     """Raise ApiError 404 NOT_FOUND if the user has no role in the project, and 403 FORBIDDEN if the role is too low."""
-    has = role_in(user, project)
+    has = get_role(user, project)
     if has is None:
         raise ApiError(404, "NOT_FOUND")
-    if _ORDER.index(has) < _ORDER.index(role):
+    if _ROLE_ORDER.index(has) < _ROLE_ORDER.index(role):
         raise ApiError(403, "FORBIDDEN")
 
 
-def require_administrator(user: Someone) -> None:
+def require_administrator(user: AnyUser) -> None:
     """Raise ApiError 403 FORBIDDEN unless the user is an administrator."""
     if not user.is_superuser:
         raise ApiError(403, "FORBIDDEN")
 
 
-def project(user: Someone, key: str) -> Project:
+def get_project(user: AnyUser, key: str) -> Project:
     """Return the project with this id. Raises ApiError 404 NOT_FOUND if the user has no role in it."""
-    found = visible(Project.objects.all(), user, "pk").filter(pk=key).first()
+    found = filter_visible(Project.objects.all(), user, "pk").filter(pk=key).first()
     if found is None:
         raise ApiError(404, "NOT_FOUND")
     return found
 
 
-def get(rows: QuerySet[M, M], user: Someone, key: str, role: Role = Role.VIEWER, *, shared: bool = False) -> M:
+def get_object(rows: QuerySet[M, M], user: AnyUser, key: str, role: Role = Role.VIEWER, *, shared: bool = False) -> M:
     """Return the row with primary key `key`, a model with a `project`, if the user has `role` there. Raises ApiError
     404 or 403, as `require_role` does."""
-    row = visible(rows, user, shared=shared).filter(pk=key).first()
+    row = filter_visible(rows, user, shared=shared).filter(pk=key).first()
     if row is None:
         raise ApiError(404, "NOT_FOUND")
     if role is not Role.VIEWER:
-        require(user, row.project_id, role)  # type: ignore[attr-defined]
+        require_role(user, row.project_id, role)  # type: ignore[attr-defined]
     return row

@@ -14,12 +14,12 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from apps.accounts import services
 from apps.accounts.models import ApiToken, AuditEvent, Project, User
-from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
-from apps.common.texts import said
+from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model
+from apps.common.texts import lazy_admin_text
 
-label(User, "USERS")
-label(Project, "PROJECTS", name="NAME", created_at="CREATED")
-label(
+label_model(User, "USERS")
+label_model(Project, "PROJECTS", name="NAME", created_at="CREATED")
+label_model(
     ApiToken,
     "API_TOKENS",
     name="TOKEN_NAME",
@@ -27,7 +27,7 @@ label(
     created="CREATED",
     expiry="EXPIRES",
 )
-label(
+label_model(
     AuditEvent,
     "AUDIT_TRAIL",
     at="TIME",
@@ -41,7 +41,7 @@ label(
 
 label_app("accounts", "ACCOUNTS")
 
-POWERS = ("is_superuser", "is_staff", "groups", "user_permissions")
+ADMINISTRATOR_FIELDS = ("is_superuser", "is_staff", "groups", "user_permissions")
 
 
 @admin.register(User)
@@ -51,11 +51,11 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
-    search_help_text = SEARCH
+    search_help_text = SEARCH_HELP
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         own = tuple(super().get_readonly_fields(request, obj))
-        return own if request.user.is_superuser else (*own, *POWERS)
+        return own if request.user.is_superuser else (*own, *ADMINISTRATOR_FIELDS)
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         guarded = isinstance(obj, User) and obj.is_superuser and not request.user.is_superuser
@@ -114,7 +114,7 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     fields = list_display
     actions = ("revoke",)
 
-    @admin.action(description=said("REVOKE"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("REVOKE"), permissions=["operate"])
     def revoke(self, request: HttpRequest, rows: QuerySet[ApiToken]) -> None:
         tokens = rows.select_related("user")
         self.apply(request, tokens, services.revoke_any_token, "REVOKED")

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from apps.accounts.access import Someone
+from apps.accounts.access import AnyUser
 from apps.accounts.models import AuditEvent, Project
 from apps.common import request_id
 
 
-def record(
-    actor: Someone | None, action: str, target: str, *, project: Project | str | None = None, **data: Any
+def record_event(
+    actor: AnyUser | None, action: str, target: str, *, project: Project | str | None = None, **data: Any
 ) -> None:
     """Store one event. `action` is `<thing>.<verb>`, `target` the id of what was acted on, `data` the details. `actor`
     None means the platform itself. Never put a secret in `data`."""
@@ -18,5 +18,5 @@ def record(
         action=action,
         target=target,
         data=data,
-        request_id=request_id.current(),
+        request_id=request_id.get_request_id(),
     )

@@ -13,27 +13,27 @@ if TYPE_CHECKING:  # six megabytes in each process; most of them never open anyt
     from cryptography.fernet import Fernet
 
 
-class Unreadable(Exception):
+class DecryptionError(Exception):
     """The value was encrypted with another FERMI_SECRET_KEY, or the row was damaged."""
 
 
-def seal(value: str) -> str:
+def encrypt_value(value: str) -> str:
     """Return the value encrypted, as text."""
-    return _fernet(settings.SECRET_KEY).encrypt(value.encode()).decode()
+    return _make_fernet(settings.SECRET_KEY).encrypt(value.encode()).decode()
 
 
-def unseal(sealed: str) -> str:
+def decrypt_value(sealed: str) -> str:
     """Return the decrypted value. Raises DecryptionError."""
     from cryptography.fernet import InvalidToken
 
     try:
-        return _fernet(settings.SECRET_KEY).decrypt(sealed.encode()).decode()
+        return _make_fernet(settings.SECRET_KEY).decrypt(sealed.encode()).decode()
     except InvalidToken as error:
-        raise Unreadable from error
+        raise DecryptionError from error
 
 
 @lru_cache(maxsize=2)
-def _fernet(secret_key: str) -> "Fernet":
+def _make_fernet(secret_key: str) -> "Fernet":
     """Return the cipher. Its key is derived under a label of its own, so that it reveals nothing about the keys that
     sign sessions."""
     from cryptography.fernet import Fernet

@@ -11,27 +11,27 @@ from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role
 TOKEN_ID_LENGTH = 16  # hexadecimal digits of the hash: names a token without telling it
 
 
-def me(user: User, language: str) -> dict[str, Any]:
+def serialize_user(user: User, language: str) -> dict[str, Any]:
     return {
         "username": user.username,
         "email": user.email,
         "isAdministrator": user.is_superuser,
         "language": language,
-        "projects": list(projects(user).order_by("name")),
+        "projects": list(list_projects(user).order_by("name")),
     }
 
 
-def tokens(user: User) -> QuerySet[ApiToken, Any]:
+def list_tokens(user: User) -> QuerySet[ApiToken, Any]:
     return ApiToken.objects.filter(user=user).values(
         "name", id=Substr("digest", 1, TOKEN_ID_LENGTH), createdAt=F("created"), expiresAt=F("expiry")
     )
 
 
-def saved_views(user: User) -> QuerySet[SavedView, Any]:
+def list_saved_views(user: User) -> QuerySet[SavedView, Any]:
     return SavedView.objects.filter(user=user).values("id", "section", "name", "query")
 
 
-def projects(user: User) -> QuerySet[Project, Any]:
+def list_projects(user: User) -> QuerySet[Project, Any]:
     role: Any = F("memberships__role")
     rows = Project.objects.filter(memberships__user=user)
     if user.is_superuser:
@@ -39,16 +39,16 @@ def projects(user: User) -> QuerySet[Project, Any]:
     return rows.values("id", "name", "warm", role=role, createdAt=F("created_at"))
 
 
-def members(project: Project) -> QuerySet[Membership, Any]:
+def list_members(project: Project) -> QuerySet[Membership, Any]:
     return Membership.objects.filter(project=project).values("role", username=F("user__username"))
 
 
-def audit_events(user: User, project: str | None) -> QuerySet[AuditEvent, Any]:
+def list_audit_events(user: User, project: str | None) -> QuerySet[AuditEvent, Any]:
     """Return the audit events of the projects that the user maintains; for an administrator also those without a
     project."""
     rows = AuditEvent.objects.all()
     if project:
-        access.require(user, project, Role.MAINTAINER)
+        access.require_role(user, project, Role.MAINTAINER)
         rows = rows.filter(project=project)
     elif not user.is_superuser:
         mine = Membership.objects.filter(user=user, role=Role.MAINTAINER).values("project")

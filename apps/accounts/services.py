@@ -13,9 +13,9 @@ from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role
 from apps.common.bounds import MAX_TOKENS
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.common.row_bounds import check_rows
+from apps.common.row_bounds import check_row_limit
 
-LINK_LIFE = timedelta(minutes=30)
+SIGN_IN_LINK_LIFETIME = timedelta(minutes=30)
 
 
 @transaction.atomic
@@ -27,7 +27,7 @@ def create_token(user: User, name: str, expires_in_days: int | None = None) -> d
     expiry = timedelta(days=expires_in_days) if expires_in_days else None
     made, token = ApiToken.objects.create(user=user, expiry=expiry, name=name)
     key = made.digest[: selectors.TOKEN_ID_LENGTH]
-    audit.record(user, "token.create", key, name=name)
+    audit.record_event(user, "token.create", key, name=name)
     return {"id": key, "name": name, "token": token, "createdAt": made.created, "expiresAt": made.expiry}
 
 
@@ -37,14 +37,16 @@ def revoke_token(user: User, token_id: str) -> None:
     exact = len(token_id) == selectors.TOKEN_ID_LENGTH
     if not exact or not ApiToken.objects.filter(user=user, digest__startswith=token_id).delete()[0]:
         raise ApiError(404, "NOT_FOUND")
-    audit.record(user, "token.revoke", token_id)
+    audit.record_event(user, "token.revoke", token_id)
 
 
 @transaction.atomic
 def revoke_any_token(administrator: User, token: ApiToken) -> None:
     """Delete the token of any user (administrator)."""
     access.require_administrator(administrator)
-    audit.record(administrator, "token.revoke", token.digest[: selectors.TOKEN_ID_LENGTH], user=token.user.username)
+    audit.record_event(
+        administrator, "token.revoke", token.digest[: selectors.TOKEN_ID_LENGTH], user=token.user.username
+    )
     token.delete()
 
 
@@ -52,12 +54,12 @@ def save_view(user: User, section: str, name: str, query: str) -> dict[str, Any]
     """Save a list's settings under a name, and replace those of the same section and name."""
     mine = SavedView.objects.filter(user=user)
     if not mine.filter(section=section, name=name).exists():
-        check_rows("saved-views", mine)
+        check_row_limit("saved-views", mine)
     view, _ = mine.update_or_create(user=user, section=section, name=name, defaults={"query": query})
     return {"id": view.pk, "section": section, "name": name, "query": query}
 
 
-def delete_view(user: User, view_id: str) -> None:
+def delete_saved_view(user: User, view_id: str) -> None:
     if not SavedView.objects.filter(user=user, pk=view_id).delete()[0]:
         raise ApiError(404, "NOT_FOUND")
 
@@ -69,18 +71,18 @@ def create_project(user: User, name: str) -> Project:
     try:
         with transaction.atomic():
             project = Project.objects.create(name=name)
-            audit.record(user, "project.create", project.id, project=project, name=name)
+            audit.record_event(user, "project.create", project.id, project=project, name=name)
     except IntegrityError:
         raise ApiError(409, "PROJECT_NAME_TAKEN", "name", name=name) from None
     return project
 
 
 def rename_project(user: User, project: Project, name: str) -> None:
-    access.require(user, project, Role.MAINTAINER)
+    access.require_role(user, project, Role.MAINTAINER)
     try:
         with transaction.atomic():
             Project.objects.filter(pk=project.pk).update(name=name)
-            audit.record(user, "project.rename", project.id, project=project, before=project.name, after=name)
+            audit.record_event(user, "project.rename", project.id, project=project, before=project.name, after=name)
     except IntegrityError:
         raise ApiError(409, "PROJECT_NAME_TAKEN", "name", name=name) from None
     project.name = name
@@ -99,60 +101,60 @@ def delete_project(user: User, project: Project) -> None:
         if rows.exists():
             what = str(model._meta.verbose_name_plural)
             raise ApiError(409, "PROJECT_NOT_EMPTY", what=what, count=rows.count())
-    audit.record(user, "project.delete", project.id, name=project.name)
+    audit.record_event(user, "project.delete", project.id, name=project.name)
     project.delete()
 
 
 @transaction.atomic
 def add_member(user: User, project: Project, username: str, role: str) -> dict[str, Any]:
-    access.require(user, project, Role.MAINTAINER)
+    access.require_role(user, project, Role.MAINTAINER)
     member = User.objects.filter(username=username).first()
     if member is None:
         raise ApiError(400, "USER_UNKNOWN", "username", username=username)
     _, created = Membership.objects.get_or_create(project=project, user=member, defaults={"role": role})
     if not created:
         raise ApiError(409, "ALREADY_MEMBER", "username", username=username)
-    audit.record(user, "member.add", username, project=project, role=role)
+    audit.record_event(user, "member.add", username, project=project, role=role)
     return {"username": username, "role": role}
 
 
 @transaction.atomic
 def change_role(user: User, project: Project, username: str, role: str) -> dict[str, Any]:
-    access.require(user, project, Role.MAINTAINER)
+    access.require_role(user, project, Role.MAINTAINER)
     if not Membership.objects.filter(project=project, user__username=username).update(role=role):
         raise ApiError(404, "NOT_FOUND")
-    audit.record(user, "member.change", username, project=project, role=role)
+    audit.record_event(user, "member.change", username, project=project, role=role)
     return {"username": username, "role": role}
 
 
 @transaction.atomic
 def remove_member(user: User, project: Project, username: str) -> None:
-    access.require(user, project, Role.MAINTAINER)
+    access.require_role(user, project, Role.MAINTAINER)
     if not Membership.objects.filter(project=project, user__username=username).delete()[0]:
         raise ApiError(404, "NOT_FOUND")
-    audit.record(user, "member.remove", username, project=project)
+    audit.record_event(user, "member.remove", username, project=project)
 
 
-def make_sign_in_link(user: User) -> str:
+def create_sign_in_link(user: User) -> str:
     """Return the path of a page that signs `user` in once, within SIGN_IN_LINK_LIFETIME."""
     secret = secrets.token_urlsafe(32)
     SignInLink.objects.filter(expires_at__lt=now()).delete()
-    SignInLink.objects.create(digest=_digest(secret), user=user, expires_at=now() + LINK_LIFE)
+    SignInLink.objects.create(digest=_hash_secret(secret), user=user, expires_at=now() + SIGN_IN_LINK_LIFETIME)
     return f"/auth/link/{secret}"
 
 
 @transaction.atomic
 def redeem_sign_in_link(secret: str) -> User | None:
     """Return the link's user for the first request in time, and None for every other one."""
-    link = SignInLink.objects.filter(digest=_digest(secret), used_at=None, expires_at__gt=now())
+    link = SignInLink.objects.filter(digest=_hash_secret(secret), used_at=None, expires_at__gt=now())
     if not link.update(used_at=now()):
         return None
-    user = User.objects.get(signinlink__digest=_digest(secret))
+    user = User.objects.get(signinlink__digest=_hash_secret(secret))
     if not user.is_active:
         return None
-    audit.record(user, "user.sign-in-link", user.username)
+    audit.record_event(user, "user.sign-in-link", user.username)
     return user
 
 
-def _digest(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -4,17 +4,17 @@ from django.contrib import admin
 from unfold.decorators import display
 
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
-from apps.common.admin import ReadOnlyAdmin, label, label_app
-from apps.common.texts import said
+from apps.common.admin import ReadOnlyAdmin, label_app, label_model
+from apps.common.texts import lazy_admin_text
 
-label(
+label_model(
     Dataset,
     "DATASETS",
     name="NAME",
     project="PROJECT",
     created_at="CREATED",
 )
-label(
+label_model(
     DatasetVersion,
     "DATASET_VERSIONS",
     dataset="DATASET",
@@ -24,15 +24,15 @@ label(
     error="ERROR",
     created_at="CREATED",
 )
-label(Model, "MODELS", name="NAME", project="PROJECT", recipe="RECIPE")
+label_model(Model, "MODELS", name="NAME", project="PROJECT", recipe="RECIPE")
 
 
 label_app("catalog", "DATA_AND_MODELS")
 
 STATUS_NAMES: dict[str, str] = {
-    VersionStatus.PREPARING: said("PREPARING"),
-    VersionStatus.READY: said("READY"),
-    VersionStatus.FAILED: said("FAILED"),
+    VersionStatus.PREPARING: lazy_admin_text("PREPARING"),
+    VersionStatus.READY: lazy_admin_text("READY"),
+    VersionStatus.FAILED: lazy_admin_text("FAILED"),
 }
 
 
@@ -52,14 +52,14 @@ class DatasetVersionAdmin(ReadOnlyAdmin):
     search_fields = ("name", "id", "source", "dataset__name")
 
     @display(
-        description=said("STATUS"),
+        description=lazy_admin_text("STATUS"),
         ordering="status",
         label={"ready": "success", "preparing": "info", "failed": "danger"},
     )
     def shown_status(self, version: DatasetVersion) -> tuple[str, str]:
         return version.status, STATUS_NAMES[version.status]
 
-    @display(description=said("PROGRESS"), ordering="progress")
+    @display(description=lazy_admin_text("PROGRESS"), ordering="progress")
     def percent(self, version: DatasetVersion) -> str:
         return f"{version.progress:.0%}"
 

@@ -5,6 +5,6 @@ from django.db import transaction
 from apps.common import wakeups
 
 
-def prepare(version_id: str) -> None:
+def enqueue_preparation(version_id: str) -> None:
     """Start the preparation of a version, after the current transaction is committed."""
-    transaction.on_commit(lambda: wakeups.send("catalog.prepare", version_id))
+    transaction.on_commit(lambda: wakeups.enqueue_task("catalog.prepare", version_id))

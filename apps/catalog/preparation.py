@@ -17,31 +17,31 @@ from apps.common import claims
 from apps.common.clock import now
 from fermi import tokenized_data
 
-CLAIM = timedelta(seconds=20)
-PAIR = ("train.bin", "val.bin")
-STDLIB = "python:stdlib"
+CLAIM_SPAN = timedelta(seconds=20)
+PAIR_FILE_NAMES = ("train.bin", "val.bin")
+STDLIB_SOURCE = "python:stdlib"
 """The `source` of the demo dataset: the source text of the running Python's standard library."""
 
 
-def due() -> list[str]:
+def list_due_versions() -> list[str]:
     """Return the ids of versions whose preparation is due, the oldest first."""
     rows = DatasetVersion.objects.filter(status=VersionStatus.PREPARING, due_at__lte=now())
     return list(rows.order_by("due_at").values_list("pk", flat=True))
 
 
-def prepare(version_id: str) -> bool:
+def prepare_version(version_id: str) -> bool:
     """Prepare a version and store the result. Returns False if another process has it, or if it is not due."""
     version = (
         DatasetVersion.objects.select_related("dataset")
         .filter(pk=version_id, status=VersionStatus.PREPARING, due_at__lte=now())
         .first()
     )
-    claim = claims.claim_row(version, CLAIM) if version else None
+    claim = claims.claim_row(version, CLAIM_SPAN) if version else None
     if version is None or claim is None:
         return False
     with claim.kept():
         try:
-            made = _make(version, claim)
+            made = _build_token_files(version, claim)
         except tokenized_data.DataError as error:
             params = {name: str(value) for name, value in error.params.items()}
             claim.write(due_at=None, status=VersionStatus.FAILED, error={"code": error.code, **params})
@@ -62,7 +62,7 @@ def prepare(version_id: str) -> bool:
     return True
 
 
-def _make(version: DatasetVersion, claim: claims.Claim) -> tokenized_data.Tokenised:
+def _build_token_files(version: DatasetVersion, claim: claims.RowClaim) -> tokenized_data.TokenizedPair:
     shown = 0.0
 
     def progress(done: int, total: int) -> None:
@@ -72,20 +72,22 @@ def _make(version: DatasetVersion, claim: claims.Claim) -> tokenized_data.Tokeni
             claim.write(progress=shown)
 
     out = settings.DATA_DIR / "datasets" / version.pk
-    if version.source == STDLIB:
-        return tokenized_data.tokenise(tokenized_data.stdlib_text(), out, progress=progress)
-    if version.source.startswith(project_files.PREFIX):
+    if version.source == STDLIB_SOURCE:
+        return tokenized_data.tokenize_text(tokenized_data.iter_stdlib_files(), out, progress=progress)
+    if version.source.startswith(project_files.SOURCE_PREFIX):
         scratch = out.with_name(f".{version.pk}")
-        with project_files.brought(version.source, version.dataset.project_id or "", scratch) as source:
-            if not any((source / name).exists() for name in PAIR):
-                return tokenized_data.tokenise(source, out, progress=progress, allowed=sources.is_allowed)
+        with project_files.copy_temporarily(version.source, version.dataset.project_id or "", scratch) as source:
+            if not any((source / name).exists() for name in PAIR_FILE_NAMES):
+                return tokenized_data.tokenize_text(source, out, progress=progress, allowed=sources.is_allowed)
             out.mkdir(parents=True, exist_ok=True)
-            for name in PAIR:
+            for name in PAIR_FILE_NAMES:
                 if (source / name).exists():
                     (source / name).replace(out / name)
-        return tokenized_data.inspect_pair(out / PAIR[0], out / PAIR[1], progress=progress, allowed=sources.is_allowed)
+        return tokenized_data.inspect_pair(
+            out / PAIR_FILE_NAMES[0], out / PAIR_FILE_NAMES[1], progress=progress, allowed=sources.is_allowed
+        )
     source = Path(version.source)
-    train, valid = (source / name for name in PAIR)
+    train, valid = (source / name for name in PAIR_FILE_NAMES)
     if train.exists() or valid.exists():
         return tokenized_data.inspect_pair(train, valid, progress=progress, allowed=sources.is_allowed)
-    return tokenized_data.tokenise(source, out, progress=progress, allowed=sources.is_allowed)
+    return tokenized_data.tokenize_text(source, out, progress=progress, allowed=sources.is_allowed)

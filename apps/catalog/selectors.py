@@ -8,27 +8,29 @@ from django.db.models import F, Prefetch, Q, QuerySet
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.catalog.models import Dataset, DatasetVersion, Model
-from apps.common.texts import text
+from apps.common.texts import render_text
 
 
-def datasets(user: User, filters: Mapping[str, Any]) -> QuerySet[Dataset]:
+def list_datasets(user: User, filters: Mapping[str, Any]) -> QuerySet[Dataset]:
     """Return the datasets that the user may use, with their versions, newest first; for `serialize_dataset`."""
     newest = Prefetch("versions", DatasetVersion.objects.order_by("-created_at", "pk"))
-    return _filtered(access.visible(Dataset.objects.all(), user, shared=True), filters).prefetch_related(newest)
+    return _filter_rows(access.filter_visible(Dataset.objects.all(), user, shared=True), filters).prefetch_related(
+        newest
+    )
 
 
-def dataset_shown(dataset: Dataset) -> dict[str, Any]:
+def serialize_dataset(dataset: Dataset) -> dict[str, Any]:
     return {
         "id": dataset.pk,
         "name": dataset.name,
         "description": dataset.description,
         "projectId": dataset.project_id,
         "createdAt": dataset.created_at,
-        "versions": [version_shown(version) for version in dataset.versions.all()],
+        "versions": [serialize_version(version) for version in dataset.versions.all()],
     }
 
 
-def version_shown(version: DatasetVersion) -> dict[str, Any]:
+def serialize_version(version: DatasetVersion) -> dict[str, Any]:
     return {
         "id": version.pk,
         "datasetId": version.dataset_id,
@@ -40,13 +42,13 @@ def version_shown(version: DatasetVersion) -> dict[str, Any]:
         "validTokens": version.valid_tokens,
         "sizeBytes": version.size_bytes,
         "sha256": version.sha256,
-        "error": _error(version.error),
+        "error": _serialize_error(version.error),
         "createdAt": version.created_at,
     }
 
 
-def models(user: User, filters: Mapping[str, Any]) -> QuerySet[Model, Any]:
-    rows = _filtered(access.visible(Model.objects.all(), user, shared=True), filters)
+def list_models(user: User, filters: Mapping[str, Any]) -> QuerySet[Model, Any]:
+    rows = _filter_rows(access.filter_visible(Model.objects.all(), user, shared=True), filters)
     return rows.values(
         "id",
         "name",
@@ -59,7 +61,7 @@ def models(user: User, filters: Mapping[str, Any]) -> QuerySet[Model, Any]:
     )
 
 
-def _filtered(rows: QuerySet[Any], filters: Mapping[str, Any]) -> QuerySet[Any]:
+def _filter_rows(rows: QuerySet[Any], filters: Mapping[str, Any]) -> QuerySet[Any]:
     if project := filters.get("project"):
         rows = rows.filter(Q(project=project) | Q(project=None))
     if word := filters.get("search"):
@@ -67,8 +69,8 @@ def _filtered(rows: QuerySet[Any], filters: Mapping[str, Any]) -> QuerySet[Any]:
     return rows
 
 
-def _error(error: dict[str, Any] | None) -> dict[str, str] | None:
+def _serialize_error(error: dict[str, Any] | None) -> dict[str, str] | None:
     if not error:
         return None
-    message, hint = text(error["code"], error)
+    message, hint = render_text(error["code"], error)
     return {"code": error["code"], "message": message, "hint": hint}

@@ -10,7 +10,7 @@ from apps.catalog import hints, project_files, sources
 from apps.catalog.models import Dataset, DatasetVersion, Model
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
-from apps.common.row_bounds import check_rows
+from apps.common.row_bounds import check_row_limit
 from fermi.jobs import recipes
 from fermi.jobs.spec import JobSpec, Problem
 
@@ -28,23 +28,23 @@ def add_dataset(
 ) -> Dataset:
     """Create a dataset and its first version, whose preparation starts at once. `project_id` None: for every
     project."""
-    _require(user, project_id)
-    source = _source(path, project_id)
+    _require_maintainer(user, project_id)
+    source = _resolve_source(path, project_id)
     with transaction.atomic():
-        check_rows("datasets", Dataset.objects.filter(project=project_id))
+        check_row_limit("datasets", Dataset.objects.filter(project=project_id))
         dataset = Dataset.objects.create(name=name, description=description, project_id=project_id)
-        _add(user, dataset, version_name, source)
+        _create_version(user, dataset, version_name, source)
     return dataset
 
 
 def add_version(user: User, dataset: Dataset, *, path: str, name: str = "") -> DatasetVersion:
     """Add a version to a dataset. Without a name it is `v2`, `v3`, …, by the number of versions."""
-    access.require(user, dataset.project_id, Role.MAINTAINER)
-    source = _source(path, dataset.project_id)
+    access.require_role(user, dataset.project_id, Role.MAINTAINER)
+    source = _resolve_source(path, dataset.project_id)
     name = name or f"v{dataset.versions.count() + 1}"
     try:
         with transaction.atomic():
-            return _add(user, dataset, name, source)
+            return _create_version(user, dataset, name, source)
     except IntegrityError:
         raise ApiError(409, "VERSION_NAME_TAKEN", "name", name=name) from None
 
@@ -59,11 +59,11 @@ def add_model(
     parameters: int | None = None,
     defaults: dict[str, Any],
 ) -> Model:
-    _require(user, project_id)
-    if problems := _recipe_problems(recipe, defaults):
+    _require_maintainer(user, project_id)
+    if problems := _check_recipe(recipe, defaults):
         raise ProblemsError(problems)
     with transaction.atomic():
-        check_rows("models", Model.objects.filter(project=project_id))
+        check_row_limit("models", Model.objects.filter(project=project_id))
         model = Model.objects.create(
             name=name,
             description=description,
@@ -72,36 +72,42 @@ def add_model(
             parameters=parameters,
             defaults=defaults,
         )
-        audit.record(user, "model.add", model.pk, project=project_id, name=name)
+        audit.record_event(user, "model.add", model.pk, project=project_id, name=name)
     return model
 
 
-def _add(user: User, dataset: Dataset, name: str, source: str) -> DatasetVersion:
-    check_rows("dataset-versions", dataset.versions.all())
+def _create_version(user: User, dataset: Dataset, name: str, source: str) -> DatasetVersion:
+    check_row_limit("dataset-versions", dataset.versions.all())
     version = DatasetVersion.objects.create(dataset=dataset, name=name, source=source, due_at=now())
-    audit.record(user, "dataset.add-version", version.pk, project=dataset.project_id, dataset=dataset.pk, path=source)
-    hints.prepare(version.pk)
+    audit.record_event(
+        user, "dataset.add-version", version.pk, project=dataset.project_id, dataset=dataset.pk, path=source
+    )
+    hints.enqueue_preparation(version.pk)
     return version
 
 
-def _source(path: str, project_id: str | None) -> str:
-    return project_files.find(path, project_id) if path.startswith(project_files.PREFIX) else str(sources.find(path))
+def _resolve_source(path: str, project_id: str | None) -> str:
+    return (
+        project_files.resolve_source(path, project_id)
+        if path.startswith(project_files.SOURCE_PREFIX)
+        else str(sources.resolve_path(path))
+    )
 
 
-def _require(user: User, project_id: str | None) -> None:
+def _require_maintainer(user: User, project_id: str | None) -> None:
     if project_id is None:
         access.require_administrator(user)
-    elif access.role_in(user, project_id) is None or not Project.objects.filter(pk=project_id).exists():
+    elif access.get_role(user, project_id) is None or not Project.objects.filter(pk=project_id).exists():
         raise ProblemsError([Problem("projectId", "PROJECT_UNKNOWN", {"project": project_id})])
     else:
-        access.require(user, project_id, Role.MAINTAINER)
+        access.require_role(user, project_id, Role.MAINTAINER)
 
 
-def _recipe_problems(recipe: str, defaults: dict[str, Any]) -> list[Problem]:
+def _check_recipe(recipe: str, defaults: dict[str, Any]) -> list[Problem]:
     if recipe not in recipes.RECIPES:
-        return [recipes.unknown("recipe", recipe)]
+        return [recipes.build_unknown_recipe("recipe", recipe)]
     job = JobSpec(task_id="", framework="", nodes=(), master="", recipe=recipe, hyperparameters=defaults)
     return [
         Problem(problem.field.replace("hyperparameters", "defaults", 1), problem.code, problem.params)
-        for problem in recipes.problems(job)
+        for problem in recipes.find_problems(job)
     ]

@@ -6,11 +6,11 @@ from apps.catalog import hints, preparation
 
 
 @shared_task(name="catalog.prepare", ignore_result=True)
-def prepare(version_id: str) -> None:
-    preparation.prepare(version_id)
+def prepare_version(version_id: str) -> None:
+    preparation.prepare_version(version_id)
 
 
 @shared_task(name="catalog.sweep", ignore_result=True)
-def sweep() -> None:
-    for version_id in preparation.due():
-        hints.prepare(version_id)
+def enqueue_due_versions() -> None:
+    for version_id in preparation.list_due_versions():
+        hints.enqueue_preparation(version_id)

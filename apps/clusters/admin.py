@@ -14,16 +14,16 @@ from apps.accounts import audit
 from apps.clusters import services
 from apps.clusters.api.serializers import ClusterChangeRequest
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
-from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
-from apps.common.admin_json import as_asked, invalid
+from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model
+from apps.common.admin_json import make_json_field, make_validation_error
 from apps.common.errors import ApiError
-from apps.common.texts import said, text
-from fermi.engines.check_results import Level
+from apps.common.texts import lazy_admin_text, render_text
+from fermi.engines.check_results import CheckLevel
 from fermi.planning import plugins
 
-LEVELS = {Level.PASS: messages.SUCCESS, Level.WARN: messages.WARNING, Level.FAIL: messages.ERROR}
+LEVELS = {CheckLevel.PASS: messages.SUCCESS, CheckLevel.WARN: messages.WARNING, CheckLevel.FAIL: messages.ERROR}
 
-label(
+label_model(
     Cluster,
     "CLUSTERS",
     name="NAME",
@@ -31,8 +31,8 @@ label(
     connection="CONNECTION",
     created_at="CREATED",
 )
-label(AvailabilityZone, "AVAILABILITY_ZONES", name="NAME")
-label(
+label_model(AvailabilityZone, "AVAILABILITY_ZONES", name="NAME")
+label_model(
     DevEnvironment,
     "ENVIRONMENTS",
     name="NAME",
@@ -52,23 +52,23 @@ label(
 label_app("clusters", "RESOURCES")
 
 STATUS_NAMES: dict[str, str] = {
-    EnvironmentStatus.RUNNING: said("RUNNING"),
-    EnvironmentStatus.STOPPED: said("STOPPED"),
-    EnvironmentStatus.UNHEALTHY: said("UNHEALTHY"),
-    EnvironmentStatus.CREATING: said("CREATING"),
-    EnvironmentStatus.STARTING: said("STARTING"),
-    EnvironmentStatus.STOPPING: said("STOPPING"),
-    EnvironmentStatus.FAILED: said("FAILED"),
-    EnvironmentStatus.DELETED: said("BEING_DELETED"),
+    EnvironmentStatus.RUNNING: lazy_admin_text("RUNNING"),
+    EnvironmentStatus.STOPPED: lazy_admin_text("STOPPED"),
+    EnvironmentStatus.UNHEALTHY: lazy_admin_text("UNHEALTHY"),
+    EnvironmentStatus.CREATING: lazy_admin_text("CREATING"),
+    EnvironmentStatus.STARTING: lazy_admin_text("STARTING"),
+    EnvironmentStatus.STOPPING: lazy_admin_text("STOPPING"),
+    EnvironmentStatus.FAILED: lazy_admin_text("FAILED"),
+    EnvironmentStatus.DELETED: lazy_admin_text("BEING_DELETED"),
 }
 
 
 class ClusterForm(forms.ModelForm):
     class Meta:
-        field_classes = {"connection": as_asked(ClusterChangeRequest, "connection")}
+        field_classes = {"connection": make_json_field(ClusterChangeRequest, "connection")}
 
     backend = forms.ChoiceField(
-        label=said("BACKEND"),
+        label=lazy_admin_text("BACKEND"),
         choices=[(name, name) for name in plugins.BACKENDS],
         widget=UnfoldAdminSelectWidget,
     )
@@ -84,7 +84,7 @@ class ClusterForm(forms.ModelForm):
         try:
             services.check_connection(backend, connection)
         except ApiError as error:
-            raise invalid(error) from None
+            raise make_validation_error(error) from None
         return cleaned
 
 
@@ -92,17 +92,17 @@ class ClusterForm(forms.ModelForm):
 class ClusterAdmin(ModelAdmin):
     form = ClusterForm
     list_display = ("name", "id", "backend", "created_at")
-    search_help_text = SEARCH
+    search_help_text = SEARCH_HELP
     search_fields = ("name", "id")
     readonly_fields = ("id", "created_at")
     exclude = ("away_since", "away_why")
     actions = ("ask",)
 
-    @admin.action(description=said("CHECK_CLUSTER"))
+    @admin.action(description=lazy_admin_text("CHECK_CLUSTER"))
     def ask(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
         for cluster in queryset:
             for one in services.check_cluster(request.user, cluster):  # type: ignore[arg-type]
-                said = " ".join(filter(None, [f"{cluster}:", *text(one.code, one.params), one.remedy]))
+                said = " ".join(filter(None, [f"{cluster}:", *render_text(one.code, one.params), one.remedy]))
                 messages.add_message(request, LEVELS[one.level], said)
 
     def has_delete_permission(self, request: HttpRequest, obj: Cluster | None = None) -> bool:
@@ -111,7 +111,7 @@ class ClusterAdmin(ModelAdmin):
     def save_model(self, request: HttpRequest, obj: Cluster, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
         verb = "change" if change else "add"
-        audit.record(request.user, f"cluster.{verb}", obj.pk, name=obj.name, fields=form.changed_data)
+        audit.record_event(request.user, f"cluster.{verb}", obj.pk, name=obj.name, fields=form.changed_data)
 
 
 class EnvironmentAdmin(ReadOnlyAdmin):
@@ -122,34 +122,34 @@ class EnvironmentAdmin(ReadOnlyAdmin):
     actions: tuple[str, ...] = ("cordon", "uncordon")
 
     @display(
-        description=said("STATUS"),
+        description=lazy_admin_text("STATUS"),
         ordering="status",
         label={"running": "success", "stopped": "info", "unhealthy": "danger", "failed": "danger"},
     )
     def shown_status(self, environment: DevEnvironment) -> tuple[str, str]:
         return environment.status, STATUS_NAMES[environment.status]
 
-    @display(description=said("SCHEDULING"), ordering="cordoned", label={True: "warning", False: "success"})
+    @display(description=lazy_admin_text("SCHEDULING"), ordering="cordoned", label={True: "warning", False: "success"})
     def scheduling(self, environment: DevEnvironment) -> tuple[bool, str]:
-        return environment.cordoned, said("IS_CORDONED") if environment.cordoned else said("OPEN")
+        return environment.cordoned, lazy_admin_text("IS_CORDONED") if environment.cordoned else lazy_admin_text("OPEN")
 
     @display(description="GPU", ordering="gpu_count")
     def gpus(self, environment: DevEnvironment) -> str:
-        emulated = f" ({said('EMULATED')})" if environment.emulated else ""
+        emulated = f" ({lazy_admin_text('EMULATED')})" if environment.emulated else ""
         return f"{environment.gpu_count}× {environment.gpu_type}{emulated}" if environment.gpu_count else "–"
 
-    @display(description=said("HELD_BY"))
+    @display(description=lazy_admin_text("HELD_BY"))
     def holder(self, environment: DevEnvironment) -> str:
         lease = getattr(environment, "lease", None)
         return lease.holder if lease else "–"
 
-    @admin.action(description=said("CORDON"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("CORDON"), permissions=["operate"])
     def cordon(self, request: HttpRequest, rows: QuerySet[DevEnvironment]) -> None:
-        _set(self, request, rows, True)
+        _set_cordoned(self, request, rows, True)
 
-    @admin.action(description=said("UNCORDON"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("UNCORDON"), permissions=["operate"])
     def uncordon(self, request: HttpRequest, rows: QuerySet[DevEnvironment]) -> None:
-        _set(self, request, rows, False)
+        _set_cordoned(self, request, rows, False)
 
 
 class ZoneAdmin(ReadOnlyAdmin):
@@ -166,28 +166,30 @@ class ZoneAdmin(ReadOnlyAdmin):
         }
         return super().get_queryset(request).annotate(**counts)
 
-    @display(description=said("ENVIRONMENTS_SHORT"), ordering="environment_count_")
+    @display(description=lazy_admin_text("ENVIRONMENTS_SHORT"), ordering="environment_count_")
     def environment_count(self, zone: Any) -> int:
         return int(zone.environment_count_)
 
-    @display(description=said("CORDONED_COUNT"), ordering="cordoned_count_")
+    @display(description=lazy_admin_text("CORDONED_COUNT"), ordering="cordoned_count_")
     def cordoned_count(self, zone: Any) -> int:
         return int(zone.cordoned_count_)
 
-    @admin.action(description=said("CORDON_ZONE"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("CORDON_ZONE"), permissions=["operate"])
     def cordon(self, request: HttpRequest, rows: QuerySet[AvailabilityZone]) -> None:
-        _set(self, request, _in_service(rows, True), True)
+        _set_cordoned(self, request, _list_zone_environments(rows, True), True)
 
-    @admin.action(description=said("UNCORDON_ZONE"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("UNCORDON_ZONE"), permissions=["operate"])
     def uncordon(self, request: HttpRequest, rows: QuerySet[AvailabilityZone]) -> None:
-        _set(self, request, _in_service(rows, False), False)
+        _set_cordoned(self, request, _list_zone_environments(rows, False), False)
 
 
-def _in_service(zones: QuerySet[AvailabilityZone], now: bool) -> QuerySet[DevEnvironment]:
+def _list_zone_environments(zones: QuerySet[AvailabilityZone], now: bool) -> QuerySet[DevEnvironment]:
     return DevEnvironment.objects.filter(zone__in=zones, cordoned=not now)
 
 
-def _set(console: ReadOnlyAdmin, request: HttpRequest, environments: QuerySet[DevEnvironment], cordoned: bool) -> None:
+def _set_cordoned(
+    console: ReadOnlyAdmin, request: HttpRequest, environments: QuerySet[DevEnvironment], cordoned: bool
+) -> None:
     done = "CORDONED" if cordoned else "UNCORDONED"
     changes = {"cordoned": cordoned}
     console.apply(request, environments, lambda user, each: services.change_environment(user, each, changes), done)

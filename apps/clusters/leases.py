@@ -6,15 +6,15 @@ from django.db import transaction
 
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease, PortLease
 
-UNUSABLE = ""
+UNUSABLE_HOLDER = ""
 """Holder of an environment that is not running or is cordoned."""
 
 
-class NoFreePort(Exception):
+class NoFreePortError(Exception):
     """Every candidate port is leased already."""
 
 
-def take(environment_ids: Iterable[str], holder: str) -> list[tuple[str, str]] | None:
+def acquire_leases(environment_ids: Iterable[str], holder: str) -> list[tuple[str, str]] | None:
     """Acquire leases of all these environments, or of none. Returns None if `holder` has them all (also if it had them
     before), else pairs of environment and its holder.
 
@@ -34,7 +34,7 @@ def take(environment_ids: Iterable[str], holder: str) -> list[tuple[str, str]] |
                     pk__in=wanted, status=EnvironmentStatus.RUNNING, cordoned=False
                 ).values_list("pk", flat=True)
             )
-            held = [(key, UNUSABLE if key not in usable else holders.get(key, holder)) for key in wanted]
+            held = [(key, UNUSABLE_HOLDER if key not in usable else holders.get(key, holder)) for key in wanted]
             others = [(key, by) for key, by in held if by != holder]
             if not others and len(holders) == len(wanted):
                 return None
@@ -44,25 +44,25 @@ def take(environment_ids: Iterable[str], holder: str) -> list[tuple[str, str]] |
         # A conflicting lease was given back between the insertion and the look: try again.
 
 
-def held(holder: str) -> set[str]:
+def list_held_environments(holder: str) -> set[str]:
     """Return the ids of the environments that `holder` has."""
     return set(Lease.objects.filter(holder=holder).values_list("environment_id", flat=True))
 
 
-def mark(environment_ids: Iterable[str], holder: str) -> None:
+def record_holder(environment_ids: Iterable[str], holder: str) -> None:
     """Record `holder` for those of the environments that have none. For engines whose own queue decides what runs;
     environments that are held already are no error."""
     rows = [Lease(environment_id=key, holder=holder) for key in sorted(set(environment_ids))]
     Lease.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def release(holder: str, environment_ids: Iterable[str] | None = None) -> int:
+def release_leases(holder: str, environment_ids: Iterable[str] | None = None) -> int:
     """Release these leases of `holder`, or all of them. Returns how many environments became free."""
     mine = Lease.objects.filter(holder=holder)
     return (mine if environment_ids is None else mine.filter(environment__in=environment_ids)).delete()[0]
 
 
-def take_port(host: str, candidates: Sequence[int], holder: str) -> int:
+def acquire_port(host: str, candidates: Sequence[int], holder: str) -> int:
     """Return the port that `holder` has on `host`, or lease the first free candidate. Raises NoFreePortError."""
     mine = PortLease.objects.filter(host=host, holder=holder).values_list("port", flat=True).first()
     if mine is not None:
@@ -71,10 +71,10 @@ def take_port(host: str, candidates: Sequence[int], holder: str) -> int:
         _, created = PortLease.objects.get_or_create(host=host, port=port, defaults={"holder": holder})
         if created:
             return port
-    raise NoFreePort(host)
+    raise NoFreePortError(host)
 
 
-def ports(host: str) -> set[int]:
+def list_leased_ports(host: str) -> set[int]:
     """Return the ports that are leased on `host`."""
     return set(PortLease.objects.filter(host=host).values_list("port", flat=True))
 

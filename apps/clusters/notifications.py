@@ -3,27 +3,27 @@
 from django.db.models import QuerySet
 
 from apps.clusters.models import DevEnvironment
-from apps.clusters.selectors import STILL_HELD, UNHEALTHY
-from apps.notices.services.incidents import open_keys, over, tell
+from apps.clusters.selectors import IS_STOPPED_BUT_HELD, IS_UNHEALTHY
+from apps.notices.services.incidents import list_open_keys, open_incident, resolve_incidents
 
-AT_ONCE = 500
+MAX_PER_PASS = 500
 """Number of lost environments that one pass notifies of; the next pass does the rest."""
 
 
-def look() -> None:
+def notify_lost_environments() -> None:
     """Open an incident for each lost environment and resolve those of environments that are back. Takes two queries
     however many environments there are, and more only if something changed."""
-    told = open_keys("node_lost")
-    lost = DevEnvironment.objects.filter(UNHEALTHY | STILL_HELD).order_by("pk")
+    told = list_open_keys("node_lost")
+    lost = DevEnvironment.objects.filter(IS_UNHEALTHY | IS_STOPPED_BUT_HELD).order_by("pk")
     found = list(lost.values_list("pk", flat=True))
     for key in told.difference(found):
-        over(key, "node_lost")
-    if news := [key for key in found if key not in told][:AT_ONCE]:
-        _tell(lost.filter(pk__in=news))
+        resolve_incidents(key, "node_lost")
+    if news := [key for key in found if key not in told][:MAX_PER_PASS]:
+        _open_incidents(lost.filter(pk__in=news))
 
 
-def _tell(lost: QuerySet[DevEnvironment]) -> None:
+def _open_incidents(lost: QuerySet[DevEnvironment]) -> None:
     for row in lost.values("pk", "name", "host", "project_id", "cluster__name"):
         params = {"environment": row["name"], "host": row["host"] or row["name"], "cluster": row["cluster__name"]}
         link = f"/environments/{row['pk']}"
-        tell("node_lost", row["pk"], "NOTICE_NODE_LOST", params, project=row["project_id"], link=link)
+        open_incident("node_lost", row["pk"], "NOTICE_NODE_LOST", params, project=row["project_id"], link=link)

@@ -13,25 +13,25 @@ from apps.clusters.models import Cluster
 from fermi.planning import plugins
 
 
-def there(cluster: Cluster, path: str) -> str:
+def to_cluster_path(cluster: Cluster, path: str) -> str:
     """Return the path as training on the cluster sees it."""
-    return _moved(path, str(settings.DATA_DIR), _mount(cluster))
+    return _replace_prefix(path, str(settings.DATA_DIR), _get_mount(cluster))
 
 
-def here(cluster: Cluster, path: str) -> str:
+def to_platform_path(cluster: Cluster, path: str) -> str:
     """Return the path as the platform sees it."""
-    return _moved(path, _mount(cluster), str(settings.DATA_DIR))
+    return _replace_prefix(path, _get_mount(cluster), str(settings.DATA_DIR))
 
 
-def _mount(cluster: Cluster) -> str:
-    return plugins.backend(cluster.backend, selectors.connection(cluster)).mount or str(settings.DATA_DIR)
+def _get_mount(cluster: Cluster) -> str:
+    return plugins.get_backend(cluster.backend, selectors.build_connection(cluster)).mount or str(settings.DATA_DIR)
 
 
-def _moved(path: str, old: str, new: str) -> str:
-    path = plain(path)
+def _replace_prefix(path: str, old: str, new: str) -> str:
+    path = normalize_path(path)
     return new + path[len(old) :] if path.startswith(f"{old}/") else path
 
 
-def plain(path: str) -> str:
+def normalize_path(path: str) -> str:
     """Return one spelling of an absolute path. Rules about a path must hold for all its spellings."""
     return f"/{os.path.normpath(path).lstrip('/')}" if path.startswith("/") else path

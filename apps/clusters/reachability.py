@@ -5,7 +5,7 @@ from apps.common.clock import now
 from fermi.jobs.errors import BackendError
 
 
-def lost(cluster: Cluster, error: BackendError) -> None:
+def record_unreachable(cluster: Cluster, error: BackendError) -> None:
     """Record that the engine did not answer. Writes only if it had answered before."""
     if cluster.away_since is None:
         cluster.away_since = now()
@@ -13,7 +13,7 @@ def lost(cluster: Cluster, error: BackendError) -> None:
         Cluster.objects.filter(pk=cluster.pk, away_since=None).update(away_since=cluster.away_since, away_why=why)
 
 
-def found(cluster: Cluster) -> None:
+def record_reachable(cluster: Cluster) -> None:
     """Record that the engine answers again. Writes only if it had not."""
     if cluster.away_since is not None:
         Cluster.objects.filter(pk=cluster.pk).update(away_since=None, away_why={})

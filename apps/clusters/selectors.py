@@ -13,14 +13,14 @@ from apps.accounts.models import Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
 from apps.common import disks
 from apps.common.clock import now
-from apps.common.sql import CompiledInstances, key_parameters
-from apps.common.texts import text
-from fermi.engines.check_results import Finding, Level
+from apps.common.sql import CompiledInstances, make_key_parameters
+from apps.common.texts import render_text
+from fermi.engines.check_results import CheckLevel, CheckResult
 from fermi.jobs.spec import Node, Problem
 from fermi.planning import plugins
 
-UNHEALTHY = Q(status=EnvironmentStatus.UNHEALTHY)
-STILL_HELD = Q(status=EnvironmentStatus.STOPPED, lease__isnull=False)
+IS_UNHEALTHY = Q(status=EnvironmentStatus.UNHEALTHY)
+IS_STOPPED_BUT_HELD = Q(status=EnvironmentStatus.STOPPED, lease__isnull=False)
 """A task holds the environment although nothing can run there."""
 FILTERS = {
     "zone": lambda zones: Q(zone__in=zones) | Q(zone__name__in=zones),
@@ -34,7 +34,7 @@ FILTERS = {
 }
 
 
-def connection(cluster: Cluster) -> dict[str, Any]:
+def build_connection(cluster: Cluster) -> dict[str, Any]:
     """Return the connection that the backend takes: what is stored, and the platform's own settings for every
     engine."""
     return {
@@ -55,35 +55,35 @@ def connection(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def notices(user: User) -> list[Finding]:
+def list_operator_findings(user: User) -> list[CheckResult]:
     """Return findings about the platform for administrators and operators; none for other users."""
     if not (user.is_superuser or user.is_staff):
         return []
     known = Cluster.objects.filter(backend__in=plugins.BACKENDS)
-    found = [one for cluster in known for one in plugins.check(cluster.backend).notices(connection(cluster))]
-    if full := disks.nearly_full(settings.DATA_DIR):
+    found = [one for cluster in known for one in plugins.get_check(cluster.backend).notices(build_connection(cluster))]
+    if full := disks.find_nearly_full(settings.DATA_DIR):
         params = {"path": full["path"], "percent": full["percent"], "freeMiB": full["free"] >> 20}
-        found.append(Finding(Level.WARN, "DISK_NEARLY_FULL", params))
-    return [finding for finding in found if finding.level is not Level.PASS]
+        found.append(CheckResult(CheckLevel.WARN, "DISK_NEARLY_FULL", params))
+    return [finding for finding in found if finding.level is not CheckLevel.PASS]
 
 
-def clusters(user: User) -> QuerySet[Cluster, Any]:
+def list_clusters(user: User) -> QuerySet[Cluster, Any]:
     """Return all clusters; their connections are for administrators only."""
     return Cluster.objects.values("id", "name", "backend", *(["connection"] if user.is_superuser else []))
 
 
-def shown_cluster(row: dict[str, Any]) -> dict[str, Any]:
+def serialize_cluster(row: dict[str, Any]) -> dict[str, Any]:
     return {"connection": None, **row}
 
 
-def seen_by(user: access.Someone) -> QuerySet[DevEnvironment]:
+def list_visible_environments(user: access.AnyUser) -> QuerySet[DevEnvironment]:
     """Return the environments of the user's projects, and those that are shared with all."""
-    return access.visible(DevEnvironment.objects.all(), user, or_open=Q(shared=True))
+    return access.filter_visible(DevEnvironment.objects.all(), user, or_open=Q(shared=True))
 
 
-def environments(user: User, filters: Mapping[str, Any]) -> QuerySet[DevEnvironment, Any]:
+def list_environments(user: User, filters: Mapping[str, Any]) -> QuerySet[DevEnvironment, Any]:
     """Return rows for `serialize_environment`."""
-    rows = seen_by(user)
+    rows = list_visible_environments(user)
     for name, condition in FILTERS.items():
         if filters.get(name):
             rows = rows.filter(condition(filters[name]))
@@ -119,40 +119,43 @@ def environments(user: User, filters: Mapping[str, Any]) -> QuerySet[DevEnvironm
     )
 
 
-def shown(row: dict[str, Any]) -> dict[str, Any]:
+def serialize_environment(row: dict[str, Any]) -> dict[str, Any]:
     """Return the API's environment from one row of `list_environments`."""
     row["zone"] = {"id": row.pop("zoneId"), "name": row.pop("zoneName")}
     row["owner"] = row.pop("owner_")
     running = row["status"] == EnvironmentStatus.RUNNING
     uptime = now() - row["startedAt"] if running and row["startedAt"] else None
     row["uptimeSeconds"] = int(uptime.total_seconds()) if uptime is not None else None
-    problem = obstacle(row["name"], row["status"], row["cordoned"])
+    problem = find_obstacle(row["name"], row["status"], row["cordoned"])
     row["selectable"] = problem is None
-    row["notSelectableReason"] = problem and {"code": problem.code, "message": text(problem.code, problem.params)[0]}
+    row["notSelectableReason"] = problem and {
+        "code": problem.code,
+        "message": render_text(problem.code, problem.params)[0],
+    }
     return row
 
 
-def environment(user: User, environment_id: str) -> dict[str, Any] | None:
+def get_environment(user: User, environment_id: str) -> dict[str, Any] | None:
     """Return one environment with details, or None. What its engine knows it by is for maintainers."""
-    row = environments(user, {}).annotate(discoveredAs=F("discovered_as")).filter(pk=environment_id).first()
+    row = list_environments(user, {}).annotate(discoveredAs=F("discovered_as")).filter(pk=environment_id).first()
     if row is None:
         return None
     engine = None
-    if access.role_in(user, row["projectId"]) is Role.MAINTAINER:
+    if access.get_role(user, row["projectId"]) is Role.MAINTAINER:
         engine = DevEnvironment.objects.values_list("engine", flat=True).get(pk=environment_id)
-    return shown({**row, "engine": engine})
+    return serialize_environment({**row, "engine": engine})
 
 
-def report(findings: Iterable[Finding]) -> dict[str, Any]:
+def serialize_report(findings: Iterable[CheckResult]) -> dict[str, Any]:
     """Return the findings as the API's report, in the language of the request."""
     items = []
     for one in findings:
-        message, hint = text(one.code, one.params)
+        message, hint = render_text(one.code, one.params)
         items.append({"level": one.level, "code": one.code, "message": message, "hint": hint, "remedy": one.remedy})
-    return {"fit": all(item["level"] is not Level.FAIL for item in items), "findings": items}
+    return {"fit": all(item["level"] is not CheckLevel.FAIL for item in items), "findings": items}
 
 
-def obstacle(name: str, status: str, cordoned: bool) -> Problem | None:
+def find_obstacle(name: str, status: str, cordoned: bool) -> Problem | None:
     """Return why no task can run in the environment now, or None."""
     if status != EnvironmentStatus.RUNNING:
         return Problem("", "ENVIRONMENT_NOT_RUNNING", {"environment": name, "status": status})
@@ -161,22 +164,22 @@ def obstacle(name: str, status: str, cordoned: bool) -> Problem | None:
     return None
 
 
-_NAMED = CompiledInstances(
+_NAMED_QUERY = CompiledInstances(
     DevEnvironment,
     lambda is_superuser, /, user=0, **among: (
-        seen_by(access.Reader(user, is_superuser)).filter(pk__in=list(among.values()))
+        list_visible_environments(access.UserRights(user, is_superuser)).filter(pk__in=list(among.values()))
     ),
     "zone", "cluster", "project",
 )  # fmt: skip
 
 
-def pick(user: User, ids: Sequence[str], field: str) -> tuple[list[DevEnvironment], list[Problem]]:
+def select_environments(user: User, ids: Sequence[str], field: str) -> tuple[list[DevEnvironment], list[Problem]]:
     """Return the environments with these ids, in this order, and the problems with the ids; `field` is the field that
     has them."""
     if not ids:
         return [], []
-    among = key_parameters(ids)
-    known = {row.pk: row for row in _NAMED.fetch(user.is_superuser, **access.reader(user), **among)}
+    among = make_key_parameters(ids)
+    known = {row.pk: row for row in _NAMED_QUERY.fetch(user.is_superuser, **access.build_user_params(user), **among)}
     found, problems = [], []
     for index, key in enumerate(ids):
         if key in ids[:index]:
@@ -188,7 +191,7 @@ def pick(user: User, ids: Sequence[str], field: str) -> tuple[list[DevEnvironmen
     return found, problems
 
 
-def snapshot(environment: DevEnvironment) -> Node:
+def build_node(environment: DevEnvironment) -> Node:
     """Return the environment as a node of a job; load it with its zone."""
     return Node(
         id=environment.pk,
@@ -208,19 +211,19 @@ def snapshot(environment: DevEnvironment) -> Node:
     )
 
 
-def snapshots(environments: Iterable[DevEnvironment]) -> list[Node]:
-    return [snapshot(environment) for environment in environments]
+def build_nodes(environments: Iterable[DevEnvironment]) -> list[Node]:
+    return [build_node(environment) for environment in environments]
 
 
-def zone_ids() -> dict[str, str]:
+def read_zone_ids() -> dict[str, str]:
     """Return the zones' ids, by id and by name."""
     by_name = {name: key for key, name in AvailabilityZone.objects.values_list("pk", "name")}
     return by_name | {key: key for key in by_name.values()}
 
 
-def zones(user: User) -> QuerySet[AvailabilityZone, Any]:
+def list_zones(user: User) -> QuerySet[AvailabilityZone, Any]:
     """Return all zones, with the number of environments and GPUs that the user may see there."""
-    mine = Q(environments__in=seen_by(user))
+    mine = Q(environments__in=list_visible_environments(user))
     return AvailabilityZone.objects.values(
         "id",
         "name",

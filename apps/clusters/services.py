@@ -9,13 +9,13 @@ from django.db.models import ProtectedError
 from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
-from apps.clusters.selectors import connection, pick, snapshots
+from apps.clusters.selectors import build_connection, build_nodes, select_environments
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
-from apps.common.row_bounds import check_rows
-from apps.common.texts import text
-from fermi.engines.check_results import Finding
-from fermi.jobs.errors import UnknownName
+from apps.common.row_bounds import check_row_limit
+from apps.common.texts import render_text
+from fermi.engines.check_results import CheckResult
+from fermi.jobs.errors import UnknownNameError
 from fermi.jobs.spec import Problem
 from fermi.planning import checks, plugins, summary
 
@@ -27,7 +27,7 @@ def create_cluster(user: User, *, name: str, backend: str, connection: Mapping[s
     try:
         with transaction.atomic():
             cluster = Cluster.objects.create(name=name, backend=backend, connection=connection)
-            audit.record(user, "cluster.create", cluster.pk, name=name, backend=backend, connection=connection)
+            audit.record_event(user, "cluster.create", cluster.pk, name=name, backend=backend, connection=connection)
     except IntegrityError:
         raise ApiError(409, "CLUSTER_NAME_TAKEN", "name", name=name) from None
     return cluster
@@ -41,12 +41,12 @@ def change_cluster(user: User, cluster: Cluster, changes: Mapping[str, Any]) -> 
     try:
         with transaction.atomic():
             Cluster.objects.filter(pk=cluster.pk).update(**changes)
-            audit.record(user, "cluster.change", cluster.pk, **changes)
+            audit.record_event(user, "cluster.change", cluster.pk, **changes)
     except IntegrityError:
         raise ApiError(409, "CLUSTER_NAME_TAKEN", "name", name=changes["name"]) from None
 
 
-def remove_cluster(user: User, cluster: Cluster) -> None:
+def delete_cluster(user: User, cluster: Cluster) -> None:
     """Delete a cluster (administrator), with the environments that its engine listed. Raises ApiError 409
     CLUSTER_IN_USE if anything else refers to it."""
     access.require_administrator(user)
@@ -54,23 +54,23 @@ def remove_cluster(user: User, cluster: Cluster) -> None:
     try:
         with transaction.atomic():
             cluster.environments.exclude(discovered_as="").delete()
-            audit.record(user, "cluster.delete", key, name=cluster.name)
+            audit.record_event(user, "cluster.delete", key, name=cluster.name)
             cluster.delete()
     except (ProtectedError, IntegrityError):
         raise ApiError(409, "CLUSTER_IN_USE", cluster=cluster.name) from None
 
 
-def check_cluster(user: User, cluster: Cluster) -> list[Finding]:
+def check_cluster(user: User, cluster: Cluster) -> list[CheckResult]:
     """Return what the engine's checks find (administrator). Takes seconds."""
     access.require_administrator(user)
-    return plugins.check(cluster.backend).findings(connection(cluster))
+    return plugins.get_check(cluster.backend).findings(build_connection(cluster))
 
 
 def check_connection(backend: str, connection: Mapping[str, Any]) -> None:
     """Raise ProblemsError unless `connection` fits the schema of the backend."""
     try:
-        problems = checks.problems(backend, connection)
-    except UnknownName as unknown:
+        problems = checks.find_connection_problems(backend, connection)
+    except UnknownNameError as unknown:
         problems = [Problem("backend", unknown.code, unknown.params)]
     if problems:
         raise ProblemsError(problems)
@@ -81,23 +81,23 @@ def register_environment(
 ) -> DevEnvironment:
     """Register an environment by hand (maintainer). `zone` is an id or a name; a new name creates a zone."""
     problems = []
-    if access.role_in(user, project_id) is None or not Project.objects.filter(pk=project_id).exists():
+    if access.get_role(user, project_id) is None or not Project.objects.filter(pk=project_id).exists():
         problems.append(Problem("projectId", "PROJECT_UNKNOWN", {"project": project_id}))
     if not Cluster.objects.filter(pk=cluster_id).exists():
         problems.append(Problem("clusterId", "CLUSTER_UNKNOWN", {"cluster": cluster_id}))
     if problems:
         raise ProblemsError(problems)
-    access.require(user, project_id, Role.MAINTAINER)
-    _engine_is_the_administrators(user, facts)
+    access.require_role(user, project_id, Role.MAINTAINER)
+    _require_administrator_for_engine(user, facts)
     environment = DevEnvironment(project_id=project_id, cluster_id=cluster_id, name=name, owner=user, **facts)
     if environment.status == EnvironmentStatus.RUNNING:
         environment.started_at = now()
     try:
         with transaction.atomic():
-            check_rows("environments", DevEnvironment.objects.filter(project=project_id, gone_at=None))
-            environment.zone = _zone(zone)
+            check_row_limit("environments", DevEnvironment.objects.filter(project=project_id, gone_at=None))
+            environment.zone = _get_or_create_zone(zone)
             environment.save(force_insert=True)
-            audit.record(user, "environment.register", environment.pk, project=project_id, name=name)
+            audit.record_event(user, "environment.register", environment.pk, project=project_id, name=name)
     except IntegrityError:
         raise ApiError(409, "ENVIRONMENT_NAME_TAKEN", "name", name=name) from None
     return environment
@@ -107,58 +107,58 @@ def change_environment(user: User, environment: DevEnvironment, changes: dict[st
     """Change what is stored of an environment (maintainer). Running tasks keep what they were planned with. Its owner
     may also change whether it is warm, because that uses its memory."""
     owns = environment.owner_id == user.pk and changes.keys() == {"warm"}
-    access.require(user, environment.project_id, Role.MEMBER if owns else Role.MAINTAINER)
-    _engine_is_the_administrators(user, changes)
+    access.require_role(user, environment.project_id, Role.MEMBER if owns else Role.MAINTAINER)
+    _require_administrator_for_engine(user, changes)
     if changes.get("status", environment.status) != environment.status:
         environment.started_at = now() if changes["status"] == EnvironmentStatus.RUNNING else None
     try:
         with transaction.atomic():
             if "zone" in changes:
-                environment.zone = _zone(changes["zone"])
+                environment.zone = _get_or_create_zone(changes["zone"])
             for name in changes.keys() - {"zone"}:
                 setattr(environment, name, changes[name])
             environment.save(update_fields=[*changes, "started_at"])
-            audit.record(user, "environment.change", environment.pk, project=environment.project_id, **changes)
+            audit.record_event(user, "environment.change", environment.pk, project=environment.project_id, **changes)
     except IntegrityError:
         raise ApiError(409, "ENVIRONMENT_NAME_TAKEN", "name", name=changes.get("name")) from None
 
 
-def remove_environment(user: User, environment: DevEnvironment) -> None:
+def delete_environment(user: User, environment: DevEnvironment) -> None:
     """Delete an environment (maintainer). Raises ApiError 409 ENVIRONMENT_HELD while a task holds it; the lease's
     foreign key decides races."""
-    access.require(user, environment.project_id, Role.MAINTAINER)
+    access.require_role(user, environment.project_id, Role.MAINTAINER)
     key, name = environment.pk, environment.name
     try:
         with transaction.atomic():
             environment.delete()
-            audit.record(user, "environment.remove", key, project=environment.project_id, name=name)
+            audit.record_event(user, "environment.remove", key, project=environment.project_id, name=name)
     except (ProtectedError, IntegrityError):
         holder = DevEnvironment.objects.filter(pk=key).values_list("lease__holder", flat=True).first()
         raise ApiError(409, "ENVIRONMENT_HELD", environment=name, task=holder) from None
 
 
-def summarise(user: User, environment_ids: list[str], master: str | None) -> dict[str, Any]:
+def summarize_environments(user: User, environment_ids: list[str], master: str | None) -> dict[str, Any]:
     """Return the total of the selected environments, with warnings in the language of the request."""
-    chosen, problems = pick(user, environment_ids, "environmentIds")
+    chosen, problems = select_environments(user, environment_ids, "environmentIds")
     if master is not None and master not in environment_ids:
         problems.append(Problem("masterNode", "MASTER_NOT_SELECTED", {"master": master}))
     if problems:
         raise ProblemsError(problems)
-    nodes = snapshots(chosen)
+    nodes = build_nodes(chosen)
     warnings = []
-    for warning in summary.warnings(nodes, master):
-        message, hint = text(warning.code, warning.params)
+    for warning in summary.find_warnings(nodes, master):
+        message, hint = render_text(warning.code, warning.params)
         warnings.append({"code": warning.code, "message": message, "hint": hint})
-    return {**summary.summarise(nodes), "warnings": warnings}
+    return {**summary.summarize_nodes(nodes), "warnings": warnings}
 
 
-def _engine_is_the_administrators(user: User, facts: Mapping[str, Any]) -> None:
+def _require_administrator_for_engine(user: User, facts: Mapping[str, Any]) -> None:
     """Raise ApiError 403 if `facts` has engine settings and the user is no administrator: they may name host paths and
     service accounts."""
     if "engine" in facts:
         access.require_administrator(user)
 
 
-def _zone(name: str) -> AvailabilityZone:
+def _get_or_create_zone(name: str) -> AvailabilityZone:
     by_id = AvailabilityZone.objects.filter(pk=name).first()
     return by_id or AvailabilityZone.objects.get_or_create(name=name)[0]

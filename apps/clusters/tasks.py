@@ -6,5 +6,5 @@ from apps.clusters import expiry
 
 
 @shared_task(name="clusters.endings", ignore_result=True)
-def endings() -> None:
-    expiry.look()
+def check_expiry() -> None:
+    expiry.notify_expiring()

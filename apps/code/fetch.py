@@ -19,22 +19,22 @@ from apps.code.models import Fetch, FetchStatus, Snapshot
 from apps.common import claims
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.common.row_bounds import check_rows
+from apps.common.row_bounds import check_row_limit
 
 log = logging.getLogger(__name__)
 
-CLAIM = timedelta(seconds=30)
+CLAIM_SPAN = timedelta(seconds=30)
 """Renewed during a try (`apps.common.claims`)."""
 DEADLINE = timedelta(minutes=30)
-MOST_TRIES = 5
-AGAIN = timedelta(seconds=10)
+MAX_TRIES = 5
+RETRY_DELAY = timedelta(seconds=10)
 
 
-def ask(user: User, project: Project, source: dict[str, Any]) -> Fetch:
+def create_fetch(user: User, project: Project, source: dict[str, Any]) -> Fetch:
     """Create a fetch and wake a worker for it."""
     moment = now()
     with transaction.atomic():
-        check_rows("code-fetches", Fetch.objects.filter(created_by=user, status=FetchStatus.FETCHING))
+        check_row_limit("code-fetches", Fetch.objects.filter(created_by=user, status=FetchStatus.FETCHING))
         made = Fetch.objects.create(
             project=project,
             created_by=user,
@@ -43,72 +43,72 @@ def ask(user: User, project: Project, source: dict[str, Any]) -> Fetch:
             deadline_at=moment + DEADLINE,
             due_at=moment,
         )
-        audit.record(user, "code.fetch", made.pk, project=project, source=_told(source))
-        transaction.on_commit(lambda: hints.fetch(made.pk))
+        audit.record_event(user, "code.fetch", made.pk, project=project, source=_redact_source(source))
+        transaction.on_commit(lambda: hints.enqueue_fetch(made.pk))
     return made
 
 
-def due() -> list[str]:
+def list_due_fetches() -> list[str]:
     """Return the ids of fetches that are due."""
     return list(Fetch.objects.filter(status=FetchStatus.FETCHING, due_at__lte=now()).values_list("pk", flat=True))
 
 
-def fetch(fetch_id: str) -> bool:
+def run_fetch(fetch_id: str) -> bool:
     """Fetch the code and store the result. Returns False if another process has it, or if it is not due."""
     row = Fetch.objects.select_related("project", "created_by").filter(pk=fetch_id).first()
     if row is None or row.status != FetchStatus.FETCHING or row.due_at is None or row.due_at > now():
         return False
-    claim = claims.claim_row(row, CLAIM, tries=row.tries + 1)
+    claim = claims.claim_row(row, CLAIM_SPAN, tries=row.tries + 1)
     if claim is None:
         return False
     with claim.kept():
         try:
-            found = _ended(FetchStatus.READY, snapshot=_bring(row))
+            found = _build_final_values(FetchStatus.READY, snapshot=_take_snapshot(row))
         except FetchError as error:
             failed = {"code": error.code, **error.params}
-            found = _ended(FetchStatus.FAILED, error=failed)
-            if error.retry and row.tries + 1 < MOST_TRIES and now() + AGAIN < row.deadline_at:
-                found = {"due_at": now() + AGAIN * 2**row.tries, "error": failed}
-        except secrets.Unavailable as absent:
-            found = _ended(FetchStatus.FAILED, error={"code": absent.code, **absent.params})
+            found = _build_final_values(FetchStatus.FAILED, error=failed)
+            if error.retry and row.tries + 1 < MAX_TRIES and now() + RETRY_DELAY < row.deadline_at:
+                found = {"due_at": now() + RETRY_DELAY * 2**row.tries, "error": failed}
+        except secrets.SecretUnavailableError as absent:
+            found = _build_final_values(FetchStatus.FAILED, error={"code": absent.code, **absent.params})
         except ApiError as error:
             problem = error.problems[0]
-            found = _ended(FetchStatus.FAILED, error={"code": problem.code, **problem.params})
+            found = _build_final_values(FetchStatus.FAILED, error={"code": problem.code, **problem.params})
         except Exception as error:
             log.exception("fetch %s", row.pk)
             why = f"{type(error).__name__}: {error}"
-            found = _ended(FetchStatus.FAILED, error={"code": "CODE_FETCH_BROKE", "why": why})
+            found = _build_final_values(FetchStatus.FAILED, error={"code": "CODE_FETCH_BROKE", "why": why})
         claim.write(**found)
     return True
 
 
-def _bring(row: Fetch) -> Snapshot:
+def _take_snapshot(row: Fetch) -> Snapshot:
     if "environment" in row.source:
-        return from_environment.gather(row.created_by, row.project, row.source)
+        return from_environment.create_snapshot(row.created_by, row.project, row.source)
     asked = row.source["git"]
     named = asked.get("secret")
-    secret = secrets.reveal(row.project_id, {"code.git": named})["code.git"] if named else ""
-    with git.fetched(asked["url"], asked["revision"], secret) as found:
+    secret = secrets.reveal_secrets(row.project_id, {"code.git": named})["code.git"] if named else ""
+    with git.fetch_revision(asked["url"], asked["revision"], secret) as found:
         origin = {
             "kind": "git",
-            "url": git.shown(asked["url"]),
+            "url": git.redact_url(asked["url"]),
             "revision": asked["revision"],
             "commit": found.commit,
             "branch": found.branch,
             "dirty": False,
         }
-        return from_folder.collect(row.created_by, row.project, found.folder, origin)
+        return from_folder.create_snapshot(row.created_by, row.project, found.folder, origin)
 
 
-def _ended(status: FetchStatus, **values: Any) -> dict[str, Any]:
+def _build_final_values(status: FetchStatus, **values: Any) -> dict[str, Any]:
     return {"error": None, **values, "status": status, "due_at": None}
 
 
-def _told(source: dict[str, Any]) -> dict[str, Any]:
+def _redact_source(source: dict[str, Any]) -> dict[str, Any]:
     asked = source.get("git")
-    return {**source, "git": {**asked, "url": git.shown(asked["url"])}} if asked else source
+    return {**source, "git": {**asked, "url": git.redact_url(asked["url"])}} if asked else source
 
 
-def whence(source: dict[str, Any]) -> str:
+def describe_source(source: dict[str, Any]) -> str:
     """Return the source as shown to people: the repository's address without credentials, or `environment:path`."""
-    return git.shown(source["git"]["url"]) if "git" in source else f"{source['name']}:{source['path']}"
+    return git.redact_url(source["git"]["url"]) if "git" in source else f"{source['name']}:{source['path']}"

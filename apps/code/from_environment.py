@@ -20,7 +20,7 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.code import store, uploads
 from apps.code.errors import FetchError
 from apps.code.models import Snapshot
-from apps.common.bounds import max_manifest
+from apps.common.bounds import get_max_manifest_bytes
 from apps.common.errors import ApiError
 from apps.environments import connection
 from apps.environments.models import Hosted
@@ -29,15 +29,15 @@ from fermi.jobs import snapshot
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Problem
 
-SECONDS = 300
+TIMEOUT_SECONDS = 300
 """Timeout of the whole transfer."""
-SILENT_SECONDS = 60.0
+MAX_SILENCE_SECONDS = 60.0
 """Timeout while the environment sends nothing."""
-CHANGED = 3
+EXIT_CHANGED = 3
 """Exit code of `fermi.runner.snapshot_upload` if a file changed while it was read."""
 
 
-def problems(project: Project, environment: DevEnvironment, field: str) -> list[Problem]:
+def check_environment(project: Project, environment: DevEnvironment, field: str) -> list[Problem]:
     """Return what is wrong with the environment, without asking its daemon."""
     params = {"environment": environment.name}
     if environment.project_id != project.pk:
@@ -50,7 +50,7 @@ def problems(project: Project, environment: DevEnvironment, field: str) -> list[
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
+class _RemoteFolder:
     """A folder as the environment described it; `reader` yields the contents that are requested over `stream`."""
 
     environment: DevEnvironment
@@ -59,74 +59,74 @@ class _Folder:
     patch: str
     stream: socket.socket
     reader: IO[bytes]
-    told: "_Told"
+    told: "_CommandOutput"
 
 
-def gather(user: User, project: Project, source: Mapping[str, Any]) -> Snapshot:
+def create_snapshot(user: User, project: Project, source: Mapping[str, Any]) -> Snapshot:
     """Take a snapshot of the folder. Raises FetchError and ApiError."""
-    with _told_folder(project, source, SECONDS) as folder:
-        files = uploads.read(folder.manifest)
-        store.put_manifest(folder.manifest)
-        row = uploads.begin(user, project, snapshot.identity(folder.manifest), files)
-        wanted = uploads.missing(project, files)
-        _want(folder.stream, wanted)
+    with _open_folder(project, source, TIMEOUT_SECONDS) as folder:
+        files = uploads.parse_manifest(folder.manifest)
+        store.write_manifest(folder.manifest)
+        row = uploads.start_snapshot(user, project, snapshot.compute_snapshot_id(folder.manifest), files)
+        wanted = uploads.find_missing_blobs(project, files)
+        _request_contents(folder.stream, wanted)
         try:
-            uploads.take(project, wanted, folder.reader)
+            uploads.store_blobs(project, wanted, folder.reader)
         except ApiError as error:
-            raise _changed(folder.environment) from error
-        if folder.told.code == CHANGED:
-            raise _changed(folder.environment)
-        if uploads.missing(project, files):
-            raise protocol.WireError(f"it ended with {folder.told.code}: {folder.told.said}")
+            raise _make_changed_error(folder.environment) from error
+        if folder.told.code == EXIT_CHANGED:
+            raise _make_changed_error(folder.environment)
+        if uploads.find_missing_blobs(project, files):
+            raise protocol.ProtocolError(f"it ended with {folder.told.code}: {folder.told.said}")
     name, path = folder.environment.name, source["path"]
     origin = {**folder.origin, "kind": "environment", "environment": name, "path": path}
-    return uploads.complete(user, row, origin, folder.patch)
+    return uploads.complete_snapshot(user, row, origin, folder.patch)
 
 
-def identify(project: Project, source: Mapping[str, Any], seconds: float) -> str:
+def read_snapshot_id(project: Project, source: Mapping[str, Any], seconds: float) -> str:
     """Return the id that a snapshot of the folder would have now; stores nothing. `seconds` is the timeout. Raises
     FetchError."""
-    with _told_folder(project, source, seconds) as folder:
-        return snapshot.identity(folder.manifest)
+    with _open_folder(project, source, seconds) as folder:
+        return snapshot.compute_snapshot_id(folder.manifest)
 
 
 @contextmanager
-def _told_folder(project: Project, source: Mapping[str, Any], seconds: float) -> Iterator[_Folder]:
+def _open_folder(project: Project, source: Mapping[str, Any], seconds: float) -> Iterator[_RemoteFolder]:
     environment = DevEnvironment.objects.select_related("cluster").filter(pk=source["environment"]).first()
     if environment is None:
         raise FetchError("CODE_ENVIRONMENT_STOPPED", environment=source["name"], status=EnvironmentStatus.DELETED)
-    if wrong := problems(project, environment, "code.environment"):
+    if wrong := check_environment(project, environment, "code.environment"):
         raise FetchError(wrong[0].code, **wrong[0].params)
     try:
-        with connection.dial(environment) as stream:
-            told = _Told(stream, environment.name, seconds)
-            request = {"open": "code", "path": source["path"], "limits": _limits()}
-            answer = protocol.ask(stream, request, min(seconds, SILENT_SECONDS))
+        with connection.dial_envd(environment) as stream:
+            told = _CommandOutput(stream, environment.name, seconds)
+            request = {"open": "code", "path": source["path"], "limits": _build_limits()}
+            answer = protocol.send_request(stream, request, min(seconds, MAX_SILENCE_SECONDS))
             if not answer.get("ok"):
-                raise _refused(environment, answer)
-            with io.BufferedReader(told, uploads.MB) as reader:
-                head = protocol.read_line(reader.readline(protocol.LONGEST_LINE))
+                raise _make_refused_error(environment, answer)
+            with io.BufferedReader(told, uploads.MIB) as reader:
+                head = protocol.parse_line(reader.readline(protocol.MAX_LINE_BYTES))
                 if not head.get("ok"):
-                    raise _refused(environment, head)
+                    raise _make_refused_error(environment, head)
                 _check_head(head)
                 manifest = reader.read(head["manifest"])
-                patch = reader.read(min(head["patch"], uploads.MOST_PATCH)).decode(errors="replace")
-                yield _Folder(environment, head["origin"], manifest, patch, stream, cast(IO[bytes], reader), told)
+                patch = reader.read(min(head["patch"], uploads.MAX_PATCH_LENGTH)).decode(errors="replace")
+                yield _RemoteFolder(environment, head["origin"], manifest, patch, stream, cast(IO[bytes], reader), told)
     except BackendError as error:
         raise FetchError(error.code, retry=not error.permanent, **error.params) from error
-    except (OSError, protocol.WireError) as error:
+    except (OSError, protocol.ProtocolError) as error:
         why = f"{type(error).__name__}: {error}"
         raise FetchError("CODE_ENVIRONMENT_BROKE", retry=True, environment=environment.name, why=why) from error
 
 
-def _want(stream: socket.socket, digests: Mapping[str, int]) -> None:
+def _request_contents(stream: socket.socket, digests: Mapping[str, int]) -> None:
     words = "".join(f"{one}\n" for one in digests).encode()
-    for at in range(0, len(words), protocol.LONGEST_FRAME):
-        stream.sendall(protocol.frame(protocol.IN, words[at : at + protocol.LONGEST_FRAME]))
-    stream.sendall(protocol.control({"end": True}))
+    for at in range(0, len(words), protocol.MAX_FRAME_BYTES):
+        stream.sendall(protocol.encode_frame(protocol.IN, words[at : at + protocol.MAX_FRAME_BYTES]))
+    stream.sendall(protocol.encode_control({"end": True}))
 
 
-def _limits() -> dict[str, int]:
+def _build_limits() -> dict[str, int]:
     return {
         "files": settings.CODE_MAX_FILES,
         "fileMb": settings.CODE_MAX_FILE_MB,
@@ -134,16 +134,16 @@ def _limits() -> dict[str, int]:
     }
 
 
-def _changed(environment: DevEnvironment) -> FetchError:
+def _make_changed_error(environment: DevEnvironment) -> FetchError:
     return FetchError("CODE_ENVIRONMENT_CHANGED", retry=True, environment=environment.name)
 
 
-def _refused(environment: DevEnvironment, answer: Mapping[str, Any]) -> FetchError:
+def _make_refused_error(environment: DevEnvironment, answer: Mapping[str, Any]) -> FetchError:
     """Return the error of a refusal; a daemon of an earlier release does not know the request. Raises WireError if the
     answer is no refusal."""
     code, params = answer.get("code"), answer.get("params", {})
     if not isinstance(code, str) or not isinstance(params, dict) or params.keys() & {"self", "code", "retry"}:
-        raise protocol.WireError("no such refusal")
+        raise protocol.ProtocolError("no such refusal")
     params = {"environment": environment.name, **params}
     return FetchError("CODE_ENVIRONMENT_OLD" if code == "KEEPER_REQUEST_INVALID" else code, **params)
 
@@ -152,17 +152,17 @@ def _check_head(head: Mapping[str, Any]) -> None:
     """Raise WireError unless `head` is what `fermi.runner.snapshot_upload` sends before a manifest."""
     sizes = [head.get("manifest"), head.get("patch")]
     if not all(isinstance(size, int) and size >= 0 for size in sizes) or not isinstance(head.get("origin"), dict):
-        raise protocol.WireError("not the sizes of a manifest and a patch")
-    if head["manifest"] > max_manifest():
-        raise protocol.WireError("too long a manifest")
+        raise protocol.ProtocolError("not the sizes of a manifest and a patch")
+    if head["manifest"] > get_max_manifest_bytes():
+        raise protocol.ProtocolError("too long a manifest")
 
 
-class _Told(io.RawIOBase):
+class _CommandOutput(io.RawIOBase):
     """Output of the command in the environment. `code`: its exit code; `said`: the end of its stderr."""
 
     def __init__(self, stream: socket.socket, environment: str, seconds: float) -> None:
         self._stream, self._environment, self._seconds = stream, environment, seconds
-        self._frames, self._rest = protocol.Frames(), bytearray()
+        self._frames, self._rest = protocol.FrameDecoder(), bytearray()
         self._limit = time.monotonic() + seconds
         self.code: int | None = None
         self.said = ""
@@ -182,15 +182,15 @@ class _Told(io.RawIOBase):
         left = self._limit - time.monotonic()
         if left <= 0:
             raise self._slow()
-        self._stream.settimeout(min(left, SILENT_SECONDS))
+        self._stream.settimeout(min(left, MAX_SILENCE_SECONDS))
         try:
             data = self._stream.recv(1 << 18)
         except TimeoutError:
-            if left > SILENT_SECONDS:
+            if left > MAX_SILENCE_SECONDS:
                 raise
             raise self._slow() from None
         if not data:
-            raise protocol.WireError("the environment hung up")
+            raise protocol.ProtocolError("the environment hung up")
         for channel, payload in self._frames.feed(data):
             if channel == protocol.OUT:
                 self._rest += payload
@@ -198,7 +198,7 @@ class _Told(io.RawIOBase):
                 self.said = (self.said + payload.decode(errors="replace"))[-500:]
             elif channel == protocol.CONTROL:
                 with suppress(ValueError, KeyError, TypeError, OverflowError):
-                    self.code = int(protocol.read_line(payload)["exit"])
+                    self.code = int(protocol.parse_line(payload)["exit"])
 
     def _slow(self) -> FetchError:
         return FetchError("CODE_ENVIRONMENT_SLOW", environment=self._environment, seconds=round(self._seconds))

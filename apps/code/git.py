@@ -20,23 +20,23 @@ from urllib.parse import SplitResult, urlsplit
 from django.conf import settings
 
 from apps.code.errors import FetchError
-from apps.notices.sender.egress_policy import Allowed
+from apps.notices.sender.egress_policy import AllowedHosts
 from fermi.jobs.spec import Problem
 
-SECONDS = 300
-PORTS = {"https": 443, "ssh": 22}
-ASK = """#!/bin/sh
+TIMEOUT_SECONDS = 300
+DEFAULT_PORTS = {"https": 443, "ssh": 22}
+ASKPASS_SCRIPT = """#!/bin/sh
 case "$1" in User*) echo x-access-token;; *) echo "$FERMI_GIT_TOKEN";; esac
 """
 """Program that git calls for credentials (GIT_ASKPASS)."""
 _SCP = re.compile(r"(?:(?P<user>[\w.-]+)@)?(?P<host>[\w.-]+):(?P<path>[^/].*)")
 _REVISION = re.compile(r"(?!-)[\w./@^~{}+-]{1,200}")
-_COMMIT, _BEGINNING = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{7,39}")
+_COMMIT, _COMMIT_PREFIX = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{7,39}")
 _NAME = re.compile(r"[\w./+-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class GitCheckout:
     """A fetched revision. `folder`: a work tree without `.git`."""
 
     folder: Path
@@ -44,20 +44,20 @@ class Fetched:
     branch: str
 
 
-def problems(url: str, revision: str, field: str = "code.git") -> list[Problem]:
+def check_request(url: str, revision: str, field: str = "code.git") -> list[Problem]:
     """Return what is wrong with the URL and the revision, without connecting."""
     found = []
-    parts = split(url)
+    parts = parse_url(url)
     if parts is None:
-        found.append(Problem(f"{field}.url", "GIT_URL_REFUSED", {"url": shown(url)}))
-    elif not allowed().name(parts.hostname or ""):
+        found.append(Problem(f"{field}.url", "GIT_URL_REFUSED", {"url": redact_url(url)}))
+    elif not read_allowed_hosts().name(parts.hostname or ""):
         found.append(Problem(f"{field}.url", "GIT_HOST_REFUSED", {"host": parts.hostname}))
     if not _REVISION.fullmatch(revision) or ".." in revision:
         found.append(Problem(f"{field}.revision", "GIT_REVISION_REFUSED", {"revision": revision}))
     return found
 
 
-def split(url: str) -> SplitResult | None:
+def parse_url(url: str) -> SplitResult | None:
     """Return the parts of https://host/…, ssh://user@host/… or user@host:path; None for any other URL, or one with a
     password."""
     if "://" not in url and (match := _SCP.fullmatch(url)):
@@ -68,31 +68,31 @@ def split(url: str) -> SplitResult | None:
     except ValueError:
         return None
     strange = parts.password or (parts.scheme == "https" and parts.username) or parts.query or parts.fragment
-    if parts.scheme not in PORTS or not parts.hostname or strange or port == 0 or len(parts.path) < 2:
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or strange or port == 0 or len(parts.path) < 2:
         return None
     return None if any(ord(letter) <= 32 for letter in url) or parts.netloc.startswith("-") else parts
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return the URL without what may be a password."""
     return re.sub(r"(?<=://)[^/@]*@", "", url)[:300]
 
 
-def allowed() -> Allowed:
+def read_allowed_hosts() -> AllowedHosts:
     """Return the hosts that code may be fetched from."""
-    return Allowed(settings.GIT_HOSTS)
+    return AllowedHosts(settings.GIT_HOSTS)
 
 
 @contextmanager
-def fetched(url: str, revision: str, secret: str) -> Iterator[Fetched]:
+def fetch_revision(url: str, revision: str, secret: str) -> Iterator[GitCheckout]:
     """Fetch the revision into a temporary folder and yield it; the folder is deleted when the block ends. Raises
     FetchError."""
-    parts = split(url)
-    if parts is None or problems(url, revision):
-        raise FetchError("GIT_URL_REFUSED", url=shown(url))
-    address = _address(parts)
+    parts = parse_url(url)
+    if parts is None or check_request(url, revision):
+        raise FetchError("GIT_URL_REFUSED", url=redact_url(url))
+    address = _resolve_address(parts)
     with tempfile.TemporaryDirectory(prefix="fermi-git-") as scratch:
-        git = _Git(Path(scratch), parts, address, secret)
+        git = _GitCommand(Path(scratch), parts, address, secret)
         yield git.fetch(revision)
 
 
@@ -101,21 +101,21 @@ def find_commit(url: str, revision: str, secret: str, seconds: float) -> str | N
     tell, as for `main~2` or the beginning of a commit. Raises FetchError."""
     if _COMMIT.fullmatch(revision):
         return revision
-    parts = split(url)
-    if parts is None or problems(url, revision):
-        raise FetchError("GIT_URL_REFUSED", url=shown(url))
+    parts = parse_url(url)
+    if parts is None or check_request(url, revision):
+        raise FetchError("GIT_URL_REFUSED", url=redact_url(url))
     if not _NAME.fullmatch(revision):
         return None
-    address = _address(parts)
+    address = _resolve_address(parts)
     with tempfile.TemporaryDirectory(prefix="fermi-git-") as scratch:
-        return _Git(Path(scratch), parts, address, secret, seconds).find(revision)
+        return _GitCommand(Path(scratch), parts, address, secret, seconds).find(revision)
 
 
-def _address(parts: SplitResult) -> str:
+def _resolve_address(parts: SplitResult) -> str:
     """Return an address of the host that is allowed. Raises FetchError."""
-    host, rules = parts.hostname or "", allowed()
+    host, rules = parts.hostname or "", read_allowed_hosts()
     try:
-        found = socket.getaddrinfo(host, parts.port or PORTS[parts.scheme], type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, parts.port or DEFAULT_PORTS[parts.scheme], type=socket.SOCK_STREAM)
     except OSError as error:
         raise FetchError("GIT_HOST_UNKNOWN", retry=True, host=host, why=error.strerror or str(error)) from error
     addresses = [ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in found]
@@ -134,10 +134,12 @@ def _is_address(host: str) -> bool:
     return True
 
 
-class _Git:
+class _GitCommand:
     """Runs git with an environment of its own, for one repository."""
 
-    def __init__(self, scratch: Path, parts: SplitResult, address: str, secret: str, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, scratch: Path, parts: SplitResult, address: str, secret: str, seconds: float = TIMEOUT_SECONDS
+    ) -> None:
         self.scratch, self.parts, self.repository = scratch, parts, scratch / "repository"
         self.seconds = seconds  # of each command
         self.options = [
@@ -161,12 +163,12 @@ class _Git:
     def _https(self, address: str, secret: str) -> None:
         """Set the address and the credentials. The token reaches git through a program that prints it, so that it is in
         no argument and no file."""
-        port = self.parts.port or PORTS["https"]
+        port = self.parts.port or DEFAULT_PORTS["https"]
         literal = f"[{address}]" if ":" in address else address
         self.options += ["-c", f"http.curloptResolve={self.parts.hostname}:{port}:{literal}"]
         if secret:
             script = self.scratch / "ask"
-            script.write_text(ASK)
+            script.write_text(ASKPASS_SCRIPT)
             script.chmod(0o700)
             self.env |= {"GIT_ASKPASS": str(script), "FERMI_GIT_TOKEN": secret}
 
@@ -185,7 +187,7 @@ class _Git:
             words += ["-i", str(key)]
         self.env["GIT_SSH_COMMAND"] = " ".join(f"'{word}'" for word in words)
 
-    def fetch(self, revision: str) -> Fetched:
+    def fetch(self, revision: str) -> GitCheckout:
         """Fetch the revision alone if the server serves it by name; else fetch all refs and find the revision among
         them."""
         url = self.parts.geturl()
@@ -207,7 +209,7 @@ class _Git:
         attributes.write_text("* -filter -text -ident -export-subst -working-tree-encoding\n")
         self._in("--work-tree", str(folder), "checkout", "--quiet", "--force", commit, "--", ".")
         branch = "" if _COMMIT.fullmatch(revision) or revision == "HEAD" else revision
-        return Fetched(folder, commit, branch)
+        return GitCheckout(folder, commit, branch)
 
     def find(self, revision: str) -> str | None:
         """Return the commit that the server lists for the revision. A tag precedes a branch of the same name, as in a
@@ -220,8 +222,8 @@ class _Git:
         said = self._run("ls-remote", self.parts.geturl(), *names)
         found = {name: commit for commit, _tab, name in (line.partition("\t") for line in said.splitlines())}
         commit = next((found[name] for name in names if name in found), None)
-        if commit is None and not _BEGINNING.fullmatch(revision):
-            raise FetchError("GIT_REVISION_UNKNOWN", url=shown(self.parts.geturl()), why=revision)
+        if commit is None and not _COMMIT_PREFIX.fullmatch(revision):
+            raise FetchError("GIT_REVISION_UNKNOWN", url=redact_url(self.parts.geturl()), why=revision)
         return commit
 
     def _known(self, revision: str) -> str:
@@ -230,7 +232,7 @@ class _Git:
                 return self._in("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
             except FetchError:
                 continue
-        raise FetchError("GIT_REVISION_UNKNOWN", url=shown(self.parts.geturl()), why=revision)
+        raise FetchError("GIT_REVISION_UNKNOWN", url=redact_url(self.parts.geturl()), why=revision)
 
     def _in(self, *words: str) -> str:
         return self._run("-C", str(self.repository), *words)
@@ -244,17 +246,17 @@ class _Git:
                 encoding="utf-8", errors="replace", timeout=self.seconds, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            params = {"seconds": round(self.seconds), "url": shown(self.parts.geturl())}
+            params = {"seconds": round(self.seconds), "url": redact_url(self.parts.geturl())}
             raise FetchError("GIT_TIMEOUT", retry=True, **params) from None
         if done.returncode:
             raise self._error(done.stderr)
         return done.stdout.strip()
 
-    def _error(self, said: str) -> FetchError:
+    def _error(self, stderr: str) -> FetchError:
         """Return the error that git's English messages mean (LANG=C: fetch-pack.c, remote-curl.c, http.c, and those of
         ssh)."""
-        url, last = shown(self.parts.geturl()), " ".join(said.split())[-300:]
-        low = said.lower()
+        url, last = redact_url(self.parts.geturl()), " ".join(stderr.split())[-300:]
+        low = stderr.lower()
         if "couldn't find remote ref" in low or "not our ref" in low or "unadvertised object" in low:
             return FetchError("GIT_REVISION_UNKNOWN", url=url, why=last)
         refused = ("authentication failed", "permission denied", "could not read username", "terminal prompts disabled")

@@ -3,6 +3,6 @@
 from apps.common import wakeups
 
 
-def fetch(fetch_id: str) -> None:
+def enqueue_fetch(fetch_id: str) -> None:
     """Wake a worker for this fetch."""
-    wakeups.send("code.fetch", fetch_id)
+    wakeups.enqueue_task("code.fetch", fetch_id)

@@ -20,67 +20,69 @@ from apps.code.models import Blob, Fetch, FetchStatus, Snapshot
 from apps.common.clock import now
 from apps.common.retention import delete_old
 
-UNFINISHED = timedelta(days=1)
+KEEP_UNFINISHED_FOR = timedelta(days=1)
 """How long an upload may be interrupted, and how old a file must be before it is removed."""
-TOGETHER = 500
+BATCH_ROWS = 500
 
 
-def use(project_id: str, digest: str) -> bool:
+def record_use(project_id: str, digest: str) -> bool:
     """Record the use of a snapshot, in the transaction that refers to it. Returns False if it does not exist any
     more."""
     return bool(Snapshot.objects.filter(project=project_id, digest=digest).update(used_at=now()))
 
 
-def forget(held: Collection[tuple[str, str]], at_work: Collection[str]) -> int:
+def delete_expired(in_tasks: Collection[tuple[str, str]], running: Collection[str]) -> int:
     """Delete expired snapshots and files. Returns how many snapshots. `in_tasks`: project and digest of the snapshots
     that tasks were created from; `running`: digests of tasks that have not ended, whose archives nodes may be about to
     read."""
     moment = now()
     before = moment - timedelta(days=settings.CODE_KEEP_DAYS)
     delete_old(Fetch.objects.exclude(status=FetchStatus.FETCHING).filter(created_at__lt=before))
-    idle = Q(used_at__lt=before) | Q(finished_at=None, used_at__lt=moment - UNFINISHED)
+    idle = Q(used_at__lt=before) | Q(finished_at=None, used_at__lt=moment - KEEP_UNFINISHED_FOR)
     old = Snapshot.objects.filter(idle).exclude(pk__in=Fetch.objects.exclude(snapshot=None).values("snapshot"))
     gone = 0
     for row in old:
-        if (row.project_id, row.digest) not in held:
+        if (row.project_id, row.digest) not in in_tasks:
             gone += Snapshot.objects.filter(idle, pk=row.pk).delete()[0]
-    _remove_files(at_work)
+    _delete_files(running)
     return gone
 
 
-def _remove_files(at_work: Collection[str]) -> None:
-    aged = time.time() - UNFINISHED.total_seconds()
-    with store.using(alone=True):
+def _delete_files(running: Collection[str]) -> None:
+    aged = time.time() - KEEP_UNFINISHED_FOR.total_seconds()
+    with store.lock_store(alone=True):
         known = set(Snapshot.objects.values_list("digest", flat=True))
-        unknown = [path for path in _aged(store.root() / "manifests", "*.json", aged) if path.stem not in known]
+        unknown = [
+            path for path in _list_older_files(store.get_root() / "manifests", "*.json", aged) if path.stem not in known
+        ]
         if unknown:
-            _remove_blobs(aged)
+            _delete_unused_blobs(aged)
         for path in unknown:  # last: until then there is something to be done
             path.unlink(missing_ok=True)
-        for path in _aged(store.folder_of(""), "*", aged):
-            if path.name not in at_work:
-                store.remove_archive(path.name)
+        for path in _list_older_files(store.get_archive_folder(""), "*", aged):
+            if path.name not in running:
+                store.delete_archive(path.name)
         for pattern in ("blobs/*/.*", "manifests/.*"):  # of a process that died while it wrote
-            for path in _aged(store.root(), pattern, aged):
+            for path in _list_older_files(store.get_root(), pattern, aged):
                 path.unlink(missing_ok=True)
 
 
-def _remove_blobs(aged: float) -> None:
+def _delete_unused_blobs(aged: float) -> None:
     """Delete the rows of contents that no snapshot of the project has, and files that no row refers to."""
     for project in Blob.objects.values_list("project", flat=True).distinct().order_by("project"):
         wanted: set[str] = set()
         for digest in Snapshot.objects.filter(project=project).values_list("digest", flat=True):
             with suppress(OSError):  # a manifest that was removed keeps nothing
-                wanted.update(one.sha256 for one in store.files(digest))
+                wanted.update(one.sha256 for one in store.list_files(digest))
         rows = Blob.objects.filter(project=project).values_list("pk", "sha256")
         surplus = [pk for pk, sha256 in rows if sha256 not in wanted]
-        for at in range(0, len(surplus), TOGETHER):
-            Blob.objects.filter(pk__in=surplus[at : at + TOGETHER]).delete()
+        for at in range(0, len(surplus), BATCH_ROWS):
+            Blob.objects.filter(pk__in=surplus[at : at + BATCH_ROWS]).delete()
     owned = set(Blob.objects.values_list("sha256", flat=True))
-    for path in _aged(store.root() / "blobs", "*/[0-9a-f]*", aged):
+    for path in _list_older_files(store.get_root() / "blobs", "*/[0-9a-f]*", aged):
         if path.name not in owned:
             path.unlink(missing_ok=True)
 
 
-def _aged(folder: Path, pattern: str, before: float) -> list[Path]:
+def _list_older_files(folder: Path, pattern: str, before: float) -> list[Path]:
     return [path for path in folder.glob(pattern) if path.stat().st_mtime < before]

@@ -21,13 +21,13 @@ from typing import IO, BinaryIO
 from django.conf import settings
 
 from fermi.jobs import snapshot
-from fermi.jobs.code import ARCHIVES
-from fermi.jobs.snapshot import File
+from fermi.jobs.code import ARCHIVES_FOLDER
+from fermi.jobs.snapshot import SnapshotFile
 
-PIECE = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
-class Lost(Exception):
+class ContentMissingError(Exception):
     """A content that a row refers to is missing or damaged."""
 
     def __init__(self, path: str, sha256: str) -> None:
@@ -35,20 +35,20 @@ class Lost(Exception):
         self.path, self.sha256 = path, sha256
 
 
-class Different(Exception):
+class DigestMismatchError(Exception):
     """The contents sent do not have the announced hash or size."""
 
 
-def root() -> Path:
+def get_root() -> Path:
     return settings.DATA_DIR / "code"
 
 
 @contextmanager
-def using(*, alone: bool = False) -> Iterator[None]:
+def lock_store(*, alone: bool = False) -> Iterator[None]:
     """Hold a lock on the store: shared for code that checks what exists, exclusive (`alone`) for code that removes
     files."""
-    _folder(root())
-    lock = os.open(root() / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _make_folder(get_root())
+    lock = os.open(get_root() / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
@@ -56,37 +56,37 @@ def using(*, alone: bool = False) -> Iterator[None]:
         os.close(lock)
 
 
-def blob(sha256: str) -> Path:
+def get_blob_path(sha256: str) -> Path:
     """Return the path of a content."""
-    return root() / "blobs" / sha256[:2] / sha256
+    return get_root() / "blobs" / sha256[:2] / sha256
 
 
-def put_blob(source: IO[bytes], sha256: str, size: int) -> None:
+def write_blob(source: IO[bytes], sha256: str, size: int) -> None:
     """Read `size` bytes from `source` and store them, verified. Raises DigestMismatchError."""
-    target = blob(sha256)
-    _folder(target.parent)
-    with _temporary(target) as (file, keep):
+    target = get_blob_path(sha256)
+    _make_folder(target.parent)
+    with _open_temporary(target) as (file, keep):
         digest, left = hashlib.sha256(), size
-        while left and (piece := source.read(min(PIECE, left))):
+        while left and (piece := source.read(min(CHUNK_BYTES, left))):
             digest.update(piece)
             file.write(piece)
             left -= len(piece)
         if left or digest.hexdigest() != sha256:
-            raise Different
+            raise DigestMismatchError
         keep()
 
 
 def read_blob(sha256: str) -> bytes:
-    return blob(sha256).read_bytes()
+    return get_blob_path(sha256).read_bytes()
 
 
-def put_manifest(manifest: bytes) -> None:
+def write_manifest(manifest: bytes) -> None:
     """Store a manifest, or mark the present one as recent."""
-    target = _manifest(snapshot.identity(manifest))
-    with using():
+    target = _get_manifest_path(snapshot.compute_snapshot_id(manifest))
+    with lock_store():
         if not target.exists():
-            _folder(target.parent)
-            with _temporary(target) as (file, keep):
+            _make_folder(target.parent)
+            with _open_temporary(target) as (file, keep):
                 file.write(manifest)
                 keep()
         else:
@@ -94,52 +94,52 @@ def put_manifest(manifest: bytes) -> None:
 
 
 def read_manifest(digest: str) -> bytes:
-    return _manifest(digest).read_bytes()
+    return _get_manifest_path(digest).read_bytes()
 
 
-def files(digest: str) -> list[File]:
+def list_files(digest: str) -> list[SnapshotFile]:
     """Return the files of a snapshot."""
-    return snapshot.load(read_manifest(digest))
+    return snapshot.parse_manifest(read_manifest(digest))
 
 
-def folder_of(digest: str) -> Path:
+def get_archive_folder(digest: str) -> Path:
     """Return the folder of a snapshot's archive, whether it exists or not; a task's plan names it."""
-    return Path(settings.DATA_DIR / ARCHIVES / digest)
+    return Path(settings.DATA_DIR / ARCHIVES_FOLDER / digest)
 
 
-def archive(digest: str) -> Path:
+def ensure_archive(digest: str) -> Path:
     """Return the folder with the snapshot's archive; creates the archive if it is missing. Raises
     ContentMissingError."""
-    folder = folder_of(digest)
-    with using():
-        if (folder / snapshot.ARCHIVE).exists() and (folder / snapshot.MANIFEST).exists():
+    folder = get_archive_folder(digest)
+    with lock_store():
+        if (folder / snapshot.ARCHIVE_NAME).exists() and (folder / snapshot.MANIFEST_NAME).exists():
             os.utime(folder)
             return folder
-    _folder(folder)
+    _make_folder(folder)
     manifest = read_manifest(digest)
-    with _temporary(folder / snapshot.ARCHIVE) as (file, keep):
-        snapshot.write_archive(file, snapshot.load(manifest), _Verified)
+    with _open_temporary(folder / snapshot.ARCHIVE_NAME) as (file, keep):
+        snapshot.write_archive(file, snapshot.parse_manifest(manifest), _VerifiedBlob)
         os.fchmod(file.fileno(), 0o644)
         keep()
-    with _temporary(folder / snapshot.MANIFEST) as (file, keep):
+    with _open_temporary(folder / snapshot.MANIFEST_NAME) as (file, keep):
         file.write(manifest)
         os.fchmod(file.fileno(), 0o644)
         keep()
     return folder
 
 
-class _Verified:
+class _VerifiedBlob:
     """A blob that is hashed while it is read, so that a damaged one is noticed before a node gets it. Raises
     ContentMissingError."""
 
     def __init__(self, sha256: str) -> None:
         self.sha256, self._digest = sha256, hashlib.sha256()
 
-    def __enter__(self) -> "_Verified":
+    def __enter__(self) -> "_VerifiedBlob":
         try:
-            self._file = blob(self.sha256).open("rb")
+            self._file = get_blob_path(self.sha256).open("rb")
         except OSError as error:
-            raise Lost(str(error.filename), self.sha256) from error
+            raise ContentMissingError(str(error.filename), self.sha256) from error
         return self
 
     def read(self, size: int) -> bytes:
@@ -150,27 +150,27 @@ class _Verified:
     def __exit__(self, kind: object, *raised: object) -> None:
         self._file.close()
         if self._digest.hexdigest() != self.sha256:  # also why there were too few bytes
-            raise Lost(str(blob(self.sha256)), self.sha256)
+            raise ContentMissingError(str(get_blob_path(self.sha256)), self.sha256)
 
 
-def _manifest(digest: str) -> Path:
-    return root() / "manifests" / f"{digest}.json"
+def _get_manifest_path(digest: str) -> Path:
+    return get_root() / "manifests" / f"{digest}.json"
 
 
-_made: set[Path] = set()
+_known_folders: set[Path] = set()
 
 
-def _folder(path: Path) -> None:
-    if path not in _made or not path.is_dir():
+def _make_folder(path: Path) -> None:
+    if path not in _known_folders or not path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
-        _made.add(path)
+        _known_folders.add(path)
 
 
 @contextmanager
-def _temporary(target: Path) -> Iterator[tuple[BinaryIO, "_Keep"]]:
+def _open_temporary(target: Path) -> Iterator[tuple[BinaryIO, "_KeepFlag"]]:
     """Yield a file beside `target`, and a function that makes it replace `target` when the block ends."""
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".")
-    keep = _Keep()
+    keep = _KeepFlag()
     try:
         with open(descriptor, "wb") as file:
             yield file, keep
@@ -182,12 +182,12 @@ def _temporary(target: Path) -> Iterator[tuple[BinaryIO, "_Keep"]]:
             os.unlink(name)
 
 
-class _Keep:
+class _KeepFlag:
     wanted = False
 
     def __call__(self) -> None:
         self.wanted = True
 
 
-def remove_archive(digest: str) -> None:
-    shutil.rmtree(folder_of(digest), ignore_errors=True)
+def delete_archive(digest: str) -> None:
+    shutil.rmtree(get_archive_folder(digest), ignore_errors=True)

@@ -7,11 +7,11 @@ from apps.code import hints
 
 
 @shared_task(name="code.fetch", ignore_result=True)
-def fetch(fetch_id: str) -> None:
-    fetching.fetch(fetch_id)
+def run_fetch(fetch_id: str) -> None:
+    fetching.run_fetch(fetch_id)
 
 
 @shared_task(name="code.sweep", ignore_result=True)
-def sweep() -> None:
-    for fetch_id in fetching.due():
-        hints.fetch(fetch_id)
+def enqueue_due_fetches() -> None:
+    for fetch_id in fetching.list_due_fetches():
+        hints.enqueue_fetch(fetch_id)

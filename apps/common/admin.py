@@ -13,24 +13,24 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
 from apps.common.errors import ApiError
-from apps.common.texts import said, text
+from apps.common.texts import lazy_admin_text, render_text
 
-SEARCH = said("SEARCH")
+SEARCH_HELP = lazy_admin_text("SEARCH")
 
 
 def label_app(app: str, code: str) -> None:
     """Set an app's name in the console."""
-    apps.get_app_config(app).verbose_name = said(code)
+    apps.get_app_config(app).verbose_name = lazy_admin_text(code)
 
 
-def label(model: type[Model], code: str, **fields: str) -> None:
+def label_model(model: type[Model], code: str, **fields: str) -> None:
     """Set the names of a model and its fields in the console, by message code. As `Meta.verbose_name` they would need
     migrations."""
-    model._meta.verbose_name = model._meta.verbose_name_plural = said(code)
+    model._meta.verbose_name = model._meta.verbose_name_plural = lazy_admin_text(code)
     if model._meta.pk and model._meta.pk.name == "id":
-        model._meta.pk.verbose_name = said("ID")
+        model._meta.pk.verbose_name = lazy_admin_text("ID")
     for field, field_code in fields.items():
-        model._meta.get_field(field).verbose_name = said(field_code)  # type: ignore[union-attr]
+        model._meta.get_field(field).verbose_name = lazy_admin_text(field_code)  # type: ignore[union-attr]
 
 
 class ReadOnlyAdmin(ModelAdmin):
@@ -38,7 +38,7 @@ class ReadOnlyAdmin(ModelAdmin):
     with change permission."""
 
     list_per_page = 50
-    search_help_text = SEARCH
+    search_help_text = SEARCH_HELP
     show_full_result_count = False
 
     def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
@@ -53,16 +53,18 @@ class ReadOnlyAdmin(ModelAdmin):
     def has_operate_permission(self, request: HttpRequest) -> bool:
         return super().has_change_permission(request)
 
-    def apply(self, request: HttpRequest, rows: Iterable[Model], act: Callable[[Any, Any], object], done: str) -> None:
+    def apply(
+        self, request: HttpRequest, rows: Iterable[Model], service: Callable[[Any, Any], object], done_code: str
+    ) -> None:
         """Call `service(user, row)` for each row; show how many calls succeeded, and why each other one failed."""
         good = 0
         for row in rows:
             try:
-                act(request.user, row)
+                service(request.user, row)
                 good += 1
             except ApiError as error:
                 for problem in error.problems:
-                    why = text(problem.code, problem.params)[0]
+                    why = render_text(problem.code, problem.params)[0]
                     self.message_user(request, f"{row}: {why}", messages.ERROR)
         if good:
-            self.message_user(request, f"{said(done)}: {good}", messages.SUCCESS)
+            self.message_user(request, f"{lazy_admin_text(done_code)}: {good}", messages.SUCCESS)

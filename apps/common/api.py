@@ -39,12 +39,20 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.common.errors import ApiError
-from apps.common.openapi import ErrorEnvelope, Shape, envelope, is_struct, page_of, reference
-from apps.common.pages import PageQuery, page
-from apps.common.request_shapes import NoFields, Strict, parse, parse_most, parse_query, read, refuse_body
-from apps.common.texts import text
+from apps.common.openapi import ErrorEnvelope, Shape, is_struct, make_envelope, make_page_shape, make_reference
+from apps.common.pages import PageQuery, paginate_rows
+from apps.common.request_shapes import (
+    NoFields,
+    Strict,
+    parse_body,
+    parse_body_partially,
+    parse_query,
+    read_struct,
+    refuse_body,
+)
+from apps.common.texts import render_text
 
-__all__ = ["APIView", "Body", "Data", "PageQuery", "Query", "Request", "answer", "operation", "page"]
+__all__ = ["APIView", "Body", "Data", "PageQuery", "Query", "Request", "make_response", "operation", "paginate_rows"]
 
 
 class Request(AnyRequest):
@@ -64,7 +72,7 @@ _HEADERS: dict[str, dict[str, Any]] = {
     "Range": {"type": "string", "maxLength": 100},
     "Last-Event-ID": {"type": "string"},
 }
-_WRITES = ("POST", "PUT", "PATCH", "DELETE")
+_WRITE_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 _CONTENT = {
     **dict.fromkeys(
         ("application/gzip", "application/octet-stream", "application/x-tar", "application/zip"), OpenApiTypes.BINARY
@@ -73,10 +81,10 @@ _CONTENT = {
 }
 
 
-def answer(data: Any, *, status: int = 200, message: str = "OK", **params: Any) -> Response:
+def make_response(data: Any, *, status: int = 200, message: str = "OK", **params: Any) -> Response:
     """Return `data` in the envelope; `message` is a code of `fermi.messages`. A creation is HTTP 201 with `code`
     200."""
-    return Response({"code": 200, "message": text(message, params)[0], "data": data}, status=status)
+    return Response({"code": 200, "message": render_text(message, params)[0], "data": data}, status=status)
 
 
 def operation(
@@ -85,13 +93,13 @@ def operation(
     query: Shape | None = None,
     body: Shape | type[Struct] | None = None,
     partial: bool = False,
-    most: bool = False,
+    collects_problems: bool = False,
     data: Shape | None = None,
     nullable: bool = False,
     page: Shape | None = None,
     media: str | None = None,
-    takes: str | None = None,
-    also: str | None = None,
+    request_media: str | None = None,
+    other_media: str | None = None,
     status: int = 200,
     message: str = "OK",
     headers: Sequence[str] = (),
@@ -104,21 +112,25 @@ def operation(
     for a body that is a msgspec struct, the method also gets `wrong`: the problems with the body's shape, whose fields
     were left out.
     """
-    shape = page_of(page) if page else data
+    shape = make_page_shape(page) if page else data
     documented: Any = (
         {(status, media): _CONTENT.get(media, OpenApiTypes.STR)}
         if media
-        else {status: envelope(shape, nullable=nullable)}
+        else {status: make_envelope(shape, nullable=nullable)}
     )
-    if also:
-        documented[status, also] = _CONTENT.get(also, OpenApiTypes.STR)
+    if other_media:
+        documented[status, other_media] = _CONTENT.get(other_media, OpenApiTypes.STR)
     document = extend_schema(
         operation_id=name,
         parameters=[
             *([query or Strict] if query or body else []),
             *(OpenApiParameter(header, _HEADERS[header], OpenApiParameter.HEADER) for header in headers),
         ],
-        request={takes: _CONTENT[takes]} if takes else reference(body) if is_struct(body) else body,
+        request={request_media: _CONTENT[request_media]}
+        if request_media
+        else make_reference(body)
+        if is_struct(body)
+        else body,
         responses={**documented, "default": ErrorEnvelope},
     )
 
@@ -130,18 +142,18 @@ def operation(
             asked = parse_query(query or (Strict if body else NoFields), request.query_params)
             if query:
                 path["query"] = asked  # type: ignore[assignment]
-            if body is None and takes is None and request.method in _WRITES:
+            if body is None and request_media is None and request.method in _WRITE_METHODS:
                 refuse_body(request.data)
             elif is_struct(body):
-                path["body"], path["wrong"] = read(body, request.data)  # type: ignore[assignment]
-            elif body and most:
-                path["body"], path["wrong"] = parse_most(body, request.data, partial=partial)  # type: ignore[assignment,arg-type]
+                path["body"], path["wrong"] = read_struct(body, request.data)  # type: ignore[assignment]
+            elif body and collects_problems:
+                path["body"], path["wrong"] = parse_body_partially(body, request.data, partial=partial)  # type: ignore[assignment,arg-type]
             elif body:
-                path["body"] = parse(body, request.data, partial=partial)  # type: ignore[assignment,arg-type]
+                path["body"] = parse_body(body, request.data, partial=partial)  # type: ignore[assignment,arg-type]
             found = method(view, request, **path)
             if isinstance(found, HttpResponseBase):
                 return found
-            return answer(found, status=status, message=message)
+            return make_response(found, status=status, message=message)
 
         return document(endpoint)
 
@@ -149,7 +161,7 @@ def operation(
 
 
 @extend_schema(exclude=True)
-class NoSuchAddress(APIView):
+class UnknownPathView(APIView):
     """Answer for every path under the base path that no other view has: 404 in the envelope instead of a page."""
 
     authentication_classes = ()

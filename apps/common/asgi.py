@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.common import exception_handler, request_id, texts
 from apps.common.errors import ApiError
-from apps.common.renderers import as_json
+from apps.common.renderers import render_json
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -15,20 +15,20 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
-POUR = "fermi.pour"
+SEND_FROM_SOCKET = "fermi.pour"
 """Key of a request's extension, where the server offers it: `await pour(source, count)` sends `count` bytes of a socket
 as the next part of a body whose length is known. Raises ClientDisconnectedError, EOFError if the source ends early, and
 OSError if it breaks."""
 
-UNHURRIED = "fermi.unhurried"
+SLOW_BODY_ALLOWED = "fermi.unhurried"
 """Key of a request's extension: the request's body may arrive slowly."""
 
 
-class ReaderGone(ConnectionError):
+class ClientDisconnectedError(ConnectionError):
     """The client of a streamed body has disconnected."""
 
 
-class Answered:
+class ErrorResponseMiddleware:
     """Middleware that answers with the error envelope if an exception comes before the first byte. After it the server
     cuts the connection, upon which a client of a stream connects again."""
 
@@ -48,41 +48,43 @@ class Answered:
         except Exception as error:
             if begun or scope["type"] not in ("http", "websocket"):
                 raise
-            given = request_id.begin(header(scope, b"x-request-id"))
-            known = exception_handler.translate(error)
+            given = request_id.set_request_id(get_header(scope, b"x-request-id"))
+            known = exception_handler.to_api_error(error)
             if known.status >= 500:
                 log.exception("request failed outside of Django")
-            await refuse(scope, send, known, [(b"x-request-id", given.encode())])
+            await send_error(scope, send, known, [(b"x-request-id", given.encode())])
 
 
-async def answer(
+async def send_response(
     send: Send,
     body: bytes,
     status: int = 200,
     headers: list[tuple[bytes, bytes]] | None = None,
     *,
-    of: str = "http",
-    content: bytes = b"application/json",
+    scope_type: str = "http",
+    content_type: bytes = b"application/json",
 ) -> None:
     """Send a whole response. `scope_type` "websocket": it refuses the WebSocket."""
-    about = [(b"content-type", content), (b"content-length", b"%d" % len(body)), *(headers or [])]
-    kind = "websocket.http.response" if of == "websocket" else "http.response"
+    about = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *(headers or [])]
+    kind = "websocket.http.response" if scope_type == "websocket" else "http.response"
     await send({"type": f"{kind}.start", "status": status, "headers": about})
     await send({"type": f"{kind}.body", "body": body})
 
 
-async def refuse(scope: Scope, send: Send, error: ApiError, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+async def send_error(
+    scope: Scope, send: Send, error: ApiError, headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
     """Send the error envelope; for a WebSocket, before it is accepted."""
-    body = as_json(exception_handler.envelope(error, language(scope)))
-    about = [(name.lower().encode(), value.encode()) for name, value in exception_handler.headers(error).items()]
-    await answer(send, body, error.status, [*about, *(headers or [])], of=scope["type"])
+    body = render_json(exception_handler.build_envelope(error, get_request_language(scope)))
+    about = [(name.lower().encode(), value.encode()) for name, value in exception_handler.build_headers(error).items()]
+    await send_response(send, body, error.status, [*about, *(headers or [])], scope_type=scope["type"])
 
 
-def language(scope: Scope) -> str:
+def get_request_language(scope: Scope) -> str:
     """Return the language of the Accept-Language header."""
-    return texts.asked_for(header(scope, b"accept-language"))
+    return texts.parse_accept_language(get_header(scope, b"accept-language"))
 
 
-def header(scope: Mapping[str, Any], wanted: bytes) -> str:
+def get_header(scope: Mapping[str, Any], header_name: bytes) -> str:
     """Return the value of a header (lower-case name), or an empty text."""
-    return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == header_name), "")

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from django.conf import settings
 
 MIB = 1 << 20
-MAX_BODY = MIB  # bytes, where BODIES says nothing else
-MAX_SIGN_IN = 16 << 10
-MAX_HEARTBEAT = 2 * MIB  # of up to 1,024 workers, and what their host says of its dev environments
+MAX_BODY_BYTES = MIB  # bytes, where BODIES says nothing else
+MAX_SIGN_IN_BYTES = 16 << 10
+MAX_HEARTBEAT_BYTES = 2 * MIB  # of up to 1,024 workers, and what their host says of its dev environments
 
 MAX_VALUES = 200_000  # of a JSON body
 MAX_DEPTH = 64  # levels of objects and lists
@@ -33,11 +33,11 @@ MAX_TOKENS = 200  # of a person
 MAX_STREAMS = 100  # pages that follow a task, of a person in a web process
 MAX_CHANNELS = 200  # terminals, commands and tunnels, of a person in a web process
 
-HEARTBEAT = "/api/v1/workers/heartbeat"
+HEARTBEAT_PATH = "/api/v1/workers/heartbeat"
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class BodyLimit:
     """Limit of the body of some requests; `most` returns it in bytes. `known`: the body is read only if the request's
     headers authenticate a user."""
 
@@ -47,29 +47,36 @@ class Body:
     known: bool = False
 
 
-BODIES = (
-    Body("POST", re.compile(HEARTBEAT), lambda: MAX_HEARTBEAT),
-    Body("POST", re.compile("/_allauth/.*"), lambda: MAX_SIGN_IN),
+BODY_LIMITS = (
+    BodyLimit("POST", re.compile(HEARTBEAT_PATH), lambda: MAX_HEARTBEAT_BYTES),
+    BodyLimit("POST", re.compile("/_allauth/.*"), lambda: MAX_SIGN_IN_BYTES),
     # a piece of a file
-    Body(
+    BodyLimit(
         "PUT", re.compile("/api/v1/projects/[^/]+/file-uploads/[^/]+/content"), lambda: settings.FILES_PIECE_BYTES, True
     ),
     # the manifest of a snapshot of code: path, mode, size and hash of each file
-    Body("PUT", re.compile("/api/v1/code/snapshots/[^/]+"), lambda: max(MAX_BODY, 512 * settings.CODE_MAX_FILES), True),
+    BodyLimit(
+        "PUT",
+        re.compile("/api/v1/code/snapshots/[^/]+"),
+        lambda: max(MAX_BODY_BYTES, 512 * settings.CODE_MAX_FILES),
+        True,
+    ),
     # its contents: one file of any size, or several of 32 MiB together
-    Body("PUT", re.compile("/api/v1/code/snapshots/[^/]+/blobs"), lambda: (settings.CODE_MAX_FILE_MB + 32) * MIB, True),
+    BodyLimit(
+        "PUT", re.compile("/api/v1/code/snapshots/[^/]+/blobs"), lambda: (settings.CODE_MAX_FILE_MB + 32) * MIB, True
+    ),
 )
-_ANY = Body("", re.compile(""), lambda: MAX_BODY)
+_DEFAULT_LIMIT = BodyLimit("", re.compile(""), lambda: MAX_BODY_BYTES)
 
 
-def max_manifest() -> int:
+def get_max_manifest_bytes() -> int:
     """Return how many bytes a snapshot's manifest may have, wherever it comes from."""
     return max(64 * MIB, 512 * settings.CODE_MAX_FILES)
 
 
-def body(method: str | None, path: str) -> Body:
+def get_body_limit(method: str | None, path: str) -> BodyLimit:
     """Return the limit of the body of such a request."""
-    return next((one for one in BODIES if one.method == method and one.path.fullmatch(path)), _ANY)
+    return next((one for one in BODY_LIMITS if one.method == method and one.path.fullmatch(path)), _DEFAULT_LIMIT)
 
 
 def has_too_many_values(body: bytes) -> bool:

@@ -20,15 +20,15 @@ from apps.common.clock import now
 
 log = logging.getLogger(__name__)
 
-RENEWALS = 3
+RENEWALS_PER_SPAN = 3
 """How often a claim is renewed within its span."""
 
 
-class LostError(Exception):
+class ClaimLostError(Exception):
     """Another process has the row now."""
 
 
-class Claim:
+class RowClaim:
     """A process's claim of a row. It ends when the work writes when the row is due again."""
 
     def __init__(self, row: Any, span: timedelta) -> None:
@@ -52,7 +52,7 @@ class Claim:
             try:
                 with transaction.atomic():
                     if not (self.write(**values) if values else self.renew()):
-                        raise LostError(self._row.pk)
+                        raise ClaimLostError(self._row.pk)
                     yield
             except BaseException:
                 self._row.due_at, self._over = before  # as the database has it again
@@ -66,7 +66,9 @@ class Claim:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Renew the claim from a thread until the block ends."""
-        with renewing(self.renew, self._span.total_seconds() / RENEWALS, f"{type(self._row).__name__} {self._row.pk}"):
+        with renew_periodically(
+            self.renew, self._span.total_seconds() / RENEWALS_PER_SPAN, f"{type(self._row).__name__} {self._row.pk}"
+        ):
             yield
 
     def _write(self, **values: Any) -> bool:
@@ -79,24 +81,24 @@ class Claim:
         return True
 
 
-def claim_row(row: Any, span: timedelta, **values: Any) -> Claim | None:
+def claim_row(row: Any, span: timedelta, **values: Any) -> RowClaim | None:
     """Return a claim of the row, which was read before, for `span`; sets `values` too. Returns None if another process
     was faster."""
-    claim = Claim(row, span)
+    claim = RowClaim(row, span)
     return claim if row.due_at is not None and claim.renew(**values) else None
 
 
-def carry_out_one(due: QuerySet[Any], most: int, carry_out: Callable[[Any], bool], channel: str) -> int:
+def run_oldest_due(due: QuerySet[Any], max_tries: int, run: Callable[[Any], bool], channel: str) -> int:
     """Run the row that has been due longest; if another process has it, the next one, up to `max_tries`. If there are
     more, wake the other threads that listen on `channel`. Returns how many rows were run (0 or 1)."""
-    rows = list(due.filter(due_at__lte=now()).order_by("due_at")[:most])
+    rows = list(due.filter(due_at__lte=now()).order_by("due_at")[:max_tries])
     if len(rows) > 1:
-        wakeups.tell(channel, {})
-    return next((1 for row in rows if carry_out(row)), 0)
+        wakeups.publish_soon(channel, {})
+    return next((1 for row in rows if run(row)), 0)
 
 
 @contextmanager
-def renewing(renew: Callable[[], bool], seconds: float, what: str) -> Iterator[None]:
+def renew_periodically(renew: Callable[[], bool], seconds: float, label: str) -> Iterator[None]:
     """Call `renew` from a thread every `seconds` until the block ends or it returns False, so that no long read or
     fsync lets a claim lapse."""
     done = threading.Event()
@@ -107,11 +109,11 @@ def renewing(renew: Callable[[], bool], seconds: float, what: str) -> Iterator[N
                 if not renew():
                     return
         except Exception:  # the work goes on, and writes only what it still may
-            log.exception("the claim on %s cannot be renewed", what)
+            log.exception("the claim on %s cannot be renewed", label)
         finally:
             connection.close()
 
-    thread = threading.Thread(target=run, name=f"claim on {what}"[:60], daemon=True)
+    thread = threading.Thread(target=run, name=f"claim on {label}"[:60], daemon=True)
     thread.start()
     try:
         yield

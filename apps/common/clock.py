@@ -11,7 +11,7 @@ def now() -> datetime:
     return timezone.now()
 
 
-def zone(name: str) -> ZoneInfo | None:
+def get_time_zone(name: str) -> ZoneInfo | None:
     """Return the time zone of this name (`Asia/Shanghai`), or None if there is none."""
     try:
         return ZoneInfo(name)

@@ -26,17 +26,26 @@ from apps.common.models import ClockJump, Written
 
 log = logging.getLogger(__name__)
 
-SHORTEST = timedelta(seconds=30)
+MIN_JUMP = timedelta(seconds=30)
 """A smaller difference is a clock that is being corrected, or a process that got no CPU between two readings."""
-LATELY = timedelta(minutes=10)
-SAME_WITHIN = timedelta(minutes=2)
+RECENT_SPAN = timedelta(minutes=10)
+SAME_JUMP_WITHIN = timedelta(minutes=2)
 """Processes of a platform see the same jump at their next pass."""
-PLANNED = ("due_at", "claimed_at", "deadline_at", "keep_until", "rests_until", "kept_until", "active_at", "warned_at")
+SHIFTED_COLUMNS = (
+    "due_at",
+    "claimed_at",
+    "deadline_at",
+    "keep_until",
+    "rests_until",
+    "kept_until",
+    "active_at",
+    "warned_at",
+)
 """Columns of all tables with a moment that is computed from elapsed time. Moments that users set by the calendar
 (reservations, expiry dates) are not among them."""
 
 
-class Watching:
+class ClockWatcher:
     """Detector of clock jumps in one process. `wall`, `steady`: its clocks."""
 
     def __init__(self, wall: Callable[[], datetime] = clock.now, steady: Callable[[], float] = time.monotonic) -> None:
@@ -50,7 +59,7 @@ class Watching:
         (steady_before, wall_before), (steady, wall) = self._before, (self._steady(), self._wall())
         self._before = steady, wall
         jumped = (wall - wall_before) - timedelta(seconds=steady - steady_before)
-        if abs(jumped) < SHORTEST:
+        if abs(jumped) < MIN_JUMP:
             return None
         if jumped > timedelta():
             self._forward.append((steady, jumped))
@@ -65,63 +74,63 @@ class Watching:
 
     def lately(self) -> timedelta:
         """Return how far the clock jumped forward within RECENT_SPAN."""
-        self._forward = [one for one in self._forward if self._steady() - one[0] < LATELY.total_seconds()]
+        self._forward = [one for one in self._forward if self._steady() - one[0] < RECENT_SPAN.total_seconds()]
         return sum((jumped for _, jumped in self._forward), timedelta())
 
 
-_watching = Watching()
+_watcher = ClockWatcher()
 
 
-def settle() -> None:
+def handle_jump() -> None:
     """Store a jump of the clock since the last call in this process, and move what is scheduled by as much. If the
     database fails, its error is raised and the next call tries again."""
-    if jump := _watching.look():
+    if jump := _watcher.look():
         try:
-            store(*jump)
+            store_jump(*jump)
         except Exception:
-            _watching.forget(jump[1])
+            _watcher.forget(jump[1])
             raise
 
 
-def lately() -> timedelta:
+def get_recent_jump() -> timedelta:
     """Return by how much moments that runners reported before a jump may seem too old. Until they report newer ones, no
     timeout applies to them."""
-    return _watching.lately()
+    return _watcher.lately()
 
 
-def store(at: datetime, by: timedelta) -> bool:
+def store_jump(at: datetime, by: timedelta) -> bool:
     """Store a jump. Returns False if another process has stored it."""
     with transaction.atomic():
         Written.objects.get_or_create(pk=1, defaults={"at": at})
         Written.objects.select_for_update().get(pk=1)  # one after the other
-        near = ClockJump.objects.filter(at__gte=at - SAME_WITHIN, at__lte=at + SAME_WITHIN)
-        if any(abs(one.seconds - by.total_seconds()) < SHORTEST.total_seconds() for one in near):
+        near = ClockJump.objects.filter(at__gte=at - SAME_JUMP_WITHIN, at__lte=at + SAME_JUMP_WITHIN)
+        if any(abs(one.seconds - by.total_seconds()) < MIN_JUMP.total_seconds() for one in near):
             return False
         ClockJump.objects.create(at=at, seconds=by.total_seconds())
-        for model, names in _planned():
+        for model, names in _list_shifted_columns():
             for name in names:
                 model._base_manager.filter(**{f"{name}__isnull": False}).update(**{name: F(name) + by})
     log.warning("the clock jumped by %s at %s: deadlines are moved with it, and nobody is charged for it", by, at)
     return True
 
 
-def _planned() -> Iterator[tuple[type[models.Model], list[str]]]:
+def _list_shifted_columns() -> Iterator[tuple[type[models.Model], list[str]]]:
     for model in apps.get_models():
         fields = {field.name for field in model._meta.concrete_fields if isinstance(field, models.DateTimeField)}
-        if names := [name for name in PLANNED if name in fields]:
+        if names := [name for name in SHIFTED_COLUMNS if name in fields]:
             yield model, names
 
 
 Gaps = list[tuple[datetime, datetime]]
 
 
-def gaps(since: datetime) -> Gaps:
+def list_gaps(since: datetime) -> Gaps:
     """Return the periods after `since` that the clock skipped, in order."""
     found = ClockJump.objects.filter(at__gt=since, seconds__gt=0).order_by("at")
     return [(one.at - timedelta(seconds=one.seconds), one.at) for one in found]
 
 
-def pieces(
+def subtract_gaps(
     since: datetime, until: datetime, left_out: Iterable[tuple[datetime, datetime]]
 ) -> Iterator[tuple[datetime, datetime]]:
     """Yield the parts of the period between `since` and `until` that are not in `left_out`."""
@@ -133,6 +142,6 @@ def pieces(
         yield since, until
 
 
-def passed(since: datetime, until: datetime, left_out: Iterable[tuple[datetime, datetime]]) -> timedelta:
+def measure_elapsed(since: datetime, until: datetime, left_out: Iterable[tuple[datetime, datetime]]) -> timedelta:
     """Return how long the period was without what is in `left_out`; never negative."""
-    return sum((end - begin for begin, end in pieces(since, until, left_out)), timedelta())
+    return sum((end - begin for begin, end in subtract_gaps(since, until, left_out)), timedelta())

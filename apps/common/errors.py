@@ -31,7 +31,7 @@ class ProblemsError(ApiError):
         self.problems = list(problems)
 
 
-def cut(problems: Sequence[Problem]) -> Sequence[Problem]:
+def limit_problems(problems: Sequence[Problem]) -> Sequence[Problem]:
     """Return at most MAX_PROBLEMS problems; the last one then says how many more there are."""
     if len(problems) <= MAX_PROBLEMS:
         return problems
@@ -39,17 +39,20 @@ def cut(problems: Sequence[Problem]) -> Sequence[Problem]:
     return [*shown, Problem("", "MORE_PROBLEMS", {"count": len(problems) - len(shown)})]
 
 
-def together(wrong: Sequence[Problem], found: Iterable[Problem]) -> list[Problem]:
+def merge_problems(shape_problems: Sequence[Problem], rule_problems: Iterable[Problem]) -> list[Problem]:
     """Return both lists, without those of `rule_problems` that only follow from a field that was left out."""
-    return [*wrong, *(problem for problem in found if not unread(wrong, problem.field))]
+    return [
+        *shape_problems,
+        *(problem for problem in rule_problems if not is_value_unknown(shape_problems, problem.field)),
+    ]
 
 
-def unread(wrong: Iterable[Problem], *fields: str) -> bool:
+def is_value_unknown(problems: Iterable[Problem], *fields: str) -> bool:
     """Return True if the value of one of `fields` is unknown because of a problem with its shape, with what contains
     it, or with an item of its list."""
-    return any(_leaves_out(problem.field, field) for problem in wrong for field in fields)
+    return any(_covers_field(problem.field, field) for problem in problems for field in fields)
 
 
-def _leaves_out(wrong: str, field: str) -> bool:
-    within, _, place = wrong.rpartition(".")
-    return field == wrong or field.startswith(f"{wrong}.") or (place.isdecimal() and _leaves_out(within, field))
+def _covers_field(path: str, field: str) -> bool:
+    within, _, place = path.rpartition(".")
+    return field == path or field.startswith(f"{path}.") or (place.isdecimal() and _covers_field(within, field))

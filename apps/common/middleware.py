@@ -18,13 +18,13 @@ from django.utils.decorators import sync_and_async_middleware
 from apps.common import exception_handler, request_id, sql
 from apps.common.bounds import MAX_DEPTH
 from apps.common.errors import ApiError
-from apps.common.renderers import as_json
-from apps.common.texts import text
+from apps.common.renderers import render_json
+from apps.common.texts import render_text
 
 log = logging.getLogger(__name__)
 
-HEADER = "X-Request-ID"
-PROGRAMS = ("/api/", "/_allauth/")
+REQUEST_ID_HEADER = "X-Request-ID"
+API_PREFIXES = ("/api/", "/_allauth/")
 """Paths that programs request: an error there is never a page."""
 
 
@@ -36,17 +36,17 @@ def RequestIdMiddleware(  # noqa: N802 - named as Django's own are
     if iscoroutinefunction(get_response):
 
         async def amiddleware(request: HttpRequest) -> HttpResponse:
-            value = request_id.begin(request.headers.get(HEADER))
+            value = request_id.set_request_id(request.headers.get(REQUEST_ID_HEADER))
             response = await get_response(request)
-            response.headers[HEADER] = value
+            response.headers[REQUEST_ID_HEADER] = value
             return response
 
         return amiddleware
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        value = request_id.begin(request.headers.get(HEADER))
+        value = request_id.set_request_id(request.headers.get(REQUEST_ID_HEADER))
         response = get_response(request)
-        response.headers[HEADER] = value  # type: ignore[union-attr]
+        response.headers[REQUEST_ID_HEADER] = value  # type: ignore[union-attr]
         return response  # type: ignore[return-value]
 
     return middleware
@@ -58,16 +58,16 @@ def envelope_errors(get_response: Callable[[HttpRequest], HttpResponse]) -> Call
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        if response.status_code < 400 or not request.path.startswith(PROGRAMS) or _is_json(response):
+        if response.status_code < 400 or not request.path.startswith(API_PREFIXES) or _is_json(response):
             return response
         response.close()
         with translation.override(translation.get_language_from_request(request)):
-            return error_response(_page(request, response.status_code))
+            return make_error_response(_make_page_error(request, response.status_code))
 
     return middleware
 
 
-def conditional(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+def add_etags(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     """Add an ETag to the API's answers to GET, and answer 304 without a body if the client has the same already: pages
     and scripts poll what rarely changes. Browsers send the header by themselves."""
 
@@ -94,22 +94,22 @@ def _is_json(response: HttpResponse) -> bool:
     return response.headers.get("Content-Type", "").startswith("application/json")
 
 
-def _page(request: HttpRequest, status: int) -> ApiError:
+def _make_page_error(request: HttpRequest, status: int) -> ApiError:
     """Return the error that a page with this status stands for."""
     try:
         request.get_host()
     except DisallowedHost:
         return ApiError(400, "HOST_NOT_ALLOWED", host=request.headers.get("Host", ""))
-    return exception_handler.by_status(status, path=request.path)
+    return exception_handler.make_status_error(status, path=request.path)
 
 
-def error_response(error: ApiError) -> HttpResponse:
+def make_error_response(error: ApiError) -> HttpResponse:
     """Return the error envelope as a response."""
-    headers = {"Content-Type": "application/json", **exception_handler.headers(error)}
-    return HttpResponse(as_json(exception_handler.envelope(error)), status=error.status, headers=headers)
+    headers = {"Content-Type": "application/json", **exception_handler.build_headers(error)}
+    return HttpResponse(render_json(exception_handler.build_envelope(error)), status=error.status, headers=headers)
 
 
-class Storable:
+class UnstorableInputMiddleware:
     """Answer 400 for input that no database stores: U+0000 in texts (PostgreSQL), and in the operators' console
     selected rows whose key is invalid. The API itself names the field. Answer 503 while the database is unavailable,
     outside of the API."""
@@ -118,10 +118,10 @@ class Storable:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.path.startswith("/_allauth/") and (error := _unreadable(request.body)):
-            return error_response(error)
-        if any("\0" in given for given in _given(request)):
-            return _refused("NUL_CHARACTER")
+        if request.path.startswith("/_allauth/") and (error := _check_auth_body(request.body)):
+            return make_error_response(error)
+        if any("\0" in given for given in _list_inputs(request)):
+            return _refuse_request("NUL_CHARACTER")
         return self._get_response(request)
 
     def process_view(
@@ -132,23 +132,23 @@ class Storable:
                 try:
                     console.model._meta.pk.clean(key, None)
                 except ValidationError as error:
-                    return _refused("FIELD_INVALID", detail=" ".join(error.messages))
+                    return _refuse_request("FIELD_INVALID", detail=" ".join(error.messages))
         return None
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """Answer errors in the operators' console for numbers that SQLite (OverflowError) or a column cannot hold."""
-        if isinstance(error, DatabaseError | InterfaceError) and sql.refusal_code(error):
+        if isinstance(error, DatabaseError | InterfaceError) and sql.get_refusal_code(error):
             log.warning("request refused: %s", error)
-            known = exception_handler.translate(error)
-            return error_response(known) if request.path.startswith(PROGRAMS) else _page_of(known)
+            known = exception_handler.to_api_error(error)
+            return make_error_response(known) if request.path.startswith(API_PREFIXES) else _make_text_page(known)
         match = request.resolver_match
         if match and hasattr(match.func, "model_admin") and isinstance(error, OverflowError | DataError):
             log.exception("the database cannot hold this", exc_info=error)
-            return _refused("VALUE_NOT_STORABLE")
+            return _refuse_request("VALUE_NOT_STORABLE")
         return None
 
 
-def _unreadable(body: bytes) -> ApiError | None:
+def _check_auth_body(body: bytes) -> ApiError | None:
     """Return the error for JSON that would make django-allauth fail: `json` recurses as deep as the brackets, and
     raises for long numbers."""
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH:
@@ -160,7 +160,7 @@ def _unreadable(body: bytes) -> ApiError | None:
     return None
 
 
-def _given(request: HttpRequest) -> Iterator[str]:
+def _list_inputs(request: HttpRequest) -> Iterator[str]:
     yield from request.COOKIES.values()  # an octal escape in quotes makes one
     if not request.path.startswith("/api/"):
         yield request.path
@@ -169,11 +169,11 @@ def _given(request: HttpRequest) -> Iterator[str]:
                 yield from (name, *values)
 
 
-def _refused(code: str, **params: Any) -> HttpResponse:
-    return _page_of(ApiError(400, code, **params))
+def _refuse_request(code: str, **params: Any) -> HttpResponse:
+    return _make_text_page(ApiError(400, code, **params))
 
 
-def _page_of(error: ApiError) -> HttpResponse:
+def _make_text_page(error: ApiError) -> HttpResponse:
     [problem] = error.problems
-    headers = {"Content-Type": "text/plain; charset=utf-8", **exception_handler.headers(error)}
-    return HttpResponse(" ".join(text(problem.code, problem.params)), status=error.status, headers=headers)
+    headers = {"Content-Type": "text/plain; charset=utf-8", **exception_handler.build_headers(error)}
+    return HttpResponse(" ".join(render_text(problem.code, problem.params)), status=error.status, headers=headers)

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from apps.common.errors import ApiError
 
 
-class Open:
+class ConnectionLimit:
     """Limit of the open connections of one kind for each user; beyond it ApiError 429 with `code` is raised. Used from
     one event loop."""
 
-    def __init__(self, most: int, code: str) -> None:
-        self.most, self._code = most, code
+    def __init__(self, max_per_user: int, code: str) -> None:
+        self.most, self._code = max_per_user, code
         self._count: Counter[int] = Counter()
 
     def refuse_more(self, person: int) -> None:

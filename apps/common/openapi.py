@@ -19,7 +19,7 @@ _COMPONENTS = "#/components/schemas/"
 _STRUCTS: dict[str, type[Struct]] = {}
 """Bodies that are msgspec structs, by their name in the document."""
 
-INT4, INT8 = 2**31 - 1, 2**63 - 1
+MAX_INT4, MAX_INT8 = 2**31 - 1, 2**63 - 1
 """Largest number that a column of four bytes holds."""
 
 
@@ -27,27 +27,29 @@ def is_struct(body: Any) -> TypeGuard[type[Struct]]:
     return isinstance(body, type) and issubclass(body, Struct)
 
 
-def reference(body: type[Struct]) -> dict[str, Any]:
+def make_reference(body: type[Struct]) -> dict[str, Any]:
     """Return the reference to a struct in the document; `add_structs` adds its schema."""
-    _STRUCTS[_component(body.__name__)] = body
-    return {"application/json": {"$ref": f"{_COMPONENTS}{_component(body.__name__)}"}}
+    _STRUCTS[_name_component(body.__name__)] = body
+    return {"application/json": {"$ref": f"{_COMPONENTS}{_name_component(body.__name__)}"}}
 
 
-def _component(name: str) -> str:
+def _name_component(name: str) -> str:
     """Return the component's name: `TaskRequest`, which creates a task, is named as the other bodies are."""
     return {"TaskRequest": "TaskCreateRequest"}.get(name, name)
 
 
-def with_structs(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+def add_structs(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Add the schemas of structs to the document (a POSTPROCESSING_HOOK of drf-spectacular)."""
     schemas = result["components"]["schemas"]
     for body in _STRUCTS.values():
-        schemas |= {_component(name): part for name, part in json_shape.components(body, _COMPONENTS).items()}
+        schemas |= {
+            _name_component(name): part for name, part in json_shape.build_components(body, _COMPONENTS).items()
+        }
     result["components"]["schemas"] = dict(sorted(schemas.items()))
     return result
 
 
-class Truthful(AutoSchema):
+class StrictSchema(AutoSchema):
     """Schema generator that documents all that `apps.common.request_shapes` refuses: unknown names, texts of white
     space only. In a serializer, `TAKES_MORE` = True means that unknown names are left out, `WHOLE` = True that a PATCH
     has all fields."""
@@ -72,11 +74,11 @@ class Truthful(AutoSchema):
 
     def _get_serializer_field_meta(self, field: Any, direction: str) -> Any:
         meta = super()._get_serializer_field_meta(field, direction)
-        is_text = type(field) is serializers.CharField or isinstance(field, Key)
+        is_text = type(field) is serializers.CharField or isinstance(field, KeyField)
         if direction == "request" and is_text and not field.allow_blank:
             meta["minLength"] = 1
             if field.trim_whitespace:
-                meta["pattern"] = json_shape.SAYS_SOMETHING
+                meta["pattern"] = json_shape.NOT_BLANK_PATTERN
         return meta
 
 
@@ -85,14 +87,14 @@ class AddressField(serializers.IPAddressField):
     """An IPv4 or IPv6 address."""
 
 
-class Key(serializers.CharField):
+class KeyField(serializers.CharField):
     """The id or name of something that exists; a filter where it may be empty."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"max_length": 100, **options})
 
 
-class Moment(serializers.DateTimeField):
+class DateTime(serializers.DateTimeField):
     """ISO 8601; UTC if it has no offset. At both ends of the calendar, where no conversion is possible, the offset is
     ignored."""
 
@@ -121,27 +123,27 @@ class ErrorEnvelope(serializers.Serializer):
 
 
 @extend_schema_field({"type": "null"})
-class Nothing(serializers.Field):
+class EmptyResponse(serializers.Field):
     """Data of an operation that returns none: null."""
 
 
 @cache
-def envelope(data: Shape | None, *, nullable: bool = False) -> Any:
+def make_envelope(data: Shape | None, *, nullable: bool = False) -> Any:
     """Return the serializer of `data` in the envelope; None: `"data": null`, which `nullable` allows besides."""
     name = f"{'Optional' if nullable else ''}{data.__name__}" if data else "Empty"
-    inner = data(allow_null=nullable) if data else Nothing()
-    return _named(
+    inner = data(allow_null=nullable) if data else EmptyResponse()
+    return _make_serializer(
         f"{name}Envelope",
         {"code": serializers.IntegerField(), "message": serializers.CharField(), "data": inner},
     )
 
 
 @cache
-def page_of(item: Shape) -> Shape:
+def make_page_shape(item: Shape) -> Shape:
     """Return the serializer of a page of `item`."""
     numbers = {name: serializers.IntegerField() for name in ("total", "page", "pageSize")}
-    return type(_named(f"{item.__name__}Page", {"items": item(many=True), **numbers}))
+    return type(_make_serializer(f"{item.__name__}Page", {"items": item(many=True), **numbers}))
 
 
-def _named(name: str, fields: dict[str, Any]) -> Any:
+def _make_serializer(name: str, fields: dict[str, Any]) -> Any:
     return inline_serializer(name=name, fields=fields)

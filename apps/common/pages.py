@@ -46,14 +46,14 @@ class ShortQuery(serializers.Serializer):
     pageSize = serializers.IntegerField(min_value=1, max_value=200, default=200)
 
 
-def page_of_items(items: Sequence[Any], query: Mapping[str, Any]) -> dict[str, Any]:
+def paginate_items(items: Sequence[Any], query: Mapping[str, Any]) -> dict[str, Any]:
     """Return one page of items that are all in memory."""
     number, size = query["page"], query["pageSize"]
     return {"items": items[(number - 1) * size : number * size], "total": len(items), "page": number, "pageSize": size}
 
 
-def page(
-    rows: QuerySet[Any, Any], query: Mapping[str, Any], shape: Callable[[Any], Any] | None = None
+def paginate_rows(
+    rows: QuerySet[Any, Any], query: Mapping[str, Any], serialize: Callable[[Any], Any] | None = None
 ) -> dict[str, Any]:
     """Return one page of `rows`, each item through `serialize`. The primary key orders equal rows, so that pages never
     overlap."""
@@ -63,7 +63,7 @@ def page(
     items = list(rows[(number - 1) * size : number * size])
     whole = number == 1 and len(items) < size
     return {
-        "items": [shape(item) for item in items] if shape else items,
+        "items": [serialize(item) for item in items] if serialize else items,
         "total": len(items) if whole else rows.count(),
         "page": number,
         "pageSize": size,

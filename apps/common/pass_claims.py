@@ -16,24 +16,24 @@ from django.db import OperationalError, connection
 from django.db.models import Q, QuerySet
 
 from apps.common import clock_jumps
-from apps.common.claims import RENEWALS, renewing
+from apps.common.claims import RENEWALS_PER_SPAN, renew_periodically
 from apps.common.clock import now
 
-TRIES = 5
-DEADLOCK = "40P01"
+MAX_TRIES = 5
+DEADLOCK_SQLSTATE = "40P01"
 """PostgreSQL's SQLSTATE of a deadlock."""
 
 
-class Claim:
+class PassClaim:
     """A pass's claim of those of `rows` that were due and free when it was made: their `claimed_at` is `at`. `until`:
     their `due_at`, unless a wake-up has moved it. `taken`: how many they were."""
 
     def __init__(self, rows: QuerySet[Any], span: timedelta) -> None:
-        clock_jumps.settle()
+        clock_jumps.handle_jump()
         self.rows, self.span = rows, span
-        self.at = _own(now())
+        self.at = _make_unique_moment(now())
         self.until = self.at + span
-        self.taken = update(waiting(rows, span), due_at=self.until, claimed_at=self.at)
+        self.taken = update_rows(filter_due(rows, span), due_at=self.until, claimed_at=self.at)
 
     @property
     def held(self) -> QuerySet[Any]:
@@ -42,8 +42,8 @@ class Claim:
 
     def renew(self) -> bool:
         """Extend the claim by its span. Returns False if no row of it is left."""
-        at = _own(now())
-        if not update(self.held, claimed_at=at):
+        at = _make_unique_moment(now())
+        if not update_rows(self.held, claimed_at=at):
             return False
         self.at = at
         return True
@@ -51,40 +51,42 @@ class Claim:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Renew the claim from a thread until the block ends, however long one step takes."""
-        with renewing(self.renew, self.span.total_seconds() / RENEWALS, f"claim {self.at:%H:%M:%S.%f}"):
+        with renew_periodically(
+            self.renew, self.span.total_seconds() / RENEWALS_PER_SPAN, f"claim {self.at:%H:%M:%S.%f}"
+        ):
             yield
 
     def let_go(self, rows: QuerySet[Any], count: int, due_at: datetime | None) -> int:
         """Release these rows, at most `count`: they are due again at `due_at` (None: not again). Returns how many a
         wake-up has moved meanwhile; these are due at once."""
         mine = rows.filter(claimed_at=self.at)
-        if update(mine.filter(due_at=self.until), due_at=due_at, claimed_at=None) == count:
+        if update_rows(mine.filter(due_at=self.until), due_at=due_at, claimed_at=None) == count:
             return 0
-        return update(mine, claimed_at=None)
+        return update_rows(mine, claimed_at=None)
 
 
-def _own(moment: datetime) -> datetime:
+def _make_unique_moment(moment: datetime) -> datetime:
     """Return a moment of the last second that no other pass has: several processes are woken by the same message."""
     return moment - timedelta(microseconds=random.randrange(1_000_000))
 
 
-def waiting(rows: QuerySet[Any], span: timedelta) -> QuerySet[Any]:
+def filter_due(rows: QuerySet[Any], span: timedelta) -> QuerySet[Any]:
     """Return the rows that are due and that no pass has."""
     moment = now()
     return rows.filter(Q(claimed_at=None) | Q(claimed_at__lte=moment - span), due_at__lte=moment)
 
 
-def update(rows: QuerySet[Any], **values: Any) -> int:
+def update_rows(rows: QuerySet[Any], **values: Any) -> int:
     """Update the rows and return their number; repeats the update after a deadlock.
 
     Another process may update some of the same rows. PostgreSQL locks rows in the order in which it finds them, which
     depends on the number of keys, so two updates may wait for each other; one of them fails after a second. (Locking
     the rows in key order first took twice the time on every update.)
     """
-    for _ in range(TRIES - 1):
+    for _ in range(MAX_TRIES - 1):
         try:
             return rows.update(**values)
         except OperationalError as error:
-            if getattr(error.__cause__, "sqlstate", "") != DEADLOCK or connection.in_atomic_block:
+            if getattr(error.__cause__, "sqlstate", "") != DEADLOCK_SQLSTATE or connection.in_atomic_block:
                 raise
     return rows.update(**values)

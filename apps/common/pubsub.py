@@ -23,86 +23,86 @@ import redis
 import redis.asyncio
 from django.conf import settings
 
-from apps.common.encoding import encode
+from apps.common.encoding import encode_json
 
 log = logging.getLogger(__name__)
 
-PREFIX = "fermi:"
-PAUSE = 1.0  # seconds without trying after the broker was found away
-INBOX = 256  # messages; when a slow reader's inbox is full the oldest goes
+CHANNEL_PREFIX = "fermi:"
+BROKER_PAUSE_SECONDS = 1.0  # seconds without trying after the broker was found away
+MAX_QUEUED_MESSAGES = 256  # messages; when a slow reader's inbox is full the oldest goes
 
-_quiet_until = 0.0
+_paused_until = 0.0
 
 
 @cache
-def client() -> redis.Redis:
+def get_client() -> redis.Redis:
     """Return the process's Redis client, shared by all threads; no call waits longer than half a second."""
     return redis.from_url(settings.REDIS_URL, socket_connect_timeout=0.5, socket_timeout=0.5)
 
 
-class News(NamedTuple):
+class PubSubMessage(NamedTuple):
     """A message to be published."""
 
     channel: str
     data: bytes
 
 
-def publish(channel: str, data: Mapping[str, Any]) -> None:
+def publish_message(channel: str, data: Mapping[str, Any]) -> None:
     """Publish a message. Never raises: while the broker is unavailable, the messages of the next second are dropped
     without trying."""
-    global _quiet_until
-    if time.monotonic() < _quiet_until:
+    global _paused_until
+    if time.monotonic() < _paused_until:
         return
     try:
-        client().publish(PREFIX + channel, encode(data))
+        get_client().publish(CHANNEL_PREFIX + channel, encode_json(data))
     except (redis.RedisError, OSError) as error:
-        _quiet_until = time.monotonic() + PAUSE
+        _paused_until = time.monotonic() + BROKER_PAUSE_SECONDS
         log.debug("broker away, message dropped: %s", error)
 
 
-def keep(name: str, value: float, seconds: int = 60) -> None:
+def set_figure(name: str, value: float, seconds: int = 60) -> None:
     """Store a figure for other processes for `seconds`. Never raises; the figure may be lost."""
-    global _quiet_until
-    if time.monotonic() < _quiet_until:
+    global _paused_until
+    if time.monotonic() < _paused_until:
         return
     try:
-        client().set(f"{PREFIX}kept.{name}", repr(value), ex=seconds)
+        get_client().set(f"{CHANNEL_PREFIX}kept.{name}", repr(value), ex=seconds)
     except (redis.RedisError, OSError) as error:
-        _quiet_until = time.monotonic() + PAUSE
+        _paused_until = time.monotonic() + BROKER_PAUSE_SECONDS
         log.debug("broker away, figure dropped: %s", error)
 
 
-def kept(name: str) -> float | None:
+def get_figure(name: str) -> float | None:
     """Return a stored figure, or None."""
-    found = client().get(f"{PREFIX}kept.{name}")
+    found = get_client().get(f"{CHANNEL_PREFIX}kept.{name}")
     return float(found) if found is not None else None
 
 
-_readers = 0
+_subscription_count = 0
 
 
-def readers() -> int:
+def count_subscriptions() -> int:
     """Return how many subscriptions this process has open."""
-    return _readers
+    return _subscription_count
 
 
-class Inbox:
+class Subscription:
     """Messages on some channels, inside of `async with`, as soon as the broker is reached."""
 
     def __init__(self, channels: tuple[str, ...]) -> None:
         self.channels = channels
-        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(INBOX)
+        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(MAX_QUEUED_MESSAGES)
 
     async def __aenter__(self) -> Self:
-        global _readers
-        self._hub = _hub()
+        global _subscription_count
+        self._hub = _get_dispatcher()
         self._hub.add(self)
-        _readers += 1
+        _subscription_count += 1
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        global _readers
-        _readers -= 1
+        global _subscription_count
+        _subscription_count -= 1
         self._hub.remove(self)
 
     @property
@@ -130,17 +130,17 @@ class Inbox:
         self._queue.put_nowait(data)
 
 
-def subscribe(*channels: str) -> Inbox:
+def subscribe_to(*channels: str) -> Subscription:
     """Return a subscription to these channels."""
-    return Inbox(channels)
+    return Subscription(channels)
 
 
-class Bell:
+class WakeupEvent:
     """Lets a process sleep until there is work: `with pubsub.listen_for_wakeups("tasks") as wakeup:
     wakeup.wait(1.0)`."""
 
     def __init__(self, channels: tuple[str, ...]) -> None:
-        self._channels = [PREFIX + channel for channel in channels]
+        self._channels = [CHANNEL_PREFIX + channel for channel in channels]
         self._pubsub: redis.client.PubSub | None = None
 
     def __enter__(self) -> Self:
@@ -171,27 +171,27 @@ class Bell:
             return False
 
 
-def listen(*channels: str) -> Bell:
+def listen_for_wakeups(*channels: str) -> WakeupEvent:
     """Return a listener for wake-ups on these channels."""
-    return Bell(channels)
+    return WakeupEvent(channels)
 
 
-class _Hub:
+class _Dispatcher:
     """One event loop's connection to the broker: open while there are subscriptions, and opened again after an
     error."""
 
     def __init__(self) -> None:
-        self._inboxes: defaultdict[str, set[Inbox]] = defaultdict(set)
+        self._inboxes: defaultdict[str, set[Subscription]] = defaultdict(set)
         self._listener: asyncio.Task[None] | None = None
         self.connected = False
 
-    def add(self, inbox: Inbox) -> None:
+    def add(self, inbox: Subscription) -> None:
         for channel in inbox.channels:
             self._inboxes[channel].add(inbox)
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen())
 
-    def remove(self, inbox: Inbox) -> None:
+    def remove(self, inbox: Subscription) -> None:
         for channel in inbox.channels:
             self._inboxes[channel].discard(inbox)
             if not self._inboxes[channel]:
@@ -209,18 +209,18 @@ class _Hub:
         while not listener.cancelling():
             try:
                 async with redis.asyncio.from_url(settings.REDIS_URL) as client, client.pubsub() as pubsub:
-                    await pubsub.psubscribe(PREFIX + "*")
+                    await pubsub.psubscribe(CHANNEL_PREFIX + "*")
                     async for message in pubsub.listen():
                         if listener.cancelling():
                             break
                         if message["type"] == "pmessage":
-                            self._deliver(message["channel"].decode().removeprefix(PREFIX), message["data"])
+                            self._deliver(message["channel"].decode().removeprefix(CHANNEL_PREFIX), message["data"])
                         elif message["type"] == "psubscribe":
                             self.connected = True
             except (redis.RedisError, OSError, ValueError) as error:  # ValueError: not one of our messages
                 log.debug("listening again: %s", error)
                 self._disconnected()
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(BROKER_PAUSE_SECONDS)
 
     def _disconnected(self) -> None:
         """Wake all subscriptions: from now on they have to read the database by themselves."""
@@ -236,11 +236,11 @@ class _Hub:
                 inbox.put(message)
 
 
-_hubs: dict[asyncio.AbstractEventLoop, _Hub] = {}
+_dispatchers: dict[asyncio.AbstractEventLoop, _Dispatcher] = {}
 
 
-def _hub() -> _Hub:
+def _get_dispatcher() -> _Dispatcher:
     loop = asyncio.get_running_loop()
-    for gone in [other for other in _hubs if other.is_closed()]:
-        del _hubs[gone]
-    return _hubs.setdefault(loop, _Hub())
+    for gone in [other for other in _dispatchers if other.is_closed()]:
+        del _dispatchers[gone]
+    return _dispatchers.setdefault(loop, _Dispatcher())

@@ -11,11 +11,11 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from apps.common import bounds
-from apps.common.encoding import encode
+from apps.common.encoding import encode_json
 from apps.common.errors import ApiError
 from fermi.comments import find_comment
 
-OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+ORJSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 
 
 class JSONRenderer(BaseRenderer):
@@ -29,15 +29,15 @@ class JSONRenderer(BaseRenderer):
     def render(
         self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
     ) -> bytes:
-        return as_json(data)
+        return render_json(data)
 
 
-def as_json(data: Any) -> bytes:
+def render_json(data: Any) -> bytes:
     """Return `data` as JSON."""
-    return encode(data, OPTIONS)
+    return encode_json(data, ORJSON_OPTIONS)
 
 
-class AlwaysJSON(DefaultContentNegotiation):
+class JSONOnlyNegotiation(DefaultContentNegotiation):
     """Chooses JSON whatever the Accept header says: views make streams and downloads themselves, and EventSource asks
     for its own type only."""
 
@@ -48,9 +48,9 @@ class AlwaysJSON(DefaultContentNegotiation):
         return first, first.media_type
 
 
-def whole(stream: IO[bytes], request: Request) -> bytes:
+def read_body(stream: IO[bytes], request: Request) -> bytes:
     """Return the body of the request. Raises ApiError 413 if it is larger than its operation allows."""
-    limit = bounds.body(request.method, request.path).most()
+    limit = bounds.get_body_limit(request.method, request.path).most()
     body = stream.read(limit + 1)
     if len(body) > limit:
         raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
@@ -66,7 +66,7 @@ class JSONParser(BaseParser):
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
         assert parser_context is not None
-        body = whole(stream, parser_context["request"])
+        body = read_body(stream, parser_context["request"])
         if bounds.has_too_many_values(body):
             raise ApiError(400, "BODY_TOO_MANY_VALUES", limit=bounds.MAX_VALUES)
         try:

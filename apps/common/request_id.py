@@ -9,21 +9,21 @@ _current: ContextVar[str] = ContextVar("request_id", default="")
 _SAFE = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
-def current() -> str:
+def get_request_id() -> str:
     """Return the id of the current request; empty outside of one."""
     return _current.get()
 
 
-def begin(offered: str | None) -> str:
+def set_request_id(offered: str | None) -> str:
     """Set the current request's id: the caller's if it is safe to log, else a new one. Returns it."""
     value = offered if offered and _SAFE.fullmatch(offered) else secrets.token_hex(8)
     _current.set(value)
     return value
 
 
-class Filter(logging.Filter):
+class RequestIdFilter(logging.Filter):
     """Logging filter that adds `request_id` to each record; empty outside of a request."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.request_id = current()
+        record.request_id = get_request_id()
         return True

@@ -17,7 +17,7 @@ from apps.common.errors import ProblemsError
 from apps.common.pages import OrderingField
 from fermi.jobs import json_shape
 from fermi.jobs.spec import Problem
-from fermi.messages import Words
+from fermi.messages import NestedText
 from fermi.schema import values
 
 Kind = TypeVar("Kind")
@@ -33,10 +33,10 @@ _CODES = {
     "max_value": "FIELD_RANGE",
     "invalid_choice": "FIELD_CHOICE",
 }
-_WORDS = (serializers.BooleanField, "true|false"), (serializers.IntegerField, "-?[0-9]{1,20}")
+_QUERY_PATTERNS = (serializers.BooleanField, "true|false"), (serializers.IntegerField, "-?[0-9]{1,20}")
 
 
-def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool = False) -> dict[str, Any]:
+def parse_body(serializer: type[serializers.Serializer], data: Any, *, partial: bool = False) -> dict[str, Any]:
     """Return the validated body. Raises ProblemsError with all problems of its shape; the contents of what is too long
     are not checked. With `partial`, top-level fields may be left out, but no nested ones."""
     if not isinstance(data, Mapping):
@@ -44,43 +44,43 @@ def parse(serializer: type[serializers.Serializer], data: Any, *, partial: bool 
     form = serializer(data=data)
     for field in form.fields.values() if partial else ():
         field.required, field.default = False, empty
-    problems = list(islice(chain(_shape(form, data, ""), _unstorable(data)), 2 * MAX_PROBLEMS))
+    problems = list(islice(chain(_check_types(form, data, ""), _find_unstorable(data)), 2 * MAX_PROBLEMS))
     if len(problems) > MAX_PROBLEMS:
         raise ProblemsError(problems)
-    return _validated(form, problems)
+    return _validate_form(form, problems)
 
 
 def refuse_body(data: Any) -> None:
     """Raise ProblemsError if the body of an operation that takes none has fields."""
     if data:
-        parse(NoFields, data)
+        parse_body(NoFields, data)
 
 
-def read(kind: type[Kind], data: Any) -> tuple[Kind, list[Problem]]:
+def read_struct(kind: type[Kind], data: Any) -> tuple[Kind, list[Problem]]:
     """Return the body as `kind`, without the fields whose shape is wrong, and the problems with these: the caller can
     then report all problems at once. Raises ProblemsError for a body that is no object."""
     if not isinstance(data, Mapping):
         raise ProblemsError([Problem("", "BODY_NOT_OBJECT")])
-    nul = list(_unstorable(data))
+    nul = list(_find_unstorable(data))
     for problem in nul:
-        data = _without(data, problem.field)
-    asked, wrong = json_shape.read(kind, data)
+        data = _remove_path(data, problem.field)
+    asked, wrong = json_shape.read_object(kind, data)
     return asked, [*nul, *wrong]
 
 
-def parse_most(
+def parse_body_partially(
     serializer: type[serializers.Serializer], data: Any, *, partial: bool = False
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the validated body without the fields whose shape is wrong, and the problems with these: the caller can
     then report all problems at once. Raises ProblemsError if nothing can be left out."""
     try:
-        return parse(serializer, data, partial=partial), []
+        return parse_body(serializer, data, partial=partial), []
     except ProblemsError as error:
         reduced = data
         for problem in error.problems:
-            reduced = _without(reduced, problem.field)
+            reduced = _remove_path(reduced, problem.field)
         try:
-            return parse(serializer, reduced, partial=partial), error.problems
+            return parse_body(serializer, reduced, partial=partial), error.problems
         except ProblemsError:
             raise error from None
 
@@ -95,28 +95,28 @@ class Strict(serializers.Serializer):
     strict = serializers.BooleanField(required=False, help_text="unknown fields are refused with it and without it")
 
 
-_NOTHING: Any = object()
+_REMOVED: Any = object()
 
 
-def _without(value: Any, path: str) -> Any:
+def _remove_path(value: Any, path: str) -> Any:
     """Return `value` without what `path` leads to. A list is removed as a whole, because the indexes of its other items
     would change."""
     if not isinstance(value, Mapping):
-        return _NOTHING
+        return _REMOVED
     name = max((key for key in value if path == key or path.startswith(f"{key}.")), key=len, default=None)
     if name is None:
         return value
-    inner = _without(value[name], path[len(name) + 1 :]) if path != name else _NOTHING
-    return {key: inner if key == name else held for key, held in value.items() if key != name or inner is not _NOTHING}
+    inner = _remove_path(value[name], path[len(name) + 1 :]) if path != name else _REMOVED
+    return {key: inner if key == name else held for key, held in value.items() if key != name or inner is not _REMOVED}
 
 
 def parse_query(serializer: type[serializers.Serializer], params: QueryDict) -> dict[str, Any]:
     """Return the validated query string; an empty text filters nothing, `ordering` becomes what `order_by` takes."""
-    return dict(_query(serializer, params.urlencode()))
+    return dict(_parse_query_string(serializer, params.urlencode()))
 
 
 @lru_cache(512)
-def _query(serializer: type[serializers.Serializer], encoded: str) -> dict[str, Any]:
+def _parse_query_string(serializer: type[serializers.Serializer], encoded: str) -> dict[str, Any]:
     """Return the parsed query. It depends on these two arguments only, and pages send the same queries again and again,
     so results are cached."""
     params = QueryDict(encoded)
@@ -124,7 +124,7 @@ def _query(serializer: type[serializers.Serializer], encoded: str) -> dict[str, 
     lists = {name for name, field in form.fields.items() if isinstance(field, serializers.ListField)}
     given = {name: params.getlist(name) if name in lists else params[name] for name in params}
     form.initial_data = given
-    query = _validated(form, [*_unknown(form, given, ""), *_words(form, given)])
+    query = _validate_form(form, [*_find_unknown_names(form, given, ""), *_check_query_words(form, given)])
     for name, field in form.fields.items():
         if name in lists and name in query:
             query[name] = [value for value in query[name] if value != ""]
@@ -133,17 +133,17 @@ def _query(serializer: type[serializers.Serializer], encoded: str) -> dict[str, 
     return query
 
 
-def _validated(form: serializers.Serializer, problems: list[Problem]) -> dict[str, Any]:
+def _validate_form(form: serializers.Serializer, problems: list[Problem]) -> dict[str, Any]:
     if not form.is_valid():
         known = {problem.field for problem in problems}
-        problems += [problem for problem in _problems(form, form.errors, "") if problem.field not in known]
+        problems += [problem for problem in _flatten_errors(form, form.errors, "") if problem.field not in known]
     if problems:
-        fields = list(_paths(form, ""))
-        raise ProblemsError(json_shape.suggest(problem, fields) for problem in problems)
+        fields = list(_list_paths(form, ""))
+        raise ProblemsError(json_shape.add_suggestion(problem, fields) for problem in problems)
     return dict(form.validated_data)
 
 
-def _shape(field: Any, value: Any, path: str) -> Iterator[Problem]:
+def _check_types(field: Any, value: Any, path: str) -> Iterator[Problem]:
     """Yield unknown names and wrong JSON types, at any depth. Raises ProblemsError for a list or an object that is too
     long, before its contents are checked."""
     if value is None:
@@ -151,21 +151,21 @@ def _shape(field: Any, value: Any, path: str) -> Iterator[Problem]:
     _refuse_too_long(field, value, path)
     if isinstance(field, serializers.Serializer):
         if isinstance(value, Mapping):
-            yield from _unknown(field, value, path)
+            yield from _find_unknown_names(field, value, path)
             for name, inner in field.fields.items():
-                yield from _shape(inner, value.get(name), _join(path, name))
+                yield from _check_types(inner, value.get(name), _join_path(path, name))
     elif isinstance(field, serializers.ListField | serializers.ListSerializer):
         if isinstance(value, list):
             for index, item in enumerate(value):
-                yield from _shape(field.child, item, _join(path, index))
+                yield from _check_types(field.child, item, _join_path(path, index))
     elif isinstance(field, serializers.DictField):
         if isinstance(value, Mapping):
             for name, item in value.items():
-                yield from _shape(field.child, item, _join(path, name))
-    elif expected := _other_type(field, value):
+                yield from _check_types(field.child, item, _join_path(path, name))
+    elif expected := _find_expected_type(field, value):
         bounds = {"minimum": getattr(field, "min_value", None), "maximum": getattr(field, "max_value", None)}
-        found = "…" if field.write_only else json_shape.shown(value)
-        yield Problem(path, "WRONG_TYPE", {"expected": values.kind(expected, **bounds), "found": found})
+        found = "…" if field.write_only else json_shape.format_value(value)
+        yield Problem(path, "WRONG_TYPE", {"expected": values.describe_type(expected, **bounds), "found": found})
     elif isinstance(value, str) and len(value) > (most := getattr(field, "max_length", None) or len(value)):
         yield Problem(path, "FIELD_LENGTH", {"detail": field.error_messages["max_length"].format(max_length=most)})
 
@@ -180,24 +180,24 @@ def _refuse_too_long(field: Any, value: Any, path: str) -> None:
     else:
         return
     if len(value) > most:
-        raise ProblemsError([too_long(path, most)])
+        raise ProblemsError([make_too_long_problem(path, most)])
 
 
-def too_long(path: str, most: int) -> Problem:
-    return Problem(path, "FIELD_LENGTH", {"detail": Words("ITEMS_AT_MOST", {"high": most})})
+def make_too_long_problem(path: str, max_items: int) -> Problem:
+    return Problem(path, "FIELD_LENGTH", {"detail": NestedText("ITEMS_AT_MOST", {"high": max_items})})
 
 
-def _words(form: serializers.Serializer, given: Mapping[str, Any]) -> Iterator[Problem]:
+def _check_query_words(form: serializers.Serializer, values: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield numbers and booleans of a query string that JSON would not write so: REST framework takes `1_000` and
     `on`."""
-    for name in given.keys() & form.fields.keys():
+    for name in values.keys() & form.fields.keys():
         field = form.fields[name]
-        for kind, pattern in _WORDS:
-            if isinstance(field, kind) and not re.fullmatch(pattern, given[name]):
+        for kind, pattern in _QUERY_PATTERNS:
+            if isinstance(field, kind) and not re.fullmatch(pattern, values[name]):
                 yield Problem(name, "FIELD_INVALID", {"detail": field.error_messages["invalid"]})
 
 
-def _other_type(field: Any, value: Any) -> str | None:
+def _find_expected_type(field: Any, value: Any) -> str | None:
     """Return the JSON type that was expected, if the value has another one."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match field:
@@ -212,7 +212,7 @@ def _other_type(field: Any, value: Any) -> str | None:
     return None
 
 
-def _unstorable(data: Any) -> Iterator[Problem]:
+def _find_unstorable(data: Any) -> Iterator[Problem]:
     """Yield values with U+0000, which PostgreSQL stores neither as text nor within JSON. Iterative, because a body may
     be nested very deep; raises at once for one that is too deep or has too long a list, since later checks would
     recurse."""
@@ -222,51 +222,51 @@ def _unstorable(data: Any) -> Iterator[Problem]:
         if depth > MAX_DEPTH and isinstance(value, Mapping | list):
             raise ProblemsError([Problem("", "BODY_TOO_DEEP", {"high": MAX_DEPTH})])
         if isinstance(value, Mapping | list) and len(value) > MAX_ITEMS:
-            raise ProblemsError([too_long(path, MAX_ITEMS)])
+            raise ProblemsError([make_too_long_problem(path, MAX_ITEMS)])
         if isinstance(value, Mapping):
             left += [(path, name, depth) for name in value]
-            left += [(_join(path, name), inner, depth + 1) for name, inner in value.items()]
+            left += [(_join_path(path, name), inner, depth + 1) for name, inner in value.items()]
         elif isinstance(value, list):
-            left += [(_join(path, index), inner, depth + 1) for index, inner in enumerate(value)]
+            left += [(_join_path(path, index), inner, depth + 1) for index, inner in enumerate(value)]
         elif isinstance(value, str) and "\0" in value:
             yield Problem(path, "NUL_CHARACTER")
 
 
-def _unknown(form: serializers.Serializer, data: Mapping[str, Any], path: str) -> Iterator[Problem]:
+def _find_unknown_names(form: serializers.Serializer, data: Mapping[str, Any], path: str) -> Iterator[Problem]:
     names = list(form.fields)
     for name in () if getattr(form, "TAKES_MORE", False) else data:
         if name not in names:
             allowed = {"allowed": ", ".join(names), **({} if names else {"none": True})}
-            yield Problem(_join(path, name), "UNKNOWN_FIELD", {"name": name, **allowed})
+            yield Problem(_join_path(path, name), "UNKNOWN_FIELD", {"name": name, **allowed})
 
 
-def _paths(field: Any, path: str) -> Iterator[str]:
+def _list_paths(field: Any, path: str) -> Iterator[str]:
     """Yield the paths of all fields of a body; fields within lists have none."""
     for name, inner in field.fields.items() if isinstance(field, serializers.Serializer) else ():
-        yield _join(path, name)
-        yield from _paths(inner, _join(path, name))
+        yield _join_path(path, name)
+        yield from _list_paths(inner, _join_path(path, name))
 
 
-def _problems(field: Any, detail: Any, path: str) -> Iterator[Problem]:
+def _flatten_errors(field: Any, detail: Any, path: str) -> Iterator[Problem]:
     """Yield REST framework's nested errors as problems; `field` follows along to name what is allowed."""
     if isinstance(detail, Mapping):
         for name, inner in detail.items():
             if name == "non_field_errors":
-                yield from _problems(field, inner, path)
+                yield from _flatten_errors(field, inner, path)
             else:
                 below = field.fields.get(name) if isinstance(field, serializers.Serializer) else field.child
-                yield from _problems(below, inner, _join(path, name))
+                yield from _flatten_errors(below, inner, _join_path(path, name))
     elif isinstance(detail, list):
         for index, inner in enumerate(detail):
             if isinstance(inner, Mapping):  # errors of a list of objects, by position; {} = nothing wrong there
-                yield from _problems(getattr(field, "child", field), inner, _join(path, index))
+                yield from _flatten_errors(getattr(field, "child", field), inner, _join_path(path, index))
             else:
-                yield from _problems(field, inner, path)
+                yield from _flatten_errors(field, inner, path)
     else:
         code = _CODES.get(detail.code, detail.code if detail.code.isupper() else "FIELD_INVALID")
         allowed = ", ".join(str(choice) for choice in getattr(field, "choices", ()))
         yield Problem(path, code, {"detail": str(detail), "allowed": allowed})
 
 
-def _join(path: str, name: object) -> str:
+def _join_path(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)

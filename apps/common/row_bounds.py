@@ -30,9 +30,9 @@ MAX_ROWS = {
 """By kind, named as in the API. Limits of one request are in `bounds`."""
 
 
-def check_rows(kind: str, rows: QuerySet[Any, Any], more: int = 1) -> None:
+def check_row_limit(kind: str, rows: QuerySet[Any, Any], new_rows: int = 1) -> None:
     """Raise ApiError 409 if `new_rows` more rows would exceed the limit in MAX_ROWS. `rows`: those that the owner has.
     Of two requests at the same moment both may pass."""
     high = MAX_ROWS[kind]
-    if more > high or rows.order_by()[max(0, high - more) :].exists():
+    if new_rows > high or rows.order_by()[max(0, high - new_rows) :].exists():
         raise ApiError(409, "ROWS_FULL", kind=kind, high=high)

@@ -25,7 +25,7 @@ from django.db.models.lookups import In
 
 MAX_SHAPES = 256  # of a query, kept
 MAX_VALUES = 500  # in one statement; SQLite takes no more than a thousand
-READ_ONLY = "25006"
+READ_ONLY_SQLSTATE = "25006"
 """PostgreSQL's state for a write where nothing is written: a standby, or a primary that was told so."""
 
 M = TypeVar("M", bound=Model)
@@ -78,7 +78,7 @@ class CompiledInstances(Generic[M]):
     def __init__(self, model: type[M], build: Callable[..., QuerySet[M]], *related: str) -> None:
         self._model, self._related = model, {name: model._meta.get_field(name).related_model for name in related}
         paths = [*_own(model), *(f"{name}__{own}" for name, other in self._related.items() for own in _own(other))]
-        self._query = CompiledQuery(build, columns(model, *paths))
+        self._query = CompiledQuery(build, list_columns(model, *paths))
 
     def fetch(self, *shape: Hashable, **parameters: str | int) -> list[M]:
         """Return all instances. Raises as `CompiledQuery.fetch` does."""
@@ -136,7 +136,7 @@ def _stand_in(index: int, kind: type) -> str | int:
     raise TypeError(f"{kind.__name__} is neither a text nor a whole number")
 
 
-def columns(model: type[Model], *paths: str, **annotated: Reader | None) -> dict[str, Reader | None]:
+def list_columns(model: type[Model], *paths: str, **annotated: Reader | None) -> dict[str, Reader | None]:
     """Return these columns with what reads them: `paths` as `.values()` takes them; `annotated`, those that the query
     adds, by name (None: as the database gives them). Raises TypeError for a kind of field that is not known here."""
     return {**{path: _reader(_field(model, path)) for path in paths}, **annotated}
@@ -167,7 +167,7 @@ def read_moment(value: Any) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def key_parameters(keys: Iterable[str]) -> dict[str, str]:
+def make_key_parameters(keys: Iterable[str]) -> dict[str, str]:
     """Return parameters for `lambda **among: Task.objects.filter(pk__in=list(among.values()))`. Filled up to a power of
     two by beginning again, so that few shapes are compiled for any number of them. Not up to eight: from nine values on
     PostgreSQL hashes them, and looks at a hundred thousand rows in half the time."""
@@ -177,7 +177,7 @@ def key_parameters(keys: Iterable[str]) -> dict[str, str]:
     return {f"key{index}": key for index, key in enumerate(islice(cycle(each), room))}
 
 
-class Among(In):
+class AnyOf(In):
     """`rows.filter(Among(keys))`: `pk__in`, but on PostgreSQL all keys are one parameter. A thousand of them take as
     long to be written into a statement as it takes to find their rows."""
 
@@ -189,20 +189,22 @@ class Among(In):
         return f"{left} = ANY(%s)", [*parameters, self.rhs]
 
 
-def slices(keys: Iterable[T]) -> Iterator[list[T]]:
+def split_keys(keys: Iterable[T]) -> Iterator[list[T]]:
     """Yield all keys in parts that one statement may name."""
     rest = list(keys)
     return (rest[at : at + MAX_VALUES] for at in range(0, len(rest), MAX_VALUES))
 
 
-class DatabaseAwayError(OperationalError):
+class DatabaseUnavailableError(OperationalError):
     """The database is known to be away: nobody tried to connect for this request."""
 
 
-def refusal_code(error: Error) -> str:
+def get_refusal_code(error: Error) -> str:
     """Return the code for whoever is answered that the database does not do its part; empty where the fault is not
     its."""
     cause = error.__cause__
-    if getattr(cause, "sqlstate", None) == READ_ONLY or "SQLITE_READONLY" in getattr(cause, "sqlite_errorname", ""):
+    if getattr(cause, "sqlstate", None) == READ_ONLY_SQLSTATE or "SQLITE_READONLY" in getattr(
+        cause, "sqlite_errorname", ""
+    ):
         return "DATABASE_READ_ONLY"
     return "DATABASE_UNAVAILABLE" if isinstance(error, OperationalError | InterfaceError) else ""

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-MOST_AT_ONCE = 1000
+MAX_SPANS_PER_EXPORT = 1000
 
 
-class Context(NamedTuple):
+class TraceContext(NamedTuple):
     """Ids of a span in hexadecimal digits, as the header `traceparent` has them."""
 
     trace: str
@@ -30,31 +30,31 @@ class Context(NamedTuple):
     def __str__(self) -> str:
         return f"00-{self.trace}-{self.span}-{'01' if self.sampled else '00'}"
 
-    def at(self, *name: object) -> "Context":
+    def at(self, *name: object) -> "TraceContext":
         """Return the context of a span of the same trace whose id is derived from `name`, so that it is the same on
         each call."""
-        return Context(self.trace, digest(16, *name), self.sampled)
+        return TraceContext(self.trace, derive_id(16, *name), self.sampled)
 
 
 class Span(NamedTuple):
     """A finished span. `error`: the code of its failure, or empty."""
 
     name: str
-    context: Context
-    parent: Context | None
+    context: TraceContext
+    parent: TraceContext | None
     begins: datetime
     ends: datetime
     attributes: Mapping[str, Any]
     error: str = ""
 
 
-def digest(digits: int, *name: object) -> str:
+def derive_id(digits: int, *name: object) -> str:
     """Return hexadecimal digits that are derived from the name, and not all zero."""
     found = hashlib.sha256("\0".join(map(str, name)).encode()).hexdigest()[:digits]
     return found if found.strip("0") else "1" * digits
 
 
-def read(header: str) -> Context | None:
+def parse_traceparent(header: str) -> TraceContext | None:
     """Return the context in a `traceparent` header (W3C Trace Context), or None if it is invalid."""
     found = _TRACEPARENT.fullmatch(header.strip().lower())
     if not found:
@@ -62,20 +62,20 @@ def read(header: str) -> Context | None:
     version, trace, span, flags, more = found.groups()
     if version == "ff" or (version == "00" and more) or not trace.strip("0") or not span.strip("0"):
         return None
-    return Context(trace, span, sampled=bool(int(flags, 16) & 1))
+    return TraceContext(trace, span, sampled=bool(int(flags, 16) & 1))
 
 
-def send(spans: Sequence[Span]) -> bool:
+def export_spans(spans: Sequence[Span]) -> bool:
     """Export the spans, within OTEL_EXPORTER_OTLP_TIMEOUT (10 s). Returns False if not all were accepted."""
     from opentelemetry.sdk.trace.export import SpanExportResult
 
-    told = [_readable(span) for span in spans]
-    parts = (told[at : at + MOST_AT_ONCE] for at in range(0, len(told), MOST_AT_ONCE))
-    return all(_exporter().export(part) is SpanExportResult.SUCCESS for part in parts)
+    told = [_to_readable_span(span) for span in spans]
+    parts = (told[at : at + MAX_SPANS_PER_EXPORT] for at in range(0, len(told), MAX_SPANS_PER_EXPORT))
+    return all(_get_exporter().export(part) is SpanExportResult.SUCCESS for part in parts)
 
 
 @cache
-def _exporter() -> "OTLPSpanExporter":
+def _get_exporter() -> "OTLPSpanExporter":
     import logging
 
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -85,7 +85,7 @@ def _exporter() -> "OTLPSpanExporter":
 
 
 @cache
-def _resource() -> "Resource":
+def _make_resource() -> "Resource":
     """Return the resource; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` take precedence."""
     import os
 
@@ -96,12 +96,12 @@ def _resource() -> "Resource":
     return found if named else found.merge(Resource({SERVICE_NAME: "fermi"}))
 
 
-def _readable(span: Span) -> "ReadableSpan":
+def _to_readable_span(span: Span) -> "ReadableSpan":
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-    def there(context: Context, *, remote: bool) -> SpanContext:
+    def there(context: TraceContext, *, remote: bool) -> SpanContext:
         flags = TraceFlags(TraceFlags.SAMPLED if context.sampled else TraceFlags.DEFAULT)
         return SpanContext(int(context.trace, 16), int(context.span, 16), remote, flags)
 
@@ -109,14 +109,14 @@ def _readable(span: Span) -> "ReadableSpan":
         span.name,
         context=there(span.context, remote=False),
         parent=there(span.parent, remote=True) if span.parent else None,
-        resource=_resource(),
+        resource=_make_resource(),
         attributes=span.attributes,
         status=Status(StatusCode.ERROR, span.error) if span.error else Status(),
-        start_time=_nanoseconds(span.begins),
-        end_time=_nanoseconds(max(span.begins, span.ends)),
+        start_time=_to_nanoseconds(span.begins),
+        end_time=_to_nanoseconds(max(span.begins, span.ends)),
         instrumentation_scope=InstrumentationScope("fermi"),
     )
 
 
-def _nanoseconds(moment: datetime) -> int:
+def _to_nanoseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 1e6) * 1000

@@ -15,42 +15,44 @@ from typing import Any
 
 from apps.common import pubsub
 from apps.common.celery_messages import QUEUE, message
-from apps.common.encoding import encode
+from apps.common.encoding import encode_json
 
-MOST = 10_000  # hints that wait to be sent; the sweeps find what comes beyond
-GATHER = 0.005  # seconds between two deliveries; the first after a while goes at once
-PAUSE = 1.0  # seconds without trying after the broker was found away
-LAST = 1.0  # seconds that a process which ends waits for what it has left
+MAX_QUEUED_WAKEUPS = 10_000  # hints that wait to be sent; the sweeps find what comes beyond
+BATCH_SECONDS = 0.005  # seconds between two deliveries; the first after a while goes at once
+BROKER_PAUSE_SECONDS = 1.0  # seconds without trying after the broker was found away
+SHUTDOWN_SECONDS = 1.0  # seconds that a process which ends waits for what it has left
 
-Hint = tuple[str, ...] | pubsub.News  # the name of a Celery task and what it is called with; or what the bus is to say
+Wakeup = (
+    tuple[str, ...] | pubsub.PubSubMessage
+)  # the name of a Celery task and what it is called with; or what the bus is to say
 log = logging.getLogger(__name__)
 
 
-def send(name: str, *args: str) -> None:
+def enqueue_task(name: str, *args: str) -> None:
     """Send a Celery task, by its name, to any worker. Never raises, never waits."""
-    _postman.take((name, *args))
+    _publisher.take((name, *args))
 
 
-def tell(channel: str, data: Mapping[str, Any]) -> None:
+def publish_soon(channel: str, data: Mapping[str, Any]) -> None:
     """Publish a message as `pubsub.publish_message` does, without waiting for the broker."""
-    _postman.take(pubsub.News(channel, encode(data)))
+    _publisher.take(pubsub.PubSubMessage(channel, encode_json(data)))
 
 
-class Postman:
+class BackgroundPublisher:
     """Thread that calls `deliver` with all wake-ups that came since the last call. An error of `deliver` is logged once
     until it succeeds again, and its wake-ups are dropped."""
 
-    def __init__(self, deliver: Callable[[list[Hint]], None]) -> None:
+    def __init__(self, deliver: Callable[[list[Wakeup]], None]) -> None:
         self._deliver = deliver
-        self._box: dict[Hint, None] = {}
+        self._box: dict[Wakeup, None] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._carrying = False
 
-    def take(self, hint: Hint) -> None:
+    def take(self, hint: Wakeup) -> None:
         """Queue a wake-up; dropped if the queue is full."""
         with self._changed:
-            if len(self._box) < MOST:
+            if len(self._box) < MAX_QUEUED_WAKEUPS:
                 self._box[hint] = None
             if self._thread is None:
                 with suppress(RuntimeError):  # no thread is to be had: the next one who has something tries again
@@ -80,25 +82,25 @@ class Postman:
             with self._changed:
                 self._carrying = False
                 self._changed.notify_all()
-            time.sleep(PAUSE if away else GATHER)
+            time.sleep(BROKER_PAUSE_SECONDS if away else BATCH_SECONDS)
 
 
-def _deliver(hints: list[Hint]) -> None:
-    with pubsub.client().pipeline(transaction=False) as at_once:
+def _deliver_batch(hints: list[Wakeup]) -> None:
+    with pubsub.get_client().pipeline(transaction=False) as at_once:
         for hint in hints:
-            if isinstance(hint, pubsub.News):
-                at_once.publish(pubsub.PREFIX + hint.channel, hint.data)
-        if messages := [message(*hint) for hint in hints if not isinstance(hint, pubsub.News)]:
+            if isinstance(hint, pubsub.PubSubMessage):
+                at_once.publish(pubsub.CHANNEL_PREFIX + hint.channel, hint.data)
+        if messages := [message(*hint) for hint in hints if not isinstance(hint, pubsub.PubSubMessage)]:
             at_once.lpush(QUEUE, *messages)
         at_once.execute()
 
 
-def _begin() -> None:
+def _restart_after_fork() -> None:
     """Start a new publisher in a forked process, which has none of its parent's threads."""
-    global _postman
-    _postman = Postman(_deliver)
+    global _publisher
+    _publisher = BackgroundPublisher(_deliver_batch)
 
 
-_postman = Postman(_deliver)
-os.register_at_fork(after_in_child=_begin)
-atexit.register(lambda: _postman.finish(LAST))
+_publisher = BackgroundPublisher(_deliver_batch)
+os.register_at_fork(after_in_child=_restart_after_fork)
+atexit.register(lambda: _publisher.finish(SHUTDOWN_SECONDS))

@@ -39,7 +39,7 @@ class Lane:
         return True
 
     def _run(self) -> None:
-        with pubsub.listen(self.channel) as bell:
+        with pubsub.listen_for_wakeups(self.channel) as bell:
             while not self._ended.is_set():
                 self.ring()
                 bell.wait(self._seconds)

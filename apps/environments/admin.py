@@ -9,15 +9,15 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
 from apps.accounts import audit
-from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
-from apps.common.admin_json import as_asked
-from apps.common.texts import text
+from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model
+from apps.common.admin_json import make_json_field
+from apps.common.texts import render_text
 from apps.environments.api.serializers import EnvironmentMadeOf
 from apps.environments.models import Hosted, Template
 from apps.environments.services import templates
 
 label_app("environments", "RESOURCES")
-label(
+label_model(
     Template,
     "ENVIRONMENT_TEMPLATES",
     name="NAME",
@@ -30,16 +30,16 @@ label(
     emulated="EMULATED",
     created_at="CREATED",
 )
-label(Hosted, "ENVIRONMENT_LIVES", environment="ENVIRONMENT", state="STATUS", run="RUN_NUMBER", task="TASK")
+label_model(Hosted, "ENVIRONMENT_LIVES", environment="ENVIRONMENT", state="STATUS", run="RUN_NUMBER", task="TASK")
 
 
 class TemplateForm(forms.ModelForm):
     class Meta:
         field_classes = {
-            "packages": as_asked(EnvironmentMadeOf, "packages", list),
-            "ports": as_asked(EnvironmentMadeOf, "ports", list),
-            "env": as_asked(EnvironmentMadeOf, "env"),
-            "secret_env": as_asked(EnvironmentMadeOf, "secretEnv"),
+            "packages": make_json_field(EnvironmentMadeOf, "packages", list),
+            "ports": make_json_field(EnvironmentMadeOf, "ports", list),
+            "env": make_json_field(EnvironmentMadeOf, "env"),
+            "secret_env": make_json_field(EnvironmentMadeOf, "secretEnv"),
         }
 
     def clean(self) -> dict[str, Any]:
@@ -48,8 +48,8 @@ class TemplateForm(forms.ModelForm):
         if not self.errors:
             known = {field.attname: getattr(self.instance, field.attname) for field in Template._meta.fields}
             asked = Template(**{**known, **{name: cleaned[name] for name in cleaned}})
-            for problem in templates.checked(asked):
-                self.add_error(None, f"{problem.field}: {' '.join(text(problem.code, problem.params))}")
+            for problem in templates.check_template(asked):
+                self.add_error(None, f"{problem.field}: {' '.join(render_text(problem.code, problem.params))}")
         return cleaned
 
 
@@ -59,7 +59,7 @@ class TemplateAdmin(ModelAdmin):
     list_display = ("name", "id", "project", "kind", "gpu_type", "gpu_count", "emulated", "created_at")
     list_filter = ("kind", "project", "cluster", "gpu_type")
     list_select_related = ("project",)
-    search_help_text = SEARCH
+    search_help_text = SEARCH_HELP
     search_fields = ("name", "id", "description")
     exclude = ("id", "created_by")
 
@@ -84,10 +84,10 @@ class TemplateAdmin(ModelAdmin):
         super().save_model(request, obj, form, change)
         verb = "change" if change else "create"
         told = {"name": obj.name, "fields": form.changed_data}
-        audit.record(request.user, f"environment-template.{verb}", obj.pk, project=obj.project_id, **told)
+        audit.record_event(request.user, f"environment-template.{verb}", obj.pk, project=obj.project_id, **told)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        templates.delete(request.user, obj)  # type: ignore[arg-type]
+        templates.delete_template(request.user, obj)  # type: ignore[arg-type]
 
 
 @admin.register(Hosted)

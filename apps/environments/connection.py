@@ -5,32 +5,32 @@ import socket
 from apps.clusters import selectors
 from apps.clusters.models import Cluster, DevEnvironment
 from apps.environments.models import Hosted
-from fermi.engines.environments import HostedHandle, Hosting
+from fermi.engines.environments import EnvironmentBackend, EnvironmentHandle
 from fermi.jobs.errors import BackendError
 from fermi.planning import plugins
 
 
-def hosting_of(cluster: Cluster) -> Hosting | None:
+def get_environment_backend(cluster: Cluster) -> EnvironmentBackend | None:
     """Return the engine's backend for environments, or None if the engine creates none."""
-    return plugins.hosting(cluster.backend, selectors.connection(cluster))
+    return plugins.get_environment_backend(cluster.backend, selectors.build_connection(cluster))
 
 
-def handle_of(environment: DevEnvironment) -> HostedHandle:
+def get_handle(environment: DevEnvironment) -> EnvironmentHandle:
     """Return the handle of the present run; an environment that was registered by hand always has run 0."""
     run = Hosted.objects.filter(pk=environment.pk).values_list("run", flat=True).first()
-    return HostedHandle(environment.pk, run or 0)
+    return EnvironmentHandle(environment.pk, run or 0)
 
 
-def hands_over(environment: DevEnvironment) -> bool:
+def can_pass_socket(environment: DevEnvironment) -> bool:
     """Return True if the environment's daemon, once connected, can pass a socket."""
-    hosting = hosting_of(environment.cluster)
+    hosting = get_environment_backend(environment.cluster)
     return hosting is not None and hosting.hands_over
 
 
-def dial(environment: DevEnvironment) -> socket.socket:
+def dial_envd(environment: DevEnvironment) -> socket.socket:
     """Return a stream to the environment's daemon; load the environment with its cluster. Blocks, so call it in a
     thread. Raises BackendError if the daemon does not answer."""
-    hosting = hosting_of(environment.cluster)
+    hosting = get_environment_backend(environment.cluster)
     if hosting is None:
         raise BackendError("ENVIRONMENTS_NOT_MADE_HERE", permanent=True, backend=environment.cluster.backend)
-    return hosting.dial(handle_of(environment))
+    return hosting.dial(get_handle(environment))

@@ -7,11 +7,11 @@ from django.db import transaction
 
 from apps.clusters.models import DevEnvironment
 from apps.environments.models import Gpu, Hosted
-from fermi.engines.environments import HostedSpec, Hosting
+from fermi.engines.environments import EnvironmentBackend, EnvironmentSpec
 from fermi.jobs.spec import Problem
 
 
-class Taken(Exception):
+class GpusTakenError(Exception):
     """Too few GPUs are free; `problem` names the holders."""
 
     def __init__(self, problem: Problem) -> None:
@@ -19,25 +19,27 @@ class Taken(Exception):
         self.problem = problem
 
 
-def there(hosting: Hosting, spec: HostedSpec) -> int | None:
+def count_host_gpus(hosting: EnvironmentBackend, spec: EnvironmentSpec) -> int | None:
     """Return how many GPUs the host assigns by index; None if it assigns none so, or the environment needs none. Asks
     the engine."""
     return hosting.gpus(spec.host) if spec.gpu_count and not spec.emulated else None
 
 
-def problems(cluster: str, spec: HostedSpec, there: int | None, claimed: int = 0) -> list[Problem]:
+def check_free_gpus(cluster: str, spec: EnvironmentSpec, host_gpus: int | None, claimed: int = 0) -> list[Problem]:
     """Return why the environment would not get its GPUs now; `claimed`: GPUs of other environments of the same
     request."""
-    if there is None:
+    if host_gpus is None:
         return []
-    holders = _holders(cluster, spec.host, spec.id)
-    return [] if there - len(holders) - claimed >= spec.gpu_count else [_taken(spec, there, holders)]
+    holders = _list_holders(cluster, spec.host, spec.id)
+    return (
+        [] if host_gpus - len(holders) - claimed >= spec.gpu_count else [_make_taken_problem(spec, host_gpus, holders)]
+    )
 
 
 @transaction.atomic
-def hold(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> list[int]:
+def assign_gpus(hosted: Hosted, cluster: str, spec: EnvironmentSpec, host_gpus: int | None) -> list[int]:
     """Reserve the GPUs and store their indexes in the spec and the environment. Raises GpusTakenError."""
-    numbers = take(hosted, cluster, spec, there)
+    numbers = reserve_gpus(hosted, cluster, spec, host_gpus)
     if hosted.spec.get("gpus") != numbers:
         hosted.spec = {**hosted.spec, "gpus": numbers}
         Hosted.objects.filter(pk=hosted.pk).update(spec=hosted.spec)
@@ -48,49 +50,49 @@ def hold(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> l
     return numbers
 
 
-def take(hosted: Hosted, cluster: str, spec: HostedSpec, there: int | None) -> list[int]:
+def reserve_gpus(hosted: Hosted, cluster: str, spec: EnvironmentSpec, host_gpus: int | None) -> list[int]:
     """Return the GPUs that the environment holds then: as many as it needs, the ones it held before if they suffice.
     Raises GpusTakenError."""
-    if there is None:
+    if host_gpus is None:
         Gpu.objects.filter(hosted=hosted).delete()
         return list(range(spec.gpu_count)) if spec.emulated else []
     while True:
         with transaction.atomic():
-            mine = _mine(hosted, cluster, spec.host)
+            mine = _list_own_gpus(hosted, cluster, spec.host)
             Gpu.objects.filter(hosted=hosted).exclude(cluster=cluster, host=spec.host).delete()
             if surplus := mine[spec.gpu_count :]:
                 Gpu.objects.filter(hosted=hosted, number__in=surplus).delete()
                 mine = mine[: spec.gpu_count]
-            holders = _holders(cluster, spec.host, hosted.pk)
-            free = [number for number in range(there) if number not in holders and number not in mine]
+            holders = _list_holders(cluster, spec.host, hosted.pk)
+            free = [number for number in range(host_gpus) if number not in holders and number not in mine]
             lacking = spec.gpu_count - len(mine)
             if lacking > len(free):
-                raise Taken(_taken(spec, there, holders))
+                raise GpusTakenError(_make_taken_problem(spec, host_gpus, holders))
             rows = [Gpu(hosted=hosted, cluster_id=cluster, host=spec.host, number=one) for one in free[:lacking]]
             Gpu.objects.bulk_create(rows, ignore_conflicts=True)
-            mine = _mine(hosted, cluster, spec.host)
+            mine = _list_own_gpus(hosted, cluster, spec.host)
             if len(mine) == spec.gpu_count:
                 return mine
         # another environment took one of them; the others stay reserved
 
 
-def free(hosted: Hosted) -> None:
+def release_gpus(hosted: Hosted) -> None:
     """Release all GPUs of the environment."""
     Gpu.objects.filter(hosted=hosted).delete()
 
 
-def _mine(hosted: Hosted, cluster: str, host: str) -> list[int]:
+def _list_own_gpus(hosted: Hosted, cluster: str, host: str) -> list[int]:
     rows = Gpu.objects.filter(hosted=hosted, cluster=cluster, host=host)
     return sorted(rows.values_list("number", flat=True))
 
 
-def _holders(cluster: str, host: str, but: str) -> dict[int, str]:
-    rows = Gpu.objects.filter(cluster=cluster, host=host).exclude(hosted=but)
+def _list_holders(cluster: str, host: str, except_id: str) -> dict[int, str]:
+    rows = Gpu.objects.filter(cluster=cluster, host=host).exclude(hosted=except_id)
     return dict(rows.values_list("number", "hosted__environment__name"))
 
 
-def _taken(spec: HostedSpec, there: int, holders: dict[int, str]) -> Problem:
+def _make_taken_problem(spec: EnvironmentSpec, host_gpus: int, holders: dict[int, str]) -> Problem:
     named: Sequence[str] = sorted(set(holders.values()))
-    params = {"asked": spec.gpu_count, "free": there - len(holders), "there": there, "host": spec.host or None,
+    params = {"asked": spec.gpu_count, "free": host_gpus - len(holders), "there": host_gpus, "host": spec.host or None,
               "holders": ", ".join(named) or None}  # fmt: skip
     return Problem("gpuCount", "ENVIRONMENT_GPUS_TAKEN", params)

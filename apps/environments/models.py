@@ -18,7 +18,7 @@ from django.db.models import Q
 
 from apps.clusters.models import EnvironmentKind
 from apps.common.ids import new_id
-from apps.common.pass_claims import Claim
+from apps.common.pass_claims import PassClaim
 
 
 class Template(models.Model):
@@ -104,7 +104,7 @@ class Hosted(models.Model):
     idempotency_key = models.CharField(max_length=200, null=True, blank=True)
     request_hash = models.CharField(max_length=64, default="", blank=True)
 
-    claim: Claim | None = None
+    claim: PassClaim | None = None
     """Of the pass that loaded it."""
 
     class Meta:
@@ -200,7 +200,7 @@ class Look(Inquiry):
 
 class MemoryLook(Inquiry):
     """Who holds memory in an environment whose engine does not report it, stored so that pages need not enter it.
-    `found`: as `fermi.engines.memory_holders.read` returns it."""
+    `found`: as `fermi.engines.memory_holders.parse_holders` returns it."""
 
     environment = models.OneToOneField(
         "clusters.DevEnvironment", on_delete=models.CASCADE, primary_key=True, related_name="memory_look"

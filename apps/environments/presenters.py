@@ -8,20 +8,20 @@ from django.conf import settings
 from django.db.models import Q, QuerySet
 
 from apps.accounts import access
-from apps.accounts.access import Someone
+from apps.accounts.access import AnyUser
 from apps.clusters.models import Lease
 from apps.common.clock import now
-from apps.common.nested_texts import explained, said
-from apps.common.texts import language
+from apps.common.nested_texts import render_code, resolve_params
+from apps.common.texts import get_request_language
 from apps.environments import costs, standby
 from apps.environments.models import Event, Hosted, Run, Template
-from apps.environments.states import State, Wanted, allowed_actions, idling
-from apps.environments.validation import OWN_DOORS
-from apps.scheduling.pricing import prices
+from apps.environments.states import DesiredState, EnvironmentState, idling, list_allowed_actions
+from apps.environments.validation import SERVICE_NAMES
+from apps.scheduling.pricing import read_prices
 
 
-def templates(user: Someone, filters: Mapping[str, Any]) -> QuerySet[Template]:
-    rows = access.visible(Template.objects.select_related("zone", "created_by"), user, shared=True)
+def list_templates(user: AnyUser, filters: Mapping[str, Any]) -> QuerySet[Template]:
+    rows = access.filter_visible(Template.objects.select_related("zone", "created_by"), user, shared=True)
     if project := filters.get("project"):
         rows = rows.filter(Q(project=project) | Q(project=None))
     if kinds := filters.get("kind"):
@@ -31,7 +31,7 @@ def templates(user: Someone, filters: Mapping[str, Any]) -> QuerySet[Template]:
     return rows
 
 
-def template(row: Template, uses: bool) -> dict[str, Any]:
+def serialize_template(row: Template, may_use: bool) -> dict[str, Any]:
     """Return the template. Values of variables are included if `may_use`: the user may create environments from it."""
     return {
         "id": row.pk,
@@ -51,8 +51,8 @@ def template(row: Template, uses: bool) -> dict[str, Any]:
         "sharedMemoryGb": row.shared_memory_gb,
         "diskGb": row.disk_gb,
         "ports": row.ports,
-        "env": row.env if uses else {},
-        "secretEnv": row.secret_env if uses else {},
+        "env": row.env if may_use else {},
+        "secretEnv": row.secret_env if may_use else {},
         "startScript": row.start_script,
         "idleStopMinutes": row.idle_stop_minutes,
         "createdBy": row.created_by.username if row.created_by else "",
@@ -60,115 +60,123 @@ def template(row: Template, uses: bool) -> dict[str, Any]:
     }
 
 
-def attach(user: Someone, items: Iterable[dict[str, Any]]) -> None:
+def attach_details(user: AnyUser, items: Iterable[dict[str, Any]]) -> None:
     """Add `standby` and `hosted` to each environment, in seven queries at most, however many there are. `hosted` is
     null for environments that the platform does not manage."""
     shown = {item["id"]: item for item in items}
-    standby.attach(shown.values())
+    standby.attach_standby(shown.values())
     for item in shown.values():
         item["hosted"] = None
     rows = list(Hosted.objects.filter(pk__in=shown).select_related("template"))
     if not rows:
         return
     keys = [row.pk for row in rows]
-    spent = costs.by_environment(keys)
+    spent = costs.compute_costs(keys)
     held = set(Lease.objects.filter(environment__in=keys).values_list("environment_id", flat=True))
     roles = {project: access.is_member(user, project) for project in {shown[key]["projectId"] for key in keys}}
     for row in rows:
         item = shown[row.pk]
-        item["hosted"] = hosted(row, roles[item["projectId"]], spent.get(row.pk, costs.Cost()), row.pk in held)
+        item["hosted"] = serialize_hosted(
+            row, roles[item["projectId"]], spent.get(row.pk, costs.RunCost()), row.pk in held
+        )
 
 
-def hosted(row: Hosted, changes: bool, spent: costs.Cost, held: bool) -> dict[str, Any]:
+def serialize_hosted(row: Hosted, may_change: bool, run_cost: costs.RunCost, is_held: bool) -> dict[str, Any]:
     """Return the lifecycle of a managed environment."""
-    lang, state = language(), State(row.state)
+    lang, state = get_request_language(), EnvironmentState(row.state)
     activity = row.seen.get("activity") or {}
     doing = row.seen.get("doing")
-    own = OWN_DOORS.get(row.spec["kind"], "")
+    own = SERVICE_NAMES.get(row.spec["kind"], "")
     ports = [{"name": one["name"], "port": one["port"]} for one in row.spec.get("ports") or ()]
     return {
         "state": row.state,
         "since": row.state_since,
-        "reason": _reason(row.reason, row.reason_params, lang),
-        "doing": _doing(doing, lang) if doing else None,
+        "reason": _serialize_reason(row.reason, row.reason_params, lang),
+        "doing": _serialize_doing(doing, lang) if doing else None,
         "wanted": row.wanted,
-        "allowedActions": allowed_actions(
-            state, Wanted(row.wanted), changes=changes, idles=bool(row.idle_stop_minutes), held=held
+        "allowedActions": list_allowed_actions(
+            state,
+            DesiredState(row.wanted),
+            may_change=may_change,
+            stops_when_idle=bool(row.idle_stop_minutes),
+            is_held=is_held,
         ),
         "templateId": row.template_id,
         "templateName": row.template.name if row.template else None,
         "run": row.run,
         "idleStopMinutes": row.idle_stop_minutes,
         "activeAt": row.active_at,
-        "stopsAt": _stops_at(row, held),
+        "stopsAt": _compute_stop_time(row, is_held),
         "keepUntil": row.keep_until,
         "taskId": row.task or None,
         "afterwards": row.afterwards or None,
         "doors": [*([{"name": own, "port": None}] if own else []), *ports],
-        "kernels": [_kernel(one) for one in activity.get("kernels", ())] if state is State.RUNNING else [],
-        "connections": activity.get("connections", 0) if state is State.RUNNING else 0,
+        "kernels": [_serialize_kernel(one) for one in activity.get("kernels", ())]
+        if state is EnvironmentState.RUNNING
+        else [],
+        "connections": activity.get("connections", 0) if state is EnvironmentState.RUNNING else 0,
         "sharedMemoryGb": row.spec.get("shared_memory_gb", 0),
         "diskGb": row.spec.get("disk_gb", 0),
-        "cost": cost(spent),
+        "cost": serialize_cost(run_cost),
     }
 
 
-def _kernel(one: Mapping[str, Any]) -> dict[str, Any]:
-    since = one.get("since")
+def _serialize_kernel(kernel: Mapping[str, Any]) -> dict[str, Any]:
+    since = kernel.get("since")
     at = datetime.fromtimestamp(since, UTC) if since else None
-    return {"id": one["id"], "name": one["name"], "busy": one["busy"], "since": at}
+    return {"id": kernel["id"], "name": kernel["name"], "busy": kernel["busy"], "since": at}
 
 
-def _stops_at(row: Hosted, held: bool) -> Any:
+def _compute_stop_time(row: Hosted, is_held: bool) -> Any:
     """Return when the environment will stop by itself; None if it will not, or while it is in use."""
-    if row.state != State.RUNNING or held or row.afterwards or row.active_at is None:
+    if row.state != EnvironmentState.RUNNING or is_held or row.afterwards or row.active_at is None:
         return None
     activity = row.seen.get("activity") or {}
     if activity.get("connections") or any(one["busy"] for one in activity.get("kernels", ())):
         return None
-    use = idling.Use(now(), row.active_at, False, row.idle_stop_minutes, row.keep_until, row.warned_at)
-    return idling.stops_at(use)
+    use = idling.IdleFacts(now(), row.active_at, False, row.idle_stop_minutes, row.keep_until, row.warned_at)
+    return idling.compute_stop_time(use)
 
 
-def cost(spent: costs.Cost) -> dict[str, Any]:
+def serialize_cost(spent: costs.RunCost) -> dict[str, Any]:
     amount = None if spent.amount is None else round(spent.amount, 2)
     return {"gpuHours": round(spent.gpu_hours, 3), "amount": amount, "currency": settings.CURRENCY}
 
 
-def life(key: str) -> dict[str, Any]:
+def serialize_life(key: str) -> dict[str, Any]:
     """Return the events and runs of an environment."""
-    lang, known, moment = language(), prices(), now()
+    lang, known, moment = get_request_language(), read_prices(), now()
     runs = Run.objects.filter(environment=key).defer("rendered")
     return {
-        "events": [_event(one, lang) for one in Event.objects.filter(hosted=key)],
+        "events": [_serialize_event(one, lang) for one in Event.objects.filter(hosted=key)],
         "runs": [
             {
                 "number": run.number,
                 "createdAt": run.created_at,
                 "runningAt": run.running_at,
                 "endedAt": run.ended_at,
-                "outcome": _reason(run.outcome, run.outcome_params, lang),
+                "outcome": _serialize_reason(run.outcome, run.outcome_params, lang),
                 "gpuType": run.gpu_type,
                 "gpuCount": run.gpu_count,
-                **cost(costs.of(run, known, moment)),
+                **serialize_cost(costs.compute_run_cost(run, known, moment)),
             }
             for run in runs
         ],
     }
 
 
-def _event(event: Event, lang: str) -> dict[str, Any]:
-    message, _ = said(event.code, explained(event.params, lang), lang)
+def _serialize_event(event: Event, lang: str) -> dict[str, Any]:
+    message, _ = render_code(event.code, resolve_params(event.params, lang), lang)
     return {"at": event.at, "code": event.code, "message": message}
 
 
-def _reason(code: str, params: Mapping[str, Any], lang: str) -> dict[str, Any] | None:
+def _serialize_reason(code: str, params: Mapping[str, Any], lang: str) -> dict[str, Any] | None:
     if not code:
         return None
-    message, hint = said(code, explained(params, lang), lang)
+    message, hint = render_code(code, resolve_params(params, lang), lang)
     return {"code": code, "message": message, "hint": hint}
 
 
-def _doing(doing: Mapping[str, Any], lang: str) -> dict[str, Any]:
-    message, _ = said(doing["code"], doing["params"], lang)
+def _serialize_doing(doing: Mapping[str, Any], lang: str) -> dict[str, Any]:
+    message, _ = render_code(doing["code"], doing["params"], lang)
     return {"code": doing["code"], "message": message}

@@ -7,33 +7,33 @@ from typing import Any
 
 from apps.clusters import selectors
 from apps.clusters.models import DevEnvironment
-from fermi.engines.inside.session import Session
-from fermi.jobs.errors import BackendError, UnknownName
+from fermi.engines.inside.session import InsideSession
+from fermi.jobs.errors import BackendError, UnknownNameError
 from fermi.planning import plugins
 
 log = logging.getLogger(__name__)
 
-MAX_TEXT = 500
+MAX_TEXT_LENGTH = 500
 
 
 @contextmanager
-def open_session(environment: DevEnvironment) -> Iterator[Session]:
+def open_session(environment: DevEnvironment) -> Iterator[InsideSession]:
     """Enter the environment and yield the session; load the environment with its cluster and zone. Takes seconds.
     Raises BackendError, also for requests within the block, with the environment's name."""
     try:
-        if problem := selectors.obstacle(environment.name, environment.status, cordoned=False):
+        if problem := selectors.find_obstacle(environment.name, environment.status, cordoned=False):
             raise BackendError(problem.code, permanent=True, **problem.params)
-        backend = plugins.backend(environment.cluster.backend, selectors.connection(environment.cluster))
-        with backend.enter(selectors.snapshot(environment)) as entered:
+        backend = plugins.get_backend(environment.cluster.backend, selectors.build_connection(environment.cluster))
+        with backend.enter(selectors.build_node(environment)) as entered:
             yield entered
     except BackendError as error:
         error.params.setdefault("environment", environment.name)
         raise
-    except UnknownName as error:
+    except UnknownNameError as error:
         raise BackendError(error.code, permanent=True, environment=environment.name, **error.params) from error
 
 
-def enter_and_ask(environment: DevEnvironment, question: Callable[[Session], dict[str, Any]]) -> dict[str, Any]:
+def run_in_session(environment: DevEnvironment, question: Callable[[InsideSession], dict[str, Any]]) -> dict[str, Any]:
     """Return what `question` finds in a session, and `error` as rows store it: why it found nothing, or None. Load the
     environment as for `open_session`. Never raises."""
     try:
@@ -50,7 +50,7 @@ def enter_and_ask(environment: DevEnvironment, question: Callable[[Session], dic
 def describe_error(error: BackendError) -> dict[str, Any]:
     """Return the error as rows store it: {"code": …, params…}."""
     plain = {
-        name: value if isinstance(value, int | float | None) else str(value)[:MAX_TEXT]
+        name: value if isinstance(value, int | float | None) else str(value)[:MAX_TEXT_LENGTH]
         for name, value in error.params.items()
     }
     return {**plain, "code": error.code}
@@ -58,5 +58,5 @@ def describe_error(error: BackendError) -> dict[str, Any]:
 
 def describe_unexpected(environment: DevEnvironment, error: Exception) -> dict[str, Any]:
     """Return an unexpected error as rows store it."""
-    why = f"{type(error).__name__}: {error}"[:MAX_TEXT]
+    why = f"{type(error).__name__}: {error}"[:MAX_TEXT_LENGTH]
     return {"code": "INSIDE_SILENT", "environment": environment.name, "why": why}

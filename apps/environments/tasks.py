@@ -9,28 +9,28 @@ from apps.common.worker_lanes import Lane
 from apps.environments import hints, memory_surveys, reconcile, standby
 from apps.environments.packages import installation, surveys
 
-THREADS = 3
+RECONCILE_THREADS = 3
 """Engines that answer slowly delay no other as long as they are fewer than this."""
-LOOKS, INSTALLATIONS = 6, 4
+SURVEY_THREADS, INSTALLATION_THREADS = 6, 4
 """At once in each worker."""
-SECONDS = 2.0
+SWEEP_SECONDS = 2.0
 
 lanes = (
-    Lane(hints.CHANNEL, reconcile.sweep, THREADS, SECONDS),
-    Lane(surveys.CHANNEL, surveys.sweep, LOOKS, SECONDS),
-    Lane(memory_surveys.CHANNEL, memory_surveys.sweep, LOOKS, SECONDS),
-    Lane(standby.CHANNEL, standby.sweep, LOOKS, SECONDS),
-    Lane(installation.CHANNEL, installation.sweep, INSTALLATIONS, SECONDS),
+    Lane(hints.CHANNEL, reconcile.reconcile_due, RECONCILE_THREADS, SWEEP_SECONDS),
+    Lane(surveys.CHANNEL, surveys.run_due_survey, SURVEY_THREADS, SWEEP_SECONDS),
+    Lane(memory_surveys.CHANNEL, memory_surveys.run_due_survey, SURVEY_THREADS, SWEEP_SECONDS),
+    Lane(standby.CHANNEL, standby.run_due_check, SURVEY_THREADS, SWEEP_SECONDS),
+    Lane(installation.CHANNEL, installation.run_due_installation, INSTALLATION_THREADS, SWEEP_SECONDS),
 )
 
 
 @worker_ready.connect
-def start(**_: Any) -> None:
+def start_lanes(**_: Any) -> None:
     for lane in lanes:
         lane.start()
 
 
 @worker_shutting_down.connect
-def stop(**_: Any) -> None:
+def stop_lanes(**_: Any) -> None:
     for lane in lanes:
         lane.stop()

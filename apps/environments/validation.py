@@ -12,18 +12,18 @@ from apps.accounts.models import Project, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.ids import new_id
 from apps.environments import gpu_allocation, quota
-from apps.environments.connection import hosting_of
+from apps.environments.connection import get_environment_backend
 from apps.environments.models import Template
 from apps.scheduling import selectors as sharing
-from fermi.engines.environments import HostedSpec, Hosting, Port
-from fermi.jobs.errors import BackendError, UnknownName
+from fermi.engines.environments import EnvironmentBackend, EnvironmentPort, EnvironmentSpec
+from fermi.jobs.errors import BackendError, UnknownNameError
 from fermi.jobs.spec import Problem
 from fermi.planning import plugins, variables
 from fermi.scheduler.snapshot import Project as Sharing
 
-OWN_DOORS = {"jupyter": "jupyter", "vscode": "vscode", "custom": ""}
+SERVICE_NAMES = {"jupyter": "jupyter", "vscode": "vscode", "custom": ""}
 """Name of the environment's own service, by kind."""
-COLUMNS = (
+SPEC_COLUMNS = (
     "kind", "image", "packages", "gpu_type", "gpu_count", "emulated", "cpu_cores", "memory_gb", "shared_memory_gb",
     "disk_gb", "ports", "env", "secret_env", "start_script",
 )  # fmt: skip
@@ -34,7 +34,7 @@ _PACKAGE = re.compile(r"[A-Za-z0-9][^\n\r\0]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CreateRequest:
     """A request for an environment. `template` "": none, `changes` has all columns. `cluster`, `zone` (id or name) "":
     the template's, or the only one. `changes`: columns that differ from the template."""
 
@@ -48,96 +48,101 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Draft:
+class ValidatedEnvironment:
     """A validated request. `spec`, `cluster` and `zone` are set if there are no problems. `gpus`: how many GPUs its
     host assigns by index. `marks`: the engine's marks on all that it creates."""
 
-    asked: Asked
+    asked: CreateRequest
     problems: list[Problem] = field(default_factory=list)
     template: Template | None = None
     project: Project | None = None
     cluster: Cluster | None = None
     zone: AvailabilityZone | None = None
-    spec: HostedSpec | None = None
+    spec: EnvironmentSpec | None = None
     gpus: int | None = None
     idle_stop_minutes: int | None = None
     marks: Mapping[str, Any] = field(default_factory=dict)
 
 
-def drafts(user: User, asked: Sequence[Asked]) -> list[Draft]:
+def validate_environments(user: User, requests: Sequence[CreateRequest]) -> list[ValidatedEnvironment]:
     """Validate requests that belong together: what each environment would be, and its problems beside the others. Asks
     engines; no transaction should be open."""
-    found: list[Draft] = []
-    for one in asked:
-        found.append(_draft(user, one, found))
+    found: list[ValidatedEnvironment] = []
+    for one in requests:
+        found.append(_validate_environment(user, one, found))
     return found
 
 
-def _draft(user: User, asked: Asked, before: Sequence[Draft]) -> Draft:
-    draft = Draft(asked)
-    project = Project.objects.filter(pk=asked.project).first()
-    if project is None or access.role_in(user, project) is None:
-        draft.problems.append(Problem("projectId", "PROJECT_UNKNOWN", {"project": asked.project}))
+def _validate_environment(
+    user: User, request: CreateRequest, earlier: Sequence[ValidatedEnvironment]
+) -> ValidatedEnvironment:
+    draft = ValidatedEnvironment(request)
+    project = Project.objects.filter(pk=request.project).first()
+    if project is None or access.get_role(user, project) is None:
+        draft.problems.append(Problem("projectId", "PROJECT_UNKNOWN", {"project": request.project}))
         return draft
     draft.project = project
     template = Template()
-    if asked.template or any(name not in asked.changes for name in COLUMNS):
+    if request.template or any(name not in request.changes for name in SPEC_COLUMNS):
         offered = Template.objects.filter(Q(project=None) | Q(project=project))
-        draft.template = offered.filter(pk=asked.template).first()
+        draft.template = offered.filter(pk=request.template).first()
         if draft.template is None:
-            draft.problems.append(Problem("templateId", "TEMPLATE_UNKNOWN", {"template": asked.template}))
+            draft.problems.append(Problem("templateId", "TEMPLATE_UNKNOWN", {"template": request.template}))
             return draft
         template = draft.template
-    values = {name: getattr(template, name) for name in COLUMNS} | {
-        name: value for name, value in asked.changes.items() if name in COLUMNS
+    values = {name: getattr(template, name) for name in SPEC_COLUMNS} | {
+        name: value for name, value in request.changes.items() if name in SPEC_COLUMNS
     }
-    draft.idle_stop_minutes = asked.changes.get("idle_stop_minutes", template.idle_stop_minutes)
-    draft.problems += _name_problems(project, asked, before)
-    draft.problems += value_problems(values)
-    draft.problems += secrets.unknown(project.pk, values["secret_env"])
-    hosting = _cluster(draft, asked.cluster or template.cluster_id or "")
-    wanted = asked.zone or template.zone_id or ""
-    _zone(draft, wanted)
-    limits = sharing.known(project, sharing.limits_of(project))
-    draft.problems += _sharing_problems(limits, asked.name, values, draft.zone)
-    together = [one.spec.gpu_count for one in before if one.spec and one.project == project]
-    draft.problems += quota.problems(project, user, len(together) + 1, sum(together) + values["gpu_count"])
+    draft.idle_stop_minutes = request.changes.get("idle_stop_minutes", template.idle_stop_minutes)
+    draft.problems += _check_name(project, request, earlier)
+    draft.problems += check_values(values)
+    draft.problems += secrets.find_unknown_secrets(project.pk, values["secret_env"])
+    hosting = _choose_cluster(draft, request.cluster or template.cluster_id or "")
+    wanted = request.zone or template.zone_id or ""
+    _choose_zone(draft, wanted)
+    limits = sharing.build_project(project, sharing.get_limits(project))
+    draft.problems += _check_limits(limits, request.name, values, draft.zone)
+    together = [one.spec.gpu_count for one in earlier if one.spec and one.project == project]
+    draft.problems += quota.check_quota(project, user, len(together) + 1, sum(together) + values["gpu_count"])
     if draft.problems or hosting is None or draft.cluster is None or draft.zone is None:
         return draft
     draft.marks = hosting.marks
-    kept = _kept_to(draft, draft.zone, draft.cluster, hosting) if wanted or limits.zones else ""
-    spec = spec_of(new_id("env"), asked.name, project.pk, kept, asked.host, values)
+    kept = _choose_engine_zone(draft, draft.zone, draft.cluster, hosting) if wanted or limits.zones else ""
+    spec = build_spec(new_id("env"), request.name, project.pk, kept, request.host, values)
     try:
         draft.problems += hosting.problems(spec)
-        draft.gpus = gpu_allocation.there(hosting, spec)
+        draft.gpus = gpu_allocation.count_host_gpus(hosting, spec)
     except BackendError as error:
         draft.problems.append(Problem("clusterId", error.code, error.params))
-    same = [one.spec for one in before if one.spec and one.cluster == draft.cluster and not one.spec.emulated]
+    same = [one.spec for one in earlier if one.spec and one.cluster == draft.cluster and not one.spec.emulated]
     claimed = sum(one.gpu_count for one in same if one.host == spec.host)
-    draft.problems += gpu_allocation.problems(draft.cluster.pk, spec, draft.gpus, claimed)
+    draft.problems += gpu_allocation.check_free_gpus(draft.cluster.pk, spec, draft.gpus, claimed)
     draft.spec = spec
     return draft
 
 
-def spec_of(key: str, name: str, project: str, zone: str, host: str, values: Mapping[str, Any]) -> HostedSpec:
+def build_spec(key: str, name: str, project: str, zone: str, host: str, values: Mapping[str, Any]) -> EnvironmentSpec:
     """Return the spec. `values`: by the names of SPEC_COLUMNS."""
-    ports = tuple(Port(one["name"], one["port"]) for one in values["ports"])
+    ports = tuple(EnvironmentPort(one["name"], one["port"]) for one in values["ports"])
     packages = tuple(values["packages"])
     rest = {**values, "ports": ports, "packages": packages}
-    return HostedSpec(id=key, name=name, project=project, run=0, zone=zone, host=host, **rest)
+    return EnvironmentSpec(id=key, name=name, project=project, run=0, zone=zone, host=host, **rest)
 
 
-def value_problems(values: Mapping[str, Any]) -> list[Problem]:
+def check_values(values: Mapping[str, Any]) -> list[Problem]:
     """Return the problems with a template's values, wherever it is used. Pure."""
-    found = [*_ports(values["kind"], values["ports"]), *variables.problems(values["env"], values["secret_env"])]
+    found = [
+        *_check_ports(values["kind"], values["ports"]),
+        *variables.find_problems(values["env"], values["secret_env"]),
+    ]
     for index, one in enumerate(values["packages"]):
         if not _PACKAGE.fullmatch(one):
             found.append(Problem(f"packages.{index}", "PACKAGE_INVALID", {"found": one}))
     return found
 
 
-def _ports(kind: str, ports: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
-    names, numbers = {OWN_DOORS.get(kind, "")}, set[int]()
+def _check_ports(kind: str, ports: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    names, numbers = {SERVICE_NAMES.get(kind, "")}, set[int]()
     for index, one in enumerate(ports):
         name, number = one["name"], one["port"]
         if not _PORT_NAME.fullmatch(name):
@@ -150,48 +155,48 @@ def _ports(kind: str, ports: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         numbers.add(number)
 
 
-def _name_problems(project: Project, asked: Asked, before: Sequence[Draft]) -> Iterator[Problem]:
-    taken = any(one.asked.name == asked.name and one.asked.project == asked.project for one in before)
-    if taken or DevEnvironment.objects.filter(project=project, name=asked.name).exists():
-        yield Problem("name", "ENVIRONMENT_NAME_TAKEN", {"name": asked.name})
+def _check_name(project: Project, request: CreateRequest, earlier: Sequence[ValidatedEnvironment]) -> Iterator[Problem]:
+    taken = any(one.asked.name == request.name and one.asked.project == request.project for one in earlier)
+    if taken or DevEnvironment.objects.filter(project=project, name=request.name).exists():
+        yield Problem("name", "ENVIRONMENT_NAME_TAKEN", {"name": request.name})
 
 
-def _cluster(draft: Draft, wanted: str) -> Hosting | None:
+def _choose_cluster(draft: ValidatedEnvironment, cluster_id: str) -> EnvironmentBackend | None:
     """Choose the named cluster, or the only one that can create environments; return its backend."""
-    if wanted:
-        draft.cluster = Cluster.objects.filter(pk=wanted).first()
+    if cluster_id:
+        draft.cluster = Cluster.objects.filter(pk=cluster_id).first()
         if draft.cluster is None:
-            draft.problems.append(Problem("clusterId", "CLUSTER_UNKNOWN", {"cluster": wanted}))
+            draft.problems.append(Problem("clusterId", "CLUSTER_UNKNOWN", {"cluster": cluster_id}))
             return None
-        return _hosting(draft, draft.cluster)
-    able = makers()
+        return _get_backend(draft, draft.cluster)
+    able = list_environment_clusters()
     if len(able) != 1:
         known = ", ".join(one.pk for one in able) or "–"
         draft.problems.append(Problem("clusterId", "CLUSTER_TO_CHOOSE", {"known": known}))
         return None
     draft.cluster = able[0]
-    return _hosting(draft, able[0])
+    return _get_backend(draft, able[0])
 
 
-def hosting_problems(cluster: Cluster, spec: HostedSpec, *, resized: bool = False) -> list[Problem]:
+def check_backend(cluster: Cluster, spec: EnvironmentSpec, *, resized: bool = False) -> list[Problem]:
     """Return the engine's problems with the spec. `resized`: its disk is to get another size. Asks the engine."""
     try:
-        hosting = hosting_of(cluster)
+        hosting = get_environment_backend(cluster)
         return [*hosting.problems(spec), *(hosting.resize_problems(spec) if resized else ())] if hosting else []
     except BackendError as error:
         return [Problem("", error.code, error.params)]
 
 
-def makers() -> list[Cluster]:
+def list_environment_clusters() -> list[Cluster]:
     """Return the clusters whose engines can create environments."""
     known = Cluster.objects.filter(backend__in=plugins.BACKENDS).order_by("name")
-    return [one for one in known if plugins.makes_environments(one.backend)]
+    return [one for one in known if plugins.can_make_environments(one.backend)]
 
 
-def _hosting(draft: Draft, cluster: Cluster) -> Hosting | None:
+def _get_backend(draft: ValidatedEnvironment, cluster: Cluster) -> EnvironmentBackend | None:
     try:
-        hosting = hosting_of(cluster)
-    except (BackendError, UnknownName) as error:
+        hosting = get_environment_backend(cluster)
+    except (BackendError, UnknownNameError) as error:
         draft.problems.append(Problem("clusterId", error.code, error.params))
         return None
     if hosting is None:
@@ -200,19 +205,21 @@ def _hosting(draft: Draft, cluster: Cluster) -> Hosting | None:
     return hosting
 
 
-def _zone(draft: Draft, wanted: str) -> None:
+def _choose_zone(draft: ValidatedEnvironment, zone_name: str) -> None:
     """Choose the zone by id or name, or else the zone of the cluster's other environments."""
     zones = AvailabilityZone.objects.all()
-    if wanted:
-        draft.zone = zones.filter(pk=wanted).first() or zones.filter(name=wanted).first()
+    if zone_name:
+        draft.zone = zones.filter(pk=zone_name).first() or zones.filter(name=zone_name).first()
         if draft.zone is None:
-            draft.problems.append(Problem("zone", "ZONE_UNKNOWN", {"zone": wanted}))
+            draft.problems.append(Problem("zone", "ZONE_UNKNOWN", {"zone": zone_name}))
     elif draft.cluster:
         usual = zones.filter(environments__cluster=draft.cluster).order_by("name").first()
         draft.zone = usual or zones.get_or_create(name=draft.cluster.name)[0]
 
 
-def _kept_to(draft: Draft, zone: AvailabilityZone, cluster: Cluster, hosting: Hosting) -> str:
+def _choose_engine_zone(
+    draft: ValidatedEnvironment, zone: AvailabilityZone, cluster: Cluster, hosting: EnvironmentBackend
+) -> str:
     """Return the name of the zone that the engine has to place it in, "" = any. Machines without a zone are in a zone
     that the platform named after the cluster: no machine has that label."""
     there = hosting.zones()
@@ -226,15 +233,15 @@ def _kept_to(draft: Draft, zone: AvailabilityZone, cluster: Cluster, hosting: Ho
     return ""
 
 
-def _sharing_problems(
-    known: Sharing, name: str, values: Mapping[str, Any], zone: AvailabilityZone | None
+def _check_limits(
+    limits: Sharing, name: str, values: Mapping[str, Any], zone: AvailabilityZone | None
 ) -> Iterator[Problem]:
     """Yield GPU types and zones that the project may not use."""
-    said = {"project": known.name, "environment": name}
-    if known.gpu_types and values["gpu_count"] and values["gpu_type"] not in known.gpu_types:
-        allowed = ", ".join(sorted(known.gpu_types))
+    said = {"project": limits.name, "environment": name}
+    if limits.gpu_types and values["gpu_count"] and values["gpu_type"] not in limits.gpu_types:
+        allowed = ", ".join(sorted(limits.gpu_types))
         params = {**said, "found": values["gpu_type"] or "–", "allowed": allowed}
         yield Problem("gpuType", "LIMIT_GPU_TYPES", params)
-    if known.zones and zone and zone.pk not in known.zones:
-        names = AvailabilityZone.objects.filter(pk__in=known.zones).order_by("name").values_list("name", flat=True)
+    if limits.zones and zone and zone.pk not in limits.zones:
+        names = AvailabilityZone.objects.filter(pk__in=limits.zones).order_by("name").values_list("name", flat=True)
         yield Problem("zone", "LIMIT_ZONES", {**said, "found": zone.name, "allowed": ", ".join(names)})

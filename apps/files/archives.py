@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
-BLOCK = 1 << 20
-Form = Literal["tar", "zip"]
-MEDIA = {"tar": "application/x-tar", "zip": "application/zip"}
+CHUNK_BYTES = 1 << 20
+ArchiveFormat = Literal["tar", "zip"]
+MEDIA_TYPES = {"tar": "application/x-tar", "zip": "application/zip"}
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ArchiveMember:
     """A file of an archive; with `open` None a folder. `at` is in unix seconds."""
 
     name: str
@@ -23,14 +23,14 @@ class Member:
     open: Callable[[], BinaryIO] | None
 
 
-def stream(form: Form, members: Iterable[Member]) -> Iterator[bytes]:
+def stream_archive(form: ArchiveFormat, members: Iterable[ArchiveMember]) -> Iterator[bytes]:
     """Yield the archive. A file that was deleted meanwhile is left out; one that was cut is filled up with zeros, and
     one that grew ends at its listed size. The first file is opened before the first chunk, so that errors are raised
     early."""
-    return _tar(members) if form == "tar" else _zip(members)
+    return _stream_tar(members) if form == "tar" else _stream_zip(members)
 
 
-def _tar(members: Iterable[Member]) -> Iterator[bytes]:
+def _stream_tar(members: Iterable[ArchiveMember]) -> Iterator[bytes]:
     for member in members:
         head = tarfile.TarInfo(member.name)
         head.mtime, head.mode = member.at, 0o644
@@ -44,20 +44,20 @@ def _tar(members: Iterable[Member]) -> Iterator[bytes]:
             continue
         head.size = member.size
         yield head.tobuf(tarfile.PAX_FORMAT)
-        yield from _exactly(file, member.size)
+        yield from _read_exactly(file, member.size)
         yield b"\0" * (-member.size % tarfile.BLOCKSIZE)
     yield b"\0" * (2 * tarfile.BLOCKSIZE)
 
 
-def _exactly(file: BinaryIO, size: int) -> Iterator[bytes]:
+def _read_exactly(file: BinaryIO, size: int) -> Iterator[bytes]:
     with file:
         while size > 0:
-            piece = file.read(min(BLOCK, size)) or b"\0" * min(BLOCK, size)
+            piece = file.read(min(CHUNK_BYTES, size)) or b"\0" * min(CHUNK_BYTES, size)
             size -= len(piece)
             yield piece
 
 
-class _Sink(io.RawIOBase):
+class _ZipBuffer(io.RawIOBase):
     """Buffer that a zip file is written to: it is not seekable, and is emptied after each write."""
 
     def __init__(self) -> None:
@@ -77,8 +77,8 @@ class _Sink(io.RawIOBase):
         return held
 
 
-def _zip(members: Iterable[Member]) -> Iterator[bytes]:
-    sink = _Sink()
+def _stream_zip(members: Iterable[ArchiveMember]) -> Iterator[bytes]:
+    sink = _ZipBuffer()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for member in members:
             when = max(time.gmtime(member.at)[:6], (1980, 1, 1, 0, 0, 0))
@@ -93,7 +93,7 @@ def _zip(members: Iterable[Member]) -> Iterator[bytes]:
             except OSError:
                 continue
             with archive.open(about, "w", force_zip64=True) as into:
-                for piece in _exactly(file, member.size):
+                for piece in _read_exactly(file, member.size):
                     into.write(piece)
                     yield sink.taken()
     yield sink.taken()

@@ -5,5 +5,5 @@ from django.db import transaction
 from apps.common import wakeups
 
 
-def due() -> None:
-    transaction.on_commit(lambda: wakeups.send("files.sweep"))
+def enqueue_sweep() -> None:
+    transaction.on_commit(lambda: wakeups.enqueue_task("files.sweep"))

@@ -14,7 +14,7 @@ from apps.common.ids import new_id
 from apps.files import paths
 
 
-class Doing(models.TextChoices):
+class PendingOperation(models.TextChoices):
     """Operation that the store has yet to carry out, by the process that requested it or by the sweep."""
 
     NOTHING = ""
@@ -36,7 +36,7 @@ class File(models.Model):
     sha256 = models.CharField(max_length=64, default="", blank=True)
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     changed_at = models.DateTimeField()
-    doing = models.CharField(max_length=10, choices=Doing, default=Doing.NOTHING, blank=True)
+    doing = models.CharField(max_length=10, choices=PendingOperation, default=PendingOperation.NOTHING, blank=True)
     source = models.CharField(max_length=600, default="", blank=True)
     upload = models.CharField(max_length=40, default="", blank=True)  # that is being put in its place
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
@@ -51,7 +51,7 @@ class File(models.Model):
 
     @property
     def path(self) -> str:
-        return paths.join(self.parent, self.name)
+        return paths.join_path(self.parent, self.name)
 
 
 class UploadState(models.TextChoices):

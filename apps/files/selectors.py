@@ -7,29 +7,32 @@ from typing import Any, BinaryIO
 from django.db.models import QuerySet
 
 from apps.accounts import access
-from apps.accounts.access import Someone
+from apps.accounts.access import AnyUser
 from apps.accounts.models import Project, Role
 from apps.common.errors import ApiError
-from apps.common.texts import text
+from apps.common.texts import render_text
 from apps.files import paths
-from apps.files.archives import Member
+from apps.files.archives import ArchiveMember
 from apps.files.models import File, Upload, UploadState
 from apps.files.services import folders, quota, uploads
-from apps.files.store import Unusable, key, store
-from fermi.engines.safe_tree import Entry, Tree
+from apps.files.store import StoreUnusableError, get_store, make_key
+from fermi.engines.safe_tree import SafeTree, SafeTreeEntry
 
 
-def rows(project: Project, path: str, search: str = "", task: str = "") -> QuerySet[File]:
+def list_files(project: Project, path: str, search: str = "", task: str = "") -> QuerySet[File]:
     """Return what is in a folder; with `search`, all below it whose name contains it. Raises ApiError 404."""
-    shown = folders.shown(project, task).select_related("by")
-    if path and not shown.filter(folder=True, parent=paths.split(path)[0], name=paths.split(path)[1]).exists():
+    shown = folders.list_visible_files(project, task).select_related("by")
+    if (
+        path
+        and not shown.filter(folder=True, parent=paths.split_path(path)[0], name=paths.split_path(path)[1]).exists()
+    ):
         raise ApiError(404, "FILE_NOT_FOUND", "path", path=path)
     if search:
-        return folders.below(shown, path).filter(name__icontains=search)
+        return folders.filter_below(shown, path).filter(name__icontains=search)
     return shown.filter(parent=path)
 
 
-def file_shown(file: File) -> dict[str, Any]:
+def serialize_file(file: File) -> dict[str, Any]:
     return {
         "path": file.path,
         "name": file.name,
@@ -42,7 +45,7 @@ def file_shown(file: File) -> dict[str, Any]:
     }
 
 
-def entry_shown(entry: Entry) -> dict[str, Any]:
+def serialize_entry(entry: SafeTreeEntry) -> dict[str, Any]:
     """Return an entry of a folder on disk, of which no hashes are known."""
     return {
         "path": entry.path,
@@ -56,10 +59,10 @@ def entry_shown(entry: Entry) -> dict[str, Any]:
     }
 
 
-def upload_shown(upload: Upload) -> dict[str, Any]:
+def serialize_upload(upload: Upload) -> dict[str, Any]:
     error = None
     if upload.error:
-        message, hint = text(upload.error["code"], upload.error)
+        message, hint = render_text(upload.error["code"], upload.error)
         error = {"code": upload.error["code"], "message": message, "hint": hint}
     return {
         "id": upload.pk,
@@ -67,76 +70,76 @@ def upload_shown(upload: Upload) -> dict[str, Any]:
         "sizeBytes": upload.size,
         "sha256": upload.sha256,
         "state": upload.state,
-        "offset": uploads.offset(upload),
+        "offset": uploads.get_offset(upload),
         "by": upload.user.username,
         "error": error,
         "createdAt": upload.created_at,
-        "expiresAt": upload.touched_at + uploads.LIFE,
+        "expiresAt": upload.touched_at + uploads.UPLOAD_LIFETIME,
     }
 
 
-def under_way(user: Someone, project: Project) -> QuerySet[Upload]:
+def list_uploads(user: AnyUser, project: Project) -> QuerySet[Upload]:
     """Return the user's own uploads; for a maintainer all uploads of the project."""
     found = Upload.objects.filter(project=project).exclude(state=UploadState.DONE).select_related("user")
-    if access.role_in(user, project) == Role.MAINTAINER:
+    if access.get_role(user, project) == Role.MAINTAINER:
         return found
     return found.filter(user_id=user.pk or 0)
 
 
-def use_shown(project: Project) -> dict[str, Any]:
-    use = quota.use(project.pk)
+def serialize_usage(project: Project) -> dict[str, Any]:
+    use = quota.read_usage(project.pk)
     return {
         "usedBytes": use.all,
         "fileBytes": use.files,
         "arrivingBytes": use.arriving,
         "outputBytes": use.outputs,
         "maxFileBytes": use.most,
-        "place": store().place(project.pk),
-        "remote": store().remote,
+        "place": get_store().place(project.pk),
+        "remote": get_store().remote,
     }
 
 
-def opened(file: File) -> BinaryIO:
+def open_file(file: File) -> BinaryIO:
     """Open a file's content, also while it is being moved. Raises ApiError."""
     at = [file.path, *([file.source] if file.source else [])]
     try:
         for path in at:
             try:
-                return store().open(key(file.project_id, path, file.task))
+                return get_store().open(make_key(file.project_id, path, file.task))
             except FileNotFoundError:
                 continue
-    except Unusable as error:
+    except StoreUnusableError as error:
         raise ApiError(503, "STORE_UNUSABLE", why=str(error)) from error
     raise ApiError(404, "FILE_GONE", "path", path=file.path)
 
 
-def members(project: Project, path: str, task: str = "") -> Iterator[Member]:
+def list_archive_members(project: Project, path: str, task: str = "") -> Iterator[ArchiveMember]:
     """Yield all files below `path`, with names that begin with the folder's own name."""
-    top = len(paths.split(path)[0]) + 1 if "/" in path else 0
-    found = folders.below(folders.shown(project, task), path).order_by("parent", "name")
+    top = len(paths.split_path(path)[0]) + 1 if "/" in path else 0
+    found = folders.filter_below(folders.list_visible_files(project, task), path).order_by("parent", "name")
     for file in found.iterator(chunk_size=1000):
-        yield Member(
+        yield ArchiveMember(
             name=file.path[top:],
             size=file.size,
             at=file.changed_at.timestamp(),
-            open=None if file.folder else _opener(file),
+            open=None if file.folder else _make_opener(file),
         )
 
 
-def _opener(file: File) -> Any:
+def _make_opener(file: File) -> Any:
     def begin() -> BinaryIO:
         try:
-            return opened(file)
+            return open_file(file)
         except ApiError as error:
             raise OSError(error.code) from error
 
     return begin
 
 
-def tree_members(tree: Tree, path: str) -> Iterator[Member]:
+def list_tree_members(tree: SafeTree, path: str) -> Iterator[ArchiveMember]:
     top = len(path.rpartition("/")[0]) + 1 if "/" in path else 0
     for entry in tree.walk(path):
-        yield Member(
+        yield ArchiveMember(
             name=entry.path[top:],
             size=entry.size,
             at=entry.at,
@@ -144,7 +147,7 @@ def tree_members(tree: Tree, path: str) -> Iterator[Member]:
         )
 
 
-def tree_page(tree: Tree, path: str, query: Mapping[str, Any]) -> dict[str, Any]:
+def paginate_tree(tree: SafeTree, path: str, query: Mapping[str, Any]) -> dict[str, Any]:
     """Return one page of a folder on disk, in the shape of `apps.common.pages.paginate_rows`."""
     word = query["search"].casefold()
     try:
@@ -154,5 +157,5 @@ def tree_page(tree: Tree, path: str, query: Mapping[str, Any]) -> dict[str, Any]
             raise ApiError(404, "FILE_NOT_FOUND", "path", path=path) from error
         found = []
     number, size = query["page"], query["pageSize"]
-    shown = [entry_shown(entry) for entry in found[(number - 1) * size : number * size]]
+    shown = [serialize_entry(entry) for entry in found[(number - 1) * size : number * size]]
     return {"items": shown, "total": len(found), "page": number, "pageSize": size}

@@ -16,24 +16,24 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from django.conf import settings
 
-from fermi.engines.safe_tree import Tree
+from fermi.engines.safe_tree import SafeTree
 
-OUTPUTS = ".outputs"
-PART_BYTES, MOST_PARTS = 64 << 20, 9_000
+OUTPUTS_FOLDER = ".outputs"
+MIN_PART_BYTES, MAX_PARTS = 64 << 20, 9_000
 """Size and number of parts of a multipart upload: S3 allows 10,000 parts
 (docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
 
 
-def key(project: str, path: str, task: str = "") -> str:
+def make_key(project: str, path: str, task: str = "") -> str:
     """Return the key of a file in the store."""
-    return f"{OUTPUTS}/{task}/{path}" if task else f"{project}/{path}"
+    return f"{OUTPUTS_FOLDER}/{task}/{path}" if task else f"{project}/{path}"
 
 
-class Unusable(Exception):
+class StoreUnusableError(Exception):
     """The store does not answer as it should; `why` is what it says."""
 
 
-class Store(Protocol):
+class FileStore(Protocol):
     """Interface of a store. `remote`: ranks do not see it as files. `staging`: folder where uploads are collected."""
 
     remote: bool
@@ -56,13 +56,13 @@ class Store(Protocol):
         """Return where the project's files are for its ranks: a folder, or an address."""
 
 
-class Folder:
+class FolderStore:
     """Store in a folder."""
 
     remote = False
 
     def __init__(self, root: Path) -> None:
-        self._tree = Tree(root)
+        self._tree = SafeTree(root)
         self.staging = root / ".incoming"
 
     def put(self, source: Path, key: str) -> None:
@@ -94,7 +94,7 @@ class Folder:
         return str(self._tree.root / project)
 
 
-class Objects:
+class ObjectStore:
     """Object storage. Credentials and address: FERMI_FILES_KEY, FERMI_FILES_SECRET, FERMI_FILES_ENDPOINT, or where the
     service's own library finds them (AWS_ACCESS_KEY_ID, a role of the machine, …)."""
 
@@ -103,23 +103,23 @@ class Objects:
     def __init__(self, url: str, staging: Path) -> None:
         protocol, _, root = url.partition("://")
         self._url, self._root, self.staging = url.rstrip("/"), root.strip("/"), staging
-        self._fs: Any = _filesystem(protocol, settings.FILES_ENDPOINT, settings.FILES_KEY, settings.FILES_SECRET)
+        self._fs: Any = _open_filesystem(protocol, settings.FILES_ENDPOINT, settings.FILES_KEY, settings.FILES_SECRET)
 
     def put(self, source: Path, key: str) -> None:
         """Upload the file by one request, or by a multipart upload, which is not visible before it is complete."""
         size = source.stat().st_size
-        part = max(PART_BYTES, size // MOST_PARTS + 1)
-        with _Saying():
+        part = max(MIN_PART_BYTES, size // MAX_PARTS + 1)
+        with _TranslatedErrors():
             self._fs.put_file(str(source), self._at(key), chunksize=part)
             if self._fs.info(self._at(key))["size"] != size:
-                raise Unusable(f"{key} has another size there")
+                raise StoreUnusableError(f"{key} has another size there")
 
     def open(self, key: str) -> BinaryIO:
-        with _Saying():
+        with _TranslatedErrors():
             return cast(BinaryIO, self._fs.open(self._at(key), "rb", block_size=8 << 20, cache_type="readahead"))
 
     def size(self, key: str) -> int | None:
-        with suppress(FileNotFoundError), _Saying():
+        with suppress(FileNotFoundError), _TranslatedErrors():
             return int(self._fs.info(self._at(key))["size"])
         return None
 
@@ -129,12 +129,12 @@ class Objects:
             if self.size(to) is None:
                 raise FileNotFoundError(key)
             return
-        with _Saying():
+        with _TranslatedErrors():
             self._fs.cp_file(self._at(key), self._at(to))
         self.delete(key)
 
     def delete(self, key: str) -> None:
-        with suppress(FileNotFoundError), _Saying():
+        with suppress(FileNotFoundError), _TranslatedErrors():
             self._fs.rm_file(self._at(key))
 
     def place(self, project: str) -> str:
@@ -144,19 +144,19 @@ class Objects:
         return f"{self._root}/{key}"
 
 
-class _Saying:
+class _TranslatedErrors:
     """Raises StoreUnusableError for whatever libraries of object storage raise: they have dozens of exceptions."""
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
-        if isinstance(error, Exception) and not isinstance(error, FileNotFoundError | Unusable):
-            raise Unusable(f"{type(error).__name__}: {error}"[:300]) from error
+        if isinstance(error, Exception) and not isinstance(error, FileNotFoundError | StoreUnusableError):
+            raise StoreUnusableError(f"{type(error).__name__}: {error}"[:300]) from error
 
 
 @lru_cache(maxsize=4)
-def _filesystem(protocol: str, endpoint: str, name: str, secret: str) -> Any:
+def _open_filesystem(protocol: str, endpoint: str, name: str, secret: str) -> Any:
     """Return the file system, one for all threads: its requests are made by a thread of its own."""
     import fsspec  # type: ignore[import-untyped]
 
@@ -165,19 +165,19 @@ def _filesystem(protocol: str, endpoint: str, name: str, secret: str) -> Any:
     return fsspec.filesystem(protocol, use_listings_cache=False, skip_instance_cache=True, **given)
 
 
-def store() -> Store:
+def get_store() -> FileStore:
     """Return the configured store."""
-    return _store(settings.FILES, str(settings.DATA_DIR), settings.FILES_ENDPOINT, settings.FILES_KEY)
+    return _make_store(settings.FILES, str(settings.DATA_DIR), settings.FILES_ENDPOINT, settings.FILES_KEY)
 
 
 @lru_cache(maxsize=4)
-def _store(files: str, data: str, *_: str) -> Store:
+def _make_store(files: str, data: str, *_: str) -> FileStore:
     if "://" in files:
-        return Objects(files, Path(data, "incoming"))
-    return Folder(Path(files or os.path.join(data, "files")))
+        return ObjectStore(files, Path(data, "incoming"))
+    return FolderStore(Path(files or os.path.join(data, "files")))
 
 
-def pieces(file: BinaryIO, begin: int, length: int, size: int = 1 << 20) -> Iterator[bytes]:
+def read_chunks(file: BinaryIO, begin: int, length: int, size: int = 1 << 20) -> Iterator[bytes]:
     """Yield `length` bytes from `begin` on, or as many as there are; the file is closed afterwards."""
     with file:
         file.seek(begin)

@@ -6,11 +6,11 @@ from apps.files.services import store_sync, uploads
 
 
 @shared_task(name="files.sweep", ignore_result=True)
-def sweep() -> None:
-    store_sync.sweep()
-    uploads.sweep()
+def sweep_files() -> None:
+    store_sync.apply_due()
+    uploads.check_due_uploads()
 
 
 @shared_task(name="files.forget", ignore_result=True)
-def forget() -> None:
-    uploads.forget()
+def delete_expired() -> None:
+    uploads.delete_expired()

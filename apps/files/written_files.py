@@ -6,46 +6,50 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
-from apps.common.bounds import max_manifest
-from fermi.engines.safe_tree import Entry, Tree
+from apps.common.bounds import get_max_manifest_bytes
+from fermi.engines.safe_tree import SafeTree, SafeTreeEntry
 from fermi.jobs import snapshot
-from fermi.jobs.user_paths import OUTPUTS, TREE, TREES
+from fermi.jobs.user_paths import OUTPUTS_FOLDER, TREE_FOLDER, TREES_FOLDER
 
 
-class NewFiles(Tree):
+class NewFiles(SafeTree):
     """Files of a task's working tree (`fermi.runner.worktree`) that its snapshot does not have, and files of the
     snapshot that have changed since the newest attempt began. Only listings leave out the rest."""
 
-    def __init__(self, folder: Path, most: float = math.inf) -> None:
-        super().__init__(folder / TREE, most)
-        self._beside = Tree(folder)
+    def __init__(self, folder: Path, max_names: float = math.inf) -> None:
+        super().__init__(folder / TREE_FOLDER, max_names)
+        self._beside = SafeTree(folder)
         self._with_new: dict[str, bool] = {}
 
     @cached_property
     def _known(self) -> tuple[frozenset[str], frozenset[str], float] | None:
         """Files and folders of the snapshot, and when they were complete in unix seconds; None if no attempt has got so
         far. A manifest that the task has made unreadable or too large counts as empty: its ranks may write there."""
-        files: list[snapshot.File] = []
+        files: list[snapshot.SnapshotFile] = []
         try:
-            ready_at = self._beside.look(f"{TREE}.attempt").at
+            ready_at = self._beside.look(f"{TREE_FOLDER}.attempt").at
         except OSError:
             return None
-        with suppress(OSError, snapshot.Wrong), self._beside.open(f"{TREE}.manifest") as file:
-            said = file.read(max_manifest() + 1)
-            files = snapshot.load(said) if len(said) <= max_manifest() else []
+        with suppress(OSError, snapshot.ManifestError), self._beside.open(f"{TREE_FOLDER}.manifest") as file:
+            said = file.read(get_max_manifest_bytes() + 1)
+            files = snapshot.parse_manifest(said) if len(said) <= get_max_manifest_bytes() else []
         paths = frozenset(one.path for one in files)
-        return paths, frozenset(folder for path in paths for folder in _above(path)), ready_at
+        return paths, frozenset(folder for path in paths for folder in _list_parents(path)), ready_at
 
-    def entries(self, path: str = "") -> list[Entry]:
+    def entries(self, path: str = "") -> list[SafeTreeEntry]:
         return [entry for entry in super().entries(path) if self._is_new(entry)]
 
-    def _is_new(self, entry: Entry) -> bool:
+    def _is_new(self, entry: SafeTreeEntry) -> bool:
         if self._known is None:
             return False
         files, folders, ready_at = self._known
         if not entry.folder:
             return entry.path not in files or entry.at > ready_at
-        return self._has_new(entry.path, folders) if entry.path in folders else entry.name not in snapshot.MADE_BESIDE
+        return (
+            self._has_new(entry.path, folders)
+            if entry.path in folders
+            else entry.name not in snapshot.GENERATED_FOLDERS
+        )
 
     def _has_new(self, folder: str, folders: frozenset[str]) -> bool:
         """Return True if a new file is anywhere below a folder of the snapshot (`folders`), and keep the answer for
@@ -59,20 +63,20 @@ class NewFiles(Tree):
                     for entry in super().entries(listed[-1]):
                         if not entry.folder:
                             found = found or (entry.path if self._is_new(entry) else "")
-                        elif entry.path in folders or entry.name not in snapshot.MADE_BESIDE:
+                        elif entry.path in folders or entry.name not in snapshot.GENERATED_FOLDERS:
                             left.append(entry.path)
-            above = frozenset(_above(found))
+            above = frozenset(_list_parents(found))
             self._with_new |= {path: path in above for path in listed}
         return self._with_new[folder]
 
 
-class Written(Tree):
+class TaskFiles(SafeTree):
     """Both folders as one tree, read-only except for `remove`, which deletes FERMI_OUTPUT_DIR alone. Where both have a
     file, that of FERMI_OUTPUT_DIR is shown. `max_names`: limit of each of them."""
 
-    def __init__(self, data: Path, task: str, most: float = math.inf) -> None:
-        super().__init__(data / OUTPUTS / task)
-        self._outputs, self._new = Tree(self.root, most), NewFiles(data / TREES / task, most)
+    def __init__(self, data: Path, task: str, max_names: float = math.inf) -> None:
+        super().__init__(data / OUTPUTS_FOLDER / task)
+        self._outputs, self._new = SafeTree(self.root, max_names), NewFiles(data / TREES_FOLDER / task, max_names)
 
     def open(self, path: str) -> BinaryIO:
         try:
@@ -80,14 +84,14 @@ class Written(Tree):
         except OSError:
             return self._new.open(path)
 
-    def look(self, path: str) -> Entry:
+    def look(self, path: str) -> SafeTreeEntry:
         try:
             return self._outputs.look(path)
         except OSError:
             return self._new.look(path)
 
-    def entries(self, path: str = "") -> list[Entry]:
-        found: dict[str, Entry] | None = None
+    def entries(self, path: str = "") -> list[SafeTreeEntry]:
+        found: dict[str, SafeTreeEntry] | None = None
         for tree in (self._new, self._outputs):
             with suppress(OSError):
                 found = (found or {}) | {entry.name: entry for entry in tree.entries(path)}
@@ -96,6 +100,6 @@ class Written(Tree):
         return sorted(found.values(), key=lambda entry: (not entry.folder, entry.name))
 
 
-def _above(path: str) -> list[str]:
+def _list_parents(path: str) -> list[str]:
     parts = path.split("/")
     return ["/".join(parts[:length]) for length in range(1, len(parts))]

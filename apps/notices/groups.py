@@ -6,17 +6,17 @@ from urllib.parse import urlencode
 from django.db.models.functions import TruncDate
 
 from apps.accounts.models import User
-from apps.common.texts import text
+from apps.common.texts import render_text
 from apps.notices import selectors
 from apps.notices.models import Item
 
-KINDS = ("task_ended", "task_failed", "task_restarted")
-MOST = 500
+GROUPED_KINDS = ("task_ended", "task_failed", "task_restarted")
+MAX_GROUPED_ITEMS = 500
 """Newest items of a user that are grouped; marking a group as read marks no more than these."""
-NAMED = 5
+MAX_NAMED = 5
 
 
-class Group(NamedTuple):
+class InboxGroup(NamedTuple):
     """Items of a group, the newest first."""
 
     kind: str
@@ -27,14 +27,14 @@ class Group(NamedTuple):
 
 def list_groups(user: User, query: dict[str, Any]) -> dict[str, Any]:
     """Return the inbox in groups: items of one kind, project and day that are read, or unread."""
-    groups = _group_items(selectors.items(user, unread=query["unread"])[:MOST])
+    groups = _group_items(selectors.list_items(user, unread=query["unread"])[:MAX_GROUPED_ITEMS])
     number, size = query["page"], query["pageSize"]
     shown = groups[(number - 1) * size : number * size]
-    keys = [key for group in shown for key in group.items[:NAMED]]
+    keys = [key for group in shown for key in group.items[:MAX_NAMED]]
     rows = Item.objects.select_related("incident").in_bulk(keys)
-    newest = [[rows[key] for key in group.items[:NAMED] if key in rows] for group in shown]
+    newest = [[rows[key] for key in group.items[:MAX_NAMED] if key in rows] for group in shown]
     return {
-        "items": [_describe(user, group, left) for group, left in zip(shown, newest, strict=True) if left],
+        "items": [_serialize_group(user, group, left) for group, left in zip(shown, newest, strict=True) if left],
         "total": len(groups),
         "page": number,
         "pageSize": size,
@@ -45,32 +45,32 @@ def list_groups(user: User, query: dict[str, Any]) -> dict[str, Any]:
 def count_unread(user: User) -> int:
     """Return how many groups contain something unread."""
     rows = Item.objects.filter(user=user, read_at=None).order_by()
-    alone = rows.exclude(incident__kind__in=KINDS).count()
-    together = rows.filter(incident__kind__in=KINDS).annotate(day=TruncDate("at"))
+    alone = rows.exclude(incident__kind__in=GROUPED_KINDS).count()
+    together = rows.filter(incident__kind__in=GROUPED_KINDS).annotate(day=TruncDate("at"))
     return alone + together.values("incident__kind", "incident__project", "day").distinct().count()
 
 
-def _group_items(rows: Any) -> list[Group]:
+def _group_items(rows: Any) -> list[InboxGroup]:
     told = rows.annotate(day=TruncDate("at")).values_list(
         "pk", "incident_id", "incident__kind", "incident__project", "day", "read_at"
     )
     found: dict[tuple[Any, ...], list[tuple[int, str]]] = {}
     for key, incident, kind, project, day, read_at in told:
-        which = (kind, project, day, read_at is None, "" if kind in KINDS else incident)
+        which = (kind, project, day, read_at is None, "" if kind in GROUPED_KINDS else incident)
         found.setdefault(which, []).append((key, incident))
     return [
-        Group(which[0], which[1], tuple(incident for _, incident in members), tuple(key for key, _ in members))
+        InboxGroup(which[0], which[1], tuple(incident for _, incident in members), tuple(key for key, _ in members))
         for which, members in found.items()
     ]
 
 
-def _describe(user: User, group: Group, newest: list[Item]) -> dict[str, Any]:
-    told = {**selectors.item(newest[0]), "ids": group.ids}
+def _serialize_group(user: User, group: InboxGroup, newest: list[Item]) -> dict[str, Any]:
+    told = {**selectors.serialize_item(newest[0]), "ids": group.ids}
     if len(group.ids) == 1:
         return told
     names = [str(row.incident.params.get("name", "")) for row in newest]
     more = len(group.ids) - len(names)
-    title, _ = text(f"NOTICE_MANY_{group.kind.upper()}", {"count": len(group.ids)})
+    title, _ = render_text(f"NOTICE_MANY_{group.kind.upper()}", {"count": len(group.ids)})
     body = ", ".join(names) + (f", … (+{more})" if more > 0 else "")
     return {
         **told,

@@ -2,9 +2,9 @@
 
 from django.db import transaction
 
-from apps.common.wakeups import send
+from apps.common.wakeups import enqueue_task
 
 
-def due() -> None:
+def enqueue_sweep() -> None:
     """Start a sweep after the current transaction is committed."""
-    transaction.on_commit(lambda: send("notices.sweep"))
+    transaction.on_commit(lambda: enqueue_task("notices.sweep"))

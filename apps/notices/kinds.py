@@ -2,37 +2,37 @@
 
 from typing import NamedTuple
 
-from apps.notices.models import Level
+from apps.notices.models import IncidentLevel
 
 
-class Kind(NamedTuple):
+class IncidentKind(NamedTuple):
     """`passes`: it is resolved by itself, which is notified too. `owner`: its owner gets it in the inbox;
     `maintainers`, `operators`: these do."""
 
-    level: Level
+    level: IncidentLevel
     passes: bool = False
     owner: bool = False
     maintainers: bool = False
     operators: bool = False
 
 
-KINDS = {
-    "task_ended": Kind(Level.INFO, owner=True),
-    "task_failed": Kind(Level.FAIL, owner=True),
-    "task_hung": Kind(Level.WARN, passes=True, owner=True),
-    "task_restarted": Kind(Level.WARN, owner=True),
-    "task_waits": Kind(Level.WARN, passes=True, owner=True),
-    "budget": Kind(Level.WARN, maintainers=True),
-    "node_lost": Kind(Level.FAIL, passes=True, maintainers=True, operators=True),
-    "environment_idle": Kind(Level.WARN, passes=True, owner=True),
-    "environment_wanted": Kind(Level.INFO, owner=True),
-    "disk_full": Kind(Level.WARN, passes=True, operators=True),
-    "token_ends": Kind(Level.WARN, owner=True),
-    "certificate_ends": Kind(Level.WARN, passes=True, operators=True),
+INCIDENT_KINDS = {
+    "task_ended": IncidentKind(IncidentLevel.INFO, owner=True),
+    "task_failed": IncidentKind(IncidentLevel.FAIL, owner=True),
+    "task_hung": IncidentKind(IncidentLevel.WARN, passes=True, owner=True),
+    "task_restarted": IncidentKind(IncidentLevel.WARN, owner=True),
+    "task_waits": IncidentKind(IncidentLevel.WARN, passes=True, owner=True),
+    "budget": IncidentKind(IncidentLevel.WARN, maintainers=True),
+    "node_lost": IncidentKind(IncidentLevel.FAIL, passes=True, maintainers=True, operators=True),
+    "environment_idle": IncidentKind(IncidentLevel.WARN, passes=True, owner=True),
+    "environment_wanted": IncidentKind(IncidentLevel.INFO, owner=True),
+    "disk_full": IncidentKind(IncidentLevel.WARN, passes=True, operators=True),
+    "token_ends": IncidentKind(IncidentLevel.WARN, owner=True),
+    "certificate_ends": IncidentKind(IncidentLevel.WARN, passes=True, operators=True),
 }
-ORDER = list(Level.values)
+LEVEL_ORDER = list(IncidentLevel.values)
 
 
-def at_least(level: str, least: str) -> bool:
+def is_at_least(level: str, min_level: str) -> bool:
     """Return True if `level` is `min_level` or worse."""
-    return ORDER.index(level) >= ORDER.index(least)
+    return LEVEL_ORDER.index(level) >= LEVEL_ORDER.index(min_level)

@@ -17,7 +17,7 @@ from django.db.models import Q
 from apps.common.ids import new_id
 
 
-class Level(models.TextChoices):
+class IncidentLevel(models.TextChoices):
     INFO = "info"
     WARN = "warn"
     FAIL = "fail"
@@ -41,7 +41,7 @@ class Owned(models.Model):
         return self.name
 
 
-class Kind(models.TextChoices):
+class ChannelKind(models.TextChoices):
     """Kind of a channel. `apprise`: any address that Apprise supports."""
 
     APPRISE = "apprise"
@@ -56,7 +56,7 @@ class Channel(Owned):
     GOES_WITH_PROJECT = True
 
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "channel"))
-    kind = models.CharField(max_length=20, choices=Kind)
+    kind = models.CharField(max_length=20, choices=ChannelKind)
     address = models.TextField()
     shown = models.CharField(max_length=300)
     secret = models.TextField(default="", blank=True)
@@ -76,13 +76,13 @@ class Rule(Owned):
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "rule"))
     channels = models.ManyToManyField(Channel, related_name="rules")
     kinds = models.JSONField(default=list, blank=True)
-    level = models.CharField(max_length=10, choices=Level, default=Level.INFO)
+    level = models.CharField(max_length=10, choices=IncidentLevel, default=IncidentLevel.INFO)
     restarts = models.PositiveIntegerField(null=True, blank=True)
     waits_seconds = models.PositiveIntegerField(null=True, blank=True)
     quiet_from = models.PositiveIntegerField(null=True, blank=True)
     quiet_to = models.PositiveIntegerField(null=True, blank=True)
     timezone = models.CharField(max_length=60, default="UTC")
-    breaks_through = models.CharField(max_length=10, choices=Level, default=Level.FAIL)
+    breaks_through = models.CharField(max_length=10, choices=IncidentLevel, default=IncidentLevel.FAIL)
     enabled = models.BooleanField(default=True)
 
 
@@ -94,7 +94,7 @@ class Incident(models.Model):
     id = models.CharField(primary_key=True, max_length=40, default=partial(new_id, "incident"))
     kind = models.CharField(max_length=30)
     key = models.CharField(max_length=150)
-    level = models.CharField(max_length=10, choices=Level)
+    level = models.CharField(max_length=10, choices=IncidentLevel)
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, null=True, related_name="+")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="+")
     code = models.CharField(max_length=60)

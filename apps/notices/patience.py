@@ -4,11 +4,11 @@ from collections import defaultdict
 
 from apps.notices.models import Rule
 
-LONG = 3600
+DEFAULT_WAIT_SECONDS = 3600
 """Seconds; a rule with another length is notified at that one."""
 
 
-class Patience:
+class WaitThresholds:
     """The lengths in the present rules; one query."""
 
     def __init__(self) -> None:
@@ -22,5 +22,5 @@ class Patience:
         """Return the greatest length that a wait of `seconds` has reached, of the rules that apply to this owner's
         tasks in this project; 0 if none."""
         scopes = ((None, None), (None, project), (owner, None))
-        lengths = {LONG}.union(*(self._lengths.get(scope, ()) for scope in scopes))
+        lengths = {DEFAULT_WAIT_SECONDS}.union(*(self._lengths.get(scope, ()) for scope in scopes))
         return max((length for length in lengths if length <= seconds), default=0)

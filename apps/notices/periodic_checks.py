@@ -7,32 +7,34 @@ from django.conf import settings
 from apps.accounts.models import ApiToken
 from apps.common import disks
 from apps.common.clock import now
-from apps.notices.services.incidents import open_keys, over, tell
+from apps.notices.services.incidents import list_open_keys, open_incident, resolve_incidents
 
-AHEAD = timedelta(days=7)
-LONG = timedelta(days=14)
+WARN_BEFORE = timedelta(days=7)
+MIN_VALIDITY = timedelta(days=14)
 """A token with a shorter validity is not notified: its user knows that it expires."""
-MOST = 500
+MAX_TOKENS = 500
 
 
-def look() -> None:
+def run_checks() -> None:
     """Check tokens and the disk of the data directory."""
-    _tokens()
-    _disk()
+    _check_tokens()
+    _check_disk()
 
 
-def _tokens() -> None:
-    moment, told = now(), open_keys("token_ends")
-    ending = ApiToken.objects.filter(expiry__gt=moment, expiry__lt=moment + AHEAD).order_by("expiry")
-    for token in ending[:MOST]:
-        if token.digest not in told and token.expiry - token.created >= LONG:
+def _check_tokens() -> None:
+    moment, told = now(), list_open_keys("token_ends")
+    ending = ApiToken.objects.filter(expiry__gt=moment, expiry__lt=moment + WARN_BEFORE).order_by("expiry")
+    for token in ending[:MAX_TOKENS]:
+        if token.digest not in told and token.expiry - token.created >= MIN_VALIDITY:
             params = {"token": token.name or "–", "ends": token.expiry.timestamp()}
-            tell("token_ends", token.digest, "NOTICE_TOKEN_ENDS", params, owner=token.user_id, link="/settings")
+            open_incident(
+                "token_ends", token.digest, "NOTICE_TOKEN_ENDS", params, owner=token.user_id, link="/settings"
+            )
 
 
-def _disk() -> None:
-    if full := disks.nearly_full(settings.DATA_DIR):
+def _check_disk() -> None:
+    if full := disks.find_nearly_full(settings.DATA_DIR):
         params = {"path": full["path"], "percent": full["percent"], "freeMiB": full["free"] >> 20}
-        tell("disk_full", full["path"], "NOTICE_DISK_FULL", params, counts=False)
+        open_incident("disk_full", full["path"], "NOTICE_DISK_FULL", params, counts_again=False)
     else:
-        over(str(settings.DATA_DIR), "disk_full")
+        resolve_incidents(str(settings.DATA_DIR), "disk_full")

@@ -5,23 +5,23 @@ from typing import Any
 from django.db.models import Max, QuerySet
 
 from apps.accounts.models import User
-from apps.common.texts import language, text
+from apps.common.texts import get_request_language, render_text
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
 from apps.notices.sender import message as wording
 from apps.notices.services import ownership
 
 
-def items(user: User, *, unread: bool = False) -> QuerySet[Item]:
+def list_items(user: User, *, unread: bool = False) -> QuerySet[Item]:
     rows = Item.objects.filter(user=user).select_related("incident").order_by("-at", "-pk")
     return rows.filter(read_at=None) if unread else rows
 
 
-def item(row: Item) -> dict[str, Any]:
-    return {**incident(row.incident), "at": row.at, "readAt": row.read_at, "ids": [row.incident_id]}
+def serialize_item(row: Item) -> dict[str, Any]:
+    return {**serialize_incident(row.incident), "at": row.at, "readAt": row.read_at, "ids": [row.incident_id]}
 
 
-def incident(row: Incident) -> dict[str, Any]:
-    message = wording.of(row, "opened", language())
+def serialize_incident(row: Incident) -> dict[str, Any]:
+    message = wording.build_message(row, "opened", get_request_language())
     return {
         "id": row.pk, "kind": row.kind, "level": row.level, "projectId": row.project_id, "title": message.title,
         "body": message.body, "path": row.link, "times": row.times, "openedAt": row.opened_at,
@@ -29,28 +29,28 @@ def incident(row: Incident) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def channels(user: User) -> QuerySet[Channel]:
-    rows = ownership.visible(Channel.objects.all(), user).select_related("created_by")
+def list_channels(user: User) -> QuerySet[Channel]:
+    rows = ownership.filter_visible(Channel.objects.all(), user).select_related("created_by")
     return rows.annotate(sent_at=Max("deliveries__ended_at")).order_by("name", "pk")
 
 
-def channel(row: Channel) -> dict[str, Any]:
+def serialize_channel(row: Channel) -> dict[str, Any]:
     return {
-        "id": row.pk, "name": row.name, "scope": ownership.scope(row), "projectId": row.project_id, "kind": row.kind,
-        "address": row.shown, "language": row.language, "enabled": row.enabled, "failures": row.failures,
+        "id": row.pk, "name": row.name, "scope": ownership.get_scope(row), "projectId": row.project_id, "kind":
+        row.kind, "address": row.shown, "language": row.language, "enabled": row.enabled, "failures": row.failures,
         "restsUntil": row.rests_until, "createdAt": row.created_at,
         "createdBy": row.created_by.username if row.created_by else None,
         "lastSentAt": getattr(row, "sent_at", None),
     }  # fmt: skip
 
 
-def rules(user: User) -> QuerySet[Rule]:
-    return ownership.visible(Rule.objects.all(), user).prefetch_related("channels").order_by("name", "pk")
+def list_rules(user: User) -> QuerySet[Rule]:
+    return ownership.filter_visible(Rule.objects.all(), user).prefetch_related("channels").order_by("name", "pk")
 
 
-def rule(row: Rule) -> dict[str, Any]:
+def serialize_rule(row: Rule) -> dict[str, Any]:
     return {
-        "id": row.pk, "name": row.name, "scope": ownership.scope(row), "projectId": row.project_id,
+        "id": row.pk, "name": row.name, "scope": ownership.get_scope(row), "projectId": row.project_id,
         "channels": [channel.pk for channel in row.channels.all()], "kinds": row.kinds, "level": row.level,
         "restarts": row.restarts, "waitsSeconds": row.waits_seconds, "quietFrom": row.quiet_from,
         "quietTo": row.quiet_to, "timezone": row.timezone, "breaksThrough": row.breaks_through,
@@ -58,25 +58,25 @@ def rule(row: Rule) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def deliveries(user: User, key: str) -> QuerySet[Delivery]:
+def list_deliveries(user: User, key: str) -> QuerySet[Delivery]:
     """Return the messages of a channel, the newest first. Raises ApiError 404."""
-    row = ownership.find(Channel.objects.all(), user, key)
+    row = ownership.get_owned(Channel.objects.all(), user, key)
     return Delivery.objects.filter(channel=row).select_related("incident", "channel").order_by("-created_at", "pk")
 
 
-def delivery(row: Delivery) -> dict[str, Any]:
-    message = wording.of(row.incident, row.what, language(), channel=row.channel.name)
+def serialize_delivery(row: Delivery) -> dict[str, Any]:
+    message = wording.build_message(row.incident, row.what, get_request_language(), channel=row.channel.name)
     return {
         "id": row.pk, "incidentId": row.incident_id, "what": row.what, "title": message.title, "outcome": row.outcome,
         "createdAt": row.created_at, "dueAt": row.due_at, "endedAt": row.ended_at,
-        "tries": [_tried(one) for one in row.tries],
+        "tries": [_serialize_try(one) for one in row.tries],
     }  # fmt: skip
 
 
-def _tried(one: dict[str, Any]) -> dict[str, Any]:
+def _serialize_try(attempt: dict[str, Any]) -> dict[str, Any]:
     """Return a try. One without an end was cut short: its process died, or is still sending."""
-    error = one.get("error")
+    error = attempt.get("error")
     return {
-        "at": one["at"], "seconds": one.get("seconds"), "answer": one.get("answer", ""),
-        "error": {"code": error["code"], "message": " ".join(text(error["code"], error["params"]))} if error else None,
-    }  # fmt: skip
+        "at": attempt["at"], "seconds": attempt.get("seconds"), "answer": attempt.get("answer", ""),
+        "error": {"code": error["code"], "message": " ".join(render_text(error["code"], error["params"]))} if error else
+    None, }  # fmt: skip

@@ -8,24 +8,24 @@ from apps.common.clock import now
 from apps.notices import delivery, fanout, periodic_checks
 from apps.notices.services import incidents
 
-ROUNDS = 10
-KEPT = timedelta(days=90)
+MAX_ROUNDS = 10
+KEEP_FOR = timedelta(days=90)
 
 
 @shared_task(name="notices.sweep", ignore_result=True)
-def sweep() -> None:
-    for _ in range(ROUNDS):
-        if not fanout.spread() + delivery.deliver():
+def sweep_notices() -> None:
+    for _ in range(MAX_ROUNDS):
+        if not fanout.spread_incidents() + delivery.deliver_due():
             return
 
 
 @shared_task(name="notices.watch", ignore_result=True)
-def watch() -> None:
-    periodic_checks.look()
+def run_periodic_checks() -> None:
+    periodic_checks.run_checks()
 
 
 @shared_task(name="notices.forget", ignore_result=True)
-def forget() -> None:
-    before = now() - KEPT
-    incidents.forget(before)
-    delivery.forget(before)
+def delete_old_notices() -> None:
+    before = now() - KEEP_FOR
+    incidents.delete_old_incidents(before)
+    delivery.delete_old_tests(before)

@@ -7,26 +7,26 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-MOST = 256
+MAX_ENTRIES = 256
 _lock = Lock()
-_known: dict[Hashable, tuple[float, Any]] = {}
+_entries: dict[Hashable, tuple[float, Any]] = {}
 
 
-def fresh(key: Hashable, seconds: float, make: Callable[[], T]) -> T:
+def get_or_compute(key: Hashable, seconds: float, make: Callable[[], T]) -> T:
     """Return what `make` returned for `key` at most `seconds` ago, or call it."""
     with _lock:
-        since, value = _known.get(key, (0.0, None))
+        since, value = _entries.get(key, (0.0, None))
         if since and monotonic() - since < seconds:
             found: T = value
             return found
     made = make()
     with _lock:
-        if len(_known) >= MOST:
-            _known.clear()
-        _known[key] = monotonic(), made
+        if len(_entries) >= MAX_ENTRIES:
+            _entries.clear()
+        _entries[key] = monotonic(), made
     return made
 
 
-def forget() -> None:
+def clear_cache() -> None:
     with _lock:
-        _known.clear()
+        _entries.clear()

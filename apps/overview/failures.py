@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 from django.db.models import Count
 
-from apps.overview.cache import fresh
+from apps.overview.cache import get_or_compute
 from apps.overview.scope import Scope
 from apps.training.models import Attempt
 from apps.training.queue import node_health
 from apps.training.reports import causes
 
 WEEK = timedelta(days=7)
-MOST_NODES = 20
-UNLIKELY = 0.05
+MAX_NODES = 20
+MAX_CHANCE = 0.05
 """Probability that any node would fail so often in a week in which all are alike: below it, the node is an outlier."""
 
 
-class Record(NamedTuple):
+class NodeRecord(NamedTuple):
     """Starts and failures of one node."""
 
     environment: str
@@ -28,25 +28,33 @@ class Record(NamedTuple):
     failures: int
 
 
-def look(scope: Scope, moment: datetime) -> dict[str, Any]:
+def summarize_failures(scope: Scope, moment: datetime) -> dict[str, Any]:
     """Return the failures of the last week."""
     since = moment - WEEK
-    attempts = scope.of_projects(Attempt.objects.all(), "task__project")
-    return {"since": since, **causes.failures(attempts, scope.tasks(), since), **_nodes(scope, moment)}
+    attempts = scope.filter_projects(Attempt.objects.all(), "task__project")
+    return {
+        "since": since,
+        **causes.summarize_failures(attempts, scope.tasks(), since),
+        **_summarize_nodes(scope, moment),
+    }
 
 
-def _nodes(scope: Scope, moment: datetime) -> dict[str, Any]:
+def _summarize_nodes(scope: Scope, moment: datetime) -> dict[str, Any]:
     """Return the nodes that were found at fault, the worst first."""
-    blamed = node_health.failures(moment)
+    blamed = node_health.get_failure_counts(moment)
     whose = "" if scope.all else scope.user.pk
-    starts = fresh(("starts", whose, scope.project), node_health.KNOWN_FOR, lambda: _starts(scope, moment))
+    starts = get_or_compute(
+        ("starts", whose, scope.project), node_health.CACHE_SECONDS, lambda: _count_starts(scope, moment)
+    )
     names = dict(scope.environments().filter(pk__in=list(blamed)).values_list("pk", "name"))
     records = [
-        Record(key, names[key], max(starts.get(key, 0), count), count) for key, count in blamed.items() if key in names
+        NodeRecord(key, names[key], max(starts.get(key, 0), count), count)
+        for key, count in blamed.items()
+        if key in names
     ]
     everywhere = sum(starts.values()) or 1
     rate = min(sum(one.failures for one in records) / everywhere, 1.0)
-    out = standing_out(records, rate, everywhere, len(starts))
+    out = find_outliers(records, rate, everywhere, len(starts))
     records.sort(key=lambda one: (one.environment not in out, -one.failures, one.starts, one.name))
     return {
         "starts": sum(starts.values()),
@@ -59,31 +67,31 @@ def _nodes(scope: Scope, moment: datetime) -> dict[str, Any]:
                 "failures": one.failures,
                 "standsOut": one.environment in out,
             }
-            for one in records[:MOST_NODES]
+            for one in records[:MAX_NODES]
         ],
     }
 
 
-def _starts(scope: Scope, moment: datetime) -> dict[str, int]:
+def _count_starts(scope: Scope, moment: datetime) -> dict[str, int]:
     """Return the number of attempts by environment."""
-    rows = scope.of_projects(Attempt.objects.filter(created_at__gte=moment - WEEK), "task__project").order_by()
+    rows = scope.filter_projects(Attempt.objects.filter(created_at__gte=moment - WEEK), "task__project").order_by()
     started: Any = rows.filter(task__nodes__environment__isnull=False).values("task__nodes__environment")
     return dict(started.annotate(count=Count("pk")).values_list("task__nodes__environment", "count"))
 
 
-def standing_out(records: Iterable[Record], rate: float, everywhere: int, nodes: int) -> set[str]:
+def find_outliers(records: Iterable[NodeRecord], rate: float, everywhere: int, nodes: int) -> set[str]:
     """Return the nodes that fail more often than chance explains, if each start failed with the probability that it has
     on the other nodes. Of many nodes, one may well fail often by chance. A single failure is always chance."""
     found = set()
     for one in records:
         rest = max(everywhere - one.starts, 1)
         others = max(rate * everywhere - one.failures, 1.0) / rest
-        if one.failures > 1 and _at_least(one.failures, one.starts * min(others, 1.0)) < UNLIKELY / max(nodes, 1):
+        if one.failures > 1 and _compute_tail(one.failures, one.starts * min(others, 1.0)) < MAX_CHANCE / max(nodes, 1):
             found.add(one.environment)
     return found
 
 
-def _at_least(count: int, mean: float) -> float:
+def _compute_tail(count: int, mean: float) -> float:
     """Return the probability of `count` events or more where `mean` are expected (Poisson)."""
     below = sum(math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(count)) if mean else 1.0
     return max(1.0 - below, 0.0)

@@ -5,25 +5,25 @@ from typing import Any
 
 from apps.overview.scope import Scope
 from apps.scheduling.models import Usage
-from apps.scheduling.selectors import PART_SUMS, WAITED, parts_of
+from apps.scheduling.selectors import PART_SUMS, SUM_WAITED, build_parts
 from fermi.scheduler import ledger
 
 WEEK = timedelta(days=7)
-HOUR = 3600.0
+SECONDS_PER_HOUR = 3600.0
 
 
-def look(scope: Scope, moment: datetime) -> dict[str, Any]:
+def summarize_goodput(scope: Scope, moment: datetime) -> dict[str, Any]:
     """Return GPU-hours of what was released within the week, by use, with goodput and ETTR."""
-    rows = scope.of_projects(Usage.objects.filter(since__gte=moment - 5 * WEEK, until__gte=moment - WEEK))
+    rows = scope.filter_projects(Usage.objects.filter(since__gte=moment - 5 * WEEK, until__gte=moment - WEEK))
     rows = rows.filter(zone=scope.zone) if scope.zone else rows
     rows = rows.filter(gpu_type=scope.gpu_type) if scope.gpu_type else rows
-    found = rows.order_by().aggregate(all_waited=WAITED, **PART_SUMS)
-    waited, parts = found["all_waited"] or 0.0, parts_of(found)
+    found = rows.order_by().aggregate(all_waited=SUM_WAITED, **PART_SUMS)
+    waited, parts = found["all_waited"] or 0.0, build_parts(found)
     return {
         "since": moment - WEEK,
-        "gpuHours": parts.held / HOUR,
-        **{part: seconds / HOUR for part, seconds in ledger.names(parts).items()},
-        "goodput": ledger.goodput(parts),
-        "waited": waited / HOUR,
-        "ettr": ledger.ettr(parts, waited),
+        "gpuHours": parts.held / SECONDS_PER_HOUR,
+        **{part: seconds / SECONDS_PER_HOUR for part, seconds in ledger.parts_to_dict(parts).items()},
+        "goodput": ledger.compute_goodput(parts),
+        "waited": waited / SECONDS_PER_HOUR,
+        "ettr": ledger.compute_ettr(parts, waited),
     }

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 from apps.clusters.models import EnvironmentStatus
 from apps.overview import gpu_use
 from apps.overview.scope import Scope
-from apps.training.core.engine_access import clusters_that_decide, decided_by_engines
+from apps.training.core.engine_access import filter_engine_scheduled, list_clusters_with_queue
 from apps.training.models import Attempt, Node, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 
-OTHERS = ""
+OTHERS_KEY = ""
 """Key of all projects, or users, that the user may not see."""
 
 
-class Machine(NamedTuple):
+class MachineRow(NamedTuple):
     id: str
     name: str
     project: str
@@ -39,29 +39,29 @@ class Holder(NamedTuple):
     state: str
 
 
-class Here(NamedTuple):
+class VisibleMachine(NamedTuple):
     """A machine with the task that holds it; None if none does, or if the user may not see it."""
 
-    machine: Machine
+    machine: MachineRow
     holder: Holder | None
-    use: gpu_use.Use
+    use: gpu_use.GpuUse
 
 
-class Tally:
+class GpuCount:
     """Counts of GPUs in one row."""
 
     def __init__(self, key: str, name: str) -> None:
         self.key, self.name = key, name
         self.total = self.out = self.held = self.busy = self.idle = self.unknown = 0
 
-    def add(self, here: Here) -> None:
-        machine = here.machine
+    def add(self, visible: VisibleMachine) -> None:
+        machine = visible.machine
         self.total += machine.gpus
         if machine.holder:
             self.held += machine.gpus
-            self.busy += here.use.busy
-            self.idle += here.use.idle
-            self.unknown += machine.gpus - here.use.busy - here.use.idle
+            self.busy += visible.use.busy
+            self.idle += visible.use.idle
+            self.unknown += machine.gpus - visible.use.busy - visible.use.idle
         elif machine.status != EnvironmentStatus.RUNNING or machine.cordoned:
             self.out += machine.gpus
 
@@ -79,15 +79,15 @@ class Tally:
         }
 
 
-def look(scope: Scope, moment: datetime) -> list[Here]:
+def list_machines(scope: Scope, moment: datetime) -> list[VisibleMachine]:
     """Return all machines of the scope, with the tasks that hold them."""
     columns = (
         "id", "name", "project_id", "zone__name", "gpu_type", "gpu_count", "status", "cordoned", "cluster_id",
         "lease__holder", "lease__since",
     )  # fmt: skip
-    machines = [Machine(*row) for row in scope.environments().order_by("name", "pk").values_list(*columns)]
-    if deciding := clusters_that_decide():
-        machines = list(_as_engines_say(machines, set(deciding)))
+    machines = [MachineRow(*row) for row in scope.environments().order_by("name", "pk").values_list(*columns)]
+    if deciding := list_clusters_with_queue():
+        machines = list(_apply_engine_queues(machines, set(deciding)))
     held = {machine.holder for machine in machines if machine.holder}
     rows = Task.objects.filter(pk__in=held)
     names = ("id", "name", "project_id", "project__name", "owner__username", "state")
@@ -102,54 +102,58 @@ def look(scope: Scope, moment: datetime) -> list[Here]:
     running = {
         one.id: one.since
         for one in machines
-        if one.since and one.gpus and one.holder in holders and holders[one.holder].state == State.RUNNING
+        if one.since and one.gpus and one.holder in holders and holders[one.holder].state == TaskState.RUNNING
     }
-    known = gpu_use.look(running, {one.id: one.gpus for one in machines}, moment)
-    seen = _seen(scope)
+    known = gpu_use.read_gpu_use(running, {one.id: one.gpus for one in machines}, moment)
+    seen = _list_known_projects(scope)
     found = []
     for machine in machines:
         holder = holders.get(machine.holder or "")
         named = holder if holder and (seen is None or holder.project in seen) else None
-        found.append(Here(machine, named, known.get(machine.id, gpu_use.UNKNOWN)))
+        found.append(VisibleMachine(machine, named, known.get(machine.id, gpu_use.UNKNOWN_USE)))
     return found
 
 
-def counted(here: Iterable[Here]) -> dict[str, Any]:
+def count_gpus(visible: Iterable[VisibleMachine]) -> dict[str, Any]:
     """Return the counts of GPUs in all, and by zone, type, project and user."""
-    here = list(here)
-    total = Tally("", "")
-    for one in here:
+    visible = list(visible)
+    total = GpuCount("", "")
+    for one in visible:
         total.add(one)
-    held = [one for one in here if one.machine.holder]
+    held = [one for one in visible if one.machine.holder]
     return {
         "gpus": total.shown(),
-        "zones": _by(here, lambda one: (one.machine.zone, one.machine.zone)),
-        "types": _by((one for one in here if one.machine.gpus), lambda one: (one.machine.gpu_type,) * 2),
-        "projects": _by(held, lambda one: (one.holder.project, one.holder.project_name) if one.holder else ("", "")),
-        "people": _by(held, lambda one: (one.holder.owner,) * 2 if one.holder else (OTHERS, "")),
+        "zones": _count_by(visible, lambda one: (one.machine.zone, one.machine.zone)),
+        "types": _count_by((one for one in visible if one.machine.gpus), lambda one: (one.machine.gpu_type,) * 2),
+        "projects": _count_by(
+            held, lambda one: (one.holder.project, one.holder.project_name) if one.holder else ("", "")
+        ),
+        "people": _count_by(held, lambda one: (one.holder.owner,) * 2 if one.holder else (OTHERS_KEY, "")),
     }
 
 
-def _by(here: Iterable[Here], key: Callable[[Here], tuple[str, str]]) -> list[dict[str, Any]]:
-    tallies: dict[str, Tally] = {}
-    for one in here:
+def _count_by(
+    visible: Iterable[VisibleMachine], key: Callable[[VisibleMachine], tuple[str, str]]
+) -> list[dict[str, Any]]:
+    tallies: dict[str, GpuCount] = {}
+    for one in visible:
         name = key(one)
-        tallies.setdefault(name[0], Tally(*name)).add(one)
+        tallies.setdefault(name[0], GpuCount(*name)).add(one)
     return [one.shown() for one in sorted(tallies.values(), key=lambda one: (-one.total, one.name))]
 
 
-def _seen(scope: Scope) -> set[str] | None:
+def _list_known_projects(scope: Scope) -> set[str] | None:
     """Return the projects whose tasks the user may see; None: all."""
     if scope.all:
         return None
     return set(scope.user.projects.values_list("pk", flat=True))
 
 
-def _as_engines_say(machines: Iterable[Machine], deciding: set[str]) -> Iterable[Machine]:
+def _apply_engine_queues(machines: Iterable[MachineRow], deciding: set[str]) -> Iterable[MachineRow]:
     """Yield the machines with holders corrected: where an engine's own queue decides, a task holds its environments
     while its ranks run. A task that runs inside of an environment has it in any case."""
     machines = list(machines)
-    theirs = decided_by_engines(deciding)
+    theirs = filter_engine_scheduled(deciding)
     held = {one.holder for one in machines if one.cluster in deciding and one.holder}
     marked = set(theirs.filter(pk__in=held).values_list("pk", flat=True))
     attempts = Attempt.objects.filter(task__in=theirs, ended_at=None, running_at__isnull=False)

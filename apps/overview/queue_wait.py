@@ -9,44 +9,47 @@ from django.db.models.fields.json import KT
 
 from apps.overview.scope import Scope
 from apps.training.presenters import task_presenter
-from apps.training.states import State
+from apps.training.states import TaskState
 
-WAITING = (State.INITIALIZING, State.QUEUED)
-AGES = (60, 600, 3600, 6 * 3600, 86400)
+WAITING_STATES = (TaskState.INITIALIZING, TaskState.QUEUED)
+AGE_LIMITS_SECONDS = (60, 600, 3600, 6 * 3600, 86400)
 """Seconds: upper limits of the age groups; the last group has none."""
-OLDEST = 10
-MOST_REASONS = 30
+MAX_OLDEST = 10
+MAX_REASONS = 30
 
 
-def look(scope: Scope, moment: datetime) -> dict[str, Any]:
+def summarize_queue(scope: Scope, moment: datetime) -> dict[str, Any]:
     """Return the summary of waiting tasks."""
-    rows = scope.tasks().filter(state__in=WAITING).order_by()
-    edges = [moment - timedelta(seconds=seconds) for seconds in AGES]
-    groups = {f"age_{number}": Count("pk", filter=_between(edges, number)) for number in range(len(AGES) + 1)}
+    rows = scope.tasks().filter(state__in=WAITING_STATES).order_by()
+    edges = [moment - timedelta(seconds=seconds) for seconds in AGE_LIMITS_SECONDS]
+    groups = {
+        f"age_{number}": Count("pk", filter=_build_age_condition(edges, number))
+        for number in range(len(AGE_LIMITS_SECONDS) + 1)
+    }
     wanted = KT("reason_params__wanted")
     counts: Any = rows.values("reason", wanted=wanted).annotate(
         count=Count("pk"), since=Min("state_since"), one=Min("pk"), **groups
     )
     found = sorted(counts, key=lambda row: (-row["count"], row["reason"], row["wanted"] or ""))
-    shown = found[:MOST_REASONS]
+    shown = found[:MAX_REASONS]
     named = rows.filter(pk__in=[row["one"] for row in shown if row["reason"]])
     examples = dict(named.values_list("pk", "reason_params"))
     oldest = rows.order_by("state_since", "pk").values(
         "id", "name", "owner__username", "project_id", "project__name", "state", "state_since", "total_gpus",
-        *task_presenter.WHY,
-    )[:OLDEST]  # fmt: skip
+        *task_presenter.REASON_COLUMNS,
+    )[:MAX_OLDEST]  # fmt: skip
     return {
         "total": sum(row["count"] for row in found),
         "since": min((row["since"] for row in found), default=None),
         "ages": [
             {"upTo": upto, "count": sum(row[f"age_{number}"] for row in found)}
-            for number, upto in enumerate((*AGES, None))
+            for number, upto in enumerate((*AGE_LIMITS_SECONDS, None))
         ],
         "reasons": [
             {
                 "code": row["reason"],
                 "cause": ":".join(filter(None, (row["reason"], row["wanted"]))),
-                "message": _said(row, examples.get(row["one"], {})),
+                "message": _render_reason(row, examples.get(row["one"], {})),
                 "count": row["count"],
                 "since": row["since"],
             }
@@ -63,21 +66,21 @@ def look(scope: Scope, moment: datetime) -> dict[str, Any]:
                 "status": row["state"],
                 "gpus": row["total_gpus"],
                 "since": row["state_since"],
-                "reason": task_presenter.why(row),
+                "reason": task_presenter.explain_task(row),
             }
             for row in oldest
         ],
     }
 
 
-def _said(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
+def _render_reason(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     """Return the text of what the tasks have in common; of a single task all that is known."""
     if row["count"] == 1:
-        return (task_presenter.reason(row["reason"], params) or {"message": ""})["message"]
+        return (task_presenter.serialize_reason(row["reason"], params) or {"message": ""})["message"]
     wanted = {"wanted": row["wanted"]} if row["wanted"] else {}
-    return task_presenter.alike(row["reason"], params, wanted) if row["reason"] else ""
+    return task_presenter.describe_common_reason(row["reason"], params, wanted) if row["reason"] else ""
 
 
-def _between(edges: list[datetime], number: int) -> Q:
+def _build_age_condition(edges: list[datetime], number: int) -> Q:
     younger = Q(state_since__gt=edges[number]) if number < len(edges) else Q()
     return younger & (Q(state_since__lte=edges[number - 1]) if number else Q())

@@ -29,7 +29,7 @@ class Scope:
         """Return the scope of a request. Raises ApiError 404 for a project that the user is not in."""
         project = query.get("project") or ""
         if project:
-            access.project(user, project)
+            access.get_project(user, project)
         return cls(user, project, query.get("zone") or "", query.get("gpuType") or "", bool(query.get("mine")))
 
     @property
@@ -39,22 +39,22 @@ class Scope:
 
     def environments(self) -> QuerySet[DevEnvironment]:
         """Return the environments of the user's projects, and those that are shared with all."""
-        rows = selectors.seen_by(self.user)
+        rows = selectors.list_visible_environments(self.user)
         rows = rows.filter(zone__name=self.zone) if self.zone else rows
         rows = rows.filter(gpu_type=self.gpu_type) if self.gpu_type else rows
         return rows.filter(Q(project=self.project) | Q(shared=True)) if self.project else rows
 
     def own_environments(self) -> QuerySet[DevEnvironment]:
         """Return the environments of the user's projects alone."""
-        rows = access.visible(self.environments(), self.user)
+        rows = access.filter_visible(self.environments(), self.user)
         return rows.filter(project=self.project) if self.project else rows
 
-    def of_projects(self, rows: QuerySet[Any], path: str = "project") -> QuerySet[Any]:
+    def filter_projects(self, rows: QuerySet[Any], path: str = "project") -> QuerySet[Any]:
         """Return those of `rows` that belong to the user's projects, or to the requested one."""
-        rows = access.visible(rows, self.user, path)
+        rows = access.filter_visible(rows, self.user, path)
         return rows.filter(**{path: self.project}) if self.project else rows
 
     def tasks(self) -> QuerySet[Task]:
         """Return the training tasks."""
-        rows = self.of_projects(Task.trainings.all())
+        rows = self.filter_projects(Task.trainings.all())
         return rows.filter(owner=self.user) if self.mine else rows

@@ -8,4 +8,4 @@ from apps.overview import hourly_use
 
 @shared_task(name="overview.hours", ignore_result=True)
 def book_hours() -> None:
-    hourly_use.book(now())
+    hourly_use.book_hours(now())

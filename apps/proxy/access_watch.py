@@ -11,39 +11,39 @@ from typing import TypeVar
 from django.db import close_old_connections
 
 from apps.proxy import sessions, tickets
-from apps.proxy.sessions import Pass
+from apps.proxy.sessions import Authorization
 
-EVERY_S = 3.0
+CHECK_SECONDS = 3.0
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-_database = ThreadPoolExecutor(4, "doors")
+_database_threads = ThreadPoolExecutor(4, "doors")
 
 
-async def in_thread(ask: Callable[[], T]) -> T:
+async def run_in_thread(query: Callable[[], T]) -> T:
     """Run a database query in a thread and return its result."""
 
     def asked() -> T:
         close_old_connections()
         try:
-            return ask()
+            return query()
         finally:
             close_old_connections()
 
-    return await asyncio.get_running_loop().run_in_executor(_database, asked)
+    return await asyncio.get_running_loop().run_in_executor(_database_threads, asked)
 
 
-class Watch:
+class RevocationWatcher:
     """Checks the access of open connections."""
 
     def __init__(self) -> None:
-        self._open: dict[asyncio.Future[None], Pass] = {}
+        self._open: dict[asyncio.Future[None], Authorization] = {}
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
-    def held(self, one: Pass) -> "Iterator[asyncio.Future[None]]":
+    def held(self, authorization: Authorization) -> "Iterator[asyncio.Future[None]]":
         """Yield a future that is done when the access ends."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._open[over] = one
+        self._open[over] = authorization
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
         try:
@@ -55,10 +55,10 @@ class Watch:
         """Check while anything is open. An error is retried at the next check, so that no connection stays open
         unchecked."""
         while self._open:
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(CHECK_SECONDS)
             passes = set(self._open.values())
             try:
-                good = await in_thread(partial(self._good, passes))
+                good = await run_in_thread(partial(self._good, passes))
             except Exception as error:
                 log.warning("who may be inside cannot be looked up: %r", error)
                 continue
@@ -67,7 +67,7 @@ class Watch:
                     over.set_result(None)
 
     @staticmethod
-    def _good(passes: set[Pass]) -> set[Pass]:
-        good = sessions.good(passes)
-        tickets.keep([one.entry for one in good if one.entry])
+    def _good(passes: set[Authorization]) -> set[Authorization]:
+        good = sessions.filter_valid(passes)
+        tickets.extend_sessions([one.entry for one in good if one.entry])
         return good

@@ -14,7 +14,7 @@ from apps.common.asgi import App, Receive, Scope, Send
 from apps.proxy import hostnames
 
 
-class Front:
+class LazyProxyMiddleware:
     """ASGI middleware that hands a request to the environment proxy, to the channels, or on to `onward` (Django)."""
 
     def __init__(self, onward: App) -> None:
@@ -23,7 +23,9 @@ class Front:
         self._loading = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket") and hostnames.read(asgi.header(scope, b"host"), settings.DOOR_HOST):
+        if scope["type"] in ("http", "websocket") and hostnames.parse_host(
+            asgi.get_header(scope, b"host"), settings.DOOR_HOST
+        ):
             app = await self._get_app(_load_proxy)
         elif scope["type"] == "websocket" and scope["path"].endswith("/channel"):
             app = await self._get_app(_load_channels)
@@ -41,12 +43,12 @@ class Front:
 
 
 def _load_proxy() -> Callable[[App], App]:
-    from apps.proxy.http_proxy import Doors
+    from apps.proxy.http_proxy import EnvironmentProxy
 
-    return Doors
+    return EnvironmentProxy
 
 
 def _load_channels() -> Callable[[App], App]:
-    from apps.proxy.channels import Channels
+    from apps.proxy.channels import ChannelsApp
 
-    return Channels
+    return ChannelsApp

@@ -11,39 +11,41 @@ from django.http.request import split_domain_port, validate_host
 
 from apps.accounts.api.authentication import BearerAuthentication
 from apps.accounts.models import User
-from apps.common.asgi import Scope, header
+from apps.common.asgi import Scope, get_header
 from apps.common.errors import ApiError
 from apps.proxy import headers
-from apps.proxy.sessions import Pass
+from apps.proxy.sessions import Authorization
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class Requester:
     """A user, with the session or token that authenticated the request."""
 
     user: User
     session: str = ""
     token: str = ""
 
-    def held(self, project: str, environment: str) -> Pass:
+    def held(self, project: str, environment: str) -> Authorization:
         """Return the authorization of a connection into an environment."""
-        return Pass(self.user.pk, project, environment, session=self.session, token=self.token)
+        return Authorization(self.user.pk, project, environment, session=self.session, token=self.token)
 
 
-def asker(scope: Scope) -> Asker:
+def authenticate_requester(scope: Scope) -> Requester:
     """Return the authenticated user. Raises what the API answers: 401, or 403 for another page's WebSocket. Call it in
     a thread."""
-    kind, _, given = header(scope, b"authorization").partition(" ")
+    kind, _, given = get_header(scope, b"authorization").partition(" ")
     if kind.lower() == "bearer":
         known, token = BearerAuthentication().authenticate_credentials(given.strip().encode("latin-1"))
-        return Asker(known, token=token.pk)
-    host = header(scope, b"host")
+        return Requester(known, token=token.pk)
+    host = get_header(scope, b"host")
     if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
         raise ApiError(400, "HOST_NOT_ALLOWED", host=host[:200])
-    key = dict(headers.cookies(scope["headers"])).get(settings.SESSION_COOKIE_NAME.encode(), b"").decode("latin-1")
+    key = (
+        dict(headers.parse_cookies(scope["headers"])).get(settings.SESSION_COOKIE_NAME.encode(), b"").decode("latin-1")
+    )
     if not key:
         raise ApiError(401, "NOT_AUTHENTICATED")
-    origin = header(scope, b"origin")
+    origin = get_header(scope, b"origin")
     if origin.partition("://")[2] != host and origin not in settings.CSRF_TRUSTED_ORIGINS:
         raise ApiError(403, "CHANNEL_ORIGIN", origin=origin[:200] or "–")
     request = HttpRequest()
@@ -51,4 +53,4 @@ def asker(scope: Scope) -> Asker:
     user: object = get_user(request)
     if not isinstance(user, User):
         raise ApiError(401, "NOT_AUTHENTICATED")
-    return Asker(user, session=key)
+    return Requester(user, session=key)

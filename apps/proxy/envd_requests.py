@@ -6,26 +6,26 @@ from typing import Any
 
 from fermi.envd import protocol
 
-LONGEST_COMMAND = 2000  # characters kept
-Request = Mapping[str, Any]
+MAX_COMMAND_LENGTH = 2000  # characters kept
+EnvdRequest = Mapping[str, Any]
 
 
-def read(said: str) -> Request:
+def parse_request(text: str) -> EnvdRequest:
     """Return the validated request. Raises ValueError with the name of the invalid field."""
     try:
-        asked = protocol.read_line(said.encode())
-    except (protocol.WireError, UnicodeEncodeError):
+        asked = protocol.parse_line(text.encode())
+    except (protocol.ProtocolError, UnicodeEncodeError):
         raise ValueError("") from None
     match asked.get("open"):
         case "port":
-            return _port(asked)
+            return _parse_port(asked)
         case "exec":
-            return _exec(asked)
+            return _parse_exec(asked)
     raise ValueError("open")
 
 
-def _port(asked: Request) -> Request:
-    port, door = asked.get("port"), asked.get("door")
+def _parse_port(request: EnvdRequest) -> EnvdRequest:
+    port, door = request.get("port"), request.get("door")
     if isinstance(door, str) and 0 < len(door) <= 63:
         return {"open": "port", "door": door}
     if isinstance(port, int) and not isinstance(port, bool) and 0 < port < 65536:
@@ -33,8 +33,13 @@ def _port(asked: Request) -> Request:
     raise ValueError("port")
 
 
-def _exec(asked: Request) -> Request:
-    command, cwd, env, tty = asked.get("command"), asked.get("cwd") or "", asked.get("env") or {}, asked.get("tty")
+def _parse_exec(request: EnvdRequest) -> EnvdRequest:
+    command, cwd, env, tty = (
+        request.get("command"),
+        request.get("cwd") or "",
+        request.get("env") or {},
+        request.get("tty"),
+    )
     if command is not None and not (isinstance(command, list) and command and all(map(_is_text, command))):
         raise ValueError("command")
     if not _is_text(cwd):
@@ -43,17 +48,17 @@ def _exec(asked: Request) -> Request:
         raise ValueError("env")
     if tty is not None and not (isinstance(tty, dict) and _is_size(tty.get("columns")) and _is_size(tty.get("rows"))):
         raise ValueError("tty")
-    size = tty and {name: tty[name] or usual for name, usual in protocol.SIZE.items()}
+    size = tty and {name: tty[name] or usual for name, usual in protocol.DEFAULT_TERMINAL_SIZE.items()}
     return {"open": "exec", "command": command, "cwd": cwd, "env": env, "tty": size}
 
 
-def audited(asked: Request) -> tuple[str, dict[str, Any]]:
+def describe_for_audit(request: EnvdRequest) -> tuple[str, dict[str, Any]]:
     """Return the verb and the data for the audit trail."""
-    if asked["open"] == "port":
-        return "tunnel", {name: asked[name] for name in ("door", "port") if name in asked}
-    if asked["command"] is None:
+    if request["open"] == "port":
+        return "tunnel", {name: request[name] for name in ("door", "port") if name in request}
+    if request["command"] is None:
         return "shell", {}
-    return "exec", {"command": " ".join(asked["command"])[:LONGEST_COMMAND]}
+    return "exec", {"command": " ".join(request["command"])[:MAX_COMMAND_LENGTH]}
 
 
 def _is_text(value: object) -> bool:

@@ -14,12 +14,12 @@ from apps.environments import connection
 from fermi.envd import protocol
 from fermi.jobs.errors import BackendError
 
-DIALS = 16
-MOST = 1 << 20  # bytes that are buffered for the reader; the sender waits then
-_threads = ThreadPoolExecutor(DIALS, "dial")
+MAX_DIAL_THREADS = 16
+MAX_BUFFERED_BYTES = 1 << 20  # bytes that are buffered for the reader; the sender waits then
+_dial_threads = ThreadPoolExecutor(MAX_DIAL_THREADS, "dial")
 
 
-class Refused(Exception):
+class EnvdRefusedError(Exception):
     """A daemon refused the request."""
 
     def __init__(self, code: str, params: Mapping[str, Any]) -> None:
@@ -28,7 +28,7 @@ class Refused(Exception):
         self.params = params
 
 
-class Stream(asyncio.Protocol):
+class EnvdStream(asyncio.Protocol):
     """A stream of bytes, without copies, for one reader; `write` waits while the other side is slow."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Stream(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     @classmethod
-    async def over(cls, sock: socket.socket) -> "Stream":
+    async def over(cls, sock: socket.socket) -> "EnvdStream":
         """Return a stream over a connected socket."""
         sock.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -65,7 +65,7 @@ class Stream(asyncio.Protocol):
             return await self.read()
         piece = self._pieces.popleft()
         self._held -= len(piece)
-        if self._full and self._held < MOST // 2:
+        if self._full and self._held < MAX_BUFFERED_BYTES // 2:
             self._full = False
             self._transport.resume_reading()
         return piece
@@ -115,7 +115,7 @@ class Stream(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._pieces.append(data)
         self._held += len(data)
-        if not self._full and self._held > MOST:
+        if not self._full and self._held > MAX_BUFFERED_BYTES:
             self._full = True
             self._transport.pause_reading()
         self._wake()
@@ -149,30 +149,34 @@ class Stream(asyncio.Protocol):
             self._reader.set_result(None)
 
 
-async def socket_to(environment: DevEnvironment, request: Mapping[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+async def open_envd_socket(
+    environment: DevEnvironment, request: Mapping[str, Any]
+) -> tuple[socket.socket, dict[str, Any]]:
     """Return a socket on which the daemon has accepted the request, and its answer. Raises BackendError,
     EnvdRefusedError, OSError and protocol.WireError."""
-    return await by(lambda: _dial(environment, request))
+    return await dial_in_thread(lambda: _dial_environment(environment, request))
 
 
-async def by(dial: Callable[[], tuple[socket.socket, dict[str, Any]]]) -> tuple[socket.socket, dict[str, Any]]:
+async def dial_in_thread(
+    dial: Callable[[], tuple[socket.socket, dict[str, Any]]],
+) -> tuple[socket.socket, dict[str, Any]]:
     """Run `dial` in a thread; if the caller is cancelled meanwhile, close the socket."""
-    dialling = asyncio.get_running_loop().run_in_executor(_threads, dial)
+    dialling = asyncio.get_running_loop().run_in_executor(_dial_threads, dial)
     try:
         return await asyncio.shield(dialling)
     except asyncio.CancelledError:
-        dialling.add_done_callback(_hang_up)
+        dialling.add_done_callback(_close_unused)
         raise
 
 
-def _dial(environment: DevEnvironment, request: Mapping[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+def _dial_environment(environment: DevEnvironment, request: Mapping[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
     def can_hand_over() -> bool:
-        return request["open"] == "port" and connection.hands_over(environment)
+        return request["open"] == "port" and connection.can_pass_socket(environment)
 
-    return dialled(lambda: connection.dial(environment), request, can_hand_over)
+    return dial_and_request(lambda: connection.dial_envd(environment), request, can_hand_over)
 
 
-def dialled(
+def dial_and_request(
     dial: Callable[[], socket.socket], request: Mapping[str, Any], can_hand_over: Callable[[], bool] = lambda: False
 ) -> tuple[socket.socket, dict[str, Any]]:
     """Connect and send the request, in a thread that may have used the database before."""
@@ -182,19 +186,21 @@ def dialled(
         sock = dial()
     finally:
         close_old_connections()
-    return asked(sock, request, hand=hand)
+    return send_request(sock, request, hand=hand)
 
 
-def asked(
+def send_request(
     sock: socket.socket, request: Mapping[str, Any], *, hand: bool = False
 ) -> tuple[socket.socket, dict[str, Any]]:
     """Send the request and return the socket that leads inside, and the daemon's answer. `hand`: the daemon may pass a
     socket of its own. Raises EnvdRefusedError, OSError and protocol.WireError."""
     try:
-        inside, answer = protocol.ask_handed(sock, request) if hand else (sock, protocol.ask(sock, request))
+        inside, answer = (
+            protocol.request_with_fd(sock, request) if hand else (sock, protocol.send_request(sock, request))
+        )
         if not answer.get("ok"):
             params = answer.get("params")
-            raise Refused(str(answer.get("code", "")), params if isinstance(params, dict) else {})
+            raise EnvdRefusedError(str(answer.get("code", "")), params if isinstance(params, dict) else {})
         inside.settimeout(None)
     except BaseException:
         sock.close()
@@ -202,11 +208,11 @@ def asked(
     return inside, answer
 
 
-def _hang_up(dialled: "asyncio.Future[tuple[socket.socket, dict[str, Any]]]") -> None:
+def _close_unused(dialled: "asyncio.Future[tuple[socket.socket, dict[str, Any]]]") -> None:
     """Close the socket of a connection that is no longer needed."""
     if not dialled.cancelled() and not dialled.exception():
         dialled.result()[0].close()
 
 
-AWAY = (BackendError, Refused, OSError, protocol.WireError)
+DIAL_ERRORS = (BackendError, EnvdRefusedError, OSError, protocol.ProtocolError)
 """Errors of connecting."""

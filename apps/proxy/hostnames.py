@@ -12,86 +12,86 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-LOCAL = "localhost"
-APART = "--"
-LONGEST = 63  # of a label, RFC 1035
-LONGEST_PATH = 2000
+LOCAL_DOMAIN = "localhost"
+LABEL_SEPARATOR = "--"
+MAX_LABEL_LENGTH = 63  # of a label, RFC 1035
+MAX_PATH_LENGTH = 2000
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 _PATH = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
 _LOOPBACK = {"localhost", "127.0.0.1", "[::1]"}
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class ProxyAddress:
     """The address of a service. `door` empty: the environment's main one."""
 
     environment: str
     door: str = ""
 
 
-def label(name: Name) -> str | None:
+def make_label(name: ProxyAddress) -> str | None:
     """Return the first label of the host name, or None if it cannot be one."""
     parts = [part for part in (name.door, name.environment) if part]
-    fits = all(_LABEL.fullmatch(part) and APART not in part for part in parts)
-    made = APART.join(parts)
-    return made if fits and len(made) <= LONGEST else None
+    fits = all(_LABEL.fullmatch(part) and LABEL_SEPARATOR not in part for part in parts)
+    made = LABEL_SEPARATOR.join(parts)
+    return made if fits and len(made) <= MAX_LABEL_LENGTH else None
 
 
-def split(host: str) -> tuple[str, str]:
+def split_host(host: str) -> tuple[str, str]:
     """Return the name of a Host header in lower case, and `:port` or an empty text."""
     found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:]*?)\.?(:[0-9]{1,5})?", host)
     return (found[1].lower(), found[2] or "") if found else (host.lower(), "")
 
 
-def read(host: str, door_host: str) -> Name | None:
+def parse_host(host: str, door_host: str) -> ProxyAddress | None:
     """Return the address that a Host header names, or None if it is no proxy address. A name below `door_host` that is
     none belongs to no environment."""
-    name, _ = split(host)
-    for base in (split(door_host)[0], LOCAL):
+    name, _ = split_host(host)
+    for base in (split_host(door_host)[0], LOCAL_DOMAIN):
         if base and name.endswith(f".{base}"):
             found = name.removesuffix(f".{base}")
-            if _LABEL.fullmatch(found) and len(found) <= LONGEST:
-                door, apart, environment = found.partition(APART)
-                return Name(environment, door) if apart else Name(found)
-            return None if base == LOCAL else Name("")
+            if _LABEL.fullmatch(found) and len(found) <= MAX_LABEL_LENGTH:
+                door, apart, environment = found.partition(LABEL_SEPARATOR)
+                return ProxyAddress(environment, door) if apart else ProxyAddress(found)
+            return None if base == LOCAL_DOMAIN else ProxyAddress("")
     return None
 
 
-def is_local(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Return True for a host name of this machine."""
-    return split(host)[0] in _LOOPBACK
+    return split_host(host)[0] in _LOOPBACK
 
 
-def base(console: str, door_host: str, public_url: str) -> str | None:
+def make_origin_template(console: str, door_host: str, public_url: str) -> str | None:
     """Return the origin of proxy addresses as `scheme://{}rest`, for a user whose console is at the origin `console`;
     None if there is none."""
     scheme, _, host = console.partition("://")
-    _, port = split(host)
-    if is_local(host):
-        return f"{scheme}://{{}}.{LOCAL}{port}"
+    _, port = split_host(host)
+    if is_loopback(host):
+        return f"{scheme}://{{}}.{LOCAL_DOMAIN}{port}"
     if not door_host:
         return None
     public = urlsplit(public_url)
-    named, own_port = split(door_host)
+    named, own_port = split_host(door_host)
     port = own_port or (f":{public.port}" if public.port else "" if public_url else port)
     return f"{public.scheme or scheme}://{{}}.{named}{port}"
 
 
-def origin(name: Name, console: str, door_host: str, public_url: str) -> str | None:
+def make_origin(name: ProxyAddress, console: str, door_host: str, public_url: str) -> str | None:
     """Return the origin of an address, or None."""
-    made, where = label(name), base(console, door_host, public_url)
+    made, where = make_label(name), make_origin_template(console, door_host, public_url)
     return where.format(made) if made and where else None
 
 
-def safe_path(path: str) -> str | None:
+def check_path(path: str) -> str | None:
     """Return the path, percent-encoded, on the proxy address itself; None if it would lead elsewhere, or to the proxy's
     own paths."""
     path = path or "/"
-    quoted = "".join(letter if letter.isascii() else _percent(letter) for letter in path)
-    if len(quoted) > LONGEST_PATH or not _PATH.fullmatch(quoted) or quoted.startswith("/_fermi"):
+    quoted = "".join(letter if letter.isascii() else _percent_encode(letter) for letter in path)
+    if len(quoted) > MAX_PATH_LENGTH or not _PATH.fullmatch(quoted) or quoted.startswith("/_fermi"):
         return None
     return quoted
 
 
-def _percent(letter: str) -> str:
+def _percent_encode(letter: str) -> str:
     return "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "replace"))

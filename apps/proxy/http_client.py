@@ -16,22 +16,22 @@ from apps.clusters.models import DevEnvironment
 from apps.common import asgi
 from apps.common.asgi import Receive, Scope, Send
 from apps.proxy import envd_streams, headers
-from apps.proxy.envd_streams import Stream
+from apps.proxy.envd_streams import EnvdStream
 
-MOST = 128  # connections of one service
-KEPT = 16  # of them while nothing is asked
-IDLE_S = 10.0
-LARGE = 1 << 20  # bytes of a body
-PATIENCE_S = 30.0  # until one of MOST is free
-_ASKED_AGAIN = ("GET", "HEAD", "OPTIONS")
+MAX_CONNECTIONS = 128  # connections of one service
+MAX_IDLE_CONNECTIONS = 16  # of them while nothing is asked
+MAX_IDLE_SECONDS = 10.0
+MIN_SPLICE_BYTES = 1 << 20  # bytes of a body
+POOL_TIMEOUT_SECONDS = 30.0  # until one of MOST is free
+_RETRIED_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
-class ClientGone(Exception):
+class ProxyClientDisconnectedError(Exception):
     """The client disconnected while it was sending."""
 
 
-class _Stream(httpcore.AsyncNetworkStream):
-    def __init__(self, stream: Stream) -> None:
+class _EnvdNetworkStream(httpcore.AsyncNetworkStream):
+    def __init__(self, stream: EnvdStream) -> None:
         self._stream = stream
         self._given_away = False
 
@@ -55,7 +55,7 @@ class _Stream(httpcore.AsyncNetworkStream):
     def take_over(self) -> tuple[list[bytes], socket.socket]:
         return self._stream.take_over()
 
-    def give_away(self) -> Stream:
+    def detach_stream(self) -> EnvdStream:
         """Return the stream for another connection of httpcore, which knows nothing of the bytes that were read from
         this one."""
         self._given_away = True
@@ -66,80 +66,82 @@ class _Stream(httpcore.AsyncNetworkStream):
         return self._stream.is_over if info == "is_readable" else None
 
 
-class _Dialling(httpcore.AsyncNetworkBackend):
+class _EnvdBackend(httpcore.AsyncNetworkBackend):
     """Connects to a service through the environment's daemon. `spare`: open streams between two answers."""
 
     def __init__(self, environment: DevEnvironment, door: str) -> None:
         self._environment, self._door = environment, door
-        self.spare: list[Stream] = []
+        self.spare: list[EnvdStream] = []
         """Open, and between two answers."""
 
     async def connect_tcp(self, *about: Any, **more: Any) -> httpcore.AsyncNetworkStream:
         while self.spare:
             if not (kept := self.spare.pop()).is_over:
-                return _Stream(kept)
+                return _EnvdNetworkStream(kept)
             kept.close()
-        sock, _ = await envd_streams.socket_to(self._environment, {"open": "port", "door": self._door})
-        return _Stream(await Stream.over(sock))
+        sock, _ = await envd_streams.open_envd_socket(self._environment, {"open": "port", "door": self._door})
+        return _EnvdNetworkStream(await EnvdStream.over(sock))
 
 
 @dataclass
-class _Held:
+class _PoolEntry:
     pool: httpcore.AsyncConnectionPool
-    dialling: _Dialling
+    dialling: _EnvdBackend
     using: int = 0
     closing: asyncio.TimerHandle | None = None
 
 
 @dataclass
-class Pools:
+class ConnectionPools:
     """Connection pools by environment, run and service: a new run is reached by new connections."""
 
-    _held: dict[tuple[str, int, str], _Held] = field(default_factory=dict)
+    _held: dict[tuple[str, int, str], _PoolEntry] = field(default_factory=dict)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def take(self, environment: DevEnvironment, run: int, door: str) -> "_Held":
+    def take(self, environment: DevEnvironment, run: int, door: str) -> "_PoolEntry":
         """Return the pool's entry, which is not closed while it is in use."""
         key = (environment.pk, run, door)
         held = self._held.get(key)
         if held is None:
-            dialling = _Dialling(environment, door)
+            dialling = _EnvdBackend(environment, door)
             pool = httpcore.AsyncConnectionPool(
-                max_connections=MOST, max_keepalive_connections=KEPT, keepalive_expiry=IDLE_S,
-                network_backend=dialling,
+                max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS,
+                keepalive_expiry=MAX_IDLE_SECONDS, network_backend=dialling,
             )  # fmt: skip
-            held = self._held[key] = _Held(pool, dialling)
+            held = self._held[key] = _PoolEntry(pool, dialling)
         if held.closing:
             held.closing.cancel()
             held.closing = None
         held.using += 1
         return held
 
-    def give_back(self, held: _Held) -> None:
+    def give_back(self, entry: _PoolEntry) -> None:
         """End one use of the entry; an unused pool is closed after MAX_IDLE_SECONDS."""
-        held.using -= 1
-        if not held.using:
-            held.closing = asyncio.get_running_loop().call_later(IDLE_S, self._close, held)
+        entry.using -= 1
+        if not entry.using:
+            entry.closing = asyncio.get_running_loop().call_later(MAX_IDLE_SECONDS, self._close, entry)
 
-    def _close(self, held: _Held) -> None:
-        self._held = {key: one for key, one in self._held.items() if one is not held}
-        for stream in held.dialling.spare:
+    def _close(self, entry: _PoolEntry) -> None:
+        self._held = {key: one for key, one in self._held.items() if one is not entry}
+        for stream in entry.dialling.spare:
             stream.close()
-        closing = asyncio.ensure_future(held.pool.aclose())
+        closing = asyncio.ensure_future(entry.pool.aclose())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
 
-async def carry(
-    scope: Scope, receive: Receive, send: Send, held: _Held, passed: headers.Headers, *,
-    hidden: frozenset[bytes], more: Iterable[tuple[bytes, bytes]],
+async def proxy_request(
+    scope: Scope, receive: Receive, send: Send, entry: _PoolEntry, request_headers: headers.Headers, *,
+    hidden_cookies: frozenset[bytes], extra_headers: Iterable[tuple[bytes, bytes]],
 ) -> None:  # fmt: skip
     """Pass on one request and its answer while they come. Raises errors of httpcore and of connecting before the
     answer's first byte; afterwards the connection is cut."""
-    asking = _Asking(scope, receive)
-    url = httpcore.URL(scheme=b"http", host=b"door", port=80, target=target(scope))
+    asking = _ProxyRequest(scope, receive)
+    url = httpcore.URL(scheme=b"http", host=b"door", port=80, target=get_raw_target(scope))
     leaving = asyncio.ensure_future(asking.left())
-    answering = asyncio.ensure_future(_answer(scope, send, held, url, passed, asking, hidden, more))
+    answering = asyncio.ensure_future(
+        _send_answer(scope, send, entry, url, request_headers, asking, hidden_cookies, extra_headers)
+    )
     try:
         await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -150,42 +152,46 @@ async def carry(
         raise results[0]
 
 
-async def _answer(
-    scope: Scope, send: Send, held: _Held, url: httpcore.URL, passed: headers.Headers, asking: "_Asking",
-    hidden: frozenset[bytes], more: Iterable[tuple[bytes, bytes]],
+async def _send_answer(
+    scope: Scope, send: Send, entry: _PoolEntry, url: httpcore.URL, request_headers: headers.Headers, asking:
+    "_ProxyRequest", hidden_cookies: frozenset[bytes], extra_headers: Iterable[tuple[bytes, bytes]],
 ) -> None:  # fmt: skip
     def request() -> httpcore.Request:
         body = asking.body() if asking.has_body else None
         return httpcore.Request(
-            scope["method"], url, headers=passed, content=body, extensions={"timeout": {"pool": PATIENCE_S}}
+            scope["method"],
+            url,
+            headers=request_headers,
+            content=body,
+            extensions={"timeout": {"pool": POOL_TIMEOUT_SECONDS}},
         )
 
     try:
-        response = await held.pool.handle_async_request(request())
+        response = await entry.pool.handle_async_request(request())
     except httpcore.RemoteProtocolError:
         # a kept connection may end just when it is used again
-        if asking.has_body or scope["method"] not in _ASKED_AGAIN:
+        if asking.has_body or scope["method"] not in _RETRIED_METHODS:
             raise
-        response = await held.pool.handle_async_request(request())
+        response = await entry.pool.handle_async_request(request())
     try:
-        said = [*headers.outward(response.headers, hidden), *more]
+        said = [*headers.filter_response_headers(response.headers, hidden_cookies), *extra_headers]
         await send({"type": "http.response.start", "status": response.status, "headers": said})
-        await _pass_on(scope, send, response, held.dialling.spare)
+        await _send_body(scope, send, response, entry.dialling.spare)
         await send({"type": "http.response.body", "body": b""})
     finally:
         await response.aclose()
 
 
-async def _pass_on(scope: Scope, send: Send, response: httpcore.Response, spare: list[Stream]) -> None:
+async def _send_body(scope: Scope, send: Send, response: httpcore.Response, spare: list[EnvdStream]) -> None:
     """Send the body. Of a large one only what came with the headers goes through httpcore; the rest goes from socket to
     socket. httpcore, which has seen half of an answer, does not use the connection again; another of its connections
     may."""
     assert isinstance(response.stream, AsyncIterable)
-    pour, left = (scope.get("extensions") or {}).get(asgi.POUR), _length(scope, response)
+    pour, left = (scope.get("extensions") or {}).get(asgi.SEND_FROM_SOCKET), _read_length(scope, response)
     async for piece in response.stream:
         await send({"type": "http.response.body", "body": piece, "more_body": True})
         left -= len(piece)
-        if pour and left >= LARGE:
+        if pour and left >= MIN_SPLICE_BYTES:
             break
     else:
         return
@@ -196,36 +202,36 @@ async def _pass_on(scope: Scope, send: Send, response: httpcore.Response, spare:
             await send({"type": "http.response.body", "body": piece[:left], "more_body": True})
             left -= len(piece[:left])
         await pour(source, left)
-        if headers.one(response.headers, b"connection").lower() != "close" and len(spare) < KEPT:
-            spare.append(stream.give_away())
-    except asgi.ReaderGone as error:
-        raise ClientGone from error
+        if headers.get_header(response.headers, b"connection").lower() != "close" and len(spare) < MAX_IDLE_CONNECTIONS:
+            spare.append(stream.detach_stream())
+    except asgi.ClientDisconnectedError as error:
+        raise ProxyClientDisconnectedError from error
     finally:
         source.close()
 
 
-def _length(scope: Scope, response: httpcore.Response) -> int:
+def _read_length(scope: Scope, response: httpcore.Response) -> int:
     """Return the length of the body; 0 if it is unknown, or there is none."""
-    if scope["method"] == "HEAD" or headers.one(response.headers, b"transfer-encoding"):
+    if scope["method"] == "HEAD" or headers.get_header(response.headers, b"transfer-encoding"):
         return 0
-    given = headers.one(response.headers, b"content-length")
+    given = headers.get_header(response.headers, b"content-length")
     return int(given) if given.isdigit() else 0
 
 
-def target(scope: Scope) -> bytes:
+def get_raw_target(scope: Scope) -> bytes:
     """Return path and query as requested, byte for byte."""
     raw: bytes = scope["raw_path"]
     query: bytes = scope["query_string"]
     return raw + b"?" + query if query else raw
 
 
-class _Asking:
+class _ProxyRequest:
     """What the client still sends: a body, and its disconnection."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._receive = receive
-        length = headers.one(scope["headers"], b"content-length")
-        framed = headers.one(scope["headers"], b"transfer-encoding")
+        length = headers.get_header(scope["headers"], b"content-length")
+        framed = headers.get_header(scope["headers"], b"transfer-encoding")
         self.has_body = bool(framed) or length not in ("", "0")
         self._read = asyncio.Event()
         if not self.has_body:
@@ -236,7 +242,7 @@ class _Asking:
             while True:
                 message = await self._receive()
                 if message["type"] == "http.disconnect":
-                    raise ClientGone
+                    raise ProxyClientDisconnectedError
                 if message.get("body"):
                     yield message["body"]
                 if not message.get("more_body"):

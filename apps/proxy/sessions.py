@@ -14,11 +14,11 @@ from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.proxy.models import Entry
 
-MAY_ENTER = (Role.MEMBER, Role.MAINTAINER)
+ALLOWED_ROLES = (Role.MEMBER, Role.MAINTAINER)
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class Authorization:
     """What allows a connection: a user, signed in by a session or a token, in the project of an environment. `entry`:
     id of the proxy session, which must exist, too."""
 
@@ -30,13 +30,13 @@ class Pass:
     entry: str = ""
 
 
-def good(passes: Collection[Pass]) -> set[Pass]:
+def filter_valid(passes: Collection[Authorization]) -> set[Authorization]:
     """Return the authorizations that are still valid."""
     users = {user.pk: user for user in User.objects.filter(pk__in={one.user for one in passes}, is_active=True)}
     members = set(
-        Membership.objects.filter(user__in=users, role__in=MAY_ENTER).values_list("user_id", "project_id")
+        Membership.objects.filter(user__in=users, role__in=ALLOWED_ROLES).values_list("user_id", "project_id")
     )  # of few people: their projects are few, too
-    sessions = _sessions(users, {one.session for one in passes if one.session})
+    sessions = _read_session_users(users, {one.session for one in passes if one.session})
     unexpired = Q(expiry__isnull=True) | Q(expiry__gt=now())
     tokens = set(
         ApiToken.objects.filter(unexpired, pk__in={one.token for one in passes if one.token}).values_list(
@@ -50,7 +50,7 @@ def good(passes: Collection[Pass]) -> set[Pass]:
     )
     entries = set(Entry.objects.filter(pk__in={one.entry for one in passes if one.entry}).values_list("pk", flat=True))
 
-    def is_good(one: Pass) -> bool:
+    def is_good(one: Authorization) -> bool:
         user = users.get(one.user)
         return (
             user is not None
@@ -64,7 +64,7 @@ def good(passes: Collection[Pass]) -> set[Pass]:
     return set(filter(is_good, passes))
 
 
-def _sessions(users: dict[int, User], keys: Iterable[str]) -> dict[str, int]:
+def _read_session_users(users: dict[int, User], keys: Iterable[str]) -> dict[str, int]:
     """Return the user of each session. One that has expired, was signed out, or is older than the user's password has
     none."""
     found = {}

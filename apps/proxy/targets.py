@@ -7,23 +7,23 @@ from apps.clusters.models import DevEnvironment, EnvironmentKind
 from apps.common.errors import ApiError
 from apps.environments.models import Hosted
 
-SERVED = (EnvironmentKind.JUPYTER, EnvironmentKind.VSCODE)
+KINDS_WITH_SERVICE = (EnvironmentKind.JUPYTER, EnvironmentKind.VSCODE)
 """Kinds with a service of their own, which is the main one."""
-COMING = ("creating", "starting")
-SHUT = ("stopping", "stopped", "failed", "deleted")
+STARTING_STATES = ("creating", "starting")
+STOPPED_STATES = ("stopping", "stopped", "failed", "deleted")
 
 
-def doors(environment: DevEnvironment) -> list[str]:
+def list_services(environment: DevEnvironment) -> list[str]:
     """Return the names of the environment's services, the main one first. Kinds without a service have the declared
     ports."""
-    spec: Mapping[str, Any] = getattr(_hosted(environment), "spec", {})
-    main = [str(environment.kind)] if environment.kind in SERVED else []
+    spec: Mapping[str, Any] = getattr(_get_hosted(environment), "spec", {})
+    main = [str(environment.kind)] if environment.kind in KINDS_WITH_SERVICE else []
     return [*main, *(str(port["name"]) for port in spec.get("ports") or ())]
 
 
-def door(environment: DevEnvironment, name: str) -> str:
+def check_service(environment: DevEnvironment, name: str) -> str:
     """Return the service's name in the host name: empty for the main one. Raises ApiError 404 or 409."""
-    known = doors(environment)
+    known = list_services(environment)
     if not known:
         raise ApiError(409, "ENVIRONMENT_HAS_NO_DOORS", "door", environment=environment.name)
     if name and name not in known:
@@ -31,26 +31,26 @@ def door(environment: DevEnvironment, name: str) -> str:
     return "" if name in ("", known[0]) else name
 
 
-def asked(environment: DevEnvironment, name: str) -> str:
+def resolve_service(environment: DevEnvironment, name: str) -> str:
     """Return the service's name for the daemon from that in the host name; "" if there is no such service (any
     more)."""
-    known = doors(environment)
+    known = list_services(environment)
     if not name:
         return known[0] if known else ""
     return name if name in known[1:] else ""
 
 
-def state(environment: DevEnvironment) -> str:
+def get_state(environment: DevEnvironment) -> str:
     """Return the state of a managed environment, else the stored status."""
-    hosted = _hosted(environment)
+    hosted = _get_hosted(environment)
     return hosted.state if hosted else environment.status
 
 
-def run(environment: DevEnvironment) -> int:
+def get_run_number(environment: DevEnvironment) -> int:
     """Return the number of the present run, 0 if the platform does not manage the environment."""
-    hosted = _hosted(environment)
+    hosted = _get_hosted(environment)
     return hosted.run if hosted else 0
 
 
-def _hosted(environment: DevEnvironment) -> Hosted | None:
+def _get_hosted(environment: DevEnvironment) -> Hosted | None:
     return getattr(environment, "hosted", None)

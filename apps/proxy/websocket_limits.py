@@ -1,4 +1,4 @@
 """Limit of WebSocket messages, which the web process needs before Django starts."""
 
-LONGEST = 64 << 20
+MAX_MESSAGE_BYTES = 64 << 20
 """Bytes of a WebSocket message: a notebook's widgets send large ones, and each is held in memory for a moment."""

@@ -13,17 +13,17 @@ from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from apps.clusters.models import AvailabilityZone, DevEnvironment
-from apps.common.admin import SEARCH, ReadOnlyAdmin, label, label_app
+from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model
 from apps.common.errors import ApiError
-from apps.common.texts import said, text
+from apps.common.texts import lazy_admin_text, render_text
 from apps.scheduling.models import Limits, Price, Reservation, Usage, UserLimits
-from apps.scheduling.presenters import USER_COLUMNS
+from apps.scheduling.presenters import USER_LIMIT_COLUMNS
 from apps.scheduling.services import limits, prices, reservations
 from fermi.jobs.spec import Problem
-from fermi.scheduler.snapshot import NUMBERS
+from fermi.scheduler.snapshot import PRIORITY_NUMBERS
 
 label_app("scheduling", "SHARING")
-label(
+label_model(
     Limits,
     "LIMITS",
     project="PROJECT",
@@ -46,7 +46,7 @@ label(
     updated_at="CHANGED",
     updated_by="CHANGED_BY",
 )
-label(
+label_model(
     UserLimits,
     "USER_LIMITS",
     project="PROJECT",
@@ -57,7 +57,7 @@ label(
     max_environment_gpus="MAX_ENVIRONMENT_GPUS",
     gpu_hours="GPU_HOURS",
 )
-label(
+label_model(
     Reservation,
     "RESERVATIONS",
     project="PROJECT",
@@ -67,8 +67,8 @@ label(
     note="NOTE",
     created_by="CREATED_BY",
 )
-label(Price, "PRICES", gpu_type="GPU_TYPE", zone="ZONE", per_gpu_hour="PER_GPU_HOUR", since="SINCE")
-label(
+label_model(Price, "PRICES", gpu_type="GPU_TYPE", zone="ZONE", per_gpu_hour="PER_GPU_HOUR", since="SINCE")
+label_model(
     Usage,
     "USAGE",
     task="TASK",
@@ -96,7 +96,7 @@ label(
 
 
 class AdministratorsAdmin(ModelAdmin):
-    search_help_text = SEARCH
+    search_help_text = SEARCH_HELP
     show_full_result_count = False
 
     def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
@@ -115,25 +115,25 @@ class AdministratorsAdmin(ModelAdmin):
         return found
 
 
-def _refuse(form: forms.ModelForm, problems: list[Problem], fields: Mapping[str, str]) -> None:
+def _add_errors(form: forms.ModelForm, problems: list[Problem], fields: Mapping[str, str]) -> None:
     """Add each problem to the form field that it is about."""
     for problem in problems:
         name = fields.get(problem.field.partition(".")[0])
-        form.add_error(name if name in form.fields else None, " ".join(text(problem.code, problem.params)))
+        form.add_error(name if name in form.fields else None, " ".join(render_text(problem.code, problem.params)))
 
 
 class LimitsForm(forms.ModelForm):
     gpu_types = forms.MultipleChoiceField(
-        label=said("GPU_TYPES"), required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget
+        label=lazy_admin_text("GPU_TYPES"), required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget
     )
     zones = forms.MultipleChoiceField(
-        label=said("ZONES"), required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget
+        label=lazy_admin_text("ZONES"), required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget
     )
     priorities = forms.MultipleChoiceField(
-        label=said("PRIORITIES"),
-        help_text=said("PRIORITIES_HELP"),
+        label=lazy_admin_text("PRIORITIES"),
+        help_text=lazy_admin_text("PRIORITIES_HELP"),
         required=False,
-        choices=[(name, name) for name in NUMBERS],
+        choices=[(name, name) for name in PRIORITY_NUMBERS],
         widget=UnfoldAdminCheckboxSelectMultipleWidget,
     )
 
@@ -147,8 +147,8 @@ class LimitsForm(forms.ModelForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        _, problems = limits.checked(cleaned, self.instance)
-        _refuse(self, problems, {"guaranteedGpus": "guaranteed_gpus", "gpuTypes": "gpu_types", "zones": "zones"})
+        _, problems = limits.validate_limits(cleaned, self.instance)
+        _add_errors(self, problems, {"guaranteedGpus": "guaranteed_gpus", "gpuTypes": "gpu_types", "zones": "zones"})
         return cleaned
 
 
@@ -173,7 +173,7 @@ class LimitsAdmin(AdministratorsAdmin):
         values = {name: value for name, value in form.cleaned_data.items() if name != "project"}
         budget = values["budget"]
         values["budget"] = None if budget is None else float(budget)
-        limits.put(request.user, obj.project, values)  # type: ignore[arg-type]
+        limits.set_limits(request.user, obj.project, values)  # type: ignore[arg-type]
 
 
 class UserLimitsForm(forms.ModelForm):
@@ -181,7 +181,7 @@ class UserLimitsForm(forms.ModelForm):
         cleaned = super().clean() or self.cleaned_data
         project, user = cleaned.get("project"), cleaned.get("user")
         if project and user and not project.memberships.filter(user=user).exists():
-            self.add_error("user", said("NOT_A_MEMBER"))
+            self.add_error("user", lazy_admin_text("NOT_A_MEMBER"))
         return cleaned
 
 
@@ -198,12 +198,12 @@ class UserLimitsAdmin(AdministratorsAdmin):
         return ("project", "user") if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        values = {name: form.cleaned_data[name] for name in USER_COLUMNS.values()}
-        limits.put_of_user(request.user, obj.project, obj.user.username, values)  # type: ignore[arg-type]
+        values = {name: form.cleaned_data[name] for name in USER_LIMIT_COLUMNS.values()}
+        limits.set_user_limits(request.user, obj.project, obj.user.username, values)  # type: ignore[arg-type]
         obj.pk = UserLimits.objects.get(project=obj.project, user=obj.user).pk
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        limits.remove_of_user(request.user, obj.project, obj.user.username)  # type: ignore[arg-type]
+        limits.delete_user_limits(request.user, obj.project, obj.user.username)  # type: ignore[arg-type]
 
 
 class ReservationForm(forms.ModelForm):
@@ -214,9 +214,9 @@ class ReservationForm(forms.ModelForm):
         if self.errors:
             return cleaned
         try:
-            reservations.check(self.user, self.asked(), [one.pk for one in cleaned["environments"]])
+            reservations.check_reservation(self.user, self.asked(), [one.pk for one in cleaned["environments"]])
         except ApiError as error:
-            _refuse(self, error.problems, {"environmentIds": "environments", "endsAt": "ends_at"})
+            _add_errors(self, error.problems, {"environmentIds": "environments", "endsAt": "ends_at"})
         return cleaned
 
     def asked(self) -> Reservation:
@@ -257,15 +257,15 @@ class ReservationAdmin(AdministratorsAdmin):
             "note": cleaned["note"],
         }
         if change:
-            reservations.change(request.user, Reservation.objects.get(pk=obj.pk), values)  # type: ignore[arg-type]
+            reservations.change_reservation(request.user, Reservation.objects.get(pk=obj.pk), values)  # type: ignore[arg-type]
         else:
-            obj.pk = reservations.create(request.user, **values).pk  # type: ignore[arg-type]
+            obj.pk = reservations.create_reservation(request.user, **values).pk  # type: ignore[arg-type]
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Do nothing: the service has saved the environments."""
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        reservations.remove(request.user, obj)  # type: ignore[arg-type]
+        reservations.delete_reservation(request.user, obj)  # type: ignore[arg-type]
 
 
 @admin.register(Price)
@@ -279,11 +279,11 @@ class PriceAdmin(AdministratorsAdmin):
     ordering = ("-since",)
     fields = ("gpu_type", "zone", "per_gpu_hour")
 
-    @admin.display(description=said("GPU_TYPE"), ordering="gpu_type")
+    @admin.display(description=lazy_admin_text("GPU_TYPE"), ordering="gpu_type")
     def shown_type(self, price: Price) -> str:
         return price.gpu_type or "*"
 
-    @admin.display(description=said("ZONE"), ordering="zone")
+    @admin.display(description=lazy_admin_text("ZONE"), ordering="zone")
     def shown_zone(self, price: Price) -> str:
         return price.zone.name if price.zone else "*"
 
@@ -301,7 +301,7 @@ class PriceAdmin(AdministratorsAdmin):
         return form
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        prices.put_one(request.user, obj.gpu_type, obj.zone_id or "", obj.per_gpu_hour)  # type: ignore[arg-type]
+        prices.set_price(request.user, obj.gpu_type, obj.zone_id or "", obj.per_gpu_hour)  # type: ignore[arg-type]
         known = Price.objects.filter(gpu_type=obj.gpu_type, zone=obj.zone_id).order_by("since").last()
         obj.pk = known and known.pk
 

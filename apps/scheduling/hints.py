@@ -5,6 +5,6 @@ from django.db import transaction
 from apps.common import wakeups
 
 
-def changed() -> None:
+def wake_queue() -> None:
     """Wake the scheduler after the current transaction is committed: limits or reservations have changed."""
-    transaction.on_commit(lambda: wakeups.send("training.sweep"))
+    transaction.on_commit(lambda: wakeups.enqueue_task("training.sweep"))

@@ -8,15 +8,15 @@ from typing import Any
 from django.conf import settings
 from django.db.models import F, OuterRef, QuerySet, Subquery
 
-from apps.accounts.access import Someone
+from apps.accounts.access import AnyUser
 from apps.accounts.models import Membership, Project
 from apps.scheduling import selectors
 from apps.scheduling.models import Limits, Share, UserLimits
-from apps.scheduling.selectors import Spent
-from fermi.scheduler.limits import Use
-from fermi.scheduler.snapshot import Held, Place
+from apps.scheduling.selectors import MonthlySpend
+from fermi.scheduler.limits import GpuUsage
+from fermi.scheduler.snapshot import EnvironmentInfo, RunningTask
 
-COLUMNS = {
+LIMIT_COLUMNS = {
     "weight": "weight",
     "guaranteedGpus": "guaranteed_gpus",
     "mostGpus": "most_gpus",
@@ -39,36 +39,36 @@ COLUMNS = {
 
 
 @dataclass(slots=True)
-class Now:
+class CurrentUsage:
     """What tasks hold at a moment, and what the month has cost so far. `environments`: number of managed environments,
     and GPUs of those that run, by project, and by project and user name."""
 
     moment: datetime
-    held: InitVar[Iterable[Held]]
-    places: InitVar[Sequence[Place]]
+    held: InitVar[Iterable[RunningTask]]
+    places: InitVar[Sequence[EnvironmentInfo]]
     environments: Mapping[Any, tuple[int, int]] = field(default_factory=dict)
-    use: Use = field(init=False)
-    spent: dict[str, Spent] = field(init=False)
+    use: GpuUsage = field(init=False)
+    spent: dict[str, MonthlySpend] = field(init=False)
 
-    def __post_init__(self, held: Iterable[Held], places: Sequence[Place]) -> None:
-        self.use = Use(held, {place.id: place for place in places})
-        self.spent = selectors.spent_by_project(self.moment, held, places)
+    def __post_init__(self, held: Iterable[RunningTask], places: Sequence[EnvironmentInfo]) -> None:
+        self.use = GpuUsage(held, {place.id: place for place in places})
+        self.spent = selectors.sum_spend(self.moment, held, places)
 
-    def of(self, project: str) -> Spent:
-        return self.spent.get(project, Spent())
+    def of(self, project: str) -> MonthlySpend:
+        return self.spent.get(project, MonthlySpend())
 
-    def housed(self, key: Any) -> dict[str, int]:
+    def build_environment_use(self, key: Any) -> dict[str, int]:
         count, gpus = self.environments.get(key, (0, 0))
         return {"environments": count, "environmentGpus": gpus}
 
 
-def limits(user: Someone, project: Project, now: Now) -> dict[str, Any]:
+def serialize_limits(user: AnyUser, project: Project, now: CurrentUsage) -> dict[str, Any]:
     row = Limits.objects.filter(project=project).select_related("updated_by").first() or Limits(project=project)
     share = Share.objects.filter(project=project).first()
     spent = now.of(project.pk)
     return {
         "projectId": project.pk,
-        **{name: getattr(row, column) for name, column in COLUMNS.items()},
+        **{name: getattr(row, column) for name, column in LIMIT_COLUMNS.items()},
         "budget": None if row.budget is None else float(row.budget),
         "currency": settings.CURRENCY,
         "updatedAt": row.updated_at,
@@ -80,21 +80,21 @@ def limits(user: Someone, project: Project, now: Now) -> dict[str, Any]:
             "tasks": now.use.tasks[project.pk],
             "gpuHours": round(sum(spent.hours.values()), 3),
             "cost": round(spent.cost, 2),
-            "share": round(selectors.used(share, now.moment), 1),
-            **now.housed(project.pk),
+            "share": round(selectors.compute_share(share, now.moment), 1),
+            **now.build_environment_use(project.pk),
         },
     }
 
 
-def members(project: Project) -> QuerySet[Membership, Any]:
+def list_members(project: Project) -> QuerySet[Membership, Any]:
     """Return rows for `make_member_serializer`."""
     own = UserLimits.objects.filter(project=project, user=OuterRef("user"))
-    columns = {name: Subquery(own.values(column)[:1]) for name, column in USER_COLUMNS.items()}
+    columns = {name: Subquery(own.values(column)[:1]) for name, column in USER_LIMIT_COLUMNS.items()}
     rows = Membership.objects.filter(project=project)
     return rows.values(username=F("user__username"), own=Subquery(own.values("pk")[:1]), **columns)
 
 
-USER_COLUMNS = {
+USER_LIMIT_COLUMNS = {
     "mostGpus": "most_gpus",
     "mostTasks": "most_tasks",
     "gpuHours": "gpu_hours",
@@ -103,16 +103,21 @@ USER_COLUMNS = {
 }
 
 
-def of_members(project: Project, now: Now) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def make_member_serializer(project: Project, now: CurrentUsage) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return the function that makes the API's shape of a row of `list_members`."""
-    each = selectors.of_each_user(selectors.limits_of(project))
+    each = selectors.get_default_user_limits(selectors.get_limits(project))
     spent = now.of(project.pk)
 
     def shape(row: dict[str, Any]) -> dict[str, Any]:
         key = (project.pk, row["username"])
-        of_all = {name: each.get(column) for name, column in USER_COLUMNS.items()}
+        of_all = {name: each.get(column) for name, column in USER_LIMIT_COLUMNS.items()}
         hours = round(spent.hours.get(row["username"], 0.0), 3)
-        use = {"gpus": now.use.gpus[key], "tasks": now.use.tasks[key], "gpuHours": hours, **now.housed(key)}
+        use = {
+            "gpus": now.use.gpus[key],
+            "tasks": now.use.tasks[key],
+            "gpuHours": hours,
+            **now.build_environment_use(key),
+        }
         own = row["own"] is not None
         return {**row, **({} if own else of_all), "own": own, "use": use}
 

@@ -10,15 +10,15 @@ from decimal import Decimal
 
 from apps.scheduling.models import Price
 
-Row = tuple[datetime, Decimal | None]
+PriceRow = tuple[datetime, Decimal | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class PriceTable:
     """Prices by GPU type and zone id, each empty for any: pairs of a moment and the price from then on, oldest first;
     None: no price from then on."""
 
-    known: Mapping[tuple[str, str], Sequence[Row]] = field(default_factory=dict)
+    known: Mapping[tuple[str, str], Sequence[PriceRow]] = field(default_factory=dict)
 
     def of(self, gpu_type: str, zone: str, at: datetime) -> Decimal | None:
         """Return the price of one GPU for an hour at that moment, or None if there is none."""
@@ -26,7 +26,7 @@ class Prices:
         found = (self.at(key, at) for key in exact)
         return next((row[1] for row in found if row and row[1] is not None), None)
 
-    def at(self, key: tuple[str, str], at: datetime) -> Row | None:
+    def at(self, key: tuple[str, str], at: datetime) -> PriceRow | None:
         rows = self.known.get(key, ())
         number = bisect_right(rows, at, key=lambda row: row[0])
         return rows[number - 1] if number else None
@@ -39,10 +39,10 @@ class Prices:
                 yield key, row[0], row[1]
 
 
-def prices() -> Prices:
+def read_prices() -> PriceTable:
     """Read all prices, in one query."""
-    known: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+    known: defaultdict[tuple[str, str], list[PriceRow]] = defaultdict(list)
     rows = Price.objects.order_by("since", "pk").values_list("gpu_type", "zone_id", "since", "per_gpu_hour")
     for gpu_type, zone, since, price in rows:
         known[gpu_type, zone or ""].append((since, price))
-    return Prices(known)
+    return PriceTable(known)

@@ -6,24 +6,28 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from apps.accounts.models import Membership, User
-from apps.clusters.selectors import seen_by
+from apps.clusters.selectors import list_visible_environments
 from apps.common.clock import now
 from apps.scheduling.models import Reservation
 from apps.scheduling.services import reservations
 
 
-def visible(user: User) -> QuerySet[Reservation]:
+def list_visible_reservations(user: User) -> QuerySet[Reservation]:
     """Return the reservations of environments that the user may see, and those for the user's projects."""
     rows = Reservation.objects.select_related("project", "created_by").prefetch_related("environments")
     if user.is_superuser:
         return rows
     mine = Membership.objects.filter(user=user).values("project")
-    return rows.filter(Q(project__in=mine) | Exists(seen_by(user).filter(reservations=OuterRef("pk"))))
+    return rows.filter(
+        Q(project__in=mine) | Exists(list_visible_environments(user).filter(reservations=OuterRef("pk")))
+    )
 
 
-def listed(user: User, query: Mapping[str, Any]) -> QuerySet[Reservation]:
+def list_reservations(user: User, query: Mapping[str, Any]) -> QuerySet[Reservation]:
     """Return the visible reservations that match the query."""
-    rows = visible(user).filter(ends_at__gt=query.get("from") or now(), note__icontains=query["search"])
+    rows = list_visible_reservations(user).filter(
+        ends_at__gt=query.get("from") or now(), note__icontains=query["search"]
+    )
     if until := query.get("to"):
         rows = rows.filter(begins_at__lt=until)
     if project := query.get("project"):
@@ -32,12 +36,12 @@ def listed(user: User, query: Mapping[str, Any]) -> QuerySet[Reservation]:
     return rows
 
 
-def shape(user: User) -> Callable[[Reservation], dict[str, Any]]:
+def make_serializer(user: User) -> Callable[[Reservation], dict[str, Any]]:
     """Return the function that makes the API's shape of a reservation. Of a project that the user is not in, it shows
     only the time."""
     mine = set(Membership.objects.filter(user=user).values_list("project", flat=True))
-    maintained = reservations.maintained(user)
-    seen = None if user.is_superuser else set(seen_by(user).values_list("pk", flat=True))
+    maintained = reservations.list_maintained_projects(user)
+    seen = None if user.is_superuser else set(list_visible_environments(user).values_list("pk", flat=True))
 
     def shown(row: Reservation) -> dict[str, Any]:
         known = row.project if user.is_superuser or row.project_id in mine else None

@@ -16,85 +16,87 @@ from apps.common import clock_jumps
 from apps.common.clock import now as clock
 from apps.scheduling import pricing
 from apps.scheduling.models import AtBudget, Limits, Reservation, Share, Usage, UserLimits
-from fermi.engines.check_results import Finding, Level
+from fermi.engines.check_results import CheckLevel, CheckResult
 from fermi.jobs.spec import Problem
-from fermi.scheduler.ledger import PARTS, Parts
-from fermi.scheduler.snapshot import Allowance, Held, Place, Priority, Project, faded
+from fermi.scheduler.ledger import PART_NAMES, TimeParts
+from fermi.scheduler.snapshot import EnvironmentInfo, Priority, Project, Quota, RunningTask, decay_usage
 from fermi.scheduler.snapshot import Reservation as Window
 
-HOUR = 3600.0
-ORDINARY = frozenset({Priority.LOW, Priority.NORMAL, Priority.HIGH})
+SECONDS_PER_HOUR = 3600.0
+DEFAULT_PRIORITIES = frozenset({Priority.LOW, Priority.NORMAL, Priority.HIGH})
 """Priorities for members of a project that has no list of its own."""
 
-_GPU_HOURS = F("gpus") * sum((F(part) for part in PARTS[1:]), F(PARTS[0])) / HOUR
-GPU_HOURS = Sum(_GPU_HOURS, output_field=FloatField())
-COST = Sum(_GPU_HOURS * F("per_gpu_hour"), output_field=FloatField())
-WAITED = Sum(F("gpus") * F("waited"), output_field=FloatField())
-PART_SUMS: Mapping[str, Any] = {f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PARTS}
+_GPU_HOURS = F("gpus") * sum((F(part) for part in PART_NAMES[1:]), F(PART_NAMES[0])) / SECONDS_PER_HOUR
+SUM_GPU_HOURS = Sum(_GPU_HOURS, output_field=FloatField())
+SUM_COST = Sum(_GPU_HOURS * F("per_gpu_hour"), output_field=FloatField())
+SUM_WAITED = Sum(F("gpus") * F("waited"), output_field=FloatField())
+PART_SUMS: Mapping[str, Any] = {
+    f"of_{part}": Sum(F("gpus") * F(part), output_field=FloatField()) for part in PART_NAMES
+}
 """Aggregates over rows of the ledger; the last two in GPU-seconds, by the names that `build_parts` reads."""
 
 
-def parts_of(sums: Mapping[str, Any]) -> Parts:
+def build_parts(sums: Mapping[str, Any]) -> TimeParts:
     """Return the parts of the time from the aggregates in PART_SUMS."""
-    return Parts(**{part: sums[f"of_{part}"] or 0.0 for part in PARTS})
+    return TimeParts(**{part: sums[f"of_{part}"] or 0.0 for part in PART_NAMES})
 
 
 @dataclass(slots=True)
-class Spent:
+class MonthlySpend:
     """Use of this month (UTC) so far, including what is held now: GPU-hours by user name, and their cost."""
 
     hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     cost: float = 0.0
 
 
-def month_of(moment: datetime) -> datetime:
+def get_month_start(moment: datetime) -> datetime:
     """Return the beginning of the month (UTC) that `moment` is in."""
     return moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def month_name(moment: datetime) -> str:
+def format_month(moment: datetime) -> str:
     """Return the month (UTC) of a moment, as `Limits.budget_warned` stores it."""
     return f"{moment:%Y-%m}"
 
 
-def projects(now: datetime, held: Iterable[Held], places: Iterable[Place]) -> dict[str, Project]:
+def read_projects(now: datetime, held: Iterable[RunningTask], places: Iterable[EnvironmentInfo]) -> dict[str, Project]:
     """Return all projects by id, in six queries at most. The month's cost is computed for projects with a monthly limit
     only."""
     limits = {row.project_id: row for row in Limits.objects.all()}
     shares = {row.project_id: row for row in Share.objects.all()}
-    users: defaultdict[str, dict[str, Allowance]] = defaultdict(dict)
+    users: defaultdict[str, dict[str, Quota]] = defaultdict(dict)
     for row in UserLimits.objects.select_related("user"):
-        users[row.project_id][row.user.username] = allowance(row)
+        users[row.project_id][row.user.username] = build_quota(row)
     by_month = {key for key, row in limits.items() if (row.gpu_hours, row.user_gpu_hours, row.budget) != (None,) * 3}
     by_month |= {key for key, known in users.items() if any(one.gpu_hours is not None for one in known.values())}
-    spent = spent_by_project(now, held, places, by_month) if by_month else {}
+    spent = sum_spend(now, held, places, by_month) if by_month else {}
     found = {}
     for key, name in ProjectRow.objects.values_list("id", "name"):
-        own = limits.get(key), users.get(key, {}), spent.get(key, Spent())
-        found[key] = _project(key, name, used(shares.get(key), now), *own)
+        own = limits.get(key), users.get(key, {}), spent.get(key, MonthlySpend())
+        found[key] = _build_full_project(key, name, compute_share(shares.get(key), now), *own)
     return found
 
 
-def limits_of(project: ProjectRow) -> Limits | None:
+def get_limits(project: ProjectRow) -> Limits | None:
     return Limits.objects.filter(project=project).first()
 
 
-def known(project: ProjectRow, row: Limits | None) -> Project:
+def build_project(project: ProjectRow, row: Limits | None) -> Project:
     """Return the project with its limits alone: without its usage and the limits of single users."""
-    return Project(id=project.pk, name=project.name, **_limits(row))
+    return Project(id=project.pk, name=project.name, **_build_limit_fields(row))
 
 
-def used(share: Share | None, at: datetime) -> float:
+def compute_share(share: Share | None, at: datetime) -> float:
     """Return the GPU-seconds that count at that moment."""
-    return faded(share.used, (at - share.as_of).total_seconds()) if share else 0.0
+    return decay_usage(share.used, (at - share.as_of).total_seconds()) if share else 0.0
 
 
-def allowance(row: UserLimits) -> Allowance:
+def build_quota(row: UserLimits) -> Quota:
     """Return a member's limits as the scheduler takes them."""
-    return Allowance(row.most_gpus, row.most_tasks, row.gpu_hours)
+    return Quota(row.most_gpus, row.most_tasks, row.gpu_hours)
 
 
-def of_each_user(row: Limits | None) -> dict[str, Any]:
+def get_default_user_limits(row: Limits | None) -> dict[str, Any]:
     """Return the limits of each member without limits of their own, by the columns of `UserLimits`."""
     if row is None:
         return {}
@@ -107,26 +109,26 @@ def of_each_user(row: Limits | None) -> dict[str, Any]:
     }
 
 
-def _project(
-    key: str, name: str, used: float, row: Limits | None, users: Mapping[str, Allowance], spent: Spent
+def _build_full_project(
+    key: str, name: str, used_share: float, row: Limits | None, users: Mapping[str, Quota], spent: MonthlySpend
 ) -> Project:
     over = row is not None and row.budget is not None and spent.cost >= row.budget and row.at_budget != AtBudget.WARN
     return Project(
         id=key,
         name=name,
-        used=used,
+        used=used_share,
         spent_hours=sum(spent.hours.values()),
         spent_by_user=dict(spent.hours),
         users=users,
-        stopped=budget_spent(row, name, spent.cost) if row and over else None,
+        stopped=make_budget_problem(row, name, spent.cost) if row and over else None,
         only_preemptible=row is not None and over and row.at_budget == AtBudget.PREEMPTIBLE,
-        **_limits(row),
+        **_build_limit_fields(row),
     )
 
 
-def _limits(row: Limits | None) -> dict[str, Any]:
+def _build_limit_fields(row: Limits | None) -> dict[str, Any]:
     if row is None:
-        return {"priorities": ORDINARY}
+        return {"priorities": DEFAULT_PRIORITIES}
     return {
         "weight": float(row.weight),
         "guaranteed": row.guaranteed_gpus,
@@ -135,43 +137,46 @@ def _limits(row: Limits | None) -> dict[str, Any]:
         "gpu_hours": row.gpu_hours,
         "gpu_types": frozenset(row.gpu_types),
         "zones": frozenset(row.zones),
-        "priorities": frozenset(Priority[name.upper()] for name in row.priorities) or ORDINARY,
+        "priorities": frozenset(Priority[name.upper()] for name in row.priorities) or DEFAULT_PRIORITIES,
         "longest_run": row.longest_run_seconds,
-        "each_user": Allowance(row.user_most_gpus, row.user_most_tasks, row.user_gpu_hours),
+        "each_user": Quota(row.user_most_gpus, row.user_most_tasks, row.user_gpu_hours),
     }
 
 
-def budget_spent(row: Limits, name: str, cost: float) -> Problem:
+def make_budget_problem(row: Limits, name: str, cost: float) -> Problem:
     """Return the problem that the project's budget is spent."""
     params = {"project": name, "spent": f"{cost:.2f}", "budget": f"{row.budget:.2f}", "currency": settings.CURRENCY}
     return Problem("", "BUDGET_SPENT", params)
 
 
-def spent_by_project(
-    now: datetime, held: Iterable[Held], places: Iterable[Place], of: Collection[str] | None = None
-) -> dict[str, Spent]:
+def sum_spend(
+    now: datetime,
+    held: Iterable[RunningTask],
+    places: Iterable[EnvironmentInfo],
+    project_ids: Collection[str] | None = None,
+) -> dict[str, MonthlySpend]:
     """Return the use of the month by project, from the ledger and from what tasks hold now; with `project_ids` of these
     projects only."""
-    since, known = month_of(now), pricing.prices()
-    found: defaultdict[str, Spent] = defaultdict(Spent)
+    since, known = get_month_start(now), pricing.read_prices()
+    found: defaultdict[str, MonthlySpend] = defaultdict(MonthlySpend)
     booked = Usage.objects.filter(since__gte=since)
-    if of is not None:
-        booked = booked.filter(project__in=of)
-    rows = booked.values("project", "owner").annotate(hours=GPU_HOURS, cost=COST)
+    if project_ids is not None:
+        booked = booked.filter(project__in=project_ids)
+    rows = booked.values("project", "owner").annotate(hours=SUM_GPU_HOURS, cost=SUM_COST)
     for project, owner, hours, paid in rows.values_list("project", "owner", "hours", "cost"):
         found[project].hours[owner] += hours or 0.0
         found[project].cost += paid or 0.0
-    there, left_out = {place.id: place for place in places}, clock_jumps.gaps(since)
-    for one in (one for one in held if of is None or one.project in of):
+    there, left_out = {place.id: place for place in places}, clock_jumps.list_gaps(since)
+    for one in (one for one in held if project_ids is None or one.project in project_ids):
         began = max(datetime.fromtimestamp(one.since, UTC), since)
-        hours = clock_jumps.passed(began, now, left_out).total_seconds() / HOUR
+        hours = clock_jumps.measure_elapsed(began, now, left_out).total_seconds() / SECONDS_PER_HOUR
         for place in (there[key] for key in one.places if key in there):
             found[one.project].hours[one.user] += place.gpus * hours
             found[one.project].cost += place.gpus * hours * float(known.of(place.gpu_type, place.zone, began) or 0)
     return found
 
 
-def reservations(now: datetime) -> Sequence[Window]:
+def list_reservation_windows(now: datetime) -> Sequence[Window]:
     """Return the reservations that have not ended, in two queries."""
     rows = Reservation.objects.filter(ends_at__gt=now).prefetch_related("environments")
     return tuple(
@@ -187,16 +192,16 @@ def reservations(now: datetime) -> Sequence[Window]:
     )
 
 
-def notices(user: User) -> list[Finding]:
+def list_notices(user: User) -> list[CheckResult]:
     """Return findings about budgets that will soon be spent, of the user's own projects; for operators of all projects,
     with guarantees that exceed the shared GPUs."""
-    warned = Limits.objects.filter(budget__isnull=False, budget_warned=month_name(clock())).select_related("project")
+    warned = Limits.objects.filter(budget__isnull=False, budget_warned=format_month(clock())).select_related("project")
     runs_it = user.is_superuser or user.is_staff
     if not runs_it:
         warned = warned.filter(project__memberships__user=user, project__memberships__role=Role.MAINTAINER)
     found = [
-        Finding(
-            Level.WARN,
+        CheckResult(
+            CheckLevel.WARN,
             "BUDGET_NEARLY_SPENT",
             {"project": row.project.name, "budget": f"{row.budget:.2f}", "currency": settings.CURRENCY},
         )
@@ -206,5 +211,7 @@ def notices(user: User) -> list[Finding]:
     if guaranteed:
         shared = DevEnvironment.objects.filter(shared=True).aggregate(sum=Sum("gpu_count"))["sum"] or 0
         if guaranteed > shared:
-            found.append(Finding(Level.WARN, "GUARANTEES_TOO_MANY", {"guaranteed": guaranteed, "shared": shared}))
+            found.append(
+                CheckResult(CheckLevel.WARN, "GUARANTEES_TOO_MANY", {"guaranteed": guaranteed, "shared": shared})
+            )
     return found

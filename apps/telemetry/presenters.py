@@ -10,23 +10,23 @@ from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.telemetry import reader
 from apps.telemetry.block_codec import Column
-from fermi.telemetry.metrics import GPU, METRICS, RANK, parts
+from fermi.telemetry.metrics import GPU, METRICS, RANK, parse_key
 
-FIRST_LOOK = (
+DEFAULT_METRICS = (
     *("cpu", "memory", "received", "sent"),
     *("gpu", "gpu_memory", "power", "temperature"),
     *("rank_cpu", "rank_memory"),
 )
-LEAST, POINTS, MOST = 10, 300, 2000
-MOST_VALUES = 500_000
+MIN_POINTS, DEFAULT_POINTS, MAX_POINTS = 10, 300, 2000
+MAX_ANSWER_VALUES = 500_000
 """Of one answer: with more series, each has fewer points."""
-SINCE = timedelta(hours=1)
+DEFAULT_SPAN = timedelta(hours=1)
 
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-class Place(NamedTuple):
+class SeriesTarget(NamedTuple):
     """What a subject's values belong to. `node` None: no single node. `ranks`: that have the node's GPUs, in order.
     `only`: kinds of values that count; empty: all. `during`: periods that count; None: always."""
 
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     during: Sequence[tuple[datetime, datetime]] | None = None
 
 
-class Asked(NamedTuple):
+class SeriesQuery(NamedTuple):
     """Period, metrics and number of points of a request."""
 
     begins: datetime
@@ -45,86 +45,92 @@ class Asked(NamedTuple):
     points: int
 
 
-def asked(query: Mapping[str, Any], *, since: datetime | None = None, until: datetime | None = None) -> Asked:
+def parse_query(
+    query: Mapping[str, Any], *, since: datetime | None = None, until: datetime | None = None
+) -> SeriesQuery:
     """Return the parsed query. `since`, `until`: lifetime of what is queried, outside of which there are no values.
     Raises ApiError 400."""
     ends = query.get("to") or until or now()
-    begins = query.get("from") or since or ends - SINCE
+    begins = query.get("from") or since or ends - DEFAULT_SPAN
     if begins >= ends:
         raise ApiError(400, "TIMES_BACKWARDS", "to")
     lived = max(begins, since or begins), min(ends, until or ends)
     if lived[0] >= lived[1]:
-        return Asked(begins, ends, (), query["points"])
-    return Asked(*lived, query.get("metric") or FIRST_LOOK, query["points"])
+        return SeriesQuery(begins, ends, (), query["points"])
+    return SeriesQuery(*lived, query.get("metric") or DEFAULT_METRICS, query["points"])
 
 
-def shown(
-    asked: Asked,
-    places: Mapping[str, Place],
-    wanted: Callable[[str, int | None, int | None], bool] = lambda *_: True,
+def serialize_series(
+    query: SeriesQuery,
+    places: Mapping[str, SeriesTarget],
+    is_included: Callable[[str, int | None, int | None], bool] = lambda *_: True,
     *,
     expected: int = 1,
 ) -> dict[str, Any]:
     """Return the series. `places`: targets by subject. `is_included`: whether values of a kind, node and rank are.
     `expected`: how many series a metric may have."""
-    points = max(LEAST, min(asked.points, MOST_VALUES // max(1, expected * len(asked.metrics))))
-    table = reader.series(list(places), asked.metrics, asked.begins.timestamp(), asked.ends.timestamp(), points)
+    points = max(MIN_POINTS, min(query.points, MAX_ANSWER_VALUES // max(1, expected * len(query.metrics))))
+    table = reader.read_series(list(places), query.metrics, query.begins.timestamp(), query.ends.timestamp(), points)
     found: list[dict[str, Any]] = []
-    strange = {subject: _strange(table, place.during) for subject, place in places.items() if place.during is not None}
+    strange = {
+        subject: _find_steps_outside(table, place.during)
+        for subject, place in places.items()
+        if place.during is not None
+    }
     for (subject, key), series in table.columns.items():
         if subject in strange:
-            _leave_out(series, strange[subject])
+            _blank_steps(series, strange[subject])
             if np.isnan(series.values).all():
                 continue
-        if (known := parts(key)) is None:
+        if (known := parse_key(key)) is None:
             continue
         name, index = known
         place = places[subject]
         of = METRICS[name].of
-        rank = _rank(of, index, place)
-        if (not place.only or of in place.only) and wanted(of, place.node, rank):
+        rank = _find_rank(of, index, place)
+        if (not place.only or of in place.only) and is_included(of, place.node, rank):
             found.append({
                 "metric": name, "unit": METRICS[name].unit, "index": index, "node": place.node, "rank": rank,
-                "values": _numbers(series.values), "most": None if series.most is None else _numbers(series.most),
+                "values": _to_numbers(series.values), "most": None if series.most is None else _to_numbers(series.most),
             })  # fmt: skip
     order = {name: at for at, name in enumerate(METRICS)}
     found.sort(key=lambda one: (order[one["metric"]], one["node"] or 0, one["rank"] or 0, one["index"]))
     return {
-        "from": _moment(table.begins),
-        "to": _moment(table.begins + table.step * table.count),
+        "from": _to_datetime(table.begins),
+        "to": _to_datetime(table.begins + table.step * table.count),
         "stepSeconds": table.step,
         "emulated": bool(table.emulated),
         "series": found,
     }
 
 
-def _strange(table: reader.Table, during: Sequence[tuple[datetime, datetime]]) -> Mask:
+def _find_steps_outside(table: reader.SeriesTable, periods: Sequence[tuple[datetime, datetime]]) -> Mask:
     """Return a mask of the steps that overlap none of the periods."""
     begins = table.begins + table.step * np.arange(table.count)
     found = np.ones(table.count, bool)
-    for since, until in during:
+    for since, until in periods:
         found &= (begins + table.step <= since.timestamp()) | (begins >= until.timestamp())
     return found
 
 
-def _leave_out(series: reader.Series, steps: Mask) -> None:
+def _blank_steps(series: reader.Series, steps: Mask) -> None:
     for column in (series.values, series.most):
         if column is not None:
             column[steps] = np.nan
 
 
-def _rank(of: str, index: str, place: Place) -> int | None:
-    if of == RANK:
+def _find_rank(subject_kind: str, index: str, target: SeriesTarget) -> int | None:
+    if subject_kind == RANK:
         return int(index) if index.isdecimal() else None
-    if of == GPU and index.isdecimal() and int(index) < len(place.ranks):
-        return place.ranks[int(index)]
+    if subject_kind == GPU and index.isdecimal() and int(index) < len(target.ranks):
+        return target.ranks[int(index)]
     return None
 
 
-def _numbers(column: Column) -> Sequence[float | None]:
+def _to_numbers(column: Column) -> Sequence[float | None]:
     rounded = np.where(np.abs(column) < 1000, np.round(column.astype(np.float64), 2), np.round(column))
     return [None if value != value else value for value in rounded.tolist()]
 
 
-def _moment(unix: float) -> datetime:
+def _to_datetime(unix: float) -> datetime:
     return datetime.fromtimestamp(unix, UTC)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
-class Grain(NamedTuple):
+class Resolution(NamedTuple):
     """Seconds between values, seconds that a block spans, and seconds that blocks are kept."""
 
     seconds: int
@@ -30,15 +30,15 @@ class Grain(NamedTuple):
         return int(at // self.block) * self.block
 
 
-FINE = Grain(15, 30 * MINUTE, 2 * DAY)
-COARSE = (Grain(60, 4 * HOUR, 14 * DAY), Grain(600, 2 * DAY, 365 * DAY))
+FINE = Resolution(15, 30 * MINUTE, 2 * DAY)
+COARSE = (Resolution(60, 4 * HOUR, 14 * DAY), Resolution(600, 2 * DAY, 365 * DAY))
 """Made from the finest one, in the background."""
-GRAINS = (FINE, *COARSE)
-LATE, EARLY = 5 * MINUTE, 2 * MINUTE
+RESOLUTIONS = (FINE, *COARSE)
+MAX_LATE_SECONDS, MAX_EARLY_SECONDS = 5 * MINUTE, 2 * MINUTE
 """A value that comes later than LATE, or from a clock that is ahead by more than EARLY, is dropped."""
 
 
-def most_blocks(grain: Grain) -> int:
+def count_max_blocks(grain: Resolution) -> int:
     """Return the largest number of blocks of one subject: those that are kept, one in progress, and one that waits for
     its deletion."""
     return -(-grain.kept // grain.block) + 2

@@ -5,26 +5,26 @@ host of a cluster (the node of all environments of a cluster on this machine), a
 from collections.abc import Iterable
 
 
-def environment(key: str) -> str:
+def make_environment_subject(key: str) -> str:
     return f"env:{key}"
 
 
-def environments(keys: Iterable[str]) -> list[str]:
-    return [environment(key) for key in keys]
+def make_environment_subjects(keys: Iterable[str]) -> list[str]:
+    return [make_environment_subject(key) for key in keys]
 
 
-def host(cluster: str) -> str:
+def make_host_subject(cluster: str) -> str:
     return f"host:{cluster}"
 
 
-def worker(key: str) -> str:
+def make_worker_subject(key: str) -> str:
     return f"worker:{key}"
 
 
-def task(key: str) -> str:
+def make_task_subject(key: str) -> str:
     return f"task:{key}"
 
 
-def key_of(subject: str) -> str:
+def get_subject_id(subject: str) -> str:
     """Return the id in a subject."""
     return subject.partition(":")[2]

@@ -4,17 +4,17 @@ from celery import shared_task
 
 from apps.telemetry import downsampling
 
-ROUNDS = 3
+MAX_ROUNDS = 3
 """How often a message repeats its work while there is more: enough for 18,000 subjects, and little at a time."""
 
 
 @shared_task(name="telemetry.fold")
-def fold() -> None:
-    for _ in range(ROUNDS):
-        if not downsampling.fold():
+def fold_blocks() -> None:
+    for _ in range(MAX_ROUNDS):
+        if not downsampling.fold_blocks():
             return
 
 
 @shared_task(name="telemetry.forget")
-def forget() -> None:
-    downsampling.forget()
+def delete_expired() -> None:
+    downsampling.delete_expired()

@@ -17,28 +17,28 @@ from django.db import DatabaseError, close_old_connections, connection, transact
 
 from apps.common.clock import now
 from apps.telemetry import block_store
-from apps.telemetry.block_codec import Values, counted
-from apps.telemetry.resolutions import EARLY, FINE, LATE
-from fermi.telemetry.aggregation import folded_value
+from apps.telemetry.block_codec import ColumnBlock, sum_counters
+from apps.telemetry.resolutions import FINE, MAX_EARLY_SECONDS, MAX_LATE_SECONDS
+from fermi.telemetry.aggregation import aggregate_values
 
 log = logging.getLogger(__name__)
 
 WRITES_PER_SECOND = 20
-SOONEST, LATEST = FINE.seconds, 60.0
+MIN_WRITE_SECONDS, MAX_WRITE_SECONDS = FINE.seconds, 60.0
 """Seconds between two writes of a subject: such that all of them together stay below `WRITES_PER_SECOND`."""
-FLUSH_SECONDS, REST_SECONDS = 1.0, 10.0
-AT_ONCE = 100
+FLUSH_SECONDS, RETRY_SECONDS = 1.0, 10.0
+MAX_BLOCKS_PER_TRANSACTION = 100
 """Blocks that one transaction writes."""
 
 
-class _Open:
+class _OpenBlock:
     """A block of a subject in memory. `slot`: the newest 15 seconds, of which `said` has all values by key: new values
     are combined with them, and values of the subject's other nodes stay. `version` None: not known yet whether there is
     a row."""
 
     def __init__(self, subject: str, begins: int) -> None:
         self.subject, self.begins = subject, begins
-        self.values = Values(FINE.values)
+        self.values = ColumnBlock(FINE.values)
         self.version: int | None = None
         self.slot, self.said = -1, dict[str, list[float]]()
         self.dirty, self.due = False, 0.0
@@ -52,7 +52,7 @@ class _Open:
         for key, value in values.items():
             several = self.said.setdefault(key, [])
             several.append(value)
-            told = value if len(several) == 1 else folded_value(key, several)
+            told = value if len(several) == 1 else aggregate_values(key, several)
             self.values.column(key)[slot] = told
             if newest is not None:
                 newest[key] = told
@@ -70,34 +70,34 @@ class _Open:
         self.newest = max(at, before), values
         return values
 
-    def copied(self) -> tuple[Values, bytes]:
+    def copied(self) -> tuple[ColumnBlock, bytes]:
         columns = {key: column.copy() for key, column in self.values.columns.items()}
         at, values = self.newest
-        copy = Values(FINE.values, columns, emulated=self.values.emulated)
-        told = {"at": at, "values": values, "emulated": copy.emulated, "counted": counted(copy)}
+        copy = ColumnBlock(FINE.values, columns, emulated=self.values.emulated)
+        told = {"at": at, "values": values, "emulated": copy.emulated, "counted": sum_counters(copy)}
         return copy, orjson.dumps(told)
 
 
-class Writer:
+class TelemetryWriter:
     """Collects measurements and writes them. `clock`: returns unix seconds."""
 
     def __init__(self, clock: Callable[[], float] = lambda: now().timestamp()) -> None:
         self._clock = clock
-        self._open: dict[tuple[str, int], _Open] = {}
+        self._open: dict[tuple[str, int], _OpenBlock] = {}
         self._guard = threading.Lock()
 
     def put(self, subject: str, at: float, values: Mapping[str, float], *, emulated: bool = False) -> None:
         """Add values by key, measured at `at` (unix seconds). Values that are too old or in the future, and values
         beyond a float32, are dropped."""
         moment = self._clock()
-        if not moment - LATE <= at <= moment + EARLY or not values:
+        if not moment - MAX_LATE_SECONDS <= at <= moment + MAX_EARLY_SECONDS or not values:
             return
         key = subject, FINE.begin(at)
         with self._guard:
             block = self._open.get(key)
             if block is None:
-                block = self._open[key] = _Open(*key)
-                block.due = moment + SOONEST * (crc32(subject.encode()) % 16) / 16
+                block = self._open[key] = _OpenBlock(*key)
+                block.due = moment + MIN_WRITE_SECONDS * (crc32(subject.encode()) % 16) / 16
             block.put(at, {name: value for name, value in values.items() if abs(value) < 3e38}, emulated=emulated)
 
     def flush(self, *, all_of_it: bool = False) -> int:
@@ -106,21 +106,23 @@ class Writer:
         moment = self._clock()
         with self._guard:
             due = [block for block in self._open.values() if block.dirty and (all_of_it or moment >= block.due)]
-            due = sorted(due, key=lambda block: (block.subject, block.begins))[: None if all_of_it else AT_ONCE * 4]
-            pause = min(LATEST, max(SOONEST, len(self._open) / WRITES_PER_SECOND))
+            due = sorted(due, key=lambda block: (block.subject, block.begins))[
+                : None if all_of_it else MAX_BLOCKS_PER_TRANSACTION * 4
+            ]
+            pause = min(MAX_WRITE_SECONDS, max(MIN_WRITE_SECONDS, len(self._open) / WRITES_PER_SECOND))
         written = 0
-        for at in range(0, len(due), AT_ONCE):
-            written += self._write(due[at : at + AT_ONCE], moment + pause)
+        for at in range(0, len(due), MAX_BLOCKS_PER_TRANSACTION):
+            written += self._write(due[at : at + MAX_BLOCKS_PER_TRANSACTION], moment + pause)
         with self._guard:
             over = [
                 key for key, block in self._open.items()
-                if not block.dirty and key[1] + FINE.block + LATE < moment
+                if not block.dirty and key[1] + FINE.block + MAX_LATE_SECONDS < moment
             ]  # fmt: skip
             for key in over:
                 del self._open[key]
         return written
 
-    def _write(self, blocks: list[_Open], due: float) -> int:
+    def _write(self, blocks: list[_OpenBlock], due: float) -> int:
         written = 0
         try:
             with transaction.atomic():
@@ -130,8 +132,10 @@ class Writer:
                         copied, newest = block.copied()
                     version = self._known(block, copied)
                     try:
-                        block.version = block_store.save(FINE, block.subject, block.begins, copied, version, newest)
-                    except block_store.Contended as error:
+                        block.version = block_store.save_block(
+                            FINE, block.subject, block.begins, copied, version, newest
+                        )
+                    except block_store.ConcurrentWriteError as error:
                         log.warning("telemetry is written by another process, too: %s", error)
                         block.dirty, block.version = True, None
                         continue
@@ -142,11 +146,11 @@ class Writer:
             raise
         return written
 
-    def _known(self, block: _Open, copied: Values) -> int:
+    def _known(self, block: _OpenBlock, copied: ColumnBlock) -> int:
         """Return the version to write over; values that were written before this process started are merged in."""
         if block.version is not None:
             return block.version
-        there = block_store.one(FINE, block.subject, block.begins)
+        there = block_store.load_block(FINE, block.subject, block.begins)
         if there is None:
             return 0
         copied.fill(there.values)
@@ -155,13 +159,13 @@ class Writer:
         return there.version
 
 
-class Flushed(Protocol):
+class FlushableWriter(Protocol):
     """A `TelemetryWriter`, or an object that has one."""
 
     def flush(self, *, all_of_it: bool = False) -> int: ...
 
 
-def keep(writer: Flushed, ending: threading.Event) -> None:
+def run_writer(writer: FlushableWriter, ending: threading.Event) -> None:
     """Flush the writer until `ending` is set, in a thread of its own, so that adding values never waits for the
     database. The rest is written at the end."""
     while not ending.wait(FLUSH_SECONDS):
@@ -169,9 +173,9 @@ def keep(writer: Flushed, ending: threading.Event) -> None:
             close_old_connections()
             writer.flush()
         except Exception:
-            log.exception("telemetry is not written; again in %s s", REST_SECONDS)
+            log.exception("telemetry is not written; again in %s s", RETRY_SECONDS)
             connection.close_if_unusable_or_obsolete()
-            ending.wait(REST_SECONDS)
+            ending.wait(RETRY_SECONDS)
     try:
         writer.flush(all_of_it=True)
     except DatabaseError as error:

@@ -14,22 +14,22 @@ from unfold.decorators import display
 
 from apps.clusters.admin import EnvironmentAdmin, ZoneAdmin
 from apps.clusters.models import AvailabilityZone, DevEnvironment
-from apps.common.admin import ReadOnlyAdmin, label, label_app
-from apps.common.texts import said, text
+from apps.common.admin import ReadOnlyAdmin, label_app, label_model
+from apps.common.texts import lazy_admin_text, render_text
 from apps.training.models import Task
 from apps.training.presenters import selectors
 from apps.training.presenters import task_presenter as presenters
-from apps.training.reports.admin_overview import STATE_NAMES, holder_name
+from apps.training.reports.admin_overview import STATE_NAMES, query_holder_name
 from apps.training.services import actions
 from apps.training.services import pause as pausing
-from apps.training.services.create import retry
-from apps.training.services.drain import drain
-from apps.training.states import State
+from apps.training.services.create import retry_task
+from apps.training.services.drain import drain_environments
+from apps.training.states import TaskState
 
-EVENTS_SHOWN = 100
-LONGEST_FILE = 20_000  # characters; the console shows all of it
+MAX_EVENTS = 100
+MAX_FILE_LENGTH = 20_000  # characters; the console shows all of it
 
-label(
+label_model(
     Task,
     "TRAINING_TASKS",
     name="NAME",
@@ -58,7 +58,7 @@ label(
 
 label_app("training", "TRAINING")
 admin.site.index_template = "training/overview.html"
-admin.site.index_title = said("OVERVIEW")
+admin.site.index_title = lazy_admin_text("OVERVIEW")
 
 
 @admin.register(Task)
@@ -89,16 +89,16 @@ class TaskAdmin(ReadOnlyAdmin):
                 )
             },
         ),
-        (said("ATTEMPTS_TITLE"), {"fields": ("attempts",)}),
-        (said("EVENTS"), {"fields": ("events",)}),
-        (said("RENDERED_PLAN"), {"fields": ("plan",)}),
+        (lazy_admin_text("ATTEMPTS_TITLE"), {"fields": ("attempts",)}),
+        (lazy_admin_text("EVENTS"), {"fields": ("events",)}),
+        (lazy_admin_text("RENDERED_PLAN"), {"fields": ("plan",)}),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Task]:
         return super().get_queryset(request).defer("spec", "request", "summary", "warnings")
 
     @display(
-        description=said("STATE"),
+        description=lazy_admin_text("STATE"),
         ordering="state",
         label={
             "running": "success", "succeeded": "success", "failed": "danger", "queued": "warning",
@@ -106,31 +106,31 @@ class TaskAdmin(ReadOnlyAdmin):
         },
     )  # fmt: skip
     def shown_state(self, task: Task) -> tuple[str, Any]:
-        return task.state, STATE_NAMES[State(task.state)]
+        return task.state, STATE_NAMES[TaskState(task.state)]
 
-    @display(description=said("STATE"))
+    @display(description=lazy_admin_text("STATE"))
     def state_name(self, task: Task) -> str:
-        return STATE_NAMES[State(task.state)]
+        return STATE_NAMES[TaskState(task.state)]
 
-    @display(description=said("REASON"))
+    @display(description=lazy_admin_text("REASON"))
     def why(self, task: Task) -> str:
-        reason = presenters.why(vars(task))
+        reason = presenters.explain_task(vars(task))
         return reason["message"] if reason else "–"
 
-    @display(description=said("CONSOLE"))
+    @display(description=lazy_admin_text("CONSOLE"))
     def console(self, task: Task) -> SafeString:
         return format_html('<a href="/training/{0}">/training/{0}</a>', task.pk)
 
     @display(description="")
     def attempts(self, task: Task) -> SafeString:
         rows = task.attempts.defer("plan", "seen").order_by("-number")
-        return _table(
+        return _build_table(
             (
                 attempt.number,
-                _moment(attempt.created_at),
-                _moment(attempt.running_at),
-                _moment(attempt.ended_at),
-                text(attempt.outcome, attempt.outcome_params)[0] if attempt.outcome else "–",
+                _format_time(attempt.created_at),
+                _format_time(attempt.running_at),
+                _format_time(attempt.ended_at),
+                render_text(attempt.outcome, attempt.outcome_params)[0] if attempt.outcome else "–",
             )
             for attempt in rows
         )
@@ -138,12 +138,12 @@ class TaskAdmin(ReadOnlyAdmin):
     @display(description="")
     def events(self, task: Task) -> SafeString:
         """Return the newest events as a table."""
-        rows = selectors.events(task.pk).order_by("-pk")[:EVENTS_SHOWN]
-        return _table((_moment(row["at"]), presenters.event(row)["message"]) for row in rows)
+        rows = selectors.query_events(task.pk).order_by("-pk")[:MAX_EVENTS]
+        return _build_table((_format_time(row["at"]), presenters.serialize_event(row)["message"]) for row in rows)
 
     @display(description="")
     def plan(self, task: Task) -> SafeString:
-        found = selectors.plan(task, None, None)
+        found = selectors.get_plan(task, None, None)
         if found is None:
             return mark_safe("–")
         files = [(file["name"], file["content"]) for file in (*found["files"], *found["artifacts"])]
@@ -151,24 +151,24 @@ class TaskAdmin(ReadOnlyAdmin):
             "",
             '<details class="mb-2"><summary class="cursor-pointer font-mono">{}</summary>'
             '<pre class="overflow-auto max-h-96 p-3 text-xs bg-base-50 dark:bg-base-800">{}</pre></details>',
-            ((name, content[:LONGEST_FILE]) for name, content in files),
+            ((name, content[:MAX_FILE_LENGTH]) for name, content in files),
         )
 
-    @admin.action(description=said("STOP"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("STOP"), permissions=["operate"])
     def stop(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
-        self.apply(request, rows, lambda user, task: actions.stop_any(user, task.pk), "ASKED_TO_STOP")
+        self.apply(request, rows, lambda user, task: actions.stop_task_of_any_kind(user, task.pk), "ASKED_TO_STOP")
 
-    @admin.action(description=said("PAUSE"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("PAUSE"), permissions=["operate"])
     def pause(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
-        self.apply(request, rows, lambda user, task: pausing.pause(user, task.pk), "ASKED_TO_PAUSE")
+        self.apply(request, rows, lambda user, task: pausing.pause_task(user, task.pk), "ASKED_TO_PAUSE")
 
-    @admin.action(description=said("RESUME"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("RESUME"), permissions=["operate"])
     def resume(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
-        self.apply(request, rows, lambda user, task: pausing.resume(user, task.pk), "RESUMED_TASKS")
+        self.apply(request, rows, lambda user, task: pausing.resume_task(user, task.pk), "RESUMED_TASKS")
 
-    @admin.action(description=said("RETRY"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("RETRY"), permissions=["operate"])
     def retry(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
-        self.apply(request, rows, lambda user, task: retry(user, task.pk), "RETRIED")
+        self.apply(request, rows, lambda user, task: retry_task(user, task.pk), "RETRIED")
 
 
 @admin.register(DevEnvironment)
@@ -178,9 +178,9 @@ class DrainableEnvironmentAdmin(EnvironmentAdmin):
     actions = (*EnvironmentAdmin.actions, "drain")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DevEnvironment]:
-        return super().get_queryset(request).annotate(holder_name=holder_name())
+        return super().get_queryset(request).annotate(holder_name=query_holder_name())
 
-    @display(description=said("HELD_BY"))
+    @display(description=lazy_admin_text("HELD_BY"))
     def holder(self, environment: DevEnvironment) -> str | SafeString:
         lease = getattr(environment, "lease", None)
         if lease is None:
@@ -188,9 +188,9 @@ class DrainableEnvironmentAdmin(EnvironmentAdmin):
         address = reverse("admin:training_task_change", args=[lease.holder])
         return format_html('<a href="{}">{}</a>', address, getattr(environment, "holder_name", "") or lease.holder)
 
-    @admin.action(description=said("DRAIN"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("DRAIN"), permissions=["operate"])
     def drain(self, request: HttpRequest, rows: QuerySet[DevEnvironment]) -> None:
-        self.apply(request, rows, lambda user, each: drain(user, [each]), "DRAINED")
+        self.apply(request, rows, lambda user, each: drain_environments(user, [each]), "DRAINED")
 
 
 @admin.register(AvailabilityZone)
@@ -200,19 +200,19 @@ class DrainableZoneAdmin(ZoneAdmin):
     actions = (*ZoneAdmin.actions, "drain")
 
     @admin.action(
-        description=said("DRAIN_ZONE"),
+        description=lazy_admin_text("DRAIN_ZONE"),
         permissions=["operate"],
     )
     def drain(self, request: HttpRequest, rows: QuerySet[AvailabilityZone]) -> None:
         environments = DevEnvironment.objects.filter(zone__in=rows)
-        self.apply(request, environments, lambda user, each: drain(user, [each]), "DRAINED")
+        self.apply(request, environments, lambda user, each: drain_environments(user, [each]), "DRAINED")
 
 
-def _moment(at: Any) -> str:
+def _format_time(at: Any) -> str:
     return f"{localtime(at):%m-%d %H:%M:%S}" if at else "–"
 
 
-def _table(rows: Iterable[tuple[Any, ...]]) -> SafeString:
+def _build_table(rows: Iterable[tuple[Any, ...]]) -> SafeString:
     """Return the rows as an HTML table with escaped cells."""
     cell = '<td class="pr-4 py-1 align-top">{}</td>'
     body = [(format_html_join("", cell, ((value,) for value in row)),) for row in rows]

@@ -18,15 +18,15 @@ from django.conf import settings
 from django.db import models
 
 from apps.common.ids import new_id
-from apps.common.pass_claims import Claim
-from apps.training.states import FINAL, Kind, State
-from fermi.jobs.spec import attempt_name
+from apps.common.pass_claims import PassClaim
+from apps.training.states import FINAL_STATES, TaskKind, TaskState
+from fermi.jobs.spec import format_attempt_name
 
 
-class Tasks(models.Manager["Task"]):
+class TaskKindManager(models.Manager["Task"]):
     """Manager of the tasks of one kind."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: TaskKind) -> None:
         """Limit the manager to tasks of `kind`."""
         super().__init__()
         self._kind = kind
@@ -35,7 +35,7 @@ class Tasks(models.Manager["Task"]):
         return super().get_queryset().filter(kind=self._kind)
 
 
-_NEWEST, _ASKED = ("-created_at", "id"), ("state", "framework", "owner", "name")
+_NEWEST_FIRST, _LIST_COLUMNS = ("-created_at", "id"), ("state", "framework", "owner", "name")
 
 
 class Task(models.Model):
@@ -52,7 +52,7 @@ class Task(models.Model):
     project = models.ForeignKey("accounts.Project", on_delete=models.CASCADE, related_name="tasks", db_index=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="tasks", db_index=False)
     cluster = models.ForeignKey("clusters.Cluster", on_delete=models.PROTECT, related_name="tasks", db_index=False)
-    kind = models.CharField(max_length=20, choices=[(k, k) for k in Kind], default=Kind.TRAINING)
+    kind = models.CharField(max_length=20, choices=[(k, k) for k in TaskKind], default=TaskKind.TRAINING)
     name = models.CharField(max_length=100)
     framework = models.CharField(max_length=20)
     dataset_version = models.ForeignKey(
@@ -64,7 +64,7 @@ class Task(models.Model):
     total_gpus = models.PositiveIntegerField()
     world_size = models.PositiveIntegerField()
     master = models.CharField(max_length=40)  # environment id
-    priority = models.IntegerField(default=0)  # its class: `fermi.scheduler.snapshot.priority_of`
+    priority = models.IntegerField(default=0)  # its class: `fermi.scheduler.snapshot.classify_priority`
     preemptible = models.BooleanField(default=False)
     min_run_seconds = models.PositiveIntegerField(default=0)
     max_run_seconds = models.PositiveIntegerField(null=True, blank=True)
@@ -79,7 +79,7 @@ class Task(models.Model):
     summary = models.JSONField()
     warnings = models.JSONField(default=list)
 
-    state = models.CharField(max_length=20, choices=[(s, s) for s in State], default=State.INITIALIZING)
+    state = models.CharField(max_length=20, choices=[(s, s) for s in TaskState], default=TaskState.INITIALIZING)
     state_since = models.DateTimeField()
     reason = models.CharField(max_length=40, default="", blank=True)
     reason_params = models.JSONField(default=dict, blank=True)
@@ -111,16 +111,16 @@ class Task(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
 
     objects = models.Manager()
-    trainings = Tasks(Kind.TRAINING)
+    trainings = TaskKindManager(TaskKind.TRAINING)
 
-    claim: Claim | None = None
+    claim: PassClaim | None = None
     """Claim of the pass that loaded this object; None outside of a pass."""
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["owner", "idempotency_key"], name="one_task_per_idempotency_key"),
             models.CheckConstraint(
-                condition=models.Q(due_at__isnull=False) | models.Q(state__in=sorted(FINAL)),
+                condition=models.Q(due_at__isnull=False) | models.Q(state__in=sorted(FINAL_STATES)),
                 name="active_tasks_are_due",
             ),
         ]
@@ -134,11 +134,15 @@ class Task(models.Model):
             models.Index(fields=["kind", "state", "ended_at"]),  # counts by state, and tasks that ended recently
             # Lists, newest first. The first two hold what is asked most, too, so that rows that do not match are not
             # read; searches have theirs in migration 0014.
-            models.Index(fields=["kind", *_NEWEST, "project", *_ASKED], name="training_task_newest_all"),
-            models.Index(fields=["project", "kind", *_NEWEST, *_ASKED], name="training_task_newest_project"),
-            models.Index(fields=["owner", "kind", *_NEWEST, "project", "state"], name="training_task_newest_owner"),
-            models.Index(fields=["kind", "framework", *_NEWEST], name="training_task_newest_framework"),
-            models.Index(fields=["kind", "state", *_NEWEST], name="training_task_newest_state"),
+            models.Index(fields=["kind", *_NEWEST_FIRST, "project", *_LIST_COLUMNS], name="training_task_newest_all"),
+            models.Index(
+                fields=["project", "kind", *_NEWEST_FIRST, *_LIST_COLUMNS], name="training_task_newest_project"
+            ),
+            models.Index(
+                fields=["owner", "kind", *_NEWEST_FIRST, "project", "state"], name="training_task_newest_owner"
+            ),
+            models.Index(fields=["kind", "framework", *_NEWEST_FIRST], name="training_task_newest_framework"),
+            models.Index(fields=["kind", "state", *_NEWEST_FIRST], name="training_task_newest_state"),
         ]
 
     def __str__(self) -> str:
@@ -218,7 +222,7 @@ class Attempt(models.Model):
     @property
     def name(self) -> str:
         """Return the name by which the engine knows the attempt."""
-        return attempt_name(self.task_id, self.number)
+        return format_attempt_name(self.task_id, self.number)
 
 
 class Event(models.Model):
@@ -236,7 +240,7 @@ class Event(models.Model):
         indexes = [models.Index(fields=["task", "id"])]
 
 
-class Part(models.TextChoices):
+class TracePart(models.TextChoices):
     """Parts of a task's trace that are exported separately."""
 
     CREATED = "created"
@@ -251,7 +255,7 @@ class TraceExport(models.Model):
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="trace_exports")
     attempt = models.PositiveIntegerField()
-    part = models.CharField(max_length=10, choices=Part)
+    part = models.CharField(max_length=10, choices=TracePart)
     created_at = models.DateTimeField()
     due_at = models.DateTimeField(null=True, db_index=True)
     dropped_at = models.DateTimeField(null=True)
@@ -315,8 +319,8 @@ class Preflight(models.Model):
 class Drill(models.Model):
     """A rehearsal of a restart. `run` is the task that runs it: the same job with its own checkpoints, whose first
     attempt loses a rank. `task`: the task whose restart is rehearsed; None: the drill was made from a request that was
-    not submitted. `stage`: it runs before the task's first attempt. `report`: the result of `fermi.jobs.drill.judge`,
-    once the run has ended."""
+    not submitted. `stage`: it runs before the task's first attempt. `report`: the result of
+    `fermi.jobs.drill.build_report`, once the run has ended."""
 
     run = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="drill")
     task = models.ForeignKey(Task, on_delete=models.CASCADE, null=True, related_name="drills")

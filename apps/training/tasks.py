@@ -20,76 +20,76 @@ from apps.training.services import retention
 
 
 @shared_task(name="training.reconcile", ignore_result=True)
-def reconcile(*task_ids: str) -> None:
+def reconcile_tasks(*task_ids: str) -> None:
     """Run passes over these tasks."""
-    reconciler.reconcile(*task_ids)
+    reconciler.reconcile_tasks(*task_ids)
 
 
 @shared_task(name="training.sweep", ignore_result=True)
-def sweep() -> None:
+def reconcile_due_tasks() -> None:
     """Run passes over all due tasks, and publish how long that took, in seconds."""
     began = monotonic()
-    reconciler.sweep()
-    pubsub.keep("sweep", monotonic() - began)
+    reconciler.reconcile_due_tasks()
+    pubsub.set_figure("sweep", monotonic() - began)
 
 
 @shared_task(name="training.orphans", ignore_result=True)
-def orphans() -> None:
+def delete_orphans() -> None:
     """Delete attempts, discovered environments and created environments that nothing needs any more."""
-    engine_watch.sweep()
-    discovery.forget()
-    task_environments.finish_all()
+    engine_watch.delete_orphans()
+    discovery.delete_gone_environments()
+    task_environments.finish_all_environments()
 
 
 @shared_task(name="training.outputs", ignore_result=True)
-def keep_outputs() -> None:
+def update_outputs() -> None:
     """Scan the outputs that are due."""
-    outputs.sweep()
+    outputs.update_outputs()
 
 
 @shared_task(name="training.code", ignore_result=True)
-def forget_code() -> None:
+def delete_unused_code() -> None:
     """Delete snapshots of code that no task uses."""
-    code.forget()
+    code.delete_unused_snapshots()
 
 
 @shared_task(name="training.forget", ignore_result=True)
-def forget() -> None:
+def delete_expired_tasks() -> None:
     """Delete tasks that are older than the retention time."""
-    retention.forget()
+    retention.delete_expired_tasks()
 
 
 @shared_task(name="training.windows", ignore_result=True)
-def empty_windows() -> None:
+def preempt_for_reservations() -> None:
     """Preempt tasks on environments whose reservation or maintenance has begun."""
-    preemption.empty_windows(now())
+    preemption.preempt_for_reservations(now())
 
 
 @shared_task(name="training.budgets", ignore_result=True)
 def warn_of_budgets() -> None:
     """Notify about budgets that are nearly spent."""
     moment = now()
-    budgets.warn(moment, lambda: load.spent(moment))
+    budgets.warn_budgets(moment, lambda: load.load_monthly_spend(moment))
 
 
 @shared_task(name="training.notice", ignore_result=True)
-def notice() -> None:
+def send_notifications() -> None:
     """Notify about lost environments and long waits."""
-    environments.look()
-    notifications.look()
+    environments.notify_lost_environments()
+    notifications.notify_long_waits()
 
 
 @shared_task(name="training.traces", ignore_result=True)
-def traces() -> None:
+def export_traces() -> None:
     """Export the parts of traces that are due."""
     from apps.training.traces import export  # where something is traced
 
-    export.export()
+    export.export_due_parts()
 
 
 @worker_ready.connect
-def stand_by(**_: Any) -> None:
+def warm_up_clusters(**_: Any) -> None:
     """Prepare clusters in a thread of its own when the worker is ready, so that the first task starts as fast as any
     other, and delete what a crash left behind."""
-    threading.Thread(target=engine_access.stand_by, daemon=True, name="stand-by").start()
-    orphans.delay()
+    threading.Thread(target=engine_access.warm_up_clusters, daemon=True, name="stand-by").start()
+    delete_orphans.delay()

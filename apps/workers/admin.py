@@ -7,13 +7,13 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from unfold.decorators import display
 
-from apps.common.admin import ReadOnlyAdmin, label, label_app
-from apps.common.texts import said
+from apps.common.admin import ReadOnlyAdmin, label_app, label_model
+from apps.common.texts import lazy_admin_text
 from apps.workers import health
 from apps.workers.models import Group, JoinToken, Worker
 from apps.workers.services import registration, start_group
 
-label(
+label_model(
     Worker,
     "WORKERS",
     project="PROJECT",
@@ -26,7 +26,7 @@ label(
     generation="GENERATION",
     desired="DESIRED_STATE",
 )
-label(
+label_model(
     Group,
     "WORKER_GROUPS",
     name="NAME",
@@ -37,7 +37,7 @@ label(
     script="SCRIPT",
     task="TASK",
 )
-label(
+label_model(
     JoinToken,
     "JOIN_TOKENS",
     name="NAME",
@@ -48,10 +48,10 @@ label(
 label_app("workers", "WORKERS")
 
 STATUS_NAMES: dict[str, str] = {
-    "online": said("ONLINE"),
-    "suspect": said("SUSPECT"),
-    "lost": said("LOST"),
-    "never": said("NEVER_HEARD"),
+    "online": lazy_admin_text("ONLINE"),
+    "suspect": lazy_admin_text("SUSPECT"),
+    "lost": lazy_admin_text("LOST"),
+    "never": lazy_admin_text("NEVER_HEARD"),
 }
 
 
@@ -65,20 +65,20 @@ class WorkerAdmin(ReadOnlyAdmin):
     actions = ("remove",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
-        self._judge = health.judge()
+        self._judge = health.read_worker_health()
         return super().get_queryset(request)
 
     @display(
-        description=said("STATUS"),
+        description=lazy_admin_text("STATUS"),
         label={"online": "success", "suspect": "warning", "lost": "danger", "never": "info"},
     )
     def shown_status(self, worker: Worker) -> tuple[str, str]:
         status = self._judge.status(worker.report.at)
         return status, STATUS_NAMES[status]
 
-    @admin.action(description=said("REMOVE"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("REMOVE"), permissions=["operate"])
     def remove(self, request: HttpRequest, rows: QuerySet[Worker]) -> None:
-        self.apply(request, rows, lambda user, worker: registration.remove(user, worker.pk), "REMOVED")
+        self.apply(request, rows, lambda user, worker: registration.delete_worker(user, worker.pk), "REMOVED")
 
 
 @admin.register(Group)
@@ -96,9 +96,9 @@ class GroupAdmin(ReadOnlyAdmin):
     def members(self, group: Any) -> int:
         return int(group.members_)
 
-    @admin.action(description=said("STOP"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("STOP"), permissions=["operate"])
     def stop(self, request: HttpRequest, rows: QuerySet[Group]) -> None:
-        self.apply(request, rows, lambda user, group: start_group.stop(user, group.pk), "ASKED_TO_STOP")
+        self.apply(request, rows, lambda user, group: start_group.stop_group(user, group.pk), "ASKED_TO_STOP")
 
 
 @admin.register(JoinToken)
@@ -110,6 +110,6 @@ class JoinTokenAdmin(ReadOnlyAdmin):
     exclude = ("digest",)
     actions = ("revoke",)
 
-    @admin.action(description=said("REVOKE"), permissions=["operate"])
+    @admin.action(description=lazy_admin_text("REVOKE"), permissions=["operate"])
     def revoke(self, request: HttpRequest, rows: QuerySet[JoinToken]) -> None:
         self.apply(request, rows, lambda user, token: registration.revoke_join_token(user, token.pk), "REVOKED")

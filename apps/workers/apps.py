@@ -6,10 +6,10 @@ class WorkersConfig(AppConfig):
 
     def ready(self) -> None:
         """Give the engine of worker agents its stores."""
-        from apps.workers.engine.environment_store import DatabaseHosts
+        from apps.workers.engine.environment_store import DatabaseHostStore
         from apps.workers.engine.store import DatabaseStore
         from fermi.engines import agent
         from fermi.engines.agent import environments
 
-        agent.use(DatabaseStore())
-        environments.use(DatabaseHosts())
+        agent.set_store(DatabaseStore())
+        environments.set_hosts(DatabaseHostStore())

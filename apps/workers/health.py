@@ -21,17 +21,17 @@ from apps.workers.models import Listening
 Status = Literal["online", "suspect", "lost", "never"]
 STATUSES: tuple[Status, ...] = ("online", "suspect", "lost", "never")
 
-TICK = timedelta(seconds=2)
+LISTEN_INTERVAL = timedelta(seconds=2)
 """How often a web process records that it listens."""
 
-DEAF = 3 * TICK
+MAX_LISTEN_GAP = 3 * LISTEN_INTERVAL
 """After so long without such a record nothing has listened."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class WorkerHealth:
     """Limits of the last heartbeat's time: before `suspect_before` a worker is suspect, before `lost_before` it is
     lost."""
 
@@ -56,16 +56,18 @@ class Judge:
         }[status]
 
 
-def judge() -> Judge:
+def read_worker_health() -> WorkerHealth:
     """Return the present limits; one query."""
     listening = Listening.objects.filter(pk=1).first()
-    return judged(now(), listening.since if listening else None, listening.heard_at if listening else None)
+    return compute_worker_health(
+        now(), listening.since if listening else None, listening.heard_at if listening else None
+    )
 
 
-def judged(moment: datetime, since: datetime | None, heard_at: datetime | None) -> Judge:
+def compute_worker_health(moment: datetime, since: datetime | None, heard_at: datetime | None) -> WorkerHealth:
     """Return the limits at `moment`; `since`, `heard_at`: since when, and when last, a web process listened. Pure."""
     suspect, lost = (
         moment - timedelta(seconds=seconds) for seconds in (settings.WORKER_SUSPECT_S, settings.WORKER_LOST_S)
     )
-    listened = since is not None and heard_at is not None and moment - heard_at <= DEAF and since < lost
-    return Judge(suspect, lost if listened else _LONG_AGO)
+    listened = since is not None and heard_at is not None and moment - heard_at <= MAX_LISTEN_GAP and since < lost
+    return WorkerHealth(suspect, lost if listened else _LONG_AGO)

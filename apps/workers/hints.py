@@ -10,11 +10,11 @@ from apps.training.core import wakeups
 CHANNEL = "workers"
 
 
-def desired_changed() -> None:
+def publish_desired_change() -> None:
     """Tell the web processes, after the transaction is committed, that the desired state of a worker has changed."""
-    transaction.on_commit(lambda: pubsub.publish(CHANNEL, {}))
+    transaction.on_commit(lambda: pubsub.publish_message(CHANNEL, {}))
 
 
-def reported(tasks: Iterable[str]) -> None:
+def wake_tasks(tasks: Iterable[str]) -> None:
     """Wake the tasks whose ranks have new reports."""
-    wakeups.poke_all(tasks)
+    wakeups.enqueue_tasks(tasks)

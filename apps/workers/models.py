@@ -19,7 +19,7 @@ from django.conf import settings
 from django.db import models
 
 from apps.common.ids import new_id
-from fermi.jobs.spec import MASTER_PORT
+from fermi.jobs.spec import DEFAULT_MASTER_PORT
 
 NODE_LENGTH, GROUP_NAME_LENGTH = 63, 32
 """Together the length of an environment's name: `node (group)`."""
@@ -55,7 +55,7 @@ class Group(models.Model):
     name = models.CharField(max_length=GROUP_NAME_LENGTH)
     master_address = models.CharField(max_length=NODE_LENGTH, default="", blank=True)
     world_size = models.PositiveIntegerField(null=True, blank=True)
-    master_port = models.PositiveIntegerField(default=MASTER_PORT)
+    master_port = models.PositiveIntegerField(default=DEFAULT_MASTER_PORT)
     backend = models.CharField(max_length=10, choices=CommunicationBackend, default=CommunicationBackend.NCCL)
     script = models.CharField(max_length=500, default="", blank=True)
     args = models.JSONField(default=list, blank=True)

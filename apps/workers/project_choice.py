@@ -5,12 +5,12 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import ApiError
 
 
-def chosen_project(user: User, project_id: str | None) -> str:
+def choose_project(user: User, project_id: str | None) -> str:
     """Return the named project, if the user is a member; without a name the user's only one. Raises ApiError."""
     if project_id is not None:
-        if not access.visible(Project.objects.all(), user, "pk").filter(pk=project_id).exists():
+        if not access.filter_visible(Project.objects.all(), user, "pk").filter(pk=project_id).exists():
             raise ApiError(400, "PROJECT_UNKNOWN", "projectId", project=project_id)
-        access.require(user, project_id, Role.MEMBER)
+        access.require_role(user, project_id, Role.MEMBER)
         return project_id
     mine = Membership.objects.filter(user=user, role__in=[Role.MEMBER, Role.MAINTAINER])
     rows = Project.objects.all() if user.is_superuser else Project.objects.filter(pk__in=mine.values("project"))

@@ -6,16 +6,16 @@ from apps.workers import hints
 from apps.workers.models import Revision
 
 
-def following() -> int:
+def take_next_revision() -> int:
     """Return the next number, inside of a transaction: other transactions wait until it ends. So a reader that has seen
     a number has seen all changes before it, and two changes of memberships happen one after the other."""
     if not Revision.objects.filter(pk=1).update(value=F("value") + 1):
         Revision.objects.bulk_create([Revision(pk=1)], ignore_conflicts=True)
         Revision.objects.filter(pk=1).update(value=F("value") + 1)
-    hints.desired_changed()
-    return newest()
+    hints.publish_desired_change()
+    return read_newest_revision()
 
 
-def newest() -> int:
+def read_newest_revision() -> int:
     """Return the last number that was committed."""
     return Revision.objects.filter(pk=1).values_list("value", flat=True).first() or 0

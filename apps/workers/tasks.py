@@ -7,10 +7,10 @@ from apps.workers.services import environments
 
 
 @shared_task(name="workers.sweep", ignore_result=True)
-def sweep() -> None:
-    environments.settle_health()
+def sync_health() -> None:
+    environments.sync_health()
 
 
 @shared_task(name="workers.clean", ignore_result=True)
-def clean() -> None:
-    store.clean()
+def delete_forgotten_attempts() -> None:
+    store.delete_forgotten_attempts()

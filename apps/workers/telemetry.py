@@ -6,18 +6,20 @@ from typing import Any
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.telemetry import presenters, subjects
-from apps.telemetry.presenters import Place
-from apps.training.reports.telemetry import holders
+from apps.telemetry.presenters import SeriesTarget
+from apps.training.reports.telemetry import list_holders
 from apps.workers.models import Worker
 from fermi.telemetry.metrics import DISK, NETWORK, NODE
 
 
-def of_worker(user: User, worker_id: str, query: Mapping[str, Any]) -> dict[str, Any]:
+def serialize_worker_telemetry(user: User, worker_id: str, query: Mapping[str, Any]) -> dict[str, Any]:
     """Return the series of its GPU and rank and of its host, and which tasks used it."""
-    worker = access.get(Worker.objects.select_related("environment"), user, worker_id)
-    asked = presenters.asked(query)
-    places, tasks = {subjects.worker(worker.pk): Place(None)}, []
+    worker = access.get_object(Worker.objects.select_related("environment"), user, worker_id)
+    asked = presenters.parse_query(query)
+    places, tasks = {subjects.make_worker_subject(worker.pk): SeriesTarget(None)}, []
     if worker.environment:
-        places[subjects.environment(worker.environment.pk)] = Place(None, only=(NODE, NETWORK, DISK))
-        tasks = holders(worker.environment, user, asked.begins, asked.ends)
-    return {**presenters.shown(asked, places), "tasks": tasks}
+        places[subjects.make_environment_subject(worker.environment.pk)] = SeriesTarget(
+            None, only=(NODE, NETWORK, DISK)
+        )
+        tasks = list_holders(worker.environment, user, asked.begins, asked.ends)
+    return {**presenters.serialize_series(asked, places), "tasks": tasks}

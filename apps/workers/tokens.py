@@ -4,9 +4,9 @@ import hashlib
 import secrets
 
 
-def make(prefix: str) -> str:
+def make_token(prefix: str) -> str:
     return f"{prefix}_{secrets.token_urlsafe(32)}"
 
 
-def digest(token: str) -> str:
+def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

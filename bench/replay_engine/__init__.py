@@ -19,9 +19,9 @@ from fermi.jobs.spec import (
     Observation,
     Phase,
     Plan,
-    RankSeen,
+    RankStatus,
     Rendered,
-    attempt_name,
+    format_attempt_name,
 )
 
 RANKS, GPUS = 64, 8
@@ -47,7 +47,7 @@ class Recorded(Backend):
         """One rank of each of these tasks is in another process; whoever watches in this process is told."""
         for number in numbers:
             NUMBER.pack_into(self._changes, number * NUMBER.size, self.changes(number) + 1)
-            self._told.put(attempt_name(task_id(number), 1))
+            self._told.put(format_attempt_name(task_id(number), 1))
 
     def observe(self, handles: Iterable[Handle]) -> Mapping[str, Observation]:
         return {handle.name: seen(self.changes(number_of(handle.task_id))) for handle in handles}
@@ -81,10 +81,10 @@ class Recorded(Backend):
 
 @lru_cache(maxsize=1 << 12)
 def seen(changes: int) -> Observation:
-    ranks = [RankSeen(rank, rank // GPUS, "running", pid=1000 + rank, began_at=BEGAN) for rank in range(RANKS)]
+    ranks = [RankStatus(rank, rank // GPUS, "running", pid=1000 + rank, began_at=BEGAN) for rank in range(RANKS)]
     if changes:
         rank = changes % RANKS
-        ranks[rank] = RankSeen(rank, rank // GPUS, "running", pid=2000 + changes, began_at=BEGAN + changes)
+        ranks[rank] = RankStatus(rank, rank // GPUS, "running", pid=2000 + changes, began_at=BEGAN + changes)
     return Observation(Phase.RUNNING, left=True, ranks=tuple(ranks))
 
 

@@ -11,7 +11,7 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Envi
 from apps.common.clock import now
 from apps.scheduling.models import Usage
 from apps.training.models import Attempt, MetricPoint, Node, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from apps.workers.models import Report, Worker
 from fermi.jobs import spec
 from tests.series import measured
@@ -44,7 +44,7 @@ def trained(name: str, nodes: Sequence[DevEnvironment], attempts: Sequence[tuple
         id=job.task_id, name=name, project=project, owner=owner, cluster=cluster, framework="pytorch-ddp",
         node_count=len(nodes), total_gpus=ranks, world_size=ranks, master=nodes[0].pk,
         request={}, spec=job.to_json(), summary={},
-        state=State.STOPPED, state_since=ends, attempt=len(attempts), created_at=begins, started_at=begins,
+        state=TaskState.STOPPED, state_since=ends, attempt=len(attempts), created_at=begins, started_at=begins,
         ended_at=ends, distributed=True,
     )  # fmt: skip
     for rank, node in enumerate(nodes):

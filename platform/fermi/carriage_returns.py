@@ -11,47 +11,47 @@ prints a shorter state pads it with spaces (`tqdm/std.py`, `status_printer`) or 
 
 import re
 
-_CODE = re.compile(rb"\x1b\[[0-9;?]*[A-JL-Za-z]")
+_ESCAPE_CODE = re.compile(rb"\x1b\[[0-9;?]*[A-JL-Za-z]")
 """Colours and the like, which show nothing by themselves; not EL, after which a line is empty."""
 _ERASED_BEFORE = re.compile(rb"\x1b\[[12]K")
-_ERASED_BEHIND = re.compile(rb"\x1b\[0?K")
+_ERASED_AFTER = re.compile(rb"\x1b\[0?K")
 """The text before the first of these two codes is erased. After the second one nothing is shown yet."""
 
 
-def newest_state(line: bytes) -> tuple[int, bytes]:
+def find_newest_state(line: bytes) -> tuple[int, bytes]:
     """Return the offset in `line` (without its line feed) at which the state begins that a terminal shows last, and the
     text shown. A line without carriage returns has one state: all of it."""
     if b"\r" not in line:
-        return 0, _in_place(line)
-    begin = _begin_of_newest(line)
-    return begin, _in_place(line[begin:].partition(b"\r")[0]).rstrip(b" ")
+        return 0, _apply_erasures(line)
+    begin = _find_newest_start(line)
+    return begin, _apply_erasures(line[begin:].partition(b"\r")[0]).rstrip(b" ")
 
 
-def render(lines: bytes) -> bytes:
+def render_lines(lines: bytes) -> bytes:
     """Return `lines` with only the newest state of each line."""
     if b"\r" not in lines and b"\b" not in lines and b"\x1b" not in lines:
         return lines
-    return b"\n".join(newest_state(line)[1] for line in lines.split(b"\n"))
+    return b"\n".join(find_newest_state(line)[1] for line in lines.split(b"\n"))
 
 
-def _begin_of_newest(line: bytes) -> int:
+def _find_newest_start(line: bytes) -> int:
     r"""Return the offset at which the newest state begins. A carriage return with nothing after it replaces nothing:
     `print("10%", end="\\r")`."""
     end = len(line)
     while (at := line.rfind(b"\r", 0, end)) >= 0:
-        if at + 1 < end and _CODE.sub(b"", line[at + 1 : end]):
+        if at + 1 < end and _ESCAPE_CODE.sub(b"", line[at + 1 : end]):
             return at + 1
         end = at
     return 0
 
 
-def _in_place(state: bytes) -> bytes:
+def _apply_erasures(state: bytes) -> bytes:
     if b"\x1b[" in state:
-        state = _ERASED_BEHIND.sub(b"", _ERASED_BEFORE.split(state)[-1])
-    return _without_backspaces(state) if b"\b" in state else state
+        state = _ERASED_AFTER.sub(b"", _ERASED_BEFORE.split(state)[-1])
+    return _apply_backspaces(state) if b"\b" in state else state
 
 
-def _without_backspaces(state: bytes) -> bytes:
+def _apply_backspaces(state: bytes) -> bytes:
     shown: list[str] = []
     at = 0
     for character in state.decode(errors="surrogateescape"):

@@ -16,7 +16,7 @@ _BLANK = "\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u2800"
 """Spaces and line breaks that look like another space; not U+3000, which has its own width."""
 _CONTROLS = "\0-\x1f\x7f-\x9f"
 
-BIDI = re.compile(f"[{_BIDI}]")
+BIDI_PATTERN = re.compile(f"[{_BIDI}]")
 _HIDDEN_IN_NAMES = re.compile(f"[{_CONTROLS}{_IGNORABLE}{_BLANK}\ud800-\udfff\\\\]")
 _HIDDEN = re.compile(f"[{_IGNORABLE}\u2028\u2029]")
 
@@ -29,7 +29,7 @@ def escape_name(name: str) -> str:
 
 def escape_bidi(text: str) -> str:
     """Return a text of several lines in which the characters that change the order of others are escaped."""
-    return text if text.isascii() else BIDI.sub(_escape, text)
+    return text if text.isascii() else BIDI_PATTERN.sub(_escape, text)
 
 
 def escape_hidden(text: str) -> str:

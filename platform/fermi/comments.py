@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-MAX_SHOWN = 60
+MAX_COMMENT_LENGTH = 60
 """Characters of a comment that are shown."""
 _COMMENT = re.compile(r"\s*(//[^\n]*|/\*.*?(?:\*/|$)|#[^\n]*)", re.DOTALL)
 
@@ -21,5 +21,5 @@ def find_comment(text: str, position: int) -> Comment | None:
     if not found:
         return None
     words = " ".join(found[1].split())
-    shown = words if len(words) <= MAX_SHOWN else f"{words[: MAX_SHOWN - 1]}…"
+    shown = words if len(words) <= MAX_COMMENT_LENGTH else f"{words[: MAX_COMMENT_LENGTH - 1]}…"
     return Comment(text.count("\n", 0, found.start(1)) + 1, shown)

@@ -21,13 +21,13 @@ from fermi import messages
 
 TOKEN_BYTES = 2
 CHUNK_BYTES = 1 << 20
-LOOKED_AT = 2 << 20
-STDLIB_SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
+MAX_INSPECTED_BYTES = 2 << 20
+SKIPPED_STDLIB_FOLDERS = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
 
 Progress = Callable[[int, int], None]  # (done_bytes, total_bytes)
-Allowed = Callable[[Path], bool]
+PathFilter = Callable[[Path], bool]
 """Returns whether a file may be read; called with its real path, links followed."""
-SPECIAL = {
+SPECIAL_FILE_CODES = {
     stat.S_IFCHR: "DATA_IS_DEVICE",
     stat.S_IFBLK: "DATA_IS_DEVICE",
     stat.S_IFIFO: "DATA_IS_PIPE",
@@ -35,7 +35,7 @@ SPECIAL = {
 }
 
 
-def anywhere(path: Path) -> bool:
+def allow_any_path(path: Path) -> bool:
     """Return True: any file may be read."""
     return True
 
@@ -49,11 +49,11 @@ class DataError(Exception):
         self.params = params
 
     def __str__(self) -> str:
-        return " ".join(messages.text(self.code, "en", **self.params))
+        return " ".join(messages.render_text(self.code, "en", **self.params))
 
 
 @dataclass(frozen=True)
-class Tokenised:
+class TokenizedPair:
     """A usable pair of token files. `size_bytes` and `sha256` cover the training data, then the validation data.
     `largest_token` is that of the first `MAX_INSPECTED_BYTES` of each file, as far as the trainers look, too."""
 
@@ -66,17 +66,17 @@ class Tokenised:
     largest_token: int
 
 
-def stdlib_text(max_bytes: int = 16 << 20) -> Iterator[Path]:
+def iter_stdlib_files(max_bytes: int = 16 << 20) -> Iterator[Path]:
     """Yield the source files of the running Python's standard library, sorted by path, `max_bytes` in total at most."""
     root = Path(sysconfig.get_path("stdlib"))
-    for path in text_files(root, suffixes=(".py",), skipped=STDLIB_SKIPPED):
+    for path in list_text_files(root, suffixes=(".py",), skipped=SKIPPED_STDLIB_FOLDERS):
         max_bytes -= path.stat().st_size
         if max_bytes < 0:
             return
         yield path
 
 
-def text_files(folder: Path, suffixes: Collection[str] = (), skipped: Collection[str] = ()) -> list[Path]:
+def list_text_files(folder: Path, suffixes: Collection[str] = (), skipped: Collection[str] = ()) -> list[Path]:
     """Return the regular files below `folder`, sorted by path.
 
     Hidden files, folders named in `skipped` and, if `suffixes` are given, files with no such suffix are left out.
@@ -87,7 +87,7 @@ def text_files(folder: Path, suffixes: Collection[str] = (), skipped: Collection
         raise error
 
     found = []
-    with _reading(folder):
+    with _convert_read_errors(folder):
         for parent, folders, names in os.walk(folder, onerror=refuse):
             folders[:] = [name for name in folders if name not in skipped and not name.startswith(".")]
             for name in names:
@@ -98,15 +98,15 @@ def text_files(folder: Path, suffixes: Collection[str] = (), skipped: Collection
     return sorted(found)
 
 
-def tokenise(
+def tokenize_text(
     source: Path | Iterable[Path],
     out_dir: Path,
     *,
     valid_fraction: float = 0.1,
     suffixes: Collection[str] = (),
     progress: Progress | None = None,
-    allowed: Allowed = anywhere,
-) -> Tokenised:
+    allowed: PathFilter = allow_any_path,
+) -> TokenizedPair:
     """Write `out_dir`/train.bin and val.bin from a folder of text, one text file, or the files given.
 
     Each file goes to one side as a whole, chosen by a hash of its path, so that it stays on its side when other files
@@ -114,39 +114,41 @@ def tokenise(
     for validation. Raises DataError; after that, and after a crash, `out_dir` has the old pair or no train.bin, never a
     mixed pair.
     """
-    files, root = _source_files(source, suffixes)
-    sizes = {path: _size(path) for path in files}
-    train_bytes, total = _split(sizes, root, valid_fraction), sum(sizes.values())
+    files, root = _list_source_files(source, suffixes)
+    sizes = {path: _measure_file(path) for path in files}
+    train_bytes, total = _split_sizes(sizes, root, valid_fraction), sum(sizes.values())
     if not 0 < sum(train_bytes.values()) < total:
         raise DataError("DATA_EMPTY", path=str(root))
-    with _writing(out_dir, total * TOKEN_BYTES) as folder:
+    with _lock_output_folder(out_dir, total * TOKEN_BYTES) as folder:
         scratch = out_dir / ".tokenising"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
         try:
             train, valid = scratch / "train.bin", scratch / "val.bin"
             _write_pair(train_bytes, total, train, valid, progress, allowed)
-            made = _publish(inspect_pair(train, valid), out_dir)
+            made = _publish_pair(inspect_pair(train, valid), out_dir)
             os.fsync(folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return made
 
 
-def inspect_pair(train: Path, valid: Path, progress: Progress | None = None, allowed: Allowed = anywhere) -> Tokenised:
+def inspect_pair(
+    train: Path, valid: Path, progress: Progress | None = None, allowed: PathFilter = allow_any_path
+) -> TokenizedPair:
     """Check an existing pair and return its figures. Raises DataError when a file is missing, empty or cut short."""
-    train_bytes, valid_bytes = _whole_tokens(train), _whole_tokens(valid)
+    train_bytes, valid_bytes = _check_token_file(train), _check_token_file(valid)
     digest, done, total, largest = hashlib.sha256(), 0, train_bytes + valid_bytes, 0
     for path in (train, valid):
-        for index, chunk in enumerate(_chunks(path, allowed)):
+        for index, chunk in enumerate(_read_chunks(path, allowed)):
             digest.update(chunk)
-            if index < LOOKED_AT // CHUNK_BYTES:
+            if index < MAX_INSPECTED_BYTES // CHUNK_BYTES:
                 whole = len(chunk) - len(chunk) % TOKEN_BYTES
                 largest = max(largest, *memoryview(chunk)[:whole].cast("H"))
             done += len(chunk)
             if progress:
                 progress(min(done, total), total)
-    return Tokenised(
+    return TokenizedPair(
         train_path=train,
         valid_path=valid,
         train_tokens=train_bytes // TOKEN_BYTES,
@@ -157,16 +159,16 @@ def inspect_pair(train: Path, valid: Path, progress: Progress | None = None, all
     )
 
 
-def _source_files(source: Path | Iterable[Path], suffixes: Collection[str]) -> tuple[list[Path], Path]:
+def _list_source_files(source: Path | Iterable[Path], suffixes: Collection[str]) -> tuple[list[Path], Path]:
     """Return the files, and the folder that their names are relative to."""
     if not isinstance(source, Path):
         files = list(source)
         return files, Path(os.path.commonpath([path.parent for path in files] or [Path()]))
-    _size(source)  # says what is wrong with a path that is not there or may not be read
-    return (text_files(source, suffixes), source) if source.is_dir() else ([source], source.parent)
+    _measure_file(source)  # says what is wrong with a path that is not there or may not be read
+    return (list_text_files(source, suffixes), source) if source.is_dir() else ([source], source.parent)
 
 
-def _split(sizes: dict[Path, int], root: Path, valid_fraction: float) -> dict[Path, int]:
+def _split_sizes(sizes: dict[Path, int], root: Path, valid_fraction: float) -> dict[Path, int]:
     """Return the number of bytes of each file that are for training; the rest is for validation."""
 
     def for_validation(path: Path) -> bool:
@@ -180,15 +182,15 @@ def _split(sizes: dict[Path, int], root: Path, valid_fraction: float) -> dict[Pa
 
 
 def _write_pair(
-    train_bytes: dict[Path, int], total: int, train: Path, valid: Path, progress: Progress | None, allowed: Allowed
+    train_bytes: dict[Path, int], total: int, train: Path, valid: Path, progress: Progress | None, allowed: PathFilter
 ) -> None:
     done = 0
     with train.open("wb") as train_file, valid.open("wb") as valid_file:
         for path, left in train_bytes.items():
-            for chunk in _chunks(path, allowed):
+            for chunk in _read_chunks(path, allowed):
                 head = chunk[:left]
-                train_file.write(_tokens(head))
-                valid_file.write(_tokens(chunk[left:]))
+                train_file.write(_encode_tokens(head))
+                valid_file.write(_encode_tokens(chunk[left:]))
                 left -= len(head)
                 done += len(chunk)
                 if progress:
@@ -198,13 +200,13 @@ def _write_pair(
             os.fsync(file.fileno())
 
 
-def _tokens(text: bytes) -> bytearray:
+def _encode_tokens(text: bytes) -> bytearray:
     tokens = bytearray(TOKEN_BYTES * len(text))
     tokens[::TOKEN_BYTES] = text  # the low byte of each little-endian token
     return tokens
 
 
-def _publish(made: Tokenised, out_dir: Path) -> Tokenised:
+def _publish_pair(made: TokenizedPair, out_dir: Path) -> TokenizedPair:
     """Move the pair into place. Without train.bin it is no pair, so the old train.bin is removed first and the new one
     moved last."""
     final = replace(made, train_path=out_dir / "train.bin", valid_path=out_dir / "val.bin")
@@ -214,8 +216,8 @@ def _publish(made: Tokenised, out_dir: Path) -> Tokenised:
     return final
 
 
-def _whole_tokens(path: Path) -> int:
-    size = _size(path)
+def _check_token_file(path: Path) -> int:
+    size = _measure_file(path)
     if not size:
         raise DataError("DATA_EMPTY", path=str(path))
     if size % TOKEN_BYTES:
@@ -223,37 +225,37 @@ def _whole_tokens(path: Path) -> int:
     return size
 
 
-def _size(path: Path) -> int:
-    with _reading(path):
+def _measure_file(path: Path) -> int:
+    with _convert_read_errors(path):
         info = path.stat()
-    refuse_special(path, info.st_mode)
+    reject_special_file(path, info.st_mode)
     return info.st_size
 
 
-def refuse_special(path: Path, mode: int) -> None:
+def reject_special_file(path: Path, mode: int) -> None:
     """Raise DataError for a file that has no end (/dev/zero) or blocks its reader (a pipe)."""
-    if code := SPECIAL.get(stat.S_IFMT(mode)):
+    if code := SPECIAL_FILE_CODES.get(stat.S_IFMT(mode)):
         raise DataError(code, path=str(path))
 
 
-def _chunks(path: Path, allowed: Allowed) -> Iterator[bytes]:
-    with _reading(path), _opened(path, allowed) as file:
+def _read_chunks(path: Path, allowed: PathFilter) -> Iterator[bytes]:
+    with _convert_read_errors(path), _open_file(path, allowed) as file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk
 
 
 @contextmanager
-def _opened(path: Path, allowed: Allowed) -> Iterator[BinaryIO]:
+def _open_file(path: Path, allowed: PathFilter) -> Iterator[BinaryIO]:
     """Open a file and check its type and real path on the descriptor, which no one can swap for a link meanwhile."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
-        refuse_special(path, os.fstat(file.fileno()).st_mode)
+        reject_special_file(path, os.fstat(file.fileno()).st_mode)
         if not allowed(Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))):
             raise DataError("DATA_LEADS_OUTSIDE", path=str(path))
         yield file
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _convert_read_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
@@ -263,7 +265,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _writing(folder: Path, needed: int) -> Iterator[int]:
+def _lock_output_folder(folder: Path, needed: int) -> Iterator[int]:
     """Create `folder`, check that `needed` bytes fit, and lock it: a second tokenizer waits for the first. Raises
     DataError."""
     try:

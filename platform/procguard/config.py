@@ -123,6 +123,6 @@ def _flat(found: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any
 
 def _near(key: str) -> str:
     known = [*READ, *ALWAYS]
-    if name := suggestions.name(key, known):
+    if name := suggestions.suggest_name(key, known):
         return say("near", name=name)
     return say("nothing_near", allowed=", ".join(known))

@@ -56,21 +56,23 @@ class Handler(ASGIHandler):
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await refuse(scope, send, ApiError(404, "NO_SUCH_ADDRESS", path=scope["path"]))
+            await send_error(scope, send, ApiError(404, "NO_SUCH_ADDRESS", path=scope["path"]))
             return
         if scope["type"] != "http":
             raise ValueError(f"only HTTP is served here, not {scope['type']}")
         if _asks_whether_alive(scope):
-            given = request_id.begin(header(scope, b"x-request-id"))
+            given = request_id.set_request_id(get_header(scope, b"x-request-id"))
             about = [(b"cache-control", b"no-store"), (b"x-request-id", given.encode())]
-            await answer(send, b'{"status": "ok"}', headers=about)
+            await send_response(send, b'{"status": "ok"}', headers=about)
             return
-        may = bounds.body(scope["method"], scope["path"])
+        may = bounds.get_body_limit(scope["method"], scope["path"])
         try:
             if may.known and not await self.run(partial(self._is_signed_in, scope)):
                 body: IO[bytes] = BytesIO()  # nobody's is not read: the answer does not depend on it
             else:
-                body = await self.read_bounded(receive, may.most(), declared=int(header(scope, b"content-length") or 0))
+                body = await self.read_bounded(
+                    receive, may.most(), declared=int(get_header(scope, b"content-length") or 0)
+                )
         except RequestAborted:
             return
         with body:
@@ -87,7 +89,7 @@ class Handler(ASGIHandler):
     def create_request(self, scope: Mapping[str, Any], body_file: IO[bytes]) -> Any:
         """Whoever asks for the host in FERMI_PUBLIC_URL asked by its scheme, whether a proxy says so or not."""
         public = urlsplit(settings.PUBLIC_URL)
-        if public.netloc and public.netloc == header(scope, b"host"):
+        if public.netloc and public.netloc == get_header(scope, b"host"):
             scope = {**scope, "scheme": public.scheme}
         return super().create_request(scope, body_file)
 
@@ -166,7 +168,7 @@ def _asks_whether_alive(scope: MutableMapping[str, Any]) -> bool:
     Django's to refuse."""
     if scope["path"] != HEALTH or scope["method"] not in ("GET", "HEAD"):
         return False
-    name, _ = split_domain_port(header(scope, b"host"))
+    name, _ = split_domain_port(get_header(scope, b"host"))
     return bool(name) and validate_host(name, settings.ALLOWED_HOSTS)
 
 
@@ -175,11 +177,11 @@ django.setup(set_prefix=False)
 
 from apps.accounts.api.authentication import is_signed_in  # noqa: E402
 from apps.common import bounds, request_id  # noqa: E402
-from apps.common.asgi import Answered, answer, header, refuse  # noqa: E402
+from apps.common.asgi import ErrorResponseMiddleware, get_header, send_error, send_response  # noqa: E402
 from apps.common.errors import ApiError  # noqa: E402
-from apps.proxy.asgi import Front  # noqa: E402
-from apps.workers.heartbeat.channels import Channels as AgentChannels  # noqa: E402
-from apps.workers.heartbeat.endpoint import Heartbeats  # noqa: E402  (its models need the apps)
+from apps.proxy.asgi import LazyProxyMiddleware  # noqa: E402
+from apps.workers.heartbeat.channels import AgentChannelsApp as AgentChannels  # noqa: E402
+from apps.workers.heartbeat.endpoint import HeartbeatEndpoint  # noqa: E402  (its models need the apps)
 
 handler = Handler()
-application = Answered(Front(AgentChannels(Heartbeats(handler))))
+application = ErrorResponseMiddleware(LazyProxyMiddleware(AgentChannels(HeartbeatEndpoint(handler))))

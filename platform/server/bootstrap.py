@@ -14,11 +14,11 @@ from knox.crypto import hash_token
 from apps.accounts import audit, services
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
-from apps.clusters.selectors import connection
+from apps.clusters.selectors import build_connection
 from apps.common.clock import now
 from apps.environments.services import adopt
 from fermi import messages
-from fermi.engines.check_results import Level
+from fermi.engines.check_results import CheckLevel
 from fermi.engines.local import LocalBackend, check
 from server import demo, host_facts, templates
 
@@ -44,7 +44,7 @@ def run(data: Path, *, with_demo: bool) -> dict[str, Any]:
         DevEnvironment.objects.filter(pk=THIS_MACHINE).update(**{name: facts[name] for name in HARDWARE})
         _once("machine.host", lambda: _host([THIS_MACHINE], facts["gpu_count"]))
         for environment in DevEnvironment.objects.filter(pk=THIS_MACHINE):
-            adopt.follow(environment)
+            adopt.update_sizes(environment)
         _once("templates.add", lambda: templates.add(cluster))
         if with_demo:
             _once("demo.add", lambda: demo.environments(project, cluster, facts["versions"], facts["network"]))
@@ -53,18 +53,18 @@ def run(data: Path, *, with_demo: bool) -> dict[str, Any]:
             _once("demo.add-templates", lambda: templates.add_demo(cluster))
     path = data / "token"
     _keep_token(user, path)
-    isolation = LocalBackend(connection(cluster) | {"warm": False}).isolation
-    tried = check.isolation_tried(connection(cluster))
-    said = [isolation.sentences("en"), *(messages.text(one.code, "en", **one.params)[0] for one in tried)]
-    held = isolation.protects and all(one.level is Level.PASS for one in tried)
+    isolation = LocalBackend(build_connection(cluster) | {"warm": False}).isolation
+    tried = check.check_isolation(build_connection(cluster))
+    said = [isolation.sentences("en"), *(messages.render_text(one.code, "en", **one.params)[0] for one in tried)]
+    held = isolation.protects and all(one.level is CheckLevel.PASS for one in tried)
     open_parts = [
         (code, params)
         for code, params in isolation.said()
         if code in SAYS_WHAT_IS_OPEN or (code == isolation.code and not isolation.protects)
     ]
-    open_parts += [(one.code, one.params) for one in tried if one.level is not Level.PASS]
+    open_parts += [(one.code, one.params) for one in tried if one.level is not CheckLevel.PASS]
     return {
-        "signInLink": services.make_sign_in_link(user), "token_path": str(path),
+        "signInLink": services.create_sign_in_link(user), "token_path": str(path),
         "isolation": " ".join(said), "exposed": "" if held else "yes",
         "notes": [{"code": code, "params": {**params}, "at": int(now().timestamp())} for code, params in open_parts],
     }  # fmt: skip
@@ -92,13 +92,13 @@ def _machine(user: User, project: Project, cluster: Cluster, facts: dict) -> Non
 def _host(keys: list[str], gpus: int | None) -> None:
     """They can be opened, started and stopped from now on; those that somebody has removed are not there."""
     for environment in DevEnvironment.objects.select_related("zone").filter(pk__in=keys, cluster=CLUSTER):
-        adopt.adopt(environment, gpus)
+        adopt.adopt_environment(environment, gpus)
 
 
 def _once(action: str, part: Callable[[], None]) -> None:
     if not AuditEvent.objects.filter(action=action).exists():
         part()
-        audit.record(None, action, "platform")
+        audit.record_event(None, action, "platform")
 
 
 def _keep_token(user: User, path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from apps.accounts.models import Project
 from apps.catalog.models import Dataset, DatasetVersion, Model
-from apps.catalog.preparation import STDLIB
+from apps.catalog.preparation import STDLIB_SOURCE
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentKind, EnvironmentStatus
 from apps.common.clock import now
 
@@ -85,7 +85,7 @@ def catalog() -> None:
         },
     )
     DatasetVersion.objects.get_or_create(
-        pk="version-001", defaults={"dataset": dataset, "name": "v1", "source": STDLIB, "due_at": now()}
+        pk="version-001", defaults={"dataset": dataset, "name": "v1", "source": STDLIB_SOURCE, "due_at": now()}
     )
     Model.objects.get_or_create(
         pk="model-001",

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fermi.engines import isolation
-from fermi.jobs.spec import MASTER_PORT
+from fermi.jobs.spec import DEFAULT_MASTER_PORT
 
 log = logging.getLogger(__name__)
 
@@ -249,10 +249,10 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_LOG": partial(choice, allowed=("lines", "json")),
     "FERMI_LOG_LEVEL": partial(choice, allowed=("INFO", "DEBUG", "WARNING", "ERROR", "CRITICAL")),
     "FERMI_LOG_ZONE": zone,
-    "FERMI_MASTER_PORTS": partial(port_range, default=f"{MASTER_PORT}-32767"),
+    "FERMI_MASTER_PORTS": partial(port_range, default=f"{DEFAULT_MASTER_PORT}-32767"),
     "FERMI_PREFLIGHT_PATIENCE": partial(number, default=12.0),
     "FERMI_TASKS_KEEP_DAYS": days,
-    "FERMI_TASK_READS": partial(folders, default=os.pathsep.join(isolation.DEFAULT_READS)),
+    "FERMI_TASK_READS": partial(folders, default=os.pathsep.join(isolation.DEFAULT_READ_FOLDERS)),
     "FERMI_TASK_WRITES": folders,
     "FERMI_TRUSTED_PROXIES": proxies,
     "FERMI_WARM_MINUTES": partial(number, default=30.0),

@@ -24,7 +24,7 @@ def facts() -> dict[str, Any]:
         "ip": "127.0.0.1",
         "cpu_cores": _cpus(),
         "memory_gb": max(round(_memory() / 2**30), 1),
-        "gpu_type": gpus.short_name(names[0]) if names else "",
+        "gpu_type": gpus.shorten_name(names[0]) if names else "",
         "gpu_count": len(names),
         "versions": {name: version for name, version in versions.items() if version},
         "network": _network(),
@@ -33,7 +33,7 @@ def facts() -> dict[str, Any]:
 
 def _gpus() -> tuple[list[str], str]:
     """Names of the GPUs, and their driver's version."""
-    rows = [row for row in nvidia_smi.ask(("driver_version", "name")) or [] if "name" in row]
+    rows = [row for row in nvidia_smi.run_query(("driver_version", "name")) or [] if "name" in row]
     return [row["name"] for row in rows], rows[0].get("driver_version", "") if rows else ""
 
 

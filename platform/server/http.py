@@ -9,8 +9,8 @@ from typing import cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from apps.common.asgi import POUR, UNHURRIED, ReaderGone
-from fermi.envd.socket_splice import TargetGone, pour, pour_here
+from apps.common.asgi import SEND_FROM_SOCKET, SLOW_BODY_ALLOWED, ClientDisconnectedError
+from fermi.envd.socket_splice import TargetClosedError, splice_sockets, splice_sockets_blocking
 
 POURING = 8  # bodies with a thread of their own; more of them take turns in the event loop
 
@@ -66,7 +66,7 @@ class Http(H11Protocol):
             return None
         if self.conn.their_state is h11.SEND_BODY:
             unhurried = cast(dict[str, object], self.scope).get("extensions", {})
-            return None if UNHURRIED in cast(dict[str, object], unhurried) else ("body", self._requests)
+            return None if SLOW_BODY_ALLOWED in cast(dict[str, object], unhurried) else ("body", self._requests)
         if self.conn.their_state is h11.IDLE and (self.conn.trailing_data[0] or not self._requests):
             return "head", self._requests
         return None
@@ -77,7 +77,7 @@ class Http(H11Protocol):
         if self.scope is not before:
             self._requests += 1
             if self.scheme == "http":  # TLS has the transport encrypt
-                cast(dict[str, object], self.scope)["extensions"] = {POUR: self._pour}
+                cast(dict[str, object], self.scope)["extensions"] = {SEND_FROM_SOCKET: self._pour}
 
     async def _pour(self, source: socket.socket, count: int) -> None:
         self.conn.send_with_data_passthrough(h11.Data(data=cast(bytes, _Counted(count))))
@@ -89,8 +89,8 @@ class Http(H11Protocol):
         with self.transport.get_extra_info("socket").dup() as target:
             try:
                 sent = await self._poured(source, target, count)
-            except TargetGone as error:
-                raise ReaderGone(error.errno, error.strerror) from error
+            except TargetClosedError as error:
+                raise ClientDisconnectedError(error.errno, error.strerror) from error
         if sent < count:
             raise EOFError("the body ended early")
 
@@ -98,9 +98,11 @@ class Http(H11Protocol):
     async def _poured(cls, source: socket.socket, target: socket.socket, count: int) -> int:
         """Small pieces that one side waits for take a thread a fraction of what they take the event loop."""
         if cls._busy >= POURING:
-            return await pour(source, target, count=count)
+            return await splice_sockets(source, target, count=count)
         cls._busy += 1
-        pouring = asyncio.get_running_loop().run_in_executor(cls._threads, pour_here, source, target, count)
+        pouring = asyncio.get_running_loop().run_in_executor(
+            cls._threads, splice_sockets_blocking, source, target, count
+        )
         try:
             return await asyncio.shield(pouring)
         except asyncio.CancelledError:

@@ -9,7 +9,7 @@ _JSON = read("FERMI_LOG") == "json"
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"request_id": {"()": "apps.common.request_id.Filter"}},
+    "filters": {"request_id": {"()": "apps.common.request_id.RequestIdFilter"}},
     "formatters": {
         "lines": {
             "format": "%(asctime)s %(levelname)-7s %(name)s %(message)s %(request_id)s",

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
-from apps.common.clock import zone
+from apps.common.clock import get_time_zone
 
 ZONE_COOKIE = "fermi_zone"
 """The name of the browser's time zone. The console writes it, beside the cookie of the language."""
@@ -34,7 +34,7 @@ def zone_of_operators(get_response: GetResponse) -> GetResponse:
     def middleware(request: HttpRequest) -> HttpResponse:
         if not request.path.startswith("/admin/"):
             return get_response(request)
-        with timezone.override(zone(request.COOKIES.get(ZONE_COOKIE, ""))):
+        with timezone.override(get_time_zone(request.COOKIES.get(ZONE_COOKIE, ""))):
             return get_response(request)
 
     return middleware

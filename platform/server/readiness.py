@@ -56,14 +56,14 @@ def _database() -> str:
         return ""
     except (Error, OSError) as error:
         _written = -FRESH
-        known = sql.refusal_code(error) if isinstance(error, Error) else ""
+        known = sql.get_refusal_code(error) if isinstance(error, Error) else ""
         return _said("database", error, known or "DATABASE_UNAVAILABLE")
 
 
 def _broker() -> str:
     try:
         with redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=2) as client:
-            client.set(f"{pubsub.PREFIX}ready", 1, ex=60)
+            client.set(f"{pubsub.CHANNEL_PREFIX}ready", 1, ex=60)
         return ""
     except redis.exceptions.ReadOnlyError as error:
         return _said("broker", error, "BROKER_READ_ONLY")
@@ -75,7 +75,7 @@ def _broker() -> str:
 
 def _disk() -> str:
     try:
-        disks.write_to(settings.DATA_DIR)
+        disks.check_writable(settings.DATA_DIR)
         return ""
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)

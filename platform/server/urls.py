@@ -4,9 +4,9 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 
-from apps.accounts.views import sign_in_link
-from apps.common.api import NoSuchAddress
-from apps.proxy.views import open_door
+from apps.accounts.views import sign_in_by_link
+from apps.common.api import UnknownPathView
+from apps.proxy.views import open_environment
 from server import views
 
 api: list[URLPattern | URLResolver] = [
@@ -30,10 +30,10 @@ admin.autodiscover()  # only who serves pages needs it: it imports half of the c
 
 urlpatterns = [
     path("api/v1/", include(api)),
-    re_path("^api(/|$)", NoSuchAddress.as_view()),
+    re_path("^api(/|$)", UnknownPathView.as_view()),
     path("_allauth/", include("allauth.headless.urls")),
-    path("auth/link/<str:secret>", sign_in_link),
-    path("environments/<str:environment_id>/open", open_door),
+    path("auth/link/<str:secret>", sign_in_by_link),
+    path("environments/<str:environment_id>/open", open_environment),
     path("admin/login/", views.admin_door),
     path("admin/", admin.site.urls),
     path("client.whl", views.client),

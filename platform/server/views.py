@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 
 from apps.accounts.api.authentication import BearerAuthentication, CookieAuthentication
 from apps.common import disks
-from apps.common.texts import text
+from apps.common.texts import render_text
 from server import client_wheel, metrics, readiness
 
 
@@ -35,14 +35,14 @@ def readyz(request: HttpRequest) -> HttpResponse:
     (`faults`). `warnings`: what will not for long, such as a disk at 90 %, processes that were
     replaced, and what keeps tasks from the platform less than it could."""
     faults = {fault.part: fault.code for fault in readiness.faults()}
-    nearly_full = disks.nearly_full(settings.DATA_DIR)
+    nearly_full = disks.find_nearly_full(settings.DATA_DIR)
     body = {
         "status": "unavailable" if faults else "ok",
         "parts": {part: part not in faults for part in readiness.PARTS},
-        "faults": [{"part": part, "code": code, "message": text(code)[0]} for part, code in faults.items()],
+        "faults": [{"part": part, "code": code, "message": render_text(code)[0]} for part, code in faults.items()],
         "warnings": [
             *([{"code": "DISK_NEARLY_FULL", "percent": nearly_full["percent"]}] if nearly_full else []),
-            *({**note, "message": text(note["code"], note["params"])[0]} for note in readiness.notes()),
+            *({**note, "message": render_text(note["code"], note["params"])[0]} for note in readiness.notes()),
         ],
     }
     return JsonResponse(body, status=503 if faults else 200)

@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 from uvicorn.server import STARTUP_FAILURE
 
-from apps.proxy.websocket_limits import LONGEST
+from apps.proxy.websocket_limits import MAX_MESSAGE_BYTES
 from fermi.runner.processes import refuse_tracers
 from server import liveness
 from server.env import read
@@ -116,7 +116,7 @@ def configured(host: str, port: int, *, is_shared: bool) -> uvicorn.Config:
         http=Http,
         ws=Sockets,
         **believing(read("FERMI_TRUSTED_PROXIES")),
-        ws_max_size=LONGEST,
+        ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_timeout=None,  # a reader that waits (`fermi run … | less`) answers no ping; TCP knows who is gone
         ws_per_message_deflate=False,  # what is sent is small, or packed already; each connection would hold its window
         timeout_keep_alive=KEEP_ALIVE,

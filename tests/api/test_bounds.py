@@ -13,7 +13,7 @@ from apps.common import bounds, request_shapes
 from apps.common.errors import ProblemsError
 from apps.environments.models import Template
 from apps.training.presenters import event_stream
-from fermi.planning.request import MOST_VARIABLES
+from fermi.planning.request import MAX_VARIABLES
 from fermi.schema import suggestions
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
@@ -39,7 +39,7 @@ def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (serializers.Serializer, serializers.ListField, serializers.DictField):
         monkeypatch.setattr(kind, "run_validation", looks)
     monkeypatch.setattr(serializers.Serializer, "is_valid", looks)
-    monkeypatch.setattr(suggestions, "field", looks)
+    monkeypatch.setattr(suggestions, "suggest_field", looks)
 
 
 # Before any work ------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def test_a_heartbeat_of_more_workers_than_a_host_has_is_refused_unread(anonymous
 @pytest.mark.usefixtures("environments", "dataset", "model")
 @pytest.mark.parametrize("field", ["env", "secretEnv", "hyperparameters"])
 def test_a_task_has_so_many_variables_at_most(colleague: Api, field: str) -> None:
-    asked = changed(**{field: {f"V{number}": "x" for number in range(MOST_VARIABLES + 1)}})
+    asked = changed(**{field: {f"V{number}": "x" for number in range(MAX_VARIABLES + 1)}})
     assert colleague.post("/training-tasks", asked).problems[field] == "FIELD_LENGTH"
     found = colleague.post("/training-tasks/preview", asked).data["problems"]
     assert (field, "FIELD_LENGTH") in [(one["field"], one["error"]) for one in found]
@@ -100,7 +100,7 @@ def test_what_is_too_long_is_refused_before_it_is_looked_into(
 ) -> None:
     monkeypatch.setattr(Whole, "is_valid", None)
     with pytest.raises(ProblemsError) as refused:
-        request_shapes.parse(Whole, body)
+        request_shapes.parse_body(Whole, body)
     assert [(one.field, one.code) for one in refused.value.problems] == [(field, "FIELD_LENGTH")]
 
 
@@ -115,8 +115,8 @@ def test_values_are_counted_without_parsing_them() -> None:
 def test_a_person_follows_so_many_tasks_at_a_time(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert colleague.user
     task = colleague.post("/training-tasks", changed()).data["taskId"]
-    monkeypatch.setattr(event_stream.OPEN, "most", 1)
-    with event_stream.OPEN.one(colleague.user.pk):
+    monkeypatch.setattr(event_stream.OPEN_STREAMS, "most", 1)
+    with event_stream.OPEN_STREAMS.one(colleague.user.pk):
         refused = colleague.get(f"/training-tasks/{task}/stream")
         assert (refused.status, refused.error) == (429, "STREAMS_TOO_MANY")
         assert owner.get(f"/training-tasks/{task}/stream").status == 200
@@ -193,7 +193,7 @@ def test_every_change_names_whole_what_it_puts_into_a_list() -> None:
             for missing, value in parts(field, name, {}):
                 tried += 1
                 with pytest.raises(ProblemsError) as refused:
-                    request_shapes.parse(body, {name: value}, partial=operation.startswith("PATCH"))
+                    request_shapes.parse_body(body, {name: value}, partial=operation.startswith("PATCH"))
                 named = {one.field: one.code for one in refused.value.problems}
                 assert named.get(missing) == "FIELD_REQUIRED", (operation, missing)
     assert tried > 2

@@ -22,9 +22,9 @@ from apps.common.clock import now
 from apps.training.core import code
 from apps.training.models import Task
 from apps.training.services import restart as going_on
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi.jobs import snapshot
-from fermi.jobs.snapshot import File
+from fermi.jobs.snapshot import SnapshotFile
 from fermi.jobs.spec import JobSpec
 from tests.api.conftest import BASE, Answer, Api
 
@@ -38,15 +38,15 @@ def data_dir(settings: Any, tmp_path: Path) -> Path:
     return settings.DATA_DIR
 
 
-def file(path: str, content: bytes, mode: int = snapshot.PLAIN) -> File:
-    return File(path, mode, len(content), hashlib.sha256(content).hexdigest())
+def file(path: str, content: bytes, mode: int = snapshot.PLAIN_MODE) -> SnapshotFile:
+    return SnapshotFile(path, mode, len(content), hashlib.sha256(content).hexdigest())
 
 
 TREE = {"train.py": b"print('one')\n", "lib/model.py": b"SIZE = 1\n", "data.bin": b"\0\1\2", "same.py": b"SIZE = 1\n"}
 
 
-def manifest(tree: dict[str, bytes], *links: File) -> bytes:
-    return snapshot.dump([*(file(path, content) for path, content in tree.items()), *links])
+def manifest(tree: dict[str, bytes], *links: SnapshotFile) -> bytes:
+    return snapshot.serialize_manifest([*(file(path, content) for path, content in tree.items()), *links])
 
 
 def framed(*contents: bytes) -> bytes:
@@ -59,10 +59,10 @@ def raw(api: Api, path: str, body: bytes, project: str = "project-one") -> Answe
     return Answer(sent.status_code, sent.json())
 
 
-def put(api: Api, tree: dict[str, bytes], *links: File, project: str = "project-one") -> str:
+def put(api: Api, tree: dict[str, bytes], *links: SnapshotFile, project: str = "project-one") -> str:
     """Its id, once all of it is there."""
     said = manifest(tree, *links)
-    key = snapshot.identity(said)
+    key = snapshot.compute_snapshot_id(said)
     answer = raw(api, f"/code/snapshots/{key}", said, project).data
     by_hash = {hashlib.sha256(one).hexdigest(): one for one in tree.values()}
     raw(api, f"/code/snapshots/{key}/blobs", framed(*(by_hash[one] for one in answer["missing"])), project)
@@ -72,18 +72,23 @@ def put(api: Api, tree: dict[str, bytes], *links: File, project: str = "project-
 
 def test_only_what_the_project_has_not_sent_is_wanted_and_equal_contents_once(owner: Api) -> None:
     said = manifest(TREE)
-    key = snapshot.identity(said)
+    key = snapshot.compute_snapshot_id(said)
     first = raw(owner, f"/code/snapshots/{key}", said).data
     assert (len(first["missing"]), first["missingBytes"], first["finished"]) == (3, 13 + 9 + 3, False)
     put(owner, TREE)
     more = {**TREE, "new.py": b"new\n"}
-    assert raw(owner, f"/code/snapshots/{snapshot.identity(manifest(more))}", manifest(more)).data["missingBytes"] == 4
+    assert (
+        raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(manifest(more))}", manifest(more)).data[
+            "missingBytes"
+        ]
+        == 4
+    )
     assert raw(owner, f"/code/snapshots/{key}", said).data["finished"] is True
 
 
 def test_an_upload_that_broke_off_goes_on_where_it_was(owner: Api) -> None:
     said = manifest(TREE)
-    key = snapshot.identity(said)
+    key = snapshot.compute_snapshot_id(said)
     raw(owner, f"/code/snapshots/{key}", said)
     torn = raw(owner, f"/code/snapshots/{key}/blobs", framed(TREE["train.py"], TREE["data.bin"])[:-2])
     assert torn.error == "SNAPSHOT_BLOB_DIFFERS"
@@ -98,7 +103,7 @@ def test_an_upload_that_broke_off_goes_on_where_it_was(owner: Api) -> None:
 
 def test_what_is_not_what_it_says_is_refused(owner: Api) -> None:
     said = manifest(TREE)
-    key = snapshot.identity(said)
+    key = snapshot.compute_snapshot_id(said)
     assert raw(owner, f"/code/snapshots/{'0' * 64}", said).error == "SNAPSHOT_DIFFERS"
     raw(owner, f"/code/snapshots/{key}", said)
     lie = framed(TREE["train.py"]).replace(b"one", b"two")
@@ -114,30 +119,30 @@ def test_what_is_not_what_it_says_is_refused(owner: Api) -> None:
 )  # fmt: skip
 def test_no_path_leaves_the_tree(owner: Api, path: str, code: str) -> None:
     said = manifest({**TREE, path: b"x"})
-    assert raw(owner, f"/code/snapshots/{snapshot.identity(said)}", said).error == code
+    assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(said)}", said).error == code
 
 
 @pytest.mark.parametrize("link", ["/etc/passwd", "../../x", "lib/../../x", ""])
 def test_no_link_leaves_the_tree(owner: Api, link: str) -> None:
-    said = manifest(TREE, File("lib/way", link=link)) if link else b'{"version":1,"files":[{"path":"x"}]}'
-    answer = raw(owner, f"/code/snapshots/{snapshot.identity(said)}", said)
+    said = manifest(TREE, SnapshotFile("lib/way", link=link)) if link else b'{"version":1,"files":[{"path":"x"}]}'
+    answer = raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(said)}", said)
     assert answer.error in ("SNAPSHOT_LINK_LEAVES", "SNAPSHOT_MALFORMED")
 
 
 def test_what_is_too_large_is_refused_with_the_largest(owner: Api, settings: Any) -> None:
     settings.CODE_MAX_FILES = 3
     said = manifest(TREE)
-    assert raw(owner, f"/code/snapshots/{snapshot.identity(said)}", said).error == "SNAPSHOT_TOO_MANY_FILES"
+    assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(said)}", said).error == "SNAPSHOT_TOO_MANY_FILES"
     settings.CODE_MAX_FILES, settings.CODE_MAX_MB = 100, 0
-    answer = raw(owner, f"/code/snapshots/{snapshot.identity(said)}", said)
+    answer = raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(said)}", said)
     assert (answer.status, answer.error) == (413, "SNAPSHOT_TOO_LARGE")
     assert "train.py" in answer.body["message"]
     settings.CODE_MAX_FILE_MB = -32
-    assert raw(owner, f"/code/snapshots/{snapshot.identity(said)}/blobs", said).error == "BODY_TOO_LARGE"
+    assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(said)}/blobs", said).error == "BODY_TOO_LARGE"
 
 
 def test_its_tree_files_archive_and_manifest_are_read_back(owner: Api, viewer: Api) -> None:
-    key = put(owner, TREE, File("run.py", link="train.py"))
+    key = put(owner, TREE, SnapshotFile("run.py", link="train.py"))
     items = viewer.get(f"/code/snapshots/{key[:10]}/tree").data["items"]
     assert [(one["name"], one["kind"]) for one in items] == [
         ("lib", "folder"), ("data.bin", "file"), ("run.py", "link"), ("same.py", "file"), ("train.py", "file")
@@ -155,7 +160,7 @@ def test_its_tree_files_archive_and_manifest_are_read_back(owner: Api, viewer: A
     whole = viewer.client.get(
         f"{BASE}/code/snapshots/{key}/manifest", headers={"Authorization": f"Bearer {viewer.token}"}
     )
-    assert snapshot.identity(whole.content) == key
+    assert snapshot.compute_snapshot_id(whole.content) == key
 
 
 def test_two_snapshots_are_compared_line_by_line(owner: Api) -> None:
@@ -183,7 +188,7 @@ def test_strangers_find_nothing_and_a_hash_gives_them_nothing(owner: Api, strang
     assert raw(stranger, f"/code/snapshots/{key}", said).status == 404
     assert raw(viewer, f"/code/snapshots/{key}", said).error == "FORBIDDEN"
     put(stranger, TREE, project="project-two")
-    assert len(list((store.root() / "blobs").glob("*/*"))) == 3, "kept once"
+    assert len(list((store.get_root() / "blobs").glob("*/*"))) == 3, "kept once"
     assert Blob.objects.count() == 6
 
 
@@ -279,14 +284,14 @@ def commit(repository: Path, content: str) -> str:
 
 def serve(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real git from a real repository; only that it lies in a folder is let through."""
-    monkeypatch.setattr(git, "_address", lambda parts: "192.0.2.1")
-    before = git._Git.__init__
+    monkeypatch.setattr(git, "_resolve_address", lambda parts: "192.0.2.1")
+    before = git._GitCommand.__init__
 
     def local(self: Any, *given: Any) -> None:
         before(self, *given)
         self.options += ["-c", "protocol.file.allow=always", "-c", f"url.{repository}.insteadOf=https://example.org/x"]
 
-    monkeypatch.setattr(git._Git, "__init__", local)
+    monkeypatch.setattr(git._GitCommand, "__init__", local)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +314,7 @@ def test_a_name_that_leads_to_a_local_address_is_refused_when_it_is_looked_up(
 
     monkeypatch.setattr(git.socket, "getaddrinfo", looked_up)
     made = owner.post("/code/fetches", {"projectId": "project-one", "git": {"url": "https://inside.example.org/x"}})
-    fetching.fetch(made.data["id"])
+    fetching.run_fetch(made.data["id"])
     found = owner.get(f"/code/fetches/{made.data['id']}").data
     assert (found["status"], found["error"]["code"]) == ("failed", "GIT_HOST_REFUSED")
 
@@ -320,9 +325,9 @@ def test_a_revision_becomes_a_snapshot_with_its_commit(
     serve(repository, monkeypatch)
     asked = {"url": "https://example.org/x", "revision": "main"}
     made = owner.post("/code/fetches", {"projectId": "project-one", "git": asked}).data
-    assert fetching.due() == [made["id"]]
-    assert fetching.fetch(made["id"])
-    assert not fetching.fetch(made["id"]), "once"
+    assert fetching.list_due_fetches() == [made["id"]]
+    assert fetching.run_fetch(made["id"])
+    assert not fetching.run_fetch(made["id"]), "once"
     found = owner.get(f"/code/fetches/{made['id']}").data
     assert found["status"] == "ready", found
     origin = owner.get(f"/code/snapshots/{found['snapshotId']}").data["origin"]
@@ -331,7 +336,7 @@ def test_a_revision_becomes_a_snapshot_with_its_commit(
     assert owner.get(f"/code/snapshots/{found['snapshotId']}/file?path=train.py").data["text"] == "print('git')\n"
     assert stranger.get(f"/code/fetches/{made['id']}").status == 404
     absent = owner.post("/code/fetches", {"projectId": "project-one", "git": {**asked, "revision": "nope"}}).data
-    fetching.fetch(absent["id"])
+    fetching.run_fetch(absent["id"])
     assert owner.get(f"/code/fetches/{absent['id']}").data["error"]["code"] == "GIT_REVISION_UNKNOWN"
     assert Fetch.objects.filter(due_at=None).count() == 2
     assert Snapshot.objects.count() == 1
@@ -343,8 +348,8 @@ def begun(task_id: str) -> Task:
     held = row.spec["code"] or {"source": {}}
     fetch = held["source"].get("fetch")
     if fetch and not held["snapshot"]:
-        assert fetching.fetch(fetch)
-        job, _ = code.fetched(JobSpec.from_json(row.spec))
+        assert fetching.run_fetch(fetch)
+        job, _ = code.resolve_fetch(JobSpec.from_json(row.spec))
         assert job is not None
         Task.objects.filter(pk=task_id).update(spec=job.to_json())
     return Task.objects.get(pk=task_id)
@@ -352,7 +357,7 @@ def begun(task_id: str) -> Task:
 
 def failed(task_id: str) -> Task:
     row = begun(task_id)
-    Task.objects.filter(pk=task_id).update(state=State.FAILED, due_at=None, ended_at=now())
+    Task.objects.filter(pk=task_id).update(state=TaskState.FAILED, due_at=None, ended_at=now())
     return row
 
 
@@ -410,7 +415,7 @@ def test_the_commit_of_a_revision_is_found_as_a_fetch_finds_it(
     subprocess.run(["git", "-C", str(repository), *who, "tag", "-am", "one", "v1"], check=True)
     tagged = commit(repository, "print('two')\n")
     revision = {"branch": "main", "tag with a message": "v1", "commit": tagged, "HEAD": "HEAD"}[kind]
-    with git.fetched("https://example.org/x", revision, "") as fetched:
+    with git.fetch_revision("https://example.org/x", revision, "") as fetched:
         assert git.find_commit("https://example.org/x", revision, "", 20) == fetched.commit
     for revision in ("main~1", tagged[:7], tagged[:39]):
         assert git.find_commit("https://example.org/x", revision, "", 20) is None, "only a fetch can tell"
@@ -452,10 +457,10 @@ def test_code_of_an_environment_is_taken_anew_from_that_environment_alone(
     first = failed(owner.post("/training-tasks", pair).data["taskId"])
     source = f"/training-tasks/{first.pk}/code/source"
     assert owner.get(source).data["why"]["code"] == "CODE_ENVIRONMENT_UNREACHABLE", "nobody made it here"
-    monkeypatch.setattr(from_environment, "identify", lambda project, source, seconds: other)
+    monkeypatch.setattr(from_environment, "read_snapshot_id", lambda project, source, seconds: other)
     look = owner.get(source).data
     assert (look["kind"], look["path"], look["changed"]) == ("environment", "mine", True)
-    monkeypatch.setattr(from_environment, "problems", lambda *given: [])
+    monkeypatch.setattr(from_environment, "check_environment", lambda *given: [])
     answer = owner.post(f"/training-tasks/{first.pk}/retry", {})
     anew = Task.objects.get(pk=answer.data["taskId"])
     assert (anew.spec["code"]["snapshot"], anew.spec["code"]["source"]["path"]) == ("", "mine")
@@ -483,7 +488,7 @@ def test_the_operators_console_and_the_api_run_the_same_code_again(
     operator.post(reverse("admin:training_task_changelist"), chosen)
     anew = begun(Task.objects.exclude(pk=first.pk).get().pk)
     assert anew.spec["code"]["origin"]["commit"] == pushed
-    assert failed(going_on.restart(owner.user, first.pk).pk).spec["code"]["origin"]["commit"] == pushed
+    assert failed(going_on.restart_task(owner.user, first.pk).pk).spec["code"]["origin"]["commit"] == pushed
 
 
 def test_who_may_go_on_without_a_node_is_told_without_asking_a_server(
@@ -496,15 +501,15 @@ def test_who_may_go_on_without_a_node_is_told_without_asking_a_server(
     asked: list[Any] = []
     monkeypatch.setattr(changes, "has_changed", lambda *given: asked.append(given))
     assert owner.user
-    assert going_on.can(owner.user, Task.objects.get(pk=first.pk), ["env-002"])
+    assert going_on.can_restart(owner.user, Task.objects.get(pk=first.pk), ["env-002"])
     assert asked == []
 
 
 def test_a_damaged_content_is_found_before_a_node_has_it(owner: Api) -> None:
     key = put(owner, TREE)
-    store.blob(hashlib.sha256(TREE["train.py"]).hexdigest()).write_bytes(b"print('bad')\n")
-    with pytest.raises(store.Lost):
-        store.archive(key)
+    store.get_blob_path(hashlib.sha256(TREE["train.py"]).hexdigest()).write_bytes(b"print('bad')\n")
+    with pytest.raises(store.ContentMissingError):
+        store.ensure_archive(key)
     assert owner.get(f"/code/snapshots/{key}/archive").error == "CODE_LOST"
 
 
@@ -517,24 +522,24 @@ def aged(folder: Path, days: float) -> None:
 def test_what_no_task_refers_to_is_removed_after_its_time_and_nothing_else(owner: Api, environments: Any) -> None:
     kept, lone = put(owner, TREE), put(owner, {**TREE, "train.py": b"print('lone')\n"})
     broken = manifest({"half.py": b"half\n"})
-    raw(owner, f"/code/snapshots/{snapshot.identity(broken)}", broken)
+    raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(broken)}", broken)
     assert owner.post("/training-tasks", task(code={"snapshot": kept})).status == 201
     for key in (kept, lone):
-        store.archive(key)
+        store.ensure_archive(key)
     Snapshot.objects.update(used_at=now() - timedelta(days=29))
-    aged(store.root(), 29)
-    code.forget()
+    aged(store.get_root(), 29)
+    code.delete_unused_snapshots()
     assert set(Snapshot.objects.values_list("digest", flat=True)) == {kept, lone}, "that broke off long ago"
-    assert not store.folder_of(lone).exists(), "nobody is about to read it"
+    assert not store.get_archive_folder(lone).exists(), "nobody is about to read it"
     Snapshot.objects.update(used_at=now() - timedelta(days=31))
     put(owner, {"fresh.py": b"fresh\n"})
-    code.forget()
+    code.delete_unused_snapshots()
     assert Snapshot.objects.filter(digest=kept).exists()
     assert owner.get(f"/code/snapshots/{lone}").status == 404
-    assert not store.blob(hashlib.sha256(b"print('lone')\n").hexdigest()).exists()
-    assert store.blob(hashlib.sha256(b"fresh\n").hexdigest()).exists()
-    assert {one.sha256 for one in store.files(kept)} <= set(Blob.objects.values_list("sha256", flat=True))
-    assert (store.archive(kept) / snapshot.ARCHIVE).exists()
+    assert not store.get_blob_path(hashlib.sha256(b"print('lone')\n").hexdigest()).exists()
+    assert store.get_blob_path(hashlib.sha256(b"fresh\n").hexdigest()).exists()
+    assert {one.sha256 for one in store.list_files(kept)} <= set(Blob.objects.values_list("sha256", flat=True))
+    assert (store.ensure_archive(kept) / snapshot.ARCHIVE_NAME).exists()
     again = put(owner, {**TREE, "train.py": b"print('lone')\n"})
     assert again == lone, "it may be sent anew"
 
@@ -544,7 +549,7 @@ def test_a_person_has_so_many_snapshots_that_are_not_whole(
 ) -> None:
     monkeypatch.setattr(uploads, "MAX_SNAPSHOTS", 1)
     first, second = manifest(TREE), manifest({"other.py": b"2"})
-    assert raw(owner, f"/code/snapshots/{snapshot.identity(first)}", first).status == 200
-    assert raw(owner, f"/code/snapshots/{snapshot.identity(second)}", second).error == "SNAPSHOTS_UNFINISHED"
-    assert raw(owner, f"/code/snapshots/{snapshot.identity(first)}", first).status == 200  # the same again
-    assert raw(colleague, f"/code/snapshots/{snapshot.identity(second)}", second).status == 200
+    assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(first)}", first).status == 200
+    assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(second)}", second).error == "SNAPSHOTS_UNFINISHED"
+    assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(first)}", first).status == 200  # the same again
+    assert raw(colleague, f"/code/snapshots/{snapshot.compute_snapshot_id(second)}", second).status == 200

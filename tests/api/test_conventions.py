@@ -168,7 +168,7 @@ def test_an_unexpected_fault_is_an_envelope_that_tells_nothing_but_the_request_i
     def broken(*args: object) -> None:
         raise RuntimeError("the secret detail")
 
-    monkeypatch.setattr(selectors, "me", broken)
+    monkeypatch.setattr(selectors, "serialize_user", broken)
     answer = viewer.get("/auth/me")
     assert (answer.status, answer.error) == (500, "INTERNAL_ERROR")
     assert "secret" not in json.dumps(answer.body)
@@ -180,7 +180,7 @@ def test_an_unavailable_database_is_503(viewer: Api, monkeypatch: pytest.MonkeyP
     def away(*args: object) -> None:
         raise OperationalError("database is locked")
 
-    monkeypatch.setattr(selectors, "me", away)
+    monkeypatch.setattr(selectors, "serialize_user", away)
     assert (viewer.get("/auth/me").status, viewer.get("/auth/me").error) == (503, "DATABASE_UNAVAILABLE")
 
 
@@ -191,7 +191,7 @@ def test_what_would_write_while_the_database_takes_no_writes_is_503_by_its_own_n
     on, off = "PRAGMA query_only = 1", "PRAGMA query_only = 0"
     if connection.vendor == "postgresql":
         on, off = "SET default_transaction_read_only = on", "SET default_transaction_read_only = off"
-    monkeypatch.setattr(selectors, "me", lambda *_: User.objects.update(first_name="new"))
+    monkeypatch.setattr(selectors, "serialize_user", lambda *_: User.objects.update(first_name="new"))
     with connection.cursor() as cursor:
         cursor.execute(on)
         try:

@@ -6,7 +6,7 @@ import pytest
 
 from apps.catalog import preparation
 from apps.catalog.models import Dataset, DatasetVersion
-from apps.catalog.preparation import STDLIB
+from apps.catalog.preparation import STDLIB_SOURCE
 from apps.common.clock import now
 from tests.api.conftest import Api
 
@@ -42,7 +42,7 @@ def test_a_text_folder_becomes_a_dataset_with_a_version_being_prepared(owner: Ap
 
 def test_preparation_tokenises_the_text(owner: Api, text: Path) -> None:
     made = owner.post("/datasets", {"name": "notes", "projectId": "project-one", "path": str(text)}).data
-    preparation.prepare(made["versions"][0]["id"])
+    preparation.prepare_version(made["versions"][0]["id"])
     [version] = owner.get(f"/datasets/{made['id']}").data["versions"]
     size = sum(len(path.read_bytes()) for path in text.iterdir())
     assert (version["status"], version["progress"]) == ("ready", 1.0)
@@ -55,7 +55,7 @@ def test_a_pair_of_token_files_is_used_where_it_lies(owner: Api, text: Path) -> 
     (text / "train.bin").write_bytes(b"\1\0" * 90)
     (text / "val.bin").write_bytes(b"\1\0" * 10)
     made = owner.post("/datasets", {"name": "pair", "projectId": "project-one", "path": str(text)}).data
-    preparation.prepare(made["versions"][0]["id"])
+    preparation.prepare_version(made["versions"][0]["id"])
     version = DatasetVersion.objects.get()
     assert (version.status, version.train_tokens, version.valid_tokens) == ("ready", 90, 10)
     assert version.train_path == str(text / "train.bin")
@@ -65,7 +65,7 @@ def test_a_pair_of_token_files_is_used_where_it_lies(owner: Api, text: Path) -> 
 def test_data_that_cannot_be_used_fails_with_a_reason_in_the_readers_language(owner: Api, text: Path) -> None:
     (text / "train.bin").write_bytes(b"\1\0")
     made = owner.post("/datasets", {"name": "half", "projectId": "project-one", "path": str(text)}).data
-    preparation.prepare(made["versions"][0]["id"])
+    preparation.prepare_version(made["versions"][0]["id"])
     [version] = owner.get(f"/datasets/{made['id']}").data["versions"]
     assert version["status"] == "failed"
     assert version["error"]["code"] == "DATA_PATH_MISSING"
@@ -145,7 +145,7 @@ def test_a_link_that_is_put_into_a_dataset_later_is_not_followed_outside(
     names = ("train.bin", "val.bin") if put == "pair" else ("99.txt",)
     for name in names:
         (text / name).symlink_to(data_dir / "token")
-    preparation.prepare(made["versions"][0]["id"])
+    preparation.prepare_version(made["versions"][0]["id"])
     [version] = owner.get(f"/datasets/{made['id']}").data["versions"]
     assert (version["status"], version["error"]["code"]) == ("failed", "DATA_LEADS_OUTSIDE")
     assert names[0] in version["error"]["message"]
@@ -198,6 +198,6 @@ def test_anonymous_is_told_to_sign_in(anonymous: Api) -> None:
 def test_a_longer_list_takes_no_more_queries(viewer: Api, django_assert_num_queries: object) -> None:
     for n in range(30):
         dataset = Dataset.objects.create(name=f"d{n}")
-        DatasetVersion.objects.create(dataset=dataset, name="v1", source=STDLIB, due_at=now())
+        DatasetVersion.objects.create(dataset=dataset, name="v1", source=STDLIB_SOURCE, due_at=now())
     with django_assert_num_queries(4):  # who is asking; the page; its versions; how many there are
         assert viewer.get("/datasets").data["total"] == 30

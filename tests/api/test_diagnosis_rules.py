@@ -53,7 +53,7 @@ def test_everything_that_is_wrong_is_said_with_its_line(owner: Api) -> None:
     assert dict(found)["RULE_CODE"].startswith("第 7 行")
     torn = owner._send("PUT", PATH, {"text": "[A\nlines = 1"})
     assert "RULES_NOT_TOML" in torn.problems.values()
-    assert owner._send("PUT", PATH, {"text": "x" * (rules.MOST_BYTES + 1)}).status == 400
+    assert owner._send("PUT", PATH, {"text": "x" * (rules.MAX_BYTES + 1)}).status == 400
 
 
 def test_a_log_is_tried_with_the_projects_rules_and_with_others(owner: Api) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apps.training.models import Drill, Task
-from apps.training.states import Kind
+from apps.training.states import TaskKind
 from tests.api.conftest import Api
 from tests.api.test_tasks_steer import SINGLE, end
 
@@ -26,7 +26,7 @@ def test_a_drill_of_a_task_is_no_training_task_and_touches_nothing_of_it(colleag
     assert (found["status"], found["taskId"], found["stage"], found["minutes"]) == ("queued", task, False, 3)
     assert found["allowedActions"] == ["stop"]
     run, of = Drill.objects.get(pk=found["id"]).run, Task.objects.get(pk=task)
-    assert run.kind == Kind.DRILL
+    assert run.kind == TaskKind.DRILL
     assert run.spec["checkpoint_dir"] != of.spec["checkpoint_dir"]
     assert run.spec["checkpoint_dir"].endswith(f"/checkpoints/{found['id']}")
     assert [one["taskId"] for one in colleague.get(TASKS).data["items"]] == [task]

@@ -12,13 +12,13 @@ from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.environments.models import Hosted, Installation, Look
 from apps.environments.packages import installation, surveys
-from apps.training.services.build import Draft, build
-from fermi.engines.inside.session import Session
+from apps.training.services.build import TaskDraft, build_draft
+from fermi.engines.inside.session import InsideSession
 from fermi.engines.local.engine import LocalBackend
 from fermi.jobs import json_shape
 from fermi.jobs.errors import BackendError
-from fermi.jobs.run_location import Ways
-from fermi.jobs.spec import JobSpec, Node, Way
+from fermi.jobs.run_location import RunLocations
+from fermi.jobs.spec import JobSpec, Node, RunLocation
 from fermi.planning.request import TaskRequest
 from tests import inside_engines
 from tests.api.conftest import Api
@@ -45,7 +45,7 @@ class Lab:
             kernelspec(one.home / ".local/share/jupyter", KERNEL, self.pythons[key])
             one.variables.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder / "wheels"))
 
-    def enter(self, node: Node) -> Session:
+    def enter(self, node: Node) -> InsideSession:
         self.entered.append(node.id)
         if node.id not in self.insides:
             raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
@@ -62,8 +62,8 @@ def data_dir(settings: Any, tmp_path: Path) -> Path:
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     found = Lab(tmp_path / "lab")
 
-    def ways(backend: LocalBackend, job: JobSpec) -> dict[str, Ways]:
-        return {node.id: Ways(Way(True, "WAY_INSIDE_RUNS")) for node in job.nodes}
+    def ways(backend: LocalBackend, job: JobSpec) -> dict[str, RunLocations]:
+        return {node.id: RunLocations(RunLocation(True, "WAY_INSIDE_RUNS")) for node in job.nodes}
 
     monkeypatch.setattr(LocalBackend, "enter", lambda backend, node: found.enter(node))
     monkeypatch.setattr(LocalBackend, "ways", ways)
@@ -75,13 +75,13 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 def look() -> int:
     """What threads of a worker do; returns how many looks there were."""
     count = 0
-    while surveys.sweep():
+    while surveys.run_due_survey():
         count += 1
     return count
 
 
 def install() -> None:
-    while installation.sweep():
+    while installation.run_due_installation():
         pass
 
 
@@ -166,9 +166,9 @@ def test_nobody_has_a_file_executed_who_may_not_open_a_terminal(viewer: Api, col
 
 
 def test_an_environment_has_few_interpreters_that_are_kept(colleague: Api, lab: Lab) -> None:
-    for number in range(surveys.MAX_ROWS + 5):
+    for number in range(surveys.MAX_INTERPRETERS + 5):
         colleague.get(PACKAGES, ids="env-001", python=f"kernel{number}")
-    assert Look.objects.filter(environment="env-001").count() == surveys.MAX_ROWS
+    assert Look.objects.filter(environment="env-001").count() == surveys.MAX_INTERPRETERS
 
 
 def test_whoever_may_see_an_environment_may_compare_it_and_others_do_not_know_it(
@@ -234,10 +234,10 @@ def test_an_installation_that_a_process_died_with_begins_anew(
     with monkeypatch.context() as patched:
         patched.setattr(installation.session, "open_session", _die)
         with pytest.raises(SystemExit):
-            installation.sweep()
-    assert installation.sweep() == 0, "it is claimed"
+            installation.run_due_installation()
+    assert installation.run_due_installation() == 0, "it is claimed"
     Installation.objects.update(due_at=Installation.objects.get().created_at)
-    assert installation.sweep() == 1
+    assert installation.run_due_installation() == 1
 
 
 def _die(*_: Any) -> Any:
@@ -345,10 +345,10 @@ def test_code_with_requirements_brings_what_it_needs(owner: Api, lab: Lab) -> No
 
 def test_a_draft_that_nobody_comes_back_for_says_what_is_known_and_has_nothing_looked_at(owner: Api, lab: Lab) -> None:
     request = build_request(owner)
-    task, wrong = json_shape.read(TaskRequest, request)
+    task, wrong = json_shape.read_object(TaskRequest, request)
 
-    def draft() -> Draft:
-        return build(owner.user, task, request, "task-x", wrong, look=False)
+    def draft() -> TaskDraft:
+        return build_draft(owner.user, task, request, "task-x", wrong, start_surveys=False)
 
     assert [one.looking for one in draft().installed.seen] == [False, False]
     assert look() == 0

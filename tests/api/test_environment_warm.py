@@ -20,12 +20,12 @@ from apps.environments.models import Standby
 from apps.training.core import releasing
 from apps.training.models import Task
 from fermi.engines import standby as inside
-from fermi.engines.inside.session import InsideError, Session
+from fermi.engines.inside.session import InsideError, InsideSession
 from fermi.engines.local import check
 from fermi.engines.local.engine import LocalBackend
 from fermi.jobs.errors import BackendError
-from fermi.jobs.run_location import Ways
-from fermi.jobs.spec import JobSpec, Node, Way
+from fermi.jobs.run_location import RunLocations
+from fermi.jobs.spec import JobSpec, Node, RunLocation
 from fermi.planning import plugins
 from fermi.runner import processes
 from fermi.runner.channel import read_state
@@ -44,7 +44,7 @@ class Lab:
     def __init__(self, folder: Path) -> None:
         self.inside, self.entered = Inside(folder, FERMI_PYTHON=sys.executable), list[str]()
 
-    def enter(self, node: Node) -> Session:
+    def enter(self, node: Node) -> InsideSession:
         self.entered.append(node.id)
         if node.id != "env-001":
             raise BackendError("INSIDE_NO_PYTHON", permanent=True, environment=node.name)
@@ -69,8 +69,8 @@ def data_dir(settings: Any, tmp_path: Path) -> None:
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     found = Lab(tmp_path / "lab")
 
-    def ways(backend: LocalBackend, job: JobSpec) -> dict[str, Ways]:
-        return {node.id: Ways(Way(True, "WAY_INSIDE_RUNS")) for node in job.nodes}
+    def ways(backend: LocalBackend, job: JobSpec) -> dict[str, RunLocations]:
+        return {node.id: RunLocations(RunLocation(True, "WAY_INSIDE_RUNS")) for node in job.nodes}
 
     monkeypatch.setattr(check, "standby", lambda image: "environment")
     monkeypatch.setattr(LocalBackend, "enter", lambda backend, node: found.enter(node))
@@ -82,7 +82,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 def carry_out() -> int:
     """What threads of a worker do; returns how often an environment was asked."""
     count = 0
-    while standby.sweep():
+    while standby.run_due_check():
         count += 1
     return count
 
@@ -92,7 +92,7 @@ def read_standby(api: Api, environment: str = ENVIRONMENT) -> Any:
 
 
 def old(**changes: Any) -> None:
-    Standby.objects.update(looked_at=now() - standby.KEPT - timedelta(seconds=1), **changes)
+    Standby.objects.update(looked_at=now() - standby.VALID_FOR - timedelta(seconds=1), **changes)
 
 
 @pytest.mark.database
@@ -123,7 +123,7 @@ def test_a_preview_has_one_stand_by_which_says_what_it_holds(owner: Api, colleag
 
     owner.patch(ENVIRONMENT, {"warm": False})
     assert carry_out() == 1
-    until(lambda: processes.start_time(second or 0) is None, what="its memory is given back")
+    until(lambda: processes.read_start_time(second or 0) is None, what="its memory is given back")
     assert read_standby(colleague) == {
         "isWanted": False,
         "state": "off",
@@ -183,8 +183,8 @@ def test_the_owner_of_an_environment_may(colleague: Api, lab: Lab) -> None:
 def test_why_it_is_not_warm_is_said(owner: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("env-001", "env-002"):
         owner.patch(f"/dev-environments/{key}", {"warm": True})
-    found = inside.Standby("failed", error={"code": "STANDBY_WITHOUT_TORCH", "python": "/usr/bin/python3"})
-    monkeypatch.setattr(inside, "keep", lambda session, seconds: found)
+    found = inside.StandbyStatus("failed", error={"code": "STANDBY_WITHOUT_TORCH", "python": "/usr/bin/python3"})
+    monkeypatch.setattr(inside, "request_standby", lambda session, seconds: found)
     assert carry_out() == 2
     first, second = (read_standby(owner, f"/dev-environments/{key}") for key in ("env-001", "env-002"))
     assert (first["state"], first["reason"]["code"]) == ("failed", "STANDBY_WITHOUT_TORCH")
@@ -202,13 +202,13 @@ def test_after_a_task_one_stands_by_again(lab: Lab, colleague: Api) -> None:
     assert not Standby.objects.exists()
     DevEnvironment.objects.filter(pk="env-001").update(warm=True)
     Lease.objects.create(environment_id="env-001", holder=task.pk)
-    assert releasing.give_back(task) == 1
+    assert releasing.release_environments(task) == 1
     assert Standby.objects.get(pk="env-001").due_at
 
 
 @pytest.mark.database
 def test_a_container_that_began_anew_has_none(owner: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inside, "keep", lambda session, seconds: inside.Standby("standing", 412 << 20))
+    monkeypatch.setattr(inside, "request_standby", lambda session, seconds: inside.StandbyStatus("standing", 412 << 20))
     owner.patch(ENVIRONMENT, {"warm": True})
     carry_out()
     assert read_standby(owner)["memoryBytes"] == 412 << 20
@@ -228,28 +228,28 @@ def test_this_machine_says_that_its_own_process_stands_by(owner: Api, settings: 
 
 
 def test_engines_say_where_it_stands_by() -> None:
-    assert {name: plugins.check(name).standby("") for name in plugins.BACKENDS} == {
+    assert {name: plugins.get_check(name).standby("") for name in plugins.BACKENDS} == {
         "local": "engine", "kubernetes": "environment", "slurm": "", "agent": "engine",
     }  # fmt: skip
-    assert plugins.check("agent").standby("training:1") == "environment"
+    assert plugins.get_check("agent").standby("training:1") == "environment"
 
 
 def test_one_that_is_gone_is_forgotten_with_what_stood_by(owner: Api, lab: Lab) -> None:
     owner.patch(ENVIRONMENT, {"warm": True})
-    long_ago = now() - discovery.FORGET_AFTER - timedelta(days=1)
+    long_ago = now() - discovery.KEEP_GONE_FOR - timedelta(days=1)
     DevEnvironment.objects.filter(pk="env-001").update(gone_at=long_ago, status=EnvironmentStatus.STOPPED)
-    assert discovery.forget() == 1
+    assert discovery.delete_gone_environments() == 1
     assert not Standby.objects.exists()
 
 
 @pytest.mark.parametrize("said", [{}, {"state": "warm"}, {"state": 3}])
 def test_what_an_environment_says_is_believed_in_its_shape_alone(said: dict[str, Any]) -> None:
     with pytest.raises(InsideError):
-        inside.believed(said)
+        inside.parse_standby(said)
 
 
 def test_no_figure_and_no_code_of_an_environment_is_more_than_it_may_be() -> None:
-    assert inside.believed({"state": "standing", "memory": True}).memory is None
-    assert inside.believed({"state": "standing", "memory": 1 << 60}).memory is None
-    error = inside.believed({"state": "unusable", "code": "ROOT", "params": {"why": "x" * 9000}}).error
+    assert inside.parse_standby({"state": "standing", "memory": True}).memory is None
+    assert inside.parse_standby({"state": "standing", "memory": 1 << 60}).memory is None
+    error = inside.parse_standby({"state": "unusable", "code": "ROOT", "params": {"why": "x" * 9000}}).error
     assert error == {"code": "STANDBY_FAILED", "why": "x" * 300}

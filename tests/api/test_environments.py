@@ -109,7 +109,7 @@ def test_why_an_environment_cannot_be_chosen_is_said_in_the_readers_language(own
 
 
 def test_who_holds_an_environment_is_shown(viewer: Api) -> None:
-    leases.take(["env-001"], "task-x")
+    leases.acquire_leases(["env-001"], "task-x")
     assert viewer.get("/dev-environments/env-001").data["heldBy"] == "task-x"
     assert viewer.get("/dev-environments/env-001").data["selectable"], "one may queue for it"
 
@@ -190,11 +190,11 @@ def test_starting_an_environment_begins_its_uptime_anew(owner: Api) -> None:
 
 
 def test_a_held_environment_is_not_removed(owner: Api) -> None:
-    leases.take(["env-001"], "task-x")
+    leases.acquire_leases(["env-001"], "task-x")
     answer = owner.delete("/dev-environments/env-001")
     assert (answer.status, answer.error) == (409, "ENVIRONMENT_HELD")
     assert "task-x" in answer.body["message"]
-    leases.release("task-x")
+    leases.release_leases("task-x")
     assert owner.delete("/dev-environments/env-001").status == 200
     assert owner.get("/dev-environments/env-001").status == 404
 

@@ -66,7 +66,7 @@ def task(added: None, admin: Api, owner: Api, colleague: Api, spool: Path) -> Ta
 
 def after_a_pass(task: Task, **changes: Any) -> Task:
     Task.objects.filter(pk=task.pk).update(due_at=now(), **changes)
-    reconciler.sweep()
+    reconciler.reconcile_due_tasks()
     task.refresh_from_db()
     return task
 
@@ -127,7 +127,7 @@ def test_its_codes_are_shown_after_the_engine_was_removed_and_stop_no_pass(
         assert "SPOOL_BUDGET_SPENT" in shown["message"]
         assert "0 h are left" in shown["message"]
     cluster = Cluster.objects.get(name="lab")
-    assert not engine_access.cause(cluster, "SPOOL_BUMPED").retry
+    assert not engine_access.build_cause(cluster, "SPOOL_BUMPED").retry
     path = f"/training-tasks/{task.pk}"
     assert [one["outcome"]["code"] for one in colleague.get(path).data["attempts"]] == ["SPOOL_BUDGET_SPENT"]
     assert colleague.get("/clusters").status == colleague.get("/notices").status == 200

@@ -20,7 +20,7 @@ from apps.catalog.models import DatasetVersion
 from apps.common import disks
 from apps.common.clock import now
 from apps.files import store as stores
-from apps.files.models import Doing, File, Upload
+from apps.files.models import File, PendingOperation, Upload
 from apps.files.services import store_sync, uploads
 from apps.scheduling.models import Limits
 from tests.api.conftest import BASE, Answer, Api
@@ -54,7 +54,7 @@ def store(request: Any, settings: Any, tmp_path: Path) -> Any:
         settings.FILES_ENDPOINT = request.getfixturevalue("bucket")
         settings.FILES_KEY = settings.FILES_SECRET = "testing"
         settings.FILES = f"s3://bucket/{tmp_path.name}"
-    return stores.store()
+    return stores.get_store()
 
 
 def sha(data: bytes) -> str:
@@ -189,7 +189,7 @@ def test_a_damaged_file_is_refused_and_says_so(colleague: Api) -> None:
     failed = colleague.post(f"{UPLOADS}/{upload}/finish").data
     assert (failed["state"], failed["error"]["code"]) == ("failed", "UPLOAD_CORRUPT")
     assert names(colleague) == []
-    assert not list(uploads.staged("x").parent.iterdir())
+    assert not list(uploads.get_staged_path("x").parent.iterdir())
     put(colleague, "a", b"right")
 
 
@@ -330,12 +330,12 @@ def test_a_full_project_says_what_it_uses_and_may(colleague: Api, owner: Api, ad
 def test_what_was_cut_off_in_the_middle_is_done_by_the_sweep(colleague: Api, store: Any) -> None:
     for name in ("a", "b"):
         put(colleague, name, name.encode())
-    File.objects.filter(name="a").update(parent="c", name="a2", source="a", doing=Doing.MOVE, due_at=now())
-    File.objects.filter(name="b").update(doing=Doing.DELETE, due_at=now())
+    File.objects.filter(name="a").update(parent="c", name="a2", source="a", doing=PendingOperation.MOVE, due_at=now())
+    File.objects.filter(name="b").update(doing=PendingOperation.DELETE, due_at=now())
     assert get(colleague, "c/a2").body == b"a"
     assert begin(colleague, "a", b"other").status == 201
-    store_sync.sweep()
-    store_sync.sweep()
+    store_sync.apply_due()
+    store_sync.apply_due()
     assert (store.size("project-one/a"), store.size("project-one/b"), store.size("project-one/c/a2")) == (None, None, 1)
     assert list(File.objects.filter(folder=False).values_list("doing", "source")) == [("", "")]
 
@@ -359,10 +359,10 @@ def test_an_upload_that_died_while_it_was_put_in_place_is_finished(
             patched.setattr(type(store), "put", dies)
             with pytest.raises(KeyboardInterrupt):
                 colleague.post(f"{UPLOADS}/{upload}/finish")
-        uploads.sweep()
+        uploads.check_due_uploads()
         assert Upload.objects.get(pk=upload).state == "checking"  # somebody seems to be at it
         Upload.objects.filter(pk=upload).update(due_at=now())
-        uploads.sweep()
+        uploads.check_due_uploads()
         assert colleague.get(f"{UPLOADS}/{upload}").data["state"] == "done"
         assert get(colleague, "a").body == data
 
@@ -372,12 +372,12 @@ def test_what_nobody_goes_on_with_is_given_up_after_a_day(colleague: Api) -> Non
     upload = begin(colleague, "a", b"12345").data
     assert upload["expiresAt"] > upload["createdAt"]
     send(colleague, upload["id"], 0, b"123")
-    uploads.forget()
-    assert uploads.staged(upload["id"]).exists()
+    uploads.delete_expired()
+    assert uploads.get_staged_path(upload["id"]).exists()
     Upload.objects.update(touched_at=now() - timedelta(days=1, minutes=1))
-    os.utime(uploads.staged(upload["id"]), (0, 0))
-    uploads.forget()
-    assert not uploads.staged(upload["id"]).exists()
+    os.utime(uploads.get_staged_path(upload["id"]), (0, 0))
+    uploads.delete_expired()
+    assert not uploads.get_staged_path(upload["id"]).exists()
     assert colleague.get(f"{UPLOADS}/{upload['id']}").error == "UPLOAD_NOT_FOUND"
     assert AuditEvent.objects.get(action="file.upload-abandoned").target == "a"
 
@@ -438,7 +438,7 @@ def test_a_dataset_is_made_from_files_and_stays_what_they_were(owner: Api, colle
     assert made.status == 201
     [version] = made.data["versions"]
     assert version["source"] == "files:corpus"
-    preparation.prepare(version["id"])
+    preparation.prepare_version(version["id"])
     row = DatasetVersion.objects.get()
     assert (row.status, row.train_tokens + row.valid_tokens) == ("ready", 8 * 200 + 6 * 100), row.error
     kept = Path(row.train_path).read_bytes()
@@ -456,12 +456,12 @@ def test_token_files_among_files_are_a_dataset_and_what_changed_in_the_store_is_
     for name, data in (("train.bin", b"\1\0" * 90), ("val.bin", b"\1\0" * 10)):
         assert put(owner, f"pair/{name}", data)
     made = owner.post("/datasets", {"name": "pair", "projectId": "project-one", "path": "files:pair"}).data
-    preparation.prepare(made["versions"][0]["id"])
+    preparation.prepare_version(made["versions"][0]["id"])
     version = DatasetVersion.objects.get()
     assert (version.status, version.train_tokens, version.valid_tokens) == ("ready", 90, 10), version.error
     File.objects.filter(name="val.bin").update(sha256="0" * 64)
     again = owner.post(f"/datasets/{made['id']}/versions", {"path": "files:pair"}).data
-    preparation.prepare(again["id"])
+    preparation.prepare_version(again["id"])
     assert DatasetVersion.objects.get(pk=again["id"]).error["code"] == "DATA_FILES_CHANGED"
 
 
@@ -471,7 +471,7 @@ def test_token_files_among_files_are_a_dataset_and_what_changed_in_the_store_is_
 def test_what_cannot_be_kept_is_refused_before_anything_is_written(
     colleague: Api, monkeypatch: pytest.MonkeyPatch, store: Any, size: int, code: str
 ) -> None:
-    monkeypatch.setattr(disks, "room", lambda _: {"free": 1 << 38, "total": 1 << 41})
+    monkeypatch.setattr(disks, "read_free_space", lambda _: {"free": 1 << 38, "total": 1 << 41})
     answer = colleague.post(UPLOADS, {"path": "a.bin", "sizeBytes": size, "sha256": "0" * 64})
     assert (answer.status, answer.problems) == (413, {"sizeBytes": code})
     assert not Upload.objects.exists()
@@ -480,7 +480,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written(
 
 @HERE
 def test_what_other_uploads_still_bring_has_its_place(colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disks, "room", lambda _: {"free": 1000, "total": 2000})
+    monkeypatch.setattr(disks, "read_free_space", lambda _: {"free": 1000, "total": 2000})
     first = begin(colleague, "a.bin", b"x" * 600).data["id"]
     assert begin(colleague, "b.bin", b"x" * 500).error == "UPLOAD_NO_ROOM"
     send(colleague, first, 0, b"x" * 200)

@@ -92,7 +92,7 @@ def test_a_model_says_how_large_it_is_or_its_hyperparameters_do(colleague: Api) 
     from fermi.jobs import recipes
 
     small = ask(colleague, modelId="model-001").data
-    assert small["modelParameters"] == recipes.count(Model.objects.get().defaults) == 136_960
+    assert small["modelParameters"] == recipes.count_gpt_parameters(Model.objects.get().defaults) == 136_960
     Model.objects.update(parameters=13 * 10**9)
     assert ask(colleague, modelId="model-001").data["modelParameters"] == 13 * 10**9
     assert ask(colleague, 10**8, modelId="model-001").data["modelParameters"] == 10**8, "what is asked for wins"

@@ -11,11 +11,11 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
 from apps.environments import reconcile, services
 from apps.environments.models import Gpu, Hosted, Run, Template
-from apps.environments.services import Asked
-from apps.environments.states.reasons import Reason
+from apps.environments.services import CreateRequest
+from apps.environments.states.reasons import EnvironmentReason
 from apps.notices.models import Incident
 from apps.scheduling.models import Limits, Price, UserLimits
-from fermi.engines.environments import Activity, HostedPhase, Kernel
+from fermi.engines.environments import Activity, EnvironmentPhase, Kernel
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause
 from fermi.planning import plugins
@@ -32,8 +32,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def use(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(plugins, "hosting", lambda backend, connection: machine)
-    monkeypatch.setattr(plugins, "makes_environments", lambda backend: True)
+    monkeypatch.setattr(plugins, "get_environment_backend", lambda backend, connection: machine)
+    monkeypatch.setattr(plugins, "can_make_environments", lambda backend: True)
     return machine
 
 
@@ -57,7 +57,7 @@ def settle(passes: int = 8) -> None:
     """What the sweep does, without its waits."""
     for _ in range(passes):
         Hosted.objects.exclude(due_at=None).update(due_at=now(), claimed_at=None)
-        if not reconcile.sweep():
+        if not reconcile.reconcile_due():
             return
 
 
@@ -107,7 +107,7 @@ def test_what_is_deleted_goes_when_nothing_is_left_and_what_it_cost_stays(
     settle()
     assert colleague.get(f"/dev-environments/{made}").status == 404
     assert not machine.disks
-    assert Run.objects.get(environment=made).outcome == Reason.DELETED
+    assert Run.objects.get(environment=made).outcome == EnvironmentReason.DELETED
     assert colleague.post("/dev-environments/make", MADE).status == 201, "its name is free again"
 
 
@@ -133,15 +133,15 @@ def test_viewers_delete_nothing_and_strangers_see_no_logs(
 
 
 def test_while_a_task_holds_it_nobody_stops_it(made: str, colleague: Api) -> None:
-    assert leases.take([made], "task-x") is None
+    assert leases.acquire_leases([made], "task-x") is None
     for verb in ("stop", "restart", "resize"):
         answer = colleague.post(f"/dev-environments/{made}/{verb}", {"memoryGb": 9} if verb == "resize" else None)
         assert (answer.status, answer.error) == (409, "ENVIRONMENT_HELD")
         assert "task-x" in answer.body["message"]
     assert colleague.delete(f"/dev-environments/{made}").error == "ENVIRONMENT_HELD"
-    leases.release("task-x")
+    leases.release_leases("task-x")
     assert colleague.post(f"/dev-environments/{made}/stop").status == 200
-    assert leases.take([made], "task-y") == [(made, "")], "one that is going takes no task"
+    assert leases.acquire_leases([made], "task-y") == [(made, "")], "one that is going takes no task"
 
 
 def test_all_that_is_wrong_is_said_at_once(template: Template, colleague: Api) -> None:
@@ -159,8 +159,8 @@ def test_all_that_is_wrong_is_said_at_once(template: Template, colleague: Api) -
 def test_a_preview_says_what_is_wrong_with_several_together(template: Template, owner: Api) -> None:
     Limits.objects.create(project_id="project-one", max_environments=1, updated_at=now())
     assert owner.user
-    asked = [Asked("template-jupyter", "project-one", name) for name in ("a", "a")]
-    one, two = services.drafts(owner.user, asked)
+    asked = [CreateRequest("template-jupyter", "project-one", name) for name in ("a", "a")]
+    one, two = services.validate_environments(owner.user, asked)
     assert not one.problems
     assert [problem.code for problem in two.problems] == ["ENVIRONMENT_NAME_TAKEN", "LIMIT_ENVIRONMENTS"]
 
@@ -251,11 +251,11 @@ def test_one_that_nobody_uses_is_warned_of_and_stops_and_says_why(made: str, mac
     settle(1)
     assert hosted(colleague, made)["state"] == "running", "somebody is connected"
     machine.newest(made).activity = Activity()
-    assert leases.take([made], "task-x") is None
+    assert leases.acquire_leases([made], "task-x") is None
     Hosted.objects.filter(pk=made).update(active_at=an_hour)
     settle(1)
     assert hosted(colleague, made)["state"] == "running", "a task trains there"
-    leases.release("task-x")
+    leases.release_leases("task-x")
     Hosted.objects.filter(pk=made).update(active_at=an_hour, task="task-y", afterwards="keep")
     settle(1)
     found = hosted(colleague, made)
@@ -286,7 +286,7 @@ def test_one_that_ends_by_itself_is_tried_again_a_few_times_and_then_failed(
     made: str, machine: Machine, colleague: Api
 ) -> None:
     for number in range(4):
-        machine.end(made, Cause(Reason.LOST))
+        machine.end(made, Cause(EnvironmentReason.LOST))
         settle(2)
         Run.objects.update(ended_at=now() - timedelta(minutes=5))
         settle()
@@ -341,12 +341,12 @@ def test_one_that_was_made_for_a_task_becomes_what_was_said(
     template: Template, colleague: Api, machine: Machine, afterwards: str, becomes: str | None
 ) -> None:
     assert colleague.user
-    asked = Asked("template-jupyter", "project-one", "for-a-task")
-    made = services.make(colleague.user, asked, task="task-x", afterwards=afterwards)
+    asked = CreateRequest("template-jupyter", "project-one", "for-a-task")
+    made = services.create_environment(colleague.user, asked, task="task-x", afterwards=afterwards)
     settle()
-    assert leases.take([made.pk], "task-other") is None
+    assert leases.acquire_leases([made.pk], "task-other") is None
     assert services.finish_for_task("task-x") == (0 if afterwards == "keep" else 1), "another task holds it"
-    leases.release("task-other")
+    leases.release_leases("task-other")
     assert services.finish_for_task("task-x") == 0
     assert services.finish_for_task("task-x") == 0
     settle()
@@ -492,7 +492,7 @@ def test_one_whose_pod_is_replaced_is_starting_until_the_next_one_runs(
     made: str, machine: Machine, colleague: Api
 ) -> None:
     waits = Cause("ENGINE_UNREACHABLE", {"why": "its pod is being replaced"})
-    machine.newest(made).phase, machine.newest(made).waiting = HostedPhase.STARTING, waits
+    machine.newest(made).phase, machine.newest(made).waiting = EnvironmentPhase.STARTING, waits
     settle()
     found = colleague.get(f"/dev-environments/{made}").data
     assert (found["status"], found["selectable"]) == ("starting", False)
@@ -505,6 +505,6 @@ def test_one_whose_pod_is_replaced_is_starting_until_the_next_one_runs(
 
 
 def test_one_whose_keeper_does_not_answer_for_a_moment_still_runs(made: str, machine: Machine, colleague: Api) -> None:
-    machine.newest(made).phase = HostedPhase.STARTING
+    machine.newest(made).phase = EnvironmentPhase.STARTING
     settle()
     assert hosted(colleague, made)["state"] == "running"

@@ -9,11 +9,11 @@ import pytest
 from apps.accounts.models import AuditEvent, User
 from apps.notices import delivery, fanout, groups
 from apps.notices.models import Channel, Delivery, Item, Rule
-from apps.notices.sender.process import Sender
-from apps.notices.services.incidents import over, tell
+from apps.notices.sender.process import SenderProcess
+from apps.notices.services.incidents import open_incident, resolve_incidents
 from apps.training.core import transitions
 from apps.training.models import Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 from tests.apps.notice_servers import one_sender
@@ -37,10 +37,10 @@ def allowed(settings: Any) -> None:
 @pytest.mark.usefixtures("environments", "dataset", "model")
 def test_whoever_owns_a_task_hears_that_it_failed_and_reads_it(colleague: Api, owner: Api, stranger: Api) -> None:
     task = Task.objects.get(pk=colleague.post("/training-tasks", changed()).data["taskId"])
-    for state in (State.QUEUED, State.STARTING, State.RUNNING):
-        transitions.move(task, state)
-    transitions.move(task, State.FAILED, "RANK_FAILED", {"rank": 3, "node": "dgx-02", "exitCode": 1})
-    fanout.spread()
+    for state in (TaskState.QUEUED, TaskState.STARTING, TaskState.RUNNING):
+        transitions.change_state(task, state)
+    transitions.change_state(task, TaskState.FAILED, "RANK_FAILED", {"rank": 3, "node": "dgx-02", "exitCode": 1})
+    fanout.spread_incidents()
     told = colleague.get("/inbox").data
     [item] = told["items"]
     assert (item["kind"], item["level"], item["path"], told["unread"]) == (
@@ -67,11 +67,15 @@ def test_what_is_told_of_many_tasks_in_a_day_is_one_entry(colleague: Api, projec
     owned = {"project": project.pk, "owner": colleague.user.pk}
     why = {"code": "COMPLETED", "params": {}}
     for number in range(7):
-        tell("task_ended", f"task-{number}", "NOTICE_TASK_ENDED", {"name": f"sweep-{number}", "why": why}, **owned)
+        open_incident(
+            "task_ended", f"task-{number}", "NOTICE_TASK_ENDED", {"name": f"sweep-{number}", "why": why}, **owned
+        )
     for number in range(2):
-        tell("task_failed", f"task-{number}", "NOTICE_TASK_FAILED", {"name": f"bad-{number}", "why": why}, **owned)
-    tell("task_failed", "task-9", "NOTICE_TASK_FAILED", {"name": "bad-9", "why": why}, **owned)
-    fanout.spread()
+        open_incident(
+            "task_failed", f"task-{number}", "NOTICE_TASK_FAILED", {"name": f"bad-{number}", "why": why}, **owned
+        )
+    open_incident("task_failed", "task-9", "NOTICE_TASK_FAILED", {"name": "bad-9", "why": why}, **owned)
+    fanout.spread_incidents()
     assert colleague.get("/inbox").data["unread"] == colleague.get("/inbox").data["total"] == 10
     told = Api(colleague.user, "en").get("/inbox", grouped="true", pageSize=1, page=2).data
     assert (told["total"], told["unread"], told["pageSize"]) == (2, 2, 1)
@@ -94,9 +98,9 @@ def test_an_entry_whose_items_are_removed_meanwhile_is_left_out(
     assert colleague.user
     for kind in ("task_ended", "task_failed"):
         why = {"code": "COMPLETED", "params": {}}
-        tell(kind, "task-1", f"NOTICE_{kind.upper()}", {"name": "one", "why": why}, project=project.pk,
+        open_incident(kind, "task-1", f"NOTICE_{kind.upper()}", {"name": "one", "why": why}, project=project.pk,
              owner=colleague.user.pk)  # fmt: skip
-    fanout.spread()
+    fanout.spread_incidents()
     group_items = groups._group_items
 
     def removed(rows: Any) -> Any:
@@ -113,11 +117,11 @@ def test_operators_hear_of_nodes_and_maintainers_of_theirs(
     owner: Api, colleague: Api, admin: Api, project: Any
 ) -> None:
     params = {"environment": "dgx-02", "host": "dgx-02", "cluster": "c"}
-    tell("node_lost", "env-9", "NOTICE_NODE_LOST", params, project=project.pk)
-    fanout.spread()
+    open_incident("node_lost", "env-9", "NOTICE_NODE_LOST", params, project=project.pk)
+    fanout.spread_incidents()
     assert [each.get("/inbox").data["unread"] for each in (owner, colleague, admin)] == [1, 0, 1]
-    over("env-9", "node_lost")
-    fanout.spread()
+    resolve_incidents("env-9", "node_lost")
+    fanout.spread_incidents()
     assert owner.get("/inbox").data["items"][0]["overAt"]
 
 
@@ -205,7 +209,7 @@ def test_a_test_says_what_came_of_it(colleague: Api, settings: Any) -> None:
 
 def test_while_enough_is_being_sent_nobody_else_waits(colleague: Api) -> None:
     made = colleague.post("/notice-channels", HOOK).data
-    with Sender(), Sender(), mock.patch.object(delivery, "Sender", Sender):
+    with SenderProcess(), SenderProcess(), mock.patch.object(delivery, "SenderProcess", SenderProcess):
         answer = colleague.post(f"/notice-channels/{made['id']}/test")
         assert (answer.status, answer.error) == (429, "CHANNEL_SENDERS_BUSY")
     assert not Delivery.objects.exists()

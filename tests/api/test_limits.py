@@ -139,7 +139,7 @@ def test_the_queue_follows_the_limits_that_are_set(admin: Api, colleague: Api, o
     admin.put(PATH, {"weight": 5, "mostTasks": 1, "priorities": ["urgent"]})
     owner.put(f"{PATH}/users/colleague", {"mostTasks": 0})
     moment = timezone.now()
-    known = load.scene(moment).projects["project-one"]
+    known = load.load_snapshot(moment).projects["project-one"]
     assert (known.weight, known.most_tasks, known.users["colleague"].most_tasks) == (5.0, 1, 0)
     assert [one.name for one in known.priorities] == ["URGENT"]
     assert not Task.objects.exists()

@@ -36,9 +36,9 @@ def asking(environment: str, **more: Any) -> dict[str, Any]:
 
 def look(task_id: str) -> None:
     """Its own pass, and the queue's decision, as the sweep does both."""
-    reconciler.reconcile(task_id)
+    reconciler.reconcile_tasks(task_id)
     Queue.objects.update(due_at=timezone.now())
-    scheduling_pass.decide_if_due()
+    scheduling_pass.run_if_due()
 
 
 def waits(api: Api, task_id: str) -> tuple[str, str]:

@@ -88,7 +88,7 @@ def test_a_kernel_is_ended_by_whose_environment_it_is(
     def away(environment: DevEnvironment) -> Any:
         raise OSError("nobody answers")
 
-    monkeypatch.setattr("apps.environments.connection.dial", away)
+    monkeypatch.setattr("apps.environments.connection.dial_envd", away)
     refused = colleague.post("/dev-environments/env-001/kernels/k1/end")
     assert (refused.status, refused.error) == (403, "KERNEL_OF_ANOTHER")
     assert owner.post("/dev-environments/env-001/kernels/k1/end").error == "KERNEL_NOT_ENDED"
@@ -148,7 +148,7 @@ def test_a_discovered_environment_is_looked_into_and_says_what_is_left(
 ) -> None:
     first = owner.post("/training-tasks/preview", changed()).data
     assert (first["inUse"], first["memoryLooking"]) == ([], True)
-    assert memory_surveys.sweep() == 1
+    assert memory_surveys.run_due_survey() == 1
     for someone, mine in ((owner, True), (colleague, False)):
         answer = someone.post("/training-tasks/preview", changed()).data
         [found] = answer["inUse"]
@@ -161,8 +161,8 @@ def test_a_discovered_environment_is_looked_into_and_says_what_is_left(
         assert found["gpus"] == [{"index": 0, "name": "A800", "totalBytes": 80 << 30, "freeBytes": 12 << 30}]
         [left] = [one for one in answer["warnings"] if one["code"] == "GPU_MEMORY_LEFT"]
         assert "12 / 80 GiB" in left["message"]
-    assert memory_surveys.sweep() == 0, "what is known counts for a while"
-    MemoryLook.objects.update(looked_at=now() - memory_surveys.KEPT - timedelta(seconds=1))
+    assert memory_surveys.run_due_survey() == 0, "what is known counts for a while"
+    MemoryLook.objects.update(looked_at=now() - memory_surveys.VALID_FOR - timedelta(seconds=1))
     assert owner.get("/dev-environments/env-001/memory").data["looking"]
 
 
@@ -170,7 +170,7 @@ def test_only_the_kernel_that_was_seen_is_ended_and_only_by_whose_it_is(
     owner: Api, colleague: Api, discovered: Inside
 ) -> None:
     owner.get("/dev-environments/env-001/memory")
-    memory_surveys.sweep()
+    memory_surveys.run_due_survey()
     end = "/dev-environments/env-001/kernels/k9/end"
     refused = colleague.post(end)
     assert (refused.status, refused.error) == (403, "KERNEL_OF_ANOTHER")
@@ -188,12 +188,12 @@ def test_a_task_that_is_to_wait_waits_for_the_look_and_then_for_the_memory(colle
     task = colleague.post("/training-tasks", changed(whenInUse="wait")).data["taskId"]
     look(task)
     assert colleague.get(f"/training-tasks/{task}").data["reason"]["code"] == "MEMORY_LOOKED_AT"
-    memory_surveys.sweep()
+    memory_surveys.run_due_survey()
     look(task)
     assert colleague.get(f"/training-tasks/{task}").data["reason"]["code"] == "ENVIRONMENTS_IN_USE"
     discovered.holders = {"gpus": [], "kernels": [], "holders": []}
     MemoryLook.objects.update(due_at=now())
-    memory_surveys.sweep()
+    memory_surveys.run_due_survey()
     look(task)
     assert colleague.get(f"/training-tasks/{task}").data["status"] == "starting"
 
@@ -205,7 +205,7 @@ def test_what_an_environment_says_is_believed_in_its_shape_only(owner: Api, disc
         "holders": [{"pid": 5, "name": 3, "rss_bytes": 1e300, "kernel": [1]}] * 200,
     }  # fmt: skip
     owner.get("/dev-environments/env-001/memory")
-    memory_surveys.sweep()
+    memory_surveys.run_due_survey()
     found = owner.get("/dev-environments/env-001/memory").data
     assert found["gpus"] == []
     assert len(found["processes"]) == 50
@@ -215,4 +215,4 @@ def test_what_an_environment_says_is_believed_in_its_shape_only(owner: Api, disc
 def look(task: str) -> None:
     for _ in range(3):
         Task.objects.filter(pk=task).update(due_at=Task.objects.get(pk=task).created_at)
-        reconciler.reconcile(task)
+        reconciler.reconcile_tasks(task)

@@ -202,7 +202,7 @@ def test_dashboards_and_alerts_ask_for_what_is_told_and_for_all_of_it(
 ) -> None:
     settings.TRACING = True
     monkeypatch.setattr(redis, "from_url", lambda *about, **more: Broker())
-    monkeypatch.setattr(pubsub, "kept", {"sweep": 0.1}.get)
+    monkeypatch.setattr(pubsub, "get_figure", {"sweep": 0.1}.get)
     told = families(admin)
     used: set[str] = set()
     for where, text in expressions(root):

@@ -11,10 +11,10 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts import selectors
-from apps.accounts.access import Reader
+from apps.accounts.access import UserRights
 from apps.catalog.models import Dataset
 from apps.common import exception_handler, renderers
-from apps.training.logs.pages import Spot
+from apps.training.logs.pages import LogPosition
 from apps.training.models import Attempt, Task
 from apps.training.presenters import stream_polling
 from tests.api.conftest import BASE, Api
@@ -94,10 +94,12 @@ def test_a_log_is_read_from_far_beyond_its_end(colleague: Api, log: Path, cursor
 
 def test_a_stream_goes_on_from_far_beyond_the_end_of_a_log(colleague: Api, log: Path) -> None:
     assert colleague.user
-    position = stream_polling.Position(1, FAR, FAR, 1, ((0, Spot(FAR)),))
-    reader = Reader(colleague.user.pk, is_superuser=False)
-    [found] = stream_polling.answers([(stream_polling.Question(log.parts[-3], reader, "en", "all", position), {})])
-    assert isinstance(found, stream_polling.Answer)
+    position = stream_polling.StreamCursor(1, FAR, FAR, 1, ((0, LogPosition(FAR)),))
+    reader = UserRights(colleague.user.pk, is_superuser=False)
+    [found] = stream_polling.poll_requests(
+        [(stream_polling.StreamRequest(log.parts[-3], reader, "en", "all", position), {})]
+    )
+    assert isinstance(found, stream_polling.StreamMessages)
     assert re.findall(rb"^event: (\w+)", found.body, re.MULTILINE) == [b"status"]
 
 
@@ -143,18 +145,18 @@ class TestWhateverBreaksTheAnswerIsTheEnvelope:
         return ask
 
     def test_the_view(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(selectors, "me", broken)
+        monkeypatch.setattr(selectors, "serialize_user", broken)
         body = refused()
         assert (body["code"], body["error"]) == (500, "INTERNAL_ERROR")
         assert body["requestId"] in body["errors"][0]["hint"]
 
     def test_the_exception_handler(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(exception_handler, "translate", broken)
+        monkeypatch.setattr(exception_handler, "to_api_error", broken)
         assert refused("/projects/none")["error"] == "INTERNAL_ERROR"
 
     def test_a_text(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(selectors, "me", broken)
-        monkeypatch.setattr("fermi.messages._room", broken)
+        monkeypatch.setattr(selectors, "serialize_user", broken)
+        monkeypatch.setattr("fermi.messages._load_file", broken)
         assert refused()["error"] == "INTERNAL_ERROR"
 
     def test_the_renderer(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +165,7 @@ class TestWhateverBreaksTheAnswerIsTheEnvelope:
 
     @pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}])
     def test_what_json_cannot_say(self, refused: Any, monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
-        monkeypatch.setattr(selectors, "me", lambda *_: {"value": value})
+        monkeypatch.setattr(selectors, "serialize_user", lambda *_: {"value": value})
         assert refused()["error"] == "INTERNAL_ERROR"
 
     def test_other_middleware(self, refused: Any, settings: Any) -> None:

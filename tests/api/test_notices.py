@@ -19,7 +19,7 @@ def test_where_nothing_protects_the_platform_its_administrator_is_told(
     admin: Api, settings: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.ISOLATION = "off"
-    monkeypatch.setattr(disks, "nearly_full", lambda folder: {})
+    monkeypatch.setattr(disks, "find_nearly_full", lambda folder: {})
     found = admin.get("/notices").data
     assert {(item["level"], item["code"]) for item in found["findings"]} == {("warn", "ISOLATION_OFF")}
     assert "FERMI_ISOLATION" in found["findings"][0]["message"]
@@ -27,8 +27,8 @@ def test_where_nothing_protects_the_platform_its_administrator_is_told(
 
 
 def test_where_something_does_there_is_nothing_to_tell(admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "chosen", lambda mode, place: isolation.Isolation(True, None))
-    monkeypatch.setattr(disks, "nearly_full", lambda folder: {})
+    monkeypatch.setattr(isolation, "choose_isolation", lambda mode, place: isolation.Isolation(True, None))
+    monkeypatch.setattr(disks, "find_nearly_full", lambda folder: {})
     assert admin.get("/notices").data == {"fit": True, "findings": []}
 
 
@@ -49,8 +49,8 @@ def test_a_clusters_check_says_what_protects(admin: Api, settings: object) -> No
 def test_a_disk_that_is_nearly_full_is_told_before_it_is(
     admin: Api, viewer: Api, monkeypatch: pytest.MonkeyPatch, settings: Any, lang: str, words: str
 ) -> None:
-    monkeypatch.setattr(isolation, "chosen", lambda mode, place: isolation.Isolation(True, None))
-    monkeypatch.setattr(disks, "room", lambda path: {"free": 50 << 20, "total": 1000 << 20})
+    monkeypatch.setattr(isolation, "choose_isolation", lambda mode, place: isolation.Isolation(True, None))
+    monkeypatch.setattr(disks, "read_free_space", lambda path: {"free": 50 << 20, "total": 1000 << 20})
     admin.lang = lang
     [found] = admin.get("/notices").data["findings"]
     assert (found["level"], found["code"]) == ("warn", "DISK_NEARLY_FULL")
@@ -58,5 +58,5 @@ def test_a_disk_that_is_nearly_full_is_told_before_it_is(
     assert str(settings.DATA_DIR) in found["message"]
     assert found["hint"]
     assert viewer.get("/notices").data["findings"] == []
-    monkeypatch.setattr(disks, "room", lambda path: {"free": 150 << 20, "total": 1000 << 20})
+    monkeypatch.setattr(disks, "read_free_space", lambda path: {"free": 150 << 20, "total": 1000 << 20})
     assert admin.get("/notices").data["findings"] == []

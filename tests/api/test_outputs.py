@@ -17,7 +17,7 @@ from apps.files.services import outputs as services
 from apps.files.services import store_sync
 from apps.training.logs import outputs
 from apps.training.models import Checkpoint, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi.runner import worktree
 from tests import packages
 from tests.api.conftest import BASE, Api
@@ -44,10 +44,10 @@ def written(task: Task, settings: Any) -> dict[str, bytes]:
 
 
 def end(task: Task) -> None:
-    ended = {"state": State.SUCCEEDED, "due_at": None, "ended_at": timezone.now()}
+    ended = {"state": TaskState.SUCCEEDED, "due_at": None, "ended_at": timezone.now()}
     Task.objects.filter(pk=task.pk).update(**ended)
     Outputs.objects.update(due_at=now())
-    outputs.sweep()
+    outputs.update_outputs()
 
 
 def get(api: Api, where: str, **query: str) -> Any:
@@ -119,10 +119,10 @@ def test_what_was_brought_before_a_crash_is_not_brought_again(
     monkeypatch.setattr(type(store), "put", dies)
     with pytest.raises(KeyboardInterrupt):
         end(task)
-    outputs.sweep()
+    outputs.update_outputs()
     assert len(brought) == 3  # the claim of who died holds for a while
     Outputs.objects.update(due_at=now())
-    outputs.sweep()
+    outputs.update_outputs()
     assert len(set(brought)) == len(brought) == 4
     assert listed(viewer, task) == ["plots", "model.pt"]
 
@@ -130,7 +130,7 @@ def test_what_was_brought_before_a_crash_is_not_brought_again(
 def test_outputs_go_with_their_task(colleague: Api, task: Task, written: dict[str, bytes], settings: Any) -> None:
     end(task)
     assert colleague.delete(f"/training-tasks/{task.pk}").status == 200
-    store_sync.sweep()
+    store_sync.apply_due()
     assert not Path(settings.DATA_DIR, "outputs", task.pk).exists()
     assert not Outputs.objects.exists()
     assert not File.objects.exists()
@@ -142,7 +142,7 @@ def tree(task: Task, settings: Any, tmp_path: Path) -> Path:
     files = {"train.py": "import lib.word\n", "lib/word.py": "WORD = 1\n", "data/deep/rows.csv": "1\n"}
     snapshot = packages.archive(tmp_path / "archives", files)
     place = Path(settings.DATA_DIR, "trees", task.pk, "code")
-    worktree.check_out(str(tmp_path / "archives" / snapshot), snapshot, str(place), f"{task.pk}-1")
+    worktree.check_out_tree(str(tmp_path / "archives" / snapshot), snapshot, str(place), f"{task.pk}-1")
     return place
 
 
@@ -193,14 +193,14 @@ def test_a_file_of_the_snapshot_is_listed_once_the_script_has_changed_it(viewer:
 def test_a_running_tasks_files_are_counted_up_to_a_bound_and_all_of_them_when_it_has_ended(
     viewer: Api, task: Task, tree: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "MAX_COUNTED", 20)
+    monkeypatch.setattr(services, "MAX_COUNTED_FILES", 20)
     for folder in (tree / "lib" / "data", tree / "rows", Path(settings.DATA_DIR, "outputs", task.pk)):
         folder.mkdir(parents=True)
         for number in range(40):
             (folder / f"{folder.name}-{number}").write_text("1")
             (folder / f"link-{number}").symlink_to("elsewhere")
     Outputs.objects.update(due_at=now())
-    outputs.sweep()
+    outputs.update_outputs()
     assert 0 < viewer.get(f"/training-tasks/{task.pk}/outputs/summary").data["count"] <= 2 * 20
     end(task)
     assert viewer.get(f"/training-tasks/{task.pk}/outputs/summary").data["count"] == 3 * 40

@@ -12,15 +12,15 @@ from apps.clusters import reachability
 from apps.clusters.models import Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.overview import cache, failures, hourly_use
-from apps.overview.failures import Record
+from apps.overview.failures import NodeRecord
 from apps.overview.models import Hour
 from apps.scheduling.models import Limits, Usage
-from apps.scheduling.selectors import month_name
-from apps.telemetry.writer import Writer
+from apps.scheduling.selectors import format_month
+from apps.telemetry.writer import TelemetryWriter
 from apps.training.core import outcomes
 from apps.training.models import Attempt, Event, Finding, Node, Task
 from apps.training.queue import node_health
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi.jobs.errors import BackendError
 from tests.api.conftest import Api
 
@@ -30,13 +30,15 @@ LONG_AGO = timedelta(hours=2)
 
 @pytest.fixture(autouse=True)
 def failures_looked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_health, "KNOWN_FOR", -1.0)
-    cache.forget()
+    monkeypatch.setattr(node_health, "CACHE_SECONDS", -1.0)
+    cache.clear_cache()
 
 
-def a_task(project: Project, cluster: Cluster, key: str, state: State = State.RUNNING, **changes: Any) -> Task:
+def a_task(project: Project, cluster: Cluster, key: str, state: TaskState = TaskState.RUNNING, **changes: Any) -> Task:
     since = now() - LONG_AGO
-    ended = {"ended_at": since, "due_at": None} if state in (State.FAILED, State.SUCCEEDED) else {"due_at": since}
+    ended = (
+        {"ended_at": since, "due_at": None} if state in (TaskState.FAILED, TaskState.SUCCEEDED) else {"due_at": since}
+    )
     owner = project.members.order_by("pk").first() or User.objects.earliest("pk")
     values: dict[str, Any] = {
         "id": key, "name": f"name of {key}", "project": project, "owner": owner, "cluster": cluster,
@@ -57,7 +59,12 @@ def hold(task: Task, *environments: str) -> None:
 def failed_attempt(task: Task, number: int, outcome: str, **params: Any) -> None:
     at = now() - LONG_AGO
     Attempt.objects.create(
-        task=task, number=number, master_port=1, created_at=at, ended_at=at, **outcomes.stored(outcome, params)
+        task=task,
+        number=number,
+        master_port=1,
+        created_at=at,
+        ended_at=at,
+        **outcomes.build_outcome_columns(outcome, params),
     )
 
 
@@ -95,7 +102,7 @@ def test_gpus_are_counted_in_all_and_by_zone_type_project_and_person(
 def measure(environment: str, moment: datetime, seconds: float, **values: float) -> None:
     """As its machine told every five seconds until `moment`, `gpu_0=3` for the first GPU."""
     at = [moment.timestamp() - seconds]
-    writer = Writer(lambda: at[0])
+    writer = TelemetryWriter(lambda: at[0])
     told = {name.replace("_0", ":0").replace("_1", ":1"): value for name, value in values.items()}
     while at[0] <= moment.timestamp():
         writer.put(f"env:{environment}", at[0], told)
@@ -122,7 +129,7 @@ def test_a_gpu_is_idle_that_did_nothing_for_ten_minutes_and_unknown_that_nobody_
         ("environment_disk", "env-005"), ("gpus_idle", "task-a"),
     ]  # fmt: skip
     assert "95" in listed[0]["message"]
-    hourly_use.book(now())
+    hourly_use.book_hours(now())
     booked = admin.get("/overview").data["utilisation"]["day"]
     step = 600 / 3600  # of an hour that is over: one that was measured in part counts whole
     measured, used = (sum(hour[name] for hour in booked) for name in ("measured", "used"))
@@ -148,8 +155,10 @@ def test_who_waits_is_counted_by_age_and_reason(
 ) -> None:
     for number in range(12):
         params = {"wanted": "8 × H100" if number < 10 else "2 × A100", "free": str(number)}
-        a_task(project, cluster, f"task-{number:02}", State.QUEUED, reason="WAITING_FOR_CAPACITY", reason_params=params)
-    a_task(project, cluster, "task-new", State.QUEUED, state_since=now())
+        a_task(
+            project, cluster, f"task-{number:02}", TaskState.QUEUED, reason="WAITING_FOR_CAPACITY", reason_params=params
+        )
+    a_task(project, cluster, "task-new", TaskState.QUEUED, state_since=now())
     queue = colleague.get("/overview").data["queue"]
     assert queue["total"] == 13
     assert {age["upTo"]: age["count"] for age in queue["ages"] if age["count"]} == {60: 1, 6 * 3600: 12}
@@ -172,12 +181,12 @@ def test_failures_of_the_week_are_told_by_cause_and_by_the_node_that_they_blame(
     project: Project, cluster: Cluster, admin: Api
 ) -> None:
     for number in range(30):
-        task = a_task(project, cluster, f"task-{number:02}", State.SUCCEEDED)
+        task = a_task(project, cluster, f"task-{number:02}", TaskState.SUCCEEDED)
         Node.objects.create(task=task, node_rank=0, environment_id="env-001", name="env-001", zone="z", processes=1)
         Node.objects.create(task=task, node_rank=1, environment_id="env-003", name="env-003", zone="z", processes=1)
         lost = {"node": "env-003", "evidence": "silent"} if number < 6 else None
         failed_attempt(task, 1, "NODE_LOST" if lost else "COMPLETED", **(lost or {}))
-    failed_attempt(a_task(project, cluster, "task-old", State.FAILED, reason="RUN_TIMEOUT"), 1, "RUN_TIMEOUT")
+    failed_attempt(a_task(project, cluster, "task-old", TaskState.FAILED, reason="RUN_TIMEOUT"), 1, "RUN_TIMEOUT")
     Attempt.objects.filter(task="task-old").update(ended_at=now() - timedelta(days=8))
     asked = a_task(project, cluster, "task-asked")
     for number, outcome in enumerate(("GAVE_WAY", "PAUSED", "RESIZING", "STOPPED_BY_USER", "STOPPED_AND_KILLED")):
@@ -199,18 +208,18 @@ def test_failures_are_told_by_what_a_rule_found_or_by_exception_and_line_and_eac
     for number, params in enumerate((memory, memory, wrong, wrong, wrong)):
         told = {"rank": number, "node": f"gn{number}", "exitCode": 1, **params}
         failed = a_task(
-            project, cluster, f"task-{number}", State.FAILED, reason="RANK_FAILED", reason_params=told, attempt=1
+            project, cluster, f"task-{number}", TaskState.FAILED, reason="RANK_FAILED", reason_params=told, attempt=1
         )
         failed_attempt(failed, 1, "RANK_FAILED", **told)
     went_on = a_task(project, cluster, "task-5", attempt=2)
     failed_attempt(went_on, 1, "RANK_FAILED", rank=9, node="gn9", exitCode=1, **wrong)
-    a_task(project, cluster, "task-6", State.FAILED, reason="QUEUE_TIMEOUT")
+    a_task(project, cluster, "task-6", TaskState.FAILED, reason="QUEUE_TIMEOUT")
     loop = {"cause": "RANK_FAILED", "rank": 0, "node": "gn0", "exitCode": 1, "times": 2, "step": 3, **wrong}
-    looped = a_task(project, cluster, "task-7", State.FAILED, reason="CRASH_LOOP", reason_params=loop, attempt=2)
+    looped = a_task(project, cluster, "task-7", TaskState.FAILED, reason="CRASH_LOOP", reason_params=loop, attempt=2)
     for number in (1, 2):
         failed_attempt(looped, number, "RANK_FAILED", rank=0, node="gn0", exitCode=1, **wrong)
     told = {"rank": 0, "node": "gn0", "exitCode": 1}
-    old = a_task(project, cluster, "task-8", State.FAILED, reason="RANK_FAILED", reason_params=told, attempt=1)
+    old = a_task(project, cluster, "task-8", TaskState.FAILED, reason="RANK_FAILED", reason_params=told, attempt=1)
     failed_attempt(old, 1, "RANK_FAILED", **told)
     Attempt.objects.filter(task=old).update(cause="")  # as an earlier release stored it
     causes = admin.get("/overview").data["failures"]["causes"]
@@ -243,9 +252,9 @@ def test_failures_are_told_by_what_a_rule_found_or_by_exception_and_line_and_eac
 def test_a_node_stands_out_when_chance_does_not_explain_its_failures(
     worst: tuple[int, int], rest: tuple[int, int], out: bool
 ) -> None:
-    records = [Record("bad", "bad", *worst), Record("good", "good", *rest)]
+    records = [NodeRecord("bad", "bad", *worst), NodeRecord("good", "good", *rest)]
     starts, failed = worst[0] + rest[0], worst[1] + rest[1]
-    assert ("bad" in failures.standing_out(records, failed / starts, starts, 2)) is out
+    assert ("bad" in failures.find_outliers(records, failed / starts, starts, 2)) is out
 
 
 def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(
@@ -261,17 +270,17 @@ def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(
     )  # fmt: skip
     hold(a_task(project, cluster, "task-a"), "env-004", "env-001")  # the first of them is stopped
     DevEnvironment.objects.filter(pk="env-002").update(cordoned=True)
-    a_task(project, cluster, "task-late", State.QUEUED)
-    a_task(project, cluster, "task-soon", State.QUEUED, state_since=now())
-    a_task(project, cluster, "task-paused", State.QUEUED, paused_at=now())
-    a_task(project, cluster, "task-bad", State.FAILED, reason="RUN_TIMEOUT")
+    a_task(project, cluster, "task-late", TaskState.QUEUED)
+    a_task(project, cluster, "task-soon", TaskState.QUEUED, state_since=now())
+    a_task(project, cluster, "task-paused", TaskState.QUEUED, paused_at=now())
+    a_task(project, cluster, "task-bad", TaskState.FAILED, reason="RUN_TIMEOUT")
     for code, level in (("HANG_SUSPECTED", "warn"), ("HANG", "info")):  # a doubt needs nobody
         Finding.objects.create(
             task_id="task-a", attempt=0, code=code, level=level, since=now(),
             params={"ranks": "0", "node": "env-001", "seconds": 9},
         )  # fmt: skip
-    Limits.objects.create(project=project, updated_at=now(), budget=9, budget_warned=month_name(now()))
-    reachability.lost(cluster, BackendError("ENGINE_UNREACHABLE", why="refused", where="here"))
+    Limits.objects.create(project=project, updated_at=now(), budget=9, budget_warned=format_month(now()))
+    reachability.record_unreachable(cluster, BackendError("ENGINE_UNREACHABLE", why="refused", where="here"))
     counts = {
         "cluster_away": 1, "task_hung": 1, "environment_unhealthy": 68, "environment_held": 1, "budget": 1,
         "task_failed": 1, "task_waits": 1, "environment_cordoned": 1,
@@ -294,7 +303,7 @@ def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(
     assert members["total"] == sum(counts.values()) - 2, "clusters are the operators', budgets the maintainers'"
     assert stranger.get("/overview/attention").data["total"] == 0
     assert stranger.get("/overview/attention", project=project.pk).status == 404
-    reachability.found(cluster)
+    reachability.record_reachable(cluster)
     assert "cluster_away" not in str(admin.get("/overview/attention").data)
 
 
@@ -311,10 +320,10 @@ def test_of_what_needs_somebody_a_member_may_ask_for_what_concerns_their_own_tas
         )  # fmt: skip
     for key in ("env-001", "env-003"):
         measure(key, now(), 700, gpu_0=0.0)
-    a_task(project, cluster, "task-c", State.FAILED, reason="RUN_TIMEOUT", **mine)
-    a_task(project, cluster, "task-d", State.FAILED, reason="RUN_TIMEOUT", **others)
-    a_task(project, cluster, "task-e", State.QUEUED, **mine)
-    a_task(project, cluster, "task-f", State.QUEUED, **others)
+    a_task(project, cluster, "task-c", TaskState.FAILED, reason="RUN_TIMEOUT", **mine)
+    a_task(project, cluster, "task-d", TaskState.FAILED, reason="RUN_TIMEOUT", **others)
+    a_task(project, cluster, "task-e", TaskState.QUEUED, **mine)
+    a_task(project, cluster, "task-f", TaskState.QUEUED, **others)
     DevEnvironment.objects.filter(pk="env-002").update(cordoned=True)
     told = colleague.get("/overview/attention", mine="true").data
     assert {(item["kind"], item["subject"]["id"]) for item in told["items"]} == {
@@ -356,8 +365,8 @@ def test_hours_are_booked_once_whatever_was_held_and_a_month_is_read_from_them(
         task="task-b", task_name="b", kind="training", project=project, owner="o", environment_id="env-005",
         environment_name="e", zone="z", gpus=8, since=hour - timedelta(hours=3), until=hour - timedelta(minutes=90),
     )  # fmt: skip
-    hourly_use.book(hour + timedelta(minutes=15))
-    hourly_use.book(hour + timedelta(minutes=30))
+    hourly_use.book_hours(hour + timedelta(minutes=15))
+    hourly_use.book_hours(hour + timedelta(minutes=30))
     booked = {row["begins"]: row for row in Hour.objects.values("begins", "there", "held", "zone")}
     assert len({*booked}) == 49
     sums = dict.fromkeys(booked, 0.0)
@@ -390,9 +399,14 @@ def test_much_costs_as_many_queries_as_little(project: Project, cluster: Cluster
         hold(task, f"env-x{number}")
         failed_attempt(task, 1, "NODE_LOST", node=f"env-x{number}", evidence="silent")
         a_task(
-            project, cluster, f"task-w{number}", State.QUEUED, reason="WAITING_FOR_TURN", reason_params={"ahead": "x"}
+            project,
+            cluster,
+            f"task-w{number}",
+            TaskState.QUEUED,
+            reason="WAITING_FOR_TURN",
+            reason_params={"ahead": "x"},
         )
-        a_task(project, cluster, f"task-f{number}", State.FAILED, reason="RUN_TIMEOUT")
+        a_task(project, cluster, f"task-f{number}", TaskState.FAILED, reason="RUN_TIMEOUT")
         Event.objects.create(task=task, at=now(), kind="state", code="STATE_RUNNING")
 
     more(1)

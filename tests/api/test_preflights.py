@@ -6,7 +6,7 @@ from django.utils import timezone
 from apps.clusters.models import Lease
 from apps.training.models import Event, Preflight, Task
 from apps.training.reconcile import reconciler
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi.preflight import verdict
 from tests.api.test_tasks_create import DOCUMENT
 
@@ -28,10 +28,10 @@ def asked(person, **changes) -> Preflight:
 
 def end(test: Preflight, *, fit: bool) -> None:
     """As the reconciler leaves it, without a run."""
-    members = verdict.members(verdict.JobSpec.from_json(test.run.spec))
-    report = verdict.judge(members if not fit else [], [], "quick")
+    members = verdict.list_members(verdict.JobSpec.from_json(test.run.spec))
+    report = verdict.build_report(members if not fit else [], [], "quick")
     Preflight.objects.filter(pk=test.pk).update(report=report)
-    Task.objects.filter(pk=test.pk).update(state=State.SUCCEEDED, due_at=None, ended_at=timezone.now(), reason="")
+    Task.objects.filter(pk=test.pk).update(state=TaskState.SUCCEEDED, due_at=None, ended_at=timezone.now(), reason="")
 
 
 def test_a_test_is_asked_for_and_waits_for_its_turn(colleague):
@@ -54,7 +54,7 @@ def test_it_has_a_folder_for_checkpoints_that_is_no_tasks(colleague, settings):
 
 def test_it_has_one_process_per_node_and_takes_the_environments(colleague):
     test = asked(colleague)
-    reconciler.reconcile(test.pk)
+    reconciler.reconcile_tasks(test.pk)
     run = Task.objects.get(pk=test.pk)
     assert (run.state, run.world_size, run.total_gpus) == ("starting", 2, 6)
     assert set(Lease.objects.values_list("environment_id", "holder")) == {("env-001", run.pk), ("env-003", run.pk)}
@@ -64,7 +64,7 @@ def test_it_has_one_process_per_node_and_takes_the_environments(colleague):
 def test_one_that_needs_a_busy_environment_says_who_has_it(colleague, environments):
     Lease.objects.create(environment=environments["env-003"], holder="task-other")
     test = asked(colleague)
-    reconciler.reconcile(test.pk)
+    reconciler.reconcile_tasks(test.pk)
     data = colleague.get(f"/preflights/{test.pk}").data
     assert (data["status"], data["reason"]["code"]) == ("queued", "WAITING_FOR_ENVIRONMENTS")
     assert "task-other" in data["reason"]["message"]
@@ -124,7 +124,7 @@ def test_one_that_waits_can_be_stopped(colleague):
     test = asked(colleague)
     for _ in range(2):
         assert colleague.post(f"/preflights/{test.pk}/stop").status == 200
-    reconciler.reconcile(test.pk)
+    reconciler.reconcile_tasks(test.pk)
     data = colleague.get(f"/preflights/{test.pk}").data
     assert (data["status"], data["reason"]["code"]) == ("failed", "STOPPED_BY_USER")
 
@@ -147,19 +147,19 @@ def test_a_verdict_speaks_the_readers_language(colleague):
 def task(colleague) -> Task:
     """Queued, its test just begun."""
     task = Task.objects.get(pk=colleague.post("/training-tasks", {**DOCUMENT, "preflight": "quick"}).data["taskId"])
-    reconciler.reconcile(task.pk)
+    reconciler.reconcile_tasks(task.pk)
     return Task.objects.get(pk=task.pk)
 
 
 def look(task: Task) -> Task:
     Task.objects.filter(pk=task.pk, due_at__isnull=False).update(due_at=timezone.now())
-    reconciler.reconcile(task.pk)
+    reconciler.reconcile_tasks(task.pk)
     return Task.objects.get(pk=task.pk)
 
 
 def test_a_task_without_it_has_none(colleague):
     task = colleague.post("/training-tasks", DOCUMENT).data["taskId"]
-    reconciler.reconcile(task)
+    reconciler.reconcile_tasks(task)
     assert not Preflight.objects.exists()
     assert colleague.get(f"/training-tasks/{task}").data["preflightId"] is None
 
@@ -191,7 +191,7 @@ def test_a_task_whose_nodes_are_not_fit_fails_and_names_the_culprit(colleague, t
 
 def test_a_test_that_could_not_run_fails_the_task_with_its_reason(colleague, task):
     Task.objects.filter(pk=task.stage.pk).update(
-        state=State.FAILED, due_at=None, reason="RUN_TIMEOUT", ended_at=timezone.now()
+        state=TaskState.FAILED, due_at=None, reason="RUN_TIMEOUT", ended_at=timezone.now()
     )
     assert look(task).state == "failed"
     assert colleague.get(f"/training-tasks/{task.pk}").data["reason"]["code"] == "PREFLIGHT_FAILED"

@@ -71,7 +71,7 @@ def test_the_most_exact_price_of_its_time_counts() -> None:
     price(7, 3, "A100")
     price(6, 4, "A100", zone)
     price(1, None, "A100", zone)
-    known = pricing.prices()
+    known = pricing.read_prices()
 
     def at(days: float, gpu_type: str = "A100", where: str = zone.pk) -> Decimal | None:
         return known.of(gpu_type, where, moment - timedelta(days=days))

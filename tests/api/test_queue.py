@@ -12,9 +12,9 @@ from apps.common.clock import now
 from apps.scheduling.models import Reservation, Usage
 from apps.training.models import Attempt, Event, Task
 from apps.training.queue import outlook
-from apps.training.states import State
-from fermi.planning.request import MIN_RUN_SECONDS
-from fermi.scheduler.forecast import GRACE
+from apps.training.states import TaskState
+from fermi.planning.request import DEFAULT_MIN_RUN_SECONDS
+from fermi.scheduler.forecast import GRACE_SECONDS
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
@@ -26,13 +26,13 @@ def waits(api: Api, name: str, *environments: str, **changes: Any) -> str:
     config = {"nodeIds": list(environments), "masterNode": environments[0], "framework": "ddp"}
     nodes = {"environmentIds": list(environments), "distributedConfig": config}
     task_id: str = api.post("/training-tasks", changed(taskName=name, **nodes, **changes)).data["taskId"]
-    Task.objects.filter(pk=task_id).update(state=State.QUEUED, in_line_at=now())
+    Task.objects.filter(pk=task_id).update(state=TaskState.QUEUED, in_line_at=now())
     return task_id
 
 
 def hold(task_id: str, *environments: str, **fields: Any) -> None:
     """The task has these environments and runs."""
-    Task.objects.filter(pk=task_id).update(state=State.RUNNING, in_line_at=None, **fields)
+    Task.objects.filter(pk=task_id).update(state=TaskState.RUNNING, in_line_at=None, **fields)
     for key in environments:
         Lease.objects.create(environment_id=key, holder=task_id)
 
@@ -129,7 +129,9 @@ def test_a_task_says_when_others_give_way_for_it(colleague: Api, viewer: Api) ->
     hold(holder, "env-005")
     high = waits(colleague, "high", "env-005", priority="high")
     found = viewer.get(f"/training-tasks/{high}/queue").data
-    begins = Lease.objects.get(environment_id="env-005").since + timedelta(seconds=MIN_RUN_SECONDS + GRACE)
+    begins = Lease.objects.get(environment_id="env-005").since + timedelta(
+        seconds=DEFAULT_MIN_RUN_SECONDS + GRACE_SECONDS
+    )
     assert abs(datetime.fromisoformat(found["begins"]) - begins) < timedelta(seconds=1)
     assert [(ahead["taskId"], ahead["until"]) for ahead in found["after"]] == [(holder, found["begins"])]
     assert spans(viewer, "env-005") == [("held", holder, "holder", False), ("next", high, "high", False)]
@@ -138,7 +140,7 @@ def test_a_task_says_when_others_give_way_for_it(colleague: Api, viewer: Api) ->
 def test_past_runs_tell_when_it_begins_and_free_ones_what_would_let_it_begin_now(colleague: Api, viewer: Api) -> None:
     old, holder = waits(colleague, "daily", "env-005"), waits(colleague, "daily", "env-005")
     end = now() - timedelta(hours=1)
-    Task.objects.filter(pk=old).update(state=State.SUCCEEDED, in_line_at=None, due_at=None, ended_at=end)
+    Task.objects.filter(pk=old).update(state=TaskState.SUCCEEDED, in_line_at=None, due_at=None, ended_at=end)
     begun = end - timedelta(hours=2)
     Attempt.objects.create(task_id=old, number=1, master_port=29500, created_at=begun, ended_at=end)
     hold(holder, "env-005")
@@ -164,13 +166,13 @@ def test_past_runs_tell_when_it_begins_and_free_ones_what_would_let_it_begin_now
 def test_one_computation_serves_every_reader_until_the_next_decision(
     colleague: Api, viewer: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlook, "FRESH", timedelta(minutes=1))
-    outlook.forget()
+    monkeypatch.setattr(outlook, "MAX_AGE", timedelta(minutes=1))
+    outlook.clear_cache()
     waits(colleague, "first", "env-001")
     assert order(viewer) == ["first"]
     waits(colleague, "second", "env-002")
     assert order(colleague) == ["first"], "as it was looked at last"
-    outlook.forget()
+    outlook.clear_cache()
     assert order(colleague) == ["first", "second"]
 
 
@@ -217,7 +219,7 @@ def test_only_maintainers_move_and_only_among_their_like(
     assert owner.post(path, {"before": "task-none"}).problems == {"before": "MOVE_TO_OTHERS"}
     Task.objects.filter(pk=b).update(priority=-1)
     assert owner.post(path, {"before": b}).problems == {"before": "MOVE_TO_OTHERS"}
-    Task.objects.filter(pk=c).update(state=State.STARTING, in_line_at=None)
+    Task.objects.filter(pk=c).update(state=TaskState.STARTING, in_line_at=None)
     refused = owner.post(path, {"before": a})
     assert (refused.status, refused.error) == (409, "NOT_IN_QUEUE")
     assert Task.objects.filter(place__isnull=False).count() == 0

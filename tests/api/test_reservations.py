@@ -104,7 +104,7 @@ def test_they_are_listed_by_time_and_project(owner: Api, admin: Api, viewer: Api
     assert viewer.get(PATH, project="project-one").ids == [soon, later]
     assert viewer.get(PATH, project="project-two").ids == []
     assert viewer.get(PATH, **{"from": "yesterday"}).problems == {"from": "FIELD_INVALID"}
-    windows = {one.id: one for one in load.scene(timezone.now()).reservations}
+    windows = {one.id: one for one in load.load_snapshot(timezone.now()).reservations}
     assert {soon, later} == windows.keys()
     assert (windows[later].project, windows[soon].project) == ("project-one", None)
     assert windows[soon].places == {"env-001"}

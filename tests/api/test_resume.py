@@ -9,7 +9,7 @@ import pytest
 from apps.accounts.models import Membership, Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.training.models import Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT
 from tests.api.test_tasks_steer import SINGLE, end
@@ -166,7 +166,7 @@ def test_a_task_that_was_allowed_to_goes_on_but_is_made_again_only_by_those_who_
     task = Task.objects.get(pk=asked_for(colleague, path))
     mine.delete()
     assert task.spec["resume_from"] == path
-    end(task, State.FAILED)
+    end(task, TaskState.FAILED)
     for api in (colleague, owner):
         assert api.post(f"{TASKS}/{task.pk}/retry").problems == {"resumeFrom": "RESUME_NOT_FOUND"}
         request = api.post(f"{TASKS}/{task.pk}/clone").data["request"]

@@ -46,7 +46,7 @@ def test_a_maintainer_sets_replaces_and_removes_and_nobody_gets_a_value_back(own
     assert item["updatedAt"] > item["createdAt"]
     for answer in answers:
         assert VALUE not in json.dumps(answer.body, ensure_ascii=False)
-    assert secrets.reveal("project-one", {"K": "wandb"}) == {"K": "another"}
+    assert secrets.reveal_secrets("project-one", {"K": "wandb"}) == {"K": "another"}
     assert owner.delete(f"{SECRETS}/wandb").status == 200
     assert owner.delete(f"{SECRETS}/wandb").status == 404
     assert owner.get(SECRETS).data["total"] == 0
@@ -90,7 +90,7 @@ def test_a_value_that_cannot_be_is_refused_and_not_repeated(owner: Api, value: A
 def test_what_is_stored_is_encrypted_and_the_audit_trail_has_names_only(wandb: Api) -> None:
     stored = Secret.objects.get().value
     assert "wandb" not in stored
-    assert encryption.unseal(stored) == VALUE
+    assert encryption.decrypt_value(stored) == VALUE
     put(wandb, "wandb", "another")
     wandb.delete(f"{SECRETS}/wandb")
     trail = (
@@ -138,7 +138,7 @@ def test_a_task_shows_names_and_never_a_value(wandb: Api, colleague: Api, viewer
     assert preview.data["problems"] == []
     assert preview.data["ranks"][0]["env"]["WANDB_API_KEY"] == "<secret wandb>"
     task = colleague.post("/training-tasks", request()).data["taskId"]
-    reconciler.reconcile(task)
+    reconciler.reconcile_tasks(task)
     answers = [preview, colleague.post(f"/training-tasks/{task}/clone")]
     for who in (colleague, viewer):
         answers += [who.get(f"/training-tasks/{task}{part}") for part in ("", "/events", "/plan")]
@@ -154,7 +154,7 @@ def test_a_task_shows_names_and_never_a_value(wandb: Api, colleague: Api, viewer
 
 def looked_at_again(task: str) -> Task:
     Task.objects.filter(pk=task).update(due_at=now() - timedelta(seconds=1))
-    reconciler.reconcile(task)
+    reconciler.reconcile_tasks(task)
     return Task.objects.get(pk=task)
 
 
@@ -203,7 +203,7 @@ def test_a_value_that_looks_like_a_key_is_warned_of(colleague: Api) -> None:
 @with_inventory
 def test_viewers_do_not_read_values_that_look_like_keys(colleague: Api, viewer: Api) -> None:
     task = colleague.post("/training-tasks", {**DOCUMENT, "env": PLAIN}).data["taskId"]
-    reconciler.reconcile(task)
+    reconciler.reconcile_tasks(task)
     for who, readable in ((colleague, True), (viewer, False)):
         told = [
             who.get(f"/training-tasks/{task}").data["request"]["env"],

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from apps.clusters.models import Cluster
-from apps.training.core.engine_access import backend_for
+from apps.training.core.engine_access import get_backend
 from fermi import export
 from fermi.jobs.spec import Entrypoint, JobSpec, Node, Phase
 from fermi.planning import plugins, validate
-from fermi.planning.recommend import recommend
+from fermi.planning.recommend import recommend_frameworks
 from tests import goldens
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
@@ -70,7 +70,7 @@ def request(**options: Any) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("added", "environments", "dataset", "model")
 def test_the_api_offers_checks_and_previews_it(colleague: Api, cluster: Cluster) -> None:
-    workspace = backend_for(cluster).workspace
+    workspace = get_backend(cluster).workspace
     workspace.mkdir(parents=True, exist_ok=True)
     (workspace / "train.py").touch()
     [offered] = [item for item in colleague.get("/frameworks").data["items"] if item["value"] == NAME]
@@ -99,7 +99,7 @@ def test_it_is_recommended_for_the_models_that_it_suits_and_rejected_with_the_re
 
     def reasons(parameters: int, **changes: Any) -> list[str]:
         job = JobSpec("task-seventh", "", (node,), "env-0", model_parameters=parameters, **changes)
-        good, bad = recommend(job)
+        good, bad = recommend_frameworks(job)
         assert next(iter(good)).framework != NAME, "what the project brings itself goes before, where both suit alike"
         return next([reason.code for reason in one.reasons] for one in [*good, *bad] if one.framework == NAME)
 
@@ -113,8 +113,8 @@ def test_it_is_recommended_for_the_models_that_it_suits_and_rejected_with_the_re
 @pytest.mark.parametrize("target", export.TARGETS)
 def test_it_is_rendered_by_hand_for_every_target(target: str) -> None:
     job = goldens.with_images(OWN_SCRIPT)
-    assert export.problems(job, target) == []
-    files = export.render(job, target, "en")
+    assert export.find_problems(job, target) == []
+    files = export.render_files(job, target, "en")
     assert NAME in files["README.md"]
     assert any("average_every" in text for text in files.values())
 
@@ -131,11 +131,11 @@ def test_it_trains_on_uneven_nodes(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(dedent(SCRIPT))
     connection = {"data_dir": str(tmp_path / "data"), "warm": False, "workspace": str(tmp_path)}
-    engine = Engine(plugins.backend("local", connection), tmp_path)
+    engine = Engine(plugins.get_backend("local", connection), tmp_path)
     nodes = tuple(Node(f"env-{i}", f"n{i}", gpu_type="A100", gpu_count=n, emulated=True) for i, n in enumerate((1, 2)))
     job = JobSpec("task-seventh", NAME, nodes, "env-0", entrypoint=Entrypoint(str(script)), attempt=1,
                   master_port=free_port(), options={"averageEvery": 3})  # fmt: skip
-    assert validate.problems(job) == engine.backend.problems(job) == []
+    assert validate.find_problems(job) == engine.backend.problems(job) == []
     try:
         handle = engine.submit(job)
         assert engine.until(handle, Phase.SUCCEEDED, Phase.FAILED).phase is Phase.SUCCEEDED, engine.log(handle, 0)

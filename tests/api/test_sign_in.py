@@ -122,7 +122,7 @@ def test_the_admins_log_in_page_leads_to_the_console(browser: Client, db: None) 
 
 
 def test_a_link_signs_in_and_goes_home(browser: Client, user: User) -> None:
-    answer = browser.get(services.make_sign_in_link(user))
+    answer = browser.get(services.create_sign_in_link(user))
     assert (answer.status_code, answer.headers["Location"]) == (302, "/")
     assert browser.get("/api/v1/auth/me").json()["data"]["username"] == "lee"
     assert browser.get(f"{AUTH}/session").status_code == 200
@@ -155,7 +155,7 @@ def test_anybody_may_know_how_people_come_in(browser: Client, db: None, settings
 
 
 def test_a_link_works_once(browser: Client, user: User) -> None:
-    link = services.make_sign_in_link(user)
+    link = services.create_sign_in_link(user)
     browser.get(link)
     assert browser.get(link).headers["Location"] == "/", "the same browser is in already"
     second = Client().get(link, headers={"Accept-Language": "en"})
@@ -164,22 +164,22 @@ def test_a_link_works_once(browser: Client, user: User) -> None:
 
 
 def test_asking_for_the_headers_of_a_link_does_not_use_it_up(browser: Client, user: User) -> None:
-    link = services.make_sign_in_link(user)
+    link = services.create_sign_in_link(user)
     assert browser.head(link).status_code == 405
     assert browser.get(link).status_code == 302
 
 
 def test_a_link_expires(browser: Client, user: User) -> None:
-    link = services.make_sign_in_link(user)
+    link = services.create_sign_in_link(user)
     SignInLink.objects.update(expires_at=now() - timedelta(seconds=1))
     assert browser.get(link).status_code == 410
 
 
 def test_a_made_up_link_signs_nobody_in(browser: Client, user: User) -> None:
-    services.make_sign_in_link(user)
+    services.create_sign_in_link(user)
     assert browser.get("/auth/link/made-up").status_code == 410
 
 
 def test_the_secret_of_a_link_is_not_stored(user: User) -> None:
-    secret = services.make_sign_in_link(user).rsplit("/", 1)[1]
+    secret = services.create_sign_in_link(user).rsplit("/", 1)[1]
     assert secret not in str(vars(SignInLink.objects.get()))

@@ -7,7 +7,7 @@ import pytest
 from apps.catalog.models import DatasetVersion
 from apps.training.models import Event, Node, Task
 from apps.training.reconcile import reconciler
-from apps.training.states import State
+from apps.training.states import TaskState
 
 DOCUMENT = {
     "taskName": "gpt3-pretraining",
@@ -340,9 +340,9 @@ def test_a_script_of_ones_own_needs_neither_dataset_nor_model(colleague, script)
     detail = colleague.get(f"/training-tasks/{task_id}").data
     assert detail["datasetId"] is detail["datasetVersionId"] is detail["modelId"] is None
     assert colleague.get("/training-tasks").data["total"] == 1
-    reconciler.reconcile(task_id)
+    reconciler.reconcile_tasks(task_id)
     task.refresh_from_db()
-    assert task.state != State.INITIALIZING, "there is no data to wait for"
+    assert task.state != TaskState.INITIALIZING, "there is no data to wait for"
 
 
 def test_without_a_script_a_dataset_is_required(colleague):

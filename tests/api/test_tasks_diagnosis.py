@@ -9,7 +9,7 @@ import pytest
 from apps.clusters.models import Lease
 from apps.common.clock import now
 from apps.training.models import Checkpoint, Event, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
@@ -19,10 +19,10 @@ NODES = ["env-001", "env-003", "env-005"]
 ELASTIC = changed(distributedConfig__elastic={"minNodes": 1, "maxNodes": 3})
 
 
-def submit(api: Api, request: dict, state: State | None = None, **fields: object) -> str:
+def submit(api: Api, request: dict, state: TaskState | None = None, **fields: object) -> str:
     task_id = api.post("/training-tasks", request).data["taskId"]
     if state:
-        due = None if state is State.FAILED else Task.objects.get(pk=task_id).due_at
+        due = None if state is TaskState.FAILED else Task.objects.get(pk=task_id).due_at
         Task.objects.filter(pk=task_id).update(state=state, due_at=due, **fields)
     return task_id
 
@@ -40,7 +40,7 @@ def test_who_may_look_reads_why_in_ones_own_language(colleague: Api, viewer: Api
     assert Api().get(path).error == "NOT_AUTHENTICATED"
 
 
-def trained(api: Api, state: State, step: int | None = 2101) -> Task:
+def trained(api: Api, state: TaskState, step: int | None = 2101) -> Task:
     """A task in whose first attempt so many steps were printed."""
     progress = {} if step is None else {"step": step}
     return Task.objects.get(pk=submit(api, changed(), state, attempt=1, progress=progress))
@@ -62,33 +62,33 @@ def point_of(api: Api, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
     return found["resumePoint"], {action["code"]: f"{action['label']}: {action['hint']}" for action in actions}
 
 
-@pytest.mark.parametrize("state", [State.RUNNING, State.STOPPED, State.FAILED])
+@pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.STOPPED, TaskState.FAILED])
 def test_it_says_of_which_step_the_newest_checkpoint_is_how_old_and_what_is_lost(
-    colleague: Api, settings: Any, tmp_path: Path, state: State
+    colleague: Api, settings: Any, tmp_path: Path, state: TaskState
 ) -> None:
     settings.DATA_DIR, colleague.lang = tmp_path, "en"
     task = trained(colleague, state)
     Task.objects.filter(pk=task.pk).update(
-        reason={State.STOPPED: "STOPPED_BY_USER", State.FAILED: "RUN_TIMEOUT"}.get(state, "")
+        reason={TaskState.STOPPED: "STOPPED_BY_USER", TaskState.FAILED: "RUN_TIMEOUT"}.get(state, "")
     )
     path = save(task, settings)
     point, hints = point_of(colleague, task)
     assert (point["step"], point["attempt"], point["path"], point["stepsLost"]) == (2000, 1, str(path), 101)
     for part in ("step 2,000", "4 min ago", "101 steps"):
         assert part in point["message"]
-    assert ("when asked to end" in point["message"]) == (state is State.RUNNING)
+    assert ("when asked to end" in point["message"]) == (state is TaskState.RUNNING)
     path.unlink()  # scripts remove old ones
     point, hints = point_of(colleague, task)
     assert (point["step"], point["savedAt"], point["path"], point["stepsLost"]) == (None, None, "", 2101)
     assert "No checkpoint is known: 2,101 steps will be lost" in point["message"]
-    if state is State.STOPPED:
+    if state is TaskState.STOPPED:
         assert hints["RESTART_FROM_CHECKPOINT"].startswith("Restart: ")
         assert point["message"] in hints["RESTART_FROM_CHECKPOINT"]
 
 
 def test_an_action_says_from_which_step_it_goes_on(colleague: Api, settings: Any, tmp_path: Path) -> None:
     settings.DATA_DIR, colleague.lang = tmp_path, "en"
-    task = trained(colleague, State.STOPPED, step=2000)
+    task = trained(colleague, TaskState.STOPPED, step=2000)
     Task.objects.filter(pk=task.pk).update(reason="STOPPED_BY_USER")
     save(task, settings)
     point, hints = point_of(colleague, task)
@@ -99,13 +99,13 @@ def test_an_action_says_from_which_step_it_goes_on(colleague: Api, settings: Any
 
 
 def test_without_a_step_it_does_not_say_how_many_are_lost(colleague: Api, viewer: Api) -> None:
-    task = trained(colleague, State.RUNNING, step=None)
+    task = trained(colleague, TaskState.RUNNING, step=None)
     viewer.lang = "en"
     point, _ = point_of(viewer, task)
     assert (point["stepsLost"], point["message"]) == (
         None, "No checkpoint of the task is known: training starts where the task started."
     )  # fmt: skip
-    Task.objects.filter(pk=task.pk).update(state=State.SUCCEEDED, due_at=None)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.SUCCEEDED, due_at=None)
     assert point_of(viewer, task)[0] is None
 
 
@@ -116,7 +116,7 @@ def test_a_running_task_goes_on_by_its_next_attempt_and_asking_again_changes_not
     path = f"/training-tasks/{task_id}/restart"
     assert viewer.post(path).error == "FORBIDDEN"
     assert colleague.post(path).problems == {"": "RESTART_NEEDS_RUNNING"}
-    Task.objects.filter(pk=task_id).update(state=State.RUNNING)
+    Task.objects.filter(pk=task_id).update(state=TaskState.RUNNING)
     for _ in range(2):
         assert colleague.post(path).data["taskId"] == task_id
     assert Task.objects.get(pk=task_id).resize_requested_at is not None
@@ -124,14 +124,14 @@ def test_a_running_task_goes_on_by_its_next_attempt_and_asking_again_changes_not
 
 
 def test_a_running_task_that_is_not_elastic_does_not_leave_a_node_out(colleague: Api) -> None:
-    path = f"/training-tasks/{submit(colleague, changed(), State.RUNNING)}/restart"
+    path = f"/training-tasks/{submit(colleague, changed(), TaskState.RUNNING)}/restart"
     assert colleague.post(path, {"leaveOut": ["env-003"]}).problems == {"": "LEAVING_NEEDS_ELASTIC"}
     assert colleague.post(path, {"leaveOut": ["env-004"]}).problems == {"leaveOut": "NODE_NOT_OF_TASK"}
     assert colleague.post(path, {"leaveOut": ["env-003"], "useSpares": True}).problems == {"": "NO_SPARE_FREE"}
 
 
 def test_an_elastic_task_leaves_a_node_out_and_keeps_enough(colleague: Api) -> None:
-    task_id = submit(colleague, ELASTIC, State.RUNNING)
+    task_id = submit(colleague, ELASTIC, TaskState.RUNNING)
     path = f"/training-tasks/{task_id}/restart"
     assert colleague.post(path, {"leaveOut": NODES}).problems == {"": "TOO_FEW_LEFT"}
     shown = colleague.post(path, {"leaveOut": ["env-003"]}).data
@@ -142,13 +142,13 @@ def test_an_elastic_task_leaves_a_node_out_and_keeps_enough(colleague: Api) -> N
 
 def test_a_spare_is_held_for_the_task_from_the_moment_that_it_is_asked_for(colleague: Api) -> None:
     nodes = changed(environmentIds=NODES[:2], distributedConfig__nodeIds=NODES[:2], spareEnvironmentIds=["env-005"])
-    task_id = submit(colleague, nodes, State.RUNNING)
+    task_id = submit(colleague, nodes, TaskState.RUNNING)
     colleague.post(f"/training-tasks/{task_id}/restart", {"leaveOut": ["env-003"], "useSpares": True})
     assert Lease.objects.get(environment="env-005").holder == task_id
 
 
 def test_a_task_that_has_ended_goes_on_as_a_new_one_without_the_node(colleague: Api) -> None:
-    task_id = submit(colleague, changed(), State.FAILED)
+    task_id = submit(colleague, changed(), TaskState.FAILED)
     master = Task.objects.get(pk=task_id).master
     found = colleague.post(f"/training-tasks/{task_id}/restart", {"leaveOut": [master]}).data
     assert found["taskId"] != task_id

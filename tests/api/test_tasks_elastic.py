@@ -4,7 +4,7 @@ import pytest
 
 from apps.clusters.models import DevEnvironment
 from apps.training.models import Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
@@ -55,7 +55,7 @@ def test_only_a_member_may_have_a_running_task_grow(colleague: Api, viewer: Api)
         **ELASTIC["distributedConfig"], "elastic": {"minNodes": 1, "maxNodes": 2}}}).data["taskId"]  # fmt: skip
     assert colleague.get(f"/training-tasks/{task_id}").data["nodeCount"] == 2
     assert colleague.post(f"/training-tasks/{task_id}/grow").status == 409
-    Task.objects.filter(pk=task_id).update(state=State.RUNNING)
+    Task.objects.filter(pk=task_id).update(state=TaskState.RUNNING)
     assert viewer.post(f"/training-tasks/{task_id}/grow").status == 403
     refused = colleague.post(f"/training-tasks/{task_id}/grow")
     assert (refused.status, refused.problems) == (409, {"": "NOTHING_TO_GROW"})

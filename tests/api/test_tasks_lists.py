@@ -40,10 +40,10 @@ def tasks(colleague) -> list[str]:
 @pytest.fixture
 def few(monkeypatch) -> int:
     """As if three tasks were very many."""
-    monkeypatch.setattr(task_list, "MOST", 3)
+    monkeypatch.setattr(task_list, "MAX_LISTED", 3)
     for name in ("_PAGES", "_COUNTED_PAGES"):
         columns = {"total_": None} if "COUNTED" in name else {}
-        monkeypatch.setattr(task_list, name, CompiledQuery(task_list._compiled, brief_columns(**columns)))
+        monkeypatch.setattr(task_list, name, CompiledQuery(task_list._query_compiled_page, brief_columns(**columns)))
     return 3
 
 
@@ -164,6 +164,6 @@ def test_a_page_is_two_statements_beside_who_asks(colleague, tasks, django_asser
     """Their projects; the page, and how many there are."""
     query = {"ordering": ["-created_at"], "page": 2, "pageSize": 2}
     user = Membership.objects.get(user__username="colleague").user
-    task_list.listed(user, query)  # the first time, the query is compiled
+    task_list.list_tasks(user, query)  # the first time, the query is compiled
     with django_assert_num_queries(2):
-        assert task_list.listed(user, query)["total"] == TASKS
+        assert task_list.list_tasks(user, query)["total"] == TASKS

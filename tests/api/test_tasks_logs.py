@@ -112,13 +112,13 @@ def test_a_page_knows_the_level_above_its_border(write, ask, monkeypatch):
     write(LOG * 3)
     expected = [ask(level="error"), ask(since="2026-11-22T10:00:10Z")]
     assert [ask(level="error", limit=1), ask(since="2026-11-22T10:00:10Z", limit=1)] == expected
-    write("2026-11-22 10:00:00 ERROR x\n" + "y\n" * levels.REACH)
-    assert len(ask(level="error", limit=5000)) == len(ask(level="error", limit=777)) < levels.REACH
+    write("2026-11-22 10:00:00 ERROR x\n" + "y\n" * levels.MAX_REACH_BYTES)
+    assert len(ask(level="error", limit=5000)) == len(ask(level="error", limit=777)) < levels.MAX_REACH_BYTES
 
 
 def test_a_page_that_takes_too_long_ends_early_and_the_next_goes_on(write, ask, monkeypatch):
     write(LOG)
-    monkeypatch.setattr(pages, "PATIENCE", -1.0)
+    monkeypatch.setattr(pages, "MAX_PAGE_SECONDS", -1.0)
     assert len(ask(search="shard", regex="true")) == 3
     assert len(ask(search="shard", rank="all")) == 3
 
@@ -202,7 +202,7 @@ def test_a_bar_that_its_attempt_left_open_is_a_line(ask, write, colleague, task)
 
 @pytest.mark.parametrize("tail", ["true", "false"])
 def test_of_a_bar_of_megabytes_the_newest_state_is_shown(ask, write, monkeypatch, tail):
-    monkeypatch.setattr(pages, "SCAN", 1 << 18)
+    monkeypatch.setattr(pages, "MAX_SCAN_BYTES", 1 << 18)
     long = "".join(f"\r{n:>8}|" + "#" * 91 for n in range(10_000))
     write(long)
     newest = [long.rpartition("\r")[2]]
@@ -244,10 +244,10 @@ def test_a_line_has_one_offset_wherever_reading_begins(colleague, task, write):
 
 
 def test_a_download_holds_what_a_terminal_shows(task, write, monkeypatch):
-    monkeypatch.setattr(pages, "PIECE", 1 << 10)
+    monkeypatch.setattr(pages, "PIECE_BYTES", 1 << 10)
     text = f"a\r\n{BARS}\n{'x' * 5000}\n\r 1%\r 2%"
     write(text)
-    assert b"".join(pages.Reader(task, 1).whole(0)).decode() == f"a\n 100%|#\n{'x' * 5000}\n 2%"
+    assert b"".join(pages.LogPageReader(task, 1).whole(0)).decode() == f"a\n 100%|#\n{'x' * 5000}\n 2%"
 
 
 def test_an_error_that_was_printed_over_is_none_and_one_behind_a_bar_is_found(first, write):
@@ -276,7 +276,7 @@ def test_the_first_error_of_a_rank_is_the_first_line_that_says_so(first, write):
             "time": "2026-11-22T10:00:10Z",
         },
         "complete": True,
-        "windowBytes": first_error.WINDOW,
+        "windowBytes": first_error.WINDOW_BYTES,
         "ranksUnread": 0,
     }
     assert first(rank="1")["found"] is None
@@ -298,9 +298,9 @@ def test_where_times_are_missing_it_is_that_of_the_rank_that_failed_first(first,
 
 
 def test_of_a_long_log_both_ends_are_read_and_it_is_said_that_the_middle_was_not(first, write, monkeypatch):
-    monkeypatch.setattr(first_error, "WINDOW", 0)
-    monkeypatch.setattr(first_error, "LONGEST", 1 << 10)
-    monkeypatch.setattr(first_error, "PIECE", 100)
+    monkeypatch.setattr(first_error, "WINDOW_BYTES", 0)
+    monkeypatch.setattr(first_error, "MAX_LINE_BYTES", 1 << 10)
+    monkeypatch.setattr(first_error, "PIECE_BYTES", 100)
     quiet = "an err that is none\n" * 200
     write(f"{quiet}ERROR: in the middle\n{quiet}ERROR: at the end\n")
     found = first(rank="0")

@@ -8,7 +8,7 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Envi
 from apps.environments.models import Hosted, Template
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
-from apps.training.states import State
+from apps.training.states import TaskState
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
@@ -59,16 +59,16 @@ def test_they_are_made_with_the_task_and_it_waits_for_all_of_them(colleague: Api
     task = created.data["taskId"]
     made = made_for(task)
     assert [one.environment.gpu_count for one in made] == [2, 2, 2]
-    reconciler.reconcile(task)
+    reconciler.reconcile_tasks(task)
     shown = colleague.get(f"/training-tasks/{task}").data
     assert (shown["status"], shown["reason"]["code"]) == ("initializing", "ENVIRONMENTS_MAKING")
     assert made[0].environment.name in shown["reason"]["message"]
     assert "正在创建环境" in shown["reason"]["message"]
     run_all(task)
     Task.objects.filter(pk=task).update(due_at=Task.objects.get(pk=task).created_at)
-    reconciler.reconcile(task)
+    reconciler.reconcile_tasks(task)
     stored = Task.objects.get(pk=task)
-    assert stored.state != State.INITIALIZING
+    assert stored.state != TaskState.INITIALIZING
     assert {node["host"] for node in stored.spec["nodes"]} == {"h1"}
 
 
@@ -78,7 +78,7 @@ def test_one_that_cannot_be_had_fails_the_task_and_the_others_go(colleague: Api)
     bad = made_for(task)[1]
     DevEnvironment.objects.filter(pk=bad.pk).update(status=EnvironmentStatus.FAILED)
     Hosted.objects.filter(pk=bad.pk).update(state="failed")
-    reconciler.reconcile(task)
+    reconciler.reconcile_tasks(task)
     shown = colleague.get(f"/training-tasks/{task}").data
     assert (shown["status"], shown["reason"]["code"]) == ("failed", "ENVIRONMENT_NOT_MADE")
     assert bad.environment.name in shown["reason"]["message"]
@@ -89,8 +89,8 @@ def test_one_that_cannot_be_had_fails_the_task_and_the_others_go(colleague: Api)
 def test_afterwards_they_are_what_was_said(colleague: Api, afterwards: str, wanted: str) -> None:
     task = colleague.post("/training-tasks", asking(afterwards)).data["taskId"]
     colleague.post(f"/training-tasks/{task}/stop")
-    reconciler.reconcile(task)
-    assert Task.objects.get(pk=task).state == State.STOPPED
+    reconciler.reconcile_tasks(task)
+    assert Task.objects.get(pk=task).state == TaskState.STOPPED
     assert {(one.wanted, one.afterwards) for one in made_for(task)} == {(wanted, "")}
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from apps.training.models import Task
 from apps.training.presenters import rank_progress as shown
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi.engines.local.engine import LocalBackend
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import PulseSeen
+from fermi.jobs.spec import RankProgress
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT
 
@@ -33,10 +33,10 @@ def test_pulses_are_asked_of_the_engine_while_the_task_runs(
     path = f"/training-tasks/{task}/pulses"
     assert colleague.get(path).data == {"taskId": task, "attempt": 0, "ranks": []}
     assert stranger.get(path).status == 404
-    Task.objects.filter(pk=task).update(attempt=1, state=State.RUNNING)
+    Task.objects.filter(pk=task).update(attempt=1, state=TaskState.RUNNING)
     assert colleague.get(path).data["ranks"] == []
-    full = PulseSeen(1, 12.5, "running", 41, 10.0, 0.2, 900, 0.25, 8.0, 1 << 30, 1 << 28, 1.5)
-    found.append({1: full, 0: PulseSeen(0, 12.5), 1 << 20: PulseSeen(1 << 20, 12.5)})
+    full = RankProgress(1, 12.5, "running", 41, 10.0, 0.2, 900, 0.25, 8.0, 1 << 30, 1 << 28, 1.5)
+    found.append({1: full, 0: RankProgress(0, 12.5), 1 << 20: RankProgress(1 << 20, 12.5)})
     first, second = colleague.get(path).data["ranks"]
     assert (first["rank"], first["phase"], first["step"], first["steppedAt"]) == (0, "starting", None, None)
     assert second == {
@@ -44,5 +44,5 @@ def test_pulses_are_asked_of_the_engine_while_the_task_runs(
         "steppedAt": "1970-01-01T00:00:10Z", "sinceStep": 1e9 - 10, "stepSeconds": 0.2, "waitingShare": 0.25,
         "printedAt": "1970-01-01T00:00:08Z", "gpuBytes": 1 << 30, "rssBytes": 1 << 28, "cpu": 1.5,
     }  # fmt: skip
-    Task.objects.filter(pk=task).update(state=State.SUCCEEDED, due_at=None)
+    Task.objects.filter(pk=task).update(state=TaskState.SUCCEEDED, due_at=None)
     assert colleague.get(path).data["ranks"] == []

@@ -13,7 +13,7 @@ from apps.common.clock import now
 from apps.training.core import placement
 from apps.training.models import Checkpoint, Task
 from apps.training.reconcile import reconciler
-from apps.training.states import State
+from apps.training.states import TaskState
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT, changed
 
@@ -80,14 +80,14 @@ def test_a_dataset_still_being_prepared_is_waited_for_and_a_failed_one_refused(c
 
 
 def test_held_environments_are_a_warning(colleague: Api) -> None:
-    leases.take(["env-001"], "task-elsewhere")
+    leases.acquire_leases(["env-001"], "task-elsewhere")
     warnings = {warning["code"]: warning for warning in colleague.post("/training-tasks", SINGLE).data["warnings"]}
     assert "task-elsewhere" in warnings["ENVIRONMENTS_BUSY"]["message"]
 
 
 def test_a_holder_is_named_to_its_own_project_alone(colleague: Api, other_project: Project) -> None:
     holder = colleague.post("/training-tasks", {**SINGLE, "taskName": "holds-it"}).data["taskId"]
-    leases.take(["env-001"], holder)
+    leases.acquire_leases(["env-001"], holder)
 
     def read_warning() -> str:
         warnings = colleague.post("/training-tasks/preview", SINGLE).data["warnings"]
@@ -95,7 +95,7 @@ def test_a_holder_is_named_to_its_own_project_alone(colleague: Api, other_projec
 
     def waits_for() -> str:
         task_id = colleague.post("/training-tasks", SINGLE).data["taskId"]
-        reconciler.reconcile(task_id)
+        reconciler.reconcile_tasks(task_id)
         return str(colleague.get(f"/training-tasks/{task_id}").data["reason"]["message"])
 
     assert ("holds-it" in read_warning(), "holds-it" in waits_for(), holder in read_warning()) == (True, True, False)
@@ -140,7 +140,7 @@ def test_more_environments_take_no_more_queries(
 
 def test_a_retry_resumes_from_the_newest_checkpoint_that_is_still_there(colleague: Api, settings: Any) -> None:
     task = Task.objects.get(pk=colleague.post("/training-tasks", SINGLE).data["taskId"])
-    Task.objects.update(state=State.FAILED, due_at=None, ended_at=now())
+    Task.objects.update(state=TaskState.FAILED, due_at=None, ended_at=now())
     kept = Path(settings.DATA_DIR, "checkpoints", task.pk, "checkpoint_step_20.pt")
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"x")
@@ -186,7 +186,7 @@ def test_spares_may_be_stopped_or_busy_now_and_stay_with_the_request(
     request = {**DOCUMENT, "spareEnvironmentIds": ["env-004", "env-002"]}
     first = colleague.post("/training-tasks", request).data["taskId"]
     assert colleague.post(f"/training-tasks/{first}/clone").data["request"] == request
-    Task.objects.filter(pk=first).update(state=State.FAILED, due_at=None, ended_at=now())
+    Task.objects.filter(pk=first).update(state=TaskState.FAILED, due_at=None, ended_at=now())
     again = colleague.post(f"/training-tasks/{first}/retry").data["taskId"]
     assert colleague.get(f"/training-tasks/{again}").data["request"]["spareEnvironmentIds"] == ["env-004", "env-002"]
 
@@ -194,8 +194,8 @@ def test_spares_may_be_stopped_or_busy_now_and_stay_with_the_request(
 def test_a_task_that_goes_on_elsewhere_shows_where(colleague: Api) -> None:
     key = colleague.post("/training-tasks", {**DOCUMENT, "spareEnvironmentIds": ["env-002"]}).data["taskId"]
     DevEnvironment.objects.filter(pk="env-001").update(status="unhealthy")
-    Task.objects.filter(pk=key).update(state=State.QUEUED, attempt=1)
-    assert placement.replace_lost(Task.objects.get(pk=key))
+    Task.objects.filter(pk=key).update(state=TaskState.QUEUED, attempt=1)
+    assert placement.replace_lost_nodes(Task.objects.get(pk=key))
     shown = colleague.get(f"/training-tasks/{key}").data
     assert shown["masterNode"] == "env-002"
     assert [node["environmentId"] for node in shown["nodes"]] == ["env-002", "env-003", "env-005"]

@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 
 from apps.training.models import MetricPoint, Preflight, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT
 
@@ -26,7 +26,7 @@ def test_a_preflight_test_of_these_nodes_takes_the_place_of_what_is_assumed(coll
     test = colleague.post("/preflights", body).data["id"]
     pairs = [{"from": a, "to": b, "rttMs": 21.0, "bandwidthMbps": 900.0} for a, b in PAIRS]
     Preflight.objects.filter(pk=test).update(report={"pairs": pairs})
-    Task.objects.filter(pk=test).update(state=State.SUCCEEDED, due_at=None, ended_at=timezone.now())
+    Task.objects.filter(pk=test).update(state=TaskState.SUCCEEDED, due_at=None, ended_at=timezone.now())
     found = colleague.post("/training-tasks/preview", DOCUMENT).data["scaling"]
     assert found["preflightId"] == test
     [network] = [reason for reason in found["reasons"] if reason["code"] == "SCALING_NETWORK_MEASURED"]

@@ -39,7 +39,7 @@ def test_a_task_gets_its_environments_when_its_turn_comes(colleague: Api) -> Non
     assert (shown["nodes"], shown["ranks"], shown["worldSize"]) == ([], [], 4)
     assert shown["select"] == {"nodes": 2, "gpusPerNode": 2}
     assert not Node.objects.filter(task=task_id).exists()
-    reconciler.reconcile(task_id)
+    reconciler.reconcile_tasks(task_id)
     held = set(Lease.objects.filter(holder=task_id).values_list("environment_id", flat=True))
     shown = colleague.get(f"/training-tasks/{task_id}").data
     assert {node["environmentId"] for node in shown["nodes"]} == held
@@ -60,7 +60,7 @@ def test_where_nothing_is_said_of_gpus_a_machine_without_one_is_chosen_only_wher
     for key in on_gpus.values_list("pk", flat=True):
         Lease.objects.create(environment_id=key, holder="task-other", since=now())
     task_id = colleague.post("/training-tasks", asking({})).data["taskId"]
-    reconciler.reconcile(task_id)
+    reconciler.reconcile_tasks(task_id)
     waits = colleague.get(f"/training-tasks/{task_id}").data
     assert (waits["status"], waits["reason"]["code"]) == ("queued", "WAITING_FOR_CAPACITY"), "none trains without GPUs"
     assert "GPU" in waits["reason"]["message"]
@@ -121,7 +121,7 @@ def test_only_members_pause_and_resume_and_only_what_goes_on(colleague: Api, vie
     assert stranger.post(f"/training-tasks/{task_id}/pause").status == 404
     paused = colleague.post(f"/training-tasks/{task_id}/pause").data
     assert (paused["paused"], "resume" in paused["allowedActions"]) == (True, True)
-    reconciler.reconcile(task_id)
+    reconciler.reconcile_tasks(task_id)
     shown = colleague.get(f"/training-tasks/{task_id}").data
     assert (shown["status"], shown["reason"]["code"]) == ("queued", "PAUSED")
     assert not Lease.objects.exists()

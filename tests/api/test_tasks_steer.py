@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from apps.training.logs.pages import Reader
+from apps.training.logs.pages import LogPageReader
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi import messages
 from tests.api.test_tasks_create import DOCUMENT, changed
 
@@ -23,7 +23,7 @@ def task(colleague) -> Task:
     return Task.objects.get(pk=colleague.post("/training-tasks", DOCUMENT).data["taskId"])
 
 
-def end(task: Task, state: State = State.FAILED, reason: str = "QUEUE_TIMEOUT") -> None:
+def end(task: Task, state: TaskState = TaskState.FAILED, reason: str = "QUEUE_TIMEOUT") -> None:
     Task.objects.filter(pk=task.pk).update(state=state, due_at=None, reason=reason, ended_at=timezone.now())
 
 
@@ -97,14 +97,14 @@ def test_a_list_is_ordered_by_how_far_tasks_are_and_those_that_say_nothing_come_
 
 def test_a_reason_that_lacks_what_its_text_names_is_shown_with_a_dash(colleague, task, monkeypatch):
     """As one was stored by a version that had a gap, or will be: nobody's list fails because of it."""
-    monkeypatch.setattr(messages, "fault", logging.getLogger("fermi.messages").error)
+    monkeypatch.setattr(messages, "report_fault", logging.getLogger("fermi.messages").error)
     end(task, reason="RUNNER_LOST")
     Attempt.objects.create(task=task, number=1, master_port=29500, created_at=timezone.now(), outcome="RANK_FAILED")
     Event.objects.create(task=task, at=timezone.now(), kind="attempt", code="ATTEMPT_ENDED", params={})
     for path in ("/training-tasks", f"/training-tasks/{task.pk}", f"/training-tasks/{task.pk}/events"):
         answer = colleague.get(path)
         assert answer.status == 200, answer.data
-        assert messages.GAP in json.dumps(answer.data, ensure_ascii=False)
+        assert messages.MISSING_VALUE in json.dumps(answer.data, ensure_ascii=False)
 
 
 def test_a_list_costs_the_same_however_long_it_is(colleague, django_assert_max_num_queries):
@@ -139,7 +139,7 @@ def test_retry_makes_a_new_task_that_resumes_from_the_newest_checkpoint(colleagu
     new = Task.objects.get(pk=colleague.post(f"/training-tasks/{task.pk}/retry").data["taskId"])
     assert new.pk != task.pk
     assert new.spec["resume_from"] == str(newest)
-    end(task, State.SUCCEEDED, "COMPLETED")
+    end(task, TaskState.SUCCEEDED, "COMPLETED")
     assert colleague.post(f"/training-tasks/{task.pk}/retry").error == "ACTION_NOT_ALLOWED"
 
 
@@ -178,7 +178,7 @@ def test_allowed_actions_follow_the_state(colleague, task):
 
 
 def test_a_viewer_is_offered_nothing_that_would_be_refused(viewer, owner, admin, task):
-    for state in State:
+    for state in TaskState:
         Task.objects.filter(pk=task.pk).update(state=state)
         assert viewer.get(f"/training-tasks/{task.pk}").data["allowedActions"] == []
         (brief,) = viewer.get("/training-tasks").data["items"]
@@ -222,7 +222,7 @@ def test_what_was_held_when_a_task_was_created_is_no_news_once_it_began(colleagu
         return [warning["code"] for warning in colleague.get(f"/training-tasks/{task.pk}").data["warnings"]]
 
     assert shown() == ["ENVIRONMENTS_BUSY"]
-    for state in (State.STARTING, State.RUNNING, State.FAILED):
+    for state in (TaskState.STARTING, TaskState.RUNNING, TaskState.FAILED):
         Task.objects.filter(pk=task.pk).update(state=state)
         assert shown() == []
 
@@ -287,7 +287,7 @@ def test_all_ranks_are_downloaded_one_after_the_other(colleague, task, settings)
     (folder / "0.log").write_text("zero\n")
     (folder / "13.log").write_text("thirteen")
     task.refresh_from_db()
-    sections = b"".join(Reader(task, 1).everything()).decode().split("==> rank ")
+    sections = b"".join(LogPageReader(task, 1).everything()).decode().split("==> rank ")
     assert sections[1] == "0 <==\nzero\n\n"
     assert (len(sections), sections[-1]) == (15, "13 <==\nthirteen\n")
     headers = colleague.get(f"/training-tasks/{task.pk}/logs/download", rank="all").headers

@@ -10,28 +10,28 @@ from apps.training.models import Task
 from apps.training.reconcile import reconciler
 from fermi.engines.local.engine import LocalBackend
 from fermi.jobs.errors import BackendError
-from fermi.jobs.run_location import Ways
-from fermi.jobs.spec import JobSpec, Way
+from fermi.jobs.run_location import RunLocations
+from fermi.jobs.spec import JobSpec, RunLocation
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 
 pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
 
 RUN_IN = "distributedConfig.runIn"
-HOLDS = Way(True, "WAY_INSIDE_GPUS", {"gpus": 2})
-CLAIM = Way(False, "WAY_BESIDE_CLAIM")
-OLD = Way(False, "INSIDE_PYTHON_OLD", {"found": "3.6"})
-ELSEWHERE = Way(True, "BESIDE_OTHER_NAMESPACE", {"found": "research", "namespace": "training"})
+HOLDS = RunLocation(True, "WAY_INSIDE_GPUS", {"gpus": 2})
+CLAIM = RunLocation(False, "WAY_BESIDE_CLAIM")
+OLD = RunLocation(False, "INSIDE_PYTHON_OLD", {"found": "3.6"})
+ELSEWHERE = RunLocation(True, "BESIDE_OTHER_NAMESPACE", {"found": "research", "namespace": "training"})
 
-CanRun = Callable[[Mapping[str, Ways]], None]
+CanRun = Callable[[Mapping[str, RunLocations]], None]
 
 
 @pytest.fixture
 def can_run(monkeypatch: pytest.MonkeyPatch) -> CanRun:
     """Has the engine say this of its environments; of the others it says that they have only one way."""
 
-    def say(known: Mapping[str, Ways]) -> None:
-        def ways(_: LocalBackend, job: JobSpec) -> Mapping[str, Ways]:
+    def say(known: Mapping[str, RunLocations]) -> None:
+        def ways(_: LocalBackend, job: JobSpec) -> Mapping[str, RunLocations]:
             return {node.id: known[node.id] for node in job.nodes if node.id in known}
 
         monkeypatch.setattr(LocalBackend, "ways", ways)
@@ -41,7 +41,7 @@ def can_run(monkeypatch: pytest.MonkeyPatch) -> CanRun:
 
 @pytest.fixture
 def mixed(can_run: CanRun) -> None:
-    can_run({"env-001": Ways(HOLDS), "env-003": Ways(CLAIM)})
+    can_run({"env-001": RunLocations(HOLDS), "env-003": RunLocations(CLAIM)})
 
 
 def preview(api: Api, **changes: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def test_each_environment_has_its_own_way_and_reason(colleague: Api) -> None:
 def test_what_the_request_asks_for_is_the_way_of_all(
     colleague: Api, can_run: CanRun, asked: str, found: tuple[str, str]
 ) -> None:
-    can_run({"env-001": Ways(HOLDS), "env-003": Ways(CLAIM)})
+    can_run({"env-001": RunLocations(HOLDS), "env-003": RunLocations(CLAIM)})
     shown = preview(colleague, distributedConfig__runIn=asked, distributedConfig__nodeIds=["env-001", "env-003"])
     assert runs_in(shown) == {"env-001": found, "env-003": found}
 
@@ -100,7 +100,7 @@ def test_what_is_asked_for_where_there_is_one_way_is_said_to_have_no_effect(coll
 
 
 def test_why_one_way_is_not_possible_is_the_reason_for_the_other(colleague: Api, can_run: CanRun) -> None:
-    can_run({"env-001": Ways(HOLDS, inside=OLD), "env-003": Ways(CLAIM, beside=ELSEWHERE)})
+    can_run({"env-001": RunLocations(HOLDS, inside=OLD), "env-003": RunLocations(CLAIM, beside=ELSEWHERE)})
     colleague.lang = "en"
     found = preview(colleague)
     assert found["problems"] == []
@@ -115,7 +115,7 @@ def test_why_one_way_is_not_possible_is_the_reason_for_the_other(colleague: Api,
 def test_a_way_that_is_not_possible_is_refused_for_each_environment(
     colleague: Api, can_run: CanRun, asked: str, why: str
 ) -> None:
-    closed = Ways(HOLDS, inside=OLD, beside=ELSEWHERE)
+    closed = RunLocations(HOLDS, inside=OLD, beside=ELSEWHERE)
     can_run({"env-001": closed, "env-005": closed})
     found = preview(colleague, distributedConfig__runIn=asked)
     assert set(runs_in(found).values()) == {None}
@@ -127,7 +127,7 @@ def test_a_way_that_is_not_possible_is_refused_for_each_environment(
 
 
 def test_where_neither_way_is_possible_both_reasons_are_given(colleague: Api, can_run: CanRun) -> None:
-    can_run({"env-001": Ways(HOLDS, inside=OLD, beside=ELSEWHERE)})
+    can_run({"env-001": RunLocations(HOLDS, inside=OLD, beside=ELSEWHERE)})
     problems = preview(colleague)["problems"]
     assert [(one["field"], one["error"]) for one in problems] == [
         (RUN_IN, "INSIDE_PYTHON_OLD"), (RUN_IN, "BESIDE_OTHER_NAMESPACE"),
@@ -135,7 +135,7 @@ def test_where_neither_way_is_possible_both_reasons_are_given(colleague: Api, ca
 
 
 def test_an_engine_that_cannot_be_asked_leaves_it_to_the_start(colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: Any) -> Mapping[str, Ways]:
+    def away(*_: Any) -> Mapping[str, RunLocations]:
         raise BackendError("ENGINE_UNREACHABLE", why="no answer")
 
     monkeypatch.setattr(LocalBackend, "ways", away)
@@ -162,13 +162,13 @@ def test_a_task_says_where_its_newest_attempt_runs(
 ) -> None:
     """What was possible when it was created may not be when its turn comes."""
     monkeypatch.setattr(LocalBackend, "submit", lambda *_: None)
-    can_run({"env-001": Ways(CLAIM)})
+    can_run({"env-001": RunLocations(CLAIM)})
     request = changed(distributedConfig=None, environmentIds=["env-001"])
     made = colleague.post("/training-tasks", request).data["taskId"]
     assert runs_in(colleague.get(f"/training-tasks/{made}").data) == {"env-001": ("beside", "WAY_BESIDE_CLAIM")}
-    can_run({"env-001": Ways(CLAIM, beside=ELSEWHERE)})
+    can_run({"env-001": RunLocations(CLAIM, beside=ELSEWHERE)})
     for _ in range(3):
-        reconciler.reconcile(made)
+        reconciler.reconcile_tasks(made)
     assert Task.objects.get(pk=made).attempt == 1
     assert runs_in(colleague.get(f"/training-tasks/{made}").data) == {"env-001": ("inside", "BESIDE_OTHER_NAMESPACE")}
 

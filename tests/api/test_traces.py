@@ -11,9 +11,9 @@ from apps.clusters.models import DevEnvironment
 from apps.common import tracing as ids
 from apps.common.clock import now
 from apps.training.core import trace_context, transitions
-from apps.training.core.engine_access import job_for
+from apps.training.core.engine_access import build_attempt_job
 from apps.training.models import Attempt, MetricPoint, Task, TraceExport
-from apps.training.states import State
+from apps.training.states import TaskState
 from apps.training.traces import export, spans
 from fermi.jobs.spec import JobSpec
 from server import metrics
@@ -32,13 +32,13 @@ def collector(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     with collecting() as found:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-        monkeypatch.setattr(export, "_rests_until", 0.0)
-        monkeypatch.setattr(export, "_away", False)
-        ids._exporter.cache_clear()
-        ids._resource.cache_clear()
+        monkeypatch.setattr(export, "_paused_until", 0.0)
+        monkeypatch.setattr(export, "_collector_away", False)
+        ids._get_exporter.cache_clear()
+        ids._make_resource.cache_clear()
         yield found
-    ids._exporter.cache_clear()
-    ids._resource.cache_clear()
+    ids._get_exporter.cache_clear()
+    ids._make_resource.cache_clear()
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def create(environments: dict[str, DevEnvironment], dataset: None, model: None, 
 
 def begin(task: Task, *, runs: bool = True) -> Attempt:
     """Its next attempt, as passes of the reconciler would have it begin."""
-    if task.state == State.INITIALIZING:
-        transitions.move(task, State.QUEUED)
+    if task.state == TaskState.INITIALIZING:
+        transitions.change_state(task, TaskState.QUEUED)
     number = task.attempt + 1
     attempt = Attempt.objects.create(task=task, number=number, master_port=1, created_at=now())
-    transitions.move(task, State.STARTING, attempt=number)
+    transitions.change_state(task, TaskState.STARTING, attempt=number)
     attempt.submitted_at = now()
     second = now().timestamp()
     attempt.seen = {
@@ -65,7 +65,7 @@ def begin(task: Task, *, runs: bool = True) -> Attempt:
     if runs:
         attempt.running_at = now()
         attempt.save()
-        transitions.move(task, State.RUNNING)
+        transitions.change_state(task, TaskState.RUNNING)
     return attempt
 
 
@@ -73,27 +73,30 @@ def step(task: Task) -> None:
     MetricPoint.objects.create(task=task, attempt=task.attempt, rank=0, step=1, at=now(), values={"loss": 2.5})
 
 
-def end(task: Task, attempt: Attempt, to: State, outcome: str, **params: Any) -> None:
+def end(task: Task, attempt: Attempt, to: TaskState, outcome: str, **params: Any) -> None:
     attempt.outcome, attempt.outcome_params, attempt.ended_at = outcome, params, now()
     attempt.save()
-    transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDING", {"outcome": outcome})
-    transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDED", {"outcome": outcome})
-    transitions.move(task, to, outcome, params)
+    transitions.record_event(task.pk, attempt.number, "attempt", "ATTEMPT_ENDING", {"outcome": outcome})
+    transitions.record_event(task.pk, attempt.number, "attempt", "ATTEMPT_ENDED", {"outcome": outcome})
+    transitions.change_state(task, to, outcome, params)
 
 
 def test_without_a_collector_nothing_is_kept(create: Any) -> None:
     task = create(traceparent=CALLER)
     attempt = begin(task)
     assert (task.trace, TraceExport.objects.count()) == ({}, 0)
-    assert trace_context.VARIABLE not in job_for(task, JobSpec.from_json(task.spec), attempt, None).env
+    assert (
+        trace_context.TRACEPARENT_VARIABLE
+        not in build_attempt_job(task, JobSpec.from_json(task.spec), attempt, None).env
+    )
 
 
 def test_a_task_goes_on_in_its_callers_trace(collector: Collector, create: Any) -> None:
     task = create(traceparent=CALLER)
     attempt = begin(task)
     step(task)
-    end(task, attempt, State.SUCCEEDED, "COMPLETED")
-    assert export.export() == 4
+    end(task, attempt, TaskState.SUCCEEDED, "COMPLETED")
+    assert export.export_due_parts() == 4
     whole = collector.one("training task")
     assert (whole.trace, whole.parent) == (CALLER[3:35], CALLER[36:52])
     assert {span.trace for span in collector.spans} == {whole.trace}
@@ -122,14 +125,14 @@ def test_a_task_goes_on_in_its_callers_trace(collector: Collector, create: Any) 
 def test_each_part_is_sent_once(collector: Collector, create: Any) -> None:
     task = create()
     attempt = begin(task)
-    assert export.export() == 1, "the request; the start waits for its first step"
+    assert export.export_due_parts() == 1, "the request; the start waits for its first step"
     step(task)
     TraceExport.objects.update(due_at=now())
-    assert export.export() == 1
+    assert export.export_due_parts() == 1
     collector.one("start")
     assert not [span for span in collector.spans if span.name in ("attempt", "training task")]
-    end(task, attempt, State.SUCCEEDED, "COMPLETED")
-    assert (export.export(), export.export()) == (2, 0)
+    end(task, attempt, TaskState.SUCCEEDED, "COMPLETED")
+    assert (export.export_due_parts(), export.export_due_parts()) == (2, 0)
     assert len({span.span for span in collector.spans}) == len(collector.spans)
     assert not TraceExport.objects.exists()
 
@@ -142,37 +145,37 @@ def test_what_was_sent_by_somebody_who_died_is_sent_again_with_the_same_ids(
 
     create()
     with monkeypatch.context() as patch:
-        patch.setattr(export, "_noted", dies)
+        patch.setattr(export, "_record_collector_state", dies)
         with pytest.raises(SystemExit):
-            export.export()
+            export.export_due_parts()
     before = {span.span for span in collector.spans}
-    assert export.export() == 0, "until its claim is over"
+    assert export.export_due_parts() == 0, "until its claim is over"
     TraceExport.objects.update(due_at=now())
-    assert export.export() == 1
+    assert export.export_due_parts() == 1
     assert len(collector.spans) == 2 * len(before) == 2 * len({span.span for span in collector.spans})
 
 
 def test_a_first_step_that_comes_late_is_told_with_the_end(
     collector: Collector, create: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spans, "PATIENCE", timedelta())
+    monkeypatch.setattr(spans, "MAX_FIRST_STEP_WAIT", timedelta())
     task = create()
     attempt = begin(task)
-    assert export.export() == 2
+    assert export.export_due_parts() == 2
     step(task)
-    end(task, attempt, State.SUCCEEDED, "COMPLETED")
-    export.export()
+    end(task, attempt, TaskState.SUCCEEDED, "COMPLETED")
+    export.export_due_parts()
     collector.one("first step", step=1)
 
 
 def test_a_failure_has_its_cause_and_what_was_asked_for_is_none(collector: Collector, create: Any) -> None:
     task = create()
-    end(task, begin(task), State.QUEUED, "RANK_FAILED", rank=5, nodeRank=1, node="dev-2")
-    end(task, begin(task, runs=False), State.QUEUED, "START_FAILED", why="x")
+    end(task, begin(task), TaskState.QUEUED, "RANK_FAILED", rank=5, nodeRank=1, node="dev-2")
+    end(task, begin(task, runs=False), TaskState.QUEUED, "START_FAILED", why="x")
     attempt = begin(task)
-    transitions.move(task, State.STOPPING, "STOPPED_BY_USER")
-    end(task, attempt, State.STOPPED, "STOPPED_BY_USER")
-    export.export()
+    transitions.change_state(task, TaskState.STOPPING, "STOPPED_BY_USER")
+    end(task, attempt, TaskState.STOPPED, "STOPPED_BY_USER")
+    export.export_due_parts()
     failed = collector.one("attempt", attempt=1)
     assert (failed.error, failed.attributes["fermi.failed_rank"]) == ("RANK_FAILED", 5)
     assert failed.attributes["fermi.failed_node"] == "dev-2"
@@ -185,35 +188,38 @@ def test_a_failure_has_its_cause_and_what_was_asked_for_is_none(collector: Colle
 
 def test_a_task_that_never_begins_has_waited(collector: Collector, create: Any) -> None:
     task = create()
-    transitions.move(task, State.QUEUED)
-    transitions.move(task, State.FAILED, "RUN_TIMEOUT")
-    export.export()
+    transitions.change_state(task, TaskState.QUEUED)
+    transitions.change_state(task, TaskState.FAILED, "RUN_TIMEOUT")
+    export.export_due_parts()
     assert collector.one("training task").error == "RUN_TIMEOUT"
     assert collector.one("queue").ends == collector.one("training task").ends
 
 
 def test_a_caller_that_samples_nothing_is_heeded(collector: Collector, create: Any) -> None:
     create(traceparent=CALLER[:-1] + "0")
-    assert (export.export(), collector.asked) == (1, 0)
+    assert (export.export_due_parts(), collector.asked) == (1, 0)
 
 
 @pytest.mark.parametrize("header", ["", "nonsense", CALLER.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32)])
 def test_a_header_that_says_nothing_begins_a_trace(collector: Collector, create: Any, header: str) -> None:
     task = create(traceparent=header)
-    assert trace_context.origin(task) == trace_context.origin(Task.objects.get(pk=task.pk))
-    assert trace_context.parent(task) is None
+    assert trace_context.build_task_context(task) == trace_context.build_task_context(Task.objects.get(pk=task.pk))
+    assert trace_context.get_parent_context(task) is None
 
 
 def test_ranks_are_told_where_they_belong_unless_they_were_told(collector: Collector, create: Any) -> None:
     task = create(traceparent=CALLER)
     attempt = begin(task)
     step(task)
-    said = job_for(task, JobSpec.from_json(task.spec), attempt, None).env[trace_context.VARIABLE]
-    end(task, attempt, State.SUCCEEDED, "COMPLETED")
-    export.export()
+    said = build_attempt_job(task, JobSpec.from_json(task.spec), attempt, None).env[trace_context.TRACEPARENT_VARIABLE]
+    end(task, attempt, TaskState.SUCCEEDED, "COMPLETED")
+    export.export_due_parts()
     assert said == f"00-{CALLER[3:35]}-{collector.one('attempt').span}-01"
-    task.spec["env"] = {trace_context.VARIABLE: "mine"}
-    assert job_for(task, JobSpec.from_json(task.spec), attempt, None).env[trace_context.VARIABLE] == "mine"
+    task.spec["env"] = {trace_context.TRACEPARENT_VARIABLE: "mine"}
+    assert (
+        build_attempt_job(task, JobSpec.from_json(task.spec), attempt, None).env[trace_context.TRACEPARENT_VARIABLE]
+        == "mine"
+    )
 
 
 def test_a_collector_that_is_away_is_said_once_and_left_alone(
@@ -221,17 +227,17 @@ def test_a_collector_that_is_away_is_said_once_and_left_alone(
 ) -> None:
     collector.answers += [400] * 2
     tasks = [create(), create()]
-    assert export.export() == 0
-    assert export.export() == 0
+    assert export.export_due_parts() == 0
+    assert export.export_due_parts() == 0
     assert collector.asked == 1, "after a failure there is a rest"
-    monkeypatch.setattr(export, "_rests_until", 0.0)
-    assert export.export() == 0
+    monkeypatch.setattr(export, "_paused_until", 0.0)
+    assert export.export_due_parts() == 0
     assert [record.message for record in caplog.records if record.name == export.__name__] == [
         "the collector of traces takes nothing"
     ]
     TraceExport.objects.update(due_at=now())
-    monkeypatch.setattr(export, "_rests_until", 0.0)
-    assert export.export() == 2
+    monkeypatch.setattr(export, "_paused_until", 0.0)
+    assert export.export_due_parts() == 2
     assert {span.attributes["fermi.task_id"] for span in collector.spans} == {task.pk for task in tasks}
 
 
@@ -240,13 +246,13 @@ def test_what_nobody_takes_is_dropped_and_counted(
 ) -> None:
     tasks = [create(), create(), create()]
     TraceExport.objects.filter(task=tasks[0]).update(created_at=now() - timedelta(hours=2))
-    monkeypatch.setattr(export, "MOST", 1)
-    export.export()
+    monkeypatch.setattr(export, "MAX_WAITING_PARTS", 1)
+    export.export_due_parts()
     assert {span.attributes["fermi.task_id"] for span in collector.spans} == {tasks[2].pk}
     assert TraceExport.objects.filter(due_at=None).count() == 2
     assert "fermi_trace_exports_dropped_24h 2.0" in metrics.said().decode()
     TraceExport.objects.update(dropped_at=now() - timedelta(days=2))
-    export.export()
+    export.export_due_parts()
     assert not TraceExport.objects.exists()
 
 
@@ -255,10 +261,10 @@ def test_a_part_that_cannot_be_told_holds_up_no_other(
 ) -> None:
     bad, good = create(), create()
     Task.objects.filter(pk=bad.pk).update(trace={"receivedAt": "never"})
-    assert export.export() == 1
-    for _ in range(export.TRIES + 1):
+    assert export.export_due_parts() == 1
+    for _ in range(export.MAX_TRIES + 1):
         TraceExport.objects.filter(due_at__isnull=False).update(due_at=now())
-        monkeypatch.setattr(export, "_rests_until", 0.0)
-        export.export()
+        monkeypatch.setattr(export, "_paused_until", 0.0)
+        export.export_due_parts()
     assert {span.attributes["fermi.task_id"] for span in collector.spans} == {good.pk}
     assert [one.task_id for one in TraceExport.objects.filter(due_at=None)] == [bad.pk]

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dat
 def task(colleague: Api) -> Task:
     """It chose one environment, and waits between two attempts, holding it."""
     task_id = colleague.post("/training-tasks", asking({"nodes": 1, "gpusPerNode": 2})).data["taskId"]
-    reconciler.reconcile(task_id)
+    reconciler.reconcile_tasks(task_id)
     Attempt.objects.filter(task=task_id).update(outcome="ATTEMPT_LOST", ended_at=now() - timedelta(minutes=5))
     Task.objects.filter(pk=task_id).update(state="queued", due_at=now(), reason="")
     return Task.objects.get(pk=task_id)
@@ -41,14 +41,14 @@ def aside(environment: str, project: Project | None, begins: timedelta) -> None:
 def test_maintenance_that_has_begun_empties_its_environments_and_the_task_goes_on_elsewhere(task: Task) -> None:
     (place,) = held(task)
     aside(place, None, timedelta(hours=1))
-    assert preemption.empty_windows(now()) == [], "it has not begun"
+    assert preemption.preempt_for_reservations(now()) == [], "it has not begun"
     Reservation.objects.update(begins_at=now() - timedelta(seconds=1))
-    assert preemption.empty_windows(now()) == [task.pk]
-    assert preemption.empty_windows(now()) == [], "it is asked once"
+    assert preemption.preempt_for_reservations(now()) == [task.pk]
+    assert preemption.preempt_for_reservations(now()) == [], "it is asked once"
     event = task.events.get(code="PREEMPTION_REQUESTED")
     assert (event.params["why"], event.params["by"]) == ("MAINTENANCE", "driver")
     Task.objects.filter(pk=task.pk).update(due_at=now())
-    reconciler.reconcile(task.pk)
+    reconciler.reconcile_tasks(task.pk)
     assert held(task)
     assert place not in held(task)
 
@@ -56,16 +56,16 @@ def test_maintenance_that_has_begun_empties_its_environments_and_the_task_goes_o
 def test_a_reservation_empties_what_others_hold_and_leaves_its_own_project_alone(task: Task) -> None:
     (place,) = held(task)
     aside(place, task.project, timedelta(hours=-1))
-    assert preemption.empty_windows(now()) == []
+    assert preemption.preempt_for_reservations(now()) == []
     other = Project.objects.exclude(pk=task.project_id).first()
     Reservation.objects.update(project=other)
-    assert preemption.empty_windows(now()) == [task.pk]
+    assert preemption.preempt_for_reservations(now()) == [task.pk]
 
 
 def test_a_restart_chooses_anew_where_an_environment_was_lost(task: Task, colleague: Api) -> None:
     (place,) = held(task)
     DevEnvironment.objects.filter(pk=place).update(status=EnvironmentStatus.UNHEALTHY)
-    reconciler.reconcile(task.pk)
+    reconciler.reconcile_tasks(task.pk)
     (other,) = held(task)
     assert other != place
     assert Node.objects.get(task=task).environment_id == other

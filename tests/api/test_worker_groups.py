@@ -9,7 +9,7 @@ from apps.accounts import secrets
 from apps.accounts.models import AuditEvent
 from apps.clusters.models import DevEnvironment, Lease
 from apps.training.models import Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from apps.workers.models import Group, Worker
 from tests.api.conftest import Api
 from tests.workers import Host, hosts, join
@@ -274,7 +274,7 @@ def test_the_task_of_a_group_can_be_retried_and_cloned(colleague: Api) -> None:
     hosts(colleague, gn6=1)
     started = colleague.post(f"/worker-groups/{group(colleague, 'gn6-0')['id']}/start").data["task"]["id"]
     assert colleague.post(f"/training-tasks/{started}/clone").data["request"]["datasetId"] is None
-    Task.objects.filter(pk=started).update(state=State.FAILED, due_at=None)
+    Task.objects.filter(pk=started).update(state=TaskState.FAILED, due_at=None)
     assert colleague.post(f"/training-tasks/{started}/retry").status == 201
 
 
@@ -289,7 +289,7 @@ def test_workers_stay_where_they_are_while_a_task_uses_them(colleague: Api) -> N
     assert colleague.delete("/workers/gn6-0").error == "WORKER_IN_USE"
     joining = colleague.post("/worker-groups/move", {"workerIds": ["gn6-1"], "groupId": made["id"]})
     assert (joining.status, joining.error) == (409, "GROUP_RUNNING")
-    Task.objects.update(state=State.STOPPED, due_at=None)
+    Task.objects.update(state=TaskState.STOPPED, due_at=None)
     Lease.objects.create(environment=DevEnvironment.objects.get(name="gn6 (pretrain)"), holder="task-other")
     assert colleague.delete("/workers/gn6-0").error == "WORKER_IN_USE"
     Lease.objects.all().delete()
@@ -365,7 +365,7 @@ def test_a_group_uses_secrets_by_name_as_tasks_do(owner: Api, colleague: Api, vi
     colleague.post(f"{path}/start")
     task = Task.objects.get()
     assert task.request["secretEnv"] == {"WANDB_API_KEY": "wandb"}
-    assert secrets.reveal("project-one", task.spec["secret_env"]) == {"WANDB_API_KEY": KEY}
+    assert secrets.reveal_secrets("project-one", task.spec["secret_env"]) == {"WANDB_API_KEY": KEY}
 
 
 def test_a_group_whose_secret_was_removed_can_be_changed_and_says_so_when_it_is_started(

@@ -23,7 +23,7 @@ def silence(*workers: str, seconds: float) -> None:
     Listening.objects.update_or_create(pk=1, defaults={"since": moment - timedelta(hours=1), "heard_at": moment})
     rows = Report.objects.filter(worker__in=workers) if workers else Report.objects.all()
     rows.update(at=moment - timedelta(seconds=seconds))
-    environments.settle_health()
+    environments.sync_health()
 
 
 def test_a_join_token_is_shown_once_and_only_its_hash_is_kept(colleague: Api) -> None:
@@ -193,7 +193,7 @@ def test_a_silent_worker_becomes_suspect_then_lost_and_its_environment_unusable(
     assert colleague.get("/workers", status="online").ids == ["gn6-0"]
     assert DevEnvironment.objects.get().status == "unhealthy"
     host.beat()
-    environments.settle_health()
+    environments.sync_health()
     assert colleague.get("/workers", status="lost").ids == []
     assert DevEnvironment.objects.get().status == "running"
 
@@ -205,11 +205,11 @@ def test_a_platform_that_was_away_itself_makes_nobody_lost(colleague: Api) -> No
     Listening.objects.update(since=long_ago, heard_at=long_ago)
     assert colleague.get("/workers", status="suspect").ids == ["gn6-0", "gn7-0"]
     host["gn6"].beat()  # somebody listens again
-    environments.settle_health()
+    environments.sync_health()
     assert [item["status"] for item in colleague.get("/workers").data["items"]] == ["online", "suspect"]
     assert {one.status for one in DevEnvironment.objects.all()} == {"running"}
     Listening.objects.update(since=now() - timedelta(seconds=20))
-    environments.settle_health()
+    environments.sync_health()
     assert colleague.get("/workers", status="lost").ids == ["gn7-0"]
     assert DevEnvironment.objects.get(name="gn7").status == "unhealthy"
 
@@ -219,10 +219,10 @@ def test_a_lost_worker_is_not_taken_for_found_because_the_platform_was_away(coll
     silence(seconds=60)
     for moment in (now() - timedelta(hours=1), now()):  # it does not listen; it has just begun to
         Listening.objects.update(since=moment, heard_at=moment)
-        environments.settle_health()
+        environments.sync_health()
         assert DevEnvironment.objects.get().status == "unhealthy"
     host.beat()
-    environments.settle_health()
+    environments.sync_health()
     assert DevEnvironment.objects.get().status == "running"
 
 
@@ -295,13 +295,13 @@ def test_the_list_can_be_searched_and_filtered(colleague: Api) -> None:
 
 def test_logs_are_stored_once_whatever_is_sent_again(colleague: Api, settings: Any, tmp_path: Path) -> None:
     from apps.workers.engine.store import DatabaseStore
-    from fermi.engines.agent.store import Order
+    from fermi.engines.agent.store import RankOrder
 
     settings.DATA_DIR = tmp_path
     host = hosts(colleague, gn6=1)["gn6"]
     assert host.ship("gn6-0", "task-x/1/0", 0, b"secret").error == "RANK_NOT_OF_WORKER"
     body = {"name": "task-x-1", "digest": "d", "spec": {}, "files": {}}
-    DatabaseStore().put("task-x-1", "task-x", 1, [Order("gn6-0", 0, 0, "gn6", "d", body)])
+    DatabaseStore().put("task-x-1", "task-x", 1, [RankOrder("gn6-0", 0, 0, "gn6", "d", body)])
     assert host.ship("gn6-0", "task-x/1/0", 0, b"hello ").data == {"acknowledged": 6}
     assert host.ship("gn6-0", "task-x/1/0", 3, b"lo world\n").data == {"acknowledged": 12}
     assert host.ship("gn6-0", "task-x/1/0", 0, b"hello ").data == {"acknowledged": 12}

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from django.conf import settings
 
-from apps.accounts.access import Reader
+from apps.accounts.access import UserRights
 from apps.accounts.models import User
 from apps.common.clock import now
 from apps.training.models import Attempt, Task
 from apps.training.presenters import selectors
-from apps.training.presenters.selectors import Pulse
+from apps.training.presenters.selectors import StreamState
 
 
 def begin_attempt(task: Task, number: int) -> None:
@@ -26,6 +26,6 @@ def write(task: Task, text: str | bytes, *, attempt: int = 1, rank: int = 0) -> 
         file.write(text.encode() if isinstance(text, str) else text)
 
 
-def pulse_of(user: User, task: Task) -> Pulse | None:
+def pulse_of(user: User, task: Task) -> StreamState | None:
     """As the task's live stream gets it."""
-    return selectors.pulses(Reader(user.pk, user.is_superuser), [task.pk], "en").get(task.pk)
+    return selectors.read_stream_states(UserRights(user.pk, user.is_superuser), [task.pk], "en").get(task.pk)

@@ -36,11 +36,11 @@ def redis(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     home = Path(tempfile.mkdtemp(prefix="bus-", dir="/tmp"))
     broker.set_password(home)
     settings.REDIS_URL = f"unix://:{paths.broker_password(home)}@{home / 'broker.sock'}"
-    pubsub.client.cache_clear()
-    monkeypatch.setattr(pubsub, "_quiet_until", 0.0)
-    monkeypatch.setattr(pubsub, "PAUSE", 0.05)
+    pubsub.get_client.cache_clear()
+    monkeypatch.setattr(pubsub, "_paused_until", 0.0)
+    monkeypatch.setattr(pubsub, "BROKER_PAUSE_SECONDS", 0.05)
     server = Broker(home)
     yield server
     server.stop()
-    pubsub.client.cache_clear()
+    pubsub.get_client.cache_clear()
     shutil.rmtree(home)

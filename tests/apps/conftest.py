@@ -9,7 +9,7 @@ from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.training.models import Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from tests.apps.attempts import begin_attempt
 
 
@@ -40,7 +40,7 @@ def task(user: User, settings: Any, tmp_path: Path) -> Task:
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=Cluster.objects.create(name="local", backend="local"),
         name="t", framework="pytorch-ddp", model=Model.objects.create(name="m"), node_count=1, total_gpus=3,
-        world_size=3, master="env", request={}, spec={}, summary={}, state=State.RUNNING, state_since=now(),
+        world_size=3, master="env", request={}, spec={}, summary={}, state=TaskState.RUNNING, state_since=now(),
         due_at=now(), created_at=now(),
         dataset_version=DatasetVersion.objects.create(
             dataset=Dataset.objects.create(name="d"), name="1", status=VersionStatus.READY

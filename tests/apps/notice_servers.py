@@ -18,7 +18,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session
 
 from apps.notices import delivery
 from apps.notices.sender import request
-from apps.notices.sender.process import Sender
+from apps.notices.sender.process import SenderProcess
 from tests.platform_process import free_port
 
 
@@ -26,12 +26,12 @@ from tests.platform_process import free_port
 def one_sender() -> Iterator[None]:
     """Orders of this thread go to one process that stays: each new one takes a third of a second to import what it
     sends with."""
-    kept, here = Sender(), threading.get_ident()
+    kept, here = SenderProcess(), threading.get_ident()
 
-    def chosen() -> AbstractContextManager[Sender]:
-        return nullcontext(kept) if threading.get_ident() == here else Sender()
+    def chosen() -> AbstractContextManager[SenderProcess]:
+        return nullcontext(kept) if threading.get_ident() == here else SenderProcess()
 
-    with mock.patch.object(delivery, "Sender", chosen), mock.patch.object(request, "Sender", chosen):
+    with mock.patch.object(delivery, "SenderProcess", chosen), mock.patch.object(request, "SenderProcess", chosen):
         try:
             yield
         finally:

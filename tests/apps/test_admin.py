@@ -16,7 +16,7 @@ from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.training.core import outcomes, transitions
 from apps.training.models import Attempt, Event, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 
 pytestmark = pytest.mark.database
 
@@ -97,11 +97,11 @@ def test_every_list_opens_searches_and_costs_the_same_however_long_it_is(
 def test_the_overview_says_what_waits_why_and_what_is_wrong(
     operator: Client, task: Task, environment: DevEnvironment, django_assert_max_num_queries: Any
 ) -> None:
-    killed = outcomes.stored("RANK_KILLED", {"rank": 1, "node": "gn5", "signal": "SIGSEGV"})
+    killed = outcomes.build_outcome_columns("RANK_KILLED", {"rank": 1, "node": "gn5", "signal": "SIGSEGV"})
     Attempt.objects.filter(task=task).update(**killed, ended_at=task.created_at)
     waiting = Task.objects.get(pk=task.pk)
     waiting.pk, waiting.name = "task-y", "patient"
-    waiting.state, waiting.attempt = State.QUEUED, 0
+    waiting.state, waiting.attempt = TaskState.QUEUED, 0
     waiting.reason, waiting.reason_params = "WAITING_FOR_ENVIRONMENTS", {"held": "lab (task-x)"}
     waiting.save(force_insert=True)
     DevEnvironment.objects.filter(pk=environment.pk).update(status=EnvironmentStatus.UNHEALTHY)
@@ -179,7 +179,7 @@ def test_the_compiled_texts_are_those_of_the_source(root: Path) -> None:
 
 def test_a_tasks_page_shows_its_plan_and_events_and_lets_nothing_be_edited(operator: Client, task: Task) -> None:
     Attempt.objects.filter(task=task).update(plan=PLAN)
-    transitions.record(task.pk, 1, "state", "STOP_REQUESTED", {"by": "ada"})
+    transitions.record_event(task.pk, 1, "state", "STOP_REQUESTED", {"by": "ada"})
     shown = page(operator, "training_task_change", task.pk)
     assert "launch.sh" in shown
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
@@ -188,7 +188,7 @@ def test_a_tasks_page_shows_its_plan_and_events_and_lets_nothing_be_edited(opera
     posted = operator.post(reverse("admin:training_task_change", args=[task.pk]), {"state": "succeeded"})
     assert posted.status_code == 403
     task.refresh_from_db()
-    assert task.state == State.RUNNING
+    assert task.state == TaskState.RUNNING
 
 
 def test_stopping_asks_the_service_once(operator: Client, task: Task) -> None:

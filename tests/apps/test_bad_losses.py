@@ -10,11 +10,11 @@ from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.training.core import checkpoint_choice, task_store
-from apps.training.core.checkpoint_choice import Bad, Saved
-from apps.training.logs.ingest import Reading
+from apps.training.core.checkpoint_choice import DivergedAttempt, SavedCheckpoint
+from apps.training.logs.ingest import LogReader
 from apps.training.models import Event, Finding, Task
 from apps.training.reconcile import reconciler
-from apps.training.states import FINAL, WITH_ATTEMPT, State
+from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskState
 from fermi import messages
 from fermi.jobs.spec import Entrypoint, JobSpec
 from tests.platform_process import free_port
@@ -50,13 +50,13 @@ def task(user: User, settings: Any, tmp_path: Path) -> Task:
     zone = AvailabilityZone.objects.create(name="z")
     environment = DevEnvironment.objects.create(id="env", name="gn1", project=project, cluster=cluster, zone=zone)
     job = JobSpec(
-        "task-x", "pytorch-ddp", tuple(selectors.snapshots([environment])), "env", master_port=free_port(),
+        "task-x", "pytorch-ddp", tuple(selectors.build_nodes([environment])), "env", master_port=free_port(),
         entrypoint=Entrypoint("diverges.py"), checkpoint_dir=str(tmp_path / "checkpoints" / "task-x"),
         env={"PYTHONHASHSEED": "0"}, max_restarts=9,
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
+        state=TaskState.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.build_job_columns(job),
     )  # fmt: skip
     task_store.store_nodes(task, job)
     return task
@@ -69,12 +69,12 @@ def lives(task: Task, on_bad_loss: str, bad_at: int, last_bad_attempt: int, ever
     task.save()
 
     def is_over() -> bool:
-        Task.objects.exclude(state__in=FINAL).update(due_at=now(), claimed_at=None)
-        reconciler.reconcile(task.pk)
+        Task.objects.exclude(state__in=FINAL_STATES).update(due_at=now(), claimed_at=None)
+        reconciler.reconcile_tasks(task.pk)
         task.refresh_from_db()
-        if task.state in WITH_ATTEMPT:
-            Reading(task, task.attempt).read()
-        return task.state in FINAL
+        if task.state in STATES_WITH_ATTEMPT:
+            LogReader(task, task.attempt).read()
+        return task.state in FINAL_STATES
 
     until(is_over, seconds=120, what="the task is over")
     assert not Lease.objects.exists()
@@ -91,26 +91,26 @@ def resumed_from(task: Task) -> list[str]:
 
 def test_it_is_told_once_with_the_points_around_it_and_the_task_goes_on(task: Task) -> None:
     task = lives(task, "report", 0, 1)
-    assert task.state == State.SUCCEEDED
+    assert task.state == TaskState.SUCCEEDED
     found = Finding.objects.get(task=task)
     assert (found.code, found.level, found.attempt, found.until) == ("LOSS_NOT_FINITE", "fail", 1, None)
     assert found.params == {"metric": "loss", "step": 1, "good": None, "count": 3}
     assert "step 3: loss is not finite" in found.evidence[0]["lines"]
     assert events(task).count("LOSS_NOT_FINITE") == 1
-    assert "from step 1 on" in messages.text(found.code, "en", **found.params)[0]
+    assert "from step 1 on" in messages.render_text(found.code, "en", **found.params)[0]
 
 
 def test_a_stop_ends_the_task_and_a_person_goes_on_from_before(task: Task) -> None:
     task = lives(task, "stop", 12, 1)
-    assert (task.state, task.reason, task.attempt) == (State.FAILED, "BAD_LOSS", 1)
-    said, _ = messages.text(task.reason, "en", **task.reason_params)
+    assert (task.state, task.reason, task.attempt) == (TaskState.FAILED, "BAD_LOSS", 1)
+    said, _ = messages.render_text(task.reason, "en", **task.reason_params)
     assert said == "The loss is NaN or infinite from step 12 on."
-    assert Path(checkpoint_choice.newest(task) or "").name == "10.pt"
+    assert Path(checkpoint_choice.find_newest_checkpoint(task) or "").name == "10.pt"
 
 
 def test_a_rollback_goes_on_from_the_newest_checkpoint_before_the_first_bad_step(task: Task) -> None:
     task = lives(task, "rollback", 12, 1)
-    assert (task.state, task.reason) == (State.SUCCEEDED, "COMPLETED")
+    assert (task.state, task.reason) == (TaskState.SUCCEEDED, "COMPLETED")
     assert resumed_from(task) == ["", "10.pt"]
     back = Event.objects.get(task=task, code="ROLLED_BACK").params
     folder = task.spec["checkpoint_dir"]
@@ -120,18 +120,26 @@ def test_a_rollback_goes_on_from_the_newest_checkpoint_before_the_first_bad_step
 
 def test_two_rollbacks_to_the_same_place_are_enough(task: Task) -> None:
     task = lives(task, "rollback", 12, 9)
-    assert (task.state, task.reason) == (State.FAILED, "BAD_LOSS")
+    assert (task.state, task.reason) == (TaskState.FAILED, "BAD_LOSS")
     assert resumed_from(task) == ["", "10.pt", "10.pt"]
 
 
 def test_without_a_checkpoint_from_before_it_begins_again_and_says_so(task: Task) -> None:
     task = lives(task, "rollback", 4, 1)
-    assert (task.state, resumed_from(task)) == (State.SUCCEEDED, ["", ""])
+    assert (task.state, resumed_from(task)) == (TaskState.SUCCEEDED, ["", ""])
     assert "ROLLED_BACK_TO_START" in events(task)
 
 
 def test_what_was_saved_after_the_last_good_step_is_spoilt_unless_it_was_written_anew() -> None:
-    saved = [Saved("30", 2, 30), Saved("20", 1, 20), Saved("15", 3, 15), Saved("12", 2, 12), Saved("10", 1, 10)]
-    assert checkpoint_choice.spoilt([Bad(2, 13, 10)], saved) == {"30", "20", "12"}
-    assert checkpoint_choice.spoilt([Bad(1, 13, 12), Bad(2, 25, 24)], saved) == {"30", "20"}
-    assert checkpoint_choice.spoilt([Bad(3, 13, None)], saved) == {"30", "20", "15"}
+    saved = [
+        SavedCheckpoint("30", 2, 30),
+        SavedCheckpoint("20", 1, 20),
+        SavedCheckpoint("15", 3, 15),
+        SavedCheckpoint("12", 2, 12),
+        SavedCheckpoint("10", 1, 10),
+    ]
+    assert checkpoint_choice.find_diverged_checkpoints([DivergedAttempt(2, 13, 10)], saved) == {"30", "20", "12"}
+    assert checkpoint_choice.find_diverged_checkpoints(
+        [DivergedAttempt(1, 13, 12), DivergedAttempt(2, 25, 24)], saved
+    ) == {"30", "20"}
+    assert checkpoint_choice.find_diverged_checkpoints([DivergedAttempt(3, 13, None)], saved) == {"30", "20", "15"}

@@ -22,13 +22,13 @@ from apps.common import claims, pass_claims
 from apps.common.clock import now
 from apps.common.worker_lanes import Lane
 from apps.environments import reconcile as environments
-from apps.files.models import Doing, File
+from apps.files.models import File, PendingOperation
 from apps.files.services import store_sync
 from apps.training.core import wakeups
 from apps.training.models import Attempt, Task
 from apps.training.reconcile import actions, ports, reconciler
-from apps.training.states import State
-from apps.training.states.limits import CLAIM
+from apps.training.states import TaskState
+from apps.training.states.limits import PASS_CLAIM_TIMEOUT
 from fermi.engines.local.engine import LocalBackend
 from fermi.tokenized_data import DataError
 from tests.apps.test_ports import PYTHON, Lab
@@ -47,7 +47,7 @@ def broken(caplog: pytest.LogCaptureFixture) -> list[str]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Messages to workers."""
     found: list[tuple[str, ...]] = []
-    monkeypatch.setattr(wakeups, "_send", lambda *hint: found.append(hint))
+    monkeypatch.setattr(wakeups, "enqueue_task", lambda *hint: found.append(hint))
     return found
 
 
@@ -64,7 +64,7 @@ def on(lab: Lab, backend: str) -> None:
 
 def during_the_pass(monkeypatch: pytest.MonkeyPatch, act: Callable[[Task], None]) -> None:
     """`act` is called once: while a pass that begins an attempt asks which ports are free."""
-    look, acts = ports.look, [act]
+    look, acts = ports.find_ports, [act]
 
     def interrupted(task: Task, backend: Any) -> Any:
         there = look(task, backend)
@@ -72,17 +72,17 @@ def during_the_pass(monkeypatch: pytest.MonkeyPatch, act: Callable[[Task], None]
             acts.pop()(task)
         return there
 
-    monkeypatch.setattr(actions.ports, "look", interrupted)
-    monkeypatch.setattr(actions, "submit", lambda *_: timedelta(seconds=5))
+    monkeypatch.setattr(actions.ports, "find_ports", interrupted)
+    monkeypatch.setattr(actions, "submit_attempt", lambda *_: timedelta(seconds=5))
 
 
-def take_over(task: Task) -> pass_claims.Claim:
+def take_over(task: Task) -> pass_claims.PassClaim:
     """As much time passes as a claim lasts, and another pass begins."""
-    row, past = Task.objects.get(pk=task.pk), CLAIM + timedelta(seconds=1)
+    row, past = Task.objects.get(pk=task.pk), PASS_CLAIM_TIMEOUT + timedelta(seconds=1)
     assert row.claimed_at is not None
     assert row.due_at is not None
     Task.objects.filter(pk=task.pk).update(claimed_at=row.claimed_at - past, due_at=row.due_at - past)
-    claim = pass_claims.Claim(Task.objects.filter(pk=task.pk), CLAIM)
+    claim = pass_claims.PassClaim(Task.objects.filter(pk=task.pk), PASS_CLAIM_TIMEOUT)
     assert claim.taken == 1
     return claim
 
@@ -101,16 +101,16 @@ def test_a_hint_during_a_pass_begins_no_second_one(
     task = lab.task()
 
     def hint(task: Task) -> None:
-        wakeups.poke(task.pk)
-        reconciler.reconcile(task.pk)
-        assert reconciler.sweep() == 0
+        wakeups.enqueue_task(task.pk)
+        reconciler.reconcile_tasks(task.pk)
+        assert reconciler.reconcile_due_tasks() == 0
 
     during_the_pass(monkeypatch, hint)
     with django_capture_on_commit_callbacks(execute=True):
-        assert reconciler.sweep() == 1
+        assert reconciler.reconcile_due_tasks() == 1
     assert task.attempts.count() == task.events.filter(code="ATTEMPT_BEGAN").count() == 1
     task.refresh_from_db()
-    assert (task.state, task.claimed_at) == (State.STARTING, None)
+    assert (task.state, task.claimed_at) == (TaskState.STARTING, None)
     assert task.due_at is not None
     assert task.due_at <= now(), "what the hint told of is looked at in the next pass"
     assert sent[-1] == ("training.reconcile", task.pk), "at once"
@@ -124,11 +124,11 @@ def test_a_pass_that_was_taken_for_dead_ends_without_a_word(
 
     def overtake(task: Task) -> None:
         take_over(task).let_go(Task.objects.filter(pk=task.pk), 1, now())
-        reconciler.sweep()
+        reconciler.reconcile_due_tasks()
         seen.append(stored(task))
 
     during_the_pass(monkeypatch, overtake)
-    assert reconciler.sweep() == 1
+    assert reconciler.reconcile_due_tasks() == 1
     assert seen == [stored(task)], "as the second pass has left it"
     assert task.attempts.count() == task.events.filter(code="ATTEMPT_BEGAN").count() == 1
     assert broken(caplog) == []
@@ -148,7 +148,7 @@ def test_it_writes_nothing_wherever_it_was_when_it_lost_its_task(
 
     monkeypatch.setattr(actions, step, overtaken)
     monkeypatch.setattr(LocalBackend, "submit", lambda *_: None)
-    reconciler.reconcile(task.pk)
+    reconciler.reconcile_tasks(task.pk)
     assert seen == [stored(task)]
 
 
@@ -161,11 +161,11 @@ def test_one_pass_that_raises_is_tried_again_later_and_by_a_hint_at_once(
         tries.append(task.pk)
         raise RuntimeError("never thought of")
 
-    monkeypatch.setattr(actions, "lease", raises)
-    assert reconciler.sweep() == 1
-    assert reconciler.sweep() == 0
-    wakeups.poke(task.pk)
-    assert reconciler.sweep() == 1
+    monkeypatch.setattr(actions, "lease_environments", raises)
+    assert reconciler.reconcile_due_tasks() == 1
+    assert reconciler.reconcile_due_tasks() == 0
+    wakeups.enqueue_task(task.pk)
+    assert reconciler.reconcile_due_tasks() == 1
     assert tries == [task.pk] * 2
 
 
@@ -187,11 +187,11 @@ def test_many_that_are_due_are_each_passed_once_however_many_sweep(
     def sweep() -> None:
         try:
             together.wait(60)
-            reconciler.sweep()
+            reconciler.reconcile_due_tasks()
         finally:
             connection.close()
 
-    monkeypatch.setattr(actions, "lease", lease)
+    monkeypatch.setattr(actions, "lease_environments", lease)
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(sweep) for _ in range(threads)]:
             done.result()
@@ -238,19 +238,21 @@ def test_who_has_lost_a_claim_writes_nothing(user: User, monkeypatch: pytest.Mon
         dataset=Dataset.objects.create(name="d"), name="1", source="x", due_at=moment
     )
     file = File.objects.create(
-        project=project, parent="", name="b", source="a", doing=Doing.MOVE, due_at=moment, changed_at=moment
+        project=project, parent="", name="b", source="a", doing=PendingOperation.MOVE, due_at=moment, changed_at=moment
     )
 
     def overtaken(row: Any, *_: Any) -> Any:
         left.append((type(row), steal(row)))
         raise DataError("DATA_EMPTY", path="x")
 
-    monkeypatch.setattr(fetching, "_bring", overtaken)
-    monkeypatch.setattr(preparation, "_make", overtaken)
-    monkeypatch.setattr(store_sync, "store", lambda: SimpleNamespace(move=lambda *_: left.append((File, steal(file)))))
-    assert fetching.fetch(fetch.pk)
-    assert preparation.prepare(version.pk)
-    store_sync.act(file)
+    monkeypatch.setattr(fetching, "_take_snapshot", overtaken)
+    monkeypatch.setattr(preparation, "_build_token_files", overtaken)
+    monkeypatch.setattr(
+        store_sync, "get_store", lambda: SimpleNamespace(move=lambda *_: left.append((File, steal(file))))
+    )
+    assert fetching.run_fetch(fetch.pk)
+    assert preparation.prepare_version(version.pk)
+    store_sync.apply_operation(file)
     assert [kind for kind, _ in left] == [Fetch, DatasetVersion, File]
     for kind, row in left:
         assert kind.objects.filter(pk=row["id"]).values().get() == row
@@ -292,15 +294,15 @@ def test_a_worker_begins_the_lane_and_what_is_due_is_asked_for_there(
     from apps.environments import memory_surveys, standby, tasks
     from apps.environments.packages import installation, surveys
 
-    assert tasks.lanes[0]._sweep is environments.sweep
+    assert tasks.lanes[0]._sweep is environments.reconcile_due
     began: list[str] = []
     for lane in tasks.lanes:
         monkeypatch.setattr(lane, "start", partial(began.append, lane.channel))
-    tasks.start()
+    tasks.start_lanes()
     assert began == [told.CHANNEL, surveys.CHANNEL, memory_surveys.CHANNEL, standby.CHANNEL, installation.CHANNEL]
-    assert any(receiver[1]() is tasks.start for receiver in worker_ready.receivers)
+    assert any(receiver[1]() is tasks.start_lanes for receiver in worker_ready.receivers)
     said: list[str] = []
-    monkeypatch.setattr(told, "tell", lambda channel, _: said.append(channel))
+    monkeypatch.setattr(told, "publish_soon", lambda channel, _: said.append(channel))
     with django_capture_on_commit_callbacks(execute=True):
-        told.poke("env-x")
+        told.wake_environment("env-x")
     assert said == [told.CHANNEL]

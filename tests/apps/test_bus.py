@@ -16,7 +16,7 @@ pytestmark = pytest.mark.database
 __all__ = ["redis"]
 
 
-async def told(inbox: pubsub.Inbox, say: Callable[[], None]) -> dict[str, Any] | None:
+async def told(inbox: pubsub.Subscription, say: Callable[[], None]) -> dict[str, Any] | None:
     """Says it again and again until it arrives: a message may be lost, and nothing may depend on it."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -31,13 +31,13 @@ def test_what_one_publishes_all_subscribers_of_the_channel_get_and_nobody_else(r
 
     async def main() -> None:
         async with (
-            pubsub.subscribe("task:1") as one,
-            pubsub.subscribe("task:1", "tasks") as both,
-            pubsub.subscribe("x") as none,
+            pubsub.subscribe_to("task:1") as one,
+            pubsub.subscribe_to("task:1", "tasks") as both,
+            pubsub.subscribe_to("x") as none,
         ):
-            assert await told(one, lambda: pubsub.publish("task:1", {"kind": "log"})) == {"kind": "log"}
+            assert await told(one, lambda: pubsub.publish_message("task:1", {"kind": "log"})) == {"kind": "log"}
             assert await both.get(timeout=60) == {"kind": "log"}
-            assert await told(both, lambda: pubsub.publish("tasks", {"id": "1"}))
+            assert await told(both, lambda: pubsub.publish_message("tasks", {"id": "1"}))
             assert await none.get(timeout=0) is None
 
     asyncio.run(main())
@@ -45,12 +45,12 @@ def test_what_one_publishes_all_subscribers_of_the_channel_get_and_nobody_else(r
 
 def test_publishing_without_a_broker_is_quick_and_raises_nothing(redis: Broker) -> None:
     for _ in range(1000):
-        pubsub.publish("task:1", {"kind": "log"})
+        pubsub.publish_message("task:1", {"kind": "log"})
 
 
 def test_a_subscriber_without_a_broker_just_hears_nothing(redis: Broker) -> None:
     async def main() -> None:
-        async with pubsub.subscribe("task:1") as inbox:
+        async with pubsub.subscribe_to("task:1") as inbox:
             assert await inbox.get(timeout=0.2) is None
 
     asyncio.run(main())
@@ -58,10 +58,10 @@ def test_a_subscriber_without_a_broker_just_hears_nothing(redis: Broker) -> None
 
 def test_a_subscriber_hears_again_when_the_broker_comes_back(redis: Broker) -> None:
     async def main() -> None:
-        async with pubsub.subscribe("task:1") as inbox:
+        async with pubsub.subscribe_to("task:1") as inbox:
             for _ in range(2):
                 await asyncio.to_thread(redis.start)
-                assert await told(inbox, lambda: pubsub.publish("task:1", {"kind": "log"}))
+                assert await told(inbox, lambda: pubsub.publish_message("task:1", {"kind": "log"}))
                 await asyncio.to_thread(redis.stop)
 
     asyncio.run(main())
@@ -69,7 +69,7 @@ def test_a_subscriber_hears_again_when_the_broker_comes_back(redis: Broker) -> N
 
 def test_a_subscriber_knows_whether_it_can_hear_anything_and_is_woken_when_it_cannot(redis: Broker) -> None:
     async def main() -> None:
-        async with pubsub.subscribe("task:1") as inbox:
+        async with pubsub.subscribe_to("task:1") as inbox:
             assert not inbox.connected
             await asyncio.to_thread(redis.start)
             await asyncio.to_thread(until, lambda: inbox.connected)
@@ -84,12 +84,12 @@ def test_one_connection_serves_all_and_goes_with_the_last(redis: Broker) -> None
     redis.start()
 
     def listening() -> int:
-        return len(pubsub.client().client_list(_type="pubsub"))
+        return len(pubsub.get_client().client_list(_type="pubsub"))
 
     async def main() -> None:
-        async with pubsub.subscribe("a") as first:
-            assert await told(first, lambda: pubsub.publish("a", {"n": 1}))
-            inboxes = [pubsub.subscribe(f"task:{n}") for n in range(50)]
+        async with pubsub.subscribe_to("a") as first:
+            assert await told(first, lambda: pubsub.publish_message("a", {"n": 1}))
+            inboxes = [pubsub.subscribe_to(f"task:{n}") for n in range(50)]
             for inbox in inboxes:
                 await inbox.__aenter__()
             assert listening() == 1
@@ -102,8 +102,8 @@ def test_one_connection_serves_all_and_goes_with_the_last(redis: Broker) -> None
 
 def test_a_slow_reader_keeps_the_newest(redis: Broker) -> None:
     async def main() -> None:
-        inbox = pubsub.subscribe("a")
-        for n in range(pubsub.INBOX + 10):
+        inbox = pubsub.subscribe_to("a")
+        for n in range(pubsub.MAX_QUEUED_MESSAGES + 10):
             inbox.put({"n": n})
         assert await inbox.get(timeout=0) == {"n": 10}
 
@@ -115,7 +115,7 @@ def test_whoever_leaves_soon_leaves_no_listener_behind(redis: Broker, steps: int
     """`steps`: turns of the event loop. In one of them the client has sent its first command and does not know yet."""
 
     async def main() -> set[asyncio.Task[Any]]:
-        async with pubsub.subscribe("task:x"):
+        async with pubsub.subscribe_to("task:x"):
             for _ in range(steps):
                 await asyncio.sleep(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}

@@ -13,8 +13,8 @@ from apps.training.models import Task
 from apps.training.presenters import selectors
 from apps.training.presenters import task_presenter as presenters
 from apps.training.reconcile import actions, batch_pass, reconciler
-from apps.training.states import State
-from apps.training.states.limits import CLAIM, SILENT
+from apps.training.states import TaskState
+from apps.training.states.limits import PASS_CLAIM_TIMEOUT, PASS_SILENT_AFTER
 from fermi.jobs.spec import Observation, Phase
 from tests.apps.attempts import pulse_of
 
@@ -33,12 +33,12 @@ def dead(task: Task, monkeypatch: pytest.MonkeyPatch) -> Task:
         raise Killed
 
     Task.objects.filter(pk=task.pk).update(
-        state=State.QUEUED, reason="RESTARTING", reason_params={"next": 2, "cause": ""}
+        state=TaskState.QUEUED, reason="RESTARTING", reason_params={"next": 2, "cause": ""}
     )
     with monkeypatch.context() as patch:
-        patch.setattr(actions, "lease", killed)
+        patch.setattr(actions, "lease_environments", killed)
         with pytest.raises(Killed):
-            reconciler.reconcile(task.pk)
+            reconciler.reconcile_tasks(task.pk)
     task.refresh_from_db()
     return task
 
@@ -50,33 +50,35 @@ def a_while_passes(task: Task, wait: timedelta) -> None:
 
 def said(task: Task, user: User) -> str | None:
     """In lists, and in the live stream."""
-    [row] = selectors.tasks(user)
+    [row] = selectors.query_tasks(user)
     pulse = pulse_of(user, task)
     assert pulse is not None
-    reason = selectors.brief(row, "en")["reason"]
+    reason = selectors.serialize_brief(row, "en")["reason"]
     assert pulse.status["reason"] == reason
     return reason and reason["code"]
 
 
 def test_a_task_whose_process_was_killed_says_since_when_and_who_goes_on(dead: Task, user: User) -> None:
     assert said(dead, user) == "RESTARTING", "a pass may take a moment"
-    a_while_passes(dead, SILENT)
+    a_while_passes(dead, PASS_SILENT_AFTER)
     assert said(dead, user) == "PROCESS_SILENT"
     assert dead.claimed_at is not None
     assert dead.due_at is not None
-    assert timedelta() <= dead.due_at - dead.claimed_at - CLAIM < timedelta(seconds=1), "who comes next comes then"
-    told = presenters.why(vars(dead), "en")
+    assert timedelta() <= dead.due_at - dead.claimed_at - PASS_CLAIM_TIMEOUT < timedelta(seconds=1), (
+        "who comes next comes then"
+    )
+    told = presenters.explain_task(vars(dead), "en")
     assert told is not None
     assert all(f"{moment:%H:%M:%S}" in told["message"] for moment in (local(dead.claimed_at), local(dead.due_at)))
-    assert presenters.why(vars(dead), "zh") != told
+    assert presenters.explain_task(vars(dead), "zh") != told
 
 
 def test_the_live_stream_looks_again_when_the_process_would_be_silent(dead: Task, user: User) -> None:
     """Nobody sends a message of a process that is dead."""
     before = pulse_of(user, dead)
     assert before is not None
-    assert 0 < before.again <= SILENT.total_seconds()
-    a_while_passes(dead, SILENT)
+    assert 0 < before.again <= PASS_SILENT_AFTER.total_seconds()
+    a_while_passes(dead, PASS_SILENT_AFTER)
     after = pulse_of(user, dead)
     assert after is not None
     assert after.again == math.inf
@@ -86,9 +88,9 @@ def test_the_live_stream_looks_again_when_the_process_would_be_silent(dead: Task
 def test_once_another_process_has_taken_over_nothing_is_waited_for(
     dead: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a_while_passes(dead, CLAIM + timedelta(seconds=1))
-    monkeypatch.setattr(actions, "lease", lambda task: timedelta(seconds=5))
-    assert reconciler.sweep() == 1
+    a_while_passes(dead, PASS_CLAIM_TIMEOUT + timedelta(seconds=1))
+    monkeypatch.setattr(actions, "lease_environments", lambda task: timedelta(seconds=5))
+    assert reconciler.reconcile_due_tasks() == 1
     dead.refresh_from_db()
     assert dead.claimed_at is None
     assert said(dead, user) == "RESTARTING"
@@ -97,10 +99,10 @@ def test_once_another_process_has_taken_over_nothing_is_waited_for(
 def test_a_pass_that_changed_nothing_lets_go_of_its_task(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that ends by itself while a hint pulls the task forward: the next pass has it at once."""
     quiet = Observation(Phase.RUNNING, left=True)
-    monkeypatch.setattr(batch_pass, "observed", lambda tasks: {task.pk: quiet for task in tasks})
+    monkeypatch.setattr(batch_pass, "observe_tasks", lambda tasks: {task.pk: quiet for task in tasks})
     for _ in range(2):  # the second one has no news at all
-        wakeups.poke(task.pk)
-        reconciler.sweep()
+        wakeups.enqueue_task(task.pk)
+        reconciler.reconcile_due_tasks()
         task.refresh_from_db()
         assert task.claimed_at is None
         assert task.due_at is not None
@@ -108,7 +110,7 @@ def test_a_pass_that_changed_nothing_lets_go_of_its_task(task: Task, monkeypatch
 
 
 def test_a_task_that_has_ended_is_waited_for_by_nobody(task: Task) -> None:
-    Task.objects.filter(pk=task.pk).update(state=State.QUEUED, stop_requested_at=now())
-    reconciler.reconcile(task.pk)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.QUEUED, stop_requested_at=now())
+    reconciler.reconcile_tasks(task.pk)
     task.refresh_from_db()
-    assert (task.state, task.claimed_at) == (State.STOPPED, None)
+    assert (task.state, task.claimed_at) == (TaskState.STOPPED, None)

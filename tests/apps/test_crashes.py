@@ -18,7 +18,7 @@ from apps.training.core import task_store
 from apps.training.models import Attempt, DiagnosisRules, Finding, Task
 from apps.training.presenters import task_presenter as presenters
 from apps.training.reconcile import crash_analysis, reconciler
-from apps.training.states import FINAL, State
+from apps.training.states import FINAL_STATES, TaskState
 from fermi.jobs import snapshot
 from fermi.jobs.spec import Code, Entrypoint, JobSpec
 from tests.platform_process import free_port
@@ -91,12 +91,12 @@ def task(user: User, settings: Any, tmp_path: Path) -> Task:
         for number in (0, 1)
     ]  # fmt: skip
     job = JobSpec(
-        "task-x", "pytorch-ddp", tuple(selectors.snapshots(environments)), "env-0", master_port=free_port(),
+        "task-x", "pytorch-ddp", tuple(selectors.build_nodes(environments)), "env-0", master_port=free_port(),
         entrypoint=Entrypoint("train.py"), checkpoint_dir=str(tmp_path), env={"PYTHONHASHSEED": "0"}, max_restarts=3,
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
+        state=TaskState.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.build_job_columns(job),
     )  # fmt: skip
     task_store.store_nodes(task, job)
     return task
@@ -108,10 +108,10 @@ def lives(task: Task, what: str, **spec: Any) -> Task:
     task.save()
 
     def is_over() -> bool:
-        Task.objects.exclude(state__in=FINAL).update(due_at=now(), claimed_at=None)
-        reconciler.reconcile(task.pk)
+        Task.objects.exclude(state__in=FINAL_STATES).update(due_at=now(), claimed_at=None)
+        reconciler.reconcile_tasks(task.pk)
         task.refresh_from_db()
-        return task.state in FINAL
+        return task.state in FINAL_STATES
 
     until(is_over, seconds=120, what="the task is over")
     return task
@@ -125,14 +125,14 @@ def once(task: Task) -> Task:
 
 
 def said(task: Task, lang: str = "en") -> str:
-    found = presenters.reason(task.reason, task.reason_params, lang)
+    found = presenters.serialize_reason(task.reason, task.reason_params, lang)
     assert found is not None
     return f"{found['message']} {found['hint']}"
 
 
 def test_the_second_failure_alike_ends_the_task_and_names_rank_node_exception_and_line(task: Task) -> None:
     over = lives(task, "shape")
-    assert (over.state, over.reason, over.attempt) == (State.FAILED, "CRASH_LOOP", 2)
+    assert (over.state, over.reason, over.attempt) == (TaskState.FAILED, "CRASH_LOOP", 2)
     assert "2 times at step 12: Rank 1 on gn1: ValueError: bad shape (4, 7) — train.py:5 in forward." in said(over)
     assert "ValueError: bad shape (4, 7) — train.py:5 in forward" in said(over, "zh")
     found = Finding.objects.get(task=task, attempt=2)
@@ -143,7 +143,7 @@ def test_the_second_failure_alike_ends_the_task_and_names_rank_node_exception_an
 
 def test_a_rank_that_left_with_0_is_named_and_not_the_one_that_lost_it(task: Task) -> None:
     over = lives(task, "left", max_restarts=0)
-    assert (over.state, over.reason) == (State.FAILED, "RANK_LEFT_EARLY")
+    assert (over.state, over.reason) == (TaskState.FAILED, "RANK_LEFT_EARLY")
     assert "Rank 1 on gn1 ended with exit code 0 while 1 rank was still running" in said(over)
     assert "rank 1（节点 gn1）以退出码 0 提前结束" in said(over, "zh")
     found = Finding.objects.get(task=task, attempt=1)
@@ -158,7 +158,7 @@ def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says
     assert "2 times in a row" in said(over)
     first = task.attempts.get(number=1)
     assert (first.outcome_params["why"], first.outcome_params["at"]) == ("MODULE_MISSING", "train.py:21")
-    reason = presenters.reason(first.outcome, first.outcome_params, "en")
+    reason = presenters.serialize_reason(first.outcome, first.outcome_params, "en")
     assert reason is not None
     assert "has no module not_there_at_all. Install it" in reason["hint"]
     assert Finding.objects.get(task=task, attempt=1).actions[0]["params"]["what"] == "not_there_at_all"
@@ -177,7 +177,7 @@ def test_joining_by_local_rank_explains_whatever_a_rank_fails_with(task: Task, t
         "    raise RuntimeError('EADDRINUSE')\n"
     )
     over = lives(task, "local", max_restarts=0)
-    assert over.state == State.FAILED
+    assert over.state == TaskState.FAILED
     assert "RuntimeError: EADDRINUSE" in said(over)
     assert "LOCAL_RANK restarts from 0 on each node" in said(over)
     found = Finding.objects.get(task=task, attempt=1)
@@ -186,7 +186,7 @@ def test_joining_by_local_rank_explains_whatever_a_rank_fails_with(task: Task, t
 
 def test_a_script_that_ends_well_and_never_trained_says_so(task: Task) -> None:
     over = lives(task, "nothing")
-    assert (over.state, over.reason) == (State.SUCCEEDED, "COMPLETED_WITHOUT_STEP")
+    assert (over.state, over.reason) == (TaskState.SUCCEEDED, "COMPLETED_WITHOUT_STEP")
     assert over.attempts.get().outcome == "COMPLETED"
     assert "exited with code 0 on all 2 ranks after" in said(over)
     assert "全部 2 个 rank 都以退出码 0 结束" in said(over, "zh")
@@ -228,13 +228,16 @@ def test_what_ranks_are_not_like_elsewhere_is_said(task: Task, what: str, code: 
 
 def test_a_file_that_gitignore_left_out_of_the_code_is_told_with_its_line(task: Task) -> None:
     sent = {"train.py": SCRIPT.encode(), ".gitignore": b"*.pyc\ndata/\n"}
-    files = [snapshot.File(path, snapshot.PLAIN, len(text), sha256(text).hexdigest()) for path, text in sent.items()]
+    files = [
+        snapshot.SnapshotFile(path, snapshot.PLAIN_MODE, len(text), sha256(text).hexdigest())
+        for path, text in sent.items()
+    ]
     for one in files:
-        store.put_blob(BytesIO(sent[one.path]), one.sha256, one.size)
-    manifest = snapshot.dump(files)
-    store.put_manifest(manifest)
-    digest = snapshot.identity(manifest)
-    brought = Code(digest, str(store.archive(digest)), "off")
+        store.write_blob(BytesIO(sent[one.path]), one.sha256, one.size)
+    manifest = snapshot.serialize_manifest(files)
+    store.write_manifest(manifest)
+    digest = snapshot.compute_snapshot_id(manifest)
+    brought = Code(digest, str(store.ensure_archive(digest)), "off")
     over = lives(once(task), "file", code=asdict(brought))
     assert over.reason_params["why"] == "FILE_MISSING"
     assert "data/train.txt is missing on gn" in said(over)
@@ -244,7 +247,7 @@ def test_a_file_that_gitignore_left_out_of_the_code_is_told_with_its_line(task: 
 @pytest.mark.database
 def test_training_that_was_left_in_the_background_is_told_of_though_the_task_succeeded(task: Task) -> None:
     over = lives(task, "background")
-    assert over.state == State.SUCCEEDED
+    assert over.state == TaskState.SUCCEEDED
     found = Finding.objects.get(task=task, attempt=1)
     assert (found.code, found.level, found.where[0]["node"]) == ("PROCESSES_LEFT_RUNNING", "info", "gn1")
     assert found.params["command"].endswith("time.sleep(600) training")
@@ -278,7 +281,7 @@ IMPORT = {"exception": "ImportError: no x", "at": "train.py:1"}
     ],
 )  # fmt: skip
 def test_what_counts_as_the_same_failure_again(first: Any, second: Any, steps: Any, loop: Any) -> None:
-    assert crash_analysis.same_again(ended(2, **second), [ended(1, **first)], steps) == loop
+    assert crash_analysis.count_equal_failures(ended(2, **second), [ended(1, **first)], steps) == loop
 
 
 @pytest.mark.parametrize(
@@ -293,16 +296,16 @@ def test_what_counts_as_the_same_failure_again(first: Any, second: Any, steps: A
 )
 def test_what_somebody_else_killed_makes_no_loop(params: Any, loop: Any) -> None:
     killed = [ended(number, "RANK_KILLED", **{**params, "exitCode": None}) for number in (2, 1)]
-    assert crash_analysis.same_again(killed[0], killed[1:], {1: 7, 2: 7}) == loop
+    assert crash_analysis.count_equal_failures(killed[0], killed[1:], {1: 7, 2: 7}) == loop
 
 
 def test_a_lost_node_or_port_makes_no_loop() -> None:
     for outcome in ("NODE_LOST", "MASTER_PORT_TAKEN", "PREEMPTED", "DISK_FULL", "RUNNER_LOST"):
-        assert crash_analysis.same_again(ended(2, outcome), [ended(1, outcome)], {1: 7, 2: 7}) == {}
+        assert crash_analysis.count_equal_failures(ended(2, outcome), [ended(1, outcome)], {1: 7, 2: 7}) == {}
 
 
 def test_an_attempt_that_saved_or_lasted_has_begun_although_no_step_of_it_is_known() -> None:
     first, second = ended(1, **IMPORT), ended(2, **IMPORT)
-    assert crash_analysis.same_again(second, [first], {}, frozenset({2})) == {}
-    second.created_at -= 2 * crash_analysis.WITHOUT_A_STEP
-    assert crash_analysis.same_again(second, [first], {}) == {}
+    assert crash_analysis.count_equal_failures(second, [first], {}, frozenset({2})) == {}
+    second.created_at -= 2 * crash_analysis.MAX_STEPLESS_DURATION
+    assert crash_analysis.count_equal_failures(second, [first], {}) == {}

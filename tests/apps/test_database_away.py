@@ -11,7 +11,7 @@ from django.db import OperationalError
 from django.db.utils import ConnectionHandler
 
 from apps.common.postgresql import base
-from apps.common.sql import DatabaseAwayError
+from apps.common.sql import DatabaseUnavailableError
 from server import env
 from tests import services
 from tests.polling import until
@@ -39,7 +39,7 @@ def handler(
     server: services.Postgres, monkeypatch: pytest.MonkeyPatch, django_db_blocker: Any
 ) -> Iterator[ConnectionHandler]:
     """As a process of the platform has it."""
-    monkeypatch.setattr(base, "BREAKER", base.Breaker())
+    monkeypatch.setattr(base, "BREAKER", base.CircuitBreaker())
     entry = env.postgres(server.url)
     handler = ConnectionHandler({"default": entry, ALIAS: entry})
     with django_db_blocker.unblock():  # it is no database of Django's
@@ -78,11 +78,11 @@ def test_while_the_database_is_away_requests_fail_without_a_try_until_it_is_back
     assert ask(handler) == 1
     pool = wrapper(handler).pool
     server.stop()
-    with pytest.raises(DatabaseAwayError):
+    with pytest.raises(DatabaseUnavailableError):
         ask(handler)
     asked = pool.get_stats()["requests_num"]
     for _ in range(100):
-        with pytest.raises(DatabaseAwayError):
+        with pytest.raises(DatabaseUnavailableError):
             ask(handler)
     assert pool.get_stats()["requests_num"] == asked
     server.start()
@@ -100,7 +100,7 @@ def test_of_many_threads_that_find_the_database_away_one_tries_to_connect(
         raise OperationalError("nobody listens")
 
     def look() -> None:
-        with pytest.raises(DatabaseAwayError, match="nobody listens"):
+        with pytest.raises(DatabaseUnavailableError, match="nobody listens"):
             base.BREAKER.look(connect)
 
     threads = [threading.Thread(target=look, name=f"request-{number}") for number in range(16)]

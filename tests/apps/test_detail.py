@@ -10,7 +10,7 @@ from apps.accounts.models import User
 from apps.common.clock import now
 from apps.training.models import Task
 from apps.training.presenters import selectors
-from apps.training.states import FINAL, State
+from apps.training.states import FINAL_STATES, TaskState
 from fermi.jobs.spec import Entrypoint
 from tests import goldens
 
@@ -30,10 +30,10 @@ def test_a_task_that_ended_never_shows_an_attempt_that_has_not(query: int, task:
         if left == 0:
             left = -1
             task.attempts.update(ended_at=now())
-            Task.objects.filter(pk=task.pk).update(state=State.SUCCEEDED, ended_at=now())
+            Task.objects.filter(pk=task.pk).update(state=TaskState.SUCCEEDED, ended_at=now())
         left -= 1
         return found
 
     with connection.execute_wrapper(ends):
-        seen = selectors.detail(user, task.pk)
-    assert seen["status"] not in FINAL or seen["attempts"][-1]["endedAt"]
+        seen = selectors.get_task_detail(user, task.pk)
+    assert seen["status"] not in FINAL_STATES or seen["attempts"][-1]["endedAt"]

@@ -16,13 +16,13 @@ from apps.training.models import Attempt, Checkpoint, Node, Task
 from apps.training.presenters import findings as shown
 from apps.training.presenters import selectors
 from apps.training.services import diagnosis
-from apps.training.states import FINAL, State
-from apps.training.states.reasons import CAUSES, Reason
+from apps.training.states import FINAL_STATES, TaskState
+from apps.training.states.reasons import CAUSES, TaskReason
 from fermi import messages
 from fermi.diagnosis import Evidence, Finding, Level, Where, actions, diagnose
-from fermi.diagnosis.actions import Do, take
-from fermi.jobs.spec import Cause, Problem, PulseSeen, RankSeen
-from fermi.messages import Words
+from fermi.diagnosis.actions import ActionCode, build_action
+from fermi.jobs.spec import Cause, Problem, RankProgress, RankStatus
+from fermi.messages import NestedText
 from fermi.planning import plugins
 from tests import goldens
 from tests.apps.attempts import begin_attempt, pulse_of, write
@@ -30,7 +30,7 @@ from tests.apps.attempts import begin_attempt, pulse_of, write
 pytestmark = pytest.mark.django_db
 
 PARAMS: dict[str, Any] = {
-    **dict.fromkeys(re.findall(r"{(\w+)}", str(messages.entries("en"))), "x"),
+    **dict.fromkeys(re.findall(r"{(\w+)}", str(messages.list_texts("en"))), "x"),
     "holders": [{"environment": "a", "task": "task-y"}], "held": "a (task-y)", "rank": 1, "nodeRank": 1,
     "node": "env-b",
     "path": "/data", "secret": "TOKEN", "cause": "RANK_FAILED", "evidence": "one\ntwo",
@@ -38,9 +38,10 @@ PARAMS: dict[str, Any] = {
 """Everything that any text takes."""
 
 
-LINE = diagnose.Line(
+LINE = diagnose.QueuePosition(
     3, 12, begins=1600.0, early=1300.0, late=4600.0,
-    ahead=[diagnose.Ahead("task-a", "first", until=1600.0), diagnose.Ahead("task-b", "second"), diagnose.Ahead()],
+    ahead=[diagnose.BlockingTask("task-a", "first", until=1600.0), diagnose.BlockingTask("task-b", "second"),
+           diagnose.BlockingTask()],
     sooner=[Problem("", "SOONER_SHORTER", {"seconds": 3600, "hours": "1.0"}),
             Problem("", "SOONER_FEWER_GPUS", {"wanted": "4", "instead": "2", "zone": "z"})],
 )  # fmt: skip
@@ -49,38 +50,40 @@ LINE = diagnose.Line(
 def every_cause() -> dict[str, Cause]:
     found = dict(CAUSES)
     for engine in plugins.BACKENDS:
-        found |= plugins.causes(engine)
+        found |= plugins.get_causes(engine)
     return found
 
 
-def facts(state: str, reason: Cause | None = None, **more: Any) -> diagnose.Facts:
-    ranks = [RankSeen(0, 0, "running"), RankSeen(1, 1, "waiting")]
+def facts(state: str, reason: Cause | None = None, **more: Any) -> diagnose.TaskFacts:
+    ranks = [RankStatus(0, 0, "running"), RankStatus(1, 1, "waiting")]
     known = {"since": 900.0, "moment": 1000.0, "nodes": ["env-a", "env-b"], "world_size": 2, "attempt": 1,
              "ranks": ranks, "ends_at": 1500.0}  # fmt: skip
-    return diagnose.Facts(state, reason=reason, **{**known, **more})
+    return diagnose.TaskFacts(state, reason=reason, **{**known, **more})
 
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)
 def test_no_state_and_no_cause_of_any_engine_is_without_an_answer(lang: str, monkeypatch: pytest.MonkeyPatch) -> None:
     causes = [replace(cause, params=PARAMS) for cause in every_cause().values()]
     gaps: list[str] = []
-    monkeypatch.setattr(messages, "fault", lambda said, *about: gaps.append(said % about))
+    monkeypatch.setattr(messages, "report_fault", lambda said, *about: gaps.append(said % about))
     with override(lang):
-        for state in State:
+        for state in TaskState:
             for reason in [None, *causes]:
                 outcome = reason or Cause("RANK_FAILED", PARAMS)
-                ended = [diagnose.Attempt(1, 100.0, outcome, 300.0, last_step=80),
-                         diagnose.Attempt(2, 400.0, outcome, 800.0, "/c/60", from_step=60, last_step=90)]  # fmt: skip
+                ended = [
+                    diagnose.PastAttempt(1, 100.0, outcome, 300.0, last_step=80),
+                    diagnose.PastAttempt(2, 400.0, outcome, 800.0, "/c/60", from_step=60, last_step=90),
+                ]
                 for attempts, line in ((), None), (ended, LINE):
                     known = facts(state, reason, attempts=attempts, attempt=len(attempts), next_step=60, line=line)
                     found = diagnose.diagnose(known)
-                    line, _ = shown.said(found.summary)
+                    line, _ = shown.translate_text(found.summary)
                     assert line, (state, reason)
                     assert "\n" not in line.replace("one\ntwo", "")
-                    assert state != State.FAILED or not found.healthy
+                    assert state != TaskState.FAILED or not found.healthy
                     for one in found.findings:
-                        said = shown.shown(
-                            one, [shown.action(act, act.params, allowed=True) for act in one.finding.actions]
+                        said = shown.serialize_finding(
+                            one, [shown.serialize_action(act, act.params, allowed=True) for act in one.finding.actions]
                         )
                         assert said["message"]
                         assert said["level"] == "info" or said["actions"], (state, one.finding.code)
@@ -88,11 +91,13 @@ def test_no_state_and_no_cause_of_any_engine_is_without_an_answer(lang: str, mon
 
 
 def test_an_attempt_without_a_checkpoint_to_go_on_from_says_how_many_steps_are_done_again() -> None:
-    first = diagnose.Attempt(1, 100.0, Cause("RANK_FAILED", PARAMS), 300.0, last_step=2101)
+    first = diagnose.PastAttempt(1, 100.0, Cause("RANK_FAILED", PARAMS), 300.0, last_step=2101)
     waits = facts("queued", Cause("RESTARTING", PARAMS), attempts=[first])
-    again = facts("running", attempts=[first, diagnose.Attempt(2, 400.0)], attempt=2)
-    saved = facts("running", attempts=[first, diagnose.Attempt(2, 400.0, resumed_from="/c", from_step=2000)], attempt=2)
-    others = facts("running", attempts=[first, diagnose.Attempt(2, 400.0, resumed_from="/of/another")], attempt=2)
+    again = facts("running", attempts=[first, diagnose.PastAttempt(2, 400.0)], attempt=2)
+    saved = facts(
+        "running", attempts=[first, diagnose.PastAttempt(2, 400.0, resumed_from="/c", from_step=2000)], attempt=2
+    )
+    others = facts("running", attempts=[first, diagnose.PastAttempt(2, 400.0, resumed_from="/of/another")], attempt=2)
     said = [
         [(one.code, one.params["lost"]) for told in diagnose.diagnose(known).findings for one in told.finding.evidence
          if one.code.startswith("WENT_ON")]
@@ -102,35 +107,35 @@ def test_an_attempt_without_a_checkpoint_to_go_on_from_says_how_many_steps_are_d
 
 
 def test_a_healthy_task_says_so_in_one_line() -> None:
-    ranks = [RankSeen(rank, rank // 7, "running") for rank in range(14)]
-    pulses = {rank: PulseSeen(rank, 1000.0, "running", 1204, 999.8, 1 / 3.1) for rank in range(14)}
+    ranks = [RankStatus(rank, rank // 7, "running") for rank in range(14)]
+    pulses = {rank: RankProgress(rank, 1000.0, "running", 1204, 999.8, 1 / 3.1) for rank in range(14)}
     known = facts("running", ranks=ranks, pulses=pulses, world_size=14, step=1204, total_steps=5000)
     found = diagnose.diagnose(known)
     assert found.healthy
     assert not found.findings
     with override("en"):
-        assert shown.said(found.summary)[0] == (
+        assert shown.translate_text(found.summary)[0] == (
             "Running normally: step 1,204 of 5,000, 3.1 steps/s, 14 of 14 ranks, last step 0.2 s ago."
         )
 
 
 def test_nobody_says_that_nothing_is_wrong_while_a_hang_is_suspected() -> None:
     doubt = Finding("HANG_SUSPECTED", Level.INFO, {"seconds": 40}, since=950.0)
-    found = diagnose.diagnose(facts("running", stored=[diagnose.Told(doubt, 1)]))
+    found = diagnose.diagnose(facts("running", stored=[diagnose.StoredFinding(doubt, 1)]))
     assert not found.healthy
     assert found.summary.code == "HANG_SUSPECTED"
-    assert diagnose.diagnose(facts("running", stored=[diagnose.Told(doubt, 1, until=960.0)])).healthy
+    assert diagnose.diagnose(facts("running", stored=[diagnose.StoredFinding(doubt, 1, until=960.0)])).healthy
 
 
 def test_the_worst_that_goes_on_comes_first_and_is_the_summary() -> None:
-    slow = diagnose.Told(Finding("STARTING_X", Level.WARN, since=990.0), 1)
-    hang = diagnose.Told(Finding("HANGS_X", Level.FAIL, {"n": 1}, since=950.0), 1)
-    over = diagnose.Told(Finding("WAS_X", Level.FAIL, since=999.0), 1, until=999.5)
-    before = diagnose.Told(Finding("EARLIER_X", Level.FAIL, since=200.0), 0, until=300.0)
+    slow = diagnose.StoredFinding(Finding("STARTING_X", Level.WARN, since=990.0), 1)
+    hang = diagnose.StoredFinding(Finding("HANGS_X", Level.FAIL, {"n": 1}, since=950.0), 1)
+    over = diagnose.StoredFinding(Finding("WAS_X", Level.FAIL, since=999.0), 1, until=999.5)
+    before = diagnose.StoredFinding(Finding("EARLIER_X", Level.FAIL, since=200.0), 0, until=300.0)
     found = diagnose.diagnose(facts("running", stored=[slow, over, hang, before]))
     assert [one.finding.code for one in found.findings] == ["HANGS_X", "STARTING_X", "WAS_X", "EARLIER_X"]
     assert not found.healthy
-    assert found.summary == Words("HANGS_X", {"n": 1})
+    assert found.summary == NestedText("HANGS_X", {"n": 1})
     assert diagnose.diagnose(facts("running", stored=[over, before])).healthy
     assert diagnose.diagnose(facts("succeeded", stored=[hang])).healthy
 
@@ -139,26 +144,32 @@ def test_the_cause_of_a_crash_loop_is_told_once_and_mending_it_comes_first() -> 
     """The reason, what was found of its last attempt, and each of its attempts said the same."""
     end = {"rank": 1, "nodeRank": 0, "node": "env-a", "exitCode": 1, "exception": "ValueError: bad", "at": "train.py:8"}
     ended = [
-        diagnose.Attempt(number, 100.0 * number, Cause("RANK_FAILED", end), 100.0 * number + 4) for number in (1, 2)
+        diagnose.PastAttempt(number, 100.0 * number, Cause("RANK_FAILED", end), 100.0 * number + 4) for number in (1, 2)
     ]
     reason = Cause("CRASH_LOOP", {**end, "cause": "RANK_FAILED", "times": 2})
     trace = Evidence("ENGINE_SAID", lines=["Traceback"])
-    stored = Finding("UNCAUGHT_EXCEPTION", Level.FAIL, end, where=[Where(1, 0, "env-a")], evidence=[trace],
-                     actions=[take(Do.SEE_LOG, rank=1), take(Do.EDIT_SCRIPT, at="train.py:8")])  # fmt: skip
-    known = facts("failed", reason, attempts=ended, attempt=2, stored=[diagnose.Told(stored, 2)])
+    stored = Finding(
+        "UNCAUGHT_EXCEPTION",
+        Level.FAIL,
+        end,
+        where=[Where(1, 0, "env-a")],
+        evidence=[trace],
+        actions=[build_action(ActionCode.SEE_LOG, rank=1), build_action(ActionCode.EDIT_SCRIPT, at="train.py:8")],
+    )
+    known = facts("failed", reason, attempts=ended, attempt=2, stored=[diagnose.StoredFinding(stored, 2)])
     findings = [one.finding for one in diagnose.diagnose(known).findings if one.until is None]
     assert [one.code for one in findings] == ["CRASH_LOOP"]
     [loop] = findings
-    assert [act.code for act in loop.actions][:2] == [Do.EDIT_SCRIPT, Do.SEE_LOG]
-    assert loop.actions[-1] == take(Do.CHANGE_FIELD, field="onCrashLoop", to="restart")
+    assert [act.code for act in loop.actions][:2] == [ActionCode.EDIT_SCRIPT, ActionCode.SEE_LOG]
+    assert loop.actions[-1] == build_action(ActionCode.CHANGE_FIELD, field="onCrashLoop", to="restart")
     assert trace in loop.evidence
     with override("en"):
-        told = [shown.said(Words(one.code, one.params))[0] for one in loop.evidence]
+        told = [shown.translate_text(NestedText(one.code, one.params))[0] for one in loop.evidence]
         assert "Attempt 2 ended the same way after 4.0 s." in told
         assert sum("ValueError" in line for line in told) == 0
-        label = shown.action(loop.actions[-1], loop.actions[-1].params, allowed=True)
+        label = shown.serialize_action(loop.actions[-1], loop.actions[-1].params, allowed=True)
         assert (label["label"], label["params"]["field"]) == ("Restart even after repeated failures", "onCrashLoop")
-        raised = shown.action(take(Do.RAISE_LIMIT, field="hangSeconds"), {}, allowed=True)
+        raised = shown.serialize_action(build_action(ActionCode.RAISE_LIMIT, field="hangSeconds"), {}, allowed=True)
         assert raised["label"] == "Raise the hang timeout"
     other = replace(ended[0], outcome=Cause("RUNNER_LOST", PARAMS))
     known = facts("failed", reason, attempts=[other, ended[1]], attempt=2)
@@ -168,31 +179,31 @@ def test_the_cause_of_a_crash_loop_is_told_once_and_mending_it_comes_first() -> 
 
 def test_steps_that_a_restart_does_again_are_counted() -> None:
     lost = Cause("RUNNER_LOST", PARAMS, retry=True, lost=True)
-    attempts = [diagnose.Attempt(1, 1.0, lost, 50.0, last_step=1250)]
-    reason = Cause(Reason.RESTARTING, {**PARAMS, "cause": "RUNNER_LOST"})
+    attempts = [diagnose.PastAttempt(1, 1.0, lost, 50.0, last_step=1250)]
+    reason = Cause(TaskReason.RESTARTING, {**PARAMS, "cause": "RUNNER_LOST"})
     known = facts("queued", reason, attempts=attempts, next_step=1200, max_attempts=4, begins_at=1007.0)
     [told] = diagnose.diagnose(known).findings
     with override("en"):
-        assert [shown.said(Words(one.code, one.params))[0] for one in told.finding.evidence[1:]] == [
+        assert [shown.translate_text(NestedText(one.code, one.params))[0] for one in told.finding.evidence[1:]] == [
             "Next: attempt 2 of at most 4.", "It starts in 7.0 s.",
             "It continues from the checkpoint of step 1,200; 50 steps are repeated.",
         ]  # fmt: skip
 
 
 def test_a_task_that_waits_says_its_place_what_must_end_first_and_when_it_begins() -> None:
-    reason = Cause(Reason.WAITING_FOR_TURN, {"ahead": 2})
+    reason = Cause(TaskReason.WAITING_FOR_TURN, {"ahead": 2})
     [told] = diagnose.diagnose(facts("queued", reason, line=LINE, attempt=0)).findings
     with override("en"):
-        said = [shown.said(Words(one.code, one.params))[0] for one in told.finding.evidence]
+        said = [shown.translate_text(NestedText(one.code, one.params))[0] for one in told.finding.evidence]
         assert said[:4] == [
             "Position 3 of 12 in the queue.", "Task first must end first, which is expected in 10 min.",
             "Task second must end first.", "1 more task must end first.",
         ]  # fmt: skip
         assert said[4] == "It is expected to start in 10 min: between 5 min and 60 min from now."
     assert [(one.code, one.params) for one in told.finding.actions] == [
-        (Do.CHANGE_FIELD, {"field": "maxRunSeconds", "to": 3600}),
-        (Do.CHANGE_FIELD, {"field": "distributedConfig.select"}), (Do.SEE_TASK, {"task": "task-a"}),
-        (Do.SEE_TASK, {"task": "task-b"}), (Do.WAIT, {}),
+        (ActionCode.CHANGE_FIELD, {"field": "maxRunSeconds", "to": 3600}),
+        (ActionCode.CHANGE_FIELD, {"field": "distributedConfig.select"}), (ActionCode.SEE_TASK, {"task": "task-a"}),
+        (ActionCode.SEE_TASK, {"task": "task-b"}), (ActionCode.WAIT, {}),
     ]  # fmt: skip
     later = replace(LINE, late=None)
     [told] = diagnose.diagnose(facts("queued", reason, line=later, attempt=0)).findings
@@ -203,10 +214,10 @@ def test_a_task_that_waits_says_its_place_what_must_end_first_and_when_it_begins
 
 
 def test_a_paused_task_is_healthy_and_may_be_resumed() -> None:
-    found = diagnose.diagnose(facts("queued", Cause(Reason.PAUSED, {"by": "owner"}), attempt=0))
+    found = diagnose.diagnose(facts("queued", Cause(TaskReason.PAUSED, {"by": "owner"}), attempt=0))
     [told] = found.findings
     assert found.healthy
-    assert [one.code for one in told.finding.actions] == [Do.RESUME]
+    assert [one.code for one in told.finding.actions] == [ActionCode.RESUME]
 
 
 # --- of a stored task ---
@@ -233,7 +244,7 @@ def stored(task: Task, user: User) -> Task:
 
 def answer(task: Task, user: User) -> dict[str, Any]:
     with override("en"):
-        return diagnosis.of(user, Task.objects.select_related("cluster").get(pk=task.pk))
+        return diagnosis.diagnose_task(user, Task.objects.select_related("cluster").get(pk=task.pk))
 
 
 @pytest.mark.database
@@ -244,7 +255,7 @@ def test_a_failed_task_shows_the_culprits_last_lines_and_what_was_tried(stored: 
     begin_attempt(stored, 2)
     Attempt.objects.filter(task=stored, number=2).update(outcome="RANK_FAILED", outcome_params=failed, ended_at=now())
     Task.objects.filter(pk=stored.pk).update(
-        state=State.FAILED, due_at=None, reason="RANK_FAILED", reason_params=failed
+        state=TaskState.FAILED, due_at=None, reason="RANK_FAILED", reason_params=failed
     )
     noise = "".join(f"step {step}\n" for step in range(400))
     write(stored, noise + 'Traceback (most recent call last):\n  File "train.py"\nValueError: bad\n', attempt=2, rank=1)
@@ -267,7 +278,7 @@ def test_a_failed_task_shows_the_culprits_last_lines_and_what_was_tried(stored: 
 def test_who_waits_reads_who_holds_what_and_since_when(stored: Task, user: User) -> None:
     Lease.objects.all().delete()
     Task.objects.filter(pk=stored.pk).update(
-        state=State.QUEUED, attempt=0, reason="WAITING_FOR_ENVIRONMENTS",
+        state=TaskState.QUEUED, attempt=0, reason="WAITING_FOR_ENVIRONMENTS",
         reason_params={"held": "env-a (task-y)", "holders": [{"environment": "env-a", "task": "task-y"}]},
     )  # fmt: skip
     stored.attempts.all().delete()
@@ -292,12 +303,15 @@ def node_finding() -> Finding:
     return Finding(
         "ENVIRONMENT_CORDONED", Level.WARN, {"environment": "env-b"}, where=[Where(3, 1, "env-b")],
         evidence=[Evidence("ENGINE_SAID", lines=["a", "b"])],
-        actions=[take(code, **about) for code in (Do.USE_SPARE, Do.WITHOUT_NODE, Do.CORDON)] + [take(Do.STOP)],
+        actions=[
+            *(build_action(code, **about) for code in (ActionCode.USE_SPARE, ActionCode.WITHOUT_NODE, ActionCode.CORDON)),
+            build_action(ActionCode.STOP),
+        ],
     )  # fmt: skip
 
 
 def test_what_was_found_while_it_runs_is_told_with_what_its_reader_may_do(stored: Task, user: User) -> None:
-    ground.note(stored.pk, 1, [node_finding()])
+    ground.record_findings(stored.pk, 1, [node_finding()])
     found = answer(stored, user)
     [finding] = found["findings"]
     assert finding["evidence"][0]["lines"] == ["a", "b"]
@@ -313,25 +327,27 @@ def test_what_was_found_while_it_runs_is_told_with_what_its_reader_may_do(stored
 
 def test_a_list_shows_the_worst_that_is_wrong_with_each_task_that_goes_on(stored: Task, user: User) -> None:
     def finding() -> Any:
-        [row] = selectors.tasks(user)
-        return selectors.brief(row, "en")["finding"]
+        [row] = selectors.query_tasks(user)
+        return selectors.serialize_brief(row, "en")["finding"]
 
     assert finding() is None
-    ground.note(stored.pk, 1, [node_finding(), Finding("COMPLETED", Level.INFO), Finding("ATTEMPT_LOST", Level.FAIL)])
+    ground.record_findings(
+        stored.pk, 1, [node_finding(), Finding("COMPLETED", Level.INFO), Finding("ATTEMPT_LOST", Level.FAIL)]
+    )
     assert (finding()["code"], finding()["level"]) == ("ATTEMPT_LOST", "fail")
     before = pulse_of(user, stored)
-    ground.over(stored.pk, 1, "ATTEMPT_LOST")
+    ground.resolve_findings(stored.pk, 1, "ATTEMPT_LOST")
     assert finding()["code"] == "ENVIRONMENT_CORDONED"
     after = pulse_of(user, stored)
     assert before
     assert after
     assert before.fingerprint != after.fingerprint
-    Task.objects.filter(pk=stored.pk).update(state=State.FAILED, due_at=None)
+    Task.objects.filter(pk=stored.pk).update(state=TaskState.FAILED, due_at=None)
     assert finding() is None
 
 
 def test_every_final_state_offers_no_action_of_a_running_task() -> None:
-    for state in FINAL:
+    for state in FINAL_STATES:
         for one in diagnose.diagnose(facts(state, Cause("RANK_FAILED", PARAMS, retry=True))).findings:
-            assert not {act.code for act in one.finding.actions} & {Do.STOP, Do.WAIT}
-    assert set(actions.ACTIONS) == set(Do)
+            assert not {act.code for act in one.finding.actions} & {ActionCode.STOP, ActionCode.WAIT}
+    assert set(actions.ACTIONS) == set(ActionCode)

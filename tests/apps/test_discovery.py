@@ -10,11 +10,11 @@ from apps.clusters import discovery, leases
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
 from apps.environments.models import Look, MemoryLook
-from fermi.engines.discovery import Found
+from fermi.engines.discovery import DiscoveredEnvironment
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
-POD = Found(
+POD = DiscoveredEnvironment(
     "team/notebook-0", "notebook-0", "research", running=True, kind="jupyter", zone="z1", gpu_type="A100", gpu_count=2,
     cpu_cores=16, memory_gb=128, image="pytorch/pytorch", host="node-1", ip="10.0.0.7", started_at=1_790_000_000.0,
     engine={"namespace": "team", "node": "node-1", "resource": "nvidia.com/gpu"}, owner="ada",
@@ -33,7 +33,7 @@ def only() -> DevEnvironment:
 
 def test_what_is_found_becomes_an_environment_of_its_project(cluster: Cluster) -> None:
     User.objects.create_user("ada")
-    assert discovery.settle(cluster, [POD])
+    assert discovery.sync_environments(cluster, [POD])
     made = only()
     assert (made.name, made.project_id, made.status, made.kind) == ("notebook-0", "project-r", "running", "jupyter")
     assert (made.zone.name, made.gpu_type, made.gpu_count, made.emulated) == ("z1", "A100", 2, False)
@@ -46,80 +46,82 @@ def test_what_is_found_becomes_an_environment_of_its_project(cluster: Cluster) -
 
 
 def test_finding_the_same_again_writes_nothing(cluster: Cluster, django_assert_num_queries) -> None:
-    discovery.settle(cluster, [POD])
+    discovery.sync_environments(cluster, [POD])
     with django_assert_num_queries(3):  # what is known; projects; the zone
-        assert not discovery.settle(cluster, [POD])
+        assert not discovery.sync_environments(cluster, [POD])
 
 
 def test_ids_are_the_same_after_a_restart_and_differ_between_clusters(cluster: Cluster) -> None:
-    discovery.settle(cluster, [POD])
+    discovery.sync_environments(cluster, [POD])
     key = only().pk
     DevEnvironment.objects.all().delete()
-    discovery.settle(cluster, [POD])
+    discovery.sync_environments(cluster, [POD])
     assert only().pk == key
-    discovery.settle(Cluster.objects.create(name="other", backend="kubernetes"), [POD])
+    discovery.sync_environments(Cluster.objects.create(name="other", backend="kubernetes"), [POD])
     names = dict(DevEnvironment.objects.values_list("cluster__name", "name"))
     assert names == {"lab": "notebook-0", "other": "team/notebook-0"}, "one name per project"
 
 
 def test_a_change_reaches_the_environment_and_leaves_alone_what_people_decide(cluster: Cluster) -> None:
-    discovery.settle(cluster, [POD])
+    discovery.sync_environments(cluster, [POD])
     DevEnvironment.objects.update(cordoned=True, name="mine")
-    assert discovery.settle(cluster, [replace(POD, gpu_count=4, host="node-2", running=False, started_at=None)])
+    assert discovery.sync_environments(
+        cluster, [replace(POD, gpu_count=4, host="node-2", running=False, started_at=None)]
+    )
     changed = only()
     assert (changed.gpu_count, changed.host, changed.status, changed.started_at) == (4, "node-2", "stopped", None)
     assert (changed.name, changed.cordoned) == ("mine", True)
 
 
 def test_a_kind_that_is_changed_later_is_followed(cluster: Cluster) -> None:
-    discovery.settle(cluster, [POD])
+    discovery.sync_environments(cluster, [POD])
     for told, kind in (("vscode", "vscode"), ("emacs", "custom")):
-        assert discovery.settle(cluster, [replace(POD, kind=told)])
+        assert discovery.sync_environments(cluster, [replace(POD, kind=told)])
         assert only().kind == kind
 
 
 def test_one_that_should_run_and_does_not_is_unhealthy(cluster: Cluster) -> None:
-    discovery.settle(cluster, [replace(POD, running=False, healthy=False)])
+    discovery.sync_environments(cluster, [replace(POD, running=False, healthy=False)])
     assert only().status == "unhealthy"
 
 
 def test_a_pod_that_is_gone_stops_its_environment_and_one_that_is_back_starts_it(cluster: Cluster) -> None:
-    discovery.settle(cluster, [POD])
-    assert discovery.settle(cluster, [])
+    discovery.sync_environments(cluster, [POD])
+    assert discovery.sync_environments(cluster, [])
     assert (only().status, only().started_at) == ("stopped", None)
     assert only().gone_at
-    assert not discovery.settle(cluster, [])
-    assert discovery.settle(cluster, [POD])
+    assert not discovery.sync_environments(cluster, [])
+    assert discovery.sync_environments(cluster, [POD])
     assert (only().status, only().gone_at) == ("running", None)
 
 
 def test_one_that_is_gone_for_long_is_forgotten_unless_something_refers_to_it(cluster: Cluster) -> None:
-    discovery.settle(cluster, [POD, replace(POD, key="team/held-0", name="held-0")])
-    discovery.settle(cluster, [])
-    assert discovery.forget() == 0
-    DevEnvironment.objects.update(gone_at=now() - discovery.FORGET_AFTER - timedelta(minutes=1))
+    discovery.sync_environments(cluster, [POD, replace(POD, key="team/held-0", name="held-0")])
+    discovery.sync_environments(cluster, [])
+    assert discovery.delete_gone_environments() == 0
+    DevEnvironment.objects.update(gone_at=now() - discovery.KEEP_GONE_FOR - timedelta(minutes=1))
     held = DevEnvironment.objects.get(name="held-0")
     leases.Lease.objects.create(environment=held, holder="task-1")
     for one in DevEnvironment.objects.all():
         Look.objects.create(environment=one, asked_at=now())
         MemoryLook.objects.create(environment=one, asked_at=now())
-    assert discovery.forget() == 1
+    assert discovery.delete_gone_environments() == 1
     assert only() == held
 
 
 def test_environments_of_other_clusters_and_those_registered_by_hand_are_left_alone(cluster: Cluster) -> None:
     zone = AvailabilityZone.objects.create(name="z")
     DevEnvironment.objects.create(pk="by-hand", name="by-hand", project_id="project-r", cluster=cluster, zone=zone)
-    discovery.settle(Cluster.objects.create(name="other", backend="kubernetes"), [POD])
-    assert not discovery.settle(cluster, [])
+    discovery.sync_environments(Cluster.objects.create(name="other", backend="kubernetes"), [POD])
+    assert not discovery.sync_environments(cluster, [])
     assert set(DevEnvironment.objects.values_list("status", flat=True)) == {"running"}
 
 
 def test_a_pod_of_a_project_that_there_is_not_is_left_out_and_the_others_are_not(cluster: Cluster) -> None:
-    assert discovery.settle(cluster, [replace(POD, key="x/y", project="nobody"), POD])
+    assert discovery.sync_environments(cluster, [replace(POD, key="x/y", project="nobody"), POD])
     assert only().discovered_as == POD.key
 
 
 def test_a_pod_without_a_zone_is_in_one_named_after_its_cluster(cluster: Cluster) -> None:
-    discovery.settle(cluster, [replace(POD, zone="")])
+    discovery.sync_environments(cluster, [replace(POD, zone="")])
     assert only().zone.name == "lab"

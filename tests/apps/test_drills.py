@@ -11,10 +11,10 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Leas
 from apps.common.clock import now
 from apps.training.core import task_store
 from apps.training.drills import presenters, runs
-from apps.training.logs.ingest import Reading
+from apps.training.logs.ingest import LogReader
 from apps.training.models import Drill, Event, Task
 from apps.training.reconcile import reconciler
-from apps.training.states import FINAL, WITH_ATTEMPT, Kind, State
+from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskKind, TaskState
 from fermi.jobs.spec import Entrypoint, JobSpec
 from tests.platform_process import free_port
 from tests.polling import until
@@ -59,7 +59,9 @@ def project(user: User, settings: Any, tmp_path: Path) -> Project:
     return Project.objects.create(name="p")
 
 
-def make(user: User, project: Project, *habits: str, minutes: float = 5.0, state: State = State.STOPPED) -> Task:
+def make(
+    user: User, project: Project, *habits: str, minutes: float = 5.0, state: TaskState = TaskState.STOPPED
+) -> Task:
     """With two ranks on an environment of its own."""
     name = "-".join(habits) or "well"
     cluster, zone = Cluster.objects.get(), AvailabilityZone.objects.get()
@@ -68,11 +70,11 @@ def make(user: User, project: Project, *habits: str, minutes: float = 5.0, state
         emulated=True,
     )  # fmt: skip
     job = JobSpec(
-        f"task-{name}", "pytorch-ddp", tuple(selectors.snapshots([environment])), environment.pk,
+        f"task-{name}", "pytorch-ddp", tuple(selectors.build_nodes([environment])), environment.pk,
         master_port=free_port(), entrypoint=Entrypoint("train.py", habits), project=project.pk,
         checkpoint_dir=str(Path(project.name)), env={"PYTHONHASHSEED": "0"}, drill_minutes=minutes,
     )  # fmt: skip
-    over = state in FINAL
+    over = state in FINAL_STATES
     task = Task.objects.create(
         id=job.task_id,
         project=project,
@@ -85,7 +87,7 @@ def make(user: User, project: Project, *habits: str, minutes: float = 5.0, state
         state_since=now(),
         due_at=None if over else now(),
         created_at=now(),
-        **task_store.columns(job),
+        **task_store.build_job_columns(job),
     )
     task_store.store_nodes(task, job)
     return task
@@ -95,13 +97,13 @@ def live(*waiting: Task) -> None:
     """Until all drills, and the tasks that wait for them, are over."""
 
     def are_over() -> bool:
-        going_on = Task.objects.exclude(state__in=FINAL)
+        going_on = Task.objects.exclude(state__in=FINAL_STATES)
         going_on.update(due_at=now())
         for task in list(going_on):
-            reconciler.reconcile(task.pk)
+            reconciler.reconcile_tasks(task.pk)
             task.refresh_from_db()
-            if task.state in WITH_ATTEMPT:
-                Reading(task, task.attempt).read()
+            if task.state in STATES_WITH_ATTEMPT:
+                LogReader(task, task.attempt).read()
         return not going_on.exists()
 
     until(are_over, seconds=120, what="all are over")
@@ -118,12 +120,12 @@ def test_a_drill_shows_whether_training_resumes_and_if_not_why(user: User, proje
         ("is-short",): "DRILL_ENDED_EARLY",
     }
     tasks = {habits: make(user, project, *habits, minutes=0.05 if "never-saves" in habits else 5) for habits in asked}
-    drills = {habits: runs.of_task(user, task).pk for habits, task in tasks.items()}
+    drills = {habits: runs.start_drill_of_task(user, task).pk for habits, task in tasks.items()}
     live()
     found = {habits: Drill.objects.get(pk=drill) for habits, drill in drills.items()}
     assert {habits: drill.report["verdict"]["code"] for habits, drill in found.items()} == asked
 
-    well = presenters.shown(found[()])
+    well = presenters.serialize_drill(found[()])
     assert (well["status"], well["verdict"]["level"], well["attempt"]) == ("done", "pass", 2)
     assert (well["rank"], well["node"]) == (1, "gn-well")
     assert well["checkpoint"]["step"] == well["resumedStep"] > 0
@@ -134,7 +136,7 @@ def test_a_drill_shows_whether_training_resumes_and_if_not_why(user: User, proje
 
     for habits, drill in found.items():
         run = drill.run
-        assert run.kind == Kind.DRILL
+        assert run.kind == TaskKind.DRILL
         assert run.attempt == (1 if asked[habits] in ("DRILL_NO_CHECKPOINT", "DRILL_ENDED_EARLY") else 2)
         assert not Path(run.spec["checkpoint_dir"]).exists(), "it lets its checkpoints go"
         said = Event.objects.filter(task=drill.task, kind="drill").order_by("pk").values_list("code", flat=True)
@@ -146,20 +148,20 @@ def test_a_drill_shows_whether_training_resumes_and_if_not_why(user: User, proje
 def test_a_task_with_the_box_begins_after_a_drill_that_went_well_and_fails_by_one_that_did_not(
     user: User, project: Project
 ) -> None:
-    well, bad = (make(user, project, *habits, state=State.QUEUED) for habits in ((), ("starts-over",)))
+    well, bad = (make(user, project, *habits, state=TaskState.QUEUED) for habits in ((), ("starts-over",)))
     for task in (well, bad):
         Task.objects.filter(pk=task.pk).update(spec={**task.spec, "drill": "on"})
     begun: list[str] = []
 
     def both_are_known() -> bool:
-        going_on = Task.objects.exclude(state__in=FINAL)
+        going_on = Task.objects.exclude(state__in=FINAL_STATES)
         going_on.update(due_at=now())
         for task in list(going_on):
-            reconciler.reconcile(task.pk)
+            reconciler.reconcile_tasks(task.pk)
             task.refresh_from_db()
-            if task.state in WITH_ATTEMPT:
-                Reading(task, task.attempt).read()
-            if task.pk == well.pk and task.state == State.RUNNING and not begun:
+            if task.state in STATES_WITH_ATTEMPT:
+                LogReader(task, task.attempt).read()
+            if task.pk == well.pk and task.state == TaskState.RUNNING and not begun:
                 begun.append(Drill.objects.get(task=well).report["verdict"]["code"])
                 Task.objects.filter(pk=task.pk).update(stop_requested_at=now())
         return not going_on.exists()
@@ -167,5 +169,5 @@ def test_a_task_with_the_box_begins_after_a_drill_that_went_well_and_fails_by_on
     until(both_are_known, seconds=120, what="both are known")
     assert begun == ["DRILL_RESUMES"]
     bad.refresh_from_db()
-    assert (bad.state, bad.reason, bad.attempt) == (State.FAILED, "DRILL_FAILED", 0)
+    assert (bad.state, bad.reason, bad.attempt) == (TaskState.FAILED, "DRILL_FAILED", 0)
     assert bad.reason_params["cause"] == "DRILL_FROM_START"

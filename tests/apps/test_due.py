@@ -11,7 +11,7 @@ from django.db import connection
 
 from apps.common import pass_claims
 from apps.common.clock import now
-from apps.common.sql import Among
+from apps.common.sql import AnyOf
 from apps.training.models import Task
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
@@ -27,7 +27,7 @@ def keys(task: Task) -> Iterator[list[str]]:
     values = {field.attname: getattr(task, field.attname) for field in Task._meta.concrete_fields} | {"due_at": now()}
     Task.objects.bulk_create(Task(**{**values, "id": key}) for key in random.sample(made, ROWS))
     yield made
-    Task.objects.filter(Among(made)).delete()
+    Task.objects.filter(AnyOf(made)).delete()
 
 
 def test_each_row_is_claimed_once_and_comes_back(keys: list[str]) -> None:
@@ -38,18 +38,18 @@ def test_each_row_is_claimed_once_and_comes_back(keys: list[str]) -> None:
         try:
             mine = random.sample(keys, count)
             together.wait(60)
-            claim = pass_claims.Claim(Task.objects.filter(Among(mine)), SPAN)
+            claim = pass_claims.PassClaim(Task.objects.filter(AnyOf(mine)), SPAN)
             had = set(Task.objects.filter(claimed_at=claim.at).values_list("pk", flat=True))
             for some in (mine[::2], mine[1::2]):
-                claim.let_go(Task.objects.filter(Among(some)), len(some), now())
+                claim.let_go(Task.objects.filter(AnyOf(some)), len(some), now())
             return had
         finally:
             connection.close()
 
     with ThreadPoolExecutor(THREADS) as pool:
         for _ in range(ROUNDS):
-            Task.objects.filter(Among(keys)).update(due_at=now(), claimed_at=None)
+            Task.objects.filter(AnyOf(keys)).update(due_at=now(), claimed_at=None)
             had = [asked.result() for asked in [pool.submit(claims, ROWS // (1 + number)) for number in range(THREADS)]]
             assert set().union(*had) == set(keys)
-            assert not Task.objects.filter(Among(keys)).exclude(claimed_at=None).exists()
-            assert Task.objects.filter(Among(keys), due_at__lte=now()).count() == ROWS
+            assert not Task.objects.filter(AnyOf(keys)).exclude(claimed_at=None).exists()
+            assert Task.objects.filter(AnyOf(keys), due_at__lte=now()).count() == ROWS

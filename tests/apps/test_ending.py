@@ -65,29 +65,29 @@ def test_a_client_certificate_is_told_of_two_weeks_before_and_once_it_has_ended_
 ) -> None:
     ends = within(15)
     kubeconfig(tmp_path, {"client-certificate-data": inline(certificate(ends)[0])})
-    expiry.look()
+    expiry.notify_expiring()
     assert told() == []
     moment = now() + timedelta(days=2)
     monkeypatch.setattr(expiry, "now", lambda: moment)
     for _ in range(3):
-        expiry.look()
-    fanout.spread()
+        expiry.notify_expiring()
+    fanout.spread_incidents()
     assert told() == [("NOTICE_CERTIFICATE_ENDS", "warn")]
     row = Incident.objects.get()
     assert (row.times, row.due_at) == (1, None)
-    message = wording.of(row, "opened", "en")
+    message = wording.build_message(row, "opened", "en")
     assert message.title == f"The client certificate for cluster gpu is valid until {ends:%Y-%m-%d %H:%M} UTC"
     assert str(tmp_path / "config") in message.body
     assert Item.objects.get().user == administrator
     moment += timedelta(days=14)
     for _ in range(2):
-        expiry.look()
+        expiry.notify_expiring()
     assert told() == [("NOTICE_CERTIFICATE_ENDS", "fail")]
     row.refresh_from_db()
     assert (row.times, row.due_at is None) == (1, False)
-    assert "expired at" in wording.of(row, "opened", "en").title
+    assert "expired at" in wording.build_message(row, "opened", "en").title
     kubeconfig(tmp_path, {"client-certificate-data": inline(certificate(within(300))[0])})
-    expiry.look()
+    expiry.notify_expiring()
     assert told() == []
 
 
@@ -95,7 +95,7 @@ def test_files_that_a_kubeconfig_names_are_read_and_the_rest_is_not(tmp_path: Pa
     (tmp_path / "ca.crt").write_bytes(certificate(within(3))[0])
     (tmp_path / "token").write_bytes(jwt(iat=now().timestamp() - YEAR, exp=now().timestamp() + 86_400))
     kubeconfig(tmp_path, {"tokenFile": "token"}, {"certificate-authority": "ca.crt"})
-    expiry.look()
+    expiry.notify_expiring()
     assert told() == [("NOTICE_AUTHORITY_ENDS", "warn"), ("NOTICE_CLUSTER_TOKEN_ENDS", "warn")]
     assert {row.params["where"] for row in Incident.objects.all()} == {
         str(tmp_path / "ca.crt"), str(tmp_path / "token"),
@@ -108,7 +108,7 @@ def test_files_that_a_kubeconfig_names_are_read_and_the_rest_is_not(tmp_path: Pa
 ])  # fmt: skip
 def test_what_never_ends_and_what_a_program_renews_is_not_told_of(tmp_path: Path, user: dict[str, Any]) -> None:
     kubeconfig(tmp_path, user)
-    expiry.look()
+    expiry.notify_expiring()
     assert told() == []
 
 
@@ -119,14 +119,14 @@ def test_a_token_for_slurm_ends_too(tmp_path: Path) -> None:
     Cluster.objects.create(name="hpc", backend="slurm", connection=connection)
     Cluster.objects.create(name="here", backend="local")
     Cluster.objects.create(name="gone", backend="of-yesterday")
-    expiry.look()
+    expiry.notify_expiring()
     assert told() == [("NOTICE_CLUSTER_TOKEN_ENDS", "fail")]
 
 
 @pytest.mark.parametrize("how", ["gone", "no yaml", "no base64"])
 def test_what_cannot_be_read_now_is_not_said_to_be_over_and_keeps_nothing_from_others(tmp_path: Path, how: str) -> None:
     kubeconfig(tmp_path, {"client-certificate-data": inline(certificate(within(1))[0])})
-    expiry.look()
+    expiry.notify_expiring()
     match how:
         case "gone":
             (tmp_path / "config").unlink()
@@ -137,15 +137,15 @@ def test_what_cannot_be_read_now_is_not_said_to_be_over_and_keeps_nothing_from_o
     (tmp_path / "jwt").write_bytes(jwt(exp=now().timestamp()))
     connection = {"url": "http://slurm:6820", "token_file": str(tmp_path / "jwt")}
     Cluster.objects.create(name="hpc", backend="slurm", connection=connection)
-    expiry.look()
+    expiry.notify_expiring()
     assert [code for code, _ in told()] == ["NOTICE_CERTIFICATE_ENDS", "NOTICE_CLUSTER_TOKEN_ENDS"]
 
 
 def test_a_cluster_that_was_removed_has_nothing_that_ends(tmp_path: Path) -> None:
     cluster = kubeconfig(tmp_path, {"client-certificate-data": inline(certificate(within(1))[0])})
-    expiry.look()
+    expiry.notify_expiring()
     cluster.delete()
-    expiry.look()
+    expiry.notify_expiring()
     assert told() == []
 
 
@@ -172,12 +172,12 @@ def served(folder: Path, ends: datetime) -> Iterator[int]:
 def test_the_certificate_that_the_platform_is_reached_by_is_looked_at_too(tmp_path: Path, settings: Any) -> None:
     with served(tmp_path, within(5)) as port:
         settings.PUBLIC_URL = f"https://localhost:{port}"
-        expiry.look()
+        expiry.notify_expiring()
     assert told() == [("NOTICE_SITE_CERTIFICATE_ENDS", "warn")]
     assert Incident.objects.get().params["host"] == "localhost"
-    expiry.look()  # nobody answers there now
+    expiry.notify_expiring()  # nobody answers there now
     assert told() == [("NOTICE_SITE_CERTIFICATE_ENDS", "warn")]
     with served(tmp_path, within(90)) as port:
         settings.PUBLIC_URL = f"https://localhost:{port}"
-        expiry.look()
+        expiry.notify_expiring()
     assert told() == []

@@ -11,10 +11,10 @@ from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
 from apps.training.core import task_store
-from apps.training.core.engine_access import backend_for
+from apps.training.core.engine_access import get_backend
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi import messages
 from fermi.jobs.spec import Entrypoint, JobSpec
 from tests.fakes.kubernetes import FakeCluster, Sleeps
@@ -44,53 +44,53 @@ def task(lab: FakeCluster, user: User, settings, tmp_path) -> Iterator[Task]:
         id="dev", name="dev", project=project, cluster=cluster, zone=AvailabilityZone.objects.create(name="z"),
         gpu_type="A100", gpu_count=1, emulated=True, image="training:1", engine={"node": "machine-a"},
     )  # fmt: skip
-    nodes = tuple(selectors.snapshots([environment]))
+    nodes = tuple(selectors.build_nodes([environment]))
     job = JobSpec("task-x", "pytorch-ddp", nodes, "dev", entrypoint=Entrypoint("train.py"), checkpoint_dir="/data/c")
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
+        state=TaskState.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.build_job_columns(job),
     )  # fmt: skip
     task_store.store_nodes(task, job)
     yield task
-    backend_for(cluster).close()
+    get_backend(cluster).close()
 
 
 def passed(task: Task) -> Task:
     """After a pass that a hint asked for; the next one is soon."""
     Task.objects.filter(pk=task.pk).update(due_at=now())
-    reconciler.reconcile(task.pk)
+    reconciler.reconcile_tasks(task.pk)
     task.refresh_from_db()
     return task
 
 
 def swept(task: Task) -> Task:
     Task.objects.filter(pk=task.pk).update(due_at=now())
-    reconciler.sweep()
+    reconciler.reconcile_due_tasks()
     task.refresh_from_db()
     return task
 
 
-def until_state(task: Task, state: State) -> None:
+def until_state(task: Task, state: TaskState) -> None:
     until(lambda: passed(task).state == state, what=state)
 
 
 def assert_said(task: Task, code: str) -> None:
     assert task.reason == code
     for lang in messages.LANGUAGES:
-        assert messages.text(code, lang, **task.reason_params)
+        assert messages.render_text(code, lang, **task.reason_params)
     assert task.due_at is not None
     assert task.due_at - now() <= SOON, "it goes on soon after the engine does"
 
 
 def test_a_task_that_is_to_start_says_at_once_that_the_cluster_is_away_and_starts_when_it_is_back(lab, task):
-    backend_for(task.cluster).orphans(())  # as in a worker that has asked before
+    get_backend(task.cluster).orphans(())  # as in a worker that has asked before
     lab.stop_api()
     assert_said(passed(task), "ENGINE_UNREACHABLE")
     assert "refused" in task.reason_params["why"]
     assert "0x" not in task.reason_params["why"], "the same each time"
     assert_said(swept(task), "ENGINE_UNREACHABLE")
     lab.start_api()
-    until_state(task, State.RUNNING)
+    until_state(task, TaskState.RUNNING)
     assert task.reason == ""
 
 
@@ -98,33 +98,33 @@ def test_a_worker_that_has_never_reached_the_cluster_says_so_too(lab, task):
     lab.stop_api()
     assert_said(passed(task), "ENGINE_UNREACHABLE")
     lab.start_api()
-    until_state(task, State.RUNNING)
+    until_state(task, TaskState.RUNNING)
 
 
 def test_a_webhook_that_does_not_answer_is_named_and_waited_for(lab, task):
     lab.faults.refuse("create", "jobs", webhook_failed("mutate.example.com"), times=3)
     assert_said(passed(task), "WEBHOOK_UNAVAILABLE")
     assert "mutate.example.com" in task.reason_params["why"]
-    until_state(task, State.RUNNING)
+    until_state(task, TaskState.RUNNING)
 
 
 def test_a_running_task_says_that_its_cluster_is_away_and_takes_it_back(lab, task, monkeypatch):
-    until_state(task, State.RUNNING)
-    monkeypatch.setattr("fermi.engines.kubernetes.watch.PATIENCE_SECONDS", 0.0)
+    until_state(task, TaskState.RUNNING)
+    monkeypatch.setattr("fermi.engines.kubernetes.watch.MAX_DOWN_SECONDS", 0.0)
     lab.stop_api()
     until(lambda: swept(task).reason == "ENGINE_UNREACHABLE", what="said")
-    assert task.state == State.RUNNING
+    assert task.state == TaskState.RUNNING
     lab.start_api()
     until(lambda: swept(task).reason == "", what="taken back")
-    assert task.state == State.RUNNING
+    assert task.state == TaskState.RUNNING
 
 
 def test_a_stop_says_that_the_cluster_is_away_and_ends_when_it_is_back(lab, task):
-    until_state(task, State.RUNNING)
+    until_state(task, TaskState.RUNNING)
     lab.stop_api()
     Task.objects.filter(pk=task.pk).update(stop_requested_at=now())
     assert_said(passed(task), "ENGINE_UNREACHABLE")
-    assert task.state == State.STOPPING
+    assert task.state == TaskState.STOPPING
     lab.start_api()
-    until_state(task, State.STOPPED)
+    until_state(task, TaskState.STOPPED)
     assert task.reason == "STOPPED_BY_USER"

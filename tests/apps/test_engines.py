@@ -14,10 +14,10 @@ from apps.training.core import engine_access, wakeups
 from apps.training.logs import ingest
 from apps.training.models import Attempt, Checkpoint, Task
 from apps.training.reconcile import engine_watch
-from fermi.engines.base import Remote
+from fermi.engines.base import RemoteBackend
 from fermi.engines.local import LocalBackend
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import Handle, JobSpec, attempt_parts
+from fermi.jobs.spec import Handle, JobSpec, parse_attempt_name
 from tests.apps.attempts import begin_attempt, write
 from tests.polling import until
 
@@ -49,41 +49,41 @@ class Elsewhere:
 
 
 def _parts(name: str) -> tuple[str, int]:
-    task_id, number = attempt_parts(name)
+    task_id, number = parse_attempt_name(name)
     return task_id, int(number)
 
 
 @pytest.fixture
 def elsewhere(task: Task, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
     engine = Elsewhere()
-    monkeypatch.setattr(engine_watch, "backend_for", lambda cluster: engine)
+    monkeypatch.setattr(engine_watch, "get_backend", lambda cluster: engine)
     return engine
 
 
 @pytest.fixture
 def poked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     sent: list[str] = []
-    monkeypatch.setattr(wakeups, "_send", lambda name, *args: sent.extend(args))
+    monkeypatch.setattr(wakeups, "enqueue_task", lambda name, *args: sent.extend(args))
     return sent
 
 
 def test_only_remote_engines_are_followed_and_swept(tmp_path: Path) -> None:
-    assert isinstance(Elsewhere(), Remote)
-    assert not isinstance(LocalBackend({"data_dir": str(tmp_path), "warm": False}), Remote)
+    assert isinstance(Elsewhere(), RemoteBackend)
+    assert not isinstance(LocalBackend({"data_dir": str(tmp_path), "warm": False}), RemoteBackend)
 
 
 def test_attempts_that_ended_or_are_not_known_are_removed_and_live_ones_stay(task: Task, elsewhere: Elsewhere) -> None:
     begin_attempt(task, 2)
     elsewhere.here = ["task-x-1", "task-x-2", "task-gone-7"]
-    assert engine_watch.sweep() == 2
+    assert engine_watch.delete_orphans() == 2
     assert elsewhere.here == ["task-x-2"]
-    assert engine_watch.sweep() == 0
+    assert engine_watch.delete_orphans() == 0
 
 
 def test_an_attempt_that_begins_while_the_engine_is_asked_is_no_orphan(task: Task, elsewhere: Elsewhere) -> None:
     elsewhere.here = ["task-x-2"]
     elsewhere.before_answering = lambda: begin_attempt(task, 2)
-    assert engine_watch.sweep() == 0
+    assert engine_watch.delete_orphans() == 0
 
 
 def test_an_engine_that_is_away_does_not_keep_others_from_being_swept(
@@ -92,13 +92,13 @@ def test_an_engine_that_is_away_does_not_keep_others_from_being_swept(
     Cluster.objects.create(name="other", backend="local")
     away, there = Elsewhere(), Elsewhere("task-gone-1")
     away.away = True
-    monkeypatch.setattr(engine_watch, "backend_for", lambda cluster: there if cluster.name == "other" else away)
-    assert engine_watch.sweep() == 1
+    monkeypatch.setattr(engine_watch, "get_backend", lambda cluster: there if cluster.name == "other" else away)
+    assert engine_watch.delete_orphans() == 1
 
 
 def test_what_an_engine_tells_is_handed_to_the_reconciler(task: Task, elsewhere: Elsewhere, poked: list[str]) -> None:
     elsewhere.here = ["task-x-1"]
-    following = engine_watch.following()
+    following = engine_watch.create_engine_watchers()
     following.look()
     try:
         until(lambda: poked == ["task-x"], what="the hint")
@@ -118,7 +118,7 @@ def test_each_cluster_is_followed_once_and_anew_when_it_is_reached_in_another_wa
         ending.wait()
         ended.append(cluster.name)
 
-    following = cluster_threads.PerCluster("test", lambda cluster: cluster.backend == "local", follow)
+    following = cluster_threads.ClusterThreads("test", lambda cluster: cluster.backend == "local", follow)
     Cluster.objects.create(name="not wanted", backend="kubernetes")
     try:
         following.look()
@@ -135,7 +135,7 @@ def test_each_cluster_is_followed_once_and_anew_when_it_is_reached_in_another_wa
 
 
 def test_following_goes_on_after_a_failure(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_threads, "REST", 0.01)
+    monkeypatch.setattr(cluster_threads, "RETRY_SECONDS", 0.01)
     tries: list[int] = []
 
     def follow(cluster: Cluster, ending: threading.Event) -> None:
@@ -144,7 +144,7 @@ def test_following_goes_on_after_a_failure(task: Task, monkeypatch: pytest.Monke
             raise BackendError("ENGINE_UNREACHABLE") if len(tries) == 1 else ValueError("a surprise")
         ending.wait()
 
-    following = cluster_threads.PerCluster("test", lambda cluster: True, follow)
+    following = cluster_threads.ClusterThreads("test", lambda cluster: True, follow)
     following.look()
     try:
         until(lambda: len(tries) == 3, what="the third try")
@@ -166,10 +166,10 @@ def test_paths_of_the_data_directory_are_translated_both_ways_and_others_are_not
     mounted: Cluster, settings: Any
 ) -> None:
     ours = f"{settings.DATA_DIR}/checkpoints/task-x/step_5.pt"
-    assert paths.there(mounted, ours) == "/mnt/fermi/checkpoints/task-x/step_5.pt"
-    assert paths.here(mounted, paths.there(mounted, ours)) == ours
+    assert paths.to_cluster_path(mounted, ours) == "/mnt/fermi/checkpoints/task-x/step_5.pt"
+    assert paths.to_platform_path(mounted, paths.to_cluster_path(mounted, ours)) == ours
     for other in ("", "auto", "/elsewhere/x", f"{settings.DATA_DIR}-other/x"):
-        assert paths.there(mounted, other) == paths.here(mounted, other) == other
+        assert paths.to_cluster_path(mounted, other) == paths.to_platform_path(mounted, other) == other
 
 
 def test_a_path_is_the_same_however_it_is_spelt(mounted: Cluster, settings: Any) -> None:
@@ -178,8 +178,8 @@ def test_a_path_is_the_same_however_it_is_spelt(mounted: Cluster, settings: Any)
         "//mnt/fermi/./checkpoints/task-y/../task-x//step_5.pt",
         "/mnt/x/../fermi/checkpoints/task-x/step_5.pt",
     ):
-        assert paths.here(mounted, spelt) == ours
-    assert paths.there(mounted, f"{settings.DATA_DIR}/x/../checkpoints") == "/mnt/fermi/checkpoints"
+        assert paths.to_platform_path(mounted, spelt) == ours
+    assert paths.to_cluster_path(mounted, f"{settings.DATA_DIR}/x/../checkpoints") == "/mnt/fermi/checkpoints"
 
 
 @pytest.mark.parametrize(
@@ -193,12 +193,12 @@ def test_each_engine_says_where_ranks_see_the_data(
     task: Task, settings: Any, backend: str, connection: dict[str, Any]
 ) -> None:
     elsewhere = Cluster(name="elsewhere", backend=backend, connection=connection)
-    assert paths.there(elsewhere, f"{settings.DATA_DIR}/x") == "/mnt/fermi/x"
-    assert paths.here(elsewhere, "/mnt/fermi/x") == f"{settings.DATA_DIR}/x"
+    assert paths.to_cluster_path(elsewhere, f"{settings.DATA_DIR}/x") == "/mnt/fermi/x"
+    assert paths.to_platform_path(elsewhere, "/mnt/fermi/x") == f"{settings.DATA_DIR}/x"
 
 
 def test_a_cluster_without_a_mount_of_its_own_has_our_paths(task: Task, settings: Any) -> None:
-    assert paths.there(task.cluster, f"{settings.DATA_DIR}/x") == f"{settings.DATA_DIR}/x"
+    assert paths.to_cluster_path(task.cluster, f"{settings.DATA_DIR}/x") == f"{settings.DATA_DIR}/x"
 
 
 def test_a_job_is_planned_with_the_clusters_paths(task: Task, mounted: Cluster, settings: Any) -> None:
@@ -206,7 +206,7 @@ def test_a_job_is_planned_with_the_clusters_paths(task: Task, mounted: Cluster, 
     job = JobSpec("task-x", "ddp", (), "", train_data=f"{data}/a", valid_data=f"{data}/b", checkpoint_dir=f"{data}/c")
     task.spec = job.to_json()
     attempt = Attempt(task=task, number=2, master_port=29500, resume_from=f"{data}/c/1.pt")
-    planned = engine_access.job_for(task, job, attempt, timedelta(hours=1))
+    planned = engine_access.build_attempt_job(task, job, attempt, timedelta(hours=1))
     assert (planned.train_data, planned.valid_data) == ("/mnt/fermi/a", "/mnt/fermi/b")
     assert planned.max_run == 3600.0
     assert (planned.checkpoint_dir, planned.resume_from) == ("/mnt/fermi/c", "/mnt/fermi/c/1.pt")
@@ -216,7 +216,7 @@ def test_a_checkpoint_that_a_script_reports_is_stored_where_the_platform_finds_i
     task: Task, mounted: Cluster, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local = LocalBackend({"data_dir": str(settings.DATA_DIR), "warm": False})
-    monkeypatch.setattr(ingest, "backend_for", lambda cluster: local)
+    monkeypatch.setattr(ingest, "get_backend", lambda cluster: local)
     write(task, '{"event": "checkpoint", "step": 5, "path": "/mnt/fermi/checkpoints/task-x/5.pt"}\n')
-    ingest.drain(task.pk, 1)
+    ingest.drain_logs(task.pk, 1)
     assert Checkpoint.objects.get().path == f"{settings.DATA_DIR}/checkpoints/task-x/5.pt"

@@ -13,7 +13,7 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
 from apps.environments import reconcile, services
 from apps.environments.models import Gpu, Hosted, Run, Template
-from apps.environments.services import Asked, lifecycle
+from apps.environments.services import CreateRequest, lifecycle
 from fermi.planning import plugins
 from tests.fakes.environments import Machine
 
@@ -46,7 +46,7 @@ def sweep(dies_at: int) -> int:
     before, open_before = sys.gettrace(), len(connection.savepoint_ids)
     sys.settrace(trace)
     try:
-        reconcile.sweep()
+        reconcile.reconcile_due()
     except Killed:
         roll_back_to(open_before)
     finally:
@@ -73,10 +73,15 @@ def passes(dies_at: int, rounds: int = 6) -> int:
 
 
 def life(machine: Machine, user: User, name: str, dies_at: int) -> int:
-    made = services.make(user, Asked("template-x", "p", name))
+    made = services.create_environment(user, CreateRequest("template-x", "p", name))
     lines = passes(dies_at)
     assert Hosted.objects.get(pk=made.pk).state == "running"
-    for act in (lifecycle.restart, lifecycle.stop, lifecycle.start, lifecycle.delete):
+    for act in (
+        lifecycle.restart_environment,
+        lifecycle.stop_environment,
+        lifecycle.start_environment,
+        lifecycle.delete_environment,
+    ):
         act(user, DevEnvironment.objects.select_related("cluster", "project", "owner").get(pk=made.pk))
         lines = max(lines, passes(dies_at))
     assert not DevEnvironment.objects.filter(pk=made.pk).exists()
@@ -91,7 +96,7 @@ def life(machine: Machine, user: User, name: str, dies_at: int) -> int:
 @pytest.mark.database
 def test_whatever_line_it_dies_at_a_life_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(gpus=2)
-    monkeypatch.setattr(plugins, "hosting", lambda backend, connection: machine)
+    monkeypatch.setattr(plugins, "get_environment_backend", lambda backend, connection: machine)
     user, project = User.objects.create(username="u"), Project.objects.create(pk="p", name="p")
     Membership.objects.create(user=user, project=project, role=Role.MEMBER)
     cluster = Cluster.objects.create(name="c", backend="local")

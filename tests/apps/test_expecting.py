@@ -8,13 +8,15 @@ from apps.clusters.models import AvailabilityZone, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.training.models import Attempt, Task
 from apps.training.queue import load, runtime_estimates
-from apps.training.states import State
+from apps.training.states import TaskState
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 HOUR = timedelta(hours=1)
 
 
-def ran(task: Task, *hours: float, name: str = "t", state: State = State.SUCCEEDED, ago: timedelta = HOUR) -> Task:
+def ran(
+    task: Task, *hours: float, name: str = "t", state: TaskState = TaskState.SUCCEEDED, ago: timedelta = HOUR
+) -> Task:
     """One like `task` that has ended, with an attempt of each length."""
     ended = now() - ago
     old = Task.objects.get(pk=task.pk)
@@ -28,29 +30,29 @@ def ran(task: Task, *hours: float, name: str = "t", state: State = State.SUCCEED
 
 
 def row(task: Task) -> dict[str, object]:
-    return Task.objects.values(*runtime_estimates.COLUMNS).get(pk=task.pk)
+    return Task.objects.values(*runtime_estimates.SIMILARITY_COLUMNS).get(pk=task.pk)
 
 
 def test_the_median_of_those_that_took_longer_tells_how_much_is_left(task: Task) -> None:
     for hours in ([1.0], [2.0, 1.0], [5.0]):
         ran(task, *hours)
-    known = runtime_estimates.past(now())
+    known = runtime_estimates.load_history(now())
     assert known.left(row(task)) == pytest.approx(3 * 3600)
     assert known.left(row(task), 2 * 3600.0) == pytest.approx(2 * 3600), "of 3 h and 5 h"
     assert known.left(row(task), 6 * 3600.0) is None, "longer than all: nobody knows"
 
 
 def test_those_that_failed_or_ended_long_ago_tell_nothing(task: Task) -> None:
-    ran(task, 1.0, state=State.FAILED)
+    ran(task, 1.0, state=TaskState.FAILED)
     ran(task, 1.0, ago=timedelta(days=100))
-    assert runtime_estimates.past(now()).left(row(task)) is None
+    assert runtime_estimates.load_history(now()).left(row(task)) is None
 
 
 def test_another_name_is_alike_where_there_are_several(task: Task) -> None:
     for number in range(3):
-        assert runtime_estimates.past(now()).left(row(task)) is None
+        assert runtime_estimates.load_history(now()).left(row(task)) is None
         ran(task, number + 1.0, name=f"other-{number}")
-    assert runtime_estimates.past(now()).left(row(task)) == pytest.approx(2 * 3600)
+    assert runtime_estimates.load_history(now()).left(row(task)) == pytest.approx(2 * 3600)
 
 
 def test_holders_and_those_that_wait_carry_it_in_the_scene(task: Task) -> None:
@@ -58,12 +60,12 @@ def test_holders_and_those_that_wait_carry_it_in_the_scene(task: Task) -> None:
     zone = AvailabilityZone.objects.create(name="z")
     DevEnvironment.objects.create(pk="a", name="a", project=task.project, cluster=task.cluster, zone=zone)
     Lease.objects.create(environment_id="a", holder=task.pk)
-    waits = ran(task, state=State.SUCCEEDED)
+    waits = ran(task, state=TaskState.SUCCEEDED)
     Task.objects.filter(pk=waits.pk).update(
-        state=State.QUEUED, in_line_at=now(), created_at=now(), due_at=now(), ended_at=None
+        state=TaskState.QUEUED, in_line_at=now(), created_at=now(), due_at=now(), ended_at=None
     )
     moment = Lease.objects.get().since + HOUR
-    plain, known = load.scene(moment), load.scene(moment, past=runtime_estimates.past(now()))
+    plain, known = load.load_snapshot(moment), load.load_snapshot(moment, history=runtime_estimates.load_history(now()))
     [held], [waiting] = known.held, known.waiting
     assert (plain.held[0].expected, plain.waiting[0].expected_run) == (None, None)
     assert datetime.fromtimestamp(held.expected or 0, moment.tzinfo) == moment + 2 * HOUR

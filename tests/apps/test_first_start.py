@@ -129,8 +129,8 @@ def test_the_demo_inventory_is_the_requirement_documents() -> None:
 
 def test_the_demo_dataset_is_the_standard_librarys_text() -> None:
     first_start("--demo")
-    assert preparation.due() == ["version-001"]
-    assert preparation.prepare("version-001")
+    assert preparation.list_due_versions() == ["version-001"]
+    assert preparation.prepare_version("version-001")
     version = DatasetVersion.objects.get()
     assert (version.status, version.dataset_id) == ("ready", "dataset-001")
     assert version.train_tokens > 10 * version.valid_tokens / 2 > 100_000
@@ -152,7 +152,7 @@ def test_the_demo_dataset_is_the_standard_librarys_text() -> None:
     ],
 )
 def test_a_gpu_is_called_by_its_usual_name(name: str, short: str) -> None:
-    assert gpus.short_name(name) == short
+    assert gpus.shorten_name(name) == short
 
 
 def test_gpus_are_found_through_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,13 +16,13 @@ from apps.training.models import (
     Event,
     LogCursor,
     MetricPoint,
-    Part,
     Preflight,
     Task,
     TraceExport,
+    TracePart,
 )
 from apps.training.services import retention
-from apps.training.states import Kind, State
+from apps.training.states import TaskKind, TaskState
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
@@ -46,7 +46,7 @@ def old(task: Task, settings: Any, tmp_path: Path) -> Task:
 
 def ended(task: Task, days: int = DAYS + 1, **changes: Any) -> Task:
     moment = now() - timedelta(days=days)
-    Task.objects.filter(pk=task.pk).update(state=State.FAILED, ended_at=moment, due_at=None, **changes)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.FAILED, ended_at=moment, due_at=None, **changes)
     task.refresh_from_db()
     return task
 
@@ -62,7 +62,7 @@ def another(task: Task, key: str, **changes: Any) -> Task:
 
 def test_with_everything_that_is_its_own(old: Task, tmp_path: Path, django_assert_max_num_queries: Any) -> None:
     with django_assert_max_num_queries(60):
-        assert retention.forget() == 1
+        assert retention.delete_expired_tasks() == 1
     for model in (Task, Attempt, Event, MetricPoint, Checkpoint, LogCursor):
         assert not model.objects.exists()
     assert not (tmp_path / "checkpoints" / old.pk).exists()
@@ -70,7 +70,7 @@ def test_with_everything_that_is_its_own(old: Task, tmp_path: Path, django_asser
 
 
 def test_the_platform_says_so(old: Task) -> None:
-    retention.forget()
+    retention.delete_expired_tasks()
     event = AuditEvent.objects.get()
     assert (event.actor, event.action, event.target, event.project_id) == (None, "task.expire", old.pk, old.project_id)
     assert event.data == {"name": old.name, "days": DAYS}
@@ -78,14 +78,14 @@ def test_the_platform_says_so(old: Task) -> None:
 
 def test_nothing_goes_unless_it_was_asked_for(old: Task, settings: Any) -> None:
     settings.TASKS_KEEP_DAYS = 0
-    assert retention.forget() == 0
+    assert retention.delete_expired_tasks() == 0
     assert Task.objects.exists()
 
 
 def test_what_ended_lately_or_goes_on_stays(old: Task) -> None:
     ended(another(old, "task-new"), days=DAYS - 1)
-    another(old, "task-runs", state=State.RUNNING, ended_at=None, due_at=now())
-    assert retention.forget() == 1
+    another(old, "task-runs", state=TaskState.RUNNING, ended_at=None, due_at=now())
+    assert retention.delete_expired_tasks() == 1
     assert set(Task.objects.values_list("pk", flat=True)) == {"task-new", "task-runs"}
 
 
@@ -95,7 +95,7 @@ def test_what_its_environments_cost_stays_in_the_ledger(old: Task) -> None:
         task=old.pk, task_name=old.name, kind=old.kind, project=old.project, owner="reader", environment_name="e",
         zone="z", gpus=8, since=moment, until=moment, training=3600.0,
     )  # fmt: skip
-    retention.forget()
+    retention.delete_expired_tasks()
     assert Usage.objects.get().training == 3600.0
 
 
@@ -103,32 +103,32 @@ def test_checkpoints_that_others_resumed_from_are_kept_until_these_are_gone(old:
     other = ended(another(old, "task-next"), days=DAYS - 1)
     path = f"{old.spec['checkpoint_dir']}/1.pt"
     Attempt.objects.create(task=other, number=1, master_port=1, created_at=now(), resume_from=path)
-    assert retention.forget() == 0
+    assert retention.delete_expired_tasks() == 0
     assert (tmp_path / "checkpoints" / old.pk).exists()
     other.delete()
-    assert retention.forget() == 1
+    assert retention.delete_expired_tasks() == 1
 
 
 def test_checkpoints_that_a_waiting_task_will_resume_from_are_kept(old: Task) -> None:
     spec = {"resume_from": f"{old.spec['checkpoint_dir']}/1.pt"}
-    another(old, "task-w", state=State.QUEUED, ended_at=None, due_at=now(), attempt=0, spec=spec)
-    assert retention.forget() == 0
+    another(old, "task-w", state=TaskState.QUEUED, ended_at=None, due_at=now(), attempt=0, spec=spec)
+    assert retention.delete_expired_tasks() == 0
 
 
 def test_checkpoints_that_only_its_own_attempts_resumed_from_keep_nothing(old: Task) -> None:
     path = f"{old.spec['checkpoint_dir']}/1.pt"
     Attempt.objects.create(task=old, number=2, master_port=1, created_at=now(), resume_from=path)
-    assert retention.forget() == 1
+    assert retention.delete_expired_tasks() == 1
 
 
 def test_what_was_run_for_a_task_goes_with_it_and_not_before(old: Task) -> None:
     young = ended(another(old, "task-young"), days=1)
     for task in (old, young):
-        stage = ended(another(old, f"stage-{task.pk}", kind=Kind.PREFLIGHT))
+        stage = ended(another(old, f"stage-{task.pk}", kind=TaskKind.PREFLIGHT))
         Preflight.objects.create(run=stage, before=task, level="quick")
-        drill = ended(another(old, f"drill-{task.pk}", kind=Kind.DRILL))
+        drill = ended(another(old, f"drill-{task.pk}", kind=TaskKind.DRILL))
         Drill.objects.create(run=drill, task=task)
-    assert retention.forget() == 1
+    assert retention.delete_expired_tasks() == 1
     kept = {"task-young", "stage-task-young", "drill-task-young"}
     assert set(Task.objects.values_list("pk", flat=True)) == kept
 
@@ -137,44 +137,44 @@ def test_a_preflight_test_goes_without_the_checkpoints_of_any_task(old: Task, tm
     """Older ones name the folder of all checkpoints as theirs."""
     ended(old, days=1)
     spec = {"checkpoint_dir": str(tmp_path / "checkpoints")}
-    Preflight.objects.create(run=ended(another(old, "stage", kind=Kind.PREFLIGHT, spec=spec)), level="quick")
-    assert retention.forget() == 1
+    Preflight.objects.create(run=ended(another(old, "stage", kind=TaskKind.PREFLIGHT, spec=spec)), level="quick")
+    assert retention.delete_expired_tasks() == 1
     assert (tmp_path / "checkpoints" / old.pk).exists()
 
 
 def test_a_test_or_drill_of_no_task_goes_by_itself(old: Task) -> None:
-    Preflight.objects.create(run=ended(another(old, "stage", kind=Kind.PREFLIGHT)), level="quick")
-    Drill.objects.create(run=ended(another(old, "drill", kind=Kind.DRILL)))
-    assert retention.forget() == 3
+    Preflight.objects.create(run=ended(another(old, "stage", kind=TaskKind.PREFLIGHT)), level="quick")
+    Drill.objects.create(run=ended(another(old, "drill", kind=TaskKind.DRILL)))
+    assert retention.delete_expired_tasks() == 3
     assert not Task.objects.exists()
 
 
 def test_a_drill_that_goes_on_keeps_its_task(old: Task) -> None:
-    run = another(old, "drill", kind=Kind.DRILL, state=State.RUNNING, ended_at=None, due_at=now())
+    run = another(old, "drill", kind=TaskKind.DRILL, state=TaskState.RUNNING, ended_at=None, due_at=now())
     Drill.objects.create(run=run, task=old)
-    assert retention.forget() == 0
+    assert retention.delete_expired_tasks() == 0
 
 
 def test_a_trace_that_is_still_to_be_sent_keeps_its_task(old: Task) -> None:
-    export = TraceExport.objects.create(task=old, attempt=1, part=Part.FINISHED, created_at=now(), due_at=now())
-    assert retention.forget() == 0
+    export = TraceExport.objects.create(task=old, attempt=1, part=TracePart.FINISHED, created_at=now(), due_at=now())
+    assert retention.delete_expired_tasks() == 0
     export.delete()
-    assert retention.forget() == 1
+    assert retention.delete_expired_tasks() == 1
 
 
 def test_one_that_cannot_be_removed_keeps_no_other(
     old: Task, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended(another(old, "task-bad", spec={"checkpoint_dir": "/there"}), days=DAYS + 9)
-    remove = retention.delete.remove
+    remove = retention.delete.remove_task
 
     def stumble(task: Task, *args: Any) -> None:
         if task.pk == "task-bad":
             raise OSError("no such disk")
         remove(task, *args)
 
-    monkeypatch.setattr(retention.delete, "remove", stumble)
-    assert retention.forget() == 1
+    monkeypatch.setattr(retention.delete, "remove_task", stumble)
+    assert retention.delete_expired_tasks() == 1
     assert Task.objects.get().pk == "task-bad"
     assert "task-bad stays" in caplog.text
 
@@ -182,8 +182,8 @@ def test_one_that_cannot_be_removed_keeps_no_other(
 def test_very_many_go_in_rounds(old: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         ended(another(old, f"task-{number}"))
-    monkeypatch.setattr(retention, "AT_ONCE", 2)
-    monkeypatch.setattr(retention, "MOST", 4)
-    assert retention.forget() == 4
-    assert retention.forget() == 2
-    assert retention.forget() == 0
+    monkeypatch.setattr(retention, "BATCH_SIZE", 2)
+    monkeypatch.setattr(retention, "MAX_DELETED_PER_ROUND", 4)
+    assert retention.delete_expired_tasks() == 4
+    assert retention.delete_expired_tasks() == 2
+    assert retention.delete_expired_tasks() == 0

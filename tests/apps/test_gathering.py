@@ -26,13 +26,15 @@ class Telling:
         zone = AvailabilityZone.objects.create(name="z")
         self.row = DevEnvironment.objects.create(name="mine", project=self.project, cluster=cluster, zone=zone)
         self.ours, self.theirs = socket.socketpair()
-        monkeypatch.setattr(from_environment, "problems", lambda *given: [])
-        monkeypatch.setattr(connection, "dial", lambda environment: self.ours)
+        monkeypatch.setattr(from_environment, "check_environment", lambda *given: [])
+        monkeypatch.setattr(connection, "dial_envd", lambda environment: self.ours)
 
     def identify(self, answer: Any, head: Any, rest: bytes = b"") -> str:
-        frames = protocol.frame(protocol.OUT, json.dumps(head).encode() + b"\n" + rest) + protocol.control({"exit": 0})
+        frames = protocol.encode_frame(
+            protocol.OUT, json.dumps(head).encode() + b"\n" + rest
+        ) + protocol.encode_control({"exit": 0})
         self.theirs.sendall(json.dumps(answer).encode() + b"\n" + frames)
-        return from_environment.identify(self.project, {"environment": self.row.pk, "path": "."}, 60)
+        return from_environment.read_snapshot_id(self.project, {"environment": self.row.pk, "path": "."}, 60)
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def telling(db: None, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_folder_has_the_id_of_its_manifest(telling: Telling) -> None:
-    assert telling.identify({"ok": True}, GOOD, b"{}") == from_environment.snapshot.identity(b"{}")
+    assert telling.identify({"ok": True}, GOOD, b"{}") == from_environment.snapshot.compute_snapshot_id(b"{}")
 
 
 @pytest.mark.parametrize(
@@ -86,15 +88,15 @@ def test_an_environment_that_never_stops_talking_is_heard_to_the_limit(
     def recv(size: int) -> bytes:
         heard[0] += 1
         assert heard[0] < 1000
-        return protocol.frame(channel, b'{"exit": null}')
+        return protocol.encode_frame(channel, b'{"exit": null}')
 
     stream: Any = SimpleNamespace(recv=recv, settimeout=waits.append)
     monkeypatch.setattr(from_environment, "time", SimpleNamespace(monotonic=lambda: float(heard[0])))
-    told = from_environment._Told(stream, "mine", 100)
+    told = from_environment._CommandOutput(stream, "mine", 100)
     with pytest.raises(FetchError, match="CODE_ENVIRONMENT_SLOW") as found:
         told.readall()
     assert (heard[0], found.value.params["seconds"]) == (100, 100)
-    assert all(0 < wait <= from_environment.SILENT_SECONDS for wait in waits)
+    assert all(0 < wait <= from_environment.MAX_SILENCE_SECONDS for wait in waits)
 
 
 def test_an_answer_that_comes_byte_by_byte_is_waited_for_as_long_as_one_that_does_not_come(
@@ -109,5 +111,5 @@ def test_an_answer_that_comes_byte_by_byte_is_waited_for_as_long_as_one_that_doe
     stream: Any = SimpleNamespace(recv=recv, settimeout=lambda seconds: None, sendall=lambda data: None)
     monkeypatch.setattr(protocol, "time", SimpleNamespace(monotonic=lambda: float(heard[0])))
     with pytest.raises(TimeoutError):
-        protocol.ask(stream, {}, 50)
+        protocol.send_request(stream, {}, 50)
     assert heard[0] == 50

@@ -12,17 +12,17 @@ from apps.training.core import findings, wakeups
 from apps.training.core import observation_store as seen_last
 from apps.training.models import Attempt, Task, Watch
 from apps.training.reconcile import batch_pass, reconciler
-from apps.training.reconcile.watched import Heard
-from apps.training.states import State
-from apps.training.states.limits import LOOK_AGAIN, UNTOLD
+from apps.training.reconcile.watched import WatcherHeartbeats
+from apps.training.states import TaskState
+from apps.training.states.limits import RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL
 from fermi.diagnosis import Finding, Level, loss_anomalies
-from fermi.jobs.spec import Cause, Observation, Phase, RankSeen
+from fermi.jobs.spec import Cause, Observation, Phase, RankStatus
 from tests.apps.attempts import begin_attempt
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
-RUNS = Observation(Phase.RUNNING, left=True, ranks=tuple(RankSeen(rank, 0, "running", pid=rank) for rank in range(3)))
-CHANGED = Observation(Phase.RUNNING, left=True, ranks=(RankSeen(0, 0, "running", pid=9), *RUNS.ranks[1:]))
+RUNS = Observation(Phase.RUNNING, left=True, ranks=tuple(RankStatus(rank, 0, "running", pid=rank) for rank in range(3)))
+CHANGED = Observation(Phase.RUNNING, left=True, ranks=(RankStatus(0, 0, "running", pid=9), *RUNS.ranks[1:]))
 
 
 class Engine:
@@ -41,22 +41,22 @@ class Engine:
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine = Engine()
-    monkeypatch.setattr(batch_pass, "observed", engine.observed)
-    monkeypatch.setattr(wakeups, "_send", lambda name, *args: None)
+    monkeypatch.setattr(batch_pass, "observe_tasks", engine.observed)
+    monkeypatch.setattr(wakeups, "enqueue_task", lambda name, *args: None)
     return engine
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
-    monkeypatch.setattr(seen_last, "tell", lambda channel, _: heard.append(channel))
+    monkeypatch.setattr(seen_last, "publish_soon", lambda channel, _: heard.append(channel))
     return heard
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     moment = [0.0]
-    monkeypatch.setattr(reconciler, "_heard", Heard(lambda: moment[0]))
+    monkeypatch.setattr(reconciler, "_watcher_heartbeats", WatcherHeartbeats(lambda: moment[0]))
     return moment
 
 
@@ -74,7 +74,7 @@ def many(task: Task, count: int) -> list[str]:
         begin_attempt(other, 1)
     for _ in range(2):
         due()
-        reconciler.sweep()
+        reconciler.reconcile_due_tasks()
     due()
     return list(Task.objects.values_list("pk", flat=True))
 
@@ -85,12 +85,12 @@ def due() -> None:
 
 def test_a_sweep_takes_no_more_statements_for_more_tasks(task: Task) -> None:
     ids = many(task, 30)
-    reconciler.sweep()
+    reconciler.reconcile_due_tasks()
     asked = []
     for keys in (ids[:2], ids):
         Task.objects.filter(pk__in=keys).update(due_at=now())
         with CaptureQueriesContext(connection) as queries:
-            assert reconciler.sweep() == len(keys)
+            assert reconciler.reconcile_due_tasks() == len(keys)
         asked.append(len(queries))
     assert asked[0] == asked[1]
 
@@ -100,11 +100,14 @@ def test_what_changed_is_kept_and_told_of_in_the_same_pass(task: Task, engine: E
     ids = many(task, 9)
     told.clear()
     engine.says = dict.fromkeys(ids[:4], CHANGED)
-    reconciler.reconcile(*ids)
+    reconciler.reconcile_tasks(*ids)
     assert sorted(told) == sorted(f"task:{pk}" for pk in ids[:4])
     for attempt in Attempt.objects.all():
         seen = engine.says.get(attempt.task_id, RUNS)
-        assert (attempt.seen, attempt.seen_mark) == (seen_last.stored(seen), seen_last.mark(seen))
+        assert (attempt.seen, attempt.seen_mark) == (
+            seen_last.serialize_observation(seen),
+            seen_last.compute_digest(seen),
+        )
     assert not Task.objects.filter(due_at__lte=now()).exists()
     assert not Task.objects.exclude(claimed_at=None).exists()
 
@@ -113,7 +116,7 @@ def test_one_that_fails_among_many_gets_its_pass(task: Task, engine: Engine) -> 
     ids = many(task, 5)
     cause = Cause("RANK_FAILED", {"rank": 0, "exitCode": 1, "nodeRank": 0, "node": "e"})
     engine.says[ids[0]] = Observation(Phase.FAILED, left=True, ranks=RUNS.ranks, cause=cause)
-    reconciler.reconcile(*ids)
+    reconciler.reconcile_tasks(*ids)
     ended = Attempt.objects.exclude(outcome="").values_list("task", "outcome")
     assert list(ended) == [(ids[0], "RANK_FAILED")]
 
@@ -121,16 +124,16 @@ def test_one_that_fails_among_many_gets_its_pass(task: Task, engine: Engine) -> 
 def test_a_stop_among_many_is_obeyed(task: Task) -> None:
     ids = many(task, 5)
     Task.objects.filter(pk=ids[0]).update(stop_requested_at=now())
-    reconciler.reconcile(*ids)
-    assert Task.objects.exclude(state=State.RUNNING).values_list("pk", flat=True).get() == ids[0]
+    reconciler.reconcile_tasks(*ids)
+    assert Task.objects.exclude(state=TaskState.RUNNING).values_list("pk", flat=True).get() == ids[0]
 
 
 def test_a_bad_loss_among_many_ends_its_attempt(task: Task) -> None:
     ids = many(task, 5)
     Task.objects.filter(pk=ids[0]).update(spec={"on_bad_loss": "stop", "grace_seconds": 1})
-    findings.note(ids[0], 1, [Finding(loss_anomalies.NOT_FINITE, Level.FAIL, {"step": 3, "metric": "loss"})])
+    findings.record_findings(ids[0], 1, [Finding(loss_anomalies.NOT_FINITE, Level.FAIL, {"step": 3, "metric": "loss"})])
     due()
-    reconciler.reconcile(*ids)
+    reconciler.reconcile_tasks(*ids)
     assert list(Attempt.objects.exclude(outcome="").values_list("task", "outcome")) == [(ids[0], "BAD_LOSS")]
 
 
@@ -138,18 +141,18 @@ def test_one_that_cannot_be_told_keeps_no_other(
     task: Task, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = many(task, 5)
-    decide = batch_pass.decide
+    decide = batch_pass.decide_action
 
     def stumble(facts: Any, seen: Observation) -> Any:
         if seen is CHANGED:
             raise RuntimeError("never thought of")
         return decide(facts, seen)
 
-    monkeypatch.setattr(batch_pass, "decide", stumble)
-    monkeypatch.setattr(reconciler, "decide", stumble)
+    monkeypatch.setattr(batch_pass, "decide_action", stumble)
+    monkeypatch.setattr(reconciler, "decide_action", stumble)
     engine.says[ids[0]] = CHANGED
-    reconciler.reconcile(*ids)
-    late = Task.objects.filter(due_at__gt=now() + LOOK_AGAIN[State.RUNNING], claimed_at=None)
+    reconciler.reconcile_tasks(*ids)
+    late = Task.objects.filter(due_at__gt=now() + RECONCILE_INTERVALS[TaskState.RUNNING], claimed_at=None)
     assert late.values_list("pk", flat=True).get() == ids[0], "its pass is tried again after a while, or by a hint"
     assert "is tried again" in caplog.text
 
@@ -159,75 +162,79 @@ def test_one_that_cannot_be_told_keeps_no_other(
 
 def test_while_nobody_watches_each_is_looked_at_as_often_as_ever(task: Task) -> None:
     many(task, 9)
-    reconciler.sweep()
-    assert not Task.objects.filter(due_at__gt=now() + LOOK_AGAIN[State.RUNNING]).exists()
+    reconciler.reconcile_due_tasks()
+    assert not Task.objects.filter(due_at__gt=now() + RECONCILE_INTERVALS[TaskState.RUNNING]).exists()
 
 
 def test_what_watchers_look_at_comes_back_late_and_not_all_at_once(task: Task, clock: list[float]) -> None:
     many(task, 9)
     watchers_look(at=1.0)
-    reconciler.sweep()
+    reconciler.reconcile_due_tasks()
     moments = set(Task.objects.values_list("due_at", flat=True))
     assert len(moments) > 1
-    assert all(now() + UNTOLD / 3 < moment < now() + UNTOLD for moment in moments if moment)
+    assert all(
+        now() + WATCHED_RECONCILE_INTERVAL / 3 < moment < now() + WATCHED_RECONCILE_INTERVAL
+        for moment in moments
+        if moment
+    )
 
 
 def test_once_watchers_look_no_more_it_is_due_at_once(task: Task, clock: list[float], engine: Engine) -> None:
     many(task, 9)
     watchers_look(at=1.0)
-    reconciler.sweep()
+    reconciler.reconcile_due_tasks()
     engine.looks = 0
-    clock[0] = LOOK_AGAIN[State.RUNNING].total_seconds()
-    assert reconciler.sweep() == 0
+    clock[0] = RECONCILE_INTERVALS[TaskState.RUNNING].total_seconds()
+    assert reconciler.reconcile_due_tasks() == 0
     clock[0] += 1
-    assert reconciler.sweep() == 10
+    assert reconciler.reconcile_due_tasks() == 10
     assert engine.looks == 10
 
 
 def test_a_watcher_that_beats_and_does_not_look_is_not_relied_on() -> None:
     moment = [0.0]
-    heard, patience = Heard(lambda: moment[0]), timedelta(seconds=15)
-    assert not heard.all_look({}, {}, patience), "nobody watches"
-    assert not heard.all_look({"a": 1}, {}, patience), "it has not looked yet"
-    assert heard.all_look({"a": 1}, {"a": 7.0}, patience)
+    heard, patience = WatcherHeartbeats(lambda: moment[0]), timedelta(seconds=15)
+    assert not heard.have_all_looked({}, {}, patience), "nobody watches"
+    assert not heard.have_all_looked({"a": 1}, {}, patience), "it has not looked yet"
+    assert heard.have_all_looked({"a": 1}, {"a": 7.0}, patience)
     moment[0] = 16.0
-    assert not heard.all_look({"a": 2}, {"a": 7.0}, patience)
-    assert heard.all_look({"a": 2}, {"a": 8.0}, patience)
-    assert not heard.all_look({"a": 2, "b": 1}, {"a": 8.0}, patience), "part of what runs is b's"
+    assert not heard.have_all_looked({"a": 2}, {"a": 7.0}, patience)
+    assert heard.have_all_looked({"a": 2}, {"a": 8.0}, patience)
+    assert not heard.have_all_looked({"a": 2, "b": 1}, {"a": 8.0}, patience), "part of what runs is b's"
 
 
 def test_one_whose_time_is_nearly_over_comes_back_soon(task: Task, clock: list[float]) -> None:
     many(task, 0)
     watchers_look(at=1.0)
-    Task.objects.update(deadline_at=now() + UNTOLD / 2)
-    reconciler.sweep()
-    assert not Task.objects.filter(due_at__gt=now() + LOOK_AGAIN[State.RUNNING]).exists()
+    Task.objects.update(deadline_at=now() + WATCHED_RECONCILE_INTERVAL / 2)
+    reconciler.reconcile_due_tasks()
+    assert not Task.objects.filter(due_at__gt=now() + RECONCILE_INTERVALS[TaskState.RUNNING]).exists()
 
 
 @pytest.mark.parametrize(
     "rank",
-    [RankSeen(0, 0, "exited", exit_code=0, ended_at=1.0), RankSeen(0, 0, "waiting"),
-     RankSeen(0, 0, "running", still_since=1.0)],
+    [RankStatus(0, 0, "exited", exit_code=0, ended_at=1.0), RankStatus(0, 0, "waiting"),
+     RankStatus(0, 0, "running", still_since=1.0)],
     ids=["ended", "not begun", "still"],
 )  # fmt: skip
 def test_one_that_time_alone_may_change_comes_back_soon(
-    task: Task, clock: list[float], engine: Engine, rank: RankSeen
+    task: Task, clock: list[float], engine: Engine, rank: RankStatus
 ) -> None:
     engine.says[task.pk] = Observation(Phase.RUNNING, left=True, ranks=(rank, *RUNS.ranks[1:]))
     many(task, 0)
     watchers_look(at=1.0)
-    reconciler.sweep()
-    assert not Task.objects.filter(due_at__gt=now() + LOOK_AGAIN[State.RUNNING]).exists()
+    reconciler.reconcile_due_tasks()
+    assert not Task.objects.filter(due_at__gt=now() + RECONCILE_INTERVALS[TaskState.RUNNING]).exists()
 
 
 # Marks ---------------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_kept_is_what_was_seen() -> None:
-    full = RankSeen(1, 0, "exited", 7, -9, 12.5, True, 3.0, {"type": "E"}, {"since": 1.0}, {"by": "kernel"}, 1.0, 2.0)
+    full = RankStatus(1, 0, "exited", 7, -9, 12.5, True, 3.0, {"type": "E"}, {"since": 1.0}, {"by": "kernel"}, 1.0, 2.0)
     seen = Observation(Phase.FAILED, False, (full, RUNS.ranks[0]), Cause("A", {"b": 1}), Cause("C"))
-    kept = seen_last.stored(seen)
-    assert [RankSeen(**rank) for rank in kept["ranks"]] == list(seen.ranks)
+    kept = seen_last.serialize_observation(seen)
+    assert [RankStatus(**rank) for rank in kept["ranks"]] == list(seen.ranks)
     assert {**kept, "ranks": []} == {
         "phase": "failed", "left": False, "ranks": [], "cause": {"code": "A", "params": {"b": 1}},
         "waiting": {"code": "C", "params": {}},
@@ -241,5 +248,7 @@ def test_anything_that_differs_has_another_mark() -> None:
         Observation(Phase.RUNNING, True, RUNS.ranks, cause=Cause("A")),
         Observation(Phase.RUNNING, True, RUNS.ranks, cause=Cause("A", {"n": 10**30})),
     ]  # fmt: skip
-    assert len({seen_last.mark(seen) for seen in others}) == len(others)
-    assert seen_last.mark(Observation(Phase.RUNNING, True, tuple(RUNS.ranks))) == seen_last.mark(RUNS)
+    assert len({seen_last.compute_digest(seen) for seen in others}) == len(others)
+    assert seen_last.compute_digest(Observation(Phase.RUNNING, True, tuple(RUNS.ranks))) == seen_last.compute_digest(
+        RUNS
+    )

@@ -9,13 +9,13 @@ import pytest
 from apps.common.clock import now
 from apps.notices.models import Incident
 from apps.training.core import findings, task_store
-from apps.training.core.engine_access import cause
+from apps.training.core.engine_access import build_cause
 from apps.training.models import Attempt, Task
 from apps.training.models import Finding as Row
 from apps.training.presenters import task_presenter as presenters
 from apps.training.reconcile import crash_analysis, diagnosis
 from fermi.diagnosis import Finding, Level, hangs
-from fermi.jobs.spec import Observation, Phase, RankSeen
+from fermi.jobs.spec import Observation, Phase, RankStatus
 from tests.apps.attempts import begin_attempt
 from tests.goldens import job
 
@@ -37,18 +37,18 @@ def hung(task: Task, number: int, outcome: str = hangs.HANG, place: str | None =
 
 
 def test_the_same_verdict_on_the_same_line_twice_in_a_row_is_the_scripts_fault(task: Task) -> None:
-    assert not diagnosis.is_last(task, hung(task, 1))
+    assert not diagnosis.is_last_attempt(task, hung(task, 1))
     second = hung(task, 2)
-    assert diagnosis.is_last(task, second)
-    code, params = crash_analysis.reason(task, second) or ("", {})
+    assert diagnosis.is_last_attempt(task, second)
+    code, params = crash_analysis.find_loop_reason(task, second) or ("", {})
     assert (code, params["times"]) == ("HANG_LOOP", 2)
-    assert not cause(task.cluster, code).retry
+    assert not build_cause(task.cluster, code).retry
     for lang, words in (("en", f"2 attempts in a row hung at the same line, {PLACE}"), ("zh", f"卡在同一行 {PLACE}")):
-        told = presenters.reason(code, params, lang)
+        told = presenters.serialize_reason(code, params, lang)
         assert told
         assert words in told["message"]
     task.spec["on_crash_loop"] = "restart"
-    assert not diagnosis.is_last(task, second)
+    assert not diagnosis.is_last_attempt(task, second)
 
 
 @pytest.mark.parametrize(
@@ -59,47 +59,49 @@ def test_another_line_another_verdict_and_a_dead_connection_are_not_the_same(
     task: Task, outcome: str, place: str | None
 ) -> None:
     hung(task, 1)
-    assert not crash_analysis.hangs_again(task, hung(task, 2, outcome, place))
-    assert not crash_analysis.hangs_again(task, hung(task, 3))
+    assert not crash_analysis.detect_hang_loop(task, hung(task, 2, outcome, place))
+    assert not crash_analysis.detect_hang_loop(task, hung(task, 3))
 
 
 def stalls(task: Task, number: int, code: str, seconds: float, *, level: Level = Level.INFO) -> Row:
     """Once, for so long, and over now."""
     moment = now()
-    findings.note(task.pk, number, [Finding(code, level, DOUBT, since=(moment - timedelta(days=1)).timestamp())])
+    findings.record_findings(
+        task.pk, number, [Finding(code, level, DOUBT, since=(moment - timedelta(days=1)).timestamp())]
+    )
     row = Row.objects.get(task=task, attempt=number, code=code)
     Row.objects.filter(pk=row.pk).update(since=moment - timedelta(seconds=seconds))
-    findings.over(task.pk, number, code)
+    findings.resolve_findings(task.pk, number, code)
     Row.objects.filter(pk=row.pk).update(until=moment)
     return row
 
 
 def test_the_longest_wait_that_went_on_is_remembered_and_one_that_ended_its_attempt_is_none(task: Task) -> None:
-    assert findings.longest_stalls(task) == []
+    assert findings.list_longest_stalls(task) == []
     stalls(task, 1, hangs.SUSPECTED, 900)
     stalls(task, 1, hangs.SUSPECTED, 20)
-    assert findings.longest_stalls(task) == [900]
+    assert findings.list_longest_stalls(task) == [900]
     stalls(task, 1, hangs.HANG, 40)
-    assert sorted(findings.longest_stalls(task)) == [40, 900]
+    assert sorted(findings.list_longest_stalls(task)) == [40, 900]
     Attempt.objects.filter(task=task).update(ended_at=now() + timedelta(seconds=10))
-    assert findings.longest_stalls(task) == [], "they were over with the attempt"
+    assert findings.list_longest_stalls(task) == [], "they were over with the attempt"
 
 
 def test_the_past_makes_a_project_patient_once_that_matters(task: Task) -> None:
-    task.spec = task_store.columns(job("env-001", "env-003"))["spec"]
+    task.spec = task_store.build_job_columns(job("env-001", "env-003"))["spec"]
     stalls(task, 1, hangs.SUSPECTED, 900)
 
     def patience(seconds: float) -> float:
         stalled = {"since": now().timestamp() - seconds}
-        ranks = (RankSeen(0, 0, "running", stalled=stalled), RankSeen(1, 0, "running"))
-        return diagnosis.site(task, Observation(Phase.RUNNING, ranks=ranks)).patience
+        ranks = (RankStatus(0, 0, "running", stalled=stalled), RankStatus(1, 0, "running"))
+        return diagnosis.build_gang_layout(task, Observation(Phase.RUNNING, ranks=ranks)).patience
 
     assert [patience(5), patience(700)] == [600, 2700]
 
 
 def test_a_doubt_is_no_notice_until_it_is_a_warning(task: Task) -> None:
-    findings.note(task.pk, 1, [Finding(hangs.SUSPECTED, Level.INFO, DOUBT)])
+    findings.record_findings(task.pk, 1, [Finding(hangs.SUSPECTED, Level.INFO, DOUBT)])
     assert not Incident.objects.exists()
     for _ in range(2):
-        findings.note(task.pk, 1, [Finding(hangs.SUSPECTED, Level.WARN, DOUBT)])
+        findings.record_findings(task.pk, 1, [Finding(hangs.SUSPECTED, Level.WARN, DOUBT)])
     assert [(row.kind, row.times) for row in Incident.objects.all()] == [("task_hung", 1)]

@@ -23,20 +23,20 @@ __all__ = ["redis"]
 
 
 @pytest.fixture
-def postman(redis: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[wakeups.Postman]:
+def postman(redis: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[wakeups.BackgroundPublisher]:
     """What `hints.send` leaves is his, and nothing is left when the test is over."""
-    found = wakeups.Postman(wakeups._deliver)
-    monkeypatch.setattr(wakeups, "_postman", found)
-    monkeypatch.setattr(wakeups, "PAUSE", 0.01)
+    found = wakeups.BackgroundPublisher(wakeups._deliver_batch)
+    monkeypatch.setattr(wakeups, "_publisher", found)
+    monkeypatch.setattr(wakeups, "BROKER_PAUSE_SECONDS", 0.01)
     yield found
     assert found.finish(60)
 
 
-def test_what_is_told_reaches_whoever_listens(postman: wakeups.Postman, redis: Broker) -> None:
+def test_what_is_told_reaches_whoever_listens(postman: wakeups.BackgroundPublisher, redis: Broker) -> None:
     redis.start()
-    with pubsub.listen("task:1") as bell:
+    with pubsub.listen_for_wakeups("task:1") as bell:
         assert bell.wait(60)  # connected
-        wakeups.tell("task:1", {"kind": "event"})
+        wakeups.publish_soon("task:1", {"kind": "event"})
         assert bell.wait(60)
 
 
@@ -46,8 +46,8 @@ def test_where_no_thread_is_to_be_had_nothing_is_raised_and_the_next_hint_takes_
     def refused(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    passed: list[wakeups.Hint] = []
-    postman = wakeups.Postman(passed.extend)
+    passed: list[wakeups.Wakeup] = []
+    postman = wakeups.BackgroundPublisher(passed.extend)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refused)
         postman.take(("first",))
@@ -62,16 +62,16 @@ class Door:
     def __init__(self) -> None:
         self.open = threading.Event()
         self.begun = threading.Event()
-        self.passed: list[list[wakeups.Hint]] = []
+        self.passed: list[list[wakeups.Wakeup]] = []
 
-    def __call__(self, some: list[wakeups.Hint]) -> None:
+    def __call__(self, some: list[wakeups.Wakeup]) -> None:
         self.begun.set()
         assert self.open.wait(60)
         self.passed.append(some)
 
 
 def test_a_worker_does_what_a_hint_says(
-    postman: wakeups.Postman, redis: Broker, settings: Any, monkeypatch: pytest.MonkeyPatch
+    postman: wakeups.BackgroundPublisher, redis: Broker, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis.start()
     monkeypatch.setattr(Logging, "setup", lambda *_, **__: None)  # else it sets the level of everybody's logs
@@ -83,8 +83,8 @@ def test_a_worker_does_what_a_hint_says(
         came.append(args)
 
     with start_worker(celery, pool="solo", perform_ping_check=False, shutdown_timeout=60):
-        wakeups.send("tests.hint", "task-1")
-        wakeups.send("tests.hint")
+        wakeups.enqueue_task("tests.hint", "task-1")
+        wakeups.enqueue_task("tests.hint")
         until(lambda: len(came) == 2, what="both have come")
     assert sorted(came) == [(), ("task-1",)]
 
@@ -100,7 +100,7 @@ def test_a_worker_drops_what_it_takes_too_late(redis: Broker, settings: Any, mon
         came.append(word)
 
     sent = {"late": -1.0, "early": 60.0, "any time": None}
-    pubsub.client().lpush(QUEUE, *(message("tests.late", word, expires=expires) for word, expires in sent.items()))
+    pubsub.get_client().lpush(QUEUE, *(message("tests.late", word, expires=expires) for word, expires in sent.items()))
     with start_worker(celery, pool="solo", perform_ping_check=False, shutdown_timeout=60):
         until(lambda: "any time" in came, what="the last has come")
     assert came == ["early", "any time"]
@@ -108,7 +108,7 @@ def test_a_worker_drops_what_it_takes_too_late(redis: Broker, settings: Any, mon
 
 def test_what_waits_goes_together_and_each_once() -> None:
     door = Door()
-    postman = wakeups.Postman(door)
+    postman = wakeups.BackgroundPublisher(door)
     postman.take(("first",))
     assert door.begun.wait(60)
     for hint in (("b", "2"), ("a",), ("b", "1"), ("a",), ("first",)):
@@ -119,9 +119,9 @@ def test_what_waits_goes_together_and_each_once() -> None:
 
 
 def test_more_than_a_bound_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wakeups, "MOST", 2)
+    monkeypatch.setattr(wakeups, "MAX_QUEUED_WAKEUPS", 2)
     door = Door()
-    postman = wakeups.Postman(door)
+    postman = wakeups.BackgroundPublisher(door)
     postman.take(("first",))
     assert door.begun.wait(60)
     for number in range(5):
@@ -132,18 +132,18 @@ def test_more_than_a_bound_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_broker_it_is_said_once_and_again_when_it_goes_away_again(
-    postman: wakeups.Postman, redis: Broker, caplog: pytest.LogCaptureFixture
+    postman: wakeups.BackgroundPublisher, redis: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     def said() -> int:
         return len([record for record in caplog.records if record.levelno == logging.WARNING])
 
     def arrived() -> bool:
-        wakeups.send("tests.hint")
-        return postman.finish(60) and pubsub.client().llen(QUEUE) > 0
+        wakeups.enqueue_task("tests.hint")
+        return postman.finish(60) and pubsub.get_client().llen(QUEUE) > 0
 
     for number in (1, 2):
         for index in range(20):
-            wakeups.send("tests.hint", str(index))
+            wakeups.enqueue_task("tests.hint", str(index))
             assert postman.finish(60)
         assert said() == number
         redis.start()
@@ -151,13 +151,13 @@ def test_without_a_broker_it_is_said_once_and_again_when_it_goes_away_again(
         redis.stop()
 
 
-def test_a_process_that_was_forked_sends_its_own(postman: wakeups.Postman, redis: Broker) -> None:
+def test_a_process_that_was_forked_sends_its_own(postman: wakeups.BackgroundPublisher, redis: Broker) -> None:
     redis.start()
-    wakeups.send("tests.hint", "parent")
+    wakeups.enqueue_task("tests.hint", "parent")
     assert postman.finish(60)
     pid = os.fork()
     if pid == 0:
-        wakeups.send("tests.hint", "child")
-        os._exit(0 if wakeups._postman is not postman and wakeups._postman.finish(60) else 1)
+        wakeups.enqueue_task("tests.hint", "child")
+        os._exit(0 if wakeups._publisher is not postman and wakeups._publisher.finish(60) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert pubsub.client().llen(QUEUE) == 2
+    assert pubsub.get_client().llen(QUEUE) == 2

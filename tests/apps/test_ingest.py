@@ -15,7 +15,7 @@ from django.db import IntegrityError, OperationalError, connection
 
 from apps.training.core import checkpoints, wakeups
 from apps.training.logs import ingest, lines
-from apps.training.logs.ingest import Reading
+from apps.training.logs.ingest import LogReader
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
 from apps.training.presenters import selectors
 from fermi import messages
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 @pytest.fixture(autouse=True)
 def without_pulses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody tells where a script's trainer is, so its lines do not wait for that."""
-    monkeypatch.setattr(ingest, "HOLD", -math.inf)
+    monkeypatch.setattr(ingest, "MAX_HOLD_SECONDS", -math.inf)
 
 
 def point(step: int, **values: float) -> str:
@@ -43,7 +43,7 @@ def events(task: Task) -> list[str]:
     return list(Event.objects.filter(task=task, kind="script").order_by("id").values_list("code", flat=True))
 
 
-def read_on(reading: Reading) -> None:
+def read_on(reading: LogReader) -> None:
     while reading.read().more:
         pass
 
@@ -62,38 +62,40 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
 def test_points_are_stored_with_their_rank_and_time(task: Task) -> None:
     write(task, 'loading\n{"step": 1, "loss": 2.5, "lr": 0.1, "time": 1763703000.5}\n{"step": 2, "loss": NaN}\n')
     write(task, point(1, gpu=0.5), rank=2)
-    news = Reading(task, 1).read()
+    news = LogReader(task, 1).read()
     assert (news.grown, news.more) == ({0, 2}, False)
     first, second = MetricPoint.objects.filter(rank=0).order_by("id")
     assert (first.step, first.values) == (1, {"loss": 2.5, "lr": 0.1})
     assert first.at == datetime(2025, 11, 21, 5, 30, 0, 500000, tzinfo=UTC)
     assert (second.step, second.values) == (2, {"loss": None})
     task.refresh_from_db()
-    told = selectors.briefs(Task.objects.filter(pk=task.pk)).get()
-    assert selectors.brief({**told, "may_change": True})["lossNotFinite"], "and not only that there is no loss"
+    told = selectors.select_brief_columns(Task.objects.filter(pk=task.pk)).get()
+    assert selectors.serialize_brief({**told, "may_change": True})["lossNotFinite"], (
+        "and not only that there is no loss"
+    )
     assert steps(task, rank=2) == [1]
 
 
 @pytest.mark.parametrize("time", ["1e300", "-5", "0", "99999999999", '"noon"', "null"])
 def test_a_time_that_is_nonsense_is_now(task: Task, time: str) -> None:
     write(task, f'{{"step": 1, "loss": 1, "time": {time}}}\n')
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     assert abs((MetricPoint.objects.get().at - task.created_at).total_seconds()) < 3600
 
 
 def test_what_was_read_is_not_read_again_by_this_or_another_reader(task: Task) -> None:
-    reading = Reading(task, 1)
+    reading = LogReader(task, 1)
     for step in range(5):
         write(task, point(step))
         assert reading.read().grown == {0}
         assert reading.read().grown == set()
-    Reading(task, 1).read()
-    ingest.drain(task.pk, 1)
+    LogReader(task, 1).read()
+    ingest.drain_logs(task.pk, 1)
     assert steps(task) == [0, 1, 2, 3, 4]
 
 
 def test_half_a_line_waits_for_its_end_and_torn_characters_are_mended(task: Task) -> None:
-    reading = Reading(task, 1)
+    reading = LogReader(task, 1)
     whole = '{"event": "checkpoint", "step": 1, "path": "模型/一.pt"}\n'.encode()
     for cut in range(len(whole)):
         assert events(task) == []
@@ -106,16 +108,16 @@ def test_half_a_line_waits_for_its_end_and_torn_characters_are_mended(task: Task
 def test_draining_takes_a_last_line_without_its_end_and_reads_all_ranks(task: Task) -> None:
     write(task, point(1) + point(2).strip())
     write(task, point(3).strip(), rank=2)
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     assert (steps(task), steps(task, rank=2)) == ([1], [])
-    ingest.drain(task.pk, 1)
-    ingest.drain(task.pk, 1)
+    ingest.drain_logs(task.pk, 1)
+    ingest.drain_logs(task.pk, 1)
     assert (steps(task), steps(task, rank=2)) == ([1, 2], [3])
     assert offset(task) == len(point(1) + point(2)) - 1
 
 
 def test_draining_what_never_printed_is_fine(task: Task) -> None:
-    ingest.drain(task.pk, 1)
+    ingest.drain_logs(task.pk, 1)
     assert LogCursor.objects.filter(task=task).count() == 3
 
 
@@ -125,41 +127,41 @@ def test_progress_bars_end_their_lines_with_a_carriage_return(task: Task) -> Non
         "\r 10%|#  | 1/10\r            \r{'loss': 0.5, 'epoch': 0.1}\n\r 20%|## | 2/10"
         + "\r{'loss': 0.25, 'epoch': 0.2}\r\n",
     )
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     assert [p.values["loss"] for p in MetricPoint.objects.order_by("id")] == [0.5, 0.25]
 
 
 def test_points_without_a_step_are_counted_over_all_passes(task: Task) -> None:
     for number in range(4):
         write(task, f"{{'loss': 1.{number}, 'learning_rate': 5e-05, 'epoch': 0.{number}}}\n")
-        Reading(task, 1).read()
+        LogReader(task, 1).read()
     write(task, "{'eval_loss': 0.5, 'epoch': 1.0}\n{'step': 70, 'loss': 0.1}\n{'loss': 0.2, 'epoch': 1.1}\n")
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     assert steps(task) == [1, 2, 3, 4, 5, 70, 6]
 
 
 def test_events_have_the_codes_that_have_texts(task: Task) -> None:
-    for event, names in ingest.KNOWN.items():
+    for event, names in ingest.KNOWN_EVENTS.items():
         write(task, json.dumps({"event": event, **dict.fromkeys(names, 1)}) + "\n", rank=1)
         if names:
             write(task, json.dumps({"event": event}) + "\n", rank=1)
     write(task, '{"event": "coffee", "cups": [2]}\n', rank=1)
-    Reading(task, 1).read()
-    known = [f"SCRIPT_{event.upper()}" for event in ingest.KNOWN]
+    LogReader(task, 1).read()
+    known = [f"SCRIPT_{event.upper()}" for event in ingest.KNOWN_EVENTS]
     assert [code for code in events(task) if code != "SCRIPT_EVENT"] == known
     assert events(task).count("SCRIPT_EVENT") == len(known), "those that lack what their text says, and the last"
     for stored in Event.objects.filter(task=task, kind="script"):
         for lang in messages.LANGUAGES:
-            assert messages.text(stored.code, lang, **stored.params)
+            assert messages.render_text(stored.code, lang, **stored.params)
     assert Event.objects.latest("id").params == {"rank": 1, "event": "coffee", "cups": [2]}
 
 
 def test_a_checkpoint_is_one_row_however_often_it_is_saved(task: Task) -> None:
     saved = {"event": "checkpoint", "step": 100, "path": "c/100.pt", "size_bytes": 5000, "val_loss": 0.5}
     write(task, json.dumps(saved) + "\n" + json.dumps({**saved, "val_loss": 0.4}) + "\n")
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     write(task, json.dumps({**saved, "step": 101, "size_bytes": None, "val_loss": "?"}) + "\n")
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     found = Checkpoint.objects.get()
     assert (found.step, found.path, found.size_bytes, found.val_loss) == (101, "c/100.pt", None, None)
     assert events(task) == ["SCRIPT_CHECKPOINT"] * 3
@@ -173,7 +175,7 @@ def test_a_path_that_a_script_names_from_where_it_starts_is_in_its_working_tree(
     tree.mkdir(parents=True)
     for step, path in enumerate(["out/1.pt", "./out/../last.pt", "/elsewhere/3.pt"], 1):
         write(task, json.dumps({"event": "checkpoint", "step": step, "path": path}) + "\n")
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     paths = [str(tree / "out/1.pt"), str(tree / "last.pt"), "/elsewhere/3.pt"]
     assert list(Checkpoint.objects.order_by("step").values_list("path", flat=True)) == paths
     assert all(map(checkpoints.make_claim_check(task.pk), paths))
@@ -183,7 +185,7 @@ def test_a_path_that_a_script_names_from_where_it_starts_is_in_its_working_tree(
 @pytest.mark.parametrize("odd", [{"path": ""}, {"path": 7}, {"path": "x" * 501}, {"step": "7"}, {"step": -1}])
 def test_a_checkpoint_that_cannot_be_one_is_an_event_all_the_same(task: Task, odd: dict[str, Any]) -> None:
     write(task, json.dumps({"event": "checkpoint", "step": 1, "path": "p", **odd}) + "\n")
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     assert events(task) == ["SCRIPT_CHECKPOINT"]
     assert not Checkpoint.objects.exists()
 
@@ -202,7 +204,7 @@ def test_whatever_a_script_prints_is_stored_or_left_and_reading_goes_on(task: Ta
         write(task, line + "\n")
         write(task, b"\xff\xfe{\x00\n")
     write(task, point(7))
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     assert steps(task)[-1] == 7
     assert len(events(task)) == 3
     assert Checkpoint.objects.get().size_bytes is None
@@ -211,24 +213,24 @@ def test_whatever_a_script_prints_is_stored_or_left_and_reading_goes_on(task: Ta
 def test_progress_is_the_newest_of_rank_0_and_of_the_newest_attempt(task: Task) -> None:
     write(task, point(1, loss=3.0) + point(2, loss=2.5) + point(2, val_loss=9.0))
     write(task, point(77, loss=0.0), rank=1)
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     task.refresh_from_db()
     assert task.progress == {"step": 2, "loss": 2.5}
     begin_attempt(task, 2)
     write(task, point(5, loss=2.0), attempt=2)
-    ingest.drain(task.pk, 2)
+    ingest.drain_logs(task.pk, 2)
     write(task, point(3, loss=9.0), attempt=1)
-    ingest.drain(task.pk, 1)
+    ingest.drain_logs(task.pk, 1)
     task.refresh_from_db()
     assert task.progress == {"step": 5, "loss": 2.0}
 
 
 def test_who_watches_is_told_after_the_commit(task: Task, told: list[tuple[str, Any]]) -> None:
     write(task, "plain\n")
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     assert told == []
     write(task, point(1) + '{"event": "started"}\n')
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     assert sorted(told) == [("task:task-x", "event"), ("task:task-x", "metric")]
 
 
@@ -236,7 +238,7 @@ def test_who_watches_is_told_after_the_commit(task: Task, told: list[tuple[str, 
 
 
 def test_who_is_overtaken_drops_what_it_read_and_looks_again(task: Task) -> None:
-    slow, fast = Reading(task, 1), Reading(task, 1)
+    slow, fast = LogReader(task, 1), LogReader(task, 1)
     write(task, point(1))
     slow.read()
     write(task, point(2) + '{"event": "started"}\n')
@@ -251,7 +253,7 @@ def test_who_is_overtaken_drops_what_it_read_and_looks_again(task: Task) -> None
 
 
 def test_a_transaction_that_fails_is_as_if_nothing_was_read(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    reading = Reading(task, 1)
+    reading = LogReader(task, 1)
     write(task, point(1))
     reading.read()
     write(task, point(2) + "{'loss': 1, 'epoch': 1}\n" + '{"event": "checkpoint", "step": 1, "path": "p"}\n')
@@ -284,7 +286,7 @@ def together(*jobs: Callable[[], None]) -> None:
 
 
 def test_many_who_read_at_once_store_each_line_once(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "CHUNK", 200 << 10)
+    monkeypatch.setattr(ingest, "CHUNK_BYTES", 200 << 10)
     count = 300
     done: list[bool] = []
 
@@ -298,10 +300,10 @@ def test_many_who_read_at_once_store_each_line_once(task: Task, monkeypatch: pyt
         done.append(True)
 
     def watch() -> None:
-        reading = Reading(task, 1)
+        reading = LogReader(task, 1)
         while not done:
             reading.read()
-        ingest.drain(task.pk, 1)
+        ingest.drain_logs(task.pk, 1)
 
     together(train, watch, watch, watch)
     for rank in range(3):
@@ -313,55 +315,55 @@ def test_many_who_read_at_once_store_each_line_once(task: Task, monkeypatch: pyt
 
 
 def test_plain_output_costs_no_writes(task: Task, django_assert_num_queries: Any) -> None:
-    reading = Reading(task, 1)
+    reading = LogReader(task, 1)
     reading.read()
     for _ in range(5):
         for rank in range(3):
             write(task, "epoch 1: all is well\n" * 1000, rank=rank)
         with django_assert_num_queries(0):
             assert reading.read().grown == {0, 1, 2}
-    ingest.drain(task.pk, 1)
+    ingest.drain_logs(task.pk, 1)
     assert offset(task) == 5 * len("epoch 1: all is well\n" * 1000)
 
 
 def test_one_pass_reads_a_bounded_piece_of_each_log(task: Task) -> None:
     line = point(1) + "x" * 999 + "\n"
     write(task, line * 1000)
-    reading = Reading(task, 1)
+    reading = LogReader(task, 1)
     assert reading.read().more
-    assert 0 < len(steps(task)) <= ingest.CHUNK / 1000
+    assert 0 < len(steps(task)) <= ingest.CHUNK_BYTES / 1000
     read_on(reading)
     assert len(steps(task)) == 1000
 
 
-@pytest.mark.parametrize("length", [lines.LONGEST, ingest.CHUNK, 3 * ingest.CHUNK + 5])
+@pytest.mark.parametrize("length", [lines.MAX_LINE_BYTES, ingest.CHUNK_BYTES, 3 * ingest.CHUNK_BYTES + 5])
 def test_an_over_long_line_is_left_out_whole(task: Task, length: int) -> None:
-    reading = Reading(task, 1)
+    reading = LogReader(task, 1)
     write(task, point(1) + '{"step": 8, "loss": 1, "x": "' + "y" * length)
     read_on(reading)
     write(task, '"}\n' + point(2))
     assert reading.read().grown == {0}
     assert steps(task) == [1, 2]
     write(task, '{"step": 9, "loss": 1, "x": "' + "y" * length)
-    ingest.drain(task.pk, 1)
+    ingest.drain_logs(task.pk, 1)
     assert steps(task) == [1, 2]
 
 
 def test_the_rest_of_an_over_long_line_is_no_line_even_for_another_reader(task: Task) -> None:
-    reading = Reading(task, 1)
-    write(task, point(1) + "y" * (ingest.LAG + 1))
+    reading = LogReader(task, 1)
+    write(task, point(1) + "y" * (ingest.MAX_UNSTORED_BYTES + 1))
     read_on(reading)
     write(task, point(2).strip())
-    read_on(Reading(task, 1))
+    read_on(LogReader(task, 1))
     write(task, "\n" + point(3))
-    read_on(Reading(task, 1))
+    read_on(LogReader(task, 1))
     assert steps(task) == [1, 3]
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "DENSE_FIRST", 20)
-    monkeypatch.setattr(ingest, "DENSE_OTHERS", 5)
+    monkeypatch.setattr(ingest, "DENSE_POINTS_RANK_0", 20)
+    monkeypatch.setattr(ingest, "DENSE_POINTS_OTHER_RANKS", 5)
 
 
 @pytest.mark.usefixtures("few")
@@ -369,7 +371,7 @@ def test_of_a_flood_the_first_and_the_newest_are_kept_and_ever_fewer_between(tas
     for rank in range(2):
         write(task, "".join(point(step) for step in range(1, 2001)), rank=rank)
         write(task, point(1, val_loss=1.0), rank=rank)
-    Reading(task, 1).read()
+    LogReader(task, 1).read()
     found = steps(task)
     assert found[:22] == [*range(1, 21), 22, 24]
     assert len(found) < 130
@@ -384,32 +386,32 @@ def test_what_is_kept_does_not_depend_on_how_the_log_was_read(task: Task, seed: 
     lot = random.Random(seed)
     text = "".join(point(n, val_loss=1.0) if n % 7 == 0 else point(n) for n in range(300)).encode()
     write(task, text, rank=1)
-    Reading(task, 1).read()
-    reading, at = Reading(task, 1), 0
+    LogReader(task, 1).read()
+    reading, at = LogReader(task, 1), 0
     while at < len(text):
         size = lot.randrange(1, 2000)
         write(task, text[at : at + size], rank=2)
         at += size
-        read_on(reading if lot.random() < 0.7 else Reading(task, 1))
+        read_on(reading if lot.random() < 0.7 else LogReader(task, 1))
         newest = json.loads(text[:at].rpartition(b"\n")[0].rpartition(b"\n")[2] or b'{"step": null}')["step"]
         assert newest is None or newest in steps(task, rank=2)
     assert sorted(steps(task, rank=2)) == sorted(steps(task, rank=1))
 
 
 def test_a_flood_of_events_ends_with_a_word_about_it(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "MOST_EVENTS", 3)
+    monkeypatch.setattr(ingest, "MAX_EVENTS", 3)
     for number in range(6):
         write(
             task, '{"event": "x"}\n' + json.dumps({"event": "checkpoint", "step": number, "path": str(number)}) + "\n"
         )
-        Reading(task, 1).read()
+        LogReader(task, 1).read()
     assert len(events(task)) == 4
     assert events(task)[-1] == "SCRIPT_EVENTS_LEFT_OUT"
     assert Checkpoint.objects.count() == 6, "what training can resume from is always known"
 
 
 def test_a_deleted_task_is_no_trap(task: Task) -> None:
-    reading = Reading(task, 1)
+    reading = LogReader(task, 1)
     write(task, point(1))
     reading.read()
     Task.objects.filter(pk=task.pk).delete()

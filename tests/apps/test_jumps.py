@@ -12,12 +12,12 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease
 from apps.common import clock, clock_jumps
-from apps.common.clock_jumps import PLANNED, SHORTEST, Watching, passed, pieces
+from apps.common.clock_jumps import MIN_JUMP, SHIFTED_COLUMNS, ClockWatcher, measure_elapsed, subtract_gaps
 from apps.common.models import ClockJump
 from apps.training.core import task_store
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi.jobs.spec import Entrypoint, JobSpec
 
 pytestmark = pytest.mark.database
@@ -41,11 +41,11 @@ class Clocks:
 
     suspend = set
 
-    def watch(self) -> Watching:
-        return Watching(lambda: self.wall, lambda: self.steady)
+    def watch(self) -> ClockWatcher:
+        return ClockWatcher(lambda: self.wall, lambda: self.steady)
 
 
-@pytest.mark.parametrize("by", [HOUR, -HOUR, SHORTEST, timedelta(days=400)])
+@pytest.mark.parametrize("by", [HOUR, -HOUR, MIN_JUMP, timedelta(days=400)])
 def test_a_jump_is_seen_once_by_the_difference_of_the_clocks(by: timedelta) -> None:
     clocks = Clocks()
     watch = clocks.watch()
@@ -84,19 +84,19 @@ def test_for_some_minutes_what_runners_told_before_a_jump_seems_too_old() -> Non
 def test_a_jump_that_could_not_be_stored_is_seen_again(by: timedelta, monkeypatch: pytest.MonkeyPatch) -> None:
     clocks, stored = Clocks(), list[timedelta]()
     watch = clocks.watch()
-    monkeypatch.setattr(clock_jumps, "_watching", watch)
+    monkeypatch.setattr(clock_jumps, "_watcher", watch)
     clocks.set(by)
 
     def away(at: datetime, by: timedelta) -> bool:
         raise OperationalError
 
-    monkeypatch.setattr(clock_jumps, "store", away)
+    monkeypatch.setattr(clock_jumps, "store_jump", away)
     with pytest.raises(OperationalError):
-        clock_jumps.settle()
-    monkeypatch.setattr(clock_jumps, "store", lambda at, by: stored.append(by))
+        clock_jumps.handle_jump()
+    monkeypatch.setattr(clock_jumps, "store_jump", lambda at, by: stored.append(by))
     clocks.go(5)
-    clock_jumps.settle()
-    clock_jumps.settle()
+    clock_jumps.handle_jump()
+    clock_jumps.handle_jump()
     assert stored == [by]
     assert watch.lately() == max(by, timedelta())
 
@@ -118,13 +118,15 @@ def at(hours: float) -> datetime:
     ],
 )
 def test_a_stretch_is_cut_where_the_clock_left_something_out(left_out: Any, expected: Any) -> None:
-    found = list(pieces(at(0), at(4), [(at(begin), at(end)) for begin, end in left_out]))
+    found = list(subtract_gaps(at(0), at(4), [(at(begin), at(end)) for begin, end in left_out]))
     assert found == [(at(begin), at(end)) for begin, end in expected]
-    assert passed(at(0), at(4), [(at(b), at(e)) for b, e in left_out]) == sum((e - b) for b, e in expected) * HOUR
+    assert (
+        measure_elapsed(at(0), at(4), [(at(b), at(e)) for b, e in left_out]) == sum((e - b) for b, e in expected) * HOUR
+    )
 
 
 def test_a_stretch_that_a_clock_turned_round_is_none() -> None:
-    assert passed(at(4), at(0), []) == timedelta()
+    assert measure_elapsed(at(4), at(0), []) == timedelta()
 
 
 def test_every_column_that_plans_something_moves_with_the_clock() -> None:
@@ -133,17 +135,17 @@ def test_every_column_that_plans_something_moves_with_the_clock() -> None:
     names = {field.name for model in apps.get_models() for field in model._meta.concrete_fields
              if model.__module__.startswith("apps.") and field.get_internal_type() == "DateTimeField"}  # fmt: skip
     plans = {name for name in names if name.endswith(("due_at", "deadline_at", "_until"))}
-    assert plans <= {*PLANNED, *calendar}
-    assert set(PLANNED) <= names
+    assert plans <= {*SHIFTED_COLUMNS, *calendar}
+    assert set(SHIFTED_COLUMNS) <= names
 
 
 @pytest.mark.django_db
 def test_two_processes_store_a_jump_once() -> None:
-    assert clock_jumps.store(NOON, HOUR)
-    assert not clock_jumps.store(NOON + timedelta(seconds=40), HOUR + timedelta(seconds=1))
-    assert clock_jumps.store(NOON + timedelta(seconds=50), -HOUR), "back again"
+    assert clock_jumps.store_jump(NOON, HOUR)
+    assert not clock_jumps.store_jump(NOON + timedelta(seconds=40), HOUR + timedelta(seconds=1))
+    assert clock_jumps.store_jump(NOON + timedelta(seconds=50), -HOUR), "back again"
     assert [one.seconds for one in ClockJump.objects.order_by("pk")] == [3600.0, -3600.0]
-    assert clock_jumps.gaps(NOON - HOUR) == [(NOON - HOUR, NOON)]
+    assert clock_jumps.list_gaps(NOON - HOUR) == [(NOON - HOUR, NOON)]
 
 
 @pytest.fixture
@@ -156,13 +158,13 @@ def task(user: User) -> Task:
     )  # fmt: skip
     Lease.objects.create(environment=environment, holder="task-other", since=clock.now())
     job = JobSpec(
-        "task-x", "pytorch-ddp", tuple(selectors.snapshots([environment])), "env-0", entrypoint=Entrypoint("x.py")
+        "task-x", "pytorch-ddp", tuple(selectors.build_nodes([environment])), "env-0", entrypoint=Entrypoint("x.py")
     )
     moment = clock.now()
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=moment, due_at=moment, created_at=moment, deadline_at=moment + 9 * HOUR,
-        **task_store.columns(job),
+        state=TaskState.QUEUED, state_since=moment, due_at=moment, created_at=moment, deadline_at=moment + 9 * HOUR,
+        **task_store.build_job_columns(job),
     )  # fmt: skip
     task_store.store_nodes(task, job)
     return task
@@ -173,9 +175,9 @@ def set_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
     """The wall clock has just gone so far beside the monotonic one, as this process sees at its next pass."""
 
     def set_by(by: timedelta) -> None:
-        watch = Watching(clock.now, lambda: 0.0)
+        watch = ClockWatcher(clock.now, lambda: 0.0)
         watch._before = 0.0, clock.now() - by
-        monkeypatch.setattr(clock_jumps, "_watching", watch)
+        monkeypatch.setattr(clock_jumps, "_watcher", watch)
 
     return set_by
 
@@ -184,9 +186,9 @@ def set_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
 def test_a_deadline_over_which_the_clock_jumped_ends_nothing(task: Task, set_by: Callable[[timedelta], None]) -> None:
     Task.objects.update(deadline_at=clock.now() - HOUR)  # it was an hour ahead, and the clock went forward by two
     set_by(2 * HOUR)
-    reconciler.sweep()
+    reconciler.reconcile_due_tasks()
     task.refresh_from_db()
-    assert (task.state, task.attempt) == (State.QUEUED, 0)
+    assert (task.state, task.attempt) == (TaskState.QUEUED, 0)
     assert task.deadline_at is not None
     assert abs(task.deadline_at - clock.now() - HOUR) < timedelta(minutes=2)
 
@@ -194,9 +196,9 @@ def test_a_deadline_over_which_the_clock_jumped_ends_nothing(task: Task, set_by:
 @pytest.mark.django_db(transaction=True)
 def test_a_task_is_looked_at_though_the_clock_went_back(task: Task, set_by: Callable[[timedelta], None]) -> None:
     Task.objects.update(due_at=clock.now() + 3 * HOUR, deadline_at=clock.now() + 4 * HOUR)
-    assert reconciler.sweep() == 0
+    assert reconciler.reconcile_due_tasks() == 0
     set_by(-3 * HOUR)
-    assert reconciler.sweep() == 1
+    assert reconciler.reconcile_due_tasks() == 1
     task.refresh_from_db()
     assert task.due_at is not None
     assert task.due_at < clock.now() + HOUR

@@ -46,16 +46,16 @@ def held_by(holder: str) -> list[str]:
 
 
 def test_everything_is_taken_or_nothing() -> None:
-    assert leases.take(["env-1", "env-2"], "a") is None
-    assert leases.take(["env-0", "env-1", "env-2", "env-3"], "b") == [("env-1", "a"), ("env-2", "a")]
+    assert leases.acquire_leases(["env-1", "env-2"], "a") is None
+    assert leases.acquire_leases(["env-0", "env-1", "env-2", "env-3"], "b") == [("env-1", "a"), ("env-2", "a")]
     assert held_by("b") == []
-    assert leases.release("a") == 2
-    assert leases.take(["env-0", "env-1"], "b") is None
+    assert leases.release_leases("a") == 2
+    assert leases.acquire_leases(["env-0", "env-1"], "b") is None
 
 
 def test_taking_again_what_one_has_is_fine() -> None:
-    assert leases.take(["env-1", "env-2"], "a") is None
-    assert leases.take(["env-2", "env-1"], "a") is None
+    assert leases.acquire_leases(["env-1", "env-2"], "a") is None
+    assert leases.acquire_leases(["env-2", "env-1"], "a") is None
     assert held_by("a") == ["env-1", "env-2"]
 
 
@@ -63,15 +63,15 @@ def test_what_is_stopped_cordoned_or_gone_is_not_taken() -> None:
     DevEnvironment.objects.filter(pk="env-0").update(status=EnvironmentStatus.STOPPED)
     DevEnvironment.objects.filter(pk="env-1").update(cordoned=True)
     wanted = ["env-0", "env-1", "env-2", "env-x"]
-    assert leases.take(wanted, "a") == [(key, leases.UNUSABLE) for key in ("env-0", "env-1", "env-x")]
+    assert leases.acquire_leases(wanted, "a") == [(key, leases.UNUSABLE_HOLDER) for key in ("env-0", "env-1", "env-x")]
     assert held_by("a") == []
 
 
 def test_a_failed_take_leaves_the_callers_transaction_usable() -> None:
-    leases.take(["env-1"], "a")
+    leases.acquire_leases(["env-1"], "a")
     with transaction.atomic():
         Project.objects.create(name="made before")
-        assert leases.take(["env-1", "env-2"], "b")
+        assert leases.acquire_leases(["env-1", "env-2"], "b")
         Project.objects.create(name="made after")
     assert Project.objects.filter(name__startswith="made").count() == 2
     assert held_by("b") == []
@@ -79,12 +79,12 @@ def test_a_failed_take_leaves_the_callers_transaction_usable() -> None:
 
 def test_of_many_who_want_the_same_exactly_one_gets_all() -> None:
     for _ in range(5):
-        answers = at_once([lambda n=n: leases.take(reversed(IDS), f"task-{n}") for n in range(6)])
+        answers = at_once([lambda n=n: leases.acquire_leases(reversed(IDS), f"task-{n}") for n in range(6)])
         assert answers.count(None) == 1
         [winner] = {lease.holder for lease in Lease.objects.all()}
         assert held_by(winner) == IDS
         assert all({by for _, by in answer} == {winner} for answer in answers if answer)
-        assert leases.release(winner) == len(IDS)
+        assert leases.release_leases(winner) == len(IDS)
 
 
 def test_overlapping_wishes_never_hold_halves_and_never_lock_up() -> None:
@@ -94,10 +94,10 @@ def test_overlapping_wishes_never_hold_halves_and_never_lock_up() -> None:
         """Takes and gives back until it has had its wish five times; how often it saw itself hold only a part."""
         parts = 0
         for _ in range(5):
-            while leases.take(wishes[holder], holder):
+            while leases.acquire_leases(wishes[holder], holder):
                 parts += 0 < len(held_by(holder)) < 3
             parts += len(held_by(holder)) != 3
-            leases.release(holder)
+            leases.release_leases(holder)
         return parts
 
     assert at_once([lambda holder=holder: insist(holder) for holder in wishes]) == [0] * 6
@@ -105,18 +105,18 @@ def test_overlapping_wishes_never_hold_halves_and_never_lock_up() -> None:
 
 
 def test_a_port_has_one_holder_per_host() -> None:
-    assert leases.take_port("h1", [29500, 29501], "a-1") == 29500
-    assert leases.take_port("h1", [29500, 29501], "b-1") == 29501
-    assert leases.take_port("h2", [29500], "c-1") == 29500
-    assert leases.take_port("h1", [29502], "a-1") == 29500, "the one it has"
-    with pytest.raises(leases.NoFreePort):
-        leases.take_port("h1", [29500, 29501], "d-1")
+    assert leases.acquire_port("h1", [29500, 29501], "a-1") == 29500
+    assert leases.acquire_port("h1", [29500, 29501], "b-1") == 29501
+    assert leases.acquire_port("h2", [29500], "c-1") == 29500
+    assert leases.acquire_port("h1", [29502], "a-1") == 29500, "the one it has"
+    with pytest.raises(leases.NoFreePortError):
+        leases.acquire_port("h1", [29500, 29501], "d-1")
     assert leases.release_ports("a-1") == 1
-    assert leases.take_port("h1", [29500], "d-1") == 29500
+    assert leases.acquire_port("h1", [29500], "d-1") == 29500
 
 
 def test_of_many_who_want_a_port_each_gets_another() -> None:
     candidates = list(range(29500, 29508))
-    ports = at_once([lambda n=n: leases.take_port("h", candidates, f"{n}-1") for n in range(8)])
+    ports = at_once([lambda n=n: leases.acquire_port("h", candidates, f"{n}-1") for n in range(8)])
     assert sorted(ports) == candidates
     assert PortLease.objects.count() == 8

@@ -10,32 +10,32 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from apps.accounts.access import Reader
+from apps.accounts.access import UserRights
 from apps.accounts.models import User
 from apps.common.clock import now
 from apps.training.logs import pages
 from apps.training.models import Event, Task
 from apps.training.presenters import stream_polling
-from apps.training.presenters.stream_polling import Answer, Position, Question, Rest
+from apps.training.presenters.stream_polling import PollAgain, StreamCursor, StreamMessages, StreamRequest
 from tests.apps.attempts import write
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def question(task: Task, user: User, ranks: str = "none", position: Position = Position()) -> Question:  # noqa: B008
-    return Question(task.pk, Reader(user.pk, user.is_superuser), "en", ranks, position)
+def question(task: Task, user: User, ranks: str = "none", position: StreamCursor = StreamCursor()) -> StreamRequest:  # noqa: B008
+    return StreamRequest(task.pk, UserRights(user.pk, user.is_superuser), "en", ranks, position)
 
 
-def answered(*questions: Question) -> list[Answer]:
-    found = stream_polling.answers([(one, {}) for one in questions])
-    assert all(isinstance(one, Answer) for one in found), found
-    return [one for one in found if isinstance(one, Answer)]
+def answered(*questions: StreamRequest) -> list[StreamMessages]:
+    found = stream_polling.poll_requests([(one, {}) for one in questions])
+    assert all(isinstance(one, StreamMessages) for one in found), found
+    return [one for one in found if isinstance(one, StreamMessages)]
 
 
-def ask_together(*questions: Question) -> list[Answer]:
-    async def main() -> list[Answer]:
+def ask_together(*questions: StreamRequest) -> list[StreamMessages]:
+    async def main() -> list[StreamMessages]:
         try:
-            return await asyncio.gather(*(stream_polling.ask(one, {}) for one in questions))
+            return await asyncio.gather(*(stream_polling.poll_stream(one, {}) for one in questions))
         finally:
             await sync_to_async(connections.close_all)()
 
@@ -55,7 +55,7 @@ def test_streams_of_many_tasks_ask_with_one_statement(task: Task, user: User, dj
     seen = [replace(one, position=found.position) for one, found in zip(questions, answered(*questions), strict=True)]
     assert all(one.position.status for one in seen)
     with django_assert_num_queries(1):
-        assert [(one.body, one.rest) for one in answered(*seen)] == [(b"", Rest.LATER)] * 40
+        assert [(one.body, one.rest) for one in answered(*seen)] == [(b"", PollAgain.LATER)] * 40
     Event.objects.create(
         task_id="task-copy-7", attempt=1, at=now(), kind="state", code="STOP_REQUESTED", params={"by": "x"}
     )
@@ -65,8 +65,8 @@ def test_streams_of_many_tasks_ask_with_one_statement(task: Task, user: User, dj
 def test_what_is_one_readers_is_not_anothers(task: Task, user: User, administrator: User) -> None:
     stranger = User.objects.create_user("stranger")
     mine, theirs, all_of_it = answered(*(question(task, one) for one in (user, stranger, administrator)))
-    assert (theirs.body, theirs.rest) == (b"", Rest.NOTHING)
-    assert mine.rest is all_of_it.rest is Rest.LATER
+    assert (theirs.body, theirs.rest) == (b"", PollAgain.NOTHING)
+    assert mine.rest is all_of_it.rest is PollAgain.LATER
     assert task.pk.encode() in mine.body
 
 
@@ -74,13 +74,13 @@ def test_streams_that_stand_at_one_place_get_the_same_bytes(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    real = stream_polling.answers
+    real = stream_polling.poll_requests
 
-    def counted(given: Sequence[tuple[Question, stream_polling.Known]]) -> list[Answer | Exception]:
+    def counted(given: Sequence[tuple[StreamRequest, stream_polling.KnownLevels]]) -> list[StreamMessages | Exception]:
         asked.append(len(given))
         return real(given)
 
-    monkeypatch.setattr(stream_polling, "answers", counted)
+    monkeypatch.setattr(stream_polling, "poll_requests", counted)
     found = ask_together(*[question(task, user)] * 100)
     assert asked == [1]
     assert len({id(one.body) for one in found}) == 1
@@ -89,26 +89,26 @@ def test_streams_that_stand_at_one_place_get_the_same_bytes(
 def test_who_asks_while_a_look_is_under_way_hears_of_what_was_stored_meanwhile(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked, may_end, real = threading.Event(), threading.Event(), stream_polling.answers
+    looked, may_end, real = threading.Event(), threading.Event(), stream_polling.poll_requests
 
-    def slow(given: Sequence[tuple[Question, stream_polling.Known]]) -> list[Answer | Exception]:
+    def slow(given: Sequence[tuple[StreamRequest, stream_polling.KnownLevels]]) -> list[StreamMessages | Exception]:
         found = real(given)
         looked.set()
         assert may_end.wait(60)
         return found
 
-    monkeypatch.setattr(stream_polling, "answers", slow)
+    monkeypatch.setattr(stream_polling, "poll_requests", slow)
 
     def store() -> None:
         Event.objects.create(task=task, attempt=1, at=now(), kind="state", code="STOP_REQUESTED", params={"by": "x"})
         connections.close_all()
 
-    async def main() -> tuple[Answer, Answer]:
+    async def main() -> tuple[StreamMessages, StreamMessages]:
         one = question(task, user)
-        first = asyncio.create_task(stream_polling.ask(one, {}))
+        first = asyncio.create_task(stream_polling.poll_stream(one, {}))
         await asyncio.to_thread(looked.wait, 60)
         await asyncio.to_thread(store)
-        second = asyncio.create_task(stream_polling.ask(one, {}))
+        second = asyncio.create_task(stream_polling.poll_stream(one, {}))
         await asyncio.sleep(0)
         may_end.set()
         try:
@@ -127,10 +127,10 @@ def test_one_that_cannot_be_answered_leaves_the_others_alone(
     def broken(*given: Any, **more: Any) -> Any:
         raise OSError("the disk is away")
 
-    monkeypatch.setattr(pages.Reader, "chunk", broken)
-    [failed, fine] = stream_polling.answers([(question(task, user, "all"), {}), (question(task, user), {})])
+    monkeypatch.setattr(pages.LogPageReader, "chunk", broken)
+    [failed, fine] = stream_polling.poll_requests([(question(task, user, "all"), {}), (question(task, user), {})])
     assert isinstance(failed, OSError)
-    assert isinstance(fine, Answer)
+    assert isinstance(fine, StreamMessages)
 
 
 def test_readers_of_a_log_that_grows_meet_at_its_end(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,19 +138,21 @@ def test_readers_of_a_log_that_grows_meet_at_its_end(task: Task, user: User, mon
     write(task, "".join(f"{number}\n" for number in range(100)))
     [all_of_it] = answered(question(task, user, "0"))
     base = all_of_it.position
-    real = pages.Reader.page
+    real = pages.LogPageReader.page
 
-    def growing(self: pages.Reader, *given: Any, **more: Any) -> Any:
+    def growing(self: pages.LogPageReader, *given: Any, **more: Any) -> Any:
         found = real(self, *given, **more)
         write(task, "later\n")
         return found
 
-    monkeypatch.setattr(pages.Reader, "page", growing)
+    monkeypatch.setattr(pages.LogPageReader, "page", growing)
     places = [0, 2, 20, 290]
-    found = answered(*(question(task, user, "0", replace(base, offsets=((0, pages.Spot(place)),))) for place in places))
+    found = answered(
+        *(question(task, user, "0", replace(base, offsets=((0, pages.LogPosition(place)),))) for place in places)
+    )
     assert len({one.position for one in found}) == 1
     assert [one.body.count(b'"text"') for one in found] == [100, 99, 90, 0]
-    assert {one.rest for one in found} == {Rest.LATER}
+    assert {one.rest for one in found} == {PollAgain.LATER}
 
 
 def test_readers_of_a_bar_that_grows_meet_at_its_newest_state(
@@ -159,17 +161,17 @@ def test_readers_of_a_bar_that_grows_meet_at_its_newest_state(
     write(task, "begin\n" + "".join(f"\r {number}%" for number in range(50)))
     [all_of_it] = answered(question(task, user, "0"))
     base = all_of_it.position
-    real = pages.Reader.page
+    real = pages.LogPageReader.page
 
-    def growing(self: pages.Reader, *given: Any, **more: Any) -> Any:
+    def growing(self: pages.LogPageReader, *given: Any, **more: Any) -> Any:
         found = real(self, *given, **more)
         write(task, "\r grown")
         return found
 
     assert b'" 49%"' in all_of_it.body
     write(task, "\r 50%")
-    monkeypatch.setattr(pages.Reader, "page", growing)
-    spots = [pages.Spot(), pages.Spot(6), pages.Spot(100), dict(base.offsets)[0]]
+    monkeypatch.setattr(pages.LogPageReader, "page", growing)
+    spots = [pages.LogPosition(), pages.LogPosition(6), pages.LogPosition(100), dict(base.offsets)[0]]
     found = answered(*(question(task, user, "0", replace(base, offsets=((0, spot),))) for spot in spots))
     assert len({one.position for one in found}) == 1
     assert [one.body.count(b'"open":true') for one in found] == [1, 1, 1, 1]
@@ -178,7 +180,7 @@ def test_readers_of_a_bar_that_grows_meet_at_its_newest_state(
 
 @pytest.mark.parametrize("long", [10, 20_000])
 def test_however_much_is_printed_an_answer_is_bounded_and_all_of_it_comes(task: Task, user: User, long: int) -> None:
-    lines = stream_polling.BYTES // long + 5
+    lines = stream_polling.MAX_LOG_BYTES // long + 5
     for rank in range(3):
         write(task, ("x" * (long - 1) + "\n") * lines, rank=rank)
     [first] = answered(question(task, user, "all"))
@@ -186,7 +188,7 @@ def test_however_much_is_printed_an_answer_is_bounded_and_all_of_it_comes(task: 
     while True:
         [found] = answered(question(task, user, "all", position))
         position, seen, most = found.position, seen + found.body.count(b'"text"'), max(most, len(found.body))
-        if found.rest is Rest.LATER:
+        if found.rest is PollAgain.LATER:
             break
     assert seen == 3 * lines
-    assert most < 4 * stream_polling.BYTES
+    assert most < 4 * stream_polling.MAX_LOG_BYTES

@@ -15,7 +15,7 @@ from apps.common import cursors
 from apps.common.clock import now
 from apps.training.models import Task
 from apps.training.presenters import task_list
-from apps.training.states import State
+from apps.training.states import TaskState
 
 pytestmark = [
     pytest.mark.database,
@@ -73,7 +73,7 @@ def people() -> list[User]:
     Task.objects.create(
         id="task-first", project_id="p0", owner=admin, name="first", framework="pytorch-ddp",
         cluster=Cluster.objects.create(name="c", backend="local"), node_count=1, total_gpus=2, world_size=2, master="e",
-        request={}, spec={}, summary={}, state=State.SUCCEEDED, state_since=now(), created_at=now(), ended_at=now(),
+        request={}, spec={}, summary={}, state=TaskState.SUCCEEDED, state_since=now(), created_at=now(), ended_at=now(),
     )  # fmt: skip
     names = [field.column for field in Task._meta.concrete_fields]
     columns = ", ".join(f'"{name}"' for name in names)
@@ -94,7 +94,7 @@ def test_a_page_reads_an_index_and_neither_all_rows_nor_sorts_them(
     people: list[User], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever asks, and whatever for."""
-    monkeypatch.setattr(task_list, "MOST", 100)  # to 50,000 rows this is what 5,000 are to a million
+    monkeypatch.setattr(task_list, "MAX_LISTED", 100)  # to 50,000 rows this is what 5,000 are to a million
     wrong = {}
     for user in people:
         for name, query in QUERIES.items():
@@ -112,13 +112,17 @@ def test_a_page_reads_an_index_and_neither_all_rows_nor_sorts_them(
 def _page(user: User, query: dict[str, Any]) -> Any:
     given = {name: value for name, value in query.items() if name not in ("ordering", "page", "status")}
     if "cursor" in given:
-        given["cursor"] = cursors.behind(
-            cursors.after({"created_at": given["cursor"], "id": "x"}, "-created_at", Task) or "", "-created_at", Task
+        given["cursor"] = cursors.build_cursor_condition(
+            cursors.make_cursor({"created_at": given["cursor"], "id": "x"}, "-created_at", Task) or "",
+            "-created_at",
+            Task,
         )
     ordering = tuple(query.get("ordering", ["-created_at"]))
-    shape = task_list.Shape(tuple(query.get("status", ())), ordering, 20 * (query.get("page", 1) - 1), 20, counts=False)
-    mine = access.changed_by(user)
-    return task_list.page(None if mine is None else list(mine), shape, given)
+    shape = task_list.PageShape(
+        tuple(query.get("status", ())), ordering, 20 * (query.get("page", 1) - 1), 20, counts=False
+    )
+    mine = access.read_changeable_projects(user)
+    return task_list.query_page(None if mine is None else list(mine), shape, given)
 
 
 def _steps(rows: Any) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from apps.common.clock import now
 from apps.training.core import task_store
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
-from apps.training.states import FINAL, State
+from apps.training.states import FINAL_STATES, TaskState
 from fermi import messages
 from fermi.engines import failure_cause
 from fermi.engines.local import engine
@@ -47,7 +47,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         return dataclasses.replace(rendered, artifacts=tuple(artifacts))
 
     monkeypatch.setattr(engine, "render", quick)
-    monkeypatch.setattr(failure_cause, "LAST_SECONDS", BOUND)
+    monkeypatch.setattr(failure_cause, "MAX_IDLE_SECONDS", BOUND)
 
 
 @pytest.fixture
@@ -66,12 +66,12 @@ def task(user: User, settings: Any, tmp_path: Path) -> Task:
         for gpus in (1, 2)
     ]  # fmt: skip
     job = JobSpec(
-        "task-x", "pytorch-ddp", tuple(selectors.snapshots(environments)), "env-1", master_port=free_port(),
+        "task-x", "pytorch-ddp", tuple(selectors.build_nodes(environments)), "env-1", master_port=free_port(),
         entrypoint=Entrypoint("hangs.py"), checkpoint_dir=str(tmp_path), env={"PYTHONHASHSEED": "0"}, max_restarts=0,
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
+        state=TaskState.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.build_job_columns(job),
     )  # fmt: skip
     task_store.store_nodes(task, job)
     return task
@@ -83,26 +83,26 @@ def lives(task: Task, *hanging: str) -> Task:
     task.save()
 
     def is_over() -> bool:
-        Task.objects.exclude(state__in=FINAL).update(due_at=now(), claimed_at=None)
-        reconciler.reconcile(task.pk)
+        Task.objects.exclude(state__in=FINAL_STATES).update(due_at=now(), claimed_at=None)
+        reconciler.reconcile_tasks(task.pk)
         task.refresh_from_db()
-        return task.state in FINAL
+        return task.state in FINAL_STATES
 
     until(is_over, seconds=120, what="the task is over")
     assert not Lease.objects.exists()
-    assert engine.running_attempts(task.spec["checkpoint_dir"]) == []
+    assert engine.list_running_attempts(task.spec["checkpoint_dir"]) == []
     return task
 
 
 def test_a_node_whose_ranks_hang_after_all_others_ended_well_is_ended_and_named(task: Task) -> None:
     over = lives(task, "1", "2")
-    assert (over.state, over.reason) == (State.SUCCEEDED, "COMPLETED_AND_KILLED")
-    said, _ = messages.text(over.reason, "en", **over.reason_params)
+    assert (over.state, over.reason) == (TaskState.SUCCEEDED, "COMPLETED_AND_KILLED")
+    said, _ = messages.render_text(over.reason, "en", **over.reason_params)
     assert "Rank 1, 2 on gn2 did nothing" in said
 
 
 def test_for_rank_0_nobody_can_vouch(task: Task) -> None:
     over = lives(task, "0")
-    assert (over.state, over.reason) == (State.FAILED, "NEVER_ENDED")
-    said, _ = messages.text(over.reason, "en", **over.reason_params)
+    assert (over.state, over.reason) == (TaskState.FAILED, "NEVER_ENDED")
+    said, _ = messages.render_text(over.reason, "en", **over.reason_params)
     assert said.startswith("Rank 0 on gn1 showed no activity")

@@ -7,9 +7,9 @@ import pytest
 
 from apps.files import written_files
 from apps.files.written_files import NewFiles
-from fermi.engines.safe_tree import Entry, Tree
+from fermi.engines.safe_tree import SafeTree, SafeTreeEntry
 from fermi.jobs import snapshot
-from fermi.jobs.snapshot import File
+from fermi.jobs.snapshot import SnapshotFile
 
 DEPTH = 300
 CHAIN = "/".join("d" * DEPTH)
@@ -18,13 +18,13 @@ CHAIN = "/".join("d" * DEPTH)
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Folders that were listed, each as often as it was."""
-    inner, found = Tree.entries, []
+    inner, found = SafeTree.entries, []
 
-    def entries(self: Tree, path: str = "") -> list[Entry]:
+    def entries(self: SafeTree, path: str = "") -> list[SafeTreeEntry]:
         found.append(path)
         return inner(self, path)
 
-    monkeypatch.setattr(Tree, "entries", entries)
+    monkeypatch.setattr(SafeTree, "entries", entries)
     return found
 
 
@@ -33,7 +33,9 @@ def made(folder: Path, *paths: str) -> NewFiles:
     for path in paths:
         (folder / "code" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "code" / path).write_text("")
-    (folder / "code.manifest").write_bytes(snapshot.dump(File(path, 0o644, 0, "0" * 64) for path in paths))
+    (folder / "code.manifest").write_bytes(
+        snapshot.serialize_manifest(SnapshotFile(path, 0o644, 0, "0" * 64) for path in paths)
+    )
     (folder / "code.attempt").write_text("task-1-1")
     for path in paths:
         os.utime(folder / "code" / path, (1, 1))
@@ -68,9 +70,9 @@ def test_folders_of_the_snapshot_are_shown_where_a_new_file_is_below(tmp_path: P
 def test_a_manifest_that_is_larger_than_any_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path, "train.py")
     manifest = tmp_path / "code.manifest"
-    monkeypatch.setattr(written_files, "max_manifest", lambda: manifest.stat().st_size)
+    monkeypatch.setattr(written_files, "get_max_manifest_bytes", lambda: manifest.stat().st_size)
     assert files(NewFiles(tmp_path)) == []
-    monkeypatch.setattr(written_files, "max_manifest", lambda: manifest.stat().st_size - 1)
+    monkeypatch.setattr(written_files, "get_max_manifest_bytes", lambda: manifest.stat().st_size - 1)
     assert files(NewFiles(tmp_path)) == ["train.py"], "nothing is known of what it had"
     monkeypatch.undo()
     os.truncate(manifest, 1 << 40)  # more than fits into memory

@@ -14,10 +14,10 @@ from apps.common.clock import now
 from apps.notices import fanout
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
 from apps.notices.sender import message
-from apps.notices.services.incidents import over, tell
+from apps.notices.services.incidents import open_incident, resolve_incidents
 from apps.training.core import findings, notifications, transitions
 from apps.training.models import Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi.diagnosis import Finding, Level
 from fermi.diagnosis.hangs import HANG
 from fermi.diagnosis.stragglers import STRAGGLER
@@ -36,8 +36,8 @@ class Clock:
 
     def look(self, minutes: float) -> None:
         self.moment = self.began + timedelta(minutes=minutes)
-        notifications.look()
-        fanout.spread()
+        notifications.notify_long_waits()
+        fanout.spread_incidents()
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def waiting(task: Task, clock: Clock) -> Task:
     Task.objects.filter(pk=task.pk).update(
-        state=State.QUEUED, in_line_at=clock.began, reason="ENVIRONMENTS_BUSY",
+        state=TaskState.QUEUED, in_line_at=clock.began, reason="ENVIRONMENTS_BUSY",
         reason_params={"environments": "a", "holders": "b"},
     )  # fmt: skip
     task.refresh_from_db()
@@ -84,14 +84,14 @@ def test_a_task_that_waits_is_told_of_once_however_often_it_is_looked_at(waiting
     assert [each["sql"] for each in seen if each["sql"].startswith(WRITES)] == []
     row = Incident.objects.get()
     assert (row.times, row.due_at, row.over_at) == (1, None, None)
-    assert message.of(row, "opened", "en").title == "Task t has been waiting for 1 h"
+    assert message.build_message(row, "opened", "en").title == "Task t has been waiting for 1 h"
     assert Item.objects.get().user == waiting.owner
 
 
 def test_however_many_wait_none_is_said_to_be_over_and_all_are_told_of(
     waiting: Task, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifications, "AT_ONCE", 2)
+    monkeypatch.setattr(notifications, "MAX_NOTIFIED_PER_PASS", 2)
     copies(waiting, 4)
     for _ in range(3):
         clock.look(61)
@@ -103,7 +103,7 @@ def test_a_look_at_many_takes_as_many_queries(waiting: Task, clock: Clock) -> No
     copies(waiting, 20)
     clock.look(61)
     with CaptureQueriesContext(connection) as seen:
-        notifications.look()
+        notifications.notify_long_waits()
     assert len(seen) == 3  # the rules, what was told, who waits
 
 
@@ -127,14 +127,14 @@ def test_before_an_hour_no_bell_rings_and_minutes_are_said(waiting: Task, clock:
     clock.look(10)
     row = Incident.objects.get()
     assert not Item.objects.exists()
-    assert message.of(row, "opened", "en").title == "Task t has been waiting for 10 min"
-    assert message.of(row, "opened", "zh").title == "任务 t 已等待 10 分钟"
+    assert message.build_message(row, "opened", "en").title == "Task t has been waiting for 10 min"
+    assert message.build_message(row, "opened", "zh").title == "任务 t 已等待 10 分钟"
     clock.look(60)
     assert Item.objects.get().incident == row
 
 
 @pytest.mark.parametrize("fields", [
-    {"in_line_at": None}, {"state": State.STARTING, "in_line_at": None}, {"paused_at": now()},
+    {"in_line_at": None}, {"state": TaskState.STARTING, "in_line_at": None}, {"paused_at": now()},
 ])  # fmt: skip
 def test_who_has_left_the_line_waits_no_more(waiting: Task, clock: Clock, fields: Any) -> None:
     clock.look(61)
@@ -154,44 +154,46 @@ def test_who_stands_in_line_anew_waits_anew(waiting: Task, clock: Clock) -> None
 
 def test_the_end_of_a_task_ends_all_that_went_on_with_it_in_one_update(task: Task) -> None:
     for kind in ("task_hung", "task_waits", "task_restarted"):
-        tell(kind, task.pk, "NOTICE_TEST", {})
+        open_incident(kind, task.pk, "NOTICE_TEST", {})
     with CaptureQueriesContext(connection) as seen:
-        transitions.move(task, State.FAILED, "RANK_FAILED", {"rank": 3, "node": "dgx-02", "exitCode": 1})
+        transitions.change_state(task, TaskState.FAILED, "RANK_FAILED", {"rank": 3, "node": "dgx-02", "exitCode": 1})
     asked = [each["sql"] for each in seen if "notices_incident" in each["sql"]]
     assert [sql.split()[0] for sql in asked] == ["UPDATE", "INSERT", "UPDATE"]  # decisions/0054
     assert list(Incident.objects.filter(over_at=None).values_list("kind", flat=True)) == ["task_failed"]
 
 
 def test_a_task_that_starts_asks_nothing_of_notices(task: Task) -> None:
-    Task.objects.filter(pk=task.pk).update(state=State.QUEUED)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.QUEUED)
     task.refresh_from_db()
     with CaptureQueriesContext(connection) as seen:
-        transitions.move(task, State.STARTING)
+        transitions.change_state(task, TaskState.STARTING)
     assert [each["sql"] for each in seen if "notices_" in each["sql"]] == []
 
 
 def test_an_incident_that_goes_on_keeps_the_worst_of_its_levels(db: None) -> None:
     for level in ("warn", "fail", "info"):
-        tell("task_hung", "task-x", "NOTICE_TEST", {}, level=level)
+        open_incident("task_hung", "task-x", "NOTICE_TEST", {}, level=level)
     row = Incident.objects.get()
     assert (row.level, row.times) == ("fail", 3)
 
 
 def test_over_names_several_kinds_and_leaves_the_others(db: None) -> None:
     for kind in ("task_hung", "task_waits", "task_failed"):
-        tell(kind, "task-x", "NOTICE_TEST", {})
-    over("task-x", "task_hung", "task_waits")
+        open_incident(kind, "task-x", "NOTICE_TEST", {})
+    resolve_incidents("task-x", "task_hung", "task_waits")
     assert list(Incident.objects.filter(over_at=None).values_list("kind", flat=True)) == ["task_failed"]
 
 
 def test_the_end_of_any_other_finding_asks_nothing_of_hangs(task: Task) -> None:
-    findings.note(task.pk, 1, [Finding(STRAGGLER, Level.WARN, {"rank": 0, "node": "gn5", "own": 1, "others": 40})])
-    findings.note(task.pk, 1, [Finding(HANG, Level.FAIL, {"ranks": "1", "count": 1})])
+    findings.record_findings(
+        task.pk, 1, [Finding(STRAGGLER, Level.WARN, {"rank": 0, "node": "gn5", "own": 1, "others": 40})]
+    )
+    findings.record_findings(task.pk, 1, [Finding(HANG, Level.FAIL, {"ranks": "1", "count": 1})])
     assert Incident.objects.filter(kind="task_hung", over_at=None).exists()
     with CaptureQueriesContext(connection) as seen:
-        findings.over(task.pk, 1, STRAGGLER)
+        findings.resolve_findings(task.pk, 1, STRAGGLER)
     assert [each["sql"] for each in seen if each["sql"].startswith("SELECT")] == []
-    findings.over(task.pk, 1, HANG)
+    findings.resolve_findings(task.pk, 1, HANG)
     assert not Incident.objects.filter(kind="task_hung", over_at=None).exists()
 
 
@@ -217,20 +219,20 @@ def lost(task: Task) -> list[str]:
 def test_however_many_environments_are_lost_each_is_told_of_once(
     lost: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environments, "AT_ONCE", 2)
+    monkeypatch.setattr(environments, "MAX_PER_PASS", 2)
     for _ in range(4):
-        environments.look()
+        environments.notify_lost_environments()
     going_on = Incident.objects.filter(kind="node_lost", over_at=None, times=1)
     assert sorted(going_on.values_list("key", flat=True)) == lost
     assert Incident.objects.count() == 5
     with CaptureQueriesContext(connection) as seen:
-        environments.look()
+        environments.notify_lost_environments()
     assert len(seen) == 2
 
 
 def test_one_that_is_back_is_over_and_the_others_go_on(lost: list[str]) -> None:
-    environments.look()
+    environments.notify_lost_environments()
     DevEnvironment.objects.filter(pk="env-3").update(status=EnvironmentStatus.RUNNING)
     Lease.objects.all().delete()
-    environments.look()
+    environments.notify_lost_environments()
     assert sorted(Incident.objects.exclude(over_at=None).values_list("key", flat=True)) == ["env-0", "env-3"]

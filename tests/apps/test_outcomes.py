@@ -39,8 +39,8 @@ def other(params: dict[str, Any], **changes: Any) -> dict[str, Any]:
     ],
 )
 def test_equal_failures_differ_in_ranks_nodes_and_figures_alone(one: dict[str, Any], same: dict[str, Any]) -> None:
-    assert outcomes.key("RANK_FAILED", one) == outcomes.key("RANK_FAILED", same)
-    assert outcomes.key("RANK_FAILED", one) != outcomes.key("RANK_KILLED", one)
+    assert outcomes.compute_cause_key("RANK_FAILED", one) == outcomes.compute_cause_key("RANK_FAILED", same)
+    assert outcomes.compute_cause_key("RANK_FAILED", one) != outcomes.compute_cause_key("RANK_KILLED", one)
 
 
 def test_another_exception_line_rule_module_signal_or_exit_code_is_another_cause() -> None:
@@ -49,7 +49,7 @@ def test_another_exception_line_rule_module_signal_or_exit_code_is_another_cause
         {**AT, **MEMORY}, {**AT, **MODULE}, {**AT, **MODULE, "about": {**MODULE["about"], "module": "wandb"}},  # type: ignore[dict-item]
         {**AT, **OWN}, AT, {**AT, "exitCode": 2}, {**AT, "signal": "SIGSEGV"}, {**AT, "signal": "SIGBUS"},
     ]  # fmt: skip
-    keys = [outcomes.key("RANK_FAILED", params) for params in differ]
+    keys = [outcomes.compute_cause_key("RANK_FAILED", params) for params in differ]
     assert len(set(keys)) == len(differ)
     assert all(len(key) == 16 for key in keys)
 
@@ -67,8 +67,8 @@ def test_another_exception_line_rule_module_signal_or_exit_code_is_another_cause
     ],
 )
 def test_what_is_said_of_all_names_none_of_them(code: str, params: dict[str, Any], words: str, lang: str) -> None:
-    said = task_presenter.cause(code, params, lang)
+    said = task_presenter.describe_cause(code, params, lang)
     assert words in said
     assert "gn5" not in said
     assert "None" not in said
-    assert messages.GAP not in said
+    assert messages.MISSING_VALUE not in said

@@ -13,9 +13,9 @@ from apps.training.core import placement, task_store, transitions
 from apps.training.models import Event, Task
 from apps.training.queue import load, node_selection
 from apps.training.reconcile import actions
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi.jobs.spec import Entrypoint, JobSpec
-from fermi.scheduler.snapshot import Select, Waiting
+from fermi.scheduler.snapshot import Select, WaitingTask
 from fermi.schema import serialization
 from tests.apps.attempts import begin_attempt
 
@@ -49,17 +49,17 @@ def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp
     settings.DATA_DIR = tmp_path
     chosen = [environments[name] for name in ("gn7", "gn5", "gn6")]
     job = JobSpec(
-        "task-x", "pytorch-ddp", tuple(selectors.snapshots(chosen)), "gn5", entrypoint=Entrypoint("train.py"),
+        "task-x", "pytorch-ddp", tuple(selectors.build_nodes(chosen)), "gn5", entrypoint=Entrypoint("train.py"),
         master_port=29500, checkpoint_dir=str(tmp_path), spares=tuple(SPARES),
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=chosen[0].project, owner=user, cluster=chosen[0].cluster, name="t",
-        framework=job.framework, request={}, state=State.QUEUED,
-        state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
+        framework=job.framework, request={}, state=TaskState.QUEUED,
+        state_since=now(), due_at=now(), created_at=now(), **task_store.build_job_columns(job),
     )  # fmt: skip
     task_store.store_nodes(task, job)
     begin_attempt(task, 1)
-    assert leases.take([environment.pk for environment in chosen], task.pk) is None
+    assert leases.acquire_leases([environment.pk for environment in chosen], task.pk) is None
     return task
 
 
@@ -69,7 +69,7 @@ def lose(*names: str, **how: Any) -> None:
 
 def look(task: Task) -> Task:
     """As a pass of the reconciler does, as far as the next attempt's beginning."""
-    while task.state == State.QUEUED and actions.lease(task) is None:
+    while task.state == TaskState.QUEUED and actions.lease_environments(task) is None:
         task = Task.objects.get(pk=task.pk)
     return task
 
@@ -92,7 +92,7 @@ def workers(task: Task) -> dict[str, list[str]]:
 def assert_waits(task: Task) -> None:
     before = places(task)
     looked = look(task)
-    assert (looked.state, looked.reason, looked.attempt) == (State.QUEUED, "ENVIRONMENT_UNAVAILABLE", 1)
+    assert (looked.state, looked.reason, looked.attempt) == (TaskState.QUEUED, "ENVIRONMENT_UNAVAILABLE", 1)
     assert (places(task), held(task)) == (before, {"gn5", "gn6", "gn7"})
     assert not Event.objects.filter(code="ENVIRONMENT_REPLACED").exists()
 
@@ -106,7 +106,7 @@ def test_the_first_spare_that_is_large_enough_takes_the_place_with_as_many_worke
 ) -> None:
     lose("gn6", **how)
     looked = look(task)
-    assert (looked.state, looked.attempt, looked.master, looked.world_size) == (State.STARTING, 2, "gn5", 5)
+    assert (looked.state, looked.attempt, looked.master, looked.world_size) == (TaskState.STARTING, 2, "gn5", 5)
     assert places(task) == [("gn5", 2), ("gn1", 2), ("gn7", 1)], "by the rule of ranks, anew"
     assert workers(looked) == {"gn5": ["gn5-0", "gn5-1"], "gn1": ["gn1-0", "gn1-1"], "gn7": ["gn7-0"]}
     assert held(task) == {"gn5", "gn1", "gn7"}
@@ -124,21 +124,21 @@ def test_what_can_train_neither_inside_nor_beside_gets_no_place(
         engine = {"pod": name, "container": "main", "namespace": namespace if name in SPARES else "training"}
         DevEnvironment.objects.filter(pk=name).update(engine={**engine, "inside": {"python": "p"}}, image="i")
     rows = DevEnvironment.objects.select_related("zone").in_bulk(["gn5", "gn6", "gn7"])
-    job = replace(JobSpec.from_json(task.spec), nodes=tuple(selectors.snapshots(rows.values())))
+    job = replace(JobSpec.from_json(task.spec), nodes=tuple(selectors.build_nodes(rows.values())))
     Task.objects.filter(pk=task.pk).update(spec=job.to_json())
     lose("gn6")
     task = Task.objects.select_related("cluster").get(pk=task.pk)
-    assert placement.replace_lost(task) is replaced
+    assert placement.replace_lost_nodes(task) is replaced
     select = Select(nodes=1, gpus_per_node=1)
     Task.objects.filter(pk=task.pk).update(select=serialization.dump(select))
-    asks = Waiting(task.pk, task.project_id, "u", task.cluster_id, 0.0, select=select)
-    assert node_selection.Fits()(asks, load.places(among=["gn1"])) is replaced
+    asks = WaitingTask(task.pk, task.project_id, "u", task.cluster_id, 0.0, select=select)
+    assert node_selection.PlacementCheck()(asks, load.load_environments(ids=["gn1"])) is replaced
 
 
 def test_the_place_of_a_lost_master_is_the_masters(task: Task) -> None:
     lose("gn5")
     looked = look(task)
-    assert (looked.state, looked.master, looked.spec["master"]) == (State.STARTING, "gn1", "gn1")
+    assert (looked.state, looked.master, looked.spec["master"]) == (TaskState.STARTING, "gn1", "gn1")
     assert places(task) == [("gn1", 2), ("gn6", 2), ("gn7", 1)]
     assert looked.summary["totalCpus"] == 3
 
@@ -146,14 +146,14 @@ def test_the_place_of_a_lost_master_is_the_masters(task: Task) -> None:
 def test_an_environment_that_was_removed_is_replaced_too(task: Task, environments: dict[str, DevEnvironment]) -> None:
     Lease.objects.filter(environment="gn7").delete()
     environments["gn7"].delete()
-    assert look(task).state == State.STARTING
+    assert look(task).state == TaskState.STARTING
     assert places(task) == [("gn5", 2), ("gn0", 1), ("gn6", 2)]
 
 
 def test_several_that_are_lost_are_replaced_together_the_largest_first(task: Task) -> None:
     lose("gn5", "gn6", "gn7")
     looked = look(task)
-    assert looked.state == State.STARTING
+    assert looked.state == TaskState.STARTING
     assert {node["id"]: node["gpu_count"] for node in looked.spec["nodes"]} == {"gn1": 2, "gn2": 2, "gn0": 1}
     assert Event.objects.filter(code="ENVIRONMENT_REPLACED").count() == 3
 
@@ -161,7 +161,7 @@ def test_several_that_are_lost_are_replaced_together_the_largest_first(task: Tas
 def test_a_spare_that_another_task_has_is_left_to_it(task: Task) -> None:
     lose("gn6")
     Lease.objects.create(environment_id="gn1", holder="task-other")
-    assert look(task).state == State.STARTING
+    assert look(task).state == TaskState.STARTING
     assert places(task) == [("gn5", 2), ("gn2", 2), ("gn7", 1)]
 
 
@@ -171,7 +171,7 @@ def test_without_a_usable_spare_it_waits_and_takes_none(task: Task) -> None:
     Lease.objects.create(environment_id="gn1", holder="task-other")
     assert_waits(task)
     lose("gn6", status="running")
-    assert look(Task.objects.get(pk=task.pk)).state == State.STARTING
+    assert look(Task.objects.get(pk=task.pk)).state == TaskState.STARTING
     assert held(task) == {"gn5", "gn6", "gn7"}
 
 
@@ -184,13 +184,13 @@ def test_a_spare_that_is_taken_at_that_very_moment_is_not_taken_twice(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose("gn6", "gn2")
-    take = leases.take
+    take = leases.acquire_leases
 
     def beaten(wanted: Any, holder: str) -> Any:
         Lease.objects.get_or_create(environment_id="gn1", defaults={"holder": "task-other"})
         return take(wanted, holder)
 
-    monkeypatch.setattr(leases, "take", beaten)
+    monkeypatch.setattr(leases, "acquire_leases", beaten)
     assert_waits(task)
 
 
@@ -205,7 +205,7 @@ def test_before_the_first_attempt_nothing_is_replaced(task: Task) -> None:
     Task.objects.update(attempt=0)
     task.refresh_from_db()
     lose("gn6")
-    assert not placement.replace_lost(task)
+    assert not placement.replace_lost_nodes(task)
     assert places(task) == [("gn5", 2), ("gn6", 2), ("gn7", 1)]
 
 
@@ -214,14 +214,14 @@ def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards
 ) -> None:
     lose("gn6")
     with monkeypatch.context() as patched:
-        patched.setattr(transitions, "record", _killed)
+        patched.setattr(transitions, "record_event", _killed)
         with pytest.raises(KeyboardInterrupt):
-            placement.replace_lost(task)
+            placement.replace_lost_nodes(task)
     assert (places(task), held(task)) == ([("gn5", 2), ("gn6", 2), ("gn7", 1)], {"gn5", "gn6", "gn7"})
-    assert placement.replace_lost(task)
-    with pytest.raises(transitions.Stale):  # another pass, which read the task before
-        placement.replace_lost(task)
-    assert look(Task.objects.get(pk=task.pk)).state == State.STARTING
+    assert placement.replace_lost_nodes(task)
+    with pytest.raises(transitions.StaleTaskError):  # another pass, which read the task before
+        placement.replace_lost_nodes(task)
+    assert look(Task.objects.get(pk=task.pk)).state == TaskState.STARTING
     assert held(task) == {"gn5", "gn1", "gn7"}
     assert Event.objects.filter(code="ENVIRONMENT_REPLACED").count() == 1
 

@@ -14,9 +14,9 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Leas
 from apps.common.clock import now
 from apps.training.core import task_store
 from apps.training.models import Task
-from apps.training.presenters.task_presenter import reason
+from apps.training.presenters.task_presenter import serialize_reason
 from apps.training.reconcile import actions
-from apps.training.states import State
+from apps.training.states import TaskState
 from apps.workers.models import Report, Worker
 from fermi.jobs.spec import Entrypoint, JobSpec
 
@@ -50,20 +50,20 @@ class Lab:
             engine={"node": machine, "workers": [f"{machine}-{number}"], "gpus": [number]},
         )  # fmt: skip
         job = JobSpec(
-            f"task-{number}", "pytorch-ddp", tuple(selectors.snapshots([environment])), name,
+            f"task-{number}", "pytorch-ddp", tuple(selectors.build_nodes([environment])), name,
             entrypoint=Entrypoint("train.py"), checkpoint_dir="/c", **changes,
         )  # fmt: skip
         task = Task.objects.create(
             id=job.task_id, project=self.project, owner=self.user, cluster=self.cluster, name=job.task_id,
-            framework=job.framework, request={}, state=State.QUEUED, state_since=now(), due_at=now(),
-            created_at=now(), **task_store.columns(job),
+            framework=job.framework, request={}, state=TaskState.QUEUED, state_since=now(), due_at=now(),
+            created_at=now(), **task_store.build_job_columns(job),
         )  # fmt: skip
         task_store.store_nodes(task, job)
         return task
 
     def begin(self, **changes: Any) -> Task:
         task = self.task(**changes)
-        actions.lease(task)
+        actions.lease_environments(task)
         return Task.objects.get(pk=task.pk)
 
 
@@ -85,12 +85,12 @@ def port_of(task: Task) -> int:
 def test_five_hundred_tasks_begin_on_one_cluster(lab: Lab) -> None:
     """Most of them are only the ports that they hold, where ports are held."""
     first = lab.begin()
-    assert first.state == State.STARTING
+    assert first.state == TaskState.STARTING
     held = PortLease.objects.filter(holder=f"{first.pk}-1").first()
     if held:
         hold(held.host, range(held.port + 1, held.port + 480))
     begun = [lab.begin() for _ in range(20)]
-    assert [task.state for task in begun] == [State.STARTING] * 20
+    assert [task.state for task in begun] == [TaskState.STARTING] * 20
     ports = {port_of(task) for task in begun}
     assert len(ports) == 20 if held else ports == {29500}
     assert PortLease.objects.count() == (500 if held else 0)
@@ -101,17 +101,17 @@ def test_the_last_port_is_given_and_then_the_reason_says_that_none_is_left(user:
     lab = Lab(user, "slurm", PYTHON)
     assert sorted(port_of(lab.begin()) for _ in range(3)) == [29500, 29501, 29502]
     late = lab.begin()
-    assert (late.state, late.reason) == (State.QUEUED, "PORTS_TAKEN")
+    assert (late.state, late.reason) == (TaskState.QUEUED, "PORTS_TAKEN")
     assert late.reason_params == {"machine": "gn5", "ports": "29500-29502", "held": 3}
     assert not Lease.objects.filter(holder=late.pk).exists(), "it holds no environment meanwhile"
-    said = {lang: reason(late.reason, late.reason_params, lang) for lang in ("en", "zh")}
+    said = {lang: serialize_reason(late.reason, late.reason_params, lang) for lang in ("en", "zh")}
     assert all("29500-29502" in said[lang]["message"] and "FERMI_MASTER_PORTS" in said[lang]["hint"] for lang in said)
     assert port_of(lab.begin(machine="gn6")) == 29500, "another machine has ports of its own"
 
     leases.release_ports("task-1-1")
-    actions.lease(late)
+    actions.lease_environments(late)
     late = Task.objects.get(pk=late.pk)
-    assert (late.state, port_of(late)) == (State.STARTING, 29501)
+    assert (late.state, port_of(late)) == (TaskState.STARTING, 29501)
 
 
 def busy(task: Task) -> list[dict[str, Any]]:
@@ -127,7 +127,7 @@ def test_a_port_that_another_program_has_is_named_with_its_holder_and_never_begu
     assert port_of(task) == 29502
     said = {"port": 29500, "node": "env-0", "holder": "pid 7 (nc -l)", "instead": 29502}
     assert busy(task) == [said]
-    assert "(pid 7 (nc -l)): this attempt uses 29502" in reason("MASTER_PORT_BUSY", said, "en")["message"]
+    assert "(pid 7 (nc -l)): this attempt uses 29502" in serialize_reason("MASTER_PORT_BUSY", said, "en")["message"]
     other = lab.begin(machine="gn6", master_port=29502)
     assert (port_of(other), busy(other)) == (29503, []), "another task of the platform is nobody to be warned of"
 
@@ -147,7 +147,7 @@ def test_on_this_machine_too(user: User, settings: Any, tmp_path: Any) -> None:
 def test_who_is_overtaken_on_the_way_to_a_port_looks_again_at_once(user: User, monkeypatch: Any) -> None:
     lab = Lab(user, "slurm", PYTHON)
     task = lab.task()
-    looked = actions.ports.look
+    looked = actions.ports.find_ports
 
     def look(*args: Any) -> Any:
         """Others take all that was free, as soon as it has been looked at."""
@@ -156,12 +156,12 @@ def test_who_is_overtaken_on_the_way_to_a_port_looks_again_at_once(user: User, m
         return there
 
     with monkeypatch.context() as patched:
-        patched.setattr(actions.ports, "look", look)
-        assert actions.lease(task) == timedelta()
+        patched.setattr(actions.ports, "find_ports", look)
+        assert actions.lease_environments(task) == timedelta()
     task = Task.objects.get(pk=task.pk)
-    assert (task.state, task.reason) == (State.QUEUED, "")
+    assert (task.state, task.reason) == (TaskState.QUEUED, "")
     assert not Lease.objects.exclude(holder=task.pk).exists()
-    assert actions.lease(task) is None
+    assert actions.lease_environments(task) is None
     assert port_of(task) == 29508
 
 
@@ -170,6 +170,6 @@ def test_the_tasks_own_wish_comes_first_and_the_last_attempts_port_never_again(u
     task = lab.begin(master_port=30000)
     assert port_of(task) == 30000
     leases.release_ports(f"{task.pk}-1")
-    Task.objects.filter(pk=task.pk).update(state=State.QUEUED)
-    actions.lease(Task.objects.get(pk=task.pk))
+    Task.objects.filter(pk=task.pk).update(state=TaskState.QUEUED)
+    actions.lease_environments(Task.objects.get(pk=task.pk))
     assert task.attempts.get(number=2).master_port == 30001

@@ -3,7 +3,7 @@
 import pytest
 
 from apps.training.models import Checkpoint, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from tests.apps.test_engine_away import lab, passed, task, until_state
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.kubernetes.fixtures import kubernetes
@@ -22,7 +22,7 @@ def test_a_preempted_task_waits_for_its_turn_and_goes_on_without_a_restart_spent
     task.cluster.connection["queue"] = "gpus"
     task.cluster.save()
     Task.objects.filter(pk=task.pk).update(max_restarts=0)
-    until_state(task, State.RUNNING)
+    until_state(task, TaskState.RUNNING)
     Checkpoint.objects.create(task=task, attempt=1, step=100, path="/data/c/step-100", at=task.state_since)
     for number in (2, 3):
         lab.preempt()
@@ -30,7 +30,7 @@ def test_a_preempted_task_waits_for_its_turn_and_goes_on_without_a_restart_spent
         ended = task.attempts.get(number=number - 1)
         assert ended.outcome == "POD_PREEMPTED"
         until(lambda: passed(task).reason == "QUEUE_WAITING", what="it waits in the queue")
-        assert task.state == State.STARTING
+        assert task.state == TaskState.STARTING
         assert task.attempts.get(number=number).resume_from == "/data/c/step-100"
         lab.admit()
-        until_state(task, State.RUNNING)
+        until_state(task, TaskState.RUNNING)

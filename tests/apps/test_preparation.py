@@ -14,7 +14,7 @@ from django.db import connection, connections
 
 from apps.catalog import preparation
 from apps.catalog.models import Dataset, DatasetVersion, VersionStatus
-from apps.catalog.tasks import sweep
+from apps.catalog.tasks import enqueue_due_versions
 from apps.common import claims
 from apps.common.clock import now
 from fermi import tokenized_data
@@ -36,16 +36,18 @@ def version(transactional_db: None, tmp_path: Path, settings: Any) -> DatasetVer
 
 def held_up(monkeypatch: pytest.MonkeyPatch, wait: Callable[[], object]) -> None:
     """Makes tokenising call `wait` at its first sign of progress."""
-    real = tokenized_data.tokenise
+    real = tokenized_data.tokenize_text
 
-    def slow(source: Any, out_dir: Path, *, progress: tokenized_data.Progress, **more: Any) -> tokenized_data.Tokenised:
+    def slow(
+        source: Any, out_dir: Path, *, progress: tokenized_data.Progress, **more: Any
+    ) -> tokenized_data.TokenizedPair:
         def report(done: int, total: int) -> None:
             progress(done, total)
             wait()
 
         return real(source, out_dir, progress=report, **more)
 
-    monkeypatch.setattr(tokenized_data, "tokenise", slow)
+    monkeypatch.setattr(tokenized_data, "tokenize_text", slow)
 
 
 def test_of_many_who_are_told_exactly_one_prepares(version: DatasetVersion) -> None:
@@ -54,7 +56,7 @@ def test_of_many_who_are_told_exactly_one_prepares(version: DatasetVersion) -> N
     def run() -> bool:
         start.wait()
         try:
-            return preparation.prepare(version.pk)
+            return preparation.prepare_version(version.pk)
         finally:
             connection.close()
 
@@ -66,10 +68,10 @@ def test_of_many_who_are_told_exactly_one_prepares(version: DatasetVersion) -> N
 
 
 def test_a_ready_version_is_not_prepared_again(version: DatasetVersion) -> None:
-    assert preparation.prepare(version.pk)
+    assert preparation.prepare_version(version.pk)
     before = DatasetVersion.objects.values().get()
-    assert not preparation.prepare(version.pk)
-    assert preparation.due() == []
+    assert not preparation.prepare_version(version.pk)
+    assert preparation.list_due_versions() == []
     assert DatasetVersion.objects.values().get() == before
 
 
@@ -85,7 +87,7 @@ def test_after_kill_9_in_the_middle_the_sweep_does_it_again(
     connections.close_all()  # a child must not share them
     with monkeypatch.context() as patch:
         held_up(patch, die_later)
-        child = multiprocessing.get_context("fork").Process(target=preparation.prepare, args=(version.pk,))
+        child = multiprocessing.get_context("fork").Process(target=preparation.prepare_version, args=(version.pk,))
         child.start()
         until(begun.exists, what="the child begins to tokenise")
         os.kill(child.pid, signal.SIGKILL)
@@ -93,11 +95,11 @@ def test_after_kill_9_in_the_middle_the_sweep_does_it_again(
     version.refresh_from_db()
     assert version.status == VersionStatus.PREPARING
     assert version.due_at > now(), "the dead process still seems to be at it"
-    assert preparation.due() == []
+    assert preparation.list_due_versions() == []
 
     DatasetVersion.objects.update(due_at=now())  # its claim runs out
-    assert preparation.due() == [version.pk]
-    assert preparation.prepare(version.pk)
+    assert preparation.list_due_versions() == [version.pk]
+    assert preparation.prepare_version(version.pk)
     version.refresh_from_db()
     assert version.status == VersionStatus.READY
     again = tokenized_data.inspect_pair(Path(version.train_path), Path(version.valid_path))
@@ -114,10 +116,10 @@ def test_whoever_works_keeps_the_claim_however_long_it_takes(
         go_on.wait(60)
 
     held_up(monkeypatch, wait)
-    monkeypatch.setattr(claims, "RENEWALS", 2000)
+    monkeypatch.setattr(claims, "RENEWALS_PER_SPAN", 2000)
 
     def run() -> None:
-        preparation.prepare(version.pk)
+        preparation.prepare_version(version.pk)
         connection.close()
 
     worker = threading.Thread(target=run)
@@ -137,14 +139,14 @@ def test_a_fault_is_raised_and_leaves_the_version_to_a_later_sweep(
     def broken(*args: object, **kwargs: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(tokenized_data, "tokenise", broken)
+    monkeypatch.setattr(tokenized_data, "tokenize_text", broken)
     with pytest.raises(RuntimeError):
-        preparation.prepare(version.pk)
+        preparation.prepare_version(version.pk)
     version.refresh_from_db()
     assert version.status == VersionStatus.PREPARING
-    assert preparation.due() == [], "not at once, so that one bad version does not stop the others"
+    assert preparation.list_due_versions() == [], "not at once, so that one bad version does not stop the others"
 
 
 def test_the_sweep_survives_a_broker_that_is_away(version: DatasetVersion, settings: Any) -> None:
-    sweep()
+    enqueue_due_versions()
     assert DatasetVersion.objects.get().status == VersionStatus.PREPARING

@@ -20,10 +20,10 @@ from apps.training.core import checkpoint_choice, checkpoints, task_store, trans
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
 from apps.training.presenters import task_presenter as presenters
 from apps.training.reconcile import actions, reconciler, restarts
-from apps.training.states import State, limits
-from apps.training.states.decisions import Act, Decision
-from apps.training.states.limits import LONGEST_BACKOFF
-from apps.training.states.reasons import CAUSES, Reason
+from apps.training.states import TaskState, limits
+from apps.training.states.decisions import ReconcileAction, ReconcileDecision
+from apps.training.states.limits import MAX_BACKOFF
+from apps.training.states.reasons import CAUSES, TaskReason
 from fermi import messages
 from fermi.jobs.spec import Cause, Entrypoint, JobSpec
 from fermi.planning import plugins
@@ -42,12 +42,12 @@ def task(user: User, settings, tmp_path) -> Task:
         gpu_type="A100", gpu_count=1, host="gn5", engine={"workers": ["gn5-0"], "gpus": [0], "address": "gn5"},
     )  # fmt: skip
     job = JobSpec(
-        "task-x", "pytorch-ddp", tuple(selectors.snapshots([environment])), "gn5", entrypoint=Entrypoint("train.py"),
+        "task-x", "pytorch-ddp", tuple(selectors.build_nodes([environment])), "gn5", entrypoint=Entrypoint("train.py"),
         checkpoint_dir=str(tmp_path / "checkpoints" / "task-x"),
     )  # fmt: skip
     task = Task.objects.create(
         id="task-x", project=project, owner=user, cluster=cluster, name="t", framework=job.framework, request={},
-        state=State.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.columns(job),
+        state=TaskState.QUEUED, state_since=now(), due_at=now(), created_at=now(), **task_store.build_job_columns(job),
     )  # fmt: skip
     task_store.store_nodes(task, job)
     return task
@@ -73,7 +73,7 @@ def a_while_passes(task: Task, seconds: float) -> None:
 
 
 def attempt_after_a_pass(task: Task) -> int:
-    reconciler.reconcile(task.pk)
+    reconciler.reconcile_tasks(task.pk)
     task.refresh_from_db()
     return task.attempt
 
@@ -81,34 +81,34 @@ def attempt_after_a_pass(task: Task) -> int:
 def test_another_tasks_end_does_not_cut_the_back_off_of_a_crash_loop_short(task: Task) -> None:
     have_ended(task, ["RANK_FAILED"] * 4)
     assert attempt_after_a_pass(task) == 4
-    for hint in (wakeups.poke_waiting, lambda: wakeups.poke(task.pk)):
+    for hint in (wakeups.enqueue_waiting_tasks, lambda: wakeups.enqueue_task(task.pk)):
         hint()
         assert attempt_after_a_pass(task) == 4, "it began although it is backing off"
         assert task.due_at is not None
         assert task.due_at > now()
     a_while_passes(task, 8)
-    wakeups.poke_waiting()
+    wakeups.enqueue_waiting_tasks()
     assert attempt_after_a_pass(task) == 5
 
 
 def ends_meanwhile(task: Task) -> None:
     """Another task, through the reconciler: it waits for the same environment, and is stopped."""
     other = Task.objects.get(pk=task.pk)
-    other.pk, other.name, other.state, other.attempt = new_id("task"), "other", State.QUEUED, 0
+    other.pk, other.name, other.state, other.attempt = new_id("task"), "other", TaskState.QUEUED, 0
     other.stop_requested_at = other.due_at = now()
     other.save(force_insert=True)
-    reconciler.reconcile(other.pk)
+    reconciler.reconcile_tasks(other.pk)
     other.refresh_from_db()
-    assert other.state == State.STOPPED
+    assert other.state == TaskState.STOPPED
 
 
 def crashes(task: Task) -> None:
     """Until it backs off. Nobody knows its worker, so each attempt fails at once."""
     for _ in range(20):
-        wakeups.poke(task.pk)
-        reconciler.reconcile(task.pk)
+        wakeups.enqueue_task(task.pk)
+        reconciler.reconcile_tasks(task.pk)
         task.refresh_from_db()
-        if task.state == State.QUEUED and restarts.begins_at(task.attempts.all()):
+        if task.state == TaskState.QUEUED and restarts.compute_start_time(task.attempts.all()):
             return
     raise AssertionError(f"{task.state} {task.reason}")
 
@@ -118,7 +118,7 @@ def test_the_gaps_of_a_crash_loop_grow_although_other_tasks_end_all_the_time(
 ) -> None:
     """As stored: between the end of an attempt and the beginning of the next one; in minutes, so that no machine is too
     slow."""
-    monkeypatch.setattr(restarts, "backoff", lambda quick: 60 * limits.backoff(quick))
+    monkeypatch.setattr(restarts, "compute_backoff", lambda quick: 60 * limits.compute_backoff(quick))
     Task.objects.filter(pk=task.pk).update(max_restarts=10)
     waits = [60.0 * seconds for seconds in (1, 3, 7, 15, 31)]
     for number, seconds in enumerate(waits, 2):
@@ -140,12 +140,14 @@ def test_the_attempt_after_a_full_disk_waits_for_room_there(task: Task, monkeypa
     have_ended(task, ["DISK_FULL"])
     about = {"path": "/scratch", "free": 0, "total": 1 << 30, "rank": 0, "node": "gn5"}
     task.attempts.update(outcome_params=about)
-    free = restarts.ROOM - 1
-    monkeypatch.setattr(disks, "room", lambda path: {"free": free, "total": 1 << 30} if path == "/scratch" else None)
+    free = restarts.MIN_FREE_BYTES - 1
+    monkeypatch.setattr(
+        disks, "read_free_space", lambda path: {"free": free, "total": 1 << 30} if path == "/scratch" else None
+    )
     assert attempt_after_a_pass(task) == 1
-    assert (task.state, task.reason, task.reason_params["free"]) == (State.QUEUED, "DISK_FULL", free)
+    assert (task.state, task.reason, task.reason_params["free"]) == (TaskState.QUEUED, "DISK_FULL", free)
     free += 1
-    wakeups.poke(task.pk)
+    wakeups.enqueue_task(task.pk)
     assert attempt_after_a_pass(task) > 1
 
 
@@ -157,11 +159,13 @@ def test_the_attempt_after_the_platforms_part_of_a_disk_was_reached_waits_for_mo
     about = {"path": "/scratch", "freeMiB": 3, "totalMiB": 1024, "reserveMiB": 51, "node": "gn5", "rank": 0}
     task.attempts.update(outcome_params={**about, "task": "task-x", "wrote": "1 GiB", "seconds": 9})
     free = 50 << 20
-    monkeypatch.setattr(disks, "room", lambda path: {"free": free, "total": 1 << 30} if path == "/scratch" else None)
+    monkeypatch.setattr(
+        disks, "read_free_space", lambda path: {"free": free, "total": 1 << 30} if path == "/scratch" else None
+    )
     assert attempt_after_a_pass(task) == 1
-    assert (task.state, task.reason, task.reason_params["freeMiB"]) == (State.QUEUED, code, 50)
+    assert (task.state, task.reason, task.reason_params["freeMiB"]) == (TaskState.QUEUED, code, 50)
     free = 52 << 20
-    wakeups.poke(task.pk)
+    wakeups.enqueue_task(task.pk)
     assert attempt_after_a_pass(task) > 1
 
 
@@ -174,50 +178,52 @@ def test_a_disk_that_cannot_be_seen_from_here_is_not_waited_for(task: Task) -> N
 def test_a_stop_ends_a_task_that_is_backing_off_at_once(task: Task) -> None:
     have_ended(task, ["RANK_FAILED"] * 4)
     Task.objects.filter(pk=task.pk).update(stop_requested_at=now())
-    wakeups.poke(task.pk)
-    reconciler.reconcile(task.pk)
+    wakeups.enqueue_task(task.pk)
+    reconciler.reconcile_tasks(task.pk)
     task.refresh_from_db()
-    assert task.state == State.STOPPED
+    assert task.state == TaskState.STOPPED
 
 
 def test_only_quick_ends_in_a_row_make_the_next_attempt_wait(task: Task) -> None:
     have_ended(task, ["RANK_FAILED"] * 9, lasted=timedelta(hours=2))
-    assert restarts.begins_at(task.attempts.all()) is None
+    assert restarts.compute_start_time(task.attempts.all()) is None
     last = task.attempts.get(number=9)
     last.created_at = now() - timedelta(seconds=2)
     last.save()
-    assert restarts.begins_at(task.attempts.all()) is None, "the first quick one is followed at once"
+    assert restarts.compute_start_time(task.attempts.all()) is None, "the first quick one is followed at once"
 
 
 @pytest.mark.parametrize(("quick", "seconds"), [(1, 0), (2, 1), (3, 3), (4, 7), (5, 15), (6, 31), (7, 60), (2000, 60)])
 def test_each_further_quick_end_doubles_the_wait(quick: int, seconds: int) -> None:
     moment = now()
     ended = [Attempt(number=n, created_at=moment, ended_at=moment) for n in range(1, quick + 1)]
-    assert restarts.begins_at(ended) == (moment + timedelta(seconds=seconds) if seconds else None)
-    assert timedelta(seconds=seconds) <= LONGEST_BACKOFF
+    assert restarts.compute_start_time(ended) == (moment + timedelta(seconds=seconds) if seconds else None)
+    assert timedelta(seconds=seconds) <= MAX_BACKOFF
 
 
 def test_a_lost_host_takes_the_place_of_a_ranks_error_as_the_outcome(task: Task) -> None:
     have_ended(task, ["RANK_FAILED"])
-    Task.objects.filter(pk=task.pk).update(state=State.RUNNING)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.RUNNING)
     task.refresh_from_db()
     attempt, late = task.attempts.get(), task.attempts.get()
-    lost = Decision(Act.RECORD, cause=Cause("WORKER_LOST", {"worker": "w", "node": "gn5", "rank": 0}))
+    lost = ReconcileDecision(
+        ReconcileAction.RECORD, cause=Cause("WORKER_LOST", {"worker": "w", "node": "gn5", "rank": 0})
+    )
     actions.record_outcome(task, attempt, lost)
     assert task.attempts.get().outcome == task.reason == "WORKER_LOST"
-    with pytest.raises(transitions.Stale):
+    with pytest.raises(transitions.StaleTaskError):
         actions.record_outcome(task, late, lost)
 
 
 @pytest.mark.parametrize("engine", plugins.BACKENDS)
 def test_an_end_that_is_nobodys_fault_costs_no_restart_up_to_a_bound(engine: str) -> None:
-    declared = CAUSES | plugins.causes(engine)
+    declared = CAUSES | plugins.get_causes(engine)
     failed, killed = declared["RANK_FAILED"], declared["RANK_KILLED"]
     for cause in (one for one in declared.values() if one.free):
         assert cause.retry
-        assert restarts.charged([cause] * cause.free) == 0
-        assert restarts.charged([cause] * (cause.free + 2)) == 2, "it could go on for ever"
-        assert restarts.charged([failed, cause, killed]) == 2
+        assert restarts.count_charged_ends([cause] * cause.free) == 0
+        assert restarts.count_charged_ends([cause] * (cause.free + 2)) == 2, "it could go on for ever"
+        assert restarts.count_charged_ends([failed, cause, killed]) == 2
 
 
 def saved(task: Task, attempt: int, step: int) -> str:
@@ -252,31 +258,31 @@ def here(task: Task, settings: Any) -> Task:
 
 def test_a_checkpoint_that_brought_no_step_is_not_resumed_from_again(here: Task) -> None:
     first, second = saved(here, 1, 10), saved(here, 1, 20)
-    assert checkpoint_choice.point(here) == (second, [])
+    assert checkpoint_choice.choose_resume_path(here) == (second, [])
     failed_from(here, 2, second)
-    assert checkpoint_choice.point(here) == (first, [second])
+    assert checkpoint_choice.choose_resume_path(here) == (first, [second])
     failed_from(here, 3, first)
     step(here, 3, 11)
-    assert checkpoint_choice.point(here) == (first, [second]), (
+    assert checkpoint_choice.choose_resume_path(here) == (first, [second]), (
         "it brought a step, and the newer one is as bad as it was"
     )
     saved(here, 3, 20)
-    assert checkpoint_choice.point(here) == (second, []), "the script has written it anew"
+    assert checkpoint_choice.choose_resume_path(here) == (second, []), "the script has written it anew"
     third = saved(here, 3, 30)
-    assert checkpoint_choice.point(here) == (third, [])
+    assert checkpoint_choice.choose_resume_path(here) == (third, [])
 
 
 def test_a_recipes_own_choice_is_taken_back_too(here: Task) -> None:
     Task.objects.filter(pk=here.pk).update(spec={**here.spec, "entrypoint": None})
     here.refresh_from_db()
     first, second = saved(here, 1, 10), saved(here, 1, 20)
-    assert checkpoint_choice.point(here) == ("auto", [])
+    assert checkpoint_choice.choose_resume_path(here) == ("auto", [])
     failed_from(here, 2, "auto")
-    assert checkpoint_choice.point(here) == (first, [second])
+    assert checkpoint_choice.choose_resume_path(here) == (first, [second])
     Event.objects.create(
         task=here, attempt=2, at=now(), kind="script", code="SCRIPT_RESUMED", params={"step": 10, "path": first}
     )
-    assert checkpoint_choice.point(here) == (second, []), "the script says that it was the older one"
+    assert checkpoint_choice.choose_resume_path(here) == (second, []), "the script says that it was the older one"
 
 
 def test_inside_of_environments_the_newest_that_has_arrived_is_taken(here: Task) -> None:
@@ -284,11 +290,11 @@ def test_inside_of_environments_the_newest_that_has_arrived_is_taken(here: Task)
     Task.objects.filter(pk=here.pk).update(inside=True)
     here.refresh_from_db()
     first, second = saved(here, 1, 10), saved(here, 1, 20)
-    assert checkpoint_choice.point(here) == (second, [])
+    assert checkpoint_choice.choose_resume_path(here) == (second, [])
     Path(second).rmdir()
-    assert checkpoint_choice.point(here) == (first, [])
+    assert checkpoint_choice.choose_resume_path(here) == (first, [])
     Path(first).rmdir()
-    assert checkpoint_choice.point(here) == (second, []), "it may be in the environment still"
+    assert checkpoint_choice.choose_resume_path(here) == (second, []), "it may be in the environment still"
 
 
 def begun_after(task: Task, step: int) -> list[tuple[str, Any]]:
@@ -303,7 +309,7 @@ def begun_after(task: Task, step: int) -> list[tuple[str, Any]]:
 def test_an_attempt_that_has_no_checkpoint_to_go_on_from_says_so(task: Task) -> None:
     assert begun_after(task, 2101) == [("RESUMED_WITHOUT_CHECKPOINT", 2101)]
     for lang in messages.LANGUAGES:
-        assert "2101" in messages.text("RESUMED_WITHOUT_CHECKPOINT", lang, lost=2101)[0]
+        assert "2101" in messages.render_text("RESUMED_WITHOUT_CHECKPOINT", lang, lost=2101)[0]
 
 
 def test_one_that_has_a_checkpoint_or_nothing_to_do_again_says_nothing(task: Task) -> None:
@@ -316,17 +322,17 @@ def test_what_is_not_the_ranks_doing_says_nothing_of_a_checkpoint(here: Task, ou
     saved(here, 1, 10)
     newest = saved(here, 1, 20)
     failed_from(here, 2, newest, outcome)
-    assert checkpoint_choice.point(here) == (newest, [])
+    assert checkpoint_choice.choose_resume_path(here) == (newest, [])
 
 
 def test_one_that_is_gone_is_passed_over_and_the_last_one_is_tried_again(here: Task) -> None:
     first, second, third = (saved(here, 1, number) for number in (10, 20, 30))
     failed_from(here, 2, third)
     Path(second).rmdir()
-    assert checkpoint_choice.point(here) == (first, [third])
-    assert checkpoint_choice.newest(here) == first
+    assert checkpoint_choice.choose_resume_path(here) == (first, [third])
+    assert checkpoint_choice.find_newest_checkpoint(here) == first
     failed_from(here, 3, first)
-    assert checkpoint_choice.point(here) == (third, []), "there is no other"
+    assert checkpoint_choice.choose_resume_path(here) == (third, []), "there is no other"
 
 
 def test_a_checkpoint_that_a_script_claims_in_what_is_not_its_own_is_none(here: Task, settings: Any) -> None:
@@ -339,10 +345,10 @@ def test_a_checkpoint_that_a_script_claims_in_what_is_not_its_own_is_none(here: 
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
         Checkpoint.objects.create(task=here, path=path, attempt=1, step=step, at=now())
-    assert checkpoint_choice.point(here) == (own, [])
-    assert checkpoint_choice.newest(here) == own
+    assert checkpoint_choice.choose_resume_path(here) == (own, [])
+    assert checkpoint_choice.find_newest_checkpoint(here) == own
     shared = saved_at(here, f"{data}/workspace/step-40", 40)
-    assert checkpoint_choice.point(here) == (shared, []), "workspace is everybody's"
+    assert checkpoint_choice.choose_resume_path(here) == (shared, []), "workspace is everybody's"
 
 
 @pytest.mark.parametrize(("fails", "most_rows", "queries"), [(False, 20, 3), (True, 500, 6)])
@@ -356,12 +362,12 @@ def test_where_a_task_goes_on_is_found_without_looking_at_each_checkpoint(
     if fails:
         failed_from(here, 2, f"{folder}/step-498")
     here.attempt = 2
-    looked = mock.Mock(wraps=paths.plain)
-    resolved = mock.Mock(wraps=checkpoints._names)
-    monkeypatch.setattr(paths, "plain", looked)
-    monkeypatch.setattr(checkpoints, "_names", resolved)
+    looked = mock.Mock(wraps=paths.normalize_path)
+    resolved = mock.Mock(wraps=checkpoints._list_names)
+    monkeypatch.setattr(paths, "normalize_path", looked)
+    monkeypatch.setattr(checkpoints, "_list_names", resolved)
     with CaptureQueriesContext(connection) as asked:
-        point = checkpoint_choice.outlook(here)
+        point = checkpoint_choice.find_resume_point(here)
     assert point
     assert point.path == newest
     assert looked.call_count <= most_rows
@@ -379,12 +385,12 @@ def test_the_same_failure_at_the_same_step_is_counted(task: Task) -> None:
     for number in (1, 2, 3, 4):
         failed_from(task, number, "", rank=1, exitCode=1)
     attempts = list(task.attempts.all())
-    assert restarts.repeated(attempts, attempts[3], {1: 5, 2: 7, 3: 7, 4: 7}) == {"again": 3, "step": 7}
-    assert restarts.repeated(attempts, attempts[3], {1: 7, 2: 7, 3: 7, 4: 8}) == {}
-    assert restarts.repeated(attempts, attempts[0], {1: 7}) == {}
-    assert restarts.repeated(attempts, attempts[3], {}) == {}, "nobody knows at which step"
+    assert restarts.describe_repetition(attempts, attempts[3], {1: 5, 2: 7, 3: 7, 4: 7}) == {"again": 3, "step": 7}
+    assert restarts.describe_repetition(attempts, attempts[3], {1: 7, 2: 7, 3: 7, 4: 8}) == {}
+    assert restarts.describe_repetition(attempts, attempts[0], {1: 7}) == {}
+    assert restarts.describe_repetition(attempts, attempts[3], {}) == {}, "nobody knows at which step"
     attempts[2].outcome_params = {"rank": 0, "exitCode": 1}
-    assert restarts.repeated(attempts, attempts[3], {3: 7, 4: 7}) == {}
+    assert restarts.describe_repetition(attempts, attempts[3], {3: 7, 4: 7}) == {}
 
 
 def test_the_same_failure_twice_is_an_event_and_part_of_the_reason(here: Task) -> None:
@@ -392,25 +398,25 @@ def test_the_same_failure_twice_is_an_event_and_part_of_the_reason(here: Task) -
     failed_from(here, 2, "", rank=0, node="gn5", exitCode=1)
     step(here, 2, 20)
     spec = {**here.spec, "on_crash_loop": "restart"}
-    Task.objects.filter(pk=here.pk).update(state=State.RUNNING, attempt=2, spec=spec)
+    Task.objects.filter(pk=here.pk).update(state=TaskState.RUNNING, attempt=2, spec=spec)
     here.refresh_from_db()
-    actions.close(here, here.attempts.get(number=2), Decision(Act.CLOSE, State.FAILED))
+    actions.close_attempt(here, here.attempts.get(number=2), ReconcileDecision(ReconcileAction.CLOSE, TaskState.FAILED))
     event = Event.objects.get(code="SAME_FAILURE")
-    told = presenters.event({"code": event.code, "params": event.params}, "en")["message"]
+    told = presenters.serialize_event({"code": event.code, "params": event.params}, "en")["message"]
     assert told == "The same failure 2 times in a row, at step 20: Rank 0 on gn5 ended with exit code 1."
     before = {**event.params, "again": 2}  # as rows were written that are kept
     del before["outcome"], before["times"]
-    told = presenters.event({"code": event.code, "params": before}, "en")["message"]
+    told = presenters.serialize_event({"code": event.code, "params": before}, "en")["message"]
     assert told == "Rank 0 failed in the same way 2 times in a row, at step 20."
-    assert "2 times in a row at step 20" in messages.text(here.reason, "en", **here.reason_params)[0]
+    assert "2 times in a row at step 20" in messages.render_text(here.reason, "en", **here.reason_params)[0]
 
 
 def test_a_stop_that_had_to_kill_says_which_ranks(here: Task) -> None:
     ranks = [{"rank": 0, "exit_code": 143}, {"rank": 1, "exit_code": -9}, {"rank": 2, "exit_code": -9}]
-    Attempt.objects.filter(task=here).update(outcome=Reason.STOPPED_BY_USER, seen={"ranks": ranks})
-    Task.objects.filter(pk=here.pk).update(state=State.STOPPING, attempt=1)
+    Attempt.objects.filter(task=here).update(outcome=TaskReason.STOPPED_BY_USER, seen={"ranks": ranks})
+    Task.objects.filter(pk=here.pk).update(state=TaskState.STOPPING, attempt=1)
     here.refresh_from_db()
-    actions.close(here, here.attempts.get(), Decision(Act.CLOSE, State.STOPPED))
-    assert here.reason == Reason.STOPPED_AND_KILLED
-    said = messages.text(here.reason, "en", **here.reason_params)[0]
+    actions.close_attempt(here, here.attempts.get(), ReconcileDecision(ReconcileAction.CLOSE, TaskState.STOPPED))
+    assert here.reason == TaskReason.STOPPED_AND_KILLED
+    said = messages.render_text(here.reason, "en", **here.reason_params)[0]
     assert "Rank 1, 2 had not ended" in said

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from django.db import OperationalError
 
-from apps.training.logs.sharding import BEAT, LEASE, Shared, Superseded
-from apps.training.logs.watcher import TICK, Watcher
+from apps.training.logs.sharding import BEAT_SECONDS, LEASE_SECONDS, LeaseLostError, ShardedWatcher
+from apps.training.logs.watcher import TICK_SECONDS, Watcher
 from apps.training.models import Event, LogCursor, MetricPoint, Task, Watch
 from tests.apps.attempts import begin_attempt, write
 
@@ -30,32 +30,32 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def joined(clock: Clock) -> Callable[[], Shared]:
-    def join() -> Shared:
-        shared = Shared(clock)
+def joined(clock: Clock) -> Callable[[], ShardedWatcher]:
+    def join() -> ShardedWatcher:
+        shared = ShardedWatcher(clock)
         shared.beat()
         return shared
 
     return join
 
 
-def had(shared: Shared) -> set[str]:
+def had(shared: ShardedWatcher) -> set[str]:
     return {key for key in KEYS if shared.has(key)}
 
 
-def pass_by(clock: Clock, seconds: float, *alive: Shared) -> None:
+def pass_by(clock: Clock, seconds: float, *alive: ShardedWatcher) -> None:
     """Each of `alive` beats as often as it is to."""
-    for _ in range(round(seconds / BEAT)):
-        clock.moment += BEAT
+    for _ in range(round(seconds / BEAT_SECONDS)):
+        clock.moment += BEAT_SECONDS
         for one in alive:
             one.beat()
 
 
-def test_one_watcher_follows_everything(joined: Callable[[], Shared]) -> None:
+def test_one_watcher_follows_everything(joined: Callable[[], ShardedWatcher]) -> None:
     assert had(joined()) == set(KEYS)
 
 
-def test_several_share_and_nothing_is_followed_twice_or_by_nobody(joined: Callable[[], Shared]) -> None:
+def test_several_share_and_nothing_is_followed_twice_or_by_nobody(joined: Callable[[], ShardedWatcher]) -> None:
     first, second, third = several = joined(), joined(), joined()
     first.beat()
     second.beat()
@@ -68,25 +68,27 @@ def test_several_share_and_nothing_is_followed_twice_or_by_nobody(joined: Callab
     assert had(first) > before  # only what the third had changes hands
 
 
-def test_what_a_silent_watcher_followed_is_taken_over(joined: Callable[[], Shared], clock: Clock) -> None:
+def test_what_a_silent_watcher_followed_is_taken_over(joined: Callable[[], ShardedWatcher], clock: Clock) -> None:
     first, second = joined(), joined()
     first.beat()
     theirs = had(second)
-    pass_by(clock, LEASE - BEAT, first)
+    pass_by(clock, LEASE_SECONDS - BEAT_SECONDS, first)
     assert not had(first) & theirs
-    pass_by(clock, 3 * BEAT, first)
+    pass_by(clock, 3 * BEAT_SECONDS, first)
     assert had(first) == set(KEYS)
     assert had(second) == set()
 
 
-def test_one_that_leaves_is_replaced_at_the_next_beat(joined: Callable[[], Shared]) -> None:
+def test_one_that_leaves_is_replaced_at_the_next_beat(joined: Callable[[], ShardedWatcher]) -> None:
     first, second = joined(), joined()
     second.leave()
     first.beat()
     assert had(first) == set(KEYS)
 
 
-def test_one_that_stood_still_follows_nothing_and_judges_nobody(joined: Callable[[], Shared], clock: Clock) -> None:
+def test_one_that_stood_still_follows_nothing_and_judges_nobody(
+    joined: Callable[[], ShardedWatcher], clock: Clock
+) -> None:
     first, second = joined(), joined()
     first.beat()
     clock.moment += 60
@@ -98,45 +100,47 @@ def test_one_that_stood_still_follows_nothing_and_judges_nobody(joined: Callable
 
 
 def test_one_that_was_replaced_after_its_first_beat_is_heard_when_it_comes_back(
-    joined: Callable[[], Shared], clock: Clock
+    joined: Callable[[], ShardedWatcher], clock: Clock
 ) -> None:
     first, second = joined(), joined()
-    pass_by(clock, LEASE + 2 * BEAT, first)
+    pass_by(clock, LEASE_SECONDS + 2 * BEAT_SECONDS, first)
     assert list(Watch.objects.get().members) == [first.name]
     second.beat()
     first.beat()
     assert set(Watch.objects.get().members) == {first.name, second.name}
 
 
-def test_what_another_may_follow_by_now_is_not_stored(joined: Callable[[], Shared]) -> None:
+def test_what_another_may_follow_by_now_is_not_stored(joined: Callable[[], ShardedWatcher]) -> None:
     first = joined()
     kept = KEYS[0]
     first.confirm(kept)
     second = joined()
-    with pytest.raises(Superseded):  # whoever keeps it: the first has not looked since
+    with pytest.raises(LeaseLostError):  # whoever keeps it: the first has not looked since
         first.confirm(kept)
     first.beat()
     (first if first.has(kept) else second).confirm(kept)
-    with pytest.raises(Superseded):
+    with pytest.raises(LeaseLostError):
         (second if first.has(kept) else first).confirm(kept)
 
 
-def test_beats_at_the_same_time_are_all_heard(joined: Callable[[], Shared], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beats_at_the_same_time_are_all_heard(
+    joined: Callable[[], ShardedWatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = joined(), joined()
-    put, faster = Shared._put, [second]
+    put, faster = ShardedWatcher._put, [second]
 
-    def overtaken(self: Shared, row: Watch, epoch: int, members: dict[str, int]) -> bool:
+    def overtaken(self: ShardedWatcher, row: Watch, epoch: int, members: dict[str, int]) -> bool:
         if faster:
             faster.pop().beat()
         return put(self, row, epoch, members)
 
-    monkeypatch.setattr(Shared, "_put", overtaken)
+    monkeypatch.setattr(ShardedWatcher, "_put", overtaken)
     first.beat()
     assert Watch.objects.get().members == {first.name: 4, second.name: 3}
 
 
 def test_its_thread_goes_on_after_an_error_and_leaves_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared, ending, beaten = Shared(), threading.Event(), threading.Event()
+    shared, ending, beaten = ShardedWatcher(), threading.Event(), threading.Event()
     beat = shared.beat
 
     def stumbles() -> None:
@@ -158,7 +162,7 @@ def test_its_thread_goes_on_after_an_error_and_leaves_at_the_end(monkeypatch: py
 
 
 def test_two_watchers_store_each_line_once_whoever_reads_it(
-    task: Task, joined: Callable[[], Shared], clock: Clock
+    task: Task, joined: Callable[[], ShardedWatcher], clock: Clock
 ) -> None:
     first, second = joined(), joined()
     first.beat()
@@ -174,22 +178,22 @@ def test_two_watchers_store_each_line_once_whoever_reads_it(
         write(task, line % (1, 1, 1))
         watcher.look(0.0)
     assert rows() == (1, 1)  # the heir follows nothing
-    pass_by(clock, LEASE + 2 * BEAT, other)
+    pass_by(clock, LEASE_SECONDS + 2 * BEAT_SECONDS, other)
     heir.find()
-    heir.look(TICK)
+    heir.look(TICK_SECONDS)
     assert rows() == (2, 2)
-    clock.moment -= LEASE + 2 * BEAT  # as if it had passed the look at the clock before it stood still
+    clock.moment -= LEASE_SECONDS + 2 * BEAT_SECONDS  # as if it had passed the look at the clock before it stood still
     write(task, line % (3, 3, 3))
     holder.look(5.0)
     assert rows() == (2, 2)
-    clock.moment += LEASE + 2 * BEAT
+    clock.moment += LEASE_SECONDS + 2 * BEAT_SECONDS
     other.beat()
     heir.look(10.0)
     assert rows() == (3, 3)
     assert LogCursor.objects.get(rank=0).offset > 0
 
 
-def test_the_next_attempt_stays_with_its_task_s_watcher(task: Task, joined: Callable[[], Shared]) -> None:
+def test_the_next_attempt_stays_with_its_task_s_watcher(task: Task, joined: Callable[[], ShardedWatcher]) -> None:
     shared = joined()
     watcher = Watcher(shares=shared)
     watcher.find()

@@ -11,12 +11,12 @@ from apps.accounts.models import Membership, Project, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.scheduling import selectors
 from apps.scheduling.models import Limits, Price, Reservation, Share, Usage, UserLimits
-from fermi.scheduler.snapshot import Held, Place
+from fermi.scheduler.snapshot import EnvironmentInfo, RunningTask
 
 pytestmark = pytest.mark.django_db
 
 
-def a_project(number: int, zone: AvailabilityZone, cluster: Cluster) -> tuple[Held, Place]:
+def a_project(number: int, zone: AvailabilityZone, cluster: Cluster) -> tuple[RunningTask, EnvironmentInfo]:
     """With something of everything; one of its tasks holds an environment of four GPUs for half an hour."""
     now = timezone.now()
     project = Project.objects.create(name=f"p{number}")
@@ -37,9 +37,9 @@ def a_project(number: int, zone: AvailabilityZone, cluster: Cluster) -> tuple[He
         project=project, begins_at=now, ends_at=now + timedelta(hours=1), created_at=now
     )
     window.environments.set([environment])
-    begun = max((now - timedelta(minutes=30)).timestamp(), selectors.month_of(now).timestamp())
-    held = Held(f"task-{number}", project.pk, user.username, (environment.pk,), begun)
-    return held, Place(environment.pk, "e", project.pk, cluster.pk, zone.pk, gpu_type="A100", gpus=4)
+    begun = max((now - timedelta(minutes=30)).timestamp(), selectors.get_month_start(now).timestamp())
+    held = RunningTask(f"task-{number}", project.pk, user.username, (environment.pk,), begun)
+    return held, EnvironmentInfo(environment.pk, "e", project.pk, cluster.pk, zone.pk, gpu_type="A100", gpus=4)
 
 
 def test_many_projects_cost_as_many_queries_as_one_and_each_has_its_own_figures() -> None:
@@ -52,8 +52,8 @@ def test_many_projects_cost_as_many_queries_as_one_and_each_has_its_own_figures(
         held.append(one)
         places.append(there)
         with CaptureQueriesContext(connection) as seen:
-            known = selectors.projects(timezone.now(), held, places)
-            windows = selectors.reservations(timezone.now())
+            known = selectors.read_projects(timezone.now(), held, places)
+            windows = selectors.list_reservation_windows(timezone.now())
         counts.append(len(seen))
     assert len(set(counts)) == 1, counts
     assert (len(known), len(windows)) == (4, 4)

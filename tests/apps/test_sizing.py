@@ -16,8 +16,8 @@ from apps.training.presenters import selectors as shown
 from apps.training.reconcile import actions as steps
 from apps.training.reconcile import reconciler, restarts
 from apps.training.services import actions
-from apps.training.states import State
-from apps.training.states.reasons import CAUSES, Reason
+from apps.training.states import TaskState
+from apps.training.states.reasons import CAUSES, TaskReason
 from fermi.jobs.spec import Elastic, Entrypoint, JobSpec
 from fermi.planning import elastic_sizes, plugins
 from tests.apps.attempts import begin_attempt
@@ -48,8 +48,8 @@ def environments(user: User) -> dict[str, DevEnvironment]:
 def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp_path: Any) -> Task:
     """Two to four nodes, gn5 the master; not begun yet."""
     settings.DATA_DIR = tmp_path
-    nodes = selectors.snapshots([environments[name] for name in CHOSEN])
-    job = elastic_sizes.begin(
+    nodes = selectors.build_nodes([environments[name] for name in CHOSEN])
+    job = elastic_sizes.set_full_size(
         JobSpec(
             "task-x", "pytorch-ddp", tuple(nodes), "gn5", entrypoint=Entrypoint("train.py"), master_port=29500,
             checkpoint_dir=str(tmp_path), hyperparameters={"batchSize": 8}, elastic=Elastic(2, 4),
@@ -64,11 +64,11 @@ def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp
         name="t",
         framework=job.framework,
         request={},
-        state=State.QUEUED,
+        state=TaskState.QUEUED,
         state_since=now(),
         due_at=now(),
         created_at=now(),
-        **task_store.columns(job),
+        **task_store.build_job_columns(job),
     )
     task_store.store_nodes(task, job)
     return task
@@ -78,26 +78,26 @@ def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp
 def again(task: Task) -> Task:
     """Queued again after its first attempt, with all of its environments still its own."""
     begin_attempt(task, 1)
-    assert leases.take(CHOSEN, task.pk) is None
+    assert leases.acquire_leases(CHOSEN, task.pk) is None
     return task
 
 
 def look(task: Task) -> Task:
     """As a pass of the reconciler does, as far as the next attempt's beginning."""
     task = Task.objects.get(pk=task.pk)
-    while task.state == State.QUEUED and steps.lease(task) is None:
+    while task.state == TaskState.QUEUED and steps.lease_environments(task) is None:
         task = Task.objects.get(pk=task.pk)
     return task
 
 
 def queue_again(task: Task) -> Task:
     Attempt.objects.filter(task=task).update(ended_at=now(), created_at=now() - timedelta(hours=1))
-    Task.objects.filter(pk=task.pk).update(state=State.QUEUED)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.QUEUED)
     return look(task)
 
 
 def run(task: Task) -> Task:
-    Task.objects.filter(pk=task.pk).update(state=State.RUNNING)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.RUNNING)
     return Task.objects.get(pk=task.pk)
 
 
@@ -135,7 +135,7 @@ def test_what_came_back_and_was_taken_by_another_task_is_left_to_it(again: Task)
     lose("gn6")
     task = look(again)
     lose("gn6", status="running")
-    assert leases.take(["gn6"], "task-other") is None
+    assert leases.acquire_leases(["gn6"], "task-other") is None
     task = queue_again(task)
     assert (task.attempt, task.world_size, held(task)) == (3, 6, {"gn5", "gn7", "gn8"})
 
@@ -143,7 +143,7 @@ def test_what_came_back_and_was_taken_by_another_task_is_left_to_it(again: Task)
 def test_below_the_least_number_it_waits_and_keeps_what_it_has(again: Task) -> None:
     lose("gn5", "gn6", "gn7")
     task = look(again)
-    assert (task.state, task.reason, task.attempt) == (State.QUEUED, "ENVIRONMENT_UNAVAILABLE", 1)
+    assert (task.state, task.reason, task.attempt) == (TaskState.QUEUED, "ENVIRONMENT_UNAVAILABLE", 1)
     assert held(task) == set(CHOSEN)
     lose("gn5", status="running")
     assert look(task).world_size == 4
@@ -173,13 +173,13 @@ def test_with_a_pre_flight_test_the_first_attempt_waits_for_all(task: Task) -> N
     Task.objects.update(spec={**task.spec, "preflight": "quick"})
     lose("gn6")
     task = look(task)
-    assert (task.state, task.reason) == (State.QUEUED, "ENVIRONMENT_UNAVAILABLE")
+    assert (task.state, task.reason) == (TaskState.QUEUED, "ENVIRONMENT_UNAVAILABLE")
 
 
 def test_a_task_that_is_not_elastic_keeps_waiting(again: Task) -> None:
     Task.objects.update(spec={**again.spec, "elastic": None})
     lose("gn6")
-    assert look(again).state == State.QUEUED
+    assert look(again).state == TaskState.QUEUED
 
 
 def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards(
@@ -191,63 +191,65 @@ def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(transitions, "record", killed)
+        patched.setattr(transitions, "record_event", killed)
         with pytest.raises(KeyboardInterrupt):
-            elastic_size.resize(again)
+            elastic_size.resize_task(again)
     assert (len(places(again)), held(again)) == (4, set(CHOSEN))
-    assert elastic_size.resize(again)
-    with pytest.raises(transitions.Stale):  # another pass, which read the task before
-        elastic_size.resize(again)
+    assert elastic_size.resize_task(again)
+    with pytest.raises(transitions.StaleTaskError):  # another pass, which read the task before
+        elastic_size.resize_task(again)
     assert look(again).world_size == 6
     assert codes(again).count("RESIZED") == 1
 
 
 def test_losing_nodes_costs_an_elastic_task_no_restart_but_not_for_ever() -> None:
-    lost, failed = plugins.causes("agent")["WORKER_LOST"], plugins.causes("agent")["RANK_FAILED"]
-    assert restarts.charged([lost] * 4) == 4
-    assert restarts.charged(restarts.of_elastic([lost] * restarts.FREE_LOSSES)) == 0
-    assert restarts.charged(restarts.of_elastic([lost] * restarts.FREE_LOSSES + [lost, failed])) == 2
-    assert restarts.charged([CAUSES[Reason.RESIZING]] * 50) == 0
+    lost, failed = plugins.get_causes("agent")["WORKER_LOST"], plugins.get_causes("agent")["RANK_FAILED"]
+    assert restarts.count_charged_ends([lost] * 4) == 4
+    assert restarts.count_charged_ends(restarts.mark_losses_free([lost] * restarts.MAX_FREE_LOSSES)) == 0
+    assert (
+        restarts.count_charged_ends(restarts.mark_losses_free([lost] * restarts.MAX_FREE_LOSSES + [lost, failed])) == 2
+    )
+    assert restarts.count_charged_ends([CAUSES[TaskReason.RESIZING]] * 50) == 0
 
 
 def test_a_resize_is_no_quick_failure_to_back_off_from(again: Task) -> None:
-    Attempt.objects.filter(task=again).update(outcome=Reason.RESIZING, ended_at=now())
-    assert restarts.begins_at(again.attempts.all()) is None
+    Attempt.objects.filter(task=again).update(outcome=TaskReason.RESIZING, ended_at=now())
+    assert restarts.compute_start_time(again.attempts.all()) is None
 
 
 def test_growing_on_demand_asks_the_attempt_to_save_and_end_once(again: Task, user: User) -> None:
     lose("gn6")
     task = run(look(again))
     with pytest.raises(ApiError, match="NOTHING_TO_GROW"):
-        actions.grow(user, task.pk)
-    detail = shown.detail(user, task.pk)["elastic"]
+        actions.grow_task(user, task.pk)
+    detail = shown.get_task_detail(user, task.pk)["elastic"]
     assert (detail["nodes"], detail["maxNodes"], detail["largest"], detail["accumulationSteps"]) == (3, 4, 3, 2)
     assert detail["away"] == [{"environmentId": "gn6", "name": "gn6", "status": "unhealthy", "taskId": None}]
     lose("gn6", status="running")
-    assert shown.detail(user, task.pk)["elastic"]["largest"] == 4
-    actions.grow(user, task.pk)
-    actions.grow(user, task.pk)
+    assert shown.get_task_detail(user, task.pk)["elastic"]["largest"] == 4
+    actions.grow_task(user, task.pk)
+    actions.grow_task(user, task.pk)
     assert codes(task).count("GROW_REQUESTED") == 1
     task = Task.objects.get(pk=task.pk)
-    assert reconciler._facts(task)[0].resize_requested
-    assert shown.detail(user, task.pk)["elastic"]["resizing"]
+    assert reconciler._build_facts(task)[0].resize_requested
+    assert shown.get_task_detail(user, task.pk)["elastic"]["resizing"]
     task = queue_again(task)
     assert (task.attempt, task.world_size, task.resize_requested_at) == (3, 8, None)
 
 
 def test_only_a_running_elastic_task_can_be_asked_to_grow(again: Task, user: User) -> None:
     with pytest.raises(ApiError, match="GROW_NEEDS_RUNNING"):
-        actions.grow(user, again.pk)
+        actions.grow_task(user, again.pk)
     Task.objects.update(spec={**again.spec, "elastic": None})
     with pytest.raises(ApiError, match="NOT_ELASTIC"):
-        actions.grow(user, again.pk)
+        actions.grow_task(user, again.pk)
 
 
 def test_a_task_that_ended_neither_grows_nor_says_that_it_is_about_to(again: Task, user: User) -> None:
     lose("gn6")
     task = run(look(again))
     lose("gn6", status="running")
-    actions.grow(user, task.pk)
-    Task.objects.update(state=State.SUCCEEDED)
-    detail = shown.detail(user, task.pk)["elastic"]
+    actions.grow_task(user, task.pk)
+    Task.objects.update(state=TaskState.SUCCEEDED)
+    detail = shown.get_task_detail(user, task.pk)["elastic"]
     assert (detail["resizing"], detail["nodes"], detail["largest"]) == (False, 3, 3)

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.accounts.models import User
 from apps.common import pass_claims
 from apps.common.clock import now
-from apps.common.sql import CompiledInstances, CompiledQuery, columns, key_parameters
+from apps.common.sql import CompiledInstances, CompiledQuery, list_columns, make_key_parameters
 from apps.scheduling.models import Limits
 from apps.training.models import Attempt, Task
 from apps.training.reconcile import reconciler
@@ -19,7 +19,7 @@ from tests.apps.attempts import begin_attempt
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
-ID = columns(Task, "id")
+ID = list_columns(Task, "id")
 COLUMNS = ("id", "project__name", "distributed", "spec", "progress", "created_at", "ended_at", "world_size")
 
 
@@ -28,7 +28,8 @@ def test_rows_are_what_values_gives(task: Task) -> None:
     task.created_at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)  # a whole second, which SQLite writes shorter
     task.save()
     query = CompiledQuery(
-        lambda key: Task.objects.filter(pk=key).annotate(twice=F("world_size") * 2), columns(Task, *COLUMNS, twice=None)
+        lambda key: Task.objects.filter(pk=key).annotate(twice=F("world_size") * 2),
+        list_columns(Task, *COLUMNS, twice=None),
     )
     for _ in range(2):
         assert query.fetch(key=task.pk) == list(
@@ -56,7 +57,7 @@ def test_instances_have_what_is_selected_along(task: Task) -> None:
 
 def test_a_column_that_only_django_reads_is_refused() -> None:
     with pytest.raises(TypeError, match="only Django reads"):
-        columns(Limits, "budget")
+        list_columns(Limits, "budget")
 
 
 def test_each_asks_with_parameters_of_their_own(task: Task, user: User) -> None:
@@ -75,15 +76,15 @@ def test_a_parameter_may_stand_in_several_places(task: Task) -> None:
 def test_as_many_keys_as_are_given(task: Task) -> None:
     compiled = CompiledQuery(lambda **among: Task.objects.filter(pk__in=list(among.values())), ID)
     assert (
-        compiled.fetch(**key_parameters([task.pk]))
-        == compiled.fetch(**key_parameters(["x", task.pk, "x"]))
+        compiled.fetch(**make_key_parameters([task.pk]))
+        == compiled.fetch(**make_key_parameters(["x", task.pk, "x"]))
         == [{"id": task.pk}]
     )
 
 
 def test_few_shapes_are_compiled_for_any_number_of_key_parameters() -> None:
-    assert [len(key_parameters(map(str, range(count)))) for count in (0, 1, 2, 3, 5, 250)] == [0, 1, 2, 4, 16, 256]
-    assert sorted(set(key_parameters("abc").values())) == ["a", "b", "c"]
+    assert [len(make_key_parameters(map(str, range(count)))) for count in (0, 1, 2, 3, 5, 250)] == [0, 1, 2, 4, 16, 256]
+    assert sorted(set(make_key_parameters("abc").values())) == ["a", "b", "c"]
 
 
 def test_a_shape_is_compiled_once(task: Task) -> None:
@@ -119,8 +120,8 @@ def test_a_pass_has_its_task_with_cluster_and_attempts_and_without_plans(task: T
     Attempt.objects.create(task=stranger, number=7, master_port=1, created_at=now())
     rows = Task.objects.select_related("cluster").prefetch_related(Prefetch("attempts", Attempt.objects.defer("plan")))
     Task.objects.update(due_at=now(), claimed_at=None)
-    claim = pass_claims.Claim(Task.objects.filter(pk=task.pk), timedelta(seconds=30))
-    expected, found = rows.get(pk=task.pk), reconciler._row(task.pk, claim)
+    claim = pass_claims.PassClaim(Task.objects.filter(pk=task.pk), timedelta(seconds=30))
+    expected, found = rows.get(pk=task.pk), reconciler._load_task(task.pk, claim)
     assert found is not None
     with CaptureQueriesContext(connection) as asked:
         assert model_to_dict(found) == model_to_dict(expected)
@@ -131,4 +132,4 @@ def test_a_pass_has_its_task_with_cluster_and_attempts_and_without_plans(task: T
     newest = found.attempts.order_by("-number").first()
     assert newest is not None
     assert newest.number == 2, "what is asked anew is asked of this task alone"
-    assert reconciler._row("task-z", claim) is None
+    assert reconciler._load_task("task-z", claim) is None

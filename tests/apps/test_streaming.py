@@ -20,13 +20,13 @@ from apps.training.core import transitions
 from apps.training.logs import pages as logs
 from apps.training.models import Event, MetricPoint, Task
 from apps.training.presenters import event_stream, selectors, stream_polling
-from apps.training.states import State
+from apps.training.states import TaskState
 from tests.apps.attempts import begin_attempt, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def finish(task: Task, state: State = State.SUCCEEDED) -> None:
+def finish(task: Task, state: TaskState = TaskState.SUCCEEDED) -> None:
     task.attempts.update(ended_at=now())
     Task.objects.filter(pk=task.pk).update(state=state, due_at=None, ended_at=now())
 
@@ -60,7 +60,7 @@ def listen(
 
     async def main() -> list[Sent]:
         heard: list[Sent] = []
-        body = event_stream.stream(task.pk, user, resume, ranks, "en")
+        body = event_stream.stream_task(task.pk, user, resume, ranks, "en")
         try:
             async with asyncio.timeout(60):
                 async for part in body:
@@ -81,15 +81,15 @@ def test_a_silent_stream_gives_signs_of_life_that_ask_the_database_nothing(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    answers = stream_polling.answers
-    monkeypatch.setattr(event_stream, "BEAT", 0.01)
-    monkeypatch.setattr(event_stream, "PATIENCE", 3600.0)
-    monkeypatch.setattr(event_stream, "POLL", 3600.0)
-    monkeypatch.setattr(stream_polling, "answers", lambda given: (asked.append(given), answers(given))[1])
+    answers = stream_polling.poll_requests
+    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(event_stream, "MAX_SILENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(event_stream, "POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(stream_polling, "poll_requests", lambda given: (asked.append(given), answers(given))[1])
 
     async def beats() -> int:
         count = 0
-        body = event_stream.stream(task.pk, user, "", "none", "en")
+        body = event_stream.stream_task(task.pk, user, "", "none", "en")
         async with asyncio.timeout(60):
             async for part in body:
                 count += part == b"event: beat\ndata: {}\n\n"
@@ -174,7 +174,7 @@ def test_last_words_of_an_attempt_come_before_the_next_attempts_first(task: Task
 def test_a_new_reader_gets_the_newest_attempts_last_lines(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_polling, "LINES", 3)
+    monkeypatch.setattr(stream_polling, "MAX_LINES", 3)
     write(task, "old\n")
     begin_attempt(task, 2)
     write(task, "".join(f"{n}\n" for n in range(10)), attempt=2)
@@ -185,7 +185,7 @@ def test_a_new_reader_gets_the_newest_attempts_last_lines(
 def test_a_reader_who_comes_before_the_first_attempt_misses_none_of_its_lines(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_polling, "LINES", 3)
+    monkeypatch.setattr(stream_polling, "MAX_LINES", 3)
     task.attempts.all().delete()
     Task.objects.update(attempt=0)
     first = listen(task, user, ranks="0", until=lambda sent: True)
@@ -199,7 +199,7 @@ def test_lines_of_a_stream_have_the_level_and_time_of_the_lines_before_them(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From message to message, and for a reader who comes back to the middle of a traceback."""
-    monkeypatch.setattr(stream_polling, "LINES", 1)
+    monkeypatch.setattr(stream_polling, "MAX_LINES", 1)
     write(task, "quiet\n")
     first = listen(task, user, ranks="0", until=lambda sent: sent[-1].kind == "log")
     write(task, "quiet\n2026-11-22 10:00:00 ERROR bad\nTraceback (most recent call last):\n  File x\nV: y\n")
@@ -232,7 +232,7 @@ def test_a_bar_is_sent_as_it_is_each_time_it_grows_and_once_when_it_ends(task: T
 
 
 def test_much_that_is_waiting_is_sent_in_pieces(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_polling, "BATCH", 4)
+    monkeypatch.setattr(stream_polling, "MAX_BATCH_ROWS", 4)
     points, events = [add_point(task, step) for step in range(10)], [add_event(task) for _ in range(9)]
     finish(task)
     sent = listen(task, user)
@@ -271,7 +271,7 @@ def test_events_appear_in_the_order_of_their_ids_whoever_writes_them(task: Task)
         try:
             for _ in range(40):
                 with transaction.atomic():
-                    transitions.record(task.pk, 1, "state", "STOP_REQUESTED", {"by": "x"})
+                    transitions.record_event(task.pk, 1, "state", "STOP_REQUESTED", {"by": "x"})
                     list(Task.objects.values_list("pk"))
         finally:
             connections.close_all()
@@ -282,7 +282,7 @@ def test_events_appear_in_the_order_of_their_ids_whoever_writes_them(task: Task)
         seen: list[int] = []
         while True:
             over = all(writer.done() for writer in writers)
-            seen += [row["id"] for row in selectors.events(task.pk, seen[-1] if seen else 0)]
+            seen += [row["id"] for row in selectors.query_events(task.pk, seen[-1] if seen else 0)]
             if over:
                 break
         for writer in writers:
@@ -313,7 +313,7 @@ def test_an_id_that_is_none_starts_anew(task: Task, user: User, text: str) -> No
 
 
 def ask(task: Task, **query: Any) -> dict[str, Any]:
-    return logs.page(task, {"rank": "0", "limit": 500, "tail": False, "search": "", **query})
+    return logs.read_page(task, {"rank": "0", "limit": 500, "tail": False, "search": "", **query})
 
 
 def texts(page: dict[str, Any]) -> list[str]:
@@ -346,10 +346,10 @@ def test_half_a_line_waits_until_it_is_whole_or_nothing_more_can_come(task: Task
 
 
 def test_a_line_without_end_is_cut_and_its_bytes_are_not_looked_at_twice(task: Task) -> None:
-    write(task, "x" * (logs.LONGEST * 2) + "\nafter\n")
+    write(task, "x" * (logs.MAX_LINE_BYTES * 2) + "\nafter\n")
     page = ask(task)
     assert texts(page)[-1] == "after"
-    assert max(map(len, texts(page))) == logs.LONGEST
+    assert max(map(len, texts(page))) == logs.MAX_LINE_BYTES
 
 
 def test_a_cursor_stays_in_its_attempt(task: Task) -> None:
@@ -376,8 +376,8 @@ def test_all_ranks_come_a_share_each_until_all_are_at_their_end(task: Task) -> N
 def test_a_search_ignores_case_and_goes_on_where_a_page_stopped_looking(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "PIECE", logs.LONGEST * 2)
-    monkeypatch.setattr(logs, "SCAN", 1)
+    monkeypatch.setattr(logs, "PIECE_BYTES", logs.MAX_LINE_BYTES * 2)
+    monkeypatch.setattr(logs, "MAX_SCAN_BYTES", 1)
     write(task, "quiet\n" * 50_000 + "An ERROR here\n" + "quiet\n" * 50_000)
     found, page, pages = [], ask(task, search="error"), 1
     while not page["end"]:
@@ -418,7 +418,7 @@ def test_bytes_that_are_no_text_are_shown_all_the_same(task: Task, settings: Any
 
 
 def test_a_whole_log_is_read_in_pieces(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "PIECE", 7)
+    monkeypatch.setattr(logs, "PIECE_BYTES", 7)
     write(task, "0123456789" * 5)
-    assert b"".join(logs.Reader(task, 1).whole(0)).decode() == "0123456789" * 5
-    assert list(logs.Reader(task, 1).whole(1)) == []
+    assert b"".join(logs.LogPageReader(task, 1).whole(0)).decode() == "0123456789" * 5
+    assert list(logs.LogPageReader(task, 1).whole(1)) == []

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from apps.telemetry import block_store, downsampling, reader, resolutions
 from apps.telemetry import writer as writing
-from apps.telemetry.block_codec import Values, coarser, pack, unpack
+from apps.telemetry.block_codec import ColumnBlock, downsample_block, pack_block, unpack_block
 from apps.telemetry.models import Block
-from apps.telemetry.resolutions import COARSE, FINE, GRAINS
-from apps.telemetry.writer import Writer
+from apps.telemetry.resolutions import COARSE, FINE, RESOLUTIONS
+from apps.telemetry.writer import TelemetryWriter
 from fermi.telemetry.metrics import METRICS
 from tests.sampling import examples
 
@@ -45,13 +45,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def run(clock: Clock, writer: Writer, until: float, values: Any, subject: str = "env:a", every: float = 15.0) -> None:
+def run(
+    clock: Clock, writer: TelemetryWriter, until: float, values: Any, subject: str = "env:a", every: float = 15.0
+) -> None:
     """Puts `values(moment)` every so often, and flushes and folds as the platform does."""
     while clock.at < until:
         writer.put(subject, clock.at, values(clock.at))
         writer.flush()
         clock.at += every
-    downsampling.fold()
+    downsampling.fold_blocks()
 
 
 def known(column: Any) -> list[float]:
@@ -59,11 +61,11 @@ def known(column: Any) -> list[float]:
 
 
 def test_what_was_measured_is_read_at_its_moment(clock: Clock) -> None:
-    writer = Writer(clock)
+    writer = TelemetryWriter(clock)
     run(clock, writer, BEGAN + 600, lambda at: {"cpu": (at - BEGAN) / 15, "gpu:0": 50.0, "memory_total": 8e9})
     clock.at += 60
     writer.flush()
-    table = reader.series(["env:a"], ["cpu", "memory_total"], BEGAN, BEGAN + 600, 40)
+    table = reader.read_series(["env:a"], ["cpu", "memory_total"], BEGAN, BEGAN + 600, 40)
     assert (table.begins, table.step, table.count) == (BEGAN, 15, 40)
     assert table.columns.keys() == {("env:a", "cpu"), ("env:a", "memory_total")}
     assert table.columns["env:a", "cpu"].values.tolist() == list(range(40))
@@ -71,11 +73,11 @@ def test_what_was_measured_is_read_at_its_moment(clock: Clock) -> None:
 
 
 def test_fewer_points_are_means_with_the_largest_beside_them(clock: Clock) -> None:
-    writer = Writer(clock)
+    writer = TelemetryWriter(clock)
     run(clock, writer, BEGAN + 600, lambda at: {"cpu": (at - BEGAN) / 15, "ecc:0": 1.0, "throttled:0": 1 + at % 2})
     clock.at += 60
     writer.flush()
-    table = reader.series(["env:a"], ["cpu", "ecc", "throttled"], BEGAN, BEGAN + 600, 4)
+    table = reader.read_series(["env:a"], ["cpu", "ecc", "throttled"], BEGAN, BEGAN + 600, 4)
     cpu = table.columns["env:a", "cpu"]
     assert (table.step, table.count) == (180, 4)  # a multiple of the grain's that four points suffice for
     assert cpu.values.tolist()[:3] == [5.5, 17.5, 29.5]
@@ -102,7 +104,7 @@ def test_series_are_what_a_dictionary_of_all_samples_says(clock: Clock, samples:
     """Writers begin anew, two write at once, folding comes at any time: nothing that was written changes by it."""
     Block.objects.all().delete()
     clock.at = float(BEGAN)
-    writers = [Writer(clock), Writer(clock)]
+    writers = [TelemetryWriter(clock), TelemetryWriter(clock)]
     told: dict[tuple[str, int], float] = {}
     for pause, values, what in samples:
         clock.at += 15 * pause
@@ -115,61 +117,61 @@ def test_series_are_what_a_dictionary_of_all_samples_says(clock: Clock, samples:
             for one in writers:
                 one.flush()
         if what == "restart":
-            writers[0] = Writer(clock)
+            writers[0] = TelemetryWriter(clock)
         if what == "fold":
-            downsampling.fold()
+            downsampling.fold_blocks()
     for _ in range(3):
         clock.at += 2400
         for one in writers:
             one.flush()
-        downsampling.fold()
+        downsampling.fold_blocks()
     last = max(slot for _, slot in told)
-    for grain in GRAINS:
+    for grain in RESOLUTIONS:
         factor = grain.seconds // 15
         count = last // factor + 1
-        table = reader.series(["task:x"], list(METRICS), BEGAN, BEGAN + count * grain.seconds, count)
+        table = reader.read_series(["task:x"], list(METRICS), BEGAN, BEGAN + count * grain.seconds, count)
         assert table.step == grain.seconds or count == 1
         for key in {key for key, _ in told}:
             rows = [[told.get((key, slot * factor + n), math.nan) for n in range(factor)] for slot in range(count)]
-            expected = coarser(Values(count * factor, {key: np.array(rows, np.float32).ravel()}), factor)
+            expected = downsample_block(ColumnBlock(count * factor, {key: np.array(rows, np.float32).ravel()}), factor)
             if table.step == grain.seconds:
                 got = table.columns["task:x", key].values
                 np.testing.assert_allclose(got, expected.columns[key], rtol=3 * PRECISION, equal_nan=True)
 
 
 def test_a_process_that_dies_loses_what_it_had_not_written_and_nothing_else(clock: Clock) -> None:
-    run(clock, Writer(clock), BEGAN + 300, lambda at: {"cpu": 1.0})
-    run(clock, Writer(clock), BEGAN + 600, lambda at: {"cpu": 2.0})
-    writer = Writer(clock)
+    run(clock, TelemetryWriter(clock), BEGAN + 300, lambda at: {"cpu": 1.0})
+    run(clock, TelemetryWriter(clock), BEGAN + 600, lambda at: {"cpu": 2.0})
+    writer = TelemetryWriter(clock)
     run(clock, writer, BEGAN + 700, lambda at: {"cpu": 3.0})
     clock.at += 60
     writer.flush()
-    values = known(reader.series(["env:a"], ["cpu"], BEGAN, BEGAN + 720, 48).columns["env:a", "cpu"].values)
+    values = known(reader.read_series(["env:a"], ["cpu"], BEGAN, BEGAN + 720, 48).columns["env:a", "cpu"].values)
     assert 3 * 19 > len(values) >= 47 - 2 * 2  # each death: two quarter minutes at most
     assert values == sorted(values)
 
 
 def test_what_is_not_written_is_when_a_process_is_told_to_end(clock: Clock) -> None:
-    writer, ending = Writer(clock), threading.Event()
+    writer, ending = TelemetryWriter(clock), threading.Event()
     for subject in ("env:a", "task:x"):
         writer.put(subject, clock.at, {"cpu": 3.0})
     ending.set()
     with mock.patch.object(writing.connection, "close"):  # the test's, here
-        writing.keep(writer, ending)
-    assert reader.newest(["env:a", "task:x"]).keys() == {"env:a", "task:x"}
+        writing.run_writer(writer, ending)
+    assert reader.read_newest(["env:a", "task:x"]).keys() == {"env:a", "task:x"}
 
 
 def test_many_nodes_of_a_task_say_their_part_in_the_same_quarter_of_a_minute(clock: Clock) -> None:
-    writer = Writer(clock)
+    writer = TelemetryWriter(clock)
     for second in range(3):
         for rank in range(40):
             writer.put("task:x", clock.at + second * 5, {f"rank_cpu:{rank}": rank + second, "ecc:0": 1.0})
     writer.flush(all_of_it=True)
-    columns = reader.series(["task:x"], ["rank_cpu", "ecc"], BEGAN, BEGAN + 15, 10).columns
+    columns = reader.read_series(["task:x"], ["rank_cpu", "ecc"], BEGAN, BEGAN + 15, 10).columns
     means = [columns["task:x", f"rank_cpu:{rank}"].values[0] for rank in range(40)]
     assert means == [rank + 1 for rank in range(40)]
     assert columns["task:x", "ecc:0"].values[0] == 120
-    assert reader.newest(["task:x"])["task:x"].values == {f"rank_cpu:{rank}": rank + 1 for rank in range(40)} | {
+    assert reader.read_newest(["task:x"])["task:x"].values == {f"rank_cpu:{rank}": rank + 1 for rank in range(40)} | {
         "ecc:0": 120
     }
 
@@ -180,14 +182,14 @@ class Dies(Exception):
 
 @pytest.mark.parametrize("step", range(4))
 def test_folding_that_dies_anywhere_is_done_again_and_changes_nothing_twice(clock: Clock, step: int) -> None:
-    writer = Writer(clock)
+    writer = TelemetryWriter(clock)
     run(clock, writer, BEGAN + FINE.block, lambda at: {"cpu": at % 100, "ecc:0": 1.0})
     clock.at += 60
     writer.flush()
     clock.at += 3600
-    whole = [row.values.columns["cpu"].tolist() for row in block_store.load(FINE, ["env:a"], BEGAN, BEGAN + 1)]
+    whole = [row.values.columns["cpu"].tolist() for row in block_store.load_blocks(FINE, ["env:a"], BEGAN, BEGAN + 1)]
     calls = 0
-    save = block_store.save
+    save = block_store.save_block
 
     def dies(*args: Any, **more: Any) -> int:
         nonlocal calls
@@ -199,43 +201,45 @@ def test_folding_that_dies_anywhere_is_done_again_and_changes_nothing_twice(cloc
             raise Dies
         return version
 
-    with mock.patch.object(block_store, "save", dies), contextlib.suppress(Dies):
-        downsampling.fold()
+    with mock.patch.object(block_store, "save_block", dies), contextlib.suppress(Dies):
+        downsampling.fold_blocks()
     assert not Block.objects.filter(sealed=True).exclude(grain=FINE.seconds).exists()
     for _ in range(2):
-        downsampling.fold()
-    assert [row.values.columns["cpu"].tolist() for row in block_store.load(FINE, ["env:a"], BEGAN, BEGAN + 1)] == whole
+        downsampling.fold_blocks()
+    assert [
+        row.values.columns["cpu"].tolist() for row in block_store.load_blocks(FINE, ["env:a"], BEGAN, BEGAN + 1)
+    ] == whole
     for grain in COARSE:
-        stored = block_store.one(grain, "env:a", grain.begin(BEGAN))
+        stored = block_store.load_block(grain, "env:a", grain.begin(BEGAN))
         assert stored is not None
         assert known(stored.values.columns["ecc:0"]) == [grain.seconds / 15] * (FINE.block // grain.seconds)
     assert Block.objects.get(grain=FINE.seconds).sealed
 
 
 def test_a_database_that_is_away_costs_nothing_once_it_is_back(clock: Clock) -> None:
-    writer = Writer(clock)
+    writer = TelemetryWriter(clock)
     writer.put("env:a", clock.at, {"cpu": 7.0})
     clock.at += 60
-    with mock.patch.object(block_store, "save", side_effect=DatabaseError), pytest.raises(DatabaseError):
+    with mock.patch.object(block_store, "save_block", side_effect=DatabaseError), pytest.raises(DatabaseError):
         writer.flush()
     clock.at += 60
     assert writer.flush() == 1
-    assert known(reader.series(["env:a"], ["cpu"], BEGAN, BEGAN + 60, 4).columns["env:a", "cpu"].values) == [7.0]
+    assert known(reader.read_series(["env:a"], ["cpu"], BEGAN, BEGAN + 60, 4).columns["env:a", "cpu"].values) == [7.0]
 
 
 def test_what_comes_too_late_or_too_early_or_is_no_number_is_left_out(clock: Clock) -> None:
-    writer = Writer(clock)
+    writer = TelemetryWriter(clock)
     clock.at += 3600
-    for at in (clock.at - resolutions.LATE - 1, clock.at + resolutions.EARLY + 1, -1.0, 1e12):
+    for at in (clock.at - resolutions.MAX_LATE_SECONDS - 1, clock.at + resolutions.MAX_EARLY_SECONDS + 1, -1.0, 1e12):
         writer.put("env:a", at, {"cpu": 1.0})
     writer.put("env:a", clock.at, {"cpu": math.nan, "load": math.inf, "memory": 1e300, "power:0": 5.0})
     clock.at += 60
     assert writer.flush() == 1
-    assert [key for _, key in reader.series(["env:a"], list(METRICS), BEGAN, clock.at, 100).columns] == ["power:0"]
+    assert [key for _, key in reader.read_series(["env:a"], list(METRICS), BEGAN, clock.at, 100).columns] == ["power:0"]
 
 
 def test_the_newest_values_are_known_without_their_series(clock: Clock) -> None:
-    writer = Writer(clock)
+    writer = TelemetryWriter(clock)
     writer.put("task:x", clock.at, {"rank_cpu:0": 10.0}, emulated=True)
     writer.put("task:x", clock.at + 1, {"rank_cpu:1": 20.0})  # by another node
     writer.put("env:old", clock.at, {"cpu": 1.0})
@@ -245,7 +249,7 @@ def test_the_newest_values_are_known_without_their_series(clock: Clock) -> None:
     writer.put("task:x", clock.at, {"rank_cpu:0": 30.0})
     clock.at += 15
     writer.flush()
-    found = reader.newest(["task:x", "env:old", "env:none"])
+    found = reader.read_newest(["task:x", "env:old", "env:none"])
     assert found.keys() == {"task:x"}
     assert found["task:x"].values == {"rank_cpu:0": 30.0}
     assert found["task:x"].emulated
@@ -254,38 +258,38 @@ def test_the_newest_values_are_known_without_their_series(clock: Clock) -> None:
 @pytest.mark.parametrize("hours", [0, 3])
 def test_what_was_counted_within_an_hour_is_known_without_the_series_of_others(clock: Clock, hours: int) -> None:
     """At the beginning, in the middle, and never; whether it was folded meanwhile or not."""
-    writer, errors = Writer(clock), {BEGAN + hours * 3600 + 60: 3.0, BEGAN + hours * 3600 + 1980: 4.0}
+    writer, errors = TelemetryWriter(clock), {BEGAN + hours * 3600 + 60: 3.0, BEGAN + hours * 3600 + 1980: 4.0}
     values = lambda at: {"ecc:0": errors.get(at, 0.0), "ecc:1": 0.0, "gpu:0": 50.0}  # noqa: E731
     run(clock, writer, BEGAN + hours * 3600 + 2400, values)
     writer.put("env:b", clock.at, {"ecc:0": 0.0})
     writer.flush(all_of_it=True)
-    assert reader.counted(["env:a", "env:b"], "ecc", 3600) == {"env:a": {"ecc:0": 7.0}}
-    assert reader.counted(["env:a"], "ecc", 600) == {"env:a": {"ecc:0": 4.0}}
+    assert reader.sum_recent_counters(["env:a", "env:b"], "ecc", 3600) == {"env:a": {"ecc:0": 7.0}}
+    assert reader.sum_recent_counters(["env:a"], "ecc", 600) == {"env:a": {"ecc:0": 4.0}}
     clock.at += 1800
-    downsampling.fold()
-    assert reader.counted(["env:a"], "ecc", 3600) == {"env:a": {"ecc:0": 4.0}}
+    downsampling.fold_blocks()
+    assert reader.sum_recent_counters(["env:a"], "ecc", 3600) == {"env:a": {"ecc:0": 4.0}}
     clock.at += 3600
-    assert reader.counted(["env:a"], "ecc", 3600) == {}
+    assert reader.sum_recent_counters(["env:a"], "ecc", 3600) == {}
 
 
 def test_what_is_kept_of_a_subject_is_bounded(clock: Clock) -> None:
-    for grain in GRAINS:
+    for grain in RESOLUTIONS:
         at = grain.begin(clock.at) - grain.kept * 2
         while at <= clock.at:
-            Block.objects.create(subject="env:a", grain=grain.seconds, begins=at, data=pack(Values(1)))
+            Block.objects.create(subject="env:a", grain=grain.seconds, begins=at, data=pack_block(ColumnBlock(1)))
             at += grain.block
-    while downsampling.forget():
+    while downsampling.delete_expired():
         pass
-    for grain in GRAINS:
-        assert Block.objects.filter(grain=grain.seconds).count() <= resolutions.most_blocks(grain)
-    assert sum(map(resolutions.most_blocks, GRAINS)) == 98 + 86 + 185
+    for grain in RESOLUTIONS:
+        assert Block.objects.filter(grain=grain.seconds).count() <= resolutions.count_max_blocks(grain)
+    assert sum(map(resolutions.count_max_blocks, RESOLUTIONS)) == 98 + 86 + 185
 
 
 def test_somebody_who_always_writes_first_stops_nobody(clock: Clock) -> None:
-    writer = Writer(clock)
+    writer = TelemetryWriter(clock)
     writer.put("env:a", clock.at, {"cpu": 7.0})
     clock.at += 60
-    with mock.patch.object(block_store, "save", side_effect=block_store.Contended("env:a")):
+    with mock.patch.object(block_store, "save_block", side_effect=block_store.ConcurrentWriteError("env:a")):
         assert writer.flush() == 0
     clock.at += 60
     assert writer.flush() == 1
@@ -308,10 +312,10 @@ class Flushing:
 
 def test_writing_goes_on_after_a_failure_and_all_is_written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "FLUSH_SECONDS", 0.0)
-    monkeypatch.setattr(writing, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "RETRY_SECONDS", 0.0)
     ending = threading.Event()
     flushing = Flushing(ending)
-    thread = threading.Thread(target=writing.keep, args=(flushing, ending))
+    thread = threading.Thread(target=writing.run_writer, args=(flushing, ending))
     thread.start()
     thread.join(30)
     assert flushing.asked == [False, False, False, True]
@@ -322,19 +326,19 @@ def test_how_full_disks_are_is_said_where_both_numbers_are_known() -> None:
         "disk_used:/": 90.0, "disk_total:/": 100.0, "disk_used:/a:b": 1.0, "disk_total:/a:b": 4.0, "disk_used:/c": 5.0,
         "disk_total:/d": 5.0, "disk_used:/e": 0.0, "disk_total:/e": 0.0, "memory": 1.0,
     }  # fmt: skip
-    assert dict(reader.Newest(0.0, values).disks()) == {"/": 0.9, "/a:b": 0.25}
+    assert dict(reader.NewestValues(0.0, values).disks()) == {"/": 0.9, "/a:b": 0.25}
 
 
 @given(st.lists(st.floats(width=32, allow_infinity=False), min_size=4, max_size=4), st.booleans())
 def test_packed_values_are_the_same_within_a_part_in_four_thousand(values: list[float], emulated: bool) -> None:
     column = np.array(values, np.float32)
-    given = Values(4, {"gpu:0": column, "gpu:1": column[::-1].copy(), "cpu": column}, emulated=emulated)
-    found = unpack(pack(given))
+    given = ColumnBlock(4, {"gpu:0": column, "gpu:1": column[::-1].copy(), "cpu": column}, emulated=emulated)
+    found = unpack_block(pack_block(given))
     assert (found.count, found.emulated, found.columns.keys()) == (4, emulated, given.columns.keys())
     for key, column in given.columns.items():
         ordinary = np.abs(column) < 1e38
         np.testing.assert_allclose(found.columns[key][ordinary], column[ordinary], rtol=PRECISION, atol=1e-37)
-    assert unpack(pack(given), ["cpu"]).columns.keys() == {"cpu"}
+    assert unpack_block(pack_block(given), ["cpu"]).columns.keys() == {"cpu"}
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ from django.conf import settings
 
 from apps.common.clock import now
 from apps.training.core import engine_access
-from apps.training.core.engine_access import handle_for
+from apps.training.core.engine_access import build_handle
 from apps.training.models import Task
 from apps.training.reconcile import reconciler
-from apps.training.states.reasons import Reason
+from apps.training.states.reasons import TaskReason
 from fermi import messages
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause, Observation, Phase
@@ -41,12 +41,18 @@ def refreshed(tasks: list[Task]) -> list[Task]:
 
 def test_one_that_cannot_be_read_hides_no_other_and_says_so(tasks: list[Task]) -> None:
     Task.objects.update(due_at=now())
-    assert reconciler.sweep() == 5
+    assert reconciler.reconcile_due_tasks() == 5
     outcomes = [task.attempts.get().outcome for task in refreshed(tasks)]
-    assert outcomes == [Reason.ATTEMPT_LOST, Reason.ATTEMPT_LOST, "", Reason.ATTEMPT_LOST, Reason.ATTEMPT_LOST]
-    assert tasks[2].reason == Reason.ATTEMPT_UNREADABLE
+    assert outcomes == [
+        TaskReason.ATTEMPT_LOST,
+        TaskReason.ATTEMPT_LOST,
+        "",
+        TaskReason.ATTEMPT_LOST,
+        TaskReason.ATTEMPT_LOST,
+    ]
+    assert tasks[2].reason == TaskReason.ATTEMPT_UNREADABLE
     for lang in messages.LANGUAGES:
-        assert "KeyError" in messages.text(tasks[2].reason, lang, **tasks[2].reason_params)[0]
+        assert "KeyError" in messages.render_text(tasks[2].reason, lang, **tasks[2].reason_params)[0]
 
 
 def test_an_engine_that_cannot_be_asked_is_asked_once(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +63,7 @@ def test_an_engine_that_cannot_be_asked_is_asked_once(tasks: list[Task], monkeyp
         raise BackendError("ENGINE_UNREACHABLE", why="no route")
 
     monkeypatch.setattr("fermi.engines.local.engine.LocalBackend.observe", away)
-    seen = engine_access.observe(tasks[0].cluster, [handle_for(task, 1) for task in tasks])
+    seen = engine_access.observe_attempts(tasks[0].cluster, [build_handle(task, 1) for task in tasks])
     assert asked == [5]
     assert {one.phase for one in seen.values()} == {Phase.UNKNOWN}
     assert [one.waiting and one.waiting.code for one in seen.values()] == ["ENGINE_UNREACHABLE"] * 5
@@ -75,7 +81,7 @@ def test_whatever_a_rank_said_last_is_stored_and_told(
         lambda self, handles: {handle.name: failed for handle in handles},
     )
     Task.objects.filter(pk="task-x").update(due_at=now())
-    reconciler.sweep()
+    reconciler.reconcile_due_tasks()
     [task] = refreshed(tasks[:1])
     assert task.attempts.get().outcome == "OUT_OF_MEMORY"
-    assert messages.text(task.reason, "en", **task.reason_params)
+    assert messages.render_text(task.reason, "en", **task.reason_params)

@@ -7,7 +7,7 @@ import pytest
 from django.apps import apps
 
 from apps.training.models import Task
-from apps.training.states import Kind, State
+from apps.training.states import TaskKind, TaskState
 from fermi.jobs.spec import JobSpec
 
 pytestmark = pytest.mark.database
@@ -19,7 +19,7 @@ def by_spec_alone() -> None:
 
 def old(task: Task, **changes: Any) -> Task:
     """As before tasks had a kind: what is done later stood in the request."""
-    Task.objects.filter(pk=task.pk).update(kind=Kind.TRAINING, **changes)
+    Task.objects.filter(pk=task.pk).update(kind=TaskKind.TRAINING, **changes)
     by_spec_alone()
     task.refresh_from_db()
     return task
@@ -38,10 +38,10 @@ def test_a_request_that_says_nothing_of_them_means_none(task: Task) -> None:
 
 
 def test_a_run_of_a_preflight_test_is_told_by_its_kind(task: Task) -> None:
-    assert old(task, framework="preflight").kind == Kind.PREFLIGHT
+    assert old(task, framework="preflight").kind == TaskKind.PREFLIGHT
     assert not Task.trainings.exists()
 
 
 def test_a_task_that_has_ended_stays_as_it_was(task: Task) -> None:
-    ended = old(task, request={"preflight": "full"}, spec={"framework": "jax"}, state=State.FAILED, due_at=None)
+    ended = old(task, request={"preflight": "full"}, spec={"framework": "jax"}, state=TaskState.FAILED, due_at=None)
     assert ended.spec == {"framework": "jax"}

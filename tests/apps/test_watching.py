@@ -15,20 +15,29 @@ from django.db import OperationalError
 
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
-from apps.telemetry.reader import newest
+from apps.telemetry.reader import read_newest
 from apps.training.core import engine_access, wakeups
-from apps.training.core.observation_store import remember
+from apps.training.core.observation_store import store_observations
 from apps.training.logs import ingest, poll_interval
 from apps.training.logs import watcher as watching
-from apps.training.logs.stragglers import PERIOD, SOON, Pace
-from apps.training.logs.watcher import CONFIRM, FIND, GATHER, REST, SLOWEST, SLOWEST_FIRST, TICK, Watcher
+from apps.training.logs.stragglers import MIN_INTERVAL_SECONDS, URGENT_INTERVAL_SECONDS, RankMonitor
+from apps.training.logs.watcher import (
+    CONFIRM_SECONDS,
+    ERROR_PAUSE_SECONDS,
+    FIND_SECONDS,
+    GATHER_SECONDS,
+    MAX_RANK_0_INTERVAL_SECONDS,
+    MAX_READ_INTERVAL_SECONDS,
+    TICK_SECONDS,
+    Watcher,
+)
 from apps.training.models import MetricPoint, Node, Task
-from apps.training.reconcile.actions import close
-from apps.training.states import State
-from apps.training.states.decisions import Act, Decision
+from apps.training.reconcile.actions import close_attempt
+from apps.training.states import TaskState
+from apps.training.states.decisions import ReconcileAction, ReconcileDecision
 from fermi.engines.local.engine import LocalBackend
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import Cause, Handle, Observation, Phase, PulseSeen, RankSeen
+from fermi.jobs.spec import Cause, Handle, Observation, Phase, RankProgress, RankStatus
 from tests.apps.attempts import begin_attempt, write
 from tests.polling import until
 
@@ -46,14 +55,14 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def poked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tasks that were handed to the reconciler."""
     sent: list[str] = []
-    monkeypatch.setattr(wakeups, "_send", lambda name, *args: sent.extend(args))
+    monkeypatch.setattr(wakeups, "enqueue_task", lambda name, *args: sent.extend(args))
     return sent
 
 
 @pytest.fixture
 def watcher(task: Task, monkeypatch: pytest.MonkeyPatch) -> Watcher:
     """However long this machine takes for a look, the next one is where the test says."""
-    monkeypatch.setattr(watching, "SHARE", 1e9)
+    monkeypatch.setattr(watching, "MAX_OBSERVE_SHARE", 1e9)
     watcher = Watcher()
     watcher.find()
     return watcher
@@ -81,19 +90,19 @@ def test_what_alive_attempts_print_is_read(task: Task, watcher: Watcher) -> None
 
 
 def test_attempts_are_followed_while_they_live(task: Task, watcher: Watcher) -> None:
-    waiting = another(task, "task-w", state=State.QUEUED)
+    waiting = another(task, "task-w", state=TaskState.QUEUED)
     watcher.find()
     write(waiting, '{"step": 1, "loss": 1}\n')
     watcher.look(0.0)
     assert points("task-w") == 0
-    Task.objects.filter(pk="task-w").update(state=State.STARTING)
+    Task.objects.filter(pk="task-w").update(state=TaskState.STARTING)
     watcher.find()
     watcher.look(0.0)
     assert points("task-w") == 1
-    Task.objects.filter(pk="task-w").update(state=State.FAILED, due_at=None)
+    Task.objects.filter(pk="task-w").update(state=TaskState.FAILED, due_at=None)
     watcher.find()
     write(waiting, '{"step": 2, "loss": 1}\n')
-    watcher.look(FIND)
+    watcher.look(FIND_SECONDS)
     assert points("task-w") == 1
 
 
@@ -127,11 +136,11 @@ def test_quiet_ranks_are_looked_at_less_often_and_at_once_again_when_they_speak(
     monkeypatch.setattr(LocalBackend, "logs", counted)
     for tick in range(200):
         write(task, "talk\n", rank=1)
-        watcher.look(tick * TICK)
-    seconds = 200 * TICK
-    assert seconds / SLOWEST_FIRST - 1 <= looks.count(0) <= seconds / SLOWEST_FIRST + 5
+        watcher.look(tick * TICK_SECONDS)
+    seconds = 200 * TICK_SECONDS
+    assert seconds / MAX_RANK_0_INTERVAL_SECONDS - 1 <= looks.count(0) <= seconds / MAX_RANK_0_INTERVAL_SECONDS + 5
     assert looks.count(1) == 200
-    assert seconds / SLOWEST - 1 <= looks.count(2) <= seconds / SLOWEST + 8
+    assert seconds / MAX_READ_INTERVAL_SECONDS - 1 <= looks.count(2) <= seconds / MAX_READ_INTERVAL_SECONDS + 8
 
 
 def test_growing_logs_are_told_of_five_times_a_second_and_to_the_last(
@@ -139,7 +148,7 @@ def test_growing_logs_are_told_of_five_times_a_second_and_to_the_last(
 ) -> None:
     for tick in range(10):
         write(task, "x\n")
-        watcher.look(100 + tick * TICK)
+        watcher.look(100 + tick * TICK_SECONDS)
     assert 5 <= told.count("log") <= 6
     told.clear()
     write(task, "the last\n")
@@ -155,7 +164,7 @@ def test_more_than_a_pass_is_read_on_at_once(task: Task, watcher: Watcher) -> No
     passes = 0
     while watcher.look(0.0):
         passes += 1
-    assert passes == 1_000_000 // ingest.CHUNK
+    assert passes == 1_000_000 // ingest.CHUNK_BYTES
     assert points() == 1
 
 
@@ -165,7 +174,7 @@ def test_a_change_is_handed_to_the_reconciler_once(task: Task, watcher: Watcher,
         watcher.look(moment)
     assert poked == ["task-x"], "the first look is news"
     Task.objects.update(due_at=later)
-    engine_access.backend_for(task.cluster).cancel(engine_access.handle_for(task, 1), 0.0)
+    engine_access.get_backend(task.cluster).cancel(engine_access.build_handle(task, 1), 0.0)
     for moment in (2.0, 3.0):
         watcher.look(moment)
     assert poked == ["task-x", "task-x"]
@@ -177,14 +186,14 @@ def test_a_change_that_is_not_stored_is_handed_on_again_until_it_is(
 ) -> None:
     """The message was lost, or whoever had it looked before they could see it."""
     watcher.look(0.0)
-    watcher.look(CONFIRM - 1)
+    watcher.look(CONFIRM_SECONDS - 1)
     assert poked == ["task-x"]
-    watcher.look(CONFIRM)
+    watcher.look(CONFIRM_SECONDS)
     assert poked == ["task-x"] * 2
-    handle = engine_access.handle_for(task, 1)
-    seen = engine_access.backend_for(task.cluster).observe([handle])[handle.name]
-    remember([(task.attempts.get(), seen)])
-    for moment in (2 * CONFIRM, 3 * CONFIRM):
+    handle = engine_access.build_handle(task, 1)
+    seen = engine_access.get_backend(task.cluster).observe([handle])[handle.name]
+    store_observations([(task.attempts.get(), seen)])
+    for moment in (2 * CONFIRM_SECONDS, 3 * CONFIRM_SECONDS):
         watcher.look(moment)
     assert poked == ["task-x"] * 2
 
@@ -198,10 +207,10 @@ def test_one_that_nobody_can_tell_of_any_more_is_news_and_is_again_when_it_is_ba
     watcher.look(0.0)
     with monkeypatch.context() as broken:
         broken.setattr(LocalBackend, "observe", away)
-        for moment in (1.0, 1.0 + REST):
+        for moment in (1.0, 1.0 + ERROR_PAUSE_SECONDS):
             watcher.look(moment)
         assert poked == ["task-x"] * 2
-    watcher.look(1.0 + 2 * REST)
+    watcher.look(1.0 + 2 * ERROR_PAUSE_SECONDS)
     assert poked == ["task-x"] * 3
 
 
@@ -212,15 +221,17 @@ def test_ranks_that_begin_one_by_one_are_handed_on_together(
     seen = [Observation(Phase.STARTING, True)]
     monkeypatch.setattr(LocalBackend, "observe", lambda self, handles: {one.name: seen[0] for one in handles})
     for turn in range(11):
-        begun = tuple(RankSeen(rank, 0, "running", 1) for rank in range(turn))
+        begun = tuple(RankStatus(rank, 0, "running", 1) for rank in range(turn))
         seen[0] = Observation(Phase.STARTING, True, begun)
-        watcher.look(turn * TICK)
-    assert len(poked) == 1 + int(10 * TICK / GATHER) - 1  # a look comes every TICK: every third one tells
+        watcher.look(turn * TICK_SECONDS)
+    assert (
+        len(poked) == 1 + int(10 * TICK_SECONDS / GATHER_SECONDS) - 1
+    )  # a look comes every TICK: every third one tells
     told = len(poked)
     seen[0] = replace(seen[0], waiting=Cause("POD_PENDING", {}))
-    watcher.look(11 * TICK)
+    watcher.look(11 * TICK_SECONDS)
     seen[0] = replace(seen[0], phase=Phase.RUNNING)
-    watcher.look(12 * TICK)
+    watcher.look(12 * TICK_SECONDS)
     assert len(poked) == told + 2
 
 
@@ -253,9 +264,9 @@ def test_a_task_that_cannot_be_read_stops_no_other_and_is_tried_again(task: Task
     assert points("task-a") == 3
     bad.rmdir()
     write(task, '{"step": 1, "loss": 1}\n')
-    watcher.look(REST - 1)
+    watcher.look(ERROR_PAUSE_SECONDS - 1)
     assert points() == 0
-    watcher.look(2 * REST)
+    watcher.look(2 * ERROR_PAUSE_SECONDS)
     assert points() == 1
 
 
@@ -269,10 +280,10 @@ def test_a_cluster_that_cannot_be_asked_stops_no_reading_and_rests(
         broken.setattr(LocalBackend, "observe", away)
         for tick in range(20):
             write(task, '{"step": 1, "loss": 1}\n')
-            watcher.look(tick * TICK)
+            watcher.look(tick * TICK_SECONDS)
     assert points() == 20
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    watcher.look(2 * REST)
+    watcher.look(2 * ERROR_PAUSE_SECONDS)
     assert poked == ["task-x"]
 
 
@@ -281,10 +292,10 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Observation(Phase.RUNNING, True)
     monkeypatch.setattr(LocalBackend, "observe", lambda self, handles: {one.name: seen for one in handles})
 
-    def ask(self: Pace) -> None:
+    def ask(self: RankMonitor) -> None:
         self.pulses = LocalBackend.pulses(LocalBackend.__new__(LocalBackend), self._handle)
 
-    monkeypatch.setattr(Pace, "_judge", ask)  # the task of these tests has no nodes to judge
+    monkeypatch.setattr(RankMonitor, "_judge", ask)  # the task of these tests has no nodes to judge
 
 
 def progress(task: Task, watcher: Watcher, moment: float) -> Any:
@@ -300,28 +311,28 @@ def test_steps_are_counted_where_a_script_prints_none(
     steps: list[int | None] = [None]
 
     def pulses(self: LocalBackend, handle: Handle) -> Any:
-        return {rank: PulseSeen(rank, 9.0, step=steps[-1]) for rank in range(2)}
+        return {rank: RankProgress(rank, 9.0, step=steps[-1]) for rank in range(2)}
 
     monkeypatch.setattr(LocalBackend, "pulses", pulses)
     for turn in range(2):
-        assert progress(task, watcher, turn * PERIOD) == {}
+        assert progress(task, watcher, turn * MIN_INTERVAL_SECONDS) == {}
     steps.append(7)
-    assert progress(task, watcher, 1.5 * PERIOD) == {}
+    assert progress(task, watcher, 1.5 * MIN_INTERVAL_SECONDS) == {}
     for turn in range(2, 5):
-        assert progress(task, watcher, turn * PERIOD) == {"step": 7, "counted": True}
+        assert progress(task, watcher, turn * MIN_INTERVAL_SECONDS) == {"step": 7, "counted": True}
     assert told.count("metric") == 1
     write(task, '{"step": 1, "loss": 1}\n')
     for turn in range(5, 7):
-        assert progress(task, watcher, turn * PERIOD) == {"step": 1, "loss": 1}
+        assert progress(task, watcher, turn * MIN_INTERVAL_SECONDS) == {"step": 1, "loss": 1}
 
 
 LINE = "{{'loss': '3.311', 'grad_norm': '2.075', 'learning_rate': '0.0009', 'epoch': '{:.4g}'}}\n"
 """As the Trainer of transformers 5.24 prints them."""
 
 
-def of_trainer(step: int, epoch: float) -> dict[int, PulseSeen]:
+def of_trainer(step: int, epoch: float) -> dict[int, RankProgress]:
     said = {"step": step, "total": 300, "epoch": epoch, "every": 10}
-    return {0: PulseSeen(0, 9.0, step=step, trainer=said), 1: PulseSeen(1, 9.0, step=step)}
+    return {0: RankProgress(0, 9.0, step=step, trainer=said), 1: RankProgress(1, 9.0, step=step)}
 
 
 @pytest.mark.usefixtures("runs")
@@ -332,17 +343,17 @@ def test_a_trainers_lines_wait_for_the_pulse_that_tells_their_steps(
     monkeypatch.setattr(LocalBackend, "pulses", lambda *_: dict(told[-1]))
     assert progress(task, watcher, 0.0) == {}
     write(task, '{"event": "checkpoint", "step": 0, "path": "/x"}\n' + LINE.format(10 / 73))
-    told.append({0: PulseSeen(0, 9.0, trainer={"step": 0, "total": 300, "epoch": 0.0, "every": 10})})
-    assert progress(task, watcher, SLOWEST_FIRST) == {}
+    told.append({0: RankProgress(0, 9.0, trainer={"step": 0, "total": 300, "epoch": 0.0, "every": 10})})
+    assert progress(task, watcher, MAX_RANK_0_INTERVAL_SECONDS) == {}
     assert (points(), task.checkpoints.count()) == (0, 1), "what stands before it does not wait"
     told.append(of_trainer(17, 17 / 73))
-    assert progress(task, watcher, SLOWEST_FIRST + SOON)["step"] == 17
-    watcher.look(SLOWEST_FIRST + 2 * SOON)
+    assert progress(task, watcher, MAX_RANK_0_INTERVAL_SECONDS + URGENT_INTERVAL_SECONDS)["step"] == 17
+    watcher.look(MAX_RANK_0_INTERVAL_SECONDS + 2 * URGENT_INTERVAL_SECONDS)
     write(
         task, "".join(LINE.format(step / 73) for step in range(20, 100, 10)) + "{'eval_loss': '2.9', 'epoch': 1.233}\n"
     )
     expected = {"step": 17, "counted": True, "total": 300, "loss": 3.311}
-    assert progress(task, watcher, SLOWEST_FIRST + 3 * SOON) == expected
+    assert progress(task, watcher, MAX_RANK_0_INTERVAL_SECONDS + 3 * URGENT_INTERVAL_SECONDS) == expected
     steps = list(MetricPoint.objects.order_by("pk").values_list("step", flat=True))
     assert steps == [*range(10, 100, 10), 90]
     write(task, LINE.format(300 / 73))
@@ -356,14 +367,14 @@ def test_lines_of_another_program_that_tell_no_step_are_numbered_at_once(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = [20]
-    monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {0: PulseSeen(0, 9.0, step=steps[-1])})
+    monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {0: RankProgress(0, 9.0, step=steps[-1])})
     watcher.look(0.0)
-    watcher.look(TICK)
+    watcher.look(TICK_SECONDS)
     write(task, 2 * LINE.format(0.1562))
-    assert progress(task, watcher, PERIOD / 2) == {"step": 20, "counted": True, "loss": 3.311}
+    assert progress(task, watcher, MIN_INTERVAL_SECONDS / 2) == {"step": 20, "counted": True, "loss": 3.311}
     assert list(MetricPoint.objects.order_by("pk").values_list("step", flat=True)) == [1, 2]
     steps.append(35)
-    assert progress(task, watcher, PERIOD * 2) == {"step": 35, "counted": True, "loss": 3.311}
+    assert progress(task, watcher, MIN_INTERVAL_SECONDS * 2) == {"step": 35, "counted": True, "loss": 3.311}
     write(task, LINE.format(0.2))
     close_with(task, [{"rank": 0, "node_rank": 0, "state": "exited", "last_step": 40}])
     assert task.progress == {"step": 40, "counted": True, "loss": 3.311}
@@ -374,11 +385,11 @@ def test_lines_of_another_program_that_tell_no_step_are_numbered_at_once(
 def test_lines_for_people_give_a_curve_and_the_probes_count_says_how_far_it_is(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {0: PulseSeen(0, 9.0, step=43)})
+    monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {0: RankProgress(0, 9.0, step=43)})
     watcher.look(0.0)
     write(task, "".join(f"iter {number}: loss 1.{number}000, time 250.00ms, mfu 1.2%\n" for number in range(80)))
     for turn in range(1, 3):
-        found = progress(task, watcher, turn * PERIOD)
+        found = progress(task, watcher, turn * MIN_INTERVAL_SECONDS)
     assert found == {"step": 43, "counted": True, "loss": 1.79}
     assert list(MetricPoint.objects.order_by("pk").values_list("step", flat=True)) == list(range(80))
     close_with(task, [{"rank": 0, "node_rank": 0, "state": "exited", "last_step": 80}])
@@ -392,21 +403,21 @@ def test_without_pulses_a_trainers_lines_wait_for_a_while(
     monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {})
     write(task, 2 * LINE.format(0.1562))
     assert progress(task, watcher, 0.0) == {}
-    monkeypatch.setattr(ingest, "HOLD", 0.0)
-    assert progress(task, watcher, SLOWEST_FIRST) == {"step": 2, "counted": True, "loss": 3.311}
+    monkeypatch.setattr(ingest, "MAX_HOLD_SECONDS", 0.0)
+    assert progress(task, watcher, MAX_RANK_0_INTERVAL_SECONDS) == {"step": 2, "counted": True, "loss": 3.311}
 
 
 def close_with(task: Task, ranks: list[dict[str, Any]]) -> None:
     task.attempts.update(seen={"ranks": ranks})
-    close(task, task.attempts.get(), Decision(Act.CLOSE, State.SUCCEEDED))
+    close_attempt(task, task.attempts.get(), ReconcileDecision(ReconcileAction.CLOSE, TaskState.SUCCEEDED))
     task.refresh_from_db()
 
 
 def test_a_step_that_was_printed_stays_the_tasks_step(task: Task, watcher: Watcher) -> None:
     write(task, "{'loss': 1, 'step': 70}\n{'loss': 0.5, 'epoch': 1}\n")
-    watcher.look(TICK)
+    watcher.look(TICK_SECONDS)
     task.attempts.update(seen={"ranks": [{"rank": 0, "last_step": 40}]})
-    close(task, task.attempts.get(), Decision(Act.CLOSE, State.SUCCEEDED))
+    close_attempt(task, task.attempts.get(), ReconcileDecision(ReconcileAction.CLOSE, TaskState.SUCCEEDED))
     task.refresh_from_db()
     assert task.progress == {"step": 70, "loss": 0.5}
 
@@ -451,7 +462,7 @@ def test_the_process_ends_at_once_and_cleanly_even_without_database_and_broker(
 
 def use(task: Task, node: int, *samples: tuple[float, dict[str, Any]]) -> None:
     """As a node's runner on this machine leaves it."""
-    folder = Path(engine_access.backend_for(task.cluster)._run_dir(f"{task.pk}-1"))  # type: ignore[attr-defined]
+    folder = Path(engine_access.get_backend(task.cluster)._run_dir(f"{task.pk}-1"))  # type: ignore[attr-defined]
     folder.mkdir(parents=True, exist_ok=True)
     told = [{"at": at, "values": values, "emulated": True} for at, values in samples]
     (folder / f"node-{node}.telemetry.json").write_text(json.dumps({"telemetry": told}))
@@ -471,9 +482,9 @@ def test_what_an_attempt_uses_is_its_environments_and_its_own(task: Task) -> Non
     watcher = Watcher()
     watcher.find()
     watcher.look(0.0)
-    watcher.look(TICK)
+    watcher.look(TICK_SECONDS)
     watcher.writer.flush(all_of_it=True)
-    found = newest(["env-0", "env:env-0", "env:env-1", "task:task-x"])
+    found = read_newest(["env-0", "env:env-0", "env:env-1", "task:task-x"])
     assert {subject: dict(one.values) for subject, one in found.items()} == {
         "env:env-0": {"gpu:0": 10},  # what the machine itself does is measured once for all of its environments
         "env:env-1": {"gpu:0": 30},
@@ -489,11 +500,11 @@ def test_what_comes_with_the_end_of_an_attempt_is_read(task: Task) -> None:
     watcher.find()
     watcher.look(0.0)
     use(task, 0, (now().timestamp(), {"rank_gpu_memory:1": 5000}))
-    watcher.look(TICK)
-    Task.objects.filter(pk=task.pk).update(state=State.SUCCEEDED)
+    watcher.look(TICK_SECONDS)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.SUCCEEDED)
     watcher.find()
     watcher.writer.flush(all_of_it=True)
-    assert newest(["task:task-x"])["task:task-x"].values == {"rank_gpu_memory:1": 5000}
+    assert read_newest(["task:task-x"])["task:task-x"].values == {"rank_gpu_memory:1": 5000}
 
 
 def test_use_that_cannot_be_read_keeps_nobody_from_the_logs(
@@ -509,12 +520,12 @@ def test_use_that_cannot_be_read_keeps_nobody_from_the_logs(
     monkeypatch.setattr(LocalBackend, "telemetry", away)
     for tick in range(20):
         write(task, '{"step": 1, "loss": 1}\n')
-        watcher.look(tick * TICK)
+        watcher.look(tick * TICK_SECONDS)
     assert points() == 20
     assert len(caplog.records) == 1
 
 
 def test_what_stood_still_for_a_minute_is_not_left_alone_for_twenty():
-    assert poll_interval.pause(0.1, 0.05) == 2
-    assert poll_interval.pause(60, 0.05) == poll_interval.LONGEST
-    assert poll_interval.pause(60, 0.01, 60) == 60
+    assert poll_interval.compute_pause(0.1, 0.05) == 2
+    assert poll_interval.compute_pause(60, 0.05) == poll_interval.MAX_PAUSE_SECONDS
+    assert poll_interval.compute_pause(60, 0.01, 60) == 60

@@ -13,24 +13,24 @@ from django.db import connection, transaction
 
 from apps.accounts.models import Project
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
-from apps.common.bounds import HEARTBEAT
+from apps.common.bounds import HEARTBEAT_PATH
 from apps.common.clock import now
 from apps.common.errors import ProblemsError
-from apps.common.request_shapes import parse
+from apps.common.request_shapes import parse_body
 from apps.telemetry import reader
-from apps.telemetry.writer import Writer
+from apps.telemetry.writer import TelemetryWriter
 from apps.workers import revisions
 from apps.workers.api.serializers import WorkerHeartbeatRequest
 from apps.workers.engine.store import DatabaseStore
-from apps.workers.heartbeat.cache import Cache
-from apps.workers.heartbeat.endpoint import Heartbeats
-from apps.workers.heartbeat.schema import Beat, read
-from apps.workers.heartbeat.telemetry import Used
+from apps.workers.heartbeat.cache import HeartbeatCache
+from apps.workers.heartbeat.endpoint import HeartbeatEndpoint
+from apps.workers.heartbeat.schema import HeartbeatEntry, parse_heartbeat
+from apps.workers.heartbeat.telemetry import TelemetryCollector
 from apps.workers.models import Report, Worker
-from apps.workers.tokens import digest
+from apps.workers.tokens import hash_token
 from fermi.engines import failure_cause
-from fermi.engines.agent.store import Order
-from fermi.jobs.spec import attempt_parts
+from fermi.engines.agent.store import RankOrder
+from fermi.jobs.spec import parse_attempt_name
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
@@ -38,31 +38,31 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 def add(*ids: str) -> None:
     project, _ = Project.objects.get_or_create(name="one")
     with transaction.atomic():
-        revision = revisions.following()
+        revision = revisions.take_next_revision()
         for key in ids:
             node, _, number = key.partition("-")
             worker = Worker.objects.create(
-                pk=key, node=node, number=int(number), project=project, machine=node, digest=digest(key),
+                pk=key, node=node, number=int(number), project=project, machine=node, digest=hash_token(key),
                 generation=revision,
             )  # fmt: skip
             Report.objects.create(worker=worker, at=now())
 
 
-def beat(worker: str, sequence: int = 1, **changes: Any) -> Beat:
+def beat(worker: str, sequence: int = 1, **changes: Any) -> HeartbeatEntry:
     values: dict[str, Any] = {"incarnation": "first", "generation": 0, "process": None, "usage": {}, "token": worker}
-    return Beat(worker=worker, sequence=sequence, **{**values, **changes})
+    return HeartbeatEntry(worker=worker, sequence=sequence, **{**values, **changes})
 
 
 def order(name: str, *workers: str) -> None:
-    task, attempt = attempt_parts(name)
+    task, attempt = parse_attempt_name(name)
     body = {"name": name, "digest": "d", "spec": {}, "files": {}}
-    rows = [Order(worker, rank, 0, "n", "d", body) for rank, worker in enumerate(workers)]
+    rows = [RankOrder(worker, rank, 0, "n", "d", body) for rank, worker in enumerate(workers)]
     DatabaseStore().put(name, task, int(attempt), rows)
 
 
 def test_hearing_costs_no_query_and_looking_for_news_a_constant_number(django_assert_max_num_queries: Any) -> None:
     add(*(f"gn6-{number}" for number in range(300)))
-    cache = Cache()
+    cache = HeartbeatCache()
     cache.refresh()
     assert len(cache) == 300
     beats = [beat(f"gn6-{number}", usage={"cpuPercent": 1.0}) for number in range(300)]
@@ -82,10 +82,10 @@ def test_hearing_costs_no_query_and_looking_for_news_a_constant_number(django_as
 
 def test_a_worker_that_another_process_deleted_is_forgotten() -> None:
     add("gn6-0", "gn6-1")
-    cache = Cache()
+    cache = HeartbeatCache()
     cache.refresh()
     with transaction.atomic():
-        revisions.following()
+        revisions.take_next_revision()
         Worker.objects.filter(pk="gn6-0").delete()
     cache.refresh()
     assert cache.strangers([beat("gn6-0"), beat("gn6-1")]) == ["gn6-0"]
@@ -94,7 +94,7 @@ def test_a_worker_that_another_process_deleted_is_forgotten() -> None:
 def test_what_cannot_be_stored_is_stored_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
     add("gn6-0")
     order("task-x-1", "gn6-0")
-    cache = Cache()
+    cache = HeartbeatCache()
     cache.refresh()
     cache.hear([beat("gn6-0", process={"name": "task-x-1", "state": "exited", "exitCode": 3, "left": False})])
     assert cache.urgent
@@ -103,7 +103,7 @@ def test_what_cannot_be_stored_is_stored_the_next_time(monkeypatch: pytest.Monke
         raise RuntimeError("the database is away")
 
     with monkeypatch.context() as broken:
-        broken.setattr("apps.workers.heartbeat.cache.listen", fail)
+        broken.setattr("apps.workers.heartbeat.cache.record_listening", fail)
         with pytest.raises(RuntimeError):
             cache.flush()
     assert Report.objects.get().sequence == -1
@@ -136,7 +136,7 @@ def test_what_cannot_be_stored_is_stored_the_next_time(monkeypatch: pytest.Monke
 )  # fmt: skip
 def test_what_is_no_heartbeat_is_not_read_as_one(body: Any) -> None:
     with pytest.raises(ValueError):
-        read(body)
+        parse_heartbeat(body)
 
 
 @pytest.mark.parametrize("name", ["code", "path", "holder"])
@@ -144,7 +144,7 @@ def test_what_is_no_heartbeat_is_not_read_as_one(body: Any) -> None:
 def test_a_word_of_a_cause_is_judged_alike_in_front_and_by_the_document(name: str, word: Any, is_one: bool) -> None:
     process = {"name": "x", "state": "exited", "cause": {name: word}}
     entry = {"id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "process": process}
-    for judge in (read, partial(parse, WorkerHeartbeatRequest)):
+    for judge in (parse_heartbeat, partial(parse_body, WorkerHeartbeatRequest)):
         with nullcontext() if is_one else pytest.raises((ValueError, ProblemsError)):
             judge({"workers": [entry]})
 
@@ -168,11 +168,11 @@ def test_all_that_a_runner_says_of_a_bound_comes_through(cause: dict[str, Any]) 
     said = {**cause} if cause["code"] == "DISK_WITHOUT_ROOM" else {**cause, "task": "task-x", "rank": 0}
     process = {"name": "x", "state": "exited", "cause": said}
     entry = {"id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "process": process}
-    parse(WorkerHeartbeatRequest, {"workers": [entry]})
-    _, [beat] = read({"workers": [entry]})
+    parse_body(WorkerHeartbeatRequest, {"workers": [entry]})
+    _, [beat] = parse_heartbeat({"workers": [entry]})
     assert beat.process is not None
     assert beat.process["cause"] == said
-    assert failure_cause.by_runner(beat.process["cause"], {"nodeRank": 0, "node": "gn6"}) is not None
+    assert failure_cause.build_runner_cause(beat.process["cause"], {"nodeRank": 0, "node": "gn6"}) is not None
 
 
 def test_what_a_newer_agent_says_besides_is_not_kept() -> None:
@@ -182,7 +182,7 @@ def test_what_a_newer_agent_says_besides_is_not_kept() -> None:
         "id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "process": said,
         "usage": {"cpuPercent": 1, "more": {"a": "\0"}, "ports": [{"port": 29500, "holder": None, "more": "\0"}]},
     }  # fmt: skip
-    _, [beat] = read({"workers": [entry]})
+    _, [beat] = parse_heartbeat({"workers": [entry]})
     assert (beat.process, beat.usage) == (
         {"name": "x", "state": "running"},
         {"cpuPercent": 1, "ports": [{"port": 29500, "holder": None}]},
@@ -195,7 +195,9 @@ def test_what_an_agent_says_of_its_rank_is_believed_in_its_shape_only() -> None:
     said = {"name": "x", "state": "running", "error": {"type": "E\0", "line": -1}, "stalled": [], "kill": None,
             "course": {"last_step": 80, "began_at": "now", "trainer": [], "more": 1}}  # fmt: skip
     pulse = {"rank": 0, "at": 9.0, "step": 4, "waiting": 12, "more": "\0"}
-    _, [beat, old] = read({"workers": [{**entry, "process": said, "pulse": pulse}, {**entry, "process": None}]})
+    _, [beat, old] = parse_heartbeat(
+        {"workers": [{**entry, "process": said, "pulse": pulse}, {**entry, "process": None}]}
+    )
     assert beat.process is not None
     assert {name: value for name, value in beat.process["error"].items() if value} == {
         "type": "E\N{REPLACEMENT CHARACTER}"
@@ -212,14 +214,16 @@ def test_what_was_said_while_packages_were_prepared_is_taken_as_far_as_a_databas
     doing = {"code": "CODE_PACKAGES_PREPARING", "file": None, "said": "Collecting\0numpy", "more": "\0"}
     process = {"name": "x", "state": "exited", "cause": failed, "doing": doing}
     entry = {"id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "process": process}
-    _, [beat] = read({"workers": [entry]})
+    _, [beat] = parse_heartbeat({"workers": [entry]})
     assert beat.process is not None
     assert beat.process["cause"] == {**failed, "why": "\N{REPLACEMENT CHARACTER}no ?compiler"}
     assert beat.process["doing"] == {
         "code": "CODE_PACKAGES_PREPARING", "said": "Collecting\N{REPLACEMENT CHARACTER}numpy"
     }  # fmt: skip
     for odd in (5, [], "x", {"code": 5}):
-        _, [beat] = read({"workers": [{**entry, "process": {"name": "x", "state": "starting", "doing": odd}}]})
+        _, [beat] = parse_heartbeat(
+            {"workers": [{**entry, "process": {"name": "x", "state": "starting", "doing": odd}}]}
+        )
         assert beat.process == {"name": "x", "state": "starting"}
 
 
@@ -228,11 +232,11 @@ class Server:
 
     def __init__(self) -> None:
         self.passed_on: list[bytes] = []
-        self.front = Heartbeats(self._django)
+        self.front = HeartbeatEndpoint(self._django)
         self.front._started = True  # the keeper's threads are for a process that serves
         self.cache = self.front._cache
 
-    async def ask(self, body: Any, path: str = HEARTBEAT) -> Any:
+    async def ask(self, body: Any, path: str = HEARTBEAT_PATH) -> Any:
         sent: list[Mapping[str, Any]] = []
         raw = [body if isinstance(body, bytes) else json.dumps(body).encode()]
 
@@ -334,12 +338,12 @@ def test_what_hosts_and_ranks_use_becomes_series() -> None:
     values = {"cpu": 40, "gpu:0": 80, "rank_cpu:3": 150, "rank_cpu:9": 1, "nonsense:1": 5, "power:0": "much"}
     process = {"name": "task-x-2", "rank": 3, "state": "running"}
 
-    def said(worker: str, at: float, values: Any, process: Any = None) -> Beat:
+    def said(worker: str, at: float, values: Any, process: Any = None) -> HeartbeatEntry:
         item = {"id": worker, "token": worker, "process": process, "telemetry": {"at": at, "values": values}}
-        return read({"workers": [item]})[1][0]
+        return parse_heartbeat({"workers": [item]})[1][0]
 
     clock = [moment]
-    used = Used(Writer(lambda: clock[0]))
+    used = TelemetryCollector(TelemetryWriter(lambda: clock[0]))
     told, nothing = {"error": None, "order": {"name": "task-x-2"}}, {"error": None, "order": None}
     elsewhere = {"name": "task-y-1", "rank": 0, "state": "running"}
     used.hear(
@@ -353,7 +357,9 @@ def test_what_hosts_and_ranks_use_becomes_series() -> None:
     used.flush()
     clock[0] += 30
     used.flush()
-    found = reader.newest(["env:env-one", "env:env-two", "worker:gn6-0", "task:task-x", "task:task-x-2", "task:task-y"])
+    found = reader.read_newest(
+        ["env:env-one", "env:env-two", "worker:gn6-0", "task:task-x", "task:task-x-2", "task:task-y"]
+    )
     assert {subject: dict(one.values) for subject, one in found.items()} == {
         "env:env-one": {"gpu:0": 10, "cpu": 40},  # the host is every environment's that has workers there
         "env:env-two": {"gpu:0": 80, "cpu": 40},

@@ -15,19 +15,19 @@ from apps.clusters import selectors as clusters
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
 from apps.workers.engine import channels, log_shipping
-from apps.workers.engine.environment_store import body_of
-from apps.workers.heartbeat.cache import Cache
-from apps.workers.heartbeat.channels import Channels
-from apps.workers.heartbeat.schema import read
+from apps.workers.engine.environment_store import read_run_body
+from apps.workers.heartbeat.cache import HeartbeatCache
+from apps.workers.heartbeat.channels import AgentChannelsApp
+from apps.workers.heartbeat.schema import parse_heartbeat
 from apps.workers.models import Channel, Listening, Report, Worker
 from apps.workers.services import environments
-from apps.workers.tokens import digest
+from apps.workers.tokens import hash_token
 from fermi.engines import logfiles
 from fermi.engines.agent import environments as hosting
-from fermi.engines.environments import HostedHandle, HostedPhase, HostedSeen, HostedSpec
+from fermi.engines.environments import EnvironmentHandle, EnvironmentPhase, EnvironmentSpec, EnvironmentStatus
 from fermi.jobs.errors import BackendError
-from fermi.jobs.run_location import Ways
-from fermi.jobs.spec import Cause, JobSpec, Way
+from fermi.jobs.run_location import RunLocations
+from fermi.jobs.spec import Cause, JobSpec, RunLocation
 from fermi.planning import plugins
 from fermi.schema import serialization
 
@@ -43,59 +43,59 @@ def environment(transactional_db: None) -> DevEnvironment:
     for key in IDS:
         node, _, number = key.partition("-")
         worker = Worker.objects.create(
-            pk=key, node=node, number=int(number), gpu=int(number), project=project, machine=node, digest=digest(key),
-            facts={"host": node, "address": f"10.0.0.{node[-1]}", "cpuCores": 8, "memoryGb": 64},
-        )  # fmt: skip
+            pk=key, node=node, number=int(number), gpu=int(number), project=project, machine=node,
+            digest=hash_token(key), facts={"host": node, "address": f"10.0.0.{node[-1]}", "cpuCores": 8, "memoryGb":
+        64}, )  # fmt: skip
         Report.objects.create(worker=worker, at=moment)
-    environments.settle(project.pk, ["gn6", "gn7"])
+    environments.sync_environments(project.pk, ["gn6", "gn7"])
     home = DevEnvironment.objects.get(name="gn6")
     return DevEnvironment.objects.create(
         pk="env-a", name="mine", project=project, cluster=home.cluster, zone=home.zone, status="stopped"
     )
 
 
-def spec(run: int = 1, **about: Any) -> HostedSpec:
-    return HostedSpec("env-a", "mine", "one", run, **{"kind": "custom", "host": "gn6", **about})
+def spec(run: int = 1, **about: Any) -> EnvironmentSpec:
+    return EnvironmentSpec("env-a", "mine", "one", run, **{"kind": "custom", "host": "gn6", **about})
 
 
 def start(run: int = 1, **about: Any) -> None:
     made = hosting.connect({}).render(spec(run, **about))
-    hosting.AgentHosting({}).start(made)
+    hosting.AgentEnvironmentBackend({}).start(made)
 
 
-def observe(run: int = 1) -> HostedSeen:
-    handle = HostedHandle("env-a", run)
-    return hosting.AgentHosting({}).observe([handle])[handle.name]
+def observe(run: int = 1) -> EnvironmentStatus:
+    handle = EnvironmentHandle("env-a", run)
+    return hosting.AgentEnvironmentBackend({}).observe([handle])[handle.name]
 
 
 def beat(worker: str = "gn6-0", sequence: int = 1, token: str = "", **hosted: Any) -> dict[str, Any]:
     """What its agent is answered."""
-    cache = Cache()
+    cache = HeartbeatCache()
     cache.load([worker])
     said = {"id": worker, "token": token or worker, "incarnation": "a", "sequence": sequence, "generation": 0}
-    _, beats = read({"workers": [{**said, "process": None, "usage": {}, "hosted": hosted}]})
+    _, beats = parse_heartbeat({"workers": [{**said, "process": None, "usage": {}, "hosted": hosted}]})
     answer = cache.hear(beats)[0]
     cache.flush()
     return answer
 
 
-def say(seen: HostedSeen, run: int = 1, sequence: int = 1) -> dict[str, Any]:
+def say(seen: EnvironmentStatus, run: int = 1, sequence: int = 1) -> dict[str, Any]:
     return beat(sequence=sequence, runs={f"env-a-{run}": serialization.dump(seen)})
 
 
 def test_a_run_goes_to_its_host_with_a_heartbeat_and_what_is_said_of_it_comes_back() -> None:
     start()
-    assert observe().phase is HostedPhase.STARTING
+    assert observe().phase is EnvironmentPhase.STARTING
     told = beat()["hosted"]
     assert told["runs"] == [{"name": "env-a-1", "environment": "env-a", "run": 1, "stop": None}]
     assert beat("gn7-0")["hosted"] is None
-    body = body_of("gn6-0", "env-a-1")
+    body = read_run_body("gn6-0", "env-a-1")
     assert body
     assert body["spec"]["kind"] == "custom"
-    assert body_of("gn7-0", "env-a-1") is None
-    say(HostedSeen(HostedPhase.RUNNING, True, facts={"versions": {"python": "3.13"}}))
+    assert read_run_body("gn7-0", "env-a-1") is None
+    say(EnvironmentStatus(EnvironmentPhase.RUNNING, True, facts={"versions": {"python": "3.13"}}))
     seen = observe()
-    assert (seen.phase, seen.left) == (HostedPhase.RUNNING, True)
+    assert (seen.phase, seen.left) == (EnvironmentPhase.RUNNING, True)
     assert seen.facts["host"] == "gn6"
     start()  # again: nothing happens
     assert observe() == seen
@@ -106,34 +106,34 @@ def test_an_environment_holds_the_workers_of_its_gpus_until_its_run_is_over() ->
     node = DevEnvironment.objects.get(name="gn6")
     assert (node.gpu_count, node.engine["workers"]) == (1, ["gn6-1"])
     assert Worker.objects.get(pk="gn6-0").environment_id == "env-a"
-    assert body_of("gn6-0", "env-a-1")["spec"]["gpus"] == [0]  # type: ignore[index]
-    say(HostedSeen(HostedPhase.RUNNING, True))
+    assert read_run_body("gn6-0", "env-a-1")["spec"]["gpus"] == [0]  # type: ignore[index]
+    say(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
     facts = observe().facts
     assert facts["engine"] == {"workers": ["gn6-0"], "gpus": [0], "address": "10.0.0.6"}
-    environments.settle_health()
+    environments.sync_health()
     assert DevEnvironment.objects.get(pk="env-a").status == "stopped", "its life is not the workers' to write"
-    hosting.AgentHosting({}).stop(HostedHandle("env-a", 1), 5)
+    hosting.AgentEnvironmentBackend({}).stop(EnvironmentHandle("env-a", 1), 5)
     assert beat(sequence=2)["hosted"]["runs"][0]["stop"] == {"graceSeconds": 5}
-    say(HostedSeen(HostedPhase.ENDED, False), sequence=3)
+    say(EnvironmentStatus(EnvironmentPhase.ENDED, False), sequence=3)
     assert observe().left is False
     assert DevEnvironment.objects.get(name="gn6").engine["workers"] == ["gn6-0", "gn6-1"]
 
 
 def test_a_task_trains_inside_of_what_its_project_has_as_a_process_of_a_host() -> None:
-    def ways(project: str = "one") -> Mapping[str, Ways]:
+    def ways(project: str = "one") -> Mapping[str, RunLocations]:
         nodes = tuple(
-            clusters.snapshots(DevEnvironment.objects.filter(name__in=("gn6", "mine")).select_related("zone"))
+            clusters.build_nodes(DevEnvironment.objects.filter(name__in=("gn6", "mine")).select_related("zone"))
         )
-        return plugins.backend("agent", {}).ways(JobSpec("task-x", "ddp", nodes, nodes[0].id, project=project))
+        return plugins.get_backend("agent", {}).ways(JobSpec("task-x", "ddp", nodes, nodes[0].id, project=project))
 
     DevEnvironment.objects.filter(pk="env-a").update(gpu_count=1)
     start(gpu_count=1)
     [own] = ways().values()
-    assert (own.prefers, own.inside, own.beside) == (Way(True, "WAY_INSIDE_GPUS", {"gpus": 1}), None, None)
+    assert (own.prefers, own.inside, own.beside) == (RunLocation(True, "WAY_INSIDE_GPUS", {"gpus": 1}), None, None)
     [shared] = ways("two").values()
-    assert shared.inside == Way(False, "INSIDE_OTHER_PROJECT", {"environment": "mine"})
+    assert shared.inside == RunLocation(False, "INSIDE_OTHER_PROJECT", {"environment": "mine"})
     assert ways().keys() == {"env-a"}, "the node's other workers are in no environment"
-    hosting.AgentHosting({}).stop(HostedHandle("env-a", 1), 5)
+    hosting.AgentEnvironmentBackend({}).stop(EnvironmentHandle("env-a", 1), 5)
     assert ways() == {}
 
 
@@ -144,14 +144,14 @@ def test_workers_that_a_task_uses_are_not_taken() -> None:
     assert refused.value.code == "HOST_WORKERS_BUSY"
     assert refused.value.params["holders"] == "task-7"
     assert not refused.value.permanent
-    assert observe().phase is HostedPhase.ABSENT
+    assert observe().phase is EnvironmentPhase.ABSENT
     start(gpu_count=0)  # one without GPUs is in nobody's way
-    assert observe().phase is HostedPhase.STARTING
+    assert observe().phase is EnvironmentPhase.STARTING
 
 
 def test_the_next_run_goes_to_where_the_disk_is() -> None:
     start(host="gn7")
-    say_on = {"runs": {"env-a-1": serialization.dump(HostedSeen(HostedPhase.ENDED, False))}}
+    say_on = {"runs": {"env-a-1": serialization.dump(EnvironmentStatus(EnvironmentPhase.ENDED, False))}}
     beat("gn7-0", **say_on)
     start(2, host="")
     assert [run["name"] for run in beat("gn7-0", sequence=2)["hosted"]["runs"]] == ["env-a-2"]
@@ -160,25 +160,25 @@ def test_the_next_run_goes_to_where_the_disk_is() -> None:
 def test_of_a_log_its_host_keeps_the_newest_part_and_so_do_we(settings: Any, tmp_path: Path) -> None:
     settings.DATA_DIR = tmp_path
     start()
-    assert log_shipping.append_hosted("gn6-0", "env-a-1", 0, b"old\n") == 4
-    assert log_shipping.append_hosted("gn6-0", "env-a-1", 1 << 30, b"new\n") == (1 << 30) + 4
-    with pytest.raises(log_shipping.Gap):
-        log_shipping.append_hosted("gn6-0", "env-a-1", 1 << 62, b"never\n")
-    log = hosting.log_path(tmp_path, HostedHandle("env-a", 1))
+    assert log_shipping.append_run_log("gn6-0", "env-a-1", 0, b"old\n") == 4
+    assert log_shipping.append_run_log("gn6-0", "env-a-1", 1 << 30, b"new\n") == (1 << 30) + 4
+    with pytest.raises(log_shipping.OffsetGapError):
+        log_shipping.append_run_log("gn6-0", "env-a-1", 1 << 62, b"never\n")
+    log = hosting.build_log_path(tmp_path, EnvironmentHandle("env-a", 1))
     assert log.stat().st_blocks * 512 < 1 << 20
-    assert logfiles.chunk(log, 0, 1 << 20).data.strip(b"\0") == b"new\n"
+    assert logfiles.read_chunk(log, 0, 1 << 20).data.strip(b"\0") == b"new\n"
 
 
 def test_a_run_that_was_stopped_before_it_was_ordered_never_begins() -> None:
-    hosting.AgentHosting({}).stop(HostedHandle("env-a", 1), 5)
+    hosting.AgentEnvironmentBackend({}).stop(EnvironmentHandle("env-a", 1), 5)
     start()
-    assert (observe().phase, observe().left) == (HostedPhase.ABSENT, False)
+    assert (observe().phase, observe().left) == (EnvironmentPhase.ABSENT, False)
     assert beat()["hosted"] is None
 
 
 def test_deleting_is_done_when_the_host_says_that_nothing_is_left() -> None:
     start()
-    engine = hosting.AgentHosting({})
+    engine = hosting.AgentEnvironmentBackend({})
     assert engine.delete("env-a") is False
     assert beat()["hosted"] == {"runs": [], "removed": ["env-a"], "channels": []}
     assert engine.delete("env-a") is False
@@ -190,37 +190,41 @@ def test_deleting_is_done_when_the_host_says_that_nothing_is_left() -> None:
 
 def test_a_silent_host_says_nothing_and_a_stopped_run_of_it_is_over() -> None:
     start()
-    say(HostedSeen(HostedPhase.RUNNING, True))
+    say(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
     Report.objects.filter(worker="gn6-0").update(at=now() - timedelta(minutes=5))
     seen = observe()
-    assert (seen.phase, seen.left, seen.waiting) == (HostedPhase.UNKNOWN, None, Cause("HOST_LOST", {"host": "gn6"}))
-    hosting.AgentHosting({}).stop(HostedHandle("env-a", 1), 5)
-    assert (observe().phase, observe().left) == (HostedPhase.ENDED, False)
+    assert (seen.phase, seen.left, seen.waiting) == (
+        EnvironmentPhase.UNKNOWN,
+        None,
+        Cause("HOST_LOST", {"host": "gn6"}),
+    )
+    hosting.AgentEnvironmentBackend({}).stop(EnvironmentHandle("env-a", 1), 5)
+    assert (observe().phase, observe().left) == (EnvironmentPhase.ENDED, False)
 
 
 def test_what_an_agent_says_out_of_shape_is_not_believed() -> None:
     start()
     for nonsense in ({"phase": "dancing"}, [], "x", {"phase": "running", "activity": 7}, None):
         beat(runs={"env-a-1": nonsense}, gone=[1, "x" * 99])
-    assert observe().phase is HostedPhase.STARTING
+    assert observe().phase is EnvironmentPhase.STARTING
     beat(sequence=2, runs={"env-a-1": {"phase": "running", "left": True, "facts": {"ip": "a\0b"}, "new": 1}})
-    assert observe().phase is HostedPhase.RUNNING
+    assert observe().phase is EnvironmentPhase.RUNNING
     beat("gn7-0", sequence=3, runs={"env-a-1": {"phase": "ended", "left": False}})  # another worker's
-    assert observe().phase is HostedPhase.RUNNING
+    assert observe().phase is EnvironmentPhase.RUNNING
 
 
 def test_what_stands_in_the_way_is_said_before_anything_is_ordered() -> None:
-    engine = hosting.AgentHosting({})
+    engine = hosting.AgentEnvironmentBackend({})
     assert engine.problems(spec()) == []
     assert [one.code for one in engine.problems(spec(host="gn9"))] == ["HOST_UNKNOWN"]
     assert [one.code for one in engine.problems(spec(gpu_count=3))] == ["HOST_TOO_SMALL"]
     assert [one.code for one in engine.problems(spec(image="pytorch"))] == ["HOST_WITHOUT_CONTAINERS"]
-    other = HostedSpec("env-a", "mine", "another project", 1)
+    other = EnvironmentSpec("env-a", "mine", "another project", 1)
     assert [one.code for one in engine.problems(other)] == ["WORKERS_NONE"]
 
 
 def test_an_image_goes_to_a_host_that_has_a_container_engine() -> None:
-    engine = hosting.AgentHosting({})
+    engine = hosting.AgentEnvironmentBackend({})
     gn7 = Worker.objects.get(pk="gn7-0")
     gn7.facts["containers"] = "podman 5.4.2"
     gn7.save()
@@ -254,7 +258,7 @@ def web_socket(worker: str, token: str, channel: str, *said: dict[str, Any]) -> 
 
         path = f"/api/v1/workers/{worker}/channels/{channel}"
         headers = [(b"authorization", f"Bearer {token}".encode())]
-        await Channels(onward)({"type": "websocket", "path": path, "headers": headers}, inbox.get, send)
+        await AgentChannelsApp(onward)({"type": "websocket", "path": path, "headers": headers}, inbox.get, send)
         return sent
 
     return asyncio.run(scene())
@@ -262,9 +266,9 @@ def web_socket(worker: str, token: str, channel: str, *said: dict[str, Any]) -> 
 
 def test_a_stream_from_a_host_reaches_who_dials_and_is_good_for_one_connection() -> None:
     start()
-    say(HostedSeen(HostedPhase.RUNNING, True))
+    say(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
     with ThreadPoolExecutor(1) as pool:
-        dialling = pool.submit(hosting.AgentHosting({}).dial, HostedHandle("env-a", 1))
+        dialling = pool.submit(hosting.AgentEnvironmentBackend({}).dial, EnvironmentHandle("env-a", 1))
         found = threading.Event()
         while not found.wait(0.02):
             if waiting := (beat(sequence=2)["hosted"] or {}).get("channels"):
@@ -298,9 +302,9 @@ def test_a_stream_from_a_host_reaches_who_dials_and_is_good_for_one_connection()
 
 
 def test_a_host_that_opens_nothing_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "SECONDS", 0.2)
+    monkeypatch.setattr(channels, "WAIT_SECONDS", 0.2)
     start()
     with pytest.raises(BackendError) as away:
-        hosting.AgentHosting({}).dial(HostedHandle("env-a", 1))
+        hosting.AgentEnvironmentBackend({}).dial(EnvironmentHandle("env-a", 1))
     assert away.value.code == "ENVIRONMENT_AWAY"
     assert not Channel.objects.exists()

@@ -14,14 +14,14 @@ from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.workers.engine import store
 from apps.workers.engine.store import DatabaseStore
-from apps.workers.heartbeat.cache import Cache
-from apps.workers.heartbeat.schema import Beat
+from apps.workers.heartbeat.cache import HeartbeatCache
+from apps.workers.heartbeat.schema import HeartbeatEntry
 from apps.workers.models import Launch, Listening, Report, Worker
 from apps.workers.services import environments
-from apps.workers.tokens import digest
-from fermi.engines.agent.store import Order
+from apps.workers.tokens import hash_token
+from fermi.engines.agent.store import RankOrder
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import attempt_parts
+from fermi.jobs.spec import parse_attempt_name
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 NODES = ("gn6", "gn7")
@@ -35,27 +35,27 @@ def workers(transactional_db: None) -> None:
     for key in IDS:
         node, _, number = key.partition("-")
         worker = Worker.objects.create(
-            pk=key, node=node, number=int(number), project=project, machine=node, digest=digest(key)
+            pk=key, node=node, number=int(number), project=project, machine=node, digest=hash_token(key)
         )
         Report.objects.create(worker=worker, at=moment)
-    environments.settle(project.pk, NODES)
+    environments.sync_environments(project.pk, NODES)
 
 
-def orders(name: str, workers: Sequence[str] = IDS) -> list[Order]:
+def orders(name: str, workers: Sequence[str] = IDS) -> list[RankOrder]:
     return [
-        Order(worker, rank, NODES.index(worker[:3]), worker[:3], f"{name} {rank}",
+        RankOrder(worker, rank, NODES.index(worker[:3]), worker[:3], f"{name} {rank}",
               {"name": name, "digest": f"{name} {rank}", "spec": {"rank": rank}, "files": {"f": "text"}})
         for rank, worker in enumerate(workers)
     ]  # fmt: skip
 
 
 def put(name: str, workers: Sequence[str] = IDS) -> None:
-    task, attempt = attempt_parts(name)
+    task, attempt = parse_attempt_name(name)
     DatabaseStore().put(name, task, int(attempt), orders(name, workers))
 
 
 def stop(name: str, grace: float = 30.0) -> None:
-    task, attempt = attempt_parts(name)
+    task, attempt = parse_attempt_name(name)
     DatabaseStore().stop(name, task, int(attempt), grace)
 
 
@@ -71,10 +71,10 @@ def generation(worker: str = "gn6-0") -> int:
 
 
 def say(worker: str, name: str, sequence: int = 1, **process: Any) -> None:
-    cache = Cache()
+    cache = HeartbeatCache()
     cache.load([worker])
     said = {"name": name, "rank": 0, "state": "running", "pid": 7, "left": True, **process}
-    cache.hear([Beat(worker, worker, "first", sequence, 0, said, {})])
+    cache.hear([HeartbeatEntry(worker, worker, "first", sequence, 0, said, {})])
     cache.flush()
 
 
@@ -88,7 +88,7 @@ def test_an_attempt_is_told_to_all_its_workers_once() -> None:
     before = generation()
     put("task-x-1", ["gn6-1"])
     assert generation() == before
-    assert store.order_of("gn6-1") == {
+    assert store.read_order("gn6-1") == {
         "name": "task-x-1", "digest": "task-x-1 1", "spec": {"rank": 1}, "files": {"f": "text"}, "generation": before,
         "secrets": {},
     }  # fmt: skip
@@ -98,7 +98,7 @@ def test_an_attempt_is_told_to_all_its_workers_once() -> None:
 
 def test_nothing_is_ordered_where_a_worker_is_missing() -> None:
     with pytest.raises(BackendError) as raised:
-        DatabaseStore().put("task-x-1", "task-x", 1, [*orders("task-x-1"), Order("gn9-0", 9, 2, "gn9", "d", {})])
+        DatabaseStore().put("task-x-1", "task-x", 1, [*orders("task-x-1"), RankOrder("gn9-0", 9, 2, "gn9", "d", {})])
     assert (raised.value.code, raised.value.permanent, raised.value.params) == (
         "WORKER_UNKNOWN", True, {"workers": "gn9-0"},
     )  # fmt: skip
@@ -163,11 +163,11 @@ def test_since_when_a_rank_is_still_how_far_it_came_and_what_its_runner_found_ou
 def test_what_is_wrong_with_a_rank_reaches_the_platform_at_once() -> None:
     put("task-x-1")
     error = dict.fromkeys(("type", "message", "file", "line", "function", "at", "step")) | {"type": "ValueError"}
-    cache = Cache()
+    cache = HeartbeatCache()
     cache.load(["gn6-0"])
     process = {"name": "task-x-1", "rank": 0, "state": "running", "error": error}
     for sequence, said in enumerate((process, process)):
-        cache.hear([Beat("gn6-0", "gn6-0", "first", sequence, 0, said, {})])
+        cache.hear([HeartbeatEntry("gn6-0", "gn6-0", "first", sequence, 0, said, {})])
         assert cache.urgent is (sequence == 0)
         cache.flush()
     [told, *others] = DatabaseStore().attempts(["task-x-1"])["task-x-1"].reports
@@ -177,16 +177,16 @@ def test_what_is_wrong_with_a_rank_reaches_the_platform_at_once() -> None:
 
 def test_a_pulse_is_stored_with_what_is_stored_anyway(django_assert_num_queries: Any) -> None:
     put("task-x-1")
-    cache = Cache()
+    cache = HeartbeatCache()
     cache.load(["gn6-0", "gn6-1"])
     process = {"name": "task-x-1", "rank": 0, "state": "running"}
     pulses = [{"rank": 7, "at": 9.0, "step": step} for step in (1, 2)]
-    cache.hear([Beat("gn6-0", "gn6-0", "first", 1, 0, process, {}, pulses[0])])
+    cache.hear([HeartbeatEntry("gn6-0", "gn6-0", "first", 1, 0, process, {}, pulses[0])])
     cache.flush()
-    cache.hear([Beat("gn6-0", "gn6-0", "first", 2, 0, process, {}, pulses[1])])
+    cache.hear([HeartbeatEntry("gn6-0", "gn6-0", "first", 2, 0, process, {}, pulses[1])])
     assert not cache.urgent
     assert cache.flush() == 1
-    cache.hear([Beat("gn6-1", "gn6-1", "first", 1, 0, {**process, "name": "task-other-1"}, {}, pulses[0])])
+    cache.hear([HeartbeatEntry("gn6-1", "gn6-1", "first", 1, 0, {**process, "name": "task-other-1"}, {}, pulses[0])])
     cache.flush()
     with django_assert_num_queries(2):
         assert DatabaseStore().pulses("task-x-1") == [{"rank": 0, "at": 9.0, "step": 2}]
@@ -194,7 +194,7 @@ def test_a_pulse_is_stored_with_what_is_stored_anyway(django_assert_num_queries:
 
 def test_what_a_runner_makes_ready_is_stored_with_what_is_stored_anyway_and_is_of_that_attempt_alone() -> None:
     put("task-x-1")
-    cache = Cache()
+    cache = HeartbeatCache()
     cache.load(["gn6-0"])
     doing = {"code": "CODE_PACKAGES_PREPARING", "file": "requirements.txt"}
 
@@ -203,13 +203,15 @@ def test_what_a_runner_makes_ready_is_stored_with_what_is_stored_anyway_and_is_o
 
     for sequence, said in enumerate(("Collecting numpy", "Installing numpy")):
         process = {"name": "task-x-1", "rank": 0, "state": "starting", "doing": {**doing, "said": said}}
-        cache.hear([Beat("gn6-0", "gn6-0", "first", sequence, 0, process, {})])
+        cache.hear([HeartbeatEntry("gn6-0", "gn6-0", "first", sequence, 0, process, {})])
         assert cache.urgent is (sequence == 0), "further words are worth no haste"
         cache.flush()
         assert told("task-x-1") == [{**doing, "said": said}, None, None]
     put("task-x-2")
     assert told("task-x-2") == [None] * 3
-    cache.hear([Beat("gn6-0", "gn6-0", "first", 9, 0, {"name": "task-x-1", "rank": 0, "state": "running"}, {})])
+    cache.hear(
+        [HeartbeatEntry("gn6-0", "gn6-0", "first", 9, 0, {"name": "task-x-1", "rank": 0, "state": "running"}, {})]
+    )
     cache.flush()
     assert told("task-x-1") == [None] * 3
 
@@ -217,11 +219,11 @@ def test_what_a_runner_makes_ready_is_stored_with_what_is_stored_anyway_and_is_o
 def test_two_processes_in_one_breath_are_both_kept() -> None:
     put("task-x-1")
     put("task-x-2")
-    cache = Cache()
+    cache = HeartbeatCache()
     cache.load(["gn6-0"])
     for sequence, name in ((1, "task-x-1"), (2, "task-x-2")):
         said = {"name": name, "rank": 0, "state": "exited", "exitCode": sequence, "left": False}
-        cache.hear([Beat("gn6-0", "gn6-0", "first", sequence, 0, said, {})])
+        cache.hear([HeartbeatEntry("gn6-0", "gn6-0", "first", sequence, 0, said, {})])
     cache.flush()
     assert [reports(name)[0][3] for name in ("task-x-1", "task-x-2")] == [1, 2]
 
@@ -231,14 +233,14 @@ def test_what_is_forgotten_is_wanted_of_nobody_and_still_known_for_its_logs() ->
     DatabaseStore().forget("task-x-1")
     DatabaseStore().forget("task-x-1")
     assert wanted() == (None, None)
-    assert store.order_of("gn6-0") is None
+    assert store.read_order("gn6-0") is None
     assert DatabaseStore().names() == []
     assert DatabaseStore().attempts(["task-x-1"]) == {}
     put("task-x-1")
     assert wanted() == (None, None)
-    assert store.clean() == 0
+    assert store.delete_forgotten_attempts() == 0
     Launch.objects.update(created_at=now() - timedelta(days=2))
-    assert store.clean() > 0
+    assert store.delete_forgotten_attempts() > 0
     assert not Launch.objects.exists()
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from fermi.engines.agent import environments, use
+from fermi.engines.agent import environments, set_store
 from fermi.engines.base import Backend
-from fermi.engines.environments import HostedSpec
+from fermi.engines.environments import EnvironmentSpec
 from fermi.engines.local import environment_runs
-from fermi.jobs.spec import NO_SECRETS, Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan, Way
+from fermi.jobs.spec import NO_SECRETS, Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan, RunLocation
 from fermi.planning import plugins
 from tests import envd_client, inside_engines, slurm
 from tests.fakes.kubernetes import FakeCluster
@@ -50,7 +50,7 @@ class Engine:
         return JobSpec(f"task-{next(_numbers)}", "ddp", nodes, "env-0", entrypoint=entrypoint, **values)
 
     def plan(self, job: JobSpec) -> Plan:
-        return plugins.framework(job.framework).plan(job)
+        return plugins.get_framework(job.framework).plan(job)
 
     def handle(self, job: JobSpec) -> Handle:
         handle = Handle(job.name, job.task_id, job.attempt, job.world_size)
@@ -118,7 +118,7 @@ def engine(request, tmp_path) -> Iterator[Engine]:
 @contextmanager
 def on_this_machine(scratch: Path) -> Iterator[Engine]:
     connection = {"data_dir": str(scratch / "data"), "warm": False, "python": sys.executable}
-    engine = Engine(plugins.backend("local", connection), scratch)
+    engine = Engine(plugins.get_backend("local", connection), scratch)
     engine.plan = lambda job: _light(Engine.plan(engine, job))
     yield engine
 
@@ -129,14 +129,14 @@ class InOwnEnvironments(Engine):
     def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
         job = super().job(mode, gpus, **{"project": "nlp", **changes})
         for node in job.nodes:
-            disk = environment_runs.Disk.of(self.scratch / "data", node.id)
+            disk = environment_runs.EnvironmentDisk.of(self.scratch / "data", node.id)
             if not disk.project:
                 disk.make("nlp")
                 disk.home.mkdir()
                 make = [sys.executable, "-m", "fermi.envd.interpreter", sys.executable, str(disk.own)]
                 subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
                 inside_engines.put(str(disk.own / "bin/python"), inside_engines.metadata("toy", "1.0", "toy"))
-        return replace(job, nodes=tuple(replace(node, way=Way(True, "WAY_INSIDE_RUNS")) for node in job.nodes))
+        return replace(job, nodes=tuple(replace(node, way=RunLocation(True, "WAY_INSIDE_RUNS")) for node in job.nodes))
 
     def plan(self, job: JobSpec) -> Plan:
         return _light(super().plan(job))
@@ -145,7 +145,7 @@ class InOwnEnvironments(Engine):
 @contextmanager
 def in_own_environments(scratch: Path) -> Iterator[InOwnEnvironments]:
     connection = {"data_dir": str(scratch / "data"), "warm": False, "python": sys.executable}
-    yield InOwnEnvironments(plugins.backend("local", connection), scratch)
+    yield InOwnEnvironments(plugins.get_backend("local", connection), scratch)
 
 
 class OnKubernetes(Engine):
@@ -165,7 +165,7 @@ def on_kubernetes(scratch: Path) -> Iterator[OnKubernetes]:
         cluster.add_node(f"machine-node-{number}")
     cluster.add_claim("fermi-data", scratch / "data")
     data = {"mountPath": "/fermi-data", "volume": {"persistentVolumeClaim": {"claimName": "fermi-data"}}}
-    backend = plugins.backend(
+    backend = plugins.get_backend(
         "kubernetes",
         {
             "data_dir": str(scratch / "data"), "python": sys.executable, "kubeconfig": str(cluster.kubeconfig),
@@ -206,7 +206,7 @@ class InDevPods(OnKubernetes):
         self.cluster.add_pod(pod, spec)
         until(lambda: self._runs(pod), what=f"{pod} runs")
         engine = {**node.engine, "pod": pod, "container": "main", "inside": {"python": sys.executable}}
-        return replace(node, engine=engine, way=Way(True, "WAY_INSIDE_RUNS"))
+        return replace(node, engine=engine, way=RunLocation(True, "WAY_INSIDE_RUNS"))
 
     def _runs(self, name: str) -> bool:
         return any(pod["status"].get("phase") == "Running" for pod in self.cluster.pods(name))
@@ -252,8 +252,8 @@ def on_workers(scratch: Path) -> Iterator[OnWorkers]:
     with serving(scratch / "data" / "logs") as platform, ExitStack() as running:
         for node in ("node-0", "node-1"):
             running.enter_context(agent(platform, scratch / node, node=node, gpus=tuple(range(WORKERS))))
-        use(platform.store)
-        yield OnWorkers(plugins.backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
+        set_store(platform.store)
+        yield OnWorkers(plugins.get_backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
 
 
 class InKeptContainers(Engine):
@@ -274,19 +274,19 @@ class InKeptContainers(Engine):
 
     def enter(self, node: Node) -> Node:
         key = f"env-{next(_numbers)}"
-        envd_client.Kept(self.hosts.hosting, HostedSpec(key, node.name, "nlp", 1, kind="custom")).start()
+        envd_client.Kept(self.hosts.hosting, EnvironmentSpec(key, node.name, "nlp", 1, kind="custom")).start()
         self.hosts.running[key] = f"{key}-1"
-        return replace(node, id=key, ip="127.0.0.1", image="training:1", way=Way(True, "WAY_INSIDE_RUNS"))
+        return replace(node, id=key, ip="127.0.0.1", image="training:1", way=RunLocation(True, "WAY_INSIDE_RUNS"))
 
 
 @contextmanager
 def in_kept_containers(scratch: Path) -> Iterator[InKeptContainers]:
-    found = plugins.hosting("local", {"data_dir": str(scratch / "host"), "isolation": "off"})
+    found = plugins.get_environment_backend("local", {"data_dir": str(scratch / "host"), "isolation": "off"})
     assert found
     hosts, before = envd_client.Hosts(found), environments.hosts
-    use(MemoryStore())
-    environments.use(hosts)
-    backend = plugins.backend("agent", {"data_dir": str(scratch / "data")})
+    set_store(MemoryStore())
+    environments.set_hosts(hosts)
+    backend = plugins.get_backend("agent", {"data_dir": str(scratch / "data")})
     stop = threading.Event()
     watcher = threading.Thread(target=backend.watch, args=(stop, lambda name: None))
     watcher.start()
@@ -296,7 +296,7 @@ def in_kept_containers(scratch: Path) -> Iterator[InKeptContainers]:
         stop.set()
         watcher.join()
         environments.hosts = before
-        for run in environment_runs.living(scratch / "host"):
+        for run in environment_runs.list_living_runs(scratch / "host"):
             until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
 
 
@@ -311,7 +311,7 @@ class OnSlurm(Engine):
             "writes": [str(scratch)],
             **(connection or {**lab.connection, **lab.commands}),
         }
-        super().__init__(plugins.backend("slurm", values), scratch)
+        super().__init__(plugins.get_backend("slurm", values), scratch)
 
     def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
         job = super().job(mode, gpus, **{"master_port": free_port(), **changes})
@@ -336,7 +336,7 @@ class InAllocations(OnSlurm):
 
     def on(self, job: JobSpec, *machines: str, **facts) -> JobSpec:
         nodes = (
-            replace(node, engine=self.allocated(machine), host=machine, way=Way(True, "WAY_INSIDE_RUNS"))
+            replace(node, engine=self.allocated(machine), host=machine, way=RunLocation(True, "WAY_INSIDE_RUNS"))
             for node, machine in zip(job.nodes, machines, strict=True)
         )
         return replace(job, nodes=tuple(nodes))

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from fermi.jobs.spec import Handle, Phase, RankSeen
+from fermi.jobs.spec import Handle, Phase, RankStatus
 from tests.polling import until
 from tests.process_state import alive
 
@@ -26,13 +26,13 @@ def starts(engine) -> Counter[str]:
     )
 
 
-def ready(engine, handle: Handle) -> list[RankSeen]:
+def ready(engine, handle: Handle) -> list[RankStatus]:
     """Returns the ranks once all have printed that they are ready and their processes are known: which of the two an
     engine tells first, it tells for each node by itself."""
     engine.until(handle, Phase.RUNNING)
     until(lambda: all("ready" in engine.log(handle, rank) for rank in range(handle.world_size)), what="ranks ready")
 
-    def find_processes() -> list[RankSeen]:
+    def find_processes() -> list[RankStatus]:
         ranks = list(engine.look(handle).ranks)
         return ranks if len(ranks) == handle.world_size and all(one.pid for one in ranks) else []
 

@@ -42,9 +42,9 @@ def test_bytes_pass_as_they_are_and_the_exit_code_comes_back(begin: Begin) -> No
     beside = begin("wait")
     with beside.begin(1, "sh", "-c", "cat; exit 7") as stream:
         for at in range(0, len(NOISE), 1 << 16):
-            stream.sendall(protocol.frame(protocol.IN, NOISE[at : at + (1 << 16)]))
-        stream.sendall(protocol.control({"end": True}))
-        frames, out, last = protocol.Frames(), b"", b""
+            stream.sendall(protocol.encode_frame(protocol.IN, NOISE[at : at + (1 << 16)]))
+        stream.sendall(protocol.encode_control({"end": True}))
+        frames, out, last = protocol.FrameDecoder(), b"", b""
         while piece := stream.recv(1 << 16):
             for channel, payload in frames.feed(piece):
                 out, last = (out + payload, last) if channel == protocol.OUT else (out, payload)

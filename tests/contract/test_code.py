@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fermi.jobs.causes import CAUSES
-from fermi.jobs.code import ARCHIVES
+from fermi.jobs.code import ARCHIVES_FOLDER
 from fermi.jobs.spec import Code, Entrypoint, Handle, JobSpec, Observation, Phase
-from fermi.jobs.user_paths import TREE, TREES
+from fermi.jobs.user_paths import TREE_FOLDER, TREES_FOLDER
 from tests import packages
 from tests.polling import until
 
@@ -17,9 +17,9 @@ OF_ITS_OWN = pytest.mark.parametrize("engine", ["kubernetes", "agent"], indirect
 
 
 def bringing(engine, files: dict[str, str], gpus: tuple[int, ...] = (1, 1)) -> JobSpec:
-    archives = engine.scratch / "data" / ARCHIVES
+    archives = engine.scratch / "data" / ARCHIVES_FOLDER
     snapshot = packages.archive(archives, files)
-    seen = Path(engine.backend.mount or engine.scratch / "data", ARCHIVES, snapshot)
+    seen = Path(engine.backend.mount or engine.scratch / "data", ARCHIVES_FOLDER, snapshot)
     job = engine.job("", gpus, code=Code(snapshot, str(seen)))
     return replace(job, entrypoint=Entrypoint("train.py"))
 
@@ -73,7 +73,7 @@ def test_what_ranks_wrote_beside_their_script_is_there_in_the_next_attempt_for_a
     said = [engine.log(handle, rank).split() for rank in range(2)]
     assert all({"1-0", "1-1"} <= set(words) for words in said), "what both nodes wrote in attempt 1"
     assert "0.1" in {words[0] for words in said}, "a file of the snapshot is again what it was"
-    written = engine.scratch / "data" / TREES / job.task_id / TREE / "out"
+    written = engine.scratch / "data" / TREES_FOLDER / job.task_id / TREE_FOLDER / "out"
     assert sorted(path.name for path in written.iterdir()) == ["1-0", "1-1", "2-0", "2-1"], "the platform sees it"
 
 
@@ -98,7 +98,7 @@ def test_where_one_node_cannot_prepare_its_packages_the_cause_names_it_with_the_
 
 def test_an_archive_that_a_node_does_not_see_is_the_cause(engine):
     job = bringing(engine, {"train.py": "print('never')\n"})
-    for path in (engine.scratch / "data" / ARCHIVES / job.code.snapshot).iterdir():
+    for path in (engine.scratch / "data" / ARCHIVES_FOLDER / job.code.snapshot).iterdir():
         path.unlink()
     cause = engine.until(engine.submit(job), Phase.FAILED, Phase.SUCCEEDED).cause
     assert cause is not None

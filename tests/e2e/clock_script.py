@@ -24,7 +24,7 @@ from apps.training.models import Task  # noqa: E402
 
 right = timezone.now
 shift = [timedelta()]
-clock_jumps._watching = clock_jumps.Watching(
+clock_jumps._watcher = clock_jumps.ClockWatcher(
     steady=lambda: time.monotonic() + shift[0].total_seconds()
 )  # time passes: no jump
 
@@ -35,7 +35,7 @@ def main() -> None:
         if line != "due":
             by = timedelta(minutes=float(line))
             timezone.now, shift[0] = lambda by=by: right() + by, by  # type: ignore[misc]
-            reconcile.sweep()
+            reconcile.reconcile_due()
             timezone.now, shift[0] = right, timedelta()
             due()
         print("done", flush=True)

@@ -22,7 +22,7 @@ from kubernetes.client.exceptions import ApiException
 from fermi.engines.kubernetes import module_configmap
 from fermi.engines.kubernetes.engine import KubernetesBackend
 from fermi.engines.kubernetes.names import CONTAINER, SELECTOR
-from fermi.engines.kubernetes.render import merge
+from fermi.engines.kubernetes.render import apply_merge_patch
 from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase
 from fermi.planning import plugins
 from tests.fakes.kubernetes import FakeCluster
@@ -43,7 +43,7 @@ class Platform:
     started."""
 
     def __init__(self, connection: dict[str, Any]) -> None:
-        plugins.backend("kubernetes", connection)  # that it is found by its name
+        plugins.get_backend("kubernetes", connection)  # that it is found by its name
         self.backend = KubernetesBackend(connection)
         self._stop = threading.Event()
         self._watcher = threading.Thread(target=self.backend.watch, args=(self._stop, lambda _: None))
@@ -75,7 +75,7 @@ class Lab:
     def platform(self, **connection: Any) -> Platform:
         pod = WITH_SCRIPT
         if path := os.environ.get("FERMI_TEST_POD_PATCH") if self.fake is None else None:
-            pod = merge(pod, json.loads(Path(path).read_text(encoding="utf-8")))
+            pod = apply_merge_patch(pod, json.loads(Path(path).read_text(encoding="utf-8")))
         described = {
             "kubeconfig": str(self.kubeconfig), "namespace": self.namespace, "data_dir": str(self.data_dir), "pod": pod,
             "requests": {"cpu": "50m", "memory": "64Mi"}, **connection,
@@ -101,7 +101,7 @@ class Lab:
     def submit(self, platform: Platform, job: JobSpec) -> Handle:
         handle = Handle(job.name, job.task_id, job.attempt, job.world_size)
         self._handles.append((platform, handle))
-        platform.backend.submit(platform.backend.render(job, plugins.framework(job.framework).plan(job)))
+        platform.backend.submit(platform.backend.render(job, plugins.get_framework(job.framework).plan(job)))
         return handle
 
     def until(self, condition: Callable[[], T], what: str = "") -> T:
@@ -174,7 +174,7 @@ class Lab:
         ):  # fmt: skip
             items = lists(self.namespace, label_selector=SELECTOR).items
             made = [item.metadata.name for item in items]
-            found += [f"{kind}/{name}" for name in made if not name.startswith(module_configmap.NAME)]
+            found += [f"{kind}/{name}" for name in made if not name.startswith(module_configmap.NAME_PREFIX)]
         if self.has("jobset.x-k8s.io"):
             where = ("jobset.x-k8s.io", "v1alpha2", self.namespace, "jobsets")
             found += [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fermi.planning import plugins
-from fermi.tokenized_data import stdlib_text, tokenise
+from fermi.tokenized_data import iter_stdlib_files, tokenize_text
 from tests.e2e.test_train_ddp import TINY, Run, checkpoints
 from tests.goldens import job
 from tests.lazy import lazy_import, module_path
@@ -30,7 +30,7 @@ def _nothing_is_left_running() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    made = tokenise(stdlib_text(max_bytes=300_000), tmp_path_factory.mktemp("data"))
+    made = tokenize_text(iter_stdlib_files(max_bytes=300_000), tmp_path_factory.mktemp("data"))
     return [f"--train_data_path={made.train_path}", f"--valid_data_path={made.valid_path}", *TINY]
 
 
@@ -76,6 +76,6 @@ def test_training_goes_on_as_in_one_process(script: str, options: list[str], tmp
 def test_the_platform_tells_each_rank_its_part_and_the_parts_are_the_whole() -> None:
     spec = job("env-001", "env-002", hyperparameters={"batchSize": 8}, options={"batchShare": "bySpeed"})
     for framework in ("ddp", "fsdp"):
-        plan = plugins.framework(framework).plan(spec)
+        plan = plugins.get_framework(framework).plan(spec)
         told = [process.env["FERMI_LOCAL_BATCH_SIZE"] for node in plan.nodes for process in node.processes]
         assert told == ["11", "11", "5", "5"]

@@ -11,7 +11,7 @@ import pytest
 
 from fermi.jobs.spec import JobSpec
 from fermi.planning import plugins
-from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
+from fermi.tokenized_data import TokenizedPair, iter_stdlib_files, tokenize_text
 from tests import exported_scripts
 from tests.exported_scripts import ROOT, Started, fake_ssh, fermi, lines_of
 from tests.loss_curves import Curve, assert_alike
@@ -24,8 +24,8 @@ QUICK = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false --xla_backend_optimiza
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Tokenised:
-    return tokenise(stdlib_text(max_bytes=300_000), tmp_path_factory.mktemp("data"))
+def data(tmp_path_factory: pytest.TempPathFactory) -> TokenizedPair:
+    return tokenize_text(iter_stdlib_files(max_bytes=300_000), tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def started() -> Iterator[list[Started]]:
         one.close()
 
 
-def cooked(folder: Path, data: Tokenised, framework: str, **changes: Any) -> tuple[JobSpec, Curve]:
+def cooked(folder: Path, data: TokenizedPair, framework: str, **changes: Any) -> tuple[JobSpec, Curve]:
     """A job of 1 + 2 ranks, and the curve that the local engine gets."""
     kitchen = Kitchen(folder, data, framework)
     job = exported_scripts.local(kitchen.job("by-hand", (1, 2), **changes))
@@ -49,7 +49,7 @@ def cooked(folder: Path, data: Tokenised, framework: str, **changes: Any) -> tup
 
 
 @pytest.fixture(scope="module")
-def ddp(data: Tokenised, tmp_path_factory: pytest.TempPathFactory) -> tuple[JobSpec, Curve]:
+def ddp(data: TokenizedPair, tmp_path_factory: pytest.TempPathFactory) -> tuple[JobSpec, Curve]:
     return cooked(tmp_path_factory.mktemp("ddp"), data, "pytorch-ddp")
 
 
@@ -117,7 +117,7 @@ def test_launched_nodes_train_the_reference_recipe_together(ddp, tmp_path, start
 
 
 def _command(job: JobSpec) -> list[object]:
-    _, *words = plugins.framework(job.framework).plan(job).nodes[0].command
+    _, *words = plugins.get_framework(job.framework).plan(job).nodes[0].command
     return [sys.executable, *words]
 
 

@@ -20,7 +20,7 @@ SETTINGS = WARM
 KEPT = ("token", "secret_key", "fermi.sqlite3", "run/broker.conf", "run/processes.json")
 
 
-@pytest.mark.skipif(not sandbox.landlock_abi(), reason="this kernel has no Landlock, or it is turned off")
+@pytest.mark.skipif(not sandbox.read_landlock_abi(), reason="this kernel has no Landlock, or it is turned off")
 def test_a_members_script_gets_nothing_of_the_platforms(platform: Running) -> None:
     """Its files, the environment and memory of its processes, its broker, and another task's folders."""
     data = platform.data
@@ -51,7 +51,7 @@ def test_a_members_script_gets_nothing_of_the_platforms(platform: Running) -> No
     assert not [name for name, value in seen["env"].items() if any(word in value for word in words)]
 
 
-@pytest.mark.skipif(not sandbox.landlock_abi(), reason="this kernel has no Landlock, or it is turned off")
+@pytest.mark.skipif(not sandbox.read_landlock_abi(), reason="this kernel has no Landlock, or it is turned off")
 def test_a_script_on_a_workers_host_gets_nothing_of_the_agents(platform: Running, tmp_path: Path) -> None:
     """Its tokens, state, environment and memory; nor, in the platform's data directory, what is another task's."""
     token = platform.api.post("/workers/join-tokens", json={"name": "lab"}).raise_for_status().json()["data"]["token"]

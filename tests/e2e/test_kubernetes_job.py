@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fermi.jobs.spec import Phase
-from fermi.tokenized_data import stdlib_text, tokenise
+from fermi.tokenized_data import iter_stdlib_files, tokenize_text
 from tests.e2e.kubernetes_lab import Lab, on_a_real_one, on_the_fake, with_engine, with_image
 
 pytestmark = pytest.mark.e2e
@@ -207,7 +207,7 @@ def test_what_no_task_owns_is_found_and_removed(lab):
 
 def test_the_gpt_recipe_trains_on_two_pods_with_the_platforms_data(fake, tmp_path):
     """The trainer is shipped with the job, the data comes from a claim, checkpoints are where the platform looks."""
-    data = tokenise(stdlib_text(max_bytes=300_000), fake.data_dir / "datasets" / "d")
+    data = tokenize_text(iter_stdlib_files(max_bytes=300_000), fake.data_dir / "datasets" / "d")
     fake.fake.add_claim("platform-data", fake.data_dir)
     platform = fake.platform(data={"volume": {"persistentVolumeClaim": {"claimName": "platform-data"}}})
     checkpoints = fake.data_dir / "checkpoints" / "t"

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from fermi.engines import isolation
-from fermi.engines.local.launcher import default_python
+from fermi.engines.local.launcher import get_default_python
 from tests.platform_process import ROOT, Running
 from tests.polling import until
 
@@ -80,11 +80,11 @@ def test_it_serves_the_api_and_the_console(serving: Running) -> None:
 
 def test_it_says_at_its_start_what_keeps_training_from_it(serving: Running) -> None:
     """What can be had differs between machines, so it is asked here as the platform asks it."""
-    place = isolation.Place(serving.data, serving.data / "workspace", default_python())
+    place = isolation.SandboxPaths(serving.data, serving.data / "workspace", get_default_python())
     lines = [
         line for line in serving.output.read_text("utf-8").splitlines() if "training on this machine" in line.lower()
     ]
-    found = isolation.chosen("auto", place)
+    found = isolation.choose_isolation("auto", place)
     tested = " Tested from inside a task: it cannot access anything that belongs to the platform."
     tried = tested if found.protects else ""
     assert lines == [f"fermi  | {found.sentences('en')}{tried}"]

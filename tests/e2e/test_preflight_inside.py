@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.engines.inside.bundle import command
-from fermi.engines.inside.render import MEETING_SECONDS, artifact
-from fermi.engines.inside.session import Session
-from fermi.jobs.spec import JobSpec, Node, Way
+from fermi.engines.inside.bundle import build_command
+from fermi.engines.inside.render import RENDEZVOUS_SECONDS, render_node
+from fermi.engines.inside.session import InsideSession
+from fermi.jobs.spec import JobSpec, Node, RunLocation
 from fermi.preflight import PREFLIGHT, plan, verdict
 from tests import netlab
 from tests.netlab import Lab
@@ -41,22 +41,22 @@ def lab() -> Iterator[Lab]:
 def job(lab: Lab) -> JobSpec:
     nodes = tuple(
         Node(f"env-{node}", f"lab-{node}", ip=lab.address(node), engine={"pod": f"dev-{node}"},
-             way=Way(True, "WAY_INSIDE_RUNS"))
+             way=RunLocation(True, "WAY_INSIDE_RUNS"))
         for node in lab.nodes
     )  # fmt: skip
     options = {"level": "quick", "patience": 10}
     return JobSpec("preflight-x", PREFLIGHT, nodes, "env-0", attempt=1, python=WITHOUT_STACK, options=options)
 
 
-def enter(lab: Lab, node: int, home: Path) -> Session:
+def enter(lab: Lab, node: int, home: Path) -> InsideSession:
     home.mkdir(parents=True, exist_ok=True)
     ours, theirs = socket.socketpair()
     with theirs:
         subprocess.Popen(
-            ["ip", "netns", "exec", lab.space(node), *command(WITHOUT_STACK)], stdin=theirs, stdout=theirs,
+            ["ip", "netns", "exec", lab.space(node), *build_command(WITHOUT_STACK)], stdin=theirs, stdout=theirs,
             env={"HOME": str(home), "PATH": os.environ["PATH"]}, cwd=home,
         )  # fmt: skip
-    return Session(ours).greet()
+    return InsideSession(ours).greet()
 
 
 def test_pods_between_which_nothing_passes_are_named_with_address_and_policy(lab: Lab, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_pods_between_which_nothing_passes_are_named_with_address_and_policy(lab
     culprits = report["verdict"]["culprits"]
     (culprit,) = [one for one in culprits if one["code"] != "PREFLIGHT_STACK_ABSENT"]
     assert (culprit["code"], sorted(culprit["nodes"])) == ("PREFLIGHT_LINK_DEAD", ["env-0", "env-1"])
-    message, hint = messages.text(culprit["code"], "en", **culprit["params"])
+    message, hint = messages.render_text(culprit["code"], "en", **culprit["params"])
     assert f"{lab.address(0)}:29500: timeout" in message
     assert "lab-1 and lab-0" in message
     assert "dev-1, dev-0" in message
@@ -83,8 +83,8 @@ def carried_out(lab: Lab, tmp_path: Path) -> dict[str, Any]:
     """What is found by the nodes' own runners, begun as an engine begins them."""
     spec = job(lab)
     made = plan(spec)
-    orders = [artifact(spec, made, node, {}, root="/nowhere").content for node in made.nodes]
-    assert {order["meeting"]["patience"] for order in orders} == {MEETING_SECONDS}
+    orders = [render_node(spec, made, node, {}, root="/nowhere").content for node in made.nodes]
+    assert {order["meeting"]["patience"] for order in orders} == {RENDEZVOUS_SECONDS}
     said: list[list[bytes]] = [[] for _ in orders]
 
     def carry_out(node: int) -> None:
@@ -102,5 +102,5 @@ def carried_out(lab: Lab, tmp_path: Path) -> dict[str, Any]:
         thread.start()
     for thread in running:
         thread.join()
-    facts = [fact for output in said for fact in verdict.lines(b"".join(output))]
-    return verdict.judge(verdict.members(spec), facts, "quick")
+    facts = [fact for output in said for fact in verdict.parse_facts(b"".join(output))]
+    return verdict.build_report(verdict.list_members(spec), facts, "quick")

@@ -14,7 +14,7 @@ import pytest
 
 from fermi import messages
 from fermi.preflight import verdict
-from fermi.preflight.facts import Member
+from fermi.preflight.facts import NodeUnderTest
 from tests import netlab
 from tests.netlab import Lab
 
@@ -61,8 +61,8 @@ class Outcome:
     """The report, and what is wrong in it as (level, code, names of who is to blame)."""
 
     def __init__(self, facts: list[dict[str, Any]], level: str, seconds: float) -> None:
-        members = [Member(rank, f"node-{rank}", f"node-{rank}", 0) for rank in range(NODES)]
-        self.report = verdict.judge(members, facts, level, "pytorch-ddp")
+        members = [NodeUnderTest(rank, f"node-{rank}", f"node-{rank}", 0) for rank in range(NODES)]
+        self.report = verdict.build_report(members, facts, level, "pytorch-ddp")
         self.seconds = seconds
         self.level = self.report["verdict"]["level"]
         self.culprits = [
@@ -73,7 +73,7 @@ class Outcome:
 
     def text(self) -> str:
         [first, *_] = self.report["verdict"]["culprits"]
-        return messages.text(first["code"], "en", **first["params"])[0]
+        return messages.render_text(first["code"], "en", **first["params"])[0]
 
     def broken(self) -> set[tuple[str, str]]:
         return {pair for pair, level in self.pairs.items() if level == "fail"}
@@ -99,7 +99,7 @@ def preflight(
                 process.wait()
     took = time.monotonic() - began
     assert [process.returncode for process in running] == [0] * NODES, b"".join(errors for _, errors in said).decode()
-    facts = [fact for output, _ in said for fact in verdict.lines(output)]
+    facts = [fact for output, _ in said for fact in verdict.parse_facts(output)]
     return Outcome(facts, level, took)
 
 

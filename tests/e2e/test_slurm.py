@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.engines.check_results import Level
+from fermi.engines.check_results import CheckLevel
 from fermi.engines.slurm import rest
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import Cause, Handle, Observation, Phase, RankSeen
+from fermi.jobs.spec import Cause, Handle, Observation, Phase, RankStatus
 from fermi.planning import checks, plugins
-from fermi.tokenized_data import stdlib_text, tokenise
+from fermi.tokenized_data import iter_stdlib_files, tokenize_text
 from tests.contract.conftest import OnSlurm
 from tests.platform_process import Running
 from tests.polling import until
@@ -62,7 +62,7 @@ def by_commands(slurm: Slurm, tmp_path: Path) -> Iterator[OnSlurm]:
     engine.close()
 
 
-def ready(engine: OnSlurm, handle: Handle) -> tuple[RankSeen, ...]:
+def ready(engine: OnSlurm, handle: Handle) -> tuple[RankStatus, ...]:
     """Its ranks, once all of them run."""
     until(lambda: all("ready" in engine.log(handle, rank) for rank in range(handle.world_size)), what="ranks ready")
     return engine.until(handle, Phase.RUNNING).ranks
@@ -81,7 +81,7 @@ def status(engine: OnSlurm, handle: Handle, node_rank: int) -> dict[str, Any]:
     return found
 
 
-def alive(rank: RankSeen) -> bool:
+def alive(rank: RankStatus) -> bool:
     return Path(f"/proc/{rank.pid}").exists()
 
 
@@ -100,7 +100,7 @@ def test_jax_trains_on_two_nodes(engine: OnSlurm) -> None:
     """Its trainer is brought along, and each rank has a GPU of Slurm's. DDP: see the whole platform, below."""
     pytest.importorskip("jax")
     folder = engine.scratch / "data"
-    data = tokenise(stdlib_text(max_bytes=300_000), folder / "datasets" / "stdlib")
+    data = tokenize_text(iter_stdlib_files(max_bytes=300_000), folder / "datasets" / "stdlib")
     job = replace(
         engine.on(engine.job("", (1, 1), env=QUICK), "n2", "n1"),
         entrypoint=None, framework="jax", hyperparameters={**TINY, "batchSize": 2}, train_data=str(data.train_path),
@@ -302,9 +302,9 @@ def test_a_drained_node_is_what_a_job_waits_for(engine: OnSlurm, slurm: Slurm) -
     waiting = waits_for(engine, handle, "NODE_UNAVAILABLE").waiting
     assert waiting is not None
     assert "n2" in waiting.params["why"] or "DRAINED" in waiting.params["why"].upper()
-    report = plugins.check("slurm").findings(engine.backend.connection)
+    report = plugins.get_check("slurm").findings(engine.backend.connection)
     [found] = [one for one in report if one.code == "NODES_NOT_READY"]
-    assert (found.level, "n2 (fan broken)" in found.params["nodes"]) == (Level.WARN, True)
+    assert (found.level, "n2 (fan broken)" in found.params["nodes"]) == (CheckLevel.WARN, True)
     slurm.command("scontrol", "update", "NodeName=n2", "State=RESUME")
     assert engine.until(handle, Phase.SUCCEEDED, Phase.FAILED).phase is Phase.SUCCEEDED
 
@@ -326,7 +326,7 @@ def test_slurm_orders_by_what_a_task_asked_for_and_tells_its_place_and_when(
     slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """The first has all of a machine for as long as it says; of the others, which want it next, a low one is last."""
-    monkeypatch.setattr("fermi.engines.slurm.engine.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("fermi.engines.slurm.engine.QUEUE_CACHE_SECONDS", 0.0)
     asked = {
         "account": {"projects": {"nlp": "words"}}, "partition": {"default": "main"}, "nice": {"low": 500, "high": 0},
         "time_limit": "45",
@@ -358,7 +358,7 @@ def test_slurm_orders_by_what_a_task_asked_for_and_tells_its_place_and_when(
         moment = time.time()
         assert moment < begins[0] < begins[1] < moment + 3600
         for lang in messages.LANGUAGES:
-            assert "UTC" in messages.text("QUEUE_WAITING", lang, **engine.look(low).waiting.params)[0]
+            assert "UTC" in messages.render_text("QUEUE_WAITING", lang, **engine.look(low).waiting.params)[0]
         engine.backend.cancel(usual, 30.0)  # as a pause does
         assert engine.until_gone(usual).phase is Phase.ABSENT
         until(lambda: placed(low, 1), what="the next one moved up")
@@ -399,32 +399,32 @@ def test_the_check_says_what_there_is_by_either_way(slurm: Slurm, tmp_path: Path
     token.write_text(slurm.command("scontrol", "token", "username=root", "lifespan=600"))
     by_file = {"url": slurm.connection["url"], "user": "root", "token_file": str(token)}
     for connection in (slurm.connection, socket, by_file, slurm.commands):
-        assert checks.problems("slurm", connection) == []
-        report = plugins.check("slurm").findings({"data_dir": str(tmp_path), **connection, "partition": "main"})
+        assert checks.find_connection_problems("slurm", connection) == []
+        report = plugins.get_check("slurm").findings({"data_dir": str(tmp_path), **connection, "partition": "main"})
         fit = ["SLURM_REACHABLE", "SLURM_VERSION", "PARTITION_UP", "GPUS_FOUND", "SHARED_FOLDER_USABLE"]
         assert {one.code: one.level for one in report} == {
-            **dict.fromkeys(fit, Level.PASS), "SLURM_RANKS_CONFINED_AS_PLATFORM": Level.WARN
+            **dict.fromkeys(fit, CheckLevel.PASS), "SLURM_RANKS_CONFINED_AS_PLATFORM": CheckLevel.WARN
         }  # fmt: skip
         assert next(one for one in report if one.code == "GPUS_FOUND").params == {"gpus": "gpu × 4", "nodes": 2}
 
 
 def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def codes(**changes: str) -> set[str]:
-        report = plugins.check("slurm").findings({"data_dir": str(tmp_path), **slurm.connection, **changes})
-        return {one.code for one in report if one.level is not Level.PASS} - {"SLURM_RANKS_CONFINED_AS_PLATFORM"}
+        report = plugins.get_check("slurm").findings({"data_dir": str(tmp_path), **slurm.connection, **changes})
+        return {one.code for one in report if one.level is not CheckLevel.PASS} - {"SLURM_RANKS_CONFINED_AS_PLATFORM"}
 
     key = tmp_path / "key"
     key.write_bytes(os.urandom(32))
     assert codes(partition="gpus") == {"PARTITION_MISSING"} | {"SLURM_GPUS_NOT_FOUND"}
     assert codes(key_file=str(key)) & {"SLURM_UNAUTHORIZED", "SLURM_UNREACHABLE"}, "22.05 does not tell which"
     asked = {**slurm.connection, "discover": True, "bin": str(tmp_path)}
-    report = plugins.check("slurm").findings({"data_dir": str(tmp_path), **asked})
+    report = plugins.get_check("slurm").findings({"data_dir": str(tmp_path), **asked})
     assert [one.params for one in report if one.code == "SLURM_COMMAND_MISSING"] == [{"command": "srun"}]
     monkeypatch.setattr(rest, "TOKEN_SECONDS", -10)
     assert codes() == {"SLURM_UNAUTHORIZED"}
     assert codes(key_file=str(tmp_path / "absent")) == {"SLURM_TOKEN_UNREADABLE"}
     assert codes(url="http://127.0.0.1:9") == {"SLURM_UNREACHABLE"}
-    report = plugins.check("slurm").findings({"data_dir": str(tmp_path), "bin": str(tmp_path)})
+    report = plugins.get_check("slurm").findings({"data_dir": str(tmp_path), "bin": str(tmp_path)})
     assert report[0].code == "SLURM_COMMAND_MISSING"
 
 

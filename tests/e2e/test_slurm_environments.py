@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fermi.engines.environments import HostedPhase, HostedSpec
+from fermi.engines.environments import EnvironmentPhase, EnvironmentSpec
 from fermi.engines.slurm import environments as engine
 from fermi.envd import protocol
 from fermi.jobs.errors import BackendError
@@ -29,21 +29,23 @@ def slurm() -> Iterator[Slurm]:
 
 
 @pytest.fixture
-def hosting(slurm: Slurm, tmp_path: Path, way: str) -> Iterator[engine.SlurmHosting]:
+def hosting(slurm: Slurm, tmp_path: Path, way: str) -> Iterator[engine.SlurmEnvironmentBackend]:
     connection = {**slurm.connection, **slurm.commands} if way == "rest" else slurm.commands
-    yield engine.SlurmHosting({"data_dir": str(tmp_path / "data"), "python": sys.executable, **connection})
+    yield engine.SlurmEnvironmentBackend({"data_dir": str(tmp_path / "data"), "python": sys.executable, **connection})
     slurm.settle()
 
 
 def run(kept: Kept, *command: str, given: bytes = b"") -> tuple[int, bytes]:
     """A command through the door: what it wrote, and its exit code."""
     with kept.hosting.dial(kept.handle) as stream:
-        answer = protocol.ask(stream, {"open": "exec", "command": command, "cwd": "", "env": {}, "tty": None}, 60)
+        answer = protocol.send_request(
+            stream, {"open": "exec", "command": command, "cwd": "", "env": {}, "tty": None}, 60
+        )
         assert answer["ok"], answer
-        frames, out = protocol.Frames(), b""
+        frames, out = protocol.FrameDecoder(), b""
         for at in range(0, len(given), 1 << 16):
-            stream.sendall(protocol.frame(protocol.IN, given[at : at + (1 << 16)]))
-        stream.sendall(protocol.control({"end": True}))
+            stream.sendall(protocol.encode_frame(protocol.IN, given[at : at + (1 << 16)]))
+        stream.sendall(protocol.encode_control({"end": True}))
         while data := stream.recv(1 << 16):
             for channel, payload in frames.feed(data):
                 out += payload if channel == protocol.OUT else b""
@@ -53,9 +55,9 @@ def run(kept: Kept, *command: str, given: bytes = b"") -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("way", ["rest", "commands"])
-def test_an_environment_lives_in_its_job(hosting: engine.SlurmHosting, slurm: Slurm, way: str) -> None:
+def test_an_environment_lives_in_its_job(hosting: engine.SlurmEnvironmentBackend, slurm: Slurm, way: str) -> None:
     name = f"env-{way}"
-    spec = HostedSpec(
+    spec = EnvironmentSpec(
         name, "notes", "project-1", 1, "custom", gpu_count=1, cpu_cores=2, start_script="echo up; exec sleep 1000",
         env={"COLOUR": "red"}, secret_env={"WORD": "word"},
     )  # fmt: skip
@@ -65,7 +67,7 @@ def test_an_environment_lives_in_its_job(hosting: engine.SlurmHosting, slurm: Sl
     (folder / "submitted.json").unlink()  # killed before it was written down
     kept.start({"WORD": "hush"})
     assert len([job for job in hosting.driver.jobs() if job.comment.endswith(f":{name}-1")]) == 1
-    seen = kept.until(HostedPhase.RUNNING)
+    seen = kept.until(EnvironmentPhase.RUNNING)
     job = int(seen.facts["engine"]["allocation"])
     assert (seen.left, seen.facts["host"][:1], (folder / "secrets.json").exists()) == (True, "n", False)
     assert "gpu" in slurm.command("scontrol", "show", "job", str(job))
@@ -74,30 +76,32 @@ def test_an_environment_lives_in_its_job(hosting: engine.SlurmHosting, slurm: Sl
     assert run(kept, "cat", given=NOISE) == (0, NOISE)
 
     ended = kept.stop()
-    assert (ended.phase, ended.cause) == (HostedPhase.ENDED, None)
+    assert (ended.phase, ended.cause) == (EnvironmentPhase.ENDED, None)
     with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
         hosting.dial(kept.handle)
     kept.start()
     assert kept.seen().left is False, "what was stopped does not begin again"
 
     second = Kept(hosting, replace(spec, run=2, secret_env={})).start()
-    second.until(HostedPhase.RUNNING)
+    second.until(EnvironmentPhase.RUNNING)
     assert run(second, "cat", "kept")[1].decode() == f"red hush {job}\n"
     assert not hosting.delete(name), "it runs"
     slurm.command("scancel", str(second.seen().facts["engine"]["allocation"]))
     lost = until(lambda: (now := second.seen()).left is False and now)
-    assert (lost.phase, lost.cause and lost.cause.code) == (HostedPhase.ENDED, "JOB_CANCELLED")
+    assert (lost.phase, lost.cause and lost.cause.code) == (EnvironmentPhase.ENDED, "JOB_CANCELLED")
     assert hosting.delete(name)
     assert not os.path.exists(folder.parents[1])
 
 
 @pytest.mark.parametrize("way", ["rest"])
-def test_one_that_waits_says_for_what_and_never_begins_once_stopped(hosting: engine.SlurmHosting) -> None:
-    spec = HostedSpec("env-2", "big", "project-1", 1, "custom", start_script="sleep 1000", cpu_cores=16, gpu_count=2)
+def test_one_that_waits_says_for_what_and_never_begins_once_stopped(hosting: engine.SlurmEnvironmentBackend) -> None:
+    spec = EnvironmentSpec(
+        "env-2", "big", "project-1", 1, "custom", start_script="sleep 1000", cpu_cores=16, gpu_count=2
+    )
     others = [Kept(hosting, replace(spec, id=name)).start() for name in ("env-3", "env-4")]
     for other in others:
-        other.until(HostedPhase.RUNNING)
+        other.until(EnvironmentPhase.RUNNING)
     kept = Kept(hosting, spec).start()
     seen = until(lambda: (now := kept.seen()).waiting and now.waiting.params.get("evidence") == "Resources" and now)
-    assert (seen.phase, seen.left, seen.waiting.code) == (HostedPhase.STARTING, True, "QUEUE_WAITING")
+    assert (seen.phase, seen.left, seen.waiting.code) == (EnvironmentPhase.STARTING, True, "QUEUE_WAITING")
     assert kept.stop().left is False

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from fermi.engines.environments import HostedPhase, HostedSpec
+from fermi.engines.environments import EnvironmentPhase, EnvironmentSpec
 from fermi.engines.slurm import discover
 from fermi.engines.slurm import environments as hosts
 from fermi.jobs import run_location
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, RankSeen, Way
+from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, RankStatus, RunLocation
 from fermi.planning import plugins
 from tests.contract.conftest import InAllocations, OnSlurm
 from tests.envd_client import Kept
@@ -53,7 +53,7 @@ def engine(slurm: Slurm, tmp_path: Path) -> Iterator[InAllocations]:
     engine.close()
 
 
-def ready(engine: OnSlurm, handle: Handle, word: str = "ready") -> tuple[RankSeen, ...]:
+def ready(engine: OnSlurm, handle: Handle, word: str = "ready") -> tuple[RankStatus, ...]:
     """Its ranks, once all of them run."""
     until(lambda: all(word in engine.log(handle, rank) for rank in range(handle.world_size)), what="ranks ready")
     return engine.until(handle, Phase.RUNNING).ranks
@@ -78,11 +78,11 @@ def ended(engine: OnSlurm, handle: Handle) -> Observation:
 def keep(engine: OnSlurm, slurm: Slurm, name: str, run: int = 1) -> Kept:
     """An environment that holds all of a machine."""
     values = {**slurm.connection, **slurm.commands, "python": sys.executable, "reads": [str(Path(sys.prefix).parent)]}
-    hosting = hosts.SlurmHosting({"data_dir": str(engine.scratch / "data"), **values})
-    spec = HostedSpec(name, name, "project-1", run, "custom", gpu_count=2, cpu_cores=16, start_script="sleep 3600",
+    hosting = hosts.SlurmEnvironmentBackend({"data_dir": str(engine.scratch / "data"), **values})
+    spec = EnvironmentSpec(name, name, "project-1", run, "custom", gpu_count=2, cpu_cores=16, start_script="sleep 3600",
                       memory_gb=8)  # fmt: skip
     kept = Kept(hosting, spec).start()
-    kept.until(HostedPhase.RUNNING)
+    kept.until(EnvironmentPhase.RUNNING)
     return kept
 
 
@@ -95,7 +95,7 @@ def node_of(kept: Kept, gpus: int = 2) -> Node:
 
 def job_in(engine: OnSlurm, *nodes: Node, **changes: Any) -> JobSpec:
     job = replace(engine.job("", (1,)), nodes=nodes, master=nodes[0].id, entrypoint=Entrypoint("tells.py"), **changes)
-    job, problems = run_location.settle(job, engine.backend.ways(job))
+    job, problems = run_location.choose_run_locations(job, engine.backend.ways(job))
     assert (problems, engine.backend.problems(job)) == ([], [])
     return job
 
@@ -131,7 +131,7 @@ def test_a_full_machine_trains_inside_with_all_that_its_environment_has(outside:
     assert slurm.command("squeue", "--noheader", "--format=%i").split() == [str(allocation)]
     outside.backend.cancel(handle, 5.0)
     outside.until_gone(handle)
-    assert kept.seen().phase is HostedPhase.RUNNING
+    assert kept.seen().phase is EnvironmentPhase.RUNNING
 
     second = outside.submit(replace(job, attempt=2))
     ranks = ready(outside, second, "{")
@@ -152,16 +152,18 @@ def test_a_full_machine_trains_inside_with_all_that_its_environment_has(outside:
 def test_ways_say_why(outside: OnSlurm, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
     node = replace(node_of(keep(outside, slurm, "env-b")), emulated=False)
     job = replace(outside.job("ok", (2,)), nodes=(node,), master=node.id)
-    chosen, problems = run_location.settle(job, outside.backend.ways(job))
+    chosen, problems = run_location.choose_run_locations(job, outside.backend.ways(job))
     assert (chosen.nodes[0].way, problems) == (
-        Way(True, "BESIDE_GPUS_HELD", {"environment": "env-b", "gpus": 2, "there": 2, "free": 0, "host": node.host}), []
-    )  # fmt: skip
+        RunLocation(True, "BESIDE_GPUS_HELD", {"environment": "env-b", "gpus": 2, "there": 2, "free": 0, "host":
+    node.host}), [] )  # fmt: skip
     beside = replace(job, run_in="beside")
-    assert [one.code for one in run_location.settle(beside, outside.backend.ways(beside))[1]] == ["BESIDE_GPUS_HELD"]
+    assert [one.code for one in run_location.choose_run_locations(beside, outside.backend.ways(beside))[1]] == [
+        "BESIDE_GPUS_HELD"
+    ]
     half = replace(job, nodes=(replace(node, gpu_count=1),))
-    assert run_location.settle(half, outside.backend.ways(half))[0].nodes[0].way.code == "WAY_INSIDE_GPUS"
+    assert run_location.choose_run_locations(half, outside.backend.ways(half))[0].nodes[0].way.code == "WAY_INSIDE_GPUS"
     monkeypatch.setattr("getpass.getuser", lambda: "somebody")
-    refused = run_location.settle(job, outside.backend.ways(job))[1]
+    refused = run_location.choose_run_locations(job, outside.backend.ways(job))[1]
     assert [one.code for one in refused] == ["SLURM_ALLOCATION_USER", "BESIDE_GPUS_HELD"]
 
 
@@ -319,7 +321,7 @@ def test_the_end_of_an_allocation_is_called_that(engine: InAllocations, slurm: S
     assert (seen.cause.code, seen.cause.params["node"], seen.cause.params["why"]) == (
         "ALLOCATION_ENDED", "node-1", "CANCELLED"
     )  # fmt: skip
-    assert plugins.causes("slurm")["ALLOCATION_ENDED"].retry
+    assert plugins.get_causes("slurm")["ALLOCATION_ENDED"].retry
 
 
 def test_the_warning_before_the_time_limit_lets_ranks_leave(engine: InAllocations, slurm: Slurm) -> None:
@@ -341,7 +343,7 @@ def test_a_step_that_somebody_cancels_is_named_and_its_allocation_goes_on(engine
     seen = ended(engine, handle)
     assert seen.cause is not None
     assert seen.cause.code == "STEP_CANCELLED"
-    assert not plugins.causes("slurm")["STEP_CANCELLED"].retry
+    assert not plugins.get_causes("slurm")["STEP_CANCELLED"].retry
     assert str(engine.allocations["n1"]) in slurm.command("squeue", "--noheader", "--format=%i").split()
 
 
@@ -386,7 +388,9 @@ def test_a_task_may_mix(engine: InAllocations, head: str) -> None:
     """One node in an allocation and one in a job of its own, whichever is the head."""
     job = engine.job("polite", (1,))
     inside = job.nodes[0]
-    beside = replace(inside, name="node-1", engine={"node": "n2", "cpus": 4}, way=Way(False, "WAY_BESIDE_ASKED"))
+    beside = replace(
+        inside, name="node-1", engine={"node": "n2", "cpus": 4}, way=RunLocation(False, "WAY_BESIDE_ASKED")
+    )
     first, second = (inside, beside) if head == "inside" else (beside, inside)
     nodes = (replace(first, id="env-0"), replace(second, id="env-1"))
     handle = engine.submit(replace(job, nodes=nodes))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 from fermi.jobs import recipes
-from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
+from fermi.tokenized_data import TokenizedPair, iter_stdlib_files, tokenize_text
 from tests.lazy import lazy_import, module_path
 from tests.loss_curves import assert_alike
 from tests.platform_process import free_port
@@ -113,12 +113,12 @@ def checkpoints(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Tokenised:
-    return tokenise(stdlib_text(max_bytes=300_000), tmp_path_factory.mktemp("data"))
+def data(tmp_path_factory: pytest.TempPathFactory) -> TokenizedPair:
+    return tokenize_text(iter_stdlib_files(max_bytes=300_000), tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
-def options(data: Tokenised) -> list[str]:
+def options(data: TokenizedPair) -> list[str]:
     return [f"--train_data_path={data.train_path}", f"--valid_data_path={data.valid_path}", *TINY]
 
 
@@ -243,7 +243,7 @@ def test_a_resumed_run_skips_torn_checkpoints_and_goes_on_bit_for_bit(
 
 
 def test_a_complete_run_says_so_and_the_platform_s_variables_stand_in_for_options(
-    single: Run, data: Tokenised, tmp_path: Path
+    single: Run, data: TokenizedPair, tmp_path: Path
 ) -> None:
     hyperparameters = {
         "totalSteps": 6,

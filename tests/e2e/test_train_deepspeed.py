@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fermi.jobs.spec import Phase
-from fermi.tokenized_data import stdlib_text, tokenise
+from fermi.tokenized_data import iter_stdlib_files, tokenize_text
 from tests.loss_curves import assert_alike
 from tests.parallel_jobs import Kitchen, curve, events
 from tests.polling import until
@@ -26,7 +26,7 @@ UNEVEN = {"microBatchSize": 2, "gradientAccumulationSteps": 2}  # 12 sequences a
 @pytest.fixture(scope="module")
 def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kitchen]:
     folder = tmp_path_factory.mktemp("deepspeed")
-    kitchen = Kitchen(folder, tokenise(stdlib_text(max_bytes=300_000), folder / "data"), "deepspeed")
+    kitchen = Kitchen(folder, tokenize_text(iter_stdlib_files(max_bytes=300_000), folder / "data"), "deepspeed")
     kitchen.submit(kitchen.job("ddp", (1,), "pytorch-ddp", hyperparameters={"batchSize": 12}))
     kitchen.submit(kitchen.job("single", (1,), options={"microBatchSize": 12, "zeroStage": 0}))
     for stage in (1, 2, 3):

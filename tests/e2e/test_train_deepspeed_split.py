@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fermi.jobs.spec import JobSpec, Phase
-from fermi.tokenized_data import stdlib_text, tokenise
+from fermi.tokenized_data import iter_stdlib_files, tokenize_text
 from tests.loss_curves import assert_alike
 from tests.parallel_jobs import Kitchen, curve, events
 from tests.polling import until
@@ -34,7 +34,7 @@ SPLITS: dict[str, tuple[tuple[int, ...], dict[str, int], int]] = {
 @pytest.fixture(scope="module")
 def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kitchen]:
     folder = tmp_path_factory.mktemp("deepspeed-split")
-    kitchen = Kitchen(folder, tokenise(stdlib_text(max_bytes=300_000), folder / "data"), "deepspeed")
+    kitchen = Kitchen(folder, tokenize_text(iter_stdlib_files(max_bytes=300_000), folder / "data"), "deepspeed")
     kitchen.submit(job(kitchen, "data", (1, 1), {"dataParallel": 2}, zeroStage=1))
     kitchen.submit(job(kitchen, "data-clipped", (1, 1), {"dataParallel": 2}, zeroStage=0, **CLIPPED))
     for name, (nodes, strategy, stage) in SPLITS.items():

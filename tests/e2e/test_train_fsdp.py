@@ -13,7 +13,7 @@ import pytest
 
 from fermi.jobs.spec import JobSpec, Node, Phase
 from fermi.planning import plugins, validate
-from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
+from fermi.tokenized_data import TokenizedPair, iter_stdlib_files, tokenize_text
 from tests.contract.conftest import Engine
 from tests.e2e.test_train_ddp import Run
 from tests.lazy import lazy_import
@@ -32,7 +32,7 @@ class Training:
     """One attempt. `gpus`: of each node; together they always see twelve sequences a step."""
 
     engine: ClassVar[Engine]
-    data: ClassVar[Tokenised]
+    data: ClassVar[TokenizedPair]
     started: ClassVar[int] = 0
 
     def __init__(
@@ -52,7 +52,7 @@ class Training:
             train_data=str(self.data.train_path), valid_data=str(self.data.valid_path),
             checkpoint_dir=str(folder), resume_from=str(resume),
         )  # fmt: skip
-        assert validate.problems(job) == self.engine.backend.problems(job) == []
+        assert validate.find_problems(job) == self.engine.backend.problems(job) == []
         self.folder, self.handle = folder, self.engine.submit(job)
 
     def finish(self) -> "Training":
@@ -105,8 +105,8 @@ def assert_same(training: Training, reference: Training, *expected: int) -> None
 def _engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     scratch = tmp_path_factory.mktemp("engine")
     connection = {"data_dir": str(scratch / "data"), "warm": False, "python": sys.executable}
-    Training.engine = Engine(plugins.backend("local", connection), scratch)
-    Training.data = tokenise(stdlib_text(max_bytes=300_000), scratch)
+    Training.engine = Engine(plugins.get_backend("local", connection), scratch)
+    Training.data = tokenize_text(iter_stdlib_files(max_bytes=300_000), scratch)
     yield
     Training.engine.close()
 

@@ -16,7 +16,7 @@ import pytest
 import fermi
 from fermi.jobs.spec import Entrypoint, Late, Phase, resolve
 from fermi.planning import plugins
-from fermi.tokenized_data import stdlib_text, tokenise
+from fermi.tokenized_data import iter_stdlib_files, tokenize_text
 from tests.loss_curves import assert_alike
 from tests.parallel_jobs import Kitchen, curve, events
 from tests.platform_process import Running
@@ -50,7 +50,7 @@ print(json.dumps(about), flush=True)
 @pytest.fixture(scope="module")
 def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kitchen]:
     folder = tmp_path_factory.mktemp("horovod")
-    kitchen = Kitchen(folder, tokenise(stdlib_text(max_bytes=300_000), folder / "data"), "horovod")
+    kitchen = Kitchen(folder, tokenize_text(iter_stdlib_files(max_bytes=300_000), folder / "data"), "horovod")
     kitchen.backend.workspace.mkdir()
     (kitchen.backend.workspace / "own.py").write_text(OWN_SCRIPT)
     kitchen.submit(kitchen.job("ddp", (1,), "pytorch-ddp", hyperparameters={"batchSize": 12}))
@@ -169,7 +169,7 @@ def test_without_rank_0_the_others_give_up_in_one_line(tmp_path: Path, kitchen: 
 def test_the_line_for_starting_by_hand_trains_the_same(kitchen: Kitchen) -> None:
     single = curve(kitchen.done("single"))
     job = kitchen.job("by-hand", (2,), options={"hosts": "localhost:2"}, hyperparameters={"batchSize": 6})
-    plan = plugins.framework("horovod").plan(job)
+    plan = plugins.get_framework("horovod").plan(job)
     line = resolve(plan.files["horovodrun.sh"], {Late.PYTHON: sys.executable})
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     env = {**os.environ, "PATH": beside, "PYTHONPATH": str(Path(fermi.__file__).parents[1]), "OMP_NUM_THREADS": "1"}

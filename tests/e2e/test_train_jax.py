@@ -19,7 +19,7 @@ import pytest
 import fermi
 from fermi.jobs.spec import Handle, JobSpec, Node, Observation, Phase
 from fermi.planning import plugins, validate
-from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
+from fermi.tokenized_data import TokenizedPair, iter_stdlib_files, tokenize_text
 from fermi.train.terminal import CLEAR
 from tests.contract.conftest import Engine
 from tests.e2e.test_train_ddp import Run
@@ -42,7 +42,9 @@ PATIENCE = 240.0  # seconds; a busy machine compiles slowly
 class Job:
     """A job on the local engine, on nodes of so many emulated GPUs."""
 
-    def __init__(self, engine: Engine, data: Tokenised, folder: Path, gpus: tuple[int, ...], **changes: Any) -> None:
+    def __init__(
+        self, engine: Engine, data: TokenizedPair, folder: Path, gpus: tuple[int, ...], **changes: Any
+    ) -> None:
         nodes = tuple(
             Node(f"env-{i}", f"node-{i}", gpu_type="A100", gpu_count=count, emulated=True)
             for i, count in enumerate(gpus)
@@ -51,7 +53,7 @@ class Job:
         paths = {"train_data": str(data.train_path), "valid_data": str(data.valid_path), "checkpoint_dir": str(folder)}
         values = {"attempt": 1, "master_port": free_port(), "grace_seconds": 20.0, **paths, **changes}
         spec = JobSpec(f"task-{folder.name}", "jax", nodes, "env-0", hyperparameters=hyperparameters, **values)
-        assert validate.problems(spec) == []
+        assert validate.find_problems(spec) == []
         self.engine, self.spec = engine, spec
         self.handle: Handle = engine.submit(spec)
 
@@ -90,21 +92,21 @@ def events(text: str, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Tokenised:
-    return tokenise(stdlib_text(max_bytes=300_000), tmp_path_factory.mktemp("data"))
+def data(tmp_path_factory: pytest.TempPathFactory) -> TokenizedPair:
+    return tokenize_text(iter_stdlib_files(max_bytes=300_000), tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     folder = tmp_path_factory.mktemp("engine")
     connection = {"data_dir": str(folder / "data"), "warm": False, "python": sys.executable}
-    engine = Engine(plugins.backend("local", connection), folder)
+    engine = Engine(plugins.get_backend("local", connection), folder)
     yield engine
     engine.close()
 
 
 @pytest.fixture(scope="module")
-def options(data: Tokenised) -> list[str]:
+def options(data: TokenizedPair) -> list[str]:
     words = [f"--train_data_path={data.train_path}", f"--valid_data_path={data.valid_path}"]
     return words + [f"--{name}={value}" for name, value in RECIPE_FLAGS.items()]
 
@@ -126,14 +128,14 @@ RECIPE_FLAGS = {
 
 
 @pytest.fixture(scope="module")
-def single(engine: Engine, data: Tokenised, tmp_path_factory: pytest.TempPathFactory) -> Job:
+def single(engine: Engine, data: TokenizedPair, tmp_path_factory: pytest.TempPathFactory) -> Job:
     """One process, twelve sequences a step."""
     folder = tmp_path_factory.mktemp("single")
     return Job(engine, data, folder, (1,), hyperparameters={"batchSize": GLOBAL_BATCH}).succeed()
 
 
 @pytest.fixture(scope="module")
-def uneven(engine: Engine, data: Tokenised, tmp_path_factory: pytest.TempPathFactory) -> Job:
+def uneven(engine: Engine, data: TokenizedPair, tmp_path_factory: pytest.TempPathFactory) -> Job:
     """Nodes of one and of two processes; the same twelve sequences a step, in two micro steps."""
     return Job(engine, data, tmp_path_factory.mktemp("uneven"), (1, 2), hyperparameters=HALVES, env=QUICK).succeed()
 
@@ -175,7 +177,7 @@ def test_uneven_nodes_and_accumulated_gradients_learn_the_same_as_one_process(si
 
 
 @pytest.fixture(scope="module")
-def sharded(engine: Engine, data: Tokenised, tmp_path_factory: pytest.TempPathFactory) -> Job:
+def sharded(engine: Engine, data: TokenizedPair, tmp_path_factory: pytest.TempPathFactory) -> Job:
     """Two nodes of two: a batch shared out, weights in shards of two neighbours, two copies of them."""
     folder = tmp_path_factory.mktemp("sharded")
     whole = {"hyperparameters": {"batchSize": GLOBAL_BATCH}, "options": {"batchIsGlobal": True}}
@@ -193,7 +195,7 @@ def test_a_global_batch_shared_out_and_weights_in_shards_learn_the_same(single: 
 
 
 def test_shards_resume_on_another_mesh_and_what_is_computed_again_is_the_same(
-    single: Job, sharded: Job, engine: Engine, data: Tokenised, tmp_path: Path
+    single: Job, sharded: Job, engine: Engine, data: TokenizedPair, tmp_path: Path
 ) -> None:
     """On uneven nodes one copy of the weights, some of them whole, since three does not divide them; each block
     computed again, no batch made in advance."""
@@ -231,7 +233,7 @@ def test_in_a_terminal_process_0_shows_a_bar_and_goes_on_from_shards_as_a_single
 
 
 def test_after_kill_9_of_a_rank_a_resumed_attempt_skips_torn_checkpoints_and_goes_on_bit_for_bit(
-    uneven: Job, engine: Engine, data: Tokenised, tmp_path: Path
+    uneven: Job, engine: Engine, data: TokenizedPair, tmp_path: Path
 ) -> None:
     job = Job(engine, data, tmp_path, (1, 2), hyperparameters={**HALVES, "stepDelay": 2.0}, env=QUICK)
     until(lambda: events(job.text(), "checkpoint"), seconds=PATIENCE, what="a checkpoint")

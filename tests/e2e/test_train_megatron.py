@@ -19,7 +19,7 @@ import pytest
 
 from fermi.frameworks import megatron
 from fermi.jobs.spec import Handle, JobSpec, Node, Phase
-from fermi.tokenized_data import Tokenised, stdlib_text, tokenise
+from fermi.tokenized_data import TokenizedPair, iter_stdlib_files, tokenize_text
 from tests.loss_curves import assert_alike
 from tests.parallel_jobs import TINY, Kitchen, curve, events
 from tests.platform_process import ROOT, Running
@@ -65,7 +65,7 @@ def gpus() -> int:
 class Split(Kitchen):
     """Jobs on nodes whose GPUs count as real. What needs more of those than there are is left out."""
 
-    def __init__(self, folder: Path, data: Tokenised) -> None:
+    def __init__(self, folder: Path, data: TokenizedPair) -> None:
         python = folder / "python"
         python.write_text(f'#!/bin/sh\nPYTHONPATH="{SHIM}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
         python.chmod(0o755)
@@ -102,7 +102,7 @@ KILLED = {
 @pytest.fixture(scope="module")
 def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
     folder = tmp_path_factory.mktemp("megatron")
-    kitchen = Split(folder, tokenise(stdlib_text(max_bytes=300_000), folder / "data"))
+    kitchen = Split(folder, tokenize_text(iter_stdlib_files(max_bytes=300_000), folder / "data"))
     kitchen.submit(kitchen.job("single", (1,)))
     for name, (nodes, strategy, options) in SPLITS.items():
         kitchen.submit(kitchen.job(name, nodes, strategy=strategy, options=options))

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from fermi.agent.agent import Agent
 from fermi.agent.settings import Settings
-from fermi.engines.agent.store import Attempt, Order, Report, Status
+from fermi.engines.agent.store import AttemptReports, RankOrder, RankReport, WorkerStatus
 from fermi.jobs.errors import BackendError
 from tests.fakes import upgrades
 from tests.polling import until
@@ -36,9 +36,9 @@ _channels = itertools.count(1)
 class Ordered:
     task_id: str
     number: int
-    orders: dict[str, Order] = field(default_factory=dict)
+    orders: dict[str, RankOrder] = field(default_factory=dict)
     stop: dict[str, Any] | None = None
-    reports: dict[str, Report] = field(default_factory=dict)
+    reports: dict[str, RankReport] = field(default_factory=dict)
     pulses: dict[str, Any] = field(default_factory=dict)
 
 
@@ -47,7 +47,7 @@ class Known:
     token: str
     generation: int = 1
     order: str = ""
-    status: Status = "online"
+    status: WorkerStatus = "online"
     heartbeats: int = 0
     channels: dict[str, tuple[str, socket.socket]] = field(default_factory=dict)
 
@@ -62,22 +62,22 @@ class MemoryStore:
         self.registrations = 0
         self.listened: dict[int, str] = {}  # on whichever node
 
-    def put(self, name: str, task_id: str, attempt: int, orders: Sequence[Order]) -> None:
+    def put(self, name: str, task_id: str, attempt: int, orders: Sequence[RankOrder]) -> None:
         with self.changed:
             if name in self.ordered:
                 return
             if missing := [order.worker for order in orders if order.worker not in self.known]:
                 raise BackendError("WORKER_UNKNOWN", permanent=True, workers=", ".join(missing))
-            reports = {o.worker: Report(o.worker, o.rank, o.node_rank, o.node) for o in orders}
+            reports = {o.worker: RankReport(o.worker, o.rank, o.node_rank, o.node) for o in orders}
             self.ordered[name] = Ordered(task_id, attempt, {o.worker: o for o in orders}, None, reports)
             for order in orders:
                 self.known[order.worker].order = name
             self._raise(order.worker for order in orders)
 
-    def attempts(self, names: Collection[str]) -> Mapping[str, Attempt]:
+    def attempts(self, names: Collection[str]) -> Mapping[str, AttemptReports]:
         with self.changed:
             found = {name: self.ordered[name] for name in names if name in self.ordered}
-            return {name: Attempt(one.stop is not None, self._reports(one)) for name, one in found.items()}
+            return {name: AttemptReports(one.stop is not None, self._reports(one)) for name, one in found.items()}
 
     def pulses(self, name: str) -> Sequence[Mapping[str, Any]]:
         one = self.ordered.get(name)
@@ -106,7 +106,7 @@ class MemoryStore:
     def ports(self, node: str) -> Mapping[int, str]:
         return self.listened
 
-    def workers(self) -> Mapping[str, Status]:
+    def workers(self) -> Mapping[str, WorkerStatus]:
         return {worker: one.status for worker, one in self.known.items()}
 
     def channel(self, name: str, worker: str) -> socket.socket:
@@ -185,7 +185,7 @@ class MemoryStore:
             body = self.ordered[one.order].orders[worker].body
             return {**body, "generation": one.generation, "secrets": self.secrets}
 
-    def _reports(self, one: Ordered) -> tuple[Report, ...]:
+    def _reports(self, one: Ordered) -> tuple[RankReport, ...]:
         return tuple(replace(report, status=self.known[report.worker].status) for report in one.reports.values())
 
     def _wanted(self, worker: str) -> dict[str, Any]:

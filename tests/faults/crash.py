@@ -39,15 +39,15 @@ from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus  #
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease, PortLease  # noqa: E402
 from apps.common.clock import now  # noqa: E402
 from apps.scheduling.models import Usage  # noqa: E402
-from apps.training.core.engine_access import backend_for  # noqa: E402
+from apps.training.core.engine_access import get_backend  # noqa: E402
 from apps.training.models import Attempt, Event, MetricPoint, Node, Queue, Task  # noqa: E402
 from apps.training.reconcile import reconciler  # noqa: E402
-from apps.training.states import FINAL  # noqa: E402
-from fermi.engines.kubernetes.client import Client  # noqa: E402
-from fermi.engines.local.engine import running_attempts, stop_everything  # noqa: E402
+from apps.training.states import FINAL_STATES  # noqa: E402
+from fermi.engines.kubernetes.client import KubernetesClient  # noqa: E402
+from fermi.engines.local.engine import list_running_attempts, stop_everything  # noqa: E402
 from fermi.jobs import spec  # noqa: E402
 from fermi.planning import elastic_sizes  # noqa: E402
-from fermi.scheduler.ledger import PARTS  # noqa: E402
+from fermi.scheduler.ledger import PART_NAMES  # noqa: E402
 
 WATCHED = ("apps/training/reconcile/reconciler.py", "apps/training/reconcile/actions.py",
            "apps/training/queue/scheduling_pass.py", "apps/training/queue/turn.py", "apps/training/core/releasing.py",
@@ -99,7 +99,7 @@ def make_world() -> None:
     )  # fmt: skip
     for node in nodes:
         DevEnvironment.objects.create(id=node.id, name=node.name, project=project, cluster=cluster, zone=zone)
-    add(elastic_sizes.begin(job), preemptible=True, min_run_seconds=0)
+    add(elastic_sizes.set_full_size(job), preemptible=True, min_run_seconds=0)
 
 
 def add(job: spec.JobSpec, **changes: Any) -> None:
@@ -127,12 +127,12 @@ def live(seconds: float) -> None:
     """The sweep, as beat would have it, until the task is final."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        Task.objects.exclude(state__in=FINAL).update(
+        Task.objects.exclude(state__in=FINAL_STATES).update(
             due_at=now(), claimed_at=None
         )  # a claim left by a crash would only cost time
         Queue.objects.update(claimed_at=None, due_at=now())
-        reconciler.sweep()
-        if not Task.objects.exclude(state__in=FINAL).exists():
+        reconciler.reconcile_due_tasks()
+        if not Task.objects.exclude(state__in=FINAL_STATES).exists():
             return
         all_run = STARTS.exists() and STARTS.read_text().count("\n") == 3
         if SCENARIO == "stop" and all_run:
@@ -186,8 +186,8 @@ def printed() -> int:
 
 def strays() -> list[str]:
     if not KUBECONFIG:
-        return running_attempts(DATA)
-    pods = Client(CONNECTION).get("/api/v1/namespaces/fermi/pods")["items"]
+        return list_running_attempts(DATA)
+    pods = KubernetesClient(CONNECTION).get("/api/v1/namespaces/fermi/pods")["items"]
     return [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] not in ("Succeeded", "Failed")]
 
 
@@ -196,7 +196,7 @@ def clear() -> None:
     if not KUBECONFIG:
         stop_everything(DATA, 0.0)
         return
-    backend = backend_for(Cluster.objects.get())
+    backend = get_backend(Cluster.objects.get())
     while found := backend.orphans(()):
         for handle in found:
             backend.forget(handle)
@@ -222,7 +222,7 @@ def unbooked() -> list[str]:
 def uneven() -> int:
     """Rows of the ledger whose parts are not what was held."""
     return sum(
-        abs(sum(getattr(row, part) for part in PARTS) - (row.until - row.since).total_seconds()) > 1e-3
+        abs(sum(getattr(row, part) for part in PART_NAMES) - (row.until - row.since).total_seconds()) > 1e-3
         for row in Usage.objects.all()
     )
 

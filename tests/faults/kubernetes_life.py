@@ -70,7 +70,7 @@ def _steps(backend: KubernetesBackend, task_id: str, attempt: int, until: Phase)
     handle = Handle(spec.name, task_id, attempt, spec.world_size)
 
     def submit() -> bool:
-        backend.submit(backend.render(spec, plugins.framework(spec.framework).plan(spec)))
+        backend.submit(backend.render(spec, plugins.get_framework(spec.framework).plan(spec)))
         return True
 
     def wait() -> bool:

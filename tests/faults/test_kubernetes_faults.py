@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fermi.engines.kubernetes.client import Client
+from fermi.engines.kubernetes.client import KubernetesClient
 from fermi.engines.kubernetes.engine import KubernetesBackend
 from fermi.engines.kubernetes.names import MANAGED_BY
 from tests.fakes.kubernetes import Exits, FakeCluster, Sleeps, errors
@@ -89,7 +89,7 @@ FAULTS = {
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_at_any_write_is_got_over(cluster, tmp_path, name, monkeypatch):
-    monkeypatch.setitem(Client.request.__kwdefaults__, "timeout", 0.5)
+    monkeypatch.setitem(KubernetesClient.request.__kwdefaults__, "timeout", 0.5)
     count = writes(cluster, tmp_path)
     assert count >= 15, "a life has that many"
     for nth in some(range(1, count + 1), 3):

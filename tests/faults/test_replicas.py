@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from apps.training.logs.poll_interval import LONGEST
-from apps.training.logs.sharding import owner
+from apps.training.logs.poll_interval import MAX_PAUSE_SECONDS
+from apps.training.logs.sharding import find_owner
 from tests.platform_process import WARM
 from tests.polling import until
 from tests.replicas import Replicas, assert_stored_once
@@ -55,7 +55,7 @@ def read(database: Any, task_id: str) -> int:
 def holder(platform: Replicas, database: Any, task_id: str) -> str:
     """The name of the process that watches the task."""
     (members,) = database("SELECT members FROM training_watch WHERE id = 1")
-    pid = int(owner(tuple(sorted(members)), task_id).split(":")[1])
+    pid = int(find_owner(tuple(sorted(members)), task_id).split(":")[1])
     return next(name for name, child in platform.children.items() if child.pid == pid)
 
 
@@ -96,7 +96,9 @@ def test_a_watcher_that_is_killed_or_stands_still_is_replaced_and_nothing_is_sto
         record_property("taken over after SIGSTOP", round(until_more_is_read(database, task_id), 1))
         assert holder(platform, database, task_id) != held
     until_two_watch(database)
-    until_more_is_read(database, task_id, seconds=LONGEST + 10)  # one that stood still looks away for no longer
+    until_more_is_read(
+        database, task_id, seconds=MAX_PAUSE_SECONDS + 10
+    )  # one that stood still looks away for no longer
     assert_stored_once(platform, task_id)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi import export
-from fermi.engines.environments import HostedSpec, Port
+from fermi.engines.environments import EnvironmentPort, EnvironmentSpec
 from fermi.engines.kubernetes import environment_objects
 from fermi.jobs.spec import Entrypoint, JobSpec, Node, Rendered
 from fermi.planning import plugins
@@ -69,8 +69,8 @@ def gpt3(**changes: Any) -> JobSpec:
 def rendered(spec: JobSpec) -> dict[str, Any]:
     """What the local engine would be sent for it."""
     connection = {"data_dir": "/fermi", "python": "/venv/bin/python", "warm": False}
-    plan = plugins.framework(spec.framework).plan(spec)
-    return plugins.backend("local", connection).render(spec, plan).to_json()
+    plan = plugins.get_framework(spec.framework).plan(spec)
+    return plugins.get_backend("local", connection).render(spec, plan).to_json()
 
 
 def on_kubernetes(spec: JobSpec, **connection: Any) -> dict[str, Any]:
@@ -82,14 +82,14 @@ def on_kubernetes(spec: JobSpec, **connection: Any) -> dict[str, Any]:
         spec, train_data="/fermi/datasets/version-7/train.bin", valid_data="/fermi/datasets/version-7/valid.bin",
         checkpoint_dir="/fermi/checkpoints/task-golden",
     )  # fmt: skip
-    backend = plugins.backend("kubernetes", {"data_dir": "/fermi", "data": {"volume": volume}, **connection})
-    found = backend.render(spec, plugins.framework(spec.framework).plan(spec)).to_json()
+    backend = plugins.get_backend("kubernetes", {"data_dir": "/fermi", "data": {"volume": volume}, **connection})
+    found = backend.render(spec, plugins.get_framework(spec.framework).plan(spec)).to_json()
     return _without_modules(found)
 
 
 def by_hand(spec: JobSpec, target: str) -> dict[str, str]:
     """The folder that people start it from, without our own modules."""
-    files = export.render(spec, target, "en")
+    files = export.render_files(spec, target, "en")
     return {path: text for path, text in files.items() if not path.startswith("lib/")}
 
 
@@ -99,15 +99,15 @@ def pinned(spec: JobSpec) -> JobSpec:
 
 
 def on_slurm(spec: JobSpec, **connection: Any) -> dict[str, Any]:
-    backend = plugins.backend("slurm", {"folder": "/shared/fermi", "partition": "gpu", **connection})
-    return backend.render(spec, plugins.framework(spec.framework).plan(spec)).to_json()
+    backend = plugins.get_backend("slurm", {"folder": "/shared/fermi", "partition": "gpu", **connection})
+    return backend.render(spec, plugins.get_framework(spec.framework).plan(spec)).to_json()
 
 
 def environment_on_kubernetes() -> dict[str, Any]:
     """Without the keeper's own modules."""
-    spec = HostedSpec(
+    spec = EnvironmentSpec(
         "env-golden", "notes", "project-one", 3, "jupyter", "pytorch:2.13", gpu_type="A100", gpu_count=2, cpu_cores=8,
-        memory_gb=64, shared_memory_gb=16, disk_gb=100, zone="zone-a", ports=(Port("tensorboard", 6006),),
+        memory_gb=64, shared_memory_gb=16, disk_gb=100, zone="zone-a", ports=(EnvironmentPort("tensorboard", 6006),),
         env={"WANDB_MODE": "offline"}, secret_env={"HF_TOKEN": "hub"},
     )  # fmt: skip
     options = {"deviceClass": "gpu.nvidia.com", "gpuProducts": {"A100": "NVIDIA-A100-SXM4-80GB"}}
@@ -155,8 +155,8 @@ def with_images(spec: JobSpec) -> JobSpec:
 def on_engine(spec: JobSpec, engine: str) -> Rendered:
     """What each engine would be sent for it, with a connection that it takes."""
     spec = with_images(pinned(spec) if engine == "slurm" else spec)
-    plan = plugins.framework(spec.framework).plan(spec)
-    return plugins.backend(engine, ENGINES.get(engine, {"data_dir": "/fermi"})).render(spec, plan)
+    plan = plugins.get_framework(spec.framework).plan(spec)
+    return plugins.get_backend(engine, ENGINES.get(engine, {"data_dir": "/fermi"})).render(spec, plan)
 
 
 GOLDENS: dict[str, Callable[[], Any]] = {

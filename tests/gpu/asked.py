@@ -9,8 +9,8 @@ from typing import Any
 
 import pynvml  # type: ignore[import-untyped]
 
-from fermi.telemetry.gpus import Nvml
-from fermi.telemetry.proc_files import Rates
+from fermi.telemetry.gpus import NvmlReader
+from fermi.telemetry.proc_files import CounterRates
 
 SAMPLES = 10
 
@@ -40,7 +40,7 @@ class Timed:
 
 def main() -> None:
     library, began = Timed(), time.perf_counter()
-    gpus = Nvml(None, Rates(), library)
+    gpus = NvmlReader(None, CounterRates(), library)
     told: dict[str, Any] = {"begin": time.perf_counter() - began, "found": gpus.look(time.monotonic())}
     library.took.clear()
     began, processor = time.perf_counter(), time.process_time()

@@ -20,8 +20,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from fermi.probe import setup
-from fermi.probe.collectives import Watch
-from fermi.probe.shared_page import VARIABLE
+from fermi.probe.collectives import CollectiveWatcher
+from fermi.probe.shared_page import PULSE_VARIABLE
 from fermi.probe.start import start
 
 STEP_SECONDS, STEPS = 0.005, 10
@@ -76,9 +76,9 @@ def main() -> None:
     products = max(1, round((STEP_SECONDS - once) / each))
     steps(20, products)
 
-    given = setup.make()
+    given = setup.create_rank_files()
     os.environ.update(given.environment(os.environ))
-    assert VARIABLE in os.environ
+    assert PULSE_VARIABLE in os.environ
     pulse = start()
     assert pulse is not None
     assert pulse.advance()
@@ -88,7 +88,7 @@ def main() -> None:
     told: dict[str, Any] = {"device": str(device), "products": products}
 
     def watched() -> tuple[float, float]:
-        watch = Watch(pulse)
+        watch = CollectiveWatcher(pulse)
         hooks.update(ours)
         watch.start()
         found = steps(STEPS, products)

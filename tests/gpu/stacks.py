@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from bench import procfs
-from fermi.probe.shared_page import Page
+from fermi.probe.shared_page import SharedPage
 from fermi.runner import stacks
 from tests.gpu.context import Context
 
 
 @contextmanager
-def files_of(runner: int) -> Iterator[tuple[Page, int]]:
+def files_of(runner: int) -> Iterator[tuple[SharedPage, int]]:
     """The page and the file for stacks of the only rank of a runner, which nobody else can open by a name."""
     opened = {}
     for name in os.listdir(f"/proc/{runner}/fd"):
@@ -25,16 +25,16 @@ def files_of(runner: int) -> Iterator[tuple[Page, int]]:
                     opened[kind] = os.open(f"/proc/{runner}/fd/{name}", os.O_RDWR)
     assert len(opened) == 2, f"the runner {runner} has {opened} of a rank's two files"
     try:
-        yield Page(opened["page"]), opened["stacks"]
+        yield SharedPage(opened["page"]), opened["stacks"]
     finally:
         for descriptor in opened.values():
             os.close(descriptor)
 
 
-def request_stacks(page: Page, file: int, seconds: float) -> float:
+def request_stacks(page: SharedPage, file: int, seconds: float) -> float:
     """Requests a rank's stacks, waits for the answer at most `seconds`, and returns how many seconds that took."""
     moment = time.monotonic()
-    stacks.ask(page, file, moment)
+    stacks.request_stacks(page, file, moment)
     while page.at("answered_at") != moment and time.monotonic() < moment + seconds:
         time.sleep(0.01)
     return time.monotonic() - moment

@@ -83,7 +83,7 @@ def main(folder: Path, mode: str) -> dict[str, object]:
     data = folder / "data"
     data.mkdir(mode=0o700)
     backend = LocalBackend({"data_dir": str(data), "warm": False, "isolation": mode})
-    found = isolation.chosen(mode, backend.place)  # as at the platform's start, with nothing there yet
+    found = isolation.choose_isolation(mode, backend.place)  # as at the platform's start, with nothing there yet
     order = furnish(data)
     for kind, paths in furnish_user(folder).items():
         order[kind] = [*order.get(kind, []), *paths]
@@ -109,7 +109,7 @@ def main(folder: Path, mode: str) -> dict[str, object]:
             checkpoint_dir=str(data / "checkpoints" / "mine"), grace_seconds=5.0,
         )  # fmt: skip
         handle = Handle(job.name, job.task_id, 1, 1)
-        backend.submit(backend.render(job, plugins.framework("ddp").plan(job)))
+        backend.submit(backend.render(job, plugins.get_framework("ddp").plan(job)))
         seen = until(
             lambda: (now := backend.observe([handle])[handle.name]).phase in (Phase.SUCCEEDED, Phase.FAILED) and now,
             seconds=120,

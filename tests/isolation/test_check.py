@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fermi.engines import isolation_check
-from fermi.engines.isolation import Place
+from fermi.engines.isolation import SandboxPaths
 from fermi.engines.local import check
 from fermi.runner import sandbox
 
-needs_landlock = pytest.mark.skipif(not sandbox.landlock_abi(), reason="this kernel has no Landlock")
+needs_landlock = pytest.mark.skipif(not sandbox.read_landlock_abi(), reason="this kernel has no Landlock")
 
 
 @pytest.fixture
@@ -34,18 +34,21 @@ def own_folder_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_landlock
 def test_nothing_is_open_where_tasks_are_given_nothing_more(folder: Path) -> None:
-    assert isolation_check.open_paths("landlock", Place(folder / "data", folder / "work", sys.executable)) == ()
+    assert (
+        isolation_check.find_open_paths("landlock", SandboxPaths(folder / "data", folder / "work", sys.executable))
+        == ()
+    )
 
 
 @needs_landlock
 def test_a_folder_of_programs_that_tasks_may_write_to_is_found(folder: Path) -> None:
-    place = Place(folder / "data", folder / "work", sys.executable, writes=(folder / "bin",))
-    assert isolation_check.open_paths("landlock", place) == (f"write {folder / 'bin'}",)
+    place = SandboxPaths(folder / "data", folder / "work", sys.executable, writes=(folder / "bin",))
+    assert isolation_check.find_open_paths("landlock", place) == (f"write {folder / 'bin'}",)
     assert not list((folder / "bin").iterdir()), "what the try made is removed"
 
 
 def test_without_protection_everything_is_found_open(folder: Path) -> None:
-    found = isolation_check.open_paths("off", Place(folder / "data", folder / "work", sys.executable))
+    found = isolation_check.find_open_paths("off", SandboxPaths(folder / "data", folder / "work", sys.executable))
     assert {f"write {folder / 'bin'}", f"write {folder / 'data'}", f"signal {os.getpid()}"} <= {*found}
     assert not list((folder / "data" / "runs").iterdir())
 
@@ -53,8 +56,8 @@ def test_without_protection_everything_is_found_open(folder: Path) -> None:
 @needs_landlock
 def test_the_check_of_this_machine_says_what_was_tried(folder: Path) -> None:
     connection = {"data_dir": str(folder / "data"), "isolation": "landlock"}
-    [held] = check.isolation_tried(connection)
+    [held] = check.check_isolation(connection)
     assert (held.level.value, held.code) == ("pass", "ISOLATION_HOLDS")
-    [open_one] = check.isolation_tried({**connection, "task_writes": [str(folder / "bin")]})
+    [open_one] = check.check_isolation({**connection, "task_writes": [str(folder / "bin")]})
     assert (open_one.level.value, open_one.code) == ("fail", "ISOLATION_OPEN")
     assert str(folder / "bin") in open_one.params["paths"]

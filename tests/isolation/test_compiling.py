@@ -37,7 +37,7 @@ def test_an_operation_in_cpp_is_built_in_the_attempts_own_folder(tmp_path: Path)
     node = Node("env-0", "node-0", gpu_type="A100", gpu_count=1, emulated=True)
     job = JobSpec("task-x", "deepspeed", (node,), "env-0", entrypoint=Entrypoint("train.py"), attempt=1,
                   grace_seconds=5.0, checkpoint_dir=str(tmp_path / "data" / "checkpoints" / "task-x"))  # fmt: skip
-    plan = replace(plugins.framework("deepspeed").plan(job), preload=())
+    plan = replace(plugins.get_framework("deepspeed").plan(job), preload=())
     handle = Handle(job.name, job.task_id, 1, 1)
     backend.submit(backend.render(job, plan))
     ended = (Phase.SUCCEEDED, Phase.FAILED)

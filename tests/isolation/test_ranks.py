@@ -81,7 +81,7 @@ def play(folder: Path, mode: str, *, uid: int | None = None, ranks: int | None =
 
 
 def needs_landlock() -> None:
-    if not sandbox.landlock_abi():
+    if not sandbox.read_landlock_abi():
         pytest.skip("this kernel has no Landlock, or it is turned off")
 
 
@@ -144,18 +144,20 @@ def test_a_workspace_that_the_other_user_cannot_write_to_leaves_the_choice_to_la
     (data / "workspace" / "mine").mkdir(parents=True)
     data.chmod(0o700)
     python = python_for(isolation.TASK_UID) or sys.executable
-    found = isolation.chosen("auto", isolation.Place(data, data / "workspace", python))
+    found = isolation.choose_isolation("auto", isolation.SandboxPaths(data, data / "workspace", python))
     assert found.user is None
-    assert found.code == ("ISOLATION_LANDLOCK" if sandbox.landlock_abi() else "ISOLATION_NONE")
+    assert found.code == ("ISOLATION_LANDLOCK" if sandbox.read_landlock_abi() else "ISOLATION_NONE")
     assert [code for code, _ in found.reasons][-1].startswith("TASK_USER_CANNOT_")
     info = data.stat()
     assert (info.st_mode & 0o777, info.st_gid) == (0o700, os.getgid())
 
 
 def test_where_neither_can_be_had_it_says_why(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 0)
+    monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 0)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    found = isolation.chosen("auto", isolation.Place(folder / "data", folder / "workspace", sys.executable))
+    found = isolation.choose_isolation(
+        "auto", isolation.SandboxPaths(folder / "data", folder / "workspace", sys.executable)
+    )
     assert (found.code, found.landlock, found.user) == ("ISOLATION_NONE", False, None)
     assert [code for code, _ in found.reasons] == ["LANDLOCK_MISSING", "TASK_USER_TAKES_ROOT"]
     assert found.sentences("en").startswith("Training on this machine is not isolated")
@@ -167,7 +169,7 @@ def test_a_folder_with_something_forbidden_below_is_allowed_entry_by_entry(tmp_p
     (tmp_path / "data" / "token").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "data")
     paths = {"/": "rwm", f"{tmp_path}/data": "", f"{tmp_path}/data/workspace": "rwm", f"{tmp_path}/data/datasets": "r"}
-    allowed, opened = sandbox.expanded(paths)
+    allowed, opened = sandbox.expand_paths(paths)
     inside = {path: mode for path, mode in allowed.items() if path.startswith(str(tmp_path))}
     assert inside == {
         f"{tmp_path}/beside": "rwm",
@@ -184,7 +186,7 @@ def test_what_a_forbidden_folder_links_to_is_forbidden_too(tmp_path: Path) -> No
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "data" / "checkpoints").symlink_to(tmp_path / "disk" / "checkpoints")
     paths = {"/": "rwm", f"{tmp_path}/data": "", f"{tmp_path}/data/checkpoints/task-1": "rwm", "/nowhere": "r"}
-    assert sandbox.real(paths) == {
+    assert sandbox.resolve_paths(paths) == {
         "/": "rwm",
         f"{tmp_path}/data": "",
         f"{tmp_path}/disk/checkpoints": "",

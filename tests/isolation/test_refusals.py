@@ -24,9 +24,9 @@ TRIED = [
 
 @pytest.mark.parametrize("view", [False, True])
 def test_a_path_that_a_rank_is_kept_from_is_told_with_its_exception(tmp_path: Path, view: bool) -> None:
-    if not sandbox.landlock_abi():
+    if not sandbox.read_landlock_abi():
         pytest.skip("this kernel has no Landlock")
-    if view and not isolation.chosen("landlock", isolation.Place(tmp_path, tmp_path, "python")).view:
+    if view and not isolation.choose_isolation("landlock", isolation.SandboxPaths(tmp_path, tmp_path, "python")).view:
         pytest.skip("no mount namespaces can be made here")
     for name in ("hidden", "read", "own"):
         (tmp_path / name).mkdir()

@@ -16,7 +16,7 @@ from apps.accounts.models import Project, Role, User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters.models import Cluster
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from server import demo
 from tests.api.conftest import Api, make_user
 from tests.workers import Host, hosts, join
@@ -73,7 +73,7 @@ def _made() -> World:
     tasks = [colleague.post("/training-tasks", {**SINGLE, "taskName": name}).data["taskId"] for name in ("a", "b")]
     _has_run(Task.objects.get(pk=tasks[0]))
     waiting = [colleague.post("/training-tasks", {**SINGLE, "taskName": name}).data["taskId"] for name in ("c", "d")]
-    Task.objects.filter(pk__in=waiting).update(state=State.QUEUED, in_line_at=timezone.now())
+    Task.objects.filter(pk__in=waiting).update(state=TaskState.QUEUED, in_line_at=timezone.now())
     tasks += waiting
     test = colleague.post("/preflights", {"environmentIds": ["env-002"]}).data["id"]
     [host] = hosts(colleague, gn6=2).values()
@@ -126,7 +126,7 @@ def _has_run(task: Task) -> None:
     MetricPoint.objects.create(task=task, attempt=1, rank=0, step=1, at=moment, values={"loss": 2.5, "lr": None})
     Checkpoint.objects.create(task=task, attempt=1, step=1, path="/checkpoints/1", size_bytes=10, at=moment)
     Task.objects.filter(pk=task.pk).update(
-        state=State.FAILED, reason="QUEUE_TIMEOUT", due_at=None, attempt=1, started_at=moment, ended_at=moment
+        state=TaskState.FAILED, reason="QUEUE_TIMEOUT", due_at=None, attempt=1, started_at=moment, ended_at=moment
     )
     log = Path(platform.DATA_DIR, "logs", task.pk, "1", "0.log")
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -51,12 +51,12 @@ def found(world: World, turns: Turns) -> Callable[..., str]:
 
 def test_a_view_that_raises(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("/api/v1/auth/me", "GET") == ""
-    monkeypatch.setattr(selectors, "me", broken)
+    monkeypatch.setattr(selectors, "serialize_user", broken)
     assert "A fault of the server" in found("/api/v1/auth/me", "GET")
 
 
 def test_an_answer_that_is_not_in_the_schema(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selectors, "me", lambda *_: {"username": 7})
+    monkeypatch.setattr(selectors, "serialize_user", lambda *_: {"username": 7})
     assert "Response violates schema" in found("/api/v1/auth/me", "GET")
 
 
@@ -67,8 +67,8 @@ def test_another_media_type(found: Callable[..., str], monkeypatch: pytest.Monke
 
 def test_a_body_that_the_schema_refuses_is_accepted(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("/api/v1/projects", "POST", GenerationMode.NEGATIVE) == ""
-    monkeypatch.setattr(request_shapes, "_unknown", lambda *_: iter(()))
-    monkeypatch.setattr(request_shapes, "_other_type", lambda *_: None)
+    monkeypatch.setattr(request_shapes, "_find_unknown_names", lambda *_: iter(()))
+    monkeypatch.setattr(request_shapes, "_find_expected_type", lambda *_: None)
     monkeypatch.setattr(
         CharField, "run_validation", lambda *_: f"p{token_hex(4)}"
     )  # anything is taken as a project's name

@@ -88,19 +88,19 @@ class Inside:
 @pytest.fixture(scope="session")
 def web(django_db_setup: None) -> Iterator[int]:
     """All but heartbeats, whose clock goes on behind other tests."""
-    from apps.common.asgi import Answered
-    from apps.proxy.channels import Channels
-    from apps.proxy.http_proxy import Doors
-    from apps.proxy.websocket_limits import LONGEST
+    from apps.common.asgi import ErrorResponseMiddleware
+    from apps.proxy.channels import ChannelsApp
+    from apps.proxy.http_proxy import EnvironmentProxy
+    from apps.proxy.websocket_limits import MAX_MESSAGE_BYTES
     from server.asgi import Handler
     from server.http import Http
     from server.sockets import Sockets
 
     port = free_port()
     config = uvicorn.Config(
-        Answered(Doors(Channels(Handler()))), "127.0.0.1", port, lifespan="off", access_log=False, log_config=None,
-        http=Http, ws=Sockets, ws_max_size=LONGEST, ws_per_message_deflate=False, timeout_graceful_shutdown=1,
-    )  # fmt: skip
+        ErrorResponseMiddleware(EnvironmentProxy(ChannelsApp(Handler()))), "127.0.0.1", port, lifespan="off",
+        access_log=False, log_config=None, http=Http, ws=Sockets, ws_max_size=MAX_MESSAGE_BYTES,
+    ws_per_message_deflate=False, timeout_graceful_shutdown=1, )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -126,7 +126,7 @@ def _keeper(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def keeper(_keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> Keeper:
-    monkeypatch.setattr(connection, "dial", lambda environment: _keeper.dial())
+    monkeypatch.setattr(connection, "dial_envd", lambda environment: _keeper.dial())
     _keeper.away = False
     _keeper.asked.clear()
     return _keeper

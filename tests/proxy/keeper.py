@@ -60,7 +60,7 @@ class Keeper:
                 if not byte:
                     return
                 said += byte
-            asked = protocol.read_line(bytes(said))
+            asked = protocol.parse_line(bytes(said))
             self.asked.append(asked)
             if asked["open"] == "port":
                 self._port(sock, self.doors.get(asked.get("door", ""), asked.get("port", 0)))
@@ -76,10 +76,10 @@ class Keeper:
         try:
             inner = socket.create_connection(("127.0.0.1", port))
         except OSError:
-            sock.sendall(protocol.line({"ok": False, "code": "PORT_CLOSED", "params": {"port": port}}))
+            sock.sendall(protocol.encode_line({"ok": False, "code": "PORT_CLOSED", "params": {"port": port}}))
             return
         with inner:
-            sock.sendall(protocol.line({"ok": True}))
+            sock.sendall(protocol.encode_line({"ok": True}))
             back = threading.Thread(target=_splice, args=(inner, sock), daemon=True)
             back.start()
             _splice(sock, inner)
@@ -103,7 +103,7 @@ class Keeper:
             assert process.stdout
             assert process.stderr
             out, into, err = process.stdout.fileno(), process.stdin.fileno(), process.stderr.fileno()
-        sock.sendall(protocol.line({"ok": True}))
+        sock.sendall(protocol.encode_line({"ok": True}))
         reading = [threading.Thread(target=_frames, args=(out, sock, protocol.OUT))]
         if err is not None:
             reading.append(threading.Thread(target=_frames, args=(err, sock, protocol.ERR)))
@@ -113,17 +113,17 @@ class Keeper:
         code = process.wait()
         for thread in reading:
             thread.join()
-        sock.sendall(protocol.control({"exit": code if code >= 0 else 128 - code}))
+        sock.sendall(protocol.encode_control({"exit": code if code >= 0 else 128 - code}))
 
     @staticmethod
     def _said(sock: socket.socket, process: "subprocess.Popen[bytes]", into: int) -> None:
-        frames = protocol.Frames()
+        frames = protocol.FrameDecoder()
         with suppress(OSError):
             while data := sock.recv(65536):
                 for channel, payload in frames.feed(data):
                     if channel == protocol.IN:
                         os.write(into, payload)
-                    elif protocol.read_line(payload).get("end") and process.stdin:
+                    elif protocol.parse_line(payload).get("end") and process.stdin:
                         process.stdin.close()
         with suppress(OSError):
             process.kill()
@@ -140,4 +140,4 @@ def _splice(one: socket.socket, other: socket.socket) -> None:
 def _frames(descriptor: int, sock: socket.socket, channel: int) -> None:
     with suppress(OSError):
         while data := os.read(descriptor, 65536):
-            sock.sendall(protocol.frame(channel, data))
+            sock.sendall(protocol.encode_frame(channel, data))

@@ -23,8 +23,8 @@ from tests.proxy.service import LARGE, Service
 
 @pytest.fixture(autouse=True)
 def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_watch, "EVERY_S", 0.1)
-    monkeypatch.setattr(http_proxy, "EVERY_S", 0.1)
+    monkeypatch.setattr(access_watch, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(http_proxy, "CHECK_SECONDS", 0.1)
 
 
 def seen(answer: httpx.Response) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def test_a_stream_that_is_open_ends_with_the_right_to_it(member: Console, inside
 
 
 def test_a_stolen_token_is_useless_after_its_time(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tickets, "TOKEN_S", -1)
+    monkeypatch.setattr(tickets, "TOKEN_SECONDS", -1)
     assert inside.get("/seen").json()["error"] == "DOOR_CLOSED"
     back = inside.get("/lab", Accept="text/html")
     assert back.headers["location"].startswith(f"http://localhost:{inside.port}/environments/{ENVIRONMENT}/open")
@@ -263,15 +263,15 @@ def test_a_stolen_token_is_useless_after_its_time(inside: Inside, monkeypatch: p
 def test_a_token_is_renewed_by_use_and_a_copy_that_lags_behind_ends_both(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tickets, "RENEWED_AFTER_S", -1)
+    monkeypatch.setattr(tickets, "RENEW_AFTER_SECONDS", -1)
     stolen = inside.cookie
     renewed = inside.get("/seen").headers["set-cookie"].partition(";")[0]
-    monkeypatch.setattr(tickets, "RENEWED_AFTER_S", 300)
+    monkeypatch.setattr(tickets, "RENEW_AFTER_SECONDS", 300)
     assert renewed != stolen
     assert inside.get("/seen").status_code == 200  # what was in flight still comes with the one before
     inside.cookie = renewed
     assert inside.get("/seen").status_code == 200
-    Entry.objects.update(renewed_at=now() - 2 * tickets.IN_FLIGHT)
+    Entry.objects.update(renewed_at=now() - 2 * tickets.REPLACED_TOKEN_GRACE)
     thief = {**inside.headers(), "Cookie": stolen}
     until(lambda: inside.http.get("/seen", headers=thief).status_code in (401, 404), what="the copy is refused")
     until(lambda: inside.get("/seen").status_code in (401, 404), what="nor does the original lead in")

@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 
 from apps.environments import connection
 from apps.proxy import targets
-from fermi.engines.environments import Activity, HostedHandle, HostedSpec, Hosting
+from fermi.engines.environments import Activity, EnvironmentBackend, EnvironmentHandle, EnvironmentSpec
 from fermi.engines.local import environment_runs
 from fermi.planning import plugins
 from tests.polling import until
@@ -25,25 +25,27 @@ whole = os.urandom(1 << 20) * 9
 open("large.bin", "wb").write(whole)
 print(hashlib.sha256(whole).hexdigest())
 """
-HANDLE = HostedHandle(ENVIRONMENT, 1)
+HANDLE = EnvironmentHandle(ENVIRONMENT, 1)
 
 
 @pytest.fixture
-def hosting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosting]:
+def hosting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvironmentBackend]:
     data: Path = tmp_path_factory.mktemp("data")
-    found = plugins.hosting("local", {"data_dir": str(data), "isolation": "auto"})
+    found = plugins.get_environment_backend("local", {"data_dir": str(data), "isolation": "auto"})
     assert found
-    found.start(found.render(HostedSpec(ENVIRONMENT, "notebook", "project-one", 1)))
+    found.start(found.render(EnvironmentSpec(ENVIRONMENT, "notebook", "project-one", 1)))
     yield found
-    for run in environment_runs.living(data):
+    for run in environment_runs.list_living_runs(data):
         until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
 
 
 def test_a_notebook_is_opened_and_a_cell_is_run_through_the_door(
-    member: Console, hosting: Hosting, monkeypatch: pytest.MonkeyPatch
+    member: Console, hosting: EnvironmentBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "dial", lambda environment: hosting.dial(HANDLE))
-    monkeypatch.setattr(targets, "run", lambda environment: HANDLE.run)  # others' connections are kept for theirs
+    monkeypatch.setattr(connection, "dial_envd", lambda environment: hosting.dial(HANDLE))
+    monkeypatch.setattr(
+        targets, "get_run_number", lambda environment: HANDLE.run
+    )  # others' connections are kept for theirs
     inside = member.enter(path="/lab")
     starting: list[int] = []
 

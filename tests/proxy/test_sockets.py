@@ -21,7 +21,7 @@ from apps.common import open_connections
 from apps.common.clock import now
 from apps.proxy import access_watch, http_proxy
 from apps.training.models import Attempt, Node, Task
-from apps.training.states import State
+from apps.training.states import TaskState
 from fermi.envd import protocol
 from fermi.runner import files, processes
 from tests.polling import until
@@ -34,8 +34,8 @@ CHANNEL = f"/api/v1/dev-environments/{ENVIRONMENT}/channel"
 
 @pytest.fixture(autouse=True)
 def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_watch, "EVERY_S", 0.1)
-    monkeypatch.setattr(http_proxy, "EVERY_S", 0.1)
+    monkeypatch.setattr(access_watch, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(http_proxy, "CHECK_SECONDS", 0.1)
 
 
 def at_door(inside: Inside, path: str = "/ws", **more: Any) -> ClientConnection:
@@ -231,14 +231,14 @@ def test_a_request_that_cannot_be_says_which_field(asked: str, field: str) -> No
     from apps.proxy import envd_requests
 
     with pytest.raises(ValueError) as wrong:
-        envd_requests.read(asked)
+        envd_requests.parse_request(asked)
     assert (str(wrong.value) or "–") == field
 
 
 def test_a_terminal_that_does_not_know_its_size_has_the_usual_one() -> None:
     from apps.proxy import envd_requests
 
-    asked = envd_requests.read('{"open": "exec", "tty": {"columns": 0, "rows": 0}}')
+    asked = envd_requests.parse_request('{"open": "exec", "tty": {"columns": 0, "rows": 0}}')
     assert asked["tty"] == {"columns": 80, "rows": 24}
 
 
@@ -252,14 +252,14 @@ def test_what_the_keeper_refuses_is_said_with_its_code(member: Console) -> None:
 
 
 def test_a_first_word_that_is_too_long_or_too_deep_is_refused(member: Console) -> None:
-    for said_first in ('{"open":"exec","cwd":"' + "x" * protocol.LONGEST_LINE + '"}', "[" * 60_000):
+    for said_first in ('{"open":"exec","cwd":"' + "x" * protocol.MAX_LINE_BYTES + '"}', "[" * 60_000):
         with channel(member) as connection:
             connection.send(said_first)
             assert json.loads(connection.recv(30))["code"] == "CHANNEL_REQUEST"
 
 
 def test_a_person_has_so_many_channels_open(member: Console, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_connections.Open, "most", property(lambda _: 1), raising=False)
+    monkeypatch.setattr(open_connections.ConnectionLimit, "most", property(lambda _: 1), raising=False)
     with channel(member):
         status, body = refused(lambda: channel(member))
         assert (status, json.loads(body)["error"]) == (429, "CHANNELS_TOO_MANY")
@@ -286,17 +286,17 @@ def test_beside_a_rank_a_command_has_its_variables_and_its_directory(
     task = Task.objects.create(
         id="task-x", project=Project.objects.get(pk="project-one"), owner=member.user, cluster=world.cluster, name="t",
         framework="pytorch-ddp", node_count=1, total_gpus=2, world_size=2, master=world.pk, request={}, spec={},
-        summary={}, state=State.RUNNING, state_since=now(), due_at=now(), created_at=now(), attempt=1,
+        summary={}, state=TaskState.RUNNING, state_since=now(), due_at=now(), created_at=now(), attempt=1,
     )  # fmt: skip
     Node.objects.create(task=task, node_rank=0, environment=world, name="n", zone="z", processes=2)
     folder = Path(settings.DATA_DIR, "runs", "task-x-1")
     folder.mkdir(parents=True)
     request.addfinalizer(lambda: shutil.rmtree(folder))  # its runner is this very process
-    files.write_atomically(str(folder / "node-0.json"), node)
-    lives = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
+    files.write_json_atomically(str(folder / "node-0.json"), node)
+    lives = {"pid": os.getpid(), "start_time": processes.read_start_time(os.getpid())}
     ranks = [{"rank": rank, "state": "running", **lives} for rank in range(2)]
-    status = {**files.first_status("task-x-1", 2, "running"), "runner": lives, "ranks": ranks}
-    files.write_atomically(str(folder / "node-0.status.json"), status)
+    status = {**files.build_first_status("task-x-1", 2, "running"), "runner": lives, "ranks": ranks}
+    files.write_json_atomically(str(folder / "node-0.status.json"), status)
     plan = {"version": 1, "name": "task-x-1", "backend": "local", "artifacts": [
         {"kind": "node", "name": "node-0", "content": node}]}  # fmt: skip
     attempt = Attempt.objects.create(task=task, number=1, master_port=1, created_at=now(), running_at=now(), plan=plan)

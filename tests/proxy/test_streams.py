@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 import socket
 
-from apps.proxy.envd_streams import MOST, Stream
+from apps.proxy.envd_streams import MAX_BUFFERED_BYTES, EnvdStream
 
 PIECE = bytes(1 << 16)
-FAR_MORE = 16 * MOST
+FAR_MORE = 16 * MAX_BUFFERED_BYTES
 
 
 async def give(source: socket.socket) -> int:
@@ -24,7 +24,7 @@ def test_a_stream_that_was_taken_over_and_given_back_holds_no_more_than_before()
     async def within() -> int:
         source, ours = socket.socketpair()
         source.setblocking(False)
-        stream = await Stream.over(ours)
+        stream = await EnvdStream.over(ours)
         assert await give(source) < FAR_MORE, "its reader is slow"
         _pieces, taken = stream.take_over()
         with taken, contextlib.suppress(BlockingIOError):

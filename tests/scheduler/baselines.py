@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from fermi.jobs.spec import Problem
-from fermi.scheduler.placement import choose
-from fermi.scheduler.snapshot import Decision, Place, Scene, Turn, Waiting
+from fermi.scheduler.placement import choose_environments
+from fermi.scheduler.snapshot import Decision, EnvironmentInfo, QueueEntry, SchedulerSnapshot, WaitingTask
 
 LIMIT = 7 * 86_400.0
 """The run time of a task that declared none: a partition's default, as Slurm has one."""
@@ -12,22 +12,22 @@ LIMIT = 7 * 86_400.0
 WAITS = Problem("", "WAITING_FOR_CAPACITY")
 
 
-def fifo(scene: Scene) -> Decision:
+def fifo(scene: SchedulerSnapshot) -> Decision:
     """By age; nobody starts before the first that cannot."""
     free = _free(scene)
-    turns: list[Turn] = []
+    turns: list[QueueEntry] = []
     for number, task in enumerate(sorted(scene.waiting, key=lambda one: (one.since, one.task)), 1):
         chosen = () if any(not turn.start for turn in turns) else fitting(task, free)
-        turns.append(_start(task, number, chosen, free) if chosen else Turn(task.task, number, why=WAITS))
+        turns.append(_start(task, number, chosen, free) if chosen else QueueEntry(task.task, number, why=WAITS))
     return Decision(tuple(turns))
 
 
-def easy(scene: Scene) -> Decision:
+def easy(scene: SchedulerSnapshot) -> Decision:
     """FIFO, but behind the first that cannot start others do if by their declared run times they end before it would,
     or use none of what it will."""
     free = _free(scene)
-    turns: list[Turn] = []
-    head: Waiting | None = None
+    turns: list[QueueEntry] = []
+    head: WaitingTask | None = None
     needed: set[str] = set()
     begins = 0.0
     for number, task in enumerate(sorted(scene.waiting, key=lambda one: (one.since, one.task)), 1):
@@ -37,33 +37,37 @@ def easy(scene: Scene) -> Decision:
             head = task
             begins, needed = _shadow(scene, task, free, turns)
             sure = None if begins == float("inf") else begins
-            turns.append(Turn(task.task, number, why=WAITS, needs=tuple(sorted(needed)), begins=sure))
+            turns.append(QueueEntry(task.task, number, why=WAITS, needs=tuple(sorted(needed)), begins=sure))
         else:
             short = scene.now + (task.max_run or LIMIT) <= begins
             open_to_it = free if short else {key: place for key, place in free.items() if key not in needed}
             chosen = fitting(task, open_to_it)
-            turns.append(_start(task, number, chosen, free) if chosen else Turn(task.task, number, why=WAITS))
+            turns.append(_start(task, number, chosen, free) if chosen else QueueEntry(task.task, number, why=WAITS))
     return Decision(tuple(turns))
 
 
-def fitting(task: Waiting, free: dict[str, Place]) -> Sequence[Place]:
+def fitting(task: WaitingTask, free: dict[str, EnvironmentInfo]) -> Sequence[EnvironmentInfo]:
     if task.select is not None:
-        return choose(task, free.values())
+        return choose_environments(task, free.values())
     return [free[key] for key in task.named] if all(key in free for key in task.named) else []
 
 
-def _free(scene: Scene) -> dict[str, Place]:
+def _free(scene: SchedulerSnapshot) -> dict[str, EnvironmentInfo]:
     taken = {key for held in scene.held for key in held.places}
     return {place.id: place for place in scene.places if place.usable and place.id not in taken}
 
 
-def _start(task: Waiting, number: int, chosen: Sequence[Place], free: dict[str, Place]) -> Turn:
+def _start(
+    task: WaitingTask, number: int, chosen: Sequence[EnvironmentInfo], free: dict[str, EnvironmentInfo]
+) -> QueueEntry:
     for place in chosen:
         del free[place.id]
-    return Turn(task.task, number, tuple(place.id for place in chosen))
+    return QueueEntry(task.task, number, tuple(place.id for place in chosen))
 
 
-def _shadow(scene: Scene, task: Waiting, free: dict[str, Place], started: list[Turn]) -> tuple[float, set[str]]:
+def _shadow(
+    scene: SchedulerSnapshot, task: WaitingTask, free: dict[str, EnvironmentInfo], started: list[QueueEntry]
+) -> tuple[float, set[str]]:
     """When the task can start by what was declared, and on which environments."""
     runs = {one.task: one.max_run or LIMIT for one in scene.waiting}
     ends = [(held.until or held.since + LIMIT, held.places) for held in scene.held]

@@ -15,13 +15,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from fermi.scheduler.snapshot import Decision, Held, Place, Project, Reservation, Scene, Turn, Waiting
+from fermi.scheduler.snapshot import (
+    Decision,
+    EnvironmentInfo,
+    Project,
+    QueueEntry,
+    Reservation,
+    RunningTask,
+    SchedulerSnapshot,
+    WaitingTask,
+)
 
 DAY = 86_400.0
 HALF_LIFE = 7 * DAY
 MONTH = 30 * DAY
 
-Decide = Callable[[Scene], Decision]
+Decide = Callable[[SchedulerSnapshot], Decision]
 
 
 @dataclass(slots=True)
@@ -33,7 +42,7 @@ class Job:
     saves     whether it saves a checkpoint when it is asked to end
     """
 
-    ask: Waiting
+    ask: WaitingTask
     work: float
     every: float = 1800.0
     starting: float = 0.0
@@ -66,7 +75,7 @@ class Engine:
 
     def __init__(
         self,
-        places: Iterable[Place],
+        places: Iterable[EnvironmentInfo],
         projects: Iterable[Project],
         jobs: Iterable[Job],
         decide: Decide,
@@ -74,15 +83,15 @@ class Engine:
         reservations: Iterable[Reservation] = (),
         incidents: Iterable[tuple[float, Callable[["Engine"], None]]] = (),
         grace: float = 60.0,
-        watch: Sequence[Callable[["Engine", Scene, Decision], None]] = (),
+        watch: Sequence[Callable[["Engine", SchedulerSnapshot, Decision], None]] = (),
     ) -> None:
         self.places = {place.id: place for place in places}
         self.projects = {project.id: project for project in projects}
         self.reservations = list(reservations)
         self.jobs = {job.ask.task: job for job in jobs}
         self.decide, self.grace, self.watch = decide, grace, watch
-        self.waiting: dict[str, Waiting] = {}
-        self.held: dict[str, Held] = {}
+        self.waiting: dict[str, WaitingTask] = {}
+        self.held: dict[str, RunningTask] = {}
         self.holder: dict[str, str] = {}  # environment -> task
         self.now, self.decisions, self.disturbed = 0.0, 0, 0.0
         self.busy: list[tuple[float, float, int]] = []  # from, to, GPUs: every holding that ended
@@ -90,7 +99,7 @@ class Engine:
         self._hours: dict[tuple[int, str, str], float] = {}  # (month, project, user) -> GPU-hours
         self._agenda: list[tuple[float, int, Callable[[], None], bool]] = []
         self._number = count()
-        self._tuple: tuple[Place, ...] | None = None
+        self._tuple: tuple[EnvironmentInfo, ...] | None = None
         self._again: float | None = None
         for job in self.jobs.values():
             self.at(job.ask.since, lambda job=job: self._arrive(job))
@@ -118,12 +127,12 @@ class Engine:
 
     # What is decided
 
-    def scene(self) -> Scene:
+    def scene(self) -> SchedulerSnapshot:
         if self._tuple is None:
             self._tuple = tuple(self.places.values())
         projects = {name: self._project(project) for name, project in self.projects.items()}
         waiting, held = tuple(self.waiting.values()), tuple(self.held.values())
-        return Scene(self.now, waiting, held, self._tuple, projects, tuple(self.reservations))
+        return SchedulerSnapshot(self.now, waiting, held, self._tuple, projects, tuple(self.reservations))
 
     def _turn(self) -> None:
         scene = self.scene()
@@ -143,7 +152,7 @@ class Engine:
             self._again = again
             self.at(again, lambda: None)
 
-    def _promise(self, turn: Turn) -> None:
+    def _promise(self, turn: QueueEntry) -> None:
         """What others give up for a task stays its own."""
         making = turn.why is not None and turn.why.code == "MAKING_ROOM"
         promised, ask = turn.needs if making else (), self.waiting[turn.task]
@@ -180,7 +189,7 @@ class Engine:
         job.first_start = self.now if job.first_start is None else job.first_start
         until = None if ask.max_run is None else self.now + ask.max_run
         expected = None if ask.expected_run is None else self.now + ask.expected_run
-        self.held[ask.task] = Held(
+        self.held[ask.task] = RunningTask(
             ask.task,
             ask.project,
             ask.user,

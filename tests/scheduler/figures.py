@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fermi.scheduler.snapshot import priority_of
+from fermi.scheduler.snapshot import classify_priority
 from tests.scheduler.engine import DAY, Engine, Job
 from tests.scheduler.trace import width
 
@@ -43,7 +43,7 @@ def figures(engine: Engine, days: float) -> Figures:
     jobs = list(engine.jobs.values())
     kinds: dict[str, list[float]] = defaultdict(list)
     for job in jobs:
-        for kind in ("all", priority_of(job.ask.priority).name.lower(), band(job)):
+        for kind in ("all", classify_priority(job.ask.priority).name.lower(), band(job)):
             kinds[kind].append(job.waited)
     done = sum(share(job, end) * (job.work if job.finished else job.saved) * width(job) for job in jobs)
     lost = sum(

@@ -4,8 +4,16 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from fermi.scheduler.placement import matches, open_to
-from fermi.scheduler.snapshot import Decision, Place, Preempt, Scene, Turn, Waiting, priority_of
+from fermi.scheduler.placement import is_open_to, matches_request
+from fermi.scheduler.snapshot import (
+    Decision,
+    EnvironmentInfo,
+    Preemption,
+    QueueEntry,
+    SchedulerSnapshot,
+    WaitingTask,
+    classify_priority,
+)
 from tests.scheduler.engine import Decide, Engine
 
 NEVER = float("inf")
@@ -14,11 +22,11 @@ BLOCKED = ("LIMIT_", "BUDGET_", "ENVIRONMENT_UNAVAILABLE")
 """Codes of a task that no environment would help."""
 
 
-def watch(engine: Engine, scene: Scene, decision: Decision) -> None:
+def watch(engine: Engine, scene: SchedulerSnapshot, decision: Decision) -> None:
     check(scene, decision)
 
 
-def check(scene: Scene, decision: Decision) -> None:
+def check(scene: SchedulerSnapshot, decision: Decision) -> None:
     """One decision by itself."""
     waiting = {task.task: task for task in scene.waiting}
     places = {place.id: place for place in scene.places}
@@ -44,14 +52,14 @@ def check(scene: Scene, decision: Decision) -> None:
     enough_room(scene, decision, places)
 
 
-def suits(task: Waiting, chosen: list[Place]) -> None:
+def suits(task: WaitingTask, chosen: list[EnvironmentInfo]) -> None:
     """The environments are what was asked for, and the task may run there."""
-    assert all(open_to(task.project, task.cluster, place) for place in chosen), f"{task.task} may not run there"
+    assert all(is_open_to(task.project, task.cluster, place) for place in chosen), f"{task.task} may not run there"
     if task.select is None:
         assert [place.id for place in chosen] == list(task.named), f"{task.task} named other environments"
         return
     select = task.select
-    assert all(matches(select, place) for place in chosen), f"{task.task} asked for another kind"
+    assert all(matches_request(select, place) for place in chosen), f"{task.task} asked for another kind"
     if select.total_gpus is not None:
         gpus = [place.processes for place in chosen]
         assert sum(gpus) >= select.total_gpus > sum(gpus) - min(gpus), f"{task.task}: too few, or one too many"
@@ -61,19 +69,24 @@ def suits(task: Waiting, chosen: list[Place]) -> None:
     assert len({place.cluster for place in chosen}) == 1, f"{task.task}: more than one cluster"
 
 
-def not_reserved(scene: Scene, task: Waiting, turn: Turn) -> None:
+def not_reserved(scene: SchedulerSnapshot, task: WaitingTask, turn: QueueEntry) -> None:
     for window in scene.reservations:
         if window.ends <= scene.now or window.project == task.project or not window.places & set(turn.start):
             continue
         assert ends(scene, task) <= window.begins, f"{task.task} runs into the reservation {window.id}"
 
 
-def ends(scene: Scene, task: Waiting) -> float:
+def ends(scene: SchedulerSnapshot, task: WaitingTask) -> float:
     """By when it surely ends if it starts now."""
     return NEVER if task.max_run is None else scene.now + task.max_run
 
 
-def within_limits(scene: Scene, turns: list[Turn], waiting: Mapping[str, Waiting], places: Mapping[str, Place]) -> None:
+def within_limits(
+    scene: SchedulerSnapshot,
+    turns: list[QueueEntry],
+    waiting: Mapping[str, WaitingTask],
+    places: Mapping[str, EnvironmentInfo],
+) -> None:
     gpus: Counter[str] = Counter()
     tasks: Counter[str] = Counter()
     of_user: Counter[tuple[str, str]] = Counter()
@@ -121,10 +134,10 @@ def hours_left(spent: float, high: float | None, what: str) -> None:
     assert high is None or spent < high, f"{spent} {what} of {high} are spent"
 
 
-def only_backfill(scene: Scene, turns: list[Turn], waiting: Mapping[str, Waiting]) -> None:
+def only_backfill(scene: SchedulerSnapshot, turns: list[QueueEntry], waiting: Mapping[str, WaitingTask]) -> None:
     """Who starts before an earlier one that waits for environments takes none that are kept for it, unless it gives
     them back in time."""
-    kept: dict[str, Turn] = {}
+    kept: dict[str, QueueEntry] = {}
     for turn in turns:
         task = waiting[turn.task]
         for key in turn.start:
@@ -135,7 +148,7 @@ def only_backfill(scene: Scene, turns: list[Turn], waiting: Mapping[str, Waiting
             kept.update({key: turn for key in turn.needs if key not in kept})
 
 
-def reserved_once(turns: list[Turn]) -> None:
+def reserved_once(turns: list[QueueEntry]) -> None:
     times = Counter(key for turn in turns for key in turn.needs)
     assert not [key for key, number in times.items() if number > 1], "an environment is kept for two tasks"
     for turn in turns:
@@ -143,7 +156,11 @@ def reserved_once(turns: list[Turn]) -> None:
 
 
 def may_preempt(
-    scene: Scene, turns: list[Turn], one: Preempt, waiting: Mapping[str, Waiting], places: Mapping[str, Place]
+    scene: SchedulerSnapshot,
+    turns: list[QueueEntry],
+    one: Preemption,
+    waiting: Mapping[str, WaitingTask],
+    places: Mapping[str, EnvironmentInfo],
 ) -> None:
     by = waiting[one.by]
     victim = next((held for held in scene.held if held.task == one.task), None)
@@ -153,7 +170,7 @@ def may_preempt(
     borrowed = beyond(scene, victim.project, shared_gpus(scene, turns, waiting, victim.project, places))
     if one.why == "PRIORITY":
         assert victim.preemptible or borrowed, f"{one.task} need not give way"
-        assert priority_of(by.priority) > priority_of(victim.priority), f"{by.task} is of no higher class"
+        assert classify_priority(by.priority) > classify_priority(victim.priority), f"{by.task} is of no higher class"
     else:
         assert one.why == "GUARANTEE"
         assert scene.projects[by.project].guaranteed is not None, f"{by.project} is guaranteed nothing"
@@ -163,7 +180,7 @@ def may_preempt(
         )
 
 
-def beyond(scene: Scene, project: str, gpus: int) -> bool:
+def beyond(scene: SchedulerSnapshot, project: str, gpus: int) -> bool:
     """Whether so many shared GPUs are more than its own, where anybody is guaranteed any."""
     return any(one.guaranteed is not None for one in scene.projects.values()) and gpus > (
         scene.projects[project].guaranteed or 0
@@ -171,7 +188,11 @@ def beyond(scene: Scene, project: str, gpus: int) -> bool:
 
 
 def shared_gpus(
-    scene: Scene, turns: list[Turn], waiting: Mapping[str, Waiting], project: str, places: Mapping[str, Place]
+    scene: SchedulerSnapshot,
+    turns: list[QueueEntry],
+    waiting: Mapping[str, WaitingTask],
+    project: str,
+    places: Mapping[str, EnvironmentInfo],
 ) -> int:
     """What it holds, with what starts now and what others make room for."""
     keys = [key for held in scene.held if held.project == project for key in held.places]
@@ -182,7 +203,7 @@ def shared_gpus(
     return sum(places[key].gpus for key in keys if places[key].shared)
 
 
-def enough_room(scene: Scene, decision: Decision, places: Mapping[str, Place]) -> None:
+def enough_room(scene: SchedulerSnapshot, decision: Decision, places: Mapping[str, EnvironmentInfo]) -> None:
     """Nobody gives way in vain: with the victims and those that leave already, all that the task needs is free; and
     each victim has something that it needs."""
     started = {key for turn in decision.turns for key in turn.start}
@@ -209,7 +230,7 @@ class Promises:
     def __init__(self) -> None:
         self.task, self.begins, self.made, self.kept = "", NEVER, 0.0, 0
 
-    def __call__(self, engine: Engine, scene: Scene, decision: Decision) -> None:
+    def __call__(self, engine: Engine, scene: SchedulerSnapshot, decision: Decision) -> None:
         turns = sorted(decision.turns, key=lambda turn: turn.number)
         first = next((turn for turn in turns if turn.start or not blocked(turn)), None)
         if first is None or first.task != self.task or engine.disturbed >= self.made:
@@ -226,7 +247,7 @@ class Promises:
             self.begins, self.made = first.begins, scene.now
 
 
-def blocked(turn: Turn) -> bool:
+def blocked(turn: QueueEntry) -> bool:
     return turn.why is not None and turn.why.code.startswith(BLOCKED)
 
 
@@ -236,13 +257,13 @@ class Busy:
     def __init__(self, decide: Decide) -> None:
         self.decide = decide
 
-    def __call__(self, engine: Engine, scene: Scene, decision: Decision) -> None:
+    def __call__(self, engine: Engine, scene: SchedulerSnapshot, decision: Decision) -> None:
         if not scene.held and not scene.reservations and not any(turn.start for turn in decision.turns):
             could = [task.task for task in scene.waiting if starts_alone(scene, task, self.decide)]
             assert not could, f"everything is idle, and {could[:3]} wait"
 
 
-def starts_alone(scene: Scene, task: Waiting, decide: Decide) -> bool:
+def starts_alone(scene: SchedulerSnapshot, task: WaitingTask, decide: Decide) -> bool:
     alone = dataclasses.replace(scene, waiting=(task,), held=(), reservations=())
     return bool(decide(alone).turns[0].start)
 

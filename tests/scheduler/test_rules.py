@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from fermi.scheduler.scheduler import decide
-from fermi.scheduler.snapshot import Decision, Place, Project, Scene, Select, Waiting
+from fermi.scheduler.scheduler import make_decision
+from fermi.scheduler.snapshot import Decision, EnvironmentInfo, Project, SchedulerSnapshot, Select, WaitingTask
 from tests.scheduler import rules, worlds
 from tests.scheduler.engine import DAY, Engine, Job
 
@@ -18,7 +18,7 @@ LOTS = 12
 
 def run(engine: Engine) -> rules.Promises:
     promises = rules.Promises()
-    engine.watch = [rules.watch, promises, rules.Busy(decide)]
+    engine.watch = [rules.watch, promises, rules.Busy(make_decision)]
     rules.nobody_waits_for_ever(engine.run())
     rules.little_is_lost(engine)
     return promises
@@ -30,7 +30,7 @@ def test_every_rule_holds_in_random_worlds(lot: int) -> None:
     way in vain or loses more than one checkpoint interval, and nobody waits for ever."""
     engines = []
     for seed in range(lot, SEEDS, LOTS):
-        engines.append(engine := worlds.world(seed, decide))
+        engines.append(engine := worlds.world(seed, make_decision))
         try:
             run(engine)
         except AssertionError as broken:
@@ -53,10 +53,10 @@ def declared(seed: int) -> Engine:
         work = dice.lognormvariate(7, 1.5)
         select = Select(nodes=dice.choice((1, 1, 1, 2, 4)))
         since, priority, longest = dice.uniform(0, 30_000), dice.choice(worlds.NUMBERS), work * dice.uniform(1, 3)
-        ask = Waiting(f"t{number:02}", "p", "ann", "c", since, (), select, priority, max_run=longest)
+        ask = WaitingTask(f"t{number:02}", "p", "ann", "c", since, (), select, priority, max_run=longest)
         jobs.append(Job(ask, work))
-    places = [Place(f"e{number}", f"e{number}", "p", "c", "z", gpus=4, shared=True) for number in range(6)]
-    return Engine(places, [Project("p")], jobs, decide)
+    places = [EnvironmentInfo(f"e{number}", f"e{number}", "p", "c", "z", gpus=4, shared=True) for number in range(6)]
+    return Engine(places, [Project("p")], jobs, make_decision)
 
 
 @pytest.mark.parametrize("priority", [-1, 0])
@@ -64,13 +64,13 @@ def test_a_wide_task_of_a_low_class_starts_though_others_never_stop_coming(prior
     """Urgent tasks ask for one environment each, more of them than ever fit, from another project; they say nothing of
     how long they run. Waiting makes the wide task urgent, and then it keeps what it needs."""
     dice = random.Random(1)
-    wide = Job(Waiting("wide", "q", "bob", "c", 1000, select=Select(nodes=6), priority=priority), HOUR)
+    wide = Job(WaitingTask("wide", "q", "bob", "c", 1000, select=Select(nodes=6), priority=priority), HOUR)
     jobs = [wide]
     for number in range(500):
-        ask = Waiting(f"t{number}", "p", "ann", "c", dice.uniform(0, 5 * DAY), (), Select(nodes=1), 100)
+        ask = WaitingTask(f"t{number}", "p", "ann", "c", dice.uniform(0, 5 * DAY), (), Select(nodes=1), 100)
         jobs.append(Job(ask, dice.uniform(1.6, 3.2) * HOUR))
-    places = [Place(f"e{number}", f"e{number}", "p", "c", "z", gpus=4, shared=True) for number in range(6)]
-    engine = Engine(places, [Project("p"), Project("q")], jobs, decide, watch=[rules.watch]).run(5 * DAY)
+    places = [EnvironmentInfo(f"e{number}", f"e{number}", "p", "c", "z", gpus=4, shared=True) for number in range(6)]
+    engine = Engine(places, [Project("p"), Project("q")], jobs, make_decision, watch=[rules.watch]).run(5 * DAY)
     assert len(engine.waiting) > 100
     assert wide.first_start is not None
     assert wide.first_start - 1000 <= 3 * DAY + 3.2 * HOUR
@@ -83,12 +83,12 @@ class Guarantees:
         self.bound, self.taken_back = bound, 0
         self.since: dict[str, float] = {}
 
-    def __call__(self, engine: Engine, scene: Scene, decision: Decision) -> None:
+    def __call__(self, engine: Engine, scene: SchedulerSnapshot, decision: Decision) -> None:
         self.taken_back += sum(one.why == "GUARANTEE" for one in decision.preempt)
         held = dict.fromkeys(scene.projects, 0)
         for one in scene.held:
             held[one.project] += engine.gpus(one.places)
-        first: dict[str, Waiting] = {}
+        first: dict[str, WaitingTask] = {}
         for turn in sorted(decision.turns, key=lambda turn: turn.number):
             ask = engine.jobs[turn.task].ask
             if turn.start:
@@ -107,17 +107,19 @@ class Guarantees:
 @pytest.mark.parametrize("seed", range(30))
 def test_a_project_gets_what_it_is_guaranteed_once_its_borrowers_ran_their_least_and_had_their_grace(seed: int) -> None:
     dice = random.Random(seed)
-    places = [Place(f"e{number:02}", f"e{number:02}", "p0", "c", "z", gpus=4, shared=True) for number in range(12)]
+    places = [
+        EnvironmentInfo(f"e{number:02}", f"e{number:02}", "p0", "c", "z", gpus=4, shared=True) for number in range(12)
+    ]
     projects = [Project(f"p{number}", guaranteed=16) for number in range(3)]
     jobs = []
     for number in range(70):
         name = dice.choice(("p0", "p0", "p0", "p1", "p2"))
         since, select = dice.uniform(0, 20 * HOUR), Select(nodes=dice.choice((1, 1, 2, 3)), gpus_per_node=4)
         priority, longest = dice.choice(worlds.NUMBERS), dice.choice((None, 20 * HOUR))
-        ask = Waiting(f"t{number:02}", name, "ann", "c", since, (), select, priority, max_run=longest)
+        ask = WaitingTask(f"t{number:02}", name, "ann", "c", since, (), select, priority, max_run=longest)
         jobs.append(Job(ask, dice.lognormvariate(9, 1), min_run=dice.choice((0.0, 900.0))))
     watch = Guarantees(900.0 + 60.0)
-    engine = Engine(places, projects, jobs, decide, grace=60.0, watch=[rules.watch, watch]).run()
+    engine = Engine(places, projects, jobs, make_decision, grace=60.0, watch=[rules.watch, watch]).run()
     rules.nobody_waits_for_ever(engine)
     rules.little_is_lost(engine)
     assert watch.taken_back or seed
@@ -127,18 +129,18 @@ def test_time_alone_changes_nothing_before_the_decision_says_so() -> None:
     """`again`: between events, the same scene a little later gets the same decision until then."""
     looked = 0
 
-    def later(engine: Engine, scene: Scene, decision: Decision) -> None:
+    def later(engine: Engine, scene: SchedulerSnapshot, decision: Decision) -> None:
         nonlocal looked
         soonest = min(decision.again or float("inf"), scene.now + HOUR)
         if decision.preempt or any(turn.start for turn in decision.turns):
             return
-        again = decide(dataclasses.replace(scene, now=scene.now + (soonest - scene.now) * 0.999))
+        again = make_decision(dataclasses.replace(scene, now=scene.now + (soonest - scene.now) * 0.999))
         assert not again.preempt
         assert not any(turn.start for turn in again.turns)
         looked += 1
 
     for seed in range(20):
-        engine = worlds.world(seed, decide, tasks=20)
+        engine = worlds.world(seed, make_decision, tasks=20)
         engine.watch = [later]
         engine.run()
     assert looked > 200

@@ -7,22 +7,33 @@ from collections.abc import Callable
 import pytest
 
 from fermi.jobs.spec import Problem
-from fermi.scheduler.snapshot import Decision, Held, Place, Preempt, Project, Reservation, Scene, Select, Turn, Waiting
+from fermi.scheduler.snapshot import (
+    Decision,
+    EnvironmentInfo,
+    Preemption,
+    Project,
+    QueueEntry,
+    Reservation,
+    RunningTask,
+    SchedulerSnapshot,
+    Select,
+    WaitingTask,
+)
 from tests.scheduler import baselines, rules
 from tests.scheduler.engine import Engine, Job
 
 WAITS = Problem("", "WAITING_FOR_CAPACITY")
 
 
-def place(name: str, gpus: int = 4, **kind: object) -> Place:
-    return Place(name, name, "p", "c", "z", gpus=gpus, shared=True, **kind)
+def place(name: str, gpus: int = 4, **kind: object) -> EnvironmentInfo:
+    return EnvironmentInfo(name, name, "p", "c", "z", gpus=gpus, shared=True, **kind)
 
 
-def ask(name: str, nodes: int = 1, since: float = 0.0, **more: object) -> Waiting:
-    return Waiting(name, "p", "ann", "c", since, select=Select(nodes=nodes), **more)
+def ask(name: str, nodes: int = 1, since: float = 0.0, **more: object) -> WaitingTask:
+    return WaitingTask(name, "p", "ann", "c", since, select=Select(nodes=nodes), **more)
 
 
-def engine(jobs: list[Job], decide: Callable[[Scene], Decision] = baselines.easy, **more: object) -> Engine:
+def engine(jobs: list[Job], decide: Callable[[SchedulerSnapshot], Decision] = baselines.easy, **more: object) -> Engine:
     return Engine([place("a"), place("b")], [Project("p")], jobs, decide, **more)
 
 
@@ -42,13 +53,15 @@ def test_a_failure_keeps_the_environments_and_a_run_ends_when_its_time_is_up() -
 
 
 def test_who_gives_way_keeps_its_age_and_what_it_saved() -> None:
-    def by_name(scene: Scene) -> Decision:
+    def by_name(scene: SchedulerSnapshot) -> Decision:
         """`u` before `v`, whatever the rules say, and `v` gives way to it."""
         names = sorted(one.task for one in scene.waiting)
         free = ("a", "b") if not scene.held else ()
-        turns = [Turn(name, number, free if number == 1 else (), why=WAITS) for number, name in enumerate(names, 1)]
+        turns = [
+            QueueEntry(name, number, free if number == 1 else (), why=WAITS) for number, name in enumerate(names, 1)
+        ]
         asked = names == ["u"] and bool(scene.held) and not scene.held[0].leaving
-        return Decision(tuple(turns), (Preempt("v", "u", "PRIORITY"),) if asked else ())
+        return Decision(tuple(turns), (Preemption("v", "u", "PRIORITY"),) if asked else ())
 
     victim, urgent = Job(ask("v", 2), 1000, 300, starting=10), Job(ask("u", 2, since=400, priority=100), 100)
     engine([victim, urgent], by_name, grace=60.0).run()
@@ -81,21 +94,21 @@ def test_easy_backfill_keeps_its_promises(seed: int) -> None:
 @pytest.mark.parametrize(
     ("turn", "says"),
     [
-        (Turn("t", 1, ("a", "a")), "given twice"),
-        (Turn("t", 1, ("b", "c")), "while it is held"),
-        (Turn("t", 1, ("a",)), "another number"),
-        (Turn("t", 1, ("a", "d")), "may not run there"),
-        (Turn("t", 1, ("a", "e")), "runs into the reservation"),
-        (Turn("t", 1), "nobody knows why"),
-        (Turn("t", 2, why=WAITS), "numbers"),
-        (Turn("x", 1, why=WAITS), "does not wait"),
+        (QueueEntry("t", 1, ("a", "a")), "given twice"),
+        (QueueEntry("t", 1, ("b", "c")), "while it is held"),
+        (QueueEntry("t", 1, ("a",)), "another number"),
+        (QueueEntry("t", 1, ("a", "d")), "may not run there"),
+        (QueueEntry("t", 1, ("a", "e")), "runs into the reservation"),
+        (QueueEntry("t", 1), "nobody knows why"),
+        (QueueEntry("t", 2, why=WAITS), "numbers"),
+        (QueueEntry("x", 1, why=WAITS), "does not wait"),
     ],
 )
-def test_a_decision_that_breaks_a_rule_is_found(turn: Turn, says: str) -> None:
+def test_a_decision_that_breaks_a_rule_is_found(turn: QueueEntry, says: str) -> None:
     places = (place("a"), place("b"), place("c"), place("d", usable=False), place("e"))
-    held = Held("v", "p", "ann", ("b",), 0)
+    held = RunningTask("v", "p", "ann", ("b",), 0)
     window = Reservation("r", frozenset("e"), 100, 200)
-    scene = Scene(0, (ask("t", 2),), (held,), places, {"p": Project("p")}, (window,))
-    rules.check(scene, Decision((Turn("t", 1, ("a", "c")),)))
+    scene = SchedulerSnapshot(0, (ask("t", 2),), (held,), places, {"p": Project("p")}, (window,))
+    rules.check(scene, Decision((QueueEntry("t", 1, ("a", "c")),)))
     with pytest.raises(AssertionError, match=says):
         rules.check(scene, Decision((turn,)))

@@ -8,7 +8,7 @@ import dataclasses
 import random
 from collections.abc import Callable
 
-from fermi.scheduler.snapshot import Place, Project, Select, Waiting
+from fermi.scheduler.snapshot import EnvironmentInfo, Project, Select, WaitingTask
 from tests.scheduler.engine import DAY, Decide, Engine, Job
 
 DAYS = 30
@@ -40,7 +40,9 @@ def trace(seed: int, decide: Decide, *, days: float = DAYS, load: float = LOAD, 
     """Without `giving_way` nothing is preemptible, and nobody is guaranteed anything; all else is the same."""
     dice = random.Random(seed)
     places = [
-        Place(f"e{gpus}-{number:02}", f"e{gpus}-{number:02}", "lab", "c", "z", gpu_type="A100", gpus=gpus, shared=True)
+        EnvironmentInfo(
+            f"e{gpus}-{number:02}", f"e{gpus}-{number:02}", "lab", "c", "z", gpu_type="A100", gpus=gpus, shared=True
+        )
         for gpus, count in SIZES.items()
         for number in range(count)
     ]
@@ -69,7 +71,7 @@ def job(dice: random.Random, name: str, days: float) -> Job:
     work = min(LONGEST, max(5.0, work * (FAILED_LASTS if dice.random() < FAILED else 1.0)))
     priority = dice.choices(list(CLASSES), list(CLASSES.values()))[0]
     project = dice.choices(list(PROJECTS), list(PROJECTS.values()))[0]
-    ask = Waiting(
+    ask = WaitingTask(
         name, project, f"{project}-{dice.randrange(8)}", "c", arrival(dice, days), (), select(dice, gpus), priority,
         preemptible=dice.random() < PREEMPTIBLE[priority],
         max_run=(work + 600) * dice.uniform(1.2, 5) if dice.random() < DECLARED else None,
@@ -92,7 +94,9 @@ def arrival(dice: random.Random, days: float) -> float:
             return moment
 
 
-def breaks(dice: random.Random, places: list[Place], days: float) -> list[tuple[float, Callable[[Engine], None]]]:
+def breaks(
+    dice: random.Random, places: list[EnvironmentInfo], days: float
+) -> list[tuple[float, Callable[[Engine], None]]]:
     found: list[tuple[float, Callable[[Engine], None]]] = []
     for key in (place.id for place in places):
         moment = dice.expovariate(1 / BREAKS)

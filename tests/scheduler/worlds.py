@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from fermi.scheduler.snapshot import Allowance, Place, Project, Reservation, Select, Waiting
+from fermi.scheduler.snapshot import EnvironmentInfo, Project, Quota, Reservation, Select, WaitingTask
 from tests.scheduler.engine import Decide, Engine, Job
 
 HOUR = 3600.0
@@ -17,7 +17,7 @@ def world(seed: int, decide: Decide, *, tasks: int = 40, calm: bool = False) -> 
     types = ["A100", "H100"][: dice.randint(1, 2)]
     names = [f"p{number}" for number in range(dice.randint(1, 4))]
     places = [
-        Place(
+        EnvironmentInfo(
             f"e{number:02}", f"e{number:02}", dice.choice(names), "c1" if dice.random() < 0.9 else "c2",
             dice.choice(zones), gpu_type=dice.choice(types), gpus=dice.choice((1, 2, 4, 4, 8)),
             shared=dice.random() < 0.8, labels={"disk": "fast"} if dice.random() < 0.5 else {},
@@ -35,7 +35,7 @@ def world(seed: int, decide: Decide, *, tasks: int = 40, calm: bool = False) -> 
     )
 
 
-def job(dice: random.Random, name: str, projects: list[str], places: list[Place]) -> Job:
+def job(dice: random.Random, name: str, projects: list[str], places: list[EnvironmentInfo]) -> Job:
     owner = dice.choice(projects)
     allowed = [place for place in places if place.shared or place.project == owner]
     work = min(2 * 86_400.0, dice.lognormvariate(8, 1.5))
@@ -51,7 +51,7 @@ def job(dice: random.Random, name: str, projects: list[str], places: list[Place]
         named = tuple(place.id for place in dice.sample(at_one, dice.randint(1, min(4, len(at_one)))))
     else:
         select = choose_some(dice, places)
-    ask = Waiting(
+    ask = WaitingTask(
         name, owner, dice.choice(("ann", "bob")), cluster, dice.uniform(0, 30 * HOUR), named, select,
         priority=dice.choice(NUMBERS), preemptible=dice.random() < 0.5,
         max_run=None if declared is None else 4 * redone * declared, expected_run=dice.choice((None, work)),
@@ -59,7 +59,7 @@ def job(dice: random.Random, name: str, projects: list[str], places: list[Place]
     return Job(ask, work, every, starting, fails, dice.random() < 0.5, dice.choice((0.0, 0.0, 600.0, 3600.0)))
 
 
-def choose_some(dice: random.Random, places: list[Place]) -> Select:
+def choose_some(dice: random.Random, places: list[EnvironmentInfo]) -> Select:
     kind: dict[str, object] = {}
     if dice.random() < 0.3:
         kind["gpu_types"] = (dice.choice(places).gpu_type,)
@@ -76,7 +76,7 @@ def choose_some(dice: random.Random, places: list[Place]) -> Select:
     return Select(nodes=dice.choice((1, 1, 1, 2, 3, 5)), gpus_per_node=dice.choice((None, 1, 2, 4)), **kind)
 
 
-def project(dice: random.Random, name: str, places: list[Place], names: list[str]) -> Project:
+def project(dice: random.Random, name: str, places: list[EnvironmentInfo], names: list[str]) -> Project:
     total = sum(place.gpus for place in places)
     shared = sum(place.gpus for place in places if place.shared)
     maybe: dict[str, object] = {}
@@ -87,18 +87,20 @@ def project(dice: random.Random, name: str, places: list[Place], names: list[str
     if dice.random() < 0.2:
         maybe["most_tasks"] = dice.randint(1, 5)
     if dice.random() < 0.2:
-        maybe["each_user"] = Allowance(most_gpus=dice.randint(total // 3, total), most_tasks=dice.choice((None, 2)))
+        maybe["each_user"] = Quota(most_gpus=dice.randint(total // 3, total), most_tasks=dice.choice((None, 2)))
     return Project(name, name, weight=dice.choice((1.0, 1.0, 3.0)), **maybe)
 
 
-def reservation(dice: random.Random, name: str, names: list[str], places: list[Place], last: float) -> Reservation:
+def reservation(
+    dice: random.Random, name: str, names: list[str], places: list[EnvironmentInfo], last: float
+) -> Reservation:
     begins = dice.uniform(0, last)
     some = frozenset(place.id for place in dice.sample(places, dice.randint(1, max(1, len(places) // 3))))
     return Reservation(name, some, begins, begins + dice.uniform(HOUR, 8 * HOUR), dice.choice((None, *names)))
 
 
 def trouble(
-    dice: random.Random, names: list[str], places: list[Place], last: float
+    dice: random.Random, names: list[str], places: list[EnvironmentInfo], last: float
 ) -> list[tuple[float, Callable[[Engine], None]]]:
     found: list[tuple[float, Callable[[Engine], None]]] = []
     for _ in range(dice.randint(0, 6)):

@@ -7,8 +7,8 @@ import pytest
 
 from fermi.engines import agent
 from fermi.engines.agent import engine, render, state
-from fermi.engines.agent.store import Attempt, Report
-from fermi.engines.check_results import Level
+from fermi.engines.agent.store import AttemptReports, RankReport
+from fermi.engines.check_results import CheckLevel
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause, Entrypoint, JobSpec, Node, Phase
 from fermi.planning import plugins
@@ -26,12 +26,12 @@ def job(*nodes: Node, **changes) -> JobSpec:
 
 
 def rendered(spec: JobSpec):
-    plan = plugins.framework(spec.framework).plan(spec)
-    return plugins.backend("agent", {"data_dir": "/fermi"}).render(spec, plan)
+    plan = plugins.get_framework(spec.framework).plan(spec)
+    return plugins.get_backend("agent", {"data_dir": "/fermi"}).render(spec, plan)
 
 
 def test_one_order_per_worker_with_its_one_rank():
-    found = render.orders(rendered(job(node("gn7", [0, 1]), node("gn6", [0, 2, 10]))))
+    found = render.build_orders(rendered(job(node("gn7", [0, 1]), node("gn6", [0, 2, 10]))))
     assert [(o.worker, o.rank, o.node_rank, o.node) for o in found] == [
         ("gn7-0", 0, 0, "gn7"), ("gn7-1", 1, 0, "gn7"), ("gn6-0", 2, 1, "gn6"), ("gn6-2", 3, 1, "gn6"),
         ("gn6-10", 4, 1, "gn6"),
@@ -47,32 +47,32 @@ def test_one_order_per_worker_with_its_one_rank():
 
 
 def test_only_the_runner_of_rank_0_looks_at_its_port():
-    found = render.orders(rendered(job(node("gn7", [0, 1]), node("gn6", [0]), master_port=29512)))
+    found = render.build_orders(rendered(job(node("gn7", [0, 1]), node("gn6", [0]), master_port=29512)))
     assert [order.body["spec"].get("port") for order in found] == [29512, None, None]
 
 
 def test_a_rank_that_is_still_says_since_when():
-    [rank] = state.observe(Attempt(False, [replace(RUNNING, still_since=12.5)])).ranks
+    [rank] = state.build_observation(AttemptReports(False, [replace(RUNNING, still_since=12.5)])).ranks
     assert rank.still_since == 12.5
 
 
 def test_a_pre_flight_test_is_one_process_on_the_first_worker_of_each_node():
     spec = replace(job(node("gn7", [0, 1]), node("gn6", [2, 10]), entrypoint=None), framework="preflight")
-    plan = plugins.planner("preflight").plan(spec)
-    found = render.orders(plugins.backend("agent", {"data_dir": "/fermi"}).render(spec, plan))
+    plan = plugins.get_planner("preflight").plan(spec)
+    found = render.build_orders(plugins.get_backend("agent", {"data_dir": "/fermi"}).render(spec, plan))
     assert [(o.worker, o.rank, o.node_rank) for o in found] == [("gn7-0", 0, 0), ("gn6-2", 1, 1)]
 
 
 def test_the_same_plan_has_the_same_digests():
     spec = job(node("gn6", [0]))
-    assert render.orders(rendered(spec)) == render.orders(rendered(spec))
-    other = render.orders(rendered(replace(spec, env={"A": "1"})))
-    assert other[0].digest != render.orders(rendered(spec))[0].digest
+    assert render.build_orders(rendered(spec)) == render.build_orders(rendered(spec))
+    other = render.build_orders(rendered(replace(spec, env={"A": "1"})))
+    assert other[0].digest != render.build_orders(rendered(spec))[0].digest
 
 
 def test_gpus_are_listed_so_that_the_local_rank_is_the_workers_own():
     def visible(*of: Node, **changes) -> str | None:
-        return render.orders(rendered(job(*of, **changes)))[0].body["spec"]["env"].get("CUDA_VISIBLE_DEVICES")
+        return render.build_orders(rendered(job(*of, **changes)))[0].body["spec"]["env"].get("CUDA_VISIBLE_DEVICES")
 
     assert visible(node("gn6", [2, 3])) == "2,3"
     assert visible(node("gn6", [0, 1], engine={"gpus": [4, 6]})) == "4,6"
@@ -88,14 +88,14 @@ def test_the_head_is_where_the_others_reach_it():
 
 
 def test_what_only_the_host_knows_stays_open():
-    spec = render.orders(rendered(job(node("gn6", [0]))))[0].body["spec"]
+    spec = render.build_orders(rendered(job(node("gn6", [0]))))[0].body["spec"]
     assert spec["command"][0] == [{"late": "python"}]
     assert spec["env"]["FERMI_DDP_CONFIG"] == [{"late": "files directory"}, "/pytorch_ddp_config.yaml"]
     assert "cwd" not in spec
 
 
 def test_an_environment_without_its_workers_is_refused():
-    backend = plugins.backend("agent", {"data_dir": "/fermi"})
+    backend = plugins.get_backend("agent", {"data_dir": "/fermi"})
     short = replace(node("gn6", [0, 1]), engine={"workers": ["gn6-0"]})
     [problem] = backend.problems(job(short))
     assert (problem.field, problem.code) == ("environmentIds.0", "WORKERS_DIFFER")
@@ -103,8 +103,8 @@ def test_an_environment_without_its_workers_is_refused():
     assert backend.problems(job(node("gn6", [0, 1]))) == []
 
 
-def report(rank: int = 0, **changes) -> Report:
-    return Report(f"gn6-{rank}", rank, 0, "gn6", **changes)
+def report(rank: int = 0, **changes) -> RankReport:
+    return RankReport(f"gn6-{rank}", rank, 0, "gn6", **changes)
 
 
 ORDERED = report()
@@ -162,7 +162,7 @@ LOST = replace(RUNNING, status="lost", heard_at=99.0)
 )
 def test_reports_become_an_observation(reports, stopped, phase, left, cause):
     placed = [replace(one, rank=rank, worker=f"gn6-{rank}") for rank, one in enumerate(reports)]
-    seen = state.observe(Attempt(stopped, tuple(reversed(placed))))
+    seen = state.build_observation(AttemptReports(stopped, tuple(reversed(placed))))
     assert (seen.phase, seen.left, seen.cause and seen.cause.code) == (phase, left, cause)
     assert [rank.rank for rank in seen.ranks] == list(range(len(reports)))
 
@@ -171,30 +171,30 @@ def test_an_attempt_is_never_over_while_a_worker_may_still_have_it():
     """Of every pair of reports: `left` is False only when no worker that is heard says, or could say, otherwise."""
     for pair in product((ORDERED, RUNNING, DONE, SHIPPING, KILLED, NEVER, LOST), repeat=2):
         for stopped in (False, True):
-            if state.observe(Attempt(stopped, pair)).left is False:
+            if state.build_observation(AttemptReports(stopped, pair)).left is False:
                 assert all(one.left is False or (one.status == "lost" and stopped) for one in pair)
 
 
 def test_an_attempt_that_nobody_knows_is_absent_and_may_still_begin():
-    assert state.observe(None).phase is Phase.ABSENT
-    assert state.observe(None).left is None
+    assert state.build_observation(None).phase is Phase.ABSENT
+    assert state.build_observation(None).left is None
 
 
 def test_the_check_says_who_is_there(monkeypatch):
-    check, store = plugins.check("agent"), MemoryStore()
+    check, store = plugins.get_check("agent"), MemoryStore()
     monkeypatch.setattr(engine, "store", None)
     assert [one.code for one in check.findings({})] == ["WORKER_STORE_MISSING"]
     with pytest.raises(BackendError):
-        plugins.backend("agent", {}).observe([])
+        plugins.get_backend("agent", {}).observe([])
     monkeypatch.setattr(engine, "store", store)
-    agent.use(store)
+    agent.set_store(store)
     assert [one.code for one in check.findings({})] == ["WORKERS_NONE"]
     store.register("gn6-0")
     store.register("gn6-1")
     store.known["gn6-1"].status = "lost"
     found = check.findings({})
     assert [(one.level, one.code) for one in found] == [
-        (Level.PASS, "WORKERS_ONLINE"), (Level.WARN, "WORKERS_AWAY"),
+        (CheckLevel.PASS, "WORKERS_ONLINE"), (CheckLevel.WARN, "WORKERS_AWAY"),
     ]  # fmt: skip
     assert found[1].params == {"workers": "gn6-1"}
 
@@ -205,18 +205,18 @@ def test_what_runners_make_ready_is_why_an_attempt_has_not_begun():
     preparing = {"code": "CODE_PACKAGES_PREPARING", **words}
     busy = [report(rank, state="starting", left=True, doing=preparing) for rank in (1, 2)]
     other = replace(busy[0], rank=3, node="gn7")
-    seen = state.observe(Attempt(False, (unpacking, *busy, other)))
+    seen = state.build_observation(AttemptReports(False, (unpacking, *busy, other)))
     assert (seen.phase, seen.waiting) == (
         Phase.STARTING,
         Cause("CODE_PACKAGES_PREPARING", {**words, "node": "gn6, gn7"}),
     )
-    assert state.observe(Attempt(True, (unpacking, RUNNING))).waiting is None, "it is to end"
-    assert state.observe(Attempt(False, (RUNNING, DONE))).waiting is None
+    assert state.build_observation(AttemptReports(True, (unpacking, RUNNING))).waiting is None, "it is to end"
+    assert state.build_observation(AttemptReports(False, (RUNNING, DONE))).waiting is None
 
 
 def test_why_packages_could_not_be_prepared_is_the_cause_with_the_host():
     said = {"code": "CODE_PACKAGES_FAILED", "file": "requirements.txt", "why": "No matching distribution found"}
     failed = replace(NEVER, node="gn7", node_rank=1, rank=1, cause=said)
-    cause = state.observe(Attempt(False, (RUNNING, failed))).cause
+    cause = state.build_observation(AttemptReports(False, (RUNNING, failed))).cause
     expected = {"file": said["file"], "why": said["why"], "node": "gn7", "nodeRank": 1}
     assert cause == Cause("CODE_PACKAGES_FAILED", expected)

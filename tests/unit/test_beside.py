@@ -41,7 +41,7 @@ class Program:
             threading.Thread(target=self._take, args=(theirs,), daemon=True).start()
         else:
             theirs.close()
-        assert subprocess_stream.answers(self.stream, 30)
+        assert subprocess_stream.wait_until_ready(self.stream, 30)
 
     def _give(self, theirs: socket.socket) -> None:
         assert self.process.stdin
@@ -58,8 +58,10 @@ class Program:
         theirs.shutdown(socket.SHUT_RDWR)
 
     def ask(self, order: Mapping[str, Any], **request: Any) -> dict[str, Any]:
-        self.stream.sendall(protocol.line(order))
-        return protocol.ask(self.stream, {"open": "exec", "command": None, "env": {}, "tty": None, **request}, 30)
+        self.stream.sendall(protocol.encode_line(order))
+        return protocol.send_request(
+            self.stream, {"open": "exec", "command": None, "env": {}, "tty": None, **request}, 30
+        )
 
     def shown(self, order: Mapping[str, Any], **request: Any) -> tuple[dict[str, str], str]:
         assert self.ask(order, command=[sys.executable, "-c", SHOWN], **request) == {"ok": True}
@@ -102,7 +104,7 @@ def test_without_any_order_a_command_is_where_the_program_was_begun(program: Pro
 
 def test_the_packages_of_the_tasks_own_code_come_first(program: Program, tmp_path: Path) -> None:
     chosen = str(tmp_path / "python-0")
-    code_delivery.leave_word(chosen, "/packages/venv/bin/python")
+    code_delivery.write_chosen_interpreter(chosen, "/packages/venv/bin/python")
     env, _ = program.shown({"chosen": chosen})
     assert env["PATH"].startswith("/packages/venv/bin:")
     assert env["VIRTUAL_ENV"] == "/packages/venv"
@@ -112,7 +114,7 @@ def test_a_login_shell_keeps_the_path(program: Program, tmp_path: Path) -> None:
     env = {"PATH": f"/of/the/rank:{os.environ['PATH']}", "HOME": str(tmp_path)}
     assert program.ask({"env": env}) == {"ok": True}
     program.stream.sendall(
-        protocol.frame(protocol.IN, b'echo "path $PATH"; exit 3\n') + protocol.control({"end": True})
+        protocol.encode_frame(protocol.IN, b'echo "path $PATH"; exit 3\n') + protocol.encode_control({"end": True})
     )
     done = ran(program.stream)
     assert done.code == 3
@@ -127,8 +129,8 @@ def test_a_login_shell_keeps_the_path(program: Program, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_it_does_not_do_it_says(request_: dict[str, Any], code: str) -> None:
     running = Program()
-    running.stream.sendall(protocol.line({}))
-    assert protocol.ask(running.stream, request_, 30)["code"] in (code, "KEEPER_REQUEST_INVALID")
+    running.stream.sendall(protocol.encode_line({}))
+    assert protocol.send_request(running.stream, request_, 30)["code"] in (code, "KEEPER_REQUEST_INVALID")
     assert running.stream.recv(1) == b""
     running.close()
 
@@ -161,29 +163,29 @@ def test_nobody_reads_what_it_was_given_out_of_its_memory() -> None:
 
 
 def test_one_that_cannot_begin_is_told_with_what_it_complained_of() -> None:
-    with pytest.raises(subprocess_stream.Silent) as silent:
-        subprocess_stream.begin(["sh", "-c", "echo not today >&2; exit 3"], dict(os.environ), 30)
+    with pytest.raises(subprocess_stream.ProgramNotReadyError) as silent:
+        subprocess_stream.open_ready_stream(["sh", "-c", "echo not today >&2; exit 3"], dict(os.environ), 30)
     assert silent.value.said == "not today"
-    with pytest.raises(subprocess_stream.Silent):
-        subprocess_stream.begin(["sleep", "600"], dict(os.environ), 0.1)
-    with pytest.raises(subprocess_stream.Silent):
-        subprocess_stream.begin(["/no/such/program"], {}, 1)
+    with pytest.raises(subprocess_stream.ProgramNotReadyError):
+        subprocess_stream.open_ready_stream(["sleep", "600"], dict(os.environ), 0.1)
+    with pytest.raises(subprocess_stream.ProgramNotReadyError):
+        subprocess_stream.open_ready_stream(["/no/such/program"], {}, 1)
 
 
 def test_what_a_shell_greets_with_is_not_taken_for_an_answer() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = ["sh", "-c", 'echo Welcome; exec "$@"', "sh", sys.executable, "-m", "fermi.envd.rank_exec"]
-    with subprocess_stream.begin(words, env, 30) as stream:
-        stream.sendall(protocol.line({}))
-        assert protocol.ask(stream, {"open": "exec", "command": ["true"]}) == {"ok": True}
+    with subprocess_stream.open_ready_stream(words, env, 30) as stream:
+        stream.sendall(protocol.encode_line({}))
+        assert protocol.send_request(stream, {"open": "exec", "command": ["true"]}) == {"ok": True}
 
 
 def test_pods_and_slurm_nodes_have_all_that_it_imports(tmp_path: Path) -> None:
-    for place, runner in (("pod", bundle.POD), ("slurm", bundle.SLURM)):
-        for path, text in bundle.modules(runner, ()).items():
+    for place, runner in (("pod", bundle.POD_MODULES), ("slurm", bundle.SLURM_MODULES)):
+        for path, text in bundle.collect_modules(runner, ()).items():
             (tmp_path / place / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / place / path).write_text(text, encoding="utf-8")
         words = [sys.executable, "-I", "-c", "import sys; sys.path.insert(0, sys.argv[1]); import fermi.envd.rank_exec"]
         subprocess.run([*words, str(tmp_path / place)], check=True, cwd=tmp_path)
-        size = sum(map(len, bundle.modules(runner, ("fermi.train.train_ddp",)).values()))
+        size = sum(map(len, bundle.collect_modules(runner, ("fermi.train.train_ddp",)).values()))
         assert size < 900_000, "a ConfigMap holds one MiB"

@@ -15,7 +15,7 @@ import pytest
 from fermi import messages
 from fermi.engines import failure_cause
 from fermi.jobs import bounds
-from fermi.jobs.causes import BOUNDS, CAUSES
+from fermi.jobs.causes import BOUND_CODES, CAUSES
 from fermi.planning import checks, plugins
 from fermi.runner import cgroups, disk_space, disk_usage, processes
 from tests.disks import small_disk
@@ -33,13 +33,13 @@ def ordered(**changed: Any) -> dict[str, Any]:
 
 def text(found: dict[str, Any] | None) -> str:
     assert found is not None
-    made = failure_cause.by_runner(found, {"nodeRank": 0, "node": "gn5"})
+    made = failure_cause.build_runner_cause(found, {"nodeRank": 0, "node": "gn5"})
     assert made is not None
     for lang in ("en", "zh"):
-        message, hint = messages.text(made.code, lang, **made.params)
+        message, hint = messages.render_text(made.code, lang, **made.params)
         assert message
         assert hint
-    return messages.text(made.code, "en", **made.params)[0]
+    return messages.render_text(made.code, "en", **made.params)[0]
 
 
 FORKS = """
@@ -80,7 +80,7 @@ def test_a_task_that_forks_for_ever_is_ended_with_all_that_it_started(tmp_path: 
     assert found["processes"] >= 100
     assert all(rank["asked"] or rank["exit_code"] == 7 for rank in ranks), "a busy machine may let it come to its end"
     marked = f"HERE={tmp_path / 'bomb'}".encode()
-    assert [pid for pid, _ in processes.all_living() if marked in environment(pid)] == []
+    assert [pid for pid, _ in processes.list_living_processes() if marked in environment(pid)] == []
     assert [rank["exit_code"] for rank in other] == [0]
     assert text(found).startswith(f"task-bomb was terminated: it had {found['processes']} processes")
 
@@ -270,11 +270,11 @@ def test_who_wrote_nothing_is_not_ended_for_a_disk_that_others_fill(monkeypatch:
     """By what it sees itself: of the reserve, a half and a quarter are left when it looks."""
     size = {"one": 0, "two": 50 << 20}
     free = [100 << 20]
-    monkeypatch.setattr(disk_usage, "_disk", lambda folder: (free[0], 200 << 20))
-    monkeypatch.setattr(disk_usage, "_outermost", list)
-    monkeypatch.setattr(disk_usage, "_size", lambda folders: size[folders[0]])
-    monkeypatch.setattr(disk_usage, "_written", lambda: 0)
-    tasks = {name: disk_usage.DiskUse(ordered(reserve=0.2), f"task-{name}-1", [name]) for name in size}
+    monkeypatch.setattr(disk_usage, "_read_disk", lambda folder: (free[0], 200 << 20))
+    monkeypatch.setattr(disk_usage, "_find_outermost", list)
+    monkeypatch.setattr(disk_usage, "_measure_folders", lambda folders: size[folders[0]])
+    monkeypatch.setattr(disk_usage, "_count_written_bytes", lambda: 0)
+    tasks = {name: disk_usage.DiskMonitor(ordered(reserve=0.2), f"task-{name}-1", [name]) for name in size}
 
     def looks() -> dict[str, bool]:
         return {name: task.look() is not None for name, task in tasks.items()}
@@ -292,11 +292,11 @@ def test_what_a_script_writes_elsewhere_counts_once_half_of_the_reserve_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free, written = [100 << 20], [0]
-    monkeypatch.setattr(disk_usage, "_disk", lambda folder: (free[0], 200 << 20))
-    monkeypatch.setattr(disk_usage, "_outermost", list)
-    monkeypatch.setattr(disk_usage, "_size", lambda folders: 0)
-    monkeypatch.setattr(disk_usage, "_written", lambda: written[0])
-    task = disk_usage.DiskUse(ordered(reserve=0.2), "task-x-1", ["one"])
+    monkeypatch.setattr(disk_usage, "_read_disk", lambda folder: (free[0], 200 << 20))
+    monkeypatch.setattr(disk_usage, "_find_outermost", list)
+    monkeypatch.setattr(disk_usage, "_measure_folders", lambda folders: 0)
+    monkeypatch.setattr(disk_usage, "_count_written_bytes", lambda: written[0])
+    task = disk_usage.DiskMonitor(ordered(reserve=0.2), "task-x-1", ["one"])
     seen = []
     for left, wrote in ((100, 1), (38, 60), (30, 68), (19, 79)):
         free[0], written[0] = left << 20, wrote << 20
@@ -314,7 +314,7 @@ def test_a_control_group_holds_a_task_to_its_memory_where_one_can_be_made(tmp_pa
     probe = f"""
 import sys
 from fermi.runner import cgroups
-group = cgroups.join("{name}", {{"memory": 96 << 20}})
+group = cgroups.join_group("{name}", {{"memory": 96 << 20}})
 if group is None:
     sys.exit(3)
 group.leave()
@@ -331,14 +331,14 @@ group.leave()
 
 def test_a_hierarchy_without_controllers_gives_no_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where version 1 has the controllers."""
-    monkeypatch.setattr(cgroups, "_mount", lambda: (str(tmp_path), "/"))
+    monkeypatch.setattr(cgroups, "_find_mount", lambda: (str(tmp_path), "/"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     (tmp_path / "cgroup.subtree_control").write_text("")
-    assert cgroups.join("task-x-1", {"pids": 64}) is None
+    assert cgroups.join_group("task-x-1", {"pids": 64}) is None
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [], "nothing is left behind"
-    monkeypatch.setattr(cgroups, "_mount", lambda: ("", ""))
-    assert cgroups.join("task-x-1", {"pids": 64}) is None
-    assert not cgroups.divide_own()
+    monkeypatch.setattr(cgroups, "_find_mount", lambda: ("", ""))
+    assert cgroups.join_group("task-x-1", {"pids": 64}) is None
+    assert not cgroups.divide_own_group()
 
 
 # --- what is ordered, and what is said ---
@@ -346,34 +346,34 @@ def test_a_hierarchy_without_controllers_gives_no_group(tmp_path: Path, monkeypa
 
 def test_sizes_are_told_in_three_digits() -> None:
     sizes = (0, 999, 1000, 41.2 * (1 << 30), 5 << 40)
-    assert [disk_space.shown(size) for size in sizes] == ["0 B", "999 B", "0.977 KiB", "41.2 GiB", "5 TiB"]
+    assert [disk_space.format_bytes(size) for size in sizes] == ["0 B", "999 B", "0.977 KiB", "41.2 GiB", "5 TiB"]
 
 
 def test_each_engine_orders_bounds_and_takes_them_from_its_connection() -> None:
     asked = {"bounds": {"processes": 64, "openFiles": 100, "memoryGb": 1.5, "diskGb": 2, "reservePercent": 10}}
     for engine in plugins.BACKENDS:
-        assert checks.problems(engine, asked) == [], engine
-        found = checks.problems(engine, {"bounds": {"processes": 0, "disc": 1}})
+        assert checks.find_connection_problems(engine, asked) == [], engine
+        found = checks.find_connection_problems(engine, {"bounds": {"processes": 0, "disc": 1}})
         assert {problem.code for problem in found} == {"CONNECTION_INVALID", "CONNECTION_KEY_UNKNOWN"}, engine
-    assert bounds.order(asked, shared=True)["bounds"] == {
+    assert bounds.build_bounds(asked, shared=True)["bounds"] == {
         "processes": 64, "open_files": 100, "memory": 1536 << 20, "disk": 2 << 30, "reserve": 0.1,
         "control_group": True,
     }  # fmt: skip
-    assert bounds.order({}, shared=False)["bounds"]["memory"] is False
+    assert bounds.build_bounds({}, shared=False)["bounds"]["memory"] is False
 
 
 def test_a_pod_is_held_to_its_disk_by_kubelet() -> None:
     spec = job("env-001")
-    plan = plugins.framework(spec.framework).plan(spec)
-    rendered = plugins.backend("kubernetes", {"data_dir": "/fermi", "bounds": {"diskGb": 40}}).render(spec, plan)
+    plan = plugins.get_framework(spec.framework).plan(spec)
+    rendered = plugins.get_backend("kubernetes", {"data_dir": "/fermi", "bounds": {"diskGb": 40}}).render(spec, plan)
     pods = [one.content["spec"]["template"]["spec"] for one in rendered.artifacts if one.kind == "Job"]
     assert pods[0]["containers"][0]["resources"]["limits"]["ephemeral-storage"] == "40Gi"
     assert {"name": "fermi-run", "emptyDir": {"sizeLimit": "40Gi"}} in pods[0]["volumes"]
 
 
 def test_each_bound_has_its_cause() -> None:
-    assert set(BOUNDS) <= failure_cause.BY_RUNNERS
-    assert set(BOUNDS) <= CAUSES.keys()
-    assert [code for code in sorted(BOUNDS) if CAUSES[code].retry] == [
+    assert set(BOUND_CODES) <= failure_cause.RUNNER_CAUSES
+    assert set(BOUND_CODES) <= CAUSES.keys()
+    assert [code for code in sorted(BOUND_CODES) if CAUSES[code].retry] == [
         "DISK_RESERVE_REACHED", "DISK_WITHOUT_ROOM", "MEMORY_BOUND_REACHED"
     ]  # fmt: skip

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fermi.runner import code_delivery, pod
-from fermi.runner.code_delivery import Bringing
+from fermi.runner.code_delivery import CodeDelivery
 
 
 @contextmanager
-def saying(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *batches: list[dict]) -> Iterator[tuple[Bringing, int]]:
+def saying(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *batches: list[dict]) -> Iterator[tuple[CodeDelivery, int]]:
     """A process that says these, each batch once `more` gets a byte, and ends."""
     wait, more = os.pipe()
 
@@ -23,8 +23,8 @@ def saying(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *batches: list[dict]
             os.write(told, b"".join(json.dumps(one).encode() + b"\n" for one in batch))
         os._exit(0)
 
-    monkeypatch.setattr(code_delivery, "_carry_out", carry_out)
-    found = Bringing({"cwd": str(tmp_path / "code")})
+    monkeypatch.setattr(code_delivery, "_run_delivery", carry_out)
+    found = CodeDelivery({"cwd": str(tmp_path / "code")})
     try:
         yield found, more
     finally:
@@ -38,7 +38,7 @@ def doing(said: str, code: str = "CODE_PACKAGES_PREPARING") -> dict:
 
 
 def test_another_step_is_told_at_once_and_words_within_a_step_now_and_then(monkeypatch, tmp_path):
-    monkeypatch.setattr(code_delivery, "TELL_SECONDS", 3600.0)
+    monkeypatch.setattr(code_delivery, "REPORT_PERIOD_SECONDS", 3600.0)
     steps = [[doing("", "CODE_UNPACKING")], [doing("one"), doing("two")], [doing("three")], [doing("four")]]
     wake, never = os.pipe()
     told = []
@@ -48,7 +48,7 @@ def test_another_step_is_told_at_once_and_words_within_a_step_now_and_then(monke
             told.append(found.listen(60.0, wake))
             assert found.doing == batch[-1]["doing"]
         assert told == [True, True, False, False]
-        monkeypatch.setattr(code_delivery, "TELL_SECONDS", 0.0)
+        monkeypatch.setattr(code_delivery, "REPORT_PERIOD_SECONDS", 0.0)
         assert found.listen(0.0, wake), "the last words are told in the end"
     os.close(wake)
     os.close(never)
@@ -72,7 +72,7 @@ def test_a_termination_message_keeps_file_and_the_end_of_the_error_whatever_was_
         "ranks": [[rank, None, None] for rank in range(ranks)], "cause": "CODE_PACKAGES_FAILED",
         "about": {"file": "requirements.txt", "why": why},
     }  # fmt: skip
-    assert pod.terminate(message, 70) == 70
+    assert pod.write_termination_message(message, 70) == 70
     data = (tmp_path / "end").read_bytes()
     assert len(data) <= 4096
     said = json.loads(data)

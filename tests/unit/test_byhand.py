@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from fermi import export
 from fermi.engines.kubernetes.names import MANAGED_BY
 from fermi.engines.kubernetes.render import render as kubernetes_objects
-from fermi.export.quoting import quoted, value, word
-from fermi.export.scripts import not_the_platforms
+from fermi.export.quoting import quote_text, quote_value, quote_word
+from fermi.export.scripts import rename_exported_job
 from fermi.jobs.spec import Code, Entrypoint, JobSpec, Late, Node, resolve
 from fermi.planning import plugins
-from fermi.runner.processes import start_time
+from fermi.runner.processes import read_start_time
 from tests.exported_scripts import Started, fake_ssh, lines_of, nodes, write
 from tests.platform_process import free_port
 from tests.polling import until
@@ -50,13 +50,13 @@ def said_by_bash(words: list[str]) -> list[str]:
 @settings(max_examples=examples(40))
 @given(st.lists(TEXT, min_size=1, max_size=30))
 def test_any_text_is_one_word_of_bash_and_stays_as_it_is(texts):
-    assert said_by_bash([word(text) for text in texts]) == texts
-    assert said_by_bash([quoted(text) for text in texts]) == texts
+    assert said_by_bash([quote_word(text) for text in texts]) == texts
+    assert said_by_bash([quote_text(text) for text in texts]) == texts
 
 
 def test_what_shells_care_about_stays_as_it_is():
-    assert said_by_bash([word(text) for text in NASTY]) == NASTY
-    prefixed = [value((f"{text}=", Late.PYTHON, text), {Late.PYTHON: "BASH_VERSINFO"}) for text in NASTY]
+    assert said_by_bash([quote_word(text) for text in NASTY]) == NASTY
+    prefixed = [quote_value((f"{text}=", Late.PYTHON, text), {Late.PYTHON: "BASH_VERSINFO"}) for text in NASTY]
     assert [item[:1] for item in said_by_bash(prefixed)] == [f"{text}="[:1] for text in NASTY]
 
 
@@ -93,7 +93,7 @@ def test_each_rank_gets_the_plan_s_environment_and_arguments_whatever_is_in_them
     ]
     for run in runs:
         run.succeed()
-    plan = plugins.framework(spec.framework).plan(spec)
+    plan = plugins.get_framework(spec.framework).plan(spec)
     bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(folder / "configs"), Late.PYTHON: sys.executable}
     for node in plan.nodes:
         for process in node.processes:
@@ -127,8 +127,8 @@ def test_shellcheck_has_nothing_to_say(target, tmp_path):
 
 
 def test_the_readme_says_how_its_code_comes_to_the_nodes():
-    bare = export.render(job(2, 1), "shell", "en")["README.md"]
-    own = export.render(job(2, 1, code=Code(snapshot="5b" * 32)), "shell", "en")["README.md"]
+    bare = export.render_files(job(2, 1), "shell", "en")["README.md"]
+    own = export.render_files(job(2, 1, code=Code(snapshot="5b" * 32)), "shell", "en")["README.md"]
     assert "fermi clone" not in bare
     assert "fermi clone 5b5b5b5b5b5b5b5b ./code" in own
     assert "FERMI_WORKDIR" in own
@@ -138,7 +138,7 @@ def test_the_readme_says_how_its_code_comes_to_the_nodes():
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_the_readme_is_of_that_very_job(target, lang):
     spec = job(1, 2)
-    text = export.render(spec, target, lang)["README.md"]
+    text = export.render_files(spec, target, lang)["README.md"]
     assert "task-hand-2" in text
     assert "29500" in text or target == "kubernetes"
     assert "| 1 | node-1 | 127.0.0.1 | 2 × A100 | 1-2 |" in text
@@ -148,18 +148,18 @@ def test_the_readme_is_of_that_very_job(target, lang):
 
 def test_torchrun_says_why_it_cannot_start_a_job():
     for framework in ("jax", "horovod"):
-        [found] = export.problems(job(2, framework=framework), "torchrun")
+        [found] = export.find_problems(job(2, framework=framework), "torchrun")
         assert (found.field, found.code) == ("target", "TORCHRUN_NOT_FOR_FRAMEWORK")
     uneven = job(nodes=(nodes(1)[0], replace(nodes(1, 2)[1], gpu_type="V100")), options={"batchShare": "proportional"})
-    found = export.problems(uneven, "torchrun")
+    found = export.find_problems(uneven, "torchrun")
     assert [one.code for one in found] in ([], ["TORCHRUN_RANKS_DIFFER"])
-    own = any("FERMI_LOCAL_BATCH_SIZE" in process.env for node in plugins.framework("ddp").plan(uneven).nodes
+    own = any("FERMI_LOCAL_BATCH_SIZE" in process.env for node in plugins.get_framework("ddp").plan(uneven).nodes
               for process in node.processes)  # fmt: skip
     assert bool(found) is own
 
 
 def test_torchrun_warns_where_nodes_are_uneven():
-    uneven, even = (export.render(job(*gpus), "torchrun", "en") for gpus in ((1, 2), (2, 2)))
+    uneven, even = (export.render_files(job(*gpus), "torchrun", "en") for gpus in ((1, 2), (2, 2)))
     assert "different numbers of processes" in uneven["README.md"]
     assert "different numbers of processes" in uneven["start-node-0.sh"]
     assert "different numbers of processes" not in even["README.md"] + even["start-node-0.sh"]
@@ -169,7 +169,7 @@ def test_torchrun_warns_where_nodes_are_uneven():
 def test_a_compose_file_has_a_service_for_each_node():
     cuda = tuple(replace(node, emulated=False, image="" if node.id == "env-1" else node.image)
                  for node in nodes(1, 2, image="a$b"))  # fmt: skip
-    files = export.render(job(nodes=cuda), "compose", "en")
+    files = export.render_files(job(nodes=cuda), "compose", "en")
     composed = yaml.safe_load(files["docker-compose.yml"])
     first, second = composed["services"].values()
     assert list(composed["services"]) == ["node-0", "node-1"]
@@ -186,10 +186,10 @@ def test_a_compose_file_has_a_service_for_each_node():
 
 def test_kubernetes_objects_are_the_backend_s_but_for_the_mark_that_a_platform_looks_for():
     spec = job(1, 2)
-    files = export.render(spec, "kubernetes", "en", {"namespace": "training"})
+    files = export.render_files(spec, "kubernetes", "en", {"namespace": "training"})
     found = [yaml.safe_load(text) for name, text in sorted(files.items()) if name.startswith("manifests/")]
-    own = not_the_platforms(spec)
-    plan = plugins.framework(spec.framework).plan(spec)
+    own = rename_exported_job(spec)
+    plan = plugins.get_framework(spec.framework).plan(spec)
     wanted = [one.content for one in kubernetes_objects(own, plan, {"namespace": "training"}).artifacts]
     text = json.dumps(wanted)
     assert MANAGED_BY in text
@@ -198,7 +198,7 @@ def test_kubernetes_objects_are_the_backend_s_but_for_the_mark_that_a_platform_l
         text = text.replace(mark, "")
     assert found == json.loads(text)
     without = job(nodes=nodes(1))
-    assert [one.code for one in export.problems(without, "kubernetes")] == ["IMAGE_MISSING"]
+    assert [one.code for one in export.find_problems(without, "kubernetes")] == ["IMAGE_MISSING"]
 
 
 SBATCH = """#!/usr/bin/env bash
@@ -264,7 +264,7 @@ def test_the_nodes_stop_when_the_one_touch_script_is_killed(tmp_path):
         run.process.kill()
         run.process.wait()
         pids = [int(lines_of(run.text, rank)[0]) for rank in (0, 1)]
-        until(lambda: not any(map(start_time, pids)), seconds=120, what="no rank is left")
+        until(lambda: not any(map(read_start_time, pids)), seconds=120, what="no rank is left")
     finally:
         run.close()
 
@@ -289,7 +289,7 @@ def test_a_missing_script_and_a_missing_interpreter_are_named(tmp_path):
 
 def test_nodes_without_an_address_are_called_by_their_name():
     nameless = (Node("env-0", "gpu-a", gpu_count=1, emulated=True), Node("env-1", "gpu-b", host="b.example"))
-    files = export.render(job(nodes=nameless), "shell", "en")
+    files = export.render_files(job(nodes=nameless), "shell", "en")
     assert 'hosts=(\n  "gpu-a"\n  "b.example"\n)' in files["start-all.sh"]
 
 
@@ -355,9 +355,9 @@ def test_kubectl_is_given_the_value_on_no_command_line(tmp_path):
 def test_scripts_bound_what_a_node_may_use_as_their_cluster_does():
     asked = {"bounds": {"processes": 64, "memoryGb": 1.5, "reservePercent": 10}}
     for target in ("shell", "torchrun", "compose"):
-        script = export.render(job(1, 1), target, "en", asked)["start-node-0.sh"]
+        script = export.render_files(job(1, 1), target, "en", asked)["start-node-0.sh"]
         assert "  --processes 64 --open-files 1048576\n  --memory-gb 1.5 --disk-gb 0 --reserve-percent 10\n" in script
-        usual = export.render(job(1, 1), target, "en")["start-node-0.sh"]
+        usual = export.render_files(job(1, 1), target, "en")["start-node-0.sh"]
         assert "  --processes 4096 --open-files 1048576\n  --memory-gb 0 --disk-gb 0 --reserve-percent 5\n" in usual
 
 

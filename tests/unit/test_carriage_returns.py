@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermi.carriage_returns import newest_state, render
+from fermi.carriage_returns import find_newest_state, render_lines
 
 ROW = "\x1b[31m"
 
@@ -37,18 +37,18 @@ ROW = "\x1b[31m"
     ],
 )  # fmt: skip
 def test_the_newest_state_of_a_line_is_shown(line: str, begin: int, shown: str) -> None:
-    assert newest_state(line.encode()) == (begin, shown.encode())
+    assert find_newest_state(line.encode()) == (begin, shown.encode())
 
 
 def test_codes_that_erase_nothing_are_searched_once() -> None:
     codes = b"\x1b[" * 500_000
-    assert newest_state(codes) == (0, codes)
+    assert find_newest_state(codes) == (0, codes)
 
 
 def test_each_line_has_its_newest_state() -> None:
-    assert render(b"a\r\n 1%\r 2%\nb\n") == b"a\n 2%\nb\n"
+    assert render_lines(b"a\r\n 1%\r 2%\nb\n") == b"a\n 2%\nb\n"
     plain = b"as it is\n\x00\xff\n"
-    assert render(plain) is plain
+    assert render_lines(plain) is plain
 
 
 def test_bars_of_tqdm_are_shown_as_they_are_in_the_end() -> None:
@@ -61,7 +61,7 @@ def test_bars_of_tqdm_are_shown_as_they_are_in_the_end() -> None:
                 bar.update()
                 if step == 25:
                     tqdm.write("half", file=out)
-    lines = render(out.getvalue().encode()).decode().split("\n")
+    lines = render_lines(out.getvalue().encode()).decode().split("\n")
     first, full, second, last = lines
     assert (first, second, last) == ("half", "half", "")
     assert full.startswith("100%|")
@@ -71,9 +71,9 @@ def test_bars_of_tqdm_are_shown_as_they_are_in_the_end() -> None:
 @given(st.binary(), st.binary())
 def test_it_never_raises_and_what_comes_before_the_state_changes_nothing(before: bytes, line: bytes) -> None:
     line = line.replace(b"\n", b"")
-    begin, shown = newest_state(line)
+    begin, shown = find_newest_state(line)
     assert begin == 0 or line[begin - 1 : begin] == b"\r"
-    assert newest_state(line[begin:])[1].rstrip(b" ") == shown.rstrip(b" ")
+    assert find_newest_state(line[begin:])[1].rstrip(b" ") == shown.rstrip(b" ")
     if begin:
         behind = before.replace(b"\n", b"") + line[begin - 1 :]
-        assert newest_state(behind) == (len(behind) - len(line) + begin, shown)
+        assert find_newest_state(behind) == (len(behind) - len(line) + begin, shown)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from apps.training.states.reasons import CAUSES, Reason
+from apps.training.states.reasons import CAUSES, TaskReason
 from fermi import messages
 from fermi.jobs import causes as general
-from fermi.jobs.causes import READYING, declared
+from fermi.jobs.causes import CODE_PREPARING_CODES, declare_causes
 from fermi.jobs.spec import Cause, Observation, Phase
 from fermi.planning import plugins
 
@@ -25,16 +25,16 @@ FORMER = {
 
 
 def test_each_code_is_declared_in_one_place() -> None:
-    own = [plugins.causes(engine).keys() - general.CAUSES.keys() for engine in plugins.BACKENDS]
+    own = [plugins.get_causes(engine).keys() - general.CAUSES.keys() for engine in plugins.BACKENDS]
     places = Counter(code for place in (CAUSES, general.CAUSES, *own) for code in place)
     assert not [code for code, count in places.items() if count > 1]
-    assert CAUSES.keys() == set(Reason)
+    assert CAUSES.keys() == set(TaskReason)
 
 
 @pytest.mark.parametrize("engine", plugins.BACKENDS)
 def test_what_an_engine_gives_is_declared(engine: str, root: Path) -> None:
     """Nothing follows from a code that nobody declares: no restart, whatever was meant."""
-    known = CAUSES.keys() | plugins.causes(engine).keys()
+    known = CAUSES.keys() | plugins.get_causes(engine).keys()
     engines = root / "platform" / "fermi" / "engines"
     nodes = (node for path in (engines / engine).glob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8"))))
     given = [node.args[0] for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") in GIVE]
@@ -44,21 +44,21 @@ def test_what_an_engine_gives_is_declared(engine: str, root: Path) -> None:
 
 
 def test_an_engine_adds_its_own_causes_to_those_of_any() -> None:
-    assert plugins.causes("agent")["WORKER_LOST"].underlying
-    assert plugins.causes("local") == general.CAUSES == plugins.causes("an engine that was removed")
+    assert plugins.get_causes("agent")["WORKER_LOST"].underlying
+    assert plugins.get_causes("local") == general.CAUSES == plugins.get_causes("an engine that was removed")
 
 
 @pytest.mark.parametrize("code", FORMER)
 def test_a_row_of_an_earlier_release_is_shown_as_it_was(code: str) -> None:
     for lang in messages.LANGUAGES:
-        assert "7" in messages.text(code, lang, **FORMER[code])[0]
-    assert code == "SLURM_QUEUE" or plugins.causes("slurm")[code].retry
+        assert "7" in messages.render_text(code, lang, **FORMER[code])[0]
+    assert code == "SLURM_QUEUE" or plugins.get_causes("slurm")[code].retry
 
 
 @pytest.mark.parametrize("code", ["", "A" * 41])
 def test_a_code_that_cannot_be_stored_is_refused_where_it_is_declared(code: str) -> None:
     with pytest.raises(ValueError, match="1 to 40 letters"):
-        declared(Cause(code))
+        declare_causes(Cause(code))
 
 
 def test_what_is_stored_of_an_observation_is_code_and_params_alone() -> None:
@@ -69,4 +69,4 @@ def test_what_is_stored_of_an_observation_is_code_and_params_alone() -> None:
 
 def test_no_engine_ends_an_attempt_that_makes_its_code_and_packages_ready() -> None:
     for engine in plugins.BACKENDS:
-        assert all(plugins.causes(engine)[code].patient for code in READYING), engine
+        assert all(plugins.get_causes(engine)[code].patient for code in CODE_PREPARING_CODES), engine

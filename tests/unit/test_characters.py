@@ -43,6 +43,6 @@ def test_what_the_command_line_prints_obeys_no_bidirectional_override() -> None:
 
 
 def test_a_text_that_names_a_file_shows_it_escaped() -> None:
-    said = messages.text("FILE_EXISTS", "en", path="a\u202egpj.exe")[0]
+    said = messages.render_text("FILE_EXISTS", "en", path="a\u202egpj.exe")[0]
     assert "\u202e" not in said
     assert r"a\u202egpj.exe" in said

@@ -10,7 +10,7 @@ from fermi import messages
 from fermi.jobs import batch_shares, gpus, memory, recipes
 from fermi.jobs.spec import Entrypoint, JobSpec, Node
 from fermi.planning import plugins
-from fermi.planning.recommend import recommend
+from fermi.planning.recommend import recommend_frameworks
 from tests.goldens import job
 
 A100, V100, T4 = (Node(name, name, gpu_type=name, gpu_count=2) for name in ("A100", "V100", "T4"))
@@ -26,31 +26,31 @@ def test_a_model_is_counted_to_the_last_weight(shape: dict[str, int]) -> None:
 
     words = [f"--{recipes.GPT[name].flag}={value}" for name, value in shape.items()]
     model = train_ddp.GPT(train_ddp.parse(["--train_data_path=x", "--n_head=2", *words]))
-    assert recipes.count(shape) == sum(weight.numel() for weight in model.parameters())
+    assert recipes.count_gpt_parameters(shape) == sum(weight.numel() for weight in model.parameters())
 
 
 def test_gpt_3_s_shape_is_counted_as_gpt_3() -> None:
-    assert recipes.count(recipes.typical(175_000_000_000)) == pytest.approx(175e9, rel=0.02)
+    assert recipes.count_gpt_parameters(recipes.choose_typical_sizes(175_000_000_000)) == pytest.approx(175e9, rel=0.02)
 
 
 @given(st.integers(1, 10**18))
 def test_every_size_has_a_typical_shape_that_breaks_no_rule(parameters: int) -> None:
-    shape = recipes.typical(parameters)
-    assert recipes.problems(over(A100, hyperparameters=shape)) == []
+    shape = recipes.choose_typical_sizes(parameters)
+    assert recipes.find_problems(over(A100, hyperparameters=shape)) == []
 
 
 def test_the_size_of_a_script_s_model_is_known_only_where_somebody_said_it() -> None:
     own = Entrypoint("train.py")
-    assert recipes.parameters(over(A100, entrypoint=own)) is None
-    assert recipes.parameters(over(A100, entrypoint=own, model_parameters=7)) == 7
-    assert recipes.parameters(over(A100)) == recipes.count({})
+    assert recipes.count_model_parameters(over(A100, entrypoint=own)) is None
+    assert recipes.count_model_parameters(over(A100, entrypoint=own, model_parameters=7)) == 7
+    assert recipes.count_model_parameters(over(A100)) == recipes.count_gpt_parameters({})
 
 
 def test_state_is_16_bytes_a_parameter_and_what_is_split_is_divided() -> None:
-    assert memory.needed(2**30) == 16
-    assert memory.needed(2**30, weights=1, gradients=4, optimizer=4) == 2 + 14 / 4
-    assert memory.needed(2**30, weights=2, gradients=2, optimizer=0) == 2
-    assert memory.needed(2**30, in_buckets=True) == 16 + 4
+    assert memory.compute_needed_gib(2**30) == 16
+    assert memory.compute_needed_gib(2**30, weights=1, gradients=4, optimizer=4) == 2 + 14 / 4
+    assert memory.compute_needed_gib(2**30, weights=2, gradients=2, optimizer=0) == 2
+    assert memory.compute_needed_gib(2**30, in_buckets=True) == 16 + 4
 
 
 def test_several_ranks_of_ddp_have_room_for_the_buckets_that_they_send() -> None:
@@ -59,8 +59,14 @@ def test_several_ranks_of_ddp_have_room_for_the_buckets_that_they_send() -> None
 
     def rejected(gpus: int) -> bool:
         node = Node("v", "v", gpu_type="V100", gpu_count=gpus, memory_gb=64)
-        assert memory.needed(parameters) < memory.usable([node]) < memory.needed(parameters, in_buckets=True)
-        _, bad = recommend(over(node, model_parameters=parameters, hyperparameters=recipes.typical(parameters)))
+        assert (
+            memory.compute_needed_gib(parameters)
+            < memory.compute_usable_gib([node])
+            < memory.compute_needed_gib(parameters, in_buckets=True)
+        )
+        _, bad = recommend_frameworks(
+            over(node, model_parameters=parameters, hyperparameters=recipes.choose_typical_sizes(parameters))
+        )
         codes = {one.framework: [reason.code for reason in one.reasons] for one in bad}
         return "REJECTED_BY_MEMORY" in codes.get("pytorch-ddp", [])
 
@@ -69,8 +75,8 @@ def test_several_ranks_of_ddp_have_room_for_the_buckets_that_they_send() -> None
 
 
 def test_the_smallest_gpu_decides_and_a_rank_without_one_has_its_part_of_the_node() -> None:
-    assert memory.usable([A100, T4]) == 16 * memory.HEADROOM
-    assert memory.usable([A100, Node("cpu", "cpu", memory_gb=8)]) == 8 * memory.HEADROOM
+    assert memory.compute_usable_gib([A100, T4]) == 16 * memory.MAX_STATE_SHARE
+    assert memory.compute_usable_gib([A100, Node("cpu", "cpu", memory_gb=8)]) == 8 * memory.MAX_STATE_SHARE
 
 
 @pytest.mark.parametrize(
@@ -84,7 +90,7 @@ def test_the_smallest_gpu_decides_and_a_rank_without_one_has_its_part_of_the_nod
     ],
 )
 def test_batches_follow_the_speed_of_the_gpus(nodes: tuple[Node, ...], batch: int, sizes: list[int]) -> None:
-    assert batch_shares.batch_sizes(over(*nodes, hyperparameters={"batchSize": batch})) == sizes
+    assert batch_shares.compute_batch_sizes(over(*nodes, hyperparameters={"batchSize": batch})) == sizes
 
 
 @given(
@@ -94,11 +100,11 @@ def test_batches_follow_the_speed_of_the_gpus(nodes: tuple[Node, ...], batch: in
 def test_parts_of_a_batch_are_the_whole_and_never_nothing(kinds: list[tuple[str, int]], batch: int) -> None:
     nodes = [Node(f"n{at}", f"n{at}", gpu_type=kind, gpu_count=count) for at, (kind, count) in enumerate(kinds)]
     spec = over(*nodes, hyperparameters={"batchSize": batch}, options={"batchShare": "bySpeed"})
-    sizes = batch_shares.batch_sizes(spec)
+    sizes = batch_shares.compute_batch_sizes(spec)
     assert len(sizes) == spec.world_size
     assert sum(sizes) == batch * spec.world_size
     assert min(sizes) >= 1
-    assert [batch_shares.rank_env(spec)[rank]["FERMI_LOCAL_BATCH_SIZE"] for rank in range(len(sizes))] == list(
+    assert [batch_shares.build_rank_env(spec)[rank]["FERMI_LOCAL_BATCH_SIZE"] for rank in range(len(sizes))] == list(
         map(str, sizes)
     )
 
@@ -106,12 +112,12 @@ def test_parts_of_a_batch_are_the_whole_and_never_nothing(kinds: list[tuple[str,
 @pytest.mark.parametrize("framework", ["pytorch-ddp", "pytorch-fsdp"])
 def test_the_option_is_offered_with_its_effect_and_off_by_default(framework: str) -> None:
     spec = over(A100, V100, framework=framework)
-    plugin = plugins.framework(framework)
+    plugin = plugins.get_framework(framework)
     [offer] = [found for found in plugin.warnings(spec) if found.code.startswith("BATCH_SHARE")]
     assert offer.code == "BATCH_SHARE_OFFERED"
     assert offer.params["shares"] == "A100 11, V100 5"
     for lang in messages.LANGUAGES:
-        assert "1.60" in messages.text(offer.code, lang, **offer.params)[1]  # 8 on a V100 against 5
+        assert "1.60" in messages.render_text(offer.code, lang, **offer.params)[1]  # 8 on a V100 against 5
     plan = plugin.plan(spec)
     assert not any("FERMI_LOCAL_BATCH_SIZE" in process.env for node in plan.nodes for process in node.processes)
     chosen = over(A100, V100, framework=framework, options={"batchShare": "bySpeed"})
@@ -119,7 +125,7 @@ def test_the_option_is_offered_with_its_effect_and_off_by_default(framework: str
 
 
 def test_nothing_is_offered_where_it_would_not_help() -> None:
-    ddp = plugins.framework("ddp")
+    ddp = plugins.get_framework("ddp")
     emulated = job("env-001", "env-002")  # CPU processes are as fast as each other
     for spec in (over(A100), over(A100, V100, hyperparameters={"batchSize": 1}), emulated):
         assert [found.code for found in ddp.warnings(spec)] == []
@@ -128,9 +134,9 @@ def test_nothing_is_offered_where_it_would_not_help() -> None:
 def test_every_framework_is_either_recommended_or_rejected_with_reasons() -> None:
     for parameters in (10**6, 10**9, 10**10, 10**12):
         for nodes in ((A100,), (A100, T4), (Node("cpu", "cpu"),)):
-            spec = over(*nodes, model_parameters=parameters, hyperparameters=recipes.typical(parameters))
-            good, bad = recommend(spec)
+            spec = over(*nodes, model_parameters=parameters, hyperparameters=recipes.choose_typical_sizes(parameters))
+            good, bad = recommend_frameworks(spec)
             assert sorted(one.framework for one in [*good, *bad]) == sorted(plugins.FRAMEWORKS)
             for reason in (reason for one in [*good, *bad] for reason in one.reasons):
-                assert all(messages.text(reason.code, lang, **reason.params)[0] for lang in messages.LANGUAGES)
+                assert all(messages.render_text(reason.code, lang, **reason.params)[0] for lang in messages.LANGUAGES)
             assert all(one.reasons for one in [*good, *bad])

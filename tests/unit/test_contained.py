@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fermi.engines.environments import HostedPhase, HostedSpec
+from fermi.engines.environments import EnvironmentPhase, EnvironmentSpec
 from fermi.engines.local import container_engines, container_runs
-from fermi.engines.local.environments import LocalHosting
+from fermi.engines.local.environments import LocalEnvironmentBackend
 from fermi.jobs.errors import BackendError
 from fermi.planning import plugins
 from fermi.runner import terminate
@@ -32,56 +32,56 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Podman]:
     found.goes_on()
     found.says()
     for name in found.containers():
-        container_engines.Engine("podman", str(found.folder / "bin" / "podman"), "").remove(name)
+        container_engines.ContainerEngine("podman", str(found.folder / "bin" / "podman"), "").remove(name)
 
 
 @pytest.fixture
-def hosting(tmp_path: Path, podman: Podman) -> LocalHosting:
+def hosting(tmp_path: Path, podman: Podman) -> LocalEnvironmentBackend:
     return connected(tmp_path)
 
 
-def connected(tmp_path: Path) -> LocalHosting:
+def connected(tmp_path: Path) -> LocalEnvironmentBackend:
     """As another process would have it: it knows what the files and the engine say."""
     (tmp_path / "data").mkdir(exist_ok=True)
-    found = plugins.hosting("local", {"data_dir": str(tmp_path / "data"), "containers": True})
-    assert isinstance(found, LocalHosting)
+    found = plugins.get_environment_backend("local", {"data_dir": str(tmp_path / "data"), "containers": True})
+    assert isinstance(found, LocalEnvironmentBackend)
     return found
 
 
-def named(hosting: LocalHosting, run: int = 1, **more: Any) -> Kept:
-    return Kept(hosting, HostedSpec("env-a", "a", "project-1", run, kind="custom", image=IMAGE, **more))
+def named(hosting: LocalEnvironmentBackend, run: int = 1, **more: Any) -> Kept:
+    return Kept(hosting, EnvironmentSpec("env-a", "a", "project-1", run, kind="custom", image=IMAGE, **more))
 
 
 def inside(kept: Kept) -> Path:
     return Path(kept.hosting.data_dir) / "environments" / "env-a" / "runs" / str(kept.spec.run) / "inside"  # type: ignore[attr-defined]
 
 
-def test_the_image_is_pulled_and_that_is_said_meanwhile(hosting: LocalHosting, podman: Podman) -> None:
+def test_the_image_is_pulled_and_that_is_said_meanwhile(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.slow()
     kept = named(hosting).start()
     seen = until(lambda: (now := kept.seen()).doing and now.doing.params["line"] and now)
-    assert (seen.phase, seen.left) == (HostedPhase.STARTING, True)
+    assert (seen.phase, seen.left) == (EnvironmentPhase.STARTING, True)
     assert seen.doing.code == seen.waiting.code == "IMAGE_PULLING"
     assert seen.doing.params == {"image": IMAGE, "line": f"Trying to pull {IMAGE}..."}
     podman.goes_on()
-    assert kept.until(HostedPhase.RUNNING).activity.connections == 2
-    assert kept.stop().phase is HostedPhase.ENDED
+    assert kept.until(EnvironmentPhase.RUNNING).activity.connections == 2
+    assert kept.stop().phase is EnvironmentPhase.ENDED
     assert podman.containers() == []
 
 
-def test_an_image_that_is_there_is_not_pulled(hosting: LocalHosting, podman: Podman) -> None:
+def test_an_image_that_is_there_is_not_pulled(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
-    named(hosting).start().until(HostedPhase.RUNNING)
+    named(hosting).start().until(EnvironmentPhase.RUNNING)
     assert podman.asked("pull") == []
 
 
 def test_asked_twice_it_starts_once_also_by_the_next_agent(
-    hosting: LocalHosting, podman: Podman, tmp_path: Path
+    hosting: LocalEnvironmentBackend, podman: Podman, tmp_path: Path
 ) -> None:
     podman.has(IMAGE)
-    named(hosting).start().start().until(HostedPhase.RUNNING)
+    named(hosting).start().start().until(EnvironmentPhase.RUNNING)
     later = named(connected(tmp_path))
-    assert later.seen().phase is HostedPhase.RUNNING
+    assert later.seen().phase is EnvironmentPhase.RUNNING
     later.start()
     until(lambda: not later.hosting.containers._lives(later.hosting._box(later.hosting._run(later.handle))))  # type: ignore[attr-defined]
     assert len(podman.runs()) == 1
@@ -91,32 +91,34 @@ def test_asked_twice_it_starts_once_also_by_the_next_agent(
 
 
 def test_one_whose_agent_died_before_the_container_began_begins_with_the_next(
-    hosting: LocalHosting, podman: Podman, tmp_path: Path
+    hosting: LocalEnvironmentBackend, podman: Podman, tmp_path: Path
 ) -> None:
     podman.slow()
     named(hosting).start()
     later = named(connected(tmp_path))
-    assert (later.seen().phase, later.seen().left) == (HostedPhase.ABSENT, True)
+    assert (later.seen().phase, later.seen().left) == (EnvironmentPhase.ABSENT, True)
     podman.goes_on()
-    later.start().until(HostedPhase.RUNNING)
+    later.start().until(EnvironmentPhase.RUNNING)
     assert podman.containers() == ["env-a-1"]
 
 
-def test_one_that_is_stopped_while_its_image_is_pulled_never_begins(hosting: LocalHosting, podman: Podman) -> None:
+def test_one_that_is_stopped_while_its_image_is_pulled_never_begins(
+    hosting: LocalEnvironmentBackend, podman: Podman
+) -> None:
     podman.slow()
     kept = named(hosting).start()
     until(lambda: podman.asked("pull"))
     hosting.stop(kept.handle, 3.0)
     seen = until(lambda: (now := kept.seen()).left is False and now)
-    assert (seen.phase, seen.cause) == (HostedPhase.ABSENT, None)
+    assert (seen.phase, seen.cause) == (EnvironmentPhase.ABSENT, None)
     kept.start()
     assert podman.runs() == []
 
 
-def test_neither_variables_nor_secrets_are_among_the_words(hosting: LocalHosting, podman: Podman) -> None:
+def test_neither_variables_nor_secrets_are_among_the_words(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting, env={"PLAIN": "open-to-few"}, secret_env={"KEY": "name"}, start_script="echo in-a-script")
-    kept.start({"KEY": "hush"}).until(HostedPhase.RUNNING)
+    kept.start({"KEY": "hush"}).until(EnvironmentPhase.RUNNING)
     words = json.dumps(podman.asked("run"))
     assert not [word for word in ("hush", "open-to-few", "in-a-script") if word in words]
     assert not (inside(kept) / "secrets.json").exists(), "read and removed"
@@ -124,9 +126,9 @@ def test_neither_variables_nor_secrets_are_among_the_words(hosting: LocalHosting
     assert "hush" not in "".join(path.read_text() for path in inside(kept).glob("*.json"))
 
 
-def test_sizes_and_guards_are_the_engines(hosting: LocalHosting, podman: Podman) -> None:
+def test_sizes_and_guards_are_the_engines(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
-    named(hosting, cpu_cores=3, memory_gb=5, shared_memory_gb=2).start().until(HostedPhase.RUNNING)
+    named(hosting, cpu_cores=3, memory_gb=5, shared_memory_gb=2).start().until(EnvironmentPhase.RUNNING)
     [words] = podman.runs()
     assert {"--cpus=3", "--memory=5g", "--shm-size=2g", "--cap-drop=all", "--security-opt=no-new-privileges"} < {*words}
     assert not {"--privileged", "--pid=host", "--ipc=host", "--cap-add"} & {word.partition(",")[0] for word in words}
@@ -136,52 +138,52 @@ def test_sizes_and_guards_are_the_engines(hosting: LocalHosting, podman: Podman)
 
 
 def test_a_run_that_goes_on_too_long_after_it_was_asked_is_ended_by_the_engine(
-    hosting: LocalHosting, podman: Podman, monkeypatch: pytest.MonkeyPatch
+    hosting: LocalEnvironmentBackend, podman: Podman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminate, "RUNNER_OVERDUE_SECONDS", 0.0)
     podman.has(IMAGE)
     kept = named(hosting, env={"DEAF": "1"}).start()
-    kept.until(HostedPhase.RUNNING)
+    kept.until(EnvironmentPhase.RUNNING)
     hosting.stop(kept.handle, 0.0)
     seen = until(lambda: hosting.stop(kept.handle, 0.0) or ((now := kept.seen()).left is False and now))
-    assert (seen.phase, seen.cause) == (HostedPhase.ENDED, None)
+    assert (seen.phase, seen.cause) == (EnvironmentPhase.ENDED, None)
     assert podman.containers() == []
 
 
-def test_a_container_that_was_killed_is_lost_and_is_removed(hosting: LocalHosting, podman: Podman) -> None:
+def test_a_container_that_was_killed_is_lost_and_is_removed(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting).start()
-    kept.until(HostedPhase.RUNNING)
+    kept.until(EnvironmentPhase.RUNNING)
     os.kill(podman.pid("env-a-1"), 9)
-    seen = kept.until(HostedPhase.ENDED)
+    seen = kept.until(EnvironmentPhase.ENDED)
     assert (seen.left, seen.cause and seen.cause.code) == (False, "KEEPER_LOST")
     assert podman.containers() == []
     kept.start()
     assert kept.seen() == seen, "a run has one life"
 
 
-def test_one_that_had_too_little_memory_says_so(hosting: LocalHosting, podman: Podman) -> None:
+def test_one_that_had_too_little_memory_says_so(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting, memory_gb=2).start()
-    kept.until(HostedPhase.RUNNING)
+    kept.until(EnvironmentPhase.RUNNING)
     podman.says(state={"Status": "exited", "ExitCode": 137, "OOMKilled": True})
     os.kill(podman.pid("env-a-1"), 9)
-    cause = kept.until(HostedPhase.ENDED).cause
+    cause = kept.until(EnvironmentPhase.ENDED).cause
     assert cause
     assert (cause.code, cause.params["memory"]) == ("CONTAINER_OUT_OF_MEMORY", 2)
 
 
-def test_an_engine_that_does_not_answer_decides_nothing(hosting: LocalHosting, podman: Podman) -> None:
+def test_an_engine_that_does_not_answer_decides_nothing(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting).start()
-    kept.until(HostedPhase.RUNNING)
+    kept.until(EnvironmentPhase.RUNNING)
     podman.says(away="unable to connect to Podman socket: connection refused")
-    assert kept.seen().phase is HostedPhase.RUNNING, "that it lives is seen without it"
+    assert kept.seen().phase is EnvironmentPhase.RUNNING, "that it lives is seen without it"
     os.kill(podman.pid("env-a-1"), 9)
-    seen = until(lambda: (now := kept.seen()).phase is HostedPhase.UNKNOWN and now)
+    seen = until(lambda: (now := kept.seen()).phase is EnvironmentPhase.UNKNOWN and now)
     assert (seen.left, seen.waiting and seen.waiting.code) == (None, "CONTAINERS_AWAY")
     podman.says()
-    assert kept.until(HostedPhase.ENDED).left is False
+    assert kept.until(EnvironmentPhase.ENDED).left is False
 
 
 @pytest.mark.parametrize(("says", "code"), [
@@ -191,12 +193,12 @@ def test_an_engine_that_does_not_answer_decides_nothing(hosting: LocalHosting, p
     ({"run": [126, "crun: exec format error: OCI runtime error"]}, "CONTAINER_NOT_STARTED"),
 ])  # fmt: skip
 def test_what_will_not_go_well_ends_with_its_cause(
-    hosting: LocalHosting, podman: Podman, says: dict[str, Any], code: str
+    hosting: LocalEnvironmentBackend, podman: Podman, says: dict[str, Any], code: str
 ) -> None:
     hosting.containers.engine()
     podman.says(**says)
     kept = named(hosting).start()
-    seen = kept.until(HostedPhase.ENDED)
+    seen = kept.until(EnvironmentPhase.ENDED)
     assert (seen.left, seen.cause and seen.cause.code) == (False, code)
     assert podman.containers() == []
     assert len(podman.asked("pull")) == 1, "not tried again"
@@ -208,20 +210,20 @@ def test_what_will_not_go_well_ends_with_its_cause(
     ("reading manifest 1 in x: toomanyrequests: You have reached your pull rate limit", "IMAGE_REGISTRY_AWAY"),
 ])  # fmt: skip
 def test_what_may_go_well_later_is_tried_again_and_says_why_it_waits(
-    hosting: LocalHosting, podman: Podman, words: str, code: str
+    hosting: LocalEnvironmentBackend, podman: Podman, words: str, code: str
 ) -> None:
     podman.says(pull=[125, words])
     kept = named(hosting).start()
     seen = until(lambda: (now := kept.seen()).waiting and now.waiting.code == code and now)
-    assert (seen.phase, seen.left) == (HostedPhase.STARTING, True)
+    assert (seen.phase, seen.left) == (EnvironmentPhase.STARTING, True)
     podman.says()
-    kept.until(HostedPhase.RUNNING)
+    kept.until(EnvironmentPhase.RUNNING)
 
 
-def test_gpus_that_the_engine_cannot_give_are_named(hosting: LocalHosting, podman: Podman) -> None:
+def test_gpus_that_the_engine_cannot_give_are_named(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting, gpu_count=2, gpus=(1, 3)).start()
-    cause = kept.until(HostedPhase.ENDED).cause
+    cause = kept.until(EnvironmentPhase.ENDED).cause
     assert cause
     assert cause.code == "CONTAINER_GPUS_UNKNOWN"
     assert [word for word in podman.runs()[0] if word.startswith("--device")] == [
@@ -229,12 +231,12 @@ def test_gpus_that_the_engine_cannot_give_are_named(hosting: LocalHosting, podma
     ]  # fmt: skip
 
 
-def test_a_container_that_is_not_ours_is_left_alone(hosting: LocalHosting, podman: Podman) -> None:
+def test_a_container_that_is_not_ours_is_left_alone(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     podman.add("env-a-1", **{"io.fermi.run": "env-a-1", "io.fermi.data": "/another/agent"})
     podman.add("database")
     kept = named(hosting).start()
-    cause = kept.until(HostedPhase.ENDED).cause
+    cause = kept.until(EnvironmentPhase.ENDED).cause
     assert cause
     assert cause.code == "CONTAINER_NAME_TAKEN"
     hosting.stop(kept.handle, 0.0)
@@ -242,10 +244,10 @@ def test_a_container_that_is_not_ours_is_left_alone(hosting: LocalHosting, podma
     assert podman.containers() == ["database", "env-a-1"]
 
 
-def test_deleting_removes_the_disk_and_what_bears_its_labels(hosting: LocalHosting, podman: Podman) -> None:
+def test_deleting_removes_the_disk_and_what_bears_its_labels(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting).start()
-    kept.until(HostedPhase.RUNNING)
+    kept.until(EnvironmentPhase.RUNNING)
     assert not hosting.delete("env-a"), "it runs"
     kept.stop()
     data = str(hosting.data_dir)
@@ -257,13 +259,13 @@ def test_deleting_removes_the_disk_and_what_bears_its_labels(hosting: LocalHosti
 
 
 def test_what_is_written_in_the_container_is_not_believed(
-    hosting: LocalHosting, podman: Podman, tmp_path: Path
+    hosting: LocalEnvironmentBackend, podman: Podman, tmp_path: Path
 ) -> None:
     podman.has(IMAGE)
     forged = {"activity": {"at": 1e999, "connections": "many", "kernels": [{"id": 7}, "x"], "holders": None},
               "doing": {"code": ["x"]}}  # fmt: skip
     kept = named(hosting, env={"SAYS": json.dumps(forged)}).start()
-    seen = kept.until(HostedPhase.RUNNING)
+    seen = kept.until(EnvironmentPhase.RUNNING)
     assert (seen.activity.at, seen.activity.connections, seen.doing) == (None, 0, None)
     secret = tmp_path / "secret"
     secret.write_text("of the host")
@@ -271,7 +273,7 @@ def test_what_is_written_in_the_container_is_not_believed(
         (inside(kept) / name).unlink(missing_ok=True)
         (inside(kept) / name).symlink_to(secret)
     assert kept.log() == ""
-    assert kept.seen().phase is HostedPhase.STARTING
+    assert kept.seen().phase is EnvironmentPhase.STARTING
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("fermi.engines.local.environments.DIAL_SECONDS", 0.1)
         with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
@@ -283,14 +285,14 @@ def test_what_is_written_in_the_container_is_not_believed(
 def test_without_an_engine_an_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     for wanted, for_good in ((True, False), (False, True)):
-        hosting = plugins.hosting("local", {"data_dir": str(tmp_path), "containers": wanted})
-        assert isinstance(hosting, LocalHosting)
+        hosting = plugins.get_environment_backend("local", {"data_dir": str(tmp_path), "containers": wanted})
+        assert isinstance(hosting, LocalEnvironmentBackend)
         with pytest.raises(BackendError) as refused:
             named(hosting).start()
         assert (refused.value.code, refused.value.permanent) == ("HOST_WITHOUT_CONTAINERS", for_good)
 
 
 def test_on_the_platforms_own_machine_an_environment_is_a_process_whatever_its_image(tmp_path: Path) -> None:
-    hosting = plugins.hosting("local", {"data_dir": str(tmp_path)})
+    hosting = plugins.get_environment_backend("local", {"data_dir": str(tmp_path)})
     assert hosting
-    assert "container" not in hosting.render(HostedSpec("env-a", "a", "p", 1, image=IMAGE)).artifacts[0].content
+    assert "container" not in hosting.render(EnvironmentSpec("env-a", "a", "p", 1, image=IMAGE)).artifacts[0].content

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fermi.engines.environments import HostedSpec
+from fermi.engines.environments import EnvironmentSpec
 from fermi.engines.local import container_engines, containers, images
-from fermi.engines.local.container_engines import Done, Engine
+from fermi.engines.local.container_engines import CommandResult, ContainerEngine
 from fermi.jobs import bounds
 from tests.podman import Podman
 
@@ -24,11 +24,11 @@ def docker(folder: Path, info: dict[str, Any], code: int = 0) -> None:
     program.chmod(0o755)
 
 
-def words(engine: Engine, **about: Any) -> list[str]:
-    spec = HostedSpec("env-a", "a", "p", 1, image="img:1", **about)
-    box = containers.Box("env-a-1", "env-a", Path("/d"), Path("/d/r"), Path("/d/w"), Path("/d/h"))
-    return containers.command(
-        engine, box, containers.content(spec, {}, 10.0, bounds.order({}, shared=True))["container"]
+def words(engine: ContainerEngine, **about: Any) -> list[str]:
+    spec = EnvironmentSpec("env-a", "a", "p", 1, image="img:1", **about)
+    box = containers.ContainerSpec("env-a-1", "env-a", Path("/d"), Path("/d/r"), Path("/d/w"), Path("/d/h"))
+    return containers.build_run_command(
+        engine, box, containers.render_container(spec, {}, 10.0, bounds.build_bounds({}, shared=True))["container"]
     )
 
 
@@ -44,32 +44,38 @@ def test_podman_counts_once_it_has_run_a_container(tmp_path: Path, monkeypatch: 
     podman = Podman(tmp_path / "podman")
     monkeypatch.setenv("PATH", str(podman.folder / "bin"))
     podman.says(rootfs=[126, "crun: cgroups in hybrid mode not supported: OCI runtime error"])
-    assert container_engines.find(tmp_path / "a") is None
+    assert container_engines.find_container_engine(tmp_path / "a") is None
     podman.says(rootfs=[126, "crun: the requested cgroup controller `memory` is not available"], limits=True)
-    without = container_engines.find(tmp_path / "c")
+    without = container_engines.find_container_engine(tmp_path / "c")
     assert without
     assert without.limits == frozenset(), "it runs containers, and holds them to nothing"
     podman.says()
-    assert container_engines.find(tmp_path / "a") is None, "it is looked for again in a while, not each time"
-    found = container_engines.find(tmp_path / "b")
+    assert container_engines.find_container_engine(tmp_path / "a") is None, (
+        "it is looked for again in a while, not each time"
+    )
+    found = container_engines.find_container_engine(tmp_path / "b")
     assert found
-    assert (found.words, found.own_ids, sorted(found.limits)) == ("podman 4.3.1", True, ["cpu", "memory", "pids"])
+    assert (found.words, found.maps_root_to_user, sorted(found.limits)) == (
+        "podman 4.3.1",
+        True,
+        ["cpu", "memory", "pids"],
+    )
 
 
 def test_docker_counts_where_its_daemon_answers(path: Path, tmp_path: Path) -> None:
     docker(path, {"ServerErrors": ["Cannot connect to the Docker daemon"], "ServerVersion": ""})
-    assert container_engines.find(tmp_path / "a") is None
+    assert container_engines.find_container_engine(tmp_path / "a") is None
     docker(path, DOCKER, code=1)
-    assert container_engines.find(tmp_path / "b") is None
+    assert container_engines.find_container_engine(tmp_path / "b") is None
     docker(path, DOCKER)
-    found = container_engines.find(tmp_path / "c")
+    found = container_engines.find_container_engine(tmp_path / "c")
     assert found
-    assert (found.words, found.own_ids, found.remaps) == ("docker 27.1", False, False)
+    assert (found.words, found.maps_root_to_user, found.remaps_users) == ("docker 27.1", False, False)
     assert found.limits == {"cpu", "memory", "pids"}
 
 
 def test_gpus_go_by_their_indices_to_either_engine() -> None:
-    podman, docked = Engine("podman", "podman", "5"), Engine("docker", "docker", "27")
+    podman, docked = ContainerEngine("podman", "podman", "5"), ContainerEngine("docker", "docker", "27")
     given = {"gpu_count": 2, "gpus": (0, 3)}
     assert {"--device=nvidia.com/gpu=0", "--device=nvidia.com/gpu=3"} < {*words(podman, **given)}
     assert '--gpus="device=0,3"' in words(docked, **given)
@@ -81,20 +87,20 @@ def test_gpus_go_by_their_indices_to_either_engine() -> None:
 
 
 def test_limits_that_an_engine_cannot_hold_are_not_asked_for() -> None:
-    said = words(Engine("podman", "podman", "5", limits=frozenset({"memory"})), cpu_cores=4, memory_gb=8)
+    said = words(ContainerEngine("podman", "podman", "5", limits=frozenset({"memory"})), cpu_cores=4, memory_gb=8)
     assert "--memory=8g" in said
     assert not [word for word in said if word.startswith(("--cpus", "--pids-limit"))]
 
 
 def test_an_engine_that_remaps_users_is_told_not_to() -> None:
-    assert "--userns=host" in words(Engine("docker", "docker", "27", remaps=True))
-    assert not [word for word in words(Engine("docker", "docker", "27")) if word.startswith("--userns")]
+    assert "--userns=host" in words(ContainerEngine("docker", "docker", "27", remaps_users=True))
+    assert not [word for word in words(ContainerEngine("docker", "docker", "27")) if word.startswith("--userns")]
 
 
 @pytest.mark.parametrize("name", ["--privileged", "-v/:/host", "", "a b", "a\nb"])
 def test_a_name_that_would_be_an_option_is_no_image(name: str) -> None:
     with pytest.raises(images.BackendError, match="IMAGE_NOT_FOUND"):
-        images.is_there(Engine("podman", "/nothing", "5"), name)
+        images.has_image(ContainerEngine("podman", "/nothing", "5"), name)
 
 
 @pytest.mark.parametrize(("said", "code", "permanent"), [
@@ -108,39 +114,42 @@ def test_a_name_that_would_be_an_option_is_no_image(name: str) -> None:
     ("Error: something else", "IMAGE_PULL_FAILED", True),
 ])  # fmt: skip
 def test_each_refusal_of_a_pull_has_its_cause(said: str, code: str, permanent: bool) -> None:
-    error = images.refusal(Engine("docker", "docker", "27"), "lab:1", f"Trying…\n{said}\n")
+    error = images.build_pull_error(ContainerEngine("docker", "docker", "27"), "lab:1", f"Trying…\n{said}\n")
     assert (error.code, error.permanent) == (code, permanent)
     assert said in (error.params.get("evidence"), error.params.get("why"))
 
 
 def test_an_interpreter_that_is_too_old_is_told_from_one_that_is_not_there() -> None:
-    ended = containers.State(True, True, False, containers.OLD_PYTHON)
-    old = containers.cause_of(ended, {"image": "lab"}, ["3.9.2"], told=False)
+    ended = containers.ContainerState(True, True, False, containers.OLD_PYTHON_EXIT_CODE)
+    old = containers.find_end_cause(ended, {"image": "lab"}, ["3.9.2"], has_started=False)
     assert (old.code, old.params["found"]) == ("IMAGE_WITHOUT_PYTHON", "Python 3.9.2")
-    other = containers.cause_of(
-        containers.State(True, True, False, 1), {"image": "lab"}, ["No module named x"], told=False
+    other = containers.find_end_cause(
+        containers.ContainerState(True, True, False, 1), {"image": "lab"}, ["No module named x"], has_started=False
     )
     assert (other.code, other.params["evidence"]) == ("CONTAINER_NOT_STARTED", "No module named x")
 
 
 def test_a_state_that_nobody_knows_counts_as_running() -> None:
-    box = containers.Box("env-a-1", "env-a", Path("/d"), Path("/r"), Path("/w"), Path("/h"))
+    box = containers.ContainerSpec("env-a-1", "env-a", Path("/d"), Path("/r"), Path("/w"), Path("/h"))
     said = json.dumps({"labels": box.labels, "state": {"Status": "thawing"}})
-    assert containers.state(said, box) == containers.State(True, True, True)
-    assert not containers.state(json.dumps({"labels": None, "state": {"Status": "exited"}}), box).ours
+    assert containers.parse_state(said, box) == containers.ContainerState(True, True, True)
+    assert not containers.parse_state(json.dumps({"labels": None, "state": {"Status": "exited"}}), box).ours
 
 
 def test_what_is_in_use_by_name_is_no_fault_of_the_image() -> None:
-    box = containers.Box("env-a-1", "env-a", Path("/d"), Path("/r"), Path("/w"), Path("/h"))
-    done = Done(
+    box = containers.ContainerSpec("env-a-1", "env-a", Path("/d"), Path("/r"), Path("/w"), Path("/h"))
+    done = CommandResult(
         125, "", 'docker: Error response from daemon: Conflict. The container name "/env-a-1" is already in use\n'
     )
-    assert containers.refused(Engine("docker", "docker", "27"), box, "lab", done).code == "CONTAINER_NAME_TAKEN"
+    assert (
+        containers.build_run_error(ContainerEngine("docker", "docker", "27"), box, "lab", done).code
+        == "CONTAINER_NAME_TAKEN"
+    )
 
 
 def test_a_keeper_in_a_container_counts_the_disk_and_nothing_that_its_engine_holds() -> None:
-    spec = HostedSpec("env-a", "a", "project-1", 1, image="training:1", disk_gb=20)
-    ordered = bounds.order({"bounds": {"reservePercent": 10}}, shared=True)
-    assert containers.content(spec, {}, 10.0, ordered)["keeper"]["bounds"] == {
+    spec = EnvironmentSpec("env-a", "a", "project-1", 1, image="training:1", disk_gb=20)
+    ordered = bounds.build_bounds({"bounds": {"reservePercent": 10}}, shared=True)
+    assert containers.render_container(spec, {}, 10.0, ordered)["keeper"]["bounds"] == {
         "processes": 0, "open_files": 0, "memory": False, "control_group": False, "disk": 20 << 30, "reserve": 0.1
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fermi.jobs.credentials import HIDDEN, looks_secret, without
+from fermi.jobs.credentials import MASK, looks_secret, redact_secrets
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,6 @@ def test_ordinary_values_are_not(name: str, value: str) -> None:
 
 def test_a_value_is_hidden_wherever_it_stands() -> None:
     sent = [{"env": {"K": "sesame-1"}, "text": ["export K=sesame-1", 7, None]}]
-    assert without(sent, {"API_KEY": "sesame-1"}) == [{"env": {"K": HIDDEN}, "text": [f"export K={HIDDEN}", 7, None]}]
+    assert redact_secrets(sent, {"API_KEY": "sesame-1"}) == [
+        {"env": {"K": MASK}, "text": [f"export K={MASK}", 7, None]}
+    ]

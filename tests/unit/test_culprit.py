@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.engines.failure_cause import LAST_SECONDS, Loss, cause_of_failure, left_early, never_ending
-from fermi.jobs.spec import Cause, RankSeen
+from fermi.engines.failure_cause import (
+    MAX_IDLE_SECONDS,
+    HostLoss,
+    find_early_exit,
+    find_failure_cause,
+    list_hanging_ranks,
+)
+from fermi.jobs.spec import Cause, RankStatus
 from fermi.runner import first_failure
 
 LOST = Cause("WORKER_LOST", {"worker": "gn6-0"})
@@ -14,9 +20,9 @@ LOST = Cause("WORKER_LOST", {"worker": "gn6-0"})
 
 def rank(
     number: int, exit_code: int | None, ended_at: float | None = None, *, asked: bool = False, error: Any = None
-) -> RankSeen:
+) -> RankStatus:
     state = "running" if exit_code is None else "exited"
-    return RankSeen(number, number, state, 100 + number, exit_code, ended_at, asked, error=error)
+    return RankStatus(number, number, state, 100 + number, exit_code, ended_at, asked, error=error)
 
 
 def error(at: float, kind: str = "ValueError", message: str = "bad shape (4, 7)") -> dict[str, Any]:
@@ -26,8 +32,8 @@ def error(at: float, kind: str = "ValueError", message: str = "bad shape (4, 7)"
 GONE = ("RuntimeError", "[../gloo/transport/tcp/pair.cc:535] Connection closed by peer [10.0.0.2]:4711")
 
 
-def judged(*ranks: RankSeen) -> tuple[object, ...] | None:
-    cause = cause_of_failure(ranks, lambda node_rank: f"n{node_rank}")
+def judged(*ranks: RankStatus) -> tuple[object, ...] | None:
+    cause = find_failure_cause(ranks, lambda node_rank: f"n{node_rank}")
     return (cause.code, *(cause.params[name] for name in ("rank", "left") if name in cause.params)) if cause else None
 
 
@@ -63,7 +69,7 @@ def judged(*ranks: RankSeen) -> tuple[object, ...] | None:
         ([rank(0, 1, 10.0, error=error(9.9, *GONE)), rank(1, 1, 10.5, error=error(10.4, *GONE))], ("RANK_FAILED", 0)),
     ],
 )  # fmt: skip
-def test_who_failed_first(ranks: list[RankSeen], expected: tuple[object, ...] | None) -> None:
+def test_who_failed_first(ranks: list[RankStatus], expected: tuple[object, ...] | None) -> None:
     assert judged(*ranks) == expected
     assert judged(*reversed(ranks)) == expected, "the order in which they are listed says nothing"
 
@@ -81,14 +87,14 @@ def test_who_failed_first(ranks: list[RankSeen], expected: tuple[object, ...] | 
         (rank(0, 0, 100.0), 99.0, "WORKER_LOST"),
     ],
 )
-def test_a_lost_host_explains_its_peers_errors(end: RankSeen, heard_at: float | None, expected: str) -> None:
-    cause = cause_of_failure([end, rank(1, None)], str, [Loss(LOST, heard_at)])
+def test_a_lost_host_explains_its_peers_errors(end: RankStatus, heard_at: float | None, expected: str) -> None:
+    cause = find_failure_cause([end, rank(1, None)], str, [HostLoss(LOST, heard_at)])
     assert cause is not None
     assert cause.code == expected
 
 
-def hanging(number: int, still_since: float | None) -> RankSeen:
-    return RankSeen(number, number, "running", 100 + number, still_since=still_since)
+def hanging(number: int, still_since: float | None) -> RankStatus:
+    return RankStatus(number, number, "running", 100 + number, still_since=still_since)
 
 
 @pytest.mark.parametrize(
@@ -104,24 +110,24 @@ def hanging(number: int, still_since: float | None) -> RankSeen:
         ([rank(0, 1, 1000.0), hanging(1, 900.0)], []),  # that is a failure
         ([rank(0, 0, 1000.0, asked=True), hanging(1, 900.0)], []),
         ([rank(0, 0, 1000.0), rank(1, 0, 1000.0)], []),
-        ([rank(0, 0, 1000.0), RankSeen(1, 1, "waiting")], []),
+        ([rank(0, 0, 1000.0), RankStatus(1, 1, "waiting")], []),
     ],
 )  # fmt: skip
 def test_ranks_never_end_that_are_still_long_after_all_others_ended_well(
-    ranks: list[RankSeen], expected: list[int]
+    ranks: list[RankStatus], expected: list[int]
 ) -> None:
-    assert [one.rank for one in never_ending(ranks, 1000.0 + LAST_SECONDS)] == expected
+    assert [one.rank for one in list_hanging_ranks(ranks, 1000.0 + MAX_IDLE_SECONDS)] == expected
 
 
 def test_of_several_lost_hosts_the_one_that_fell_silent_first_is_named() -> None:
     other = Cause("WORKER_LOST", {"worker": "gn7-0"})
-    losses = [Loss(LOST, 20.0), Loss(other, 10.0)]
-    assert cause_of_failure([rank(0, 1, 21.0)], str, losses) == other
+    losses = [HostLoss(LOST, 20.0), HostLoss(other, 10.0)]
+    assert find_failure_cause([rank(0, 1, 21.0)], str, losses) == other
 
 
 def test_who_left_before_is_named_with_how_long_ago() -> None:
     ranks = [rank(0, 1, 100.04), *(rank(n, 0, 90.0 + n) for n in range(1, 10))]
-    cause = cause_of_failure(ranks, lambda node_rank: f"n{node_rank}")
+    cause = find_failure_cause(ranks, lambda node_rank: f"n{node_rank}")
     assert cause is not None
     assert cause.params == {
         "rank": 0, "nodeRank": 0, "node": "n0", "exitCode": 1, "left": "1, 2, 3, 4, 5, 6, 7, 8, …", "seconds": 9.0,
@@ -129,16 +135,16 @@ def test_who_left_before_is_named_with_how_long_ago() -> None:
 
 
 def test_the_rank_that_left_first_explains_the_failure_of_those_that_went_on() -> None:
-    leaver = RankSeen(2, 1, "exited", 102, 0, 10.0, last_step=17)
+    leaver = RankStatus(2, 1, "exited", 102, 0, 10.0, last_step=17)
     failed = [rank(number, 1, 10.4, error=error(10.3, *GONE)) for number in (0, 1, 3)]
-    cause = left_early([*failed, leaver], 0, lambda node_rank: f"n{node_rank}")
+    cause = find_early_exit([*failed, leaver], 0, lambda node_rank: f"n{node_rank}")
     assert cause is not None
-    assert messages.text(cause.code, "en", **cause.params)[0].startswith(
+    assert messages.render_text(cause.code, "en", **cause.params)[0].startswith(
         "Rank 2 on n1 ended with exit code 0 at step 17 while 3 ranks were still running"
     )
-    assert "第 17 步" in messages.text(cause.code, "zh", **cause.params)[0]
+    assert "第 17 步" in messages.render_text(cause.code, "zh", **cause.params)[0]
     second = rank(4, 0, 10.2)
-    cause = left_early([*failed, second, leaver], 0, lambda node_rank: f"n{node_rank}")
+    cause = find_early_exit([*failed, second, leaver], 0, lambda node_rank: f"n{node_rank}")
     assert cause is not None
     assert (cause.params["rank"], cause.params["others"], cause.params["count"]) == (2, "4", 3)
 
@@ -152,8 +158,8 @@ def test_the_rank_that_left_first_explains_the_failure_of_those_that_went_on() -
         [rank(1, 1, 10.0, error=error(9.9, *GONE))],
     ],
 )
-def test_nobody_left_early_who_went_on_was_asked_or_failed(others: list[RankSeen]) -> None:
-    assert left_early([rank(0, 1, 10.4, error=error(10.3, *GONE)), *others], 0, str) is None
+def test_nobody_left_early_who_went_on_was_asked_or_failed(others: list[RankStatus]) -> None:
+    assert find_early_exit([rank(0, 1, 10.4, error=error(10.3, *GONE)), *others], 0, str) is None
 
 
 def test_a_runner_judges_by_the_same_rule() -> None:
@@ -163,24 +169,27 @@ def test_a_runner_judges_by_the_same_rule() -> None:
         {"rank": 6, "state": "exited", "exit_code": -9, "ended_at": 10.0, "asked": True},
         {"rank": 7, "state": "running", "exit_code": None, "ended_at": None, "asked": False},
     ]
-    found = first_failure.first_to_fail(first_failure.ends(entries))
+    found = first_failure.find_first_failure(first_failure.list_ends(entries))
     assert found is not None
     assert found.rank == 5
 
 
 def test_a_cause_carries_the_exception_and_the_users_own_line() -> None:
-    cause = cause_of_failure([rank(3, 1, 10.0, error=error(9.9))], lambda node_rank: "env-003")
+    cause = find_failure_cause([rank(3, 1, 10.0, error=error(9.9))], lambda node_rank: "env-003")
     assert cause is not None
-    assert messages.text(cause.code, "en", **cause.params)[0] == (
+    assert messages.render_text(cause.code, "en", **cause.params)[0] == (
         "Rank 3 on env-003: ValueError: bad shape (4, 7) — train.py:88 in forward"
     )
-    assert "ValueError: bad shape (4, 7) — train.py:88 in forward" in messages.text(cause.code, "zh", **cause.params)[0]
+    assert (
+        "ValueError: bad shape (4, 7) — train.py:88 in forward"
+        in messages.render_text(cause.code, "zh", **cause.params)[0]
+    )
 
 
 def test_an_unknown_signal_has_a_name_too() -> None:
-    cause = cause_of_failure([rank(0, -64, 1.0), rank(1, -65, 2.0)], str)
+    cause = find_failure_cause([rank(0, -64, 1.0), rank(1, -65, 2.0)], str)
     assert cause is not None
     assert cause.params["signal"] == "SIGRTMAX"
-    cause = cause_of_failure([rank(1, -65, 2.0)], str)
+    cause = find_failure_cause([rank(1, -65, 2.0)], str)
     assert cause is not None
     assert cause.params["signal"] == "signal 65"

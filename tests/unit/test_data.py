@@ -9,7 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from fermi import messages, tokenized_data
-from fermi.tokenized_data import DataError, Tokenised, inspect_pair, stdlib_text, text_files, tokenise
+from fermi.tokenized_data import (
+    DataError,
+    TokenizedPair,
+    inspect_pair,
+    iter_stdlib_files,
+    list_text_files,
+    tokenize_text,
+)
 
 
 def tokens(path: Path) -> bytes:
@@ -28,8 +35,8 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_every_byte_of_every_file_becomes_one_token_on_one_side(corpus: Path, tmp_path: Path) -> None:
-    made = tokenise(corpus, tmp_path / "out")
-    texts = [path.read_bytes() for path in text_files(corpus)]
+    made = tokenize_text(corpus, tmp_path / "out")
+    texts = [path.read_bytes() for path in list_text_files(corpus)]
     train, valid = tokens(made.train_path), tokens(made.valid_path)
     assert (made.train_tokens, made.valid_tokens) == (len(train), len(valid))
     assert len(train) + len(valid) == sum(map(len, texts))
@@ -39,12 +46,12 @@ def test_every_byte_of_every_file_becomes_one_token_on_one_side(corpus: Path, tm
 
 def test_tokens_are_little_endian_uint16(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"ab" * 10)
-    made = tokenise(tmp_path / "a.txt", tmp_path / "out")
+    made = tokenize_text(tmp_path / "a.txt", tmp_path / "out")
     assert made.train_path.read_bytes()[:4] == b"a\0b\0"
 
 
 def test_the_same_text_gives_the_same_pair(corpus: Path, tmp_path: Path) -> None:
-    one, other = tokenise(corpus, tmp_path / "one"), tokenise(corpus, tmp_path / "other")
+    one, other = tokenize_text(corpus, tmp_path / "one"), tokenize_text(corpus, tmp_path / "other")
     assert one.sha256 == other.sha256
     both = one.train_path.read_bytes() + one.valid_path.read_bytes()
     assert one.sha256 == hashlib.sha256(both).hexdigest()
@@ -52,15 +59,15 @@ def test_the_same_text_gives_the_same_pair(corpus: Path, tmp_path: Path) -> None
 
 
 def test_a_file_keeps_its_side_when_another_file_is_added(corpus: Path, tmp_path: Path) -> None:
-    before = tokens(tokenise(corpus, tmp_path / "out").train_path)
+    before = tokens(tokenize_text(corpus, tmp_path / "out").train_path)
     (corpus / "another.txt").write_text("added\n" * 3)
-    after = tokens(tokenise(corpus, tmp_path / "out").train_path)
+    after = tokens(tokenize_text(corpus, tmp_path / "out").train_path)
     assert after.replace(b"added\n" * 3, b"") == before
 
 
 def test_a_single_file_is_cut_so_that_both_sides_have_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(bytes(range(100)))
-    made = tokenise(tmp_path / "a.txt", tmp_path / "out", valid_fraction=0.2)
+    made = tokenize_text(tmp_path / "a.txt", tmp_path / "out", valid_fraction=0.2)
     assert tokens(made.train_path) == bytes(range(80))
     assert tokens(made.valid_path) == bytes(range(80, 100))
 
@@ -70,30 +77,30 @@ def test_only_files_with_the_given_suffixes_are_read_and_hidden_ones_never(corpu
     (corpus / ".hidden.md").write_text("hidden")
     (corpus / ".git").mkdir()
     (corpus / ".git" / "config.md").write_text("hidden")
-    assert text_files(corpus, suffixes=(".md",)) == [corpus / "notes.md"]
-    assert len(text_files(corpus)) == 41
+    assert list_text_files(corpus, suffixes=(".md",)) == [corpus / "notes.md"]
+    assert len(list_text_files(corpus)) == 41
 
 
 def test_progress_ends_at_the_total(corpus: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    tokenise(corpus, tmp_path / "out", progress=lambda done, total: seen.append((done, total)))
-    total = sum(path.stat().st_size for path in text_files(corpus))
+    tokenize_text(corpus, tmp_path / "out", progress=lambda done, total: seen.append((done, total)))
+    total = sum(path.stat().st_size for path in list_text_files(corpus))
     assert seen == sorted(seen)
     assert seen[-1] == (total, total)
 
 
 def test_the_standard_library_is_the_demo_text_and_is_capped(tmp_path: Path) -> None:
-    files = list(stdlib_text(max_bytes=1 << 20))
+    files = list(iter_stdlib_files(max_bytes=1 << 20))
     assert all(path.suffix == ".py" for path in files)
     assert not {part for path in files for part in path.parts} & {"site-packages", "test"}
     assert 0 < sum(path.stat().st_size for path in files) <= 1 << 20
-    made = tokenise(files, tmp_path)
+    made = tokenize_text(files, tmp_path)
     assert b"import" in tokens(made.train_path)
 
 
 def test_a_missing_source_is_said_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
-        tokenise(tmp_path / "nowhere", tmp_path / "out")
+        tokenize_text(tmp_path / "nowhere", tmp_path / "out")
     assert (caught.value.code, caught.value.params) == ("DATA_PATH_MISSING", {"path": str(tmp_path / "nowhere")})
 
 
@@ -103,14 +110,14 @@ def test_too_little_text_for_both_sides_is_refused(tmp_path: Path, text: bytes |
     if text is not None:
         (tmp_path / "in" / "a.txt").write_bytes(text)
     with pytest.raises(DataError, match="no text"):
-        tokenise(tmp_path / "in", tmp_path / "out")
+        tokenize_text(tmp_path / "in", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_an_output_folder_that_is_a_file_is_said_to_be_unwritable(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(DataError) as caught:
-        tokenise(corpus, tmp_path / "out")
+        tokenize_text(corpus, tmp_path / "out")
     assert caught.value.code == "DATA_NOT_WRITABLE"
 
 
@@ -119,7 +126,7 @@ def test_a_disk_too_small_is_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.setattr(tokenized_data.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
     with pytest.raises(DataError) as caught:
-        tokenise(corpus, tmp_path / "out")
+        tokenize_text(corpus, tmp_path / "out")
     assert caught.value.code == "DATA_NO_SPACE"
     assert caught.value.params["free_bytes"] == 10
     assert list((tmp_path / "out").iterdir()) == []
@@ -130,7 +137,7 @@ def test_a_failure_while_moving_into_place_never_leaves_a_mixed_pair(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     out = tmp_path / "out"
-    tokenise(corpus, out)
+    tokenize_text(corpus, out)
     (corpus / "another.txt").write_text("added\n" * 300)
     rename = Path.rename
 
@@ -141,7 +148,7 @@ def test_a_failure_while_moving_into_place_never_leaves_a_mixed_pair(
 
     monkeypatch.setattr(Path, "rename", disk_full)
     with pytest.raises(DataError) as caught:
-        tokenise(corpus, out)
+        tokenize_text(corpus, out)
     assert caught.value.code == "DATA_NO_SPACE"
     with pytest.raises(DataError, match="does not exist"):
         inspect_pair(out / "train.bin", out / "val.bin")
@@ -152,7 +159,7 @@ def test_what_an_interrupted_run_left_is_removed_by_the_next(corpus: Path, tmp_p
     left = tmp_path / "out" / ".tokenising"
     left.mkdir(parents=True)
     (left / "train.bin").write_bytes(b"half")
-    tokenise(corpus, tmp_path / "out")
+    tokenize_text(corpus, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train.bin", "val.bin"]
 
 
@@ -161,7 +168,7 @@ def test_an_existing_pair_is_summed_up(tmp_path: Path) -> None:
     train.write_bytes(b"\1\0\2\0")
     valid.write_bytes(b"\3\0")
     sha256 = hashlib.sha256(b"\1\0\2\0\3\0").hexdigest()
-    assert inspect_pair(train, valid) == Tokenised(train, valid, 2, 1, 6, sha256, largest_token=3)
+    assert inspect_pair(train, valid) == TokenizedPair(train, valid, 2, 1, 6, sha256, largest_token=3)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +196,6 @@ def test_a_folder_in_place_of_a_token_file_is_unreadable(tmp_path: Path) -> None
 def test_every_data_error_has_a_message_and_a_hint(lang: str) -> None:
     params = {"path": "/p", "size_bytes": 3, "free_bytes": 1, "needed_bytes": 2, "reason": "why"}
     for code in ("EMPTY", "NOT_WRITABLE", "NO_SPACE", "ODD_SIZE", "PATH_MISSING", "UNREADABLE"):
-        message, hint = messages.text(f"DATA_{code}", lang, **params)
+        message, hint = messages.render_text(f"DATA_{code}", lang, **params)
         assert "/p" in message
         assert hint

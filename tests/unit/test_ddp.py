@@ -9,7 +9,7 @@ from fermi.jobs.spec import Late, Plan, resolve
 from fermi.planning import plugins
 from tests.goldens import job
 
-ddp = plugins.framework("ddp")
+ddp = plugins.get_framework("ddp")
 ALL = ("env-001", "env-003", "env-005")  # 2 + 4 + 8
 
 

@@ -4,13 +4,13 @@ from itertools import product
 
 import pytest
 
-from apps.training.states import ARROWS, FINAL, WITH_ATTEMPT, State, allowed_actions
-from apps.training.states.decisions import Act, Decision, Facts, decide
-from apps.training.states.reasons import CAUSES, Reason
-from fermi.engines.failure_cause import LAST_SECONDS
+from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TRANSITIONS, TaskState, allowed_actions
+from apps.training.states.decisions import ReconcileAction, ReconcileDecision, TaskFacts, decide_action
+from apps.training.states.reasons import CAUSES, TaskReason
+from fermi.engines.failure_cause import MAX_IDLE_SECONDS
 from fermi.jobs import causes as general
-from fermi.jobs.causes import BY_RANKS
-from fermi.jobs.spec import Cause, Observation, Phase, RankSeen
+from fermi.jobs.causes import RANK_CODES
+from fermi.jobs.spec import Cause, Observation, Phase, RankStatus
 
 DECLARED = CAUSES | general.CAUSES
 COMPLETED, STOPPED, RANK_FAILED, RANK_KILLED = map(
@@ -23,10 +23,12 @@ ENDS = [
     *map(DECLARED.__getitem__, ("RESIZING", "RUNNER_LOST", "START_FAILED", "START_TIMEOUT", "RUN_TIMEOUT")),
 ]  # fmt: skip
 FACTS = [
-    Facts(*values)
-    for values in product(sorted(WITH_ATTEMPT), (False, True), (False, True), (None, *ENDS), (0, 1))
-    if not (values[0] is State.STOPPING and values[3] is None)  # an attempt is being stopped only once its end is known
-    and not (values[0] is State.STARTING and values[3] is COMPLETED)  # what completed has been running
+    TaskFacts(*values)
+    for values in product(sorted(STATES_WITH_ATTEMPT), (False, True), (False, True), (None, *ENDS), (0, 1))
+    if not (
+        values[0] is TaskState.STOPPING and values[3] is None
+    )  # an attempt is being stopped only once its end is known
+    and not (values[0] is TaskState.STARTING and values[3] is COMPLETED)  # what completed has been running
 ]
 SEEN = [
     Observation(phase, left, cause=cause if phase is Phase.FAILED else None)
@@ -42,218 +44,258 @@ def test_every_decision_walks_an_arrow_and_frees_nothing_too_early(seen):
 
 
 def check_invariants(facts, seen):
-    decision = decide(facts, seen)
+    decision = decide_action(facts, seen)
     if decision.to is not None:
-        assert decision.to in ARROWS[facts.state]
-    if decision.act is Act.CLOSE:
+        assert decision.to in TRANSITIONS[facts.state]
+    if decision.act is ReconcileAction.CLOSE:
         assert seen.left is False
         assert facts.outcome is not None
     if seen.phase is Phase.UNKNOWN and not (facts.stop_requested or facts.overdue or facts.outcome):
-        assert decision.act is Act.WAIT
-    if facts.outcome is not None and seen.left is not False and decision.act is not Act.RECORD:
-        assert decision.act in (Act.CANCEL, Act.MOVE)
-    if decision.to is State.QUEUED:
+        assert decision.act is ReconcileAction.WAIT
+    if facts.outcome is not None and seen.left is not False and decision.act is not ReconcileAction.RECORD:
+        assert decision.act in (ReconcileAction.CANCEL, ReconcileAction.MOVE)
+    if decision.to is TaskState.QUEUED:
         assert facts.attempts_left > 0
         assert facts.outcome.retry
         assert not facts.stop_requested
-    if decision.act is Act.RECORD:
-        assert facts.outcome is None or (facts.outcome.code in BY_RANKS and decision.cause.underlying)
+    if decision.act is ReconcileAction.RECORD:
+        assert facts.outcome is None or (facts.outcome.code in RANK_CODES and decision.cause.underlying)
 
 
 @pytest.mark.parametrize(
     ("state", "phase", "act"),
     [
-        (State.STARTING, Phase.ABSENT, Act.SUBMIT),
-        (State.STARTING, Phase.STARTING, Act.SUBMIT),
-        (State.STARTING, Phase.RUNNING, Act.MOVE),
-        (State.RUNNING, Phase.RUNNING, Act.WAIT),
-        (State.RUNNING, Phase.STARTING, Act.WAIT),
-        (State.RUNNING, Phase.ABSENT, Act.RECORD),
-        (State.RUNNING, Phase.FAILED, Act.RECORD),
-        (State.RUNNING, Phase.SUCCEEDED, Act.RECORD),
-        (State.STARTING, Phase.SUCCEEDED, Act.MOVE),
+        (TaskState.STARTING, Phase.ABSENT, ReconcileAction.SUBMIT),
+        (TaskState.STARTING, Phase.STARTING, ReconcileAction.SUBMIT),
+        (TaskState.STARTING, Phase.RUNNING, ReconcileAction.MOVE),
+        (TaskState.RUNNING, Phase.RUNNING, ReconcileAction.WAIT),
+        (TaskState.RUNNING, Phase.STARTING, ReconcileAction.WAIT),
+        (TaskState.RUNNING, Phase.ABSENT, ReconcileAction.RECORD),
+        (TaskState.RUNNING, Phase.FAILED, ReconcileAction.RECORD),
+        (TaskState.RUNNING, Phase.SUCCEEDED, ReconcileAction.RECORD),
+        (TaskState.STARTING, Phase.SUCCEEDED, ReconcileAction.MOVE),
     ],
 )
 def test_what_is_seen_of_a_living_attempt_decides(state, phase, act):
-    assert decide(Facts(state), Observation(phase, left=True)).act is act
+    assert decide_action(TaskFacts(state), Observation(phase, left=True)).act is act
 
 
-@pytest.mark.parametrize(("hangs", "outcome"), [(1, COMPLETED), (0, CAUSES[Reason.NEVER_ENDED])])
+@pytest.mark.parametrize(("hangs", "outcome"), [(1, COMPLETED), (0, CAUSES[TaskReason.NEVER_ENDED])])
 def test_who_never_ends_is_ended_and_is_a_failure_only_where_it_is_rank_0(hangs, outcome):
-    done = RankSeen(1 - hangs, 1 - hangs, "exited", 7, 0, 1000.0)
-    seen = Observation(Phase.RUNNING, True, (done, RankSeen(hangs, hangs, "running", 8, still_since=1000.0)))
-    decision = decide(Facts(State.RUNNING, moment=1000.0 + LAST_SECONDS), seen)
-    assert (decision.act, decision.cause.code, decision.cause.params["ranks"]) == (Act.RECORD, outcome.code, [hangs])
-    assert decide(Facts(State.RUNNING, moment=1000.0), seen).act is Act.WAIT
-    assert decide(Facts(State.RUNNING, outcome=outcome), seen).act is Act.CANCEL
+    done = RankStatus(1 - hangs, 1 - hangs, "exited", 7, 0, 1000.0)
+    seen = Observation(Phase.RUNNING, True, (done, RankStatus(hangs, hangs, "running", 8, still_since=1000.0)))
+    decision = decide_action(TaskFacts(TaskState.RUNNING, moment=1000.0 + MAX_IDLE_SECONDS), seen)
+    assert (decision.act, decision.cause.code, decision.cause.params["ranks"]) == (
+        ReconcileAction.RECORD,
+        outcome.code,
+        [hangs],
+    )
+    assert decide_action(TaskFacts(TaskState.RUNNING, moment=1000.0), seen).act is ReconcileAction.WAIT
+    assert decide_action(TaskFacts(TaskState.RUNNING, outcome=outcome), seen).act is ReconcileAction.CANCEL
 
 
 def test_a_running_attempt_that_the_engine_does_not_have_any_more_was_lost():
     """Whoever deleted it took all that could tell of it."""
     for seen in (Observation(Phase.ABSENT), Observation(Phase.FAILED)):
-        assert decide(Facts(State.RUNNING), seen) == Decision(Act.RECORD, cause=Cause(Reason.ATTEMPT_LOST))
-    assert CAUSES[Reason.ATTEMPT_LOST].retry
+        assert decide_action(TaskFacts(TaskState.RUNNING), seen) == ReconcileDecision(
+            ReconcileAction.RECORD, cause=Cause(TaskReason.ATTEMPT_LOST)
+        )
+    assert CAUSES[TaskReason.ATTEMPT_LOST].retry
 
 
 def test_what_the_engine_waits_for_is_said_and_is_why_the_start_failed_when_its_time_is_over():
     waits = Observation(Phase.STARTING, left=True, waiting=Cause("SHORT_OF_GPUS", {"node": "n1"}))
-    assert decide(Facts(State.STARTING), waits) == Decision(Act.SUBMIT, cause=waits.waiting)
-    assert decide(Facts(State.STARTING, overdue=True), waits) == Decision(Act.RECORD, cause=waits.waiting)
+    assert decide_action(TaskFacts(TaskState.STARTING), waits) == ReconcileDecision(
+        ReconcileAction.SUBMIT, cause=waits.waiting
+    )
+    assert decide_action(TaskFacts(TaskState.STARTING, overdue=True), waits) == ReconcileDecision(
+        ReconcileAction.RECORD, cause=waits.waiting
+    )
 
 
 def test_waiting_in_the_engines_own_queue_is_never_overdue():
     waits = Observation(Phase.STARTING, left=True, waiting=Cause("IN_A_QUEUE", patient=True))
-    assert decide(Facts(State.STARTING, overdue=True), waits).act is Act.SUBMIT
-    assert decide(Facts(State.STARTING, overdue=True, stop_requested=True), waits).act is Act.RECORD
+    assert decide_action(TaskFacts(TaskState.STARTING, overdue=True), waits).act is ReconcileAction.SUBMIT
+    assert (
+        decide_action(TaskFacts(TaskState.STARTING, overdue=True, stop_requested=True), waits).act
+        is ReconcileAction.RECORD
+    )
 
 
 def test_what_is_suspended_after_it_ran_is_over_and_before_that_waits():
     waits = Observation(Phase.STARTING, left=True, waiting=Cause("SUSPENDED", {"node": "n1"}, halts=True))
-    assert decide(Facts(State.RUNNING), waits) == Decision(Act.RECORD, cause=waits.waiting)
-    assert decide(Facts(State.STARTING), waits) == Decision(Act.SUBMIT, cause=waits.waiting)
+    assert decide_action(TaskFacts(TaskState.RUNNING), waits) == ReconcileDecision(
+        ReconcileAction.RECORD, cause=waits.waiting
+    )
+    assert decide_action(TaskFacts(TaskState.STARTING), waits) == ReconcileDecision(
+        ReconcileAction.SUBMIT, cause=waits.waiting
+    )
 
 
 def test_a_success_counts_even_when_a_stop_was_asked_for():
-    decision = decide(Facts(State.RUNNING, stop_requested=True), Observation(Phase.SUCCEEDED, left=False))
-    assert decision.cause.code == Reason.COMPLETED
+    decision = decide_action(
+        TaskFacts(TaskState.RUNNING, stop_requested=True), Observation(Phase.SUCCEEDED, left=False)
+    )
+    assert decision.cause.code == TaskReason.COMPLETED
 
 
 def test_an_attempt_that_is_to_be_resized_saves_and_ends_and_another_follows():
     runs = Observation(Phase.RUNNING, left=True)
-    resizing = CAUSES[Reason.RESIZING]
-    assert decide(Facts(State.RUNNING, resize_requested=True), runs) == Decision(Act.RECORD, cause=resizing)
-    assert decide(Facts(State.STARTING, resize_requested=True), Observation(Phase.STARTING)).act is Act.SUBMIT
-    facts = Facts(State.RUNNING, outcome=resizing, attempts_left=1, resize_requested=True)
-    assert decide(facts, runs).act is Act.CANCEL
+    resizing = CAUSES[TaskReason.RESIZING]
+    assert decide_action(TaskFacts(TaskState.RUNNING, resize_requested=True), runs) == ReconcileDecision(
+        ReconcileAction.RECORD, cause=resizing
+    )
+    assert (
+        decide_action(TaskFacts(TaskState.STARTING, resize_requested=True), Observation(Phase.STARTING)).act
+        is ReconcileAction.SUBMIT
+    )
+    facts = TaskFacts(TaskState.RUNNING, outcome=resizing, attempts_left=1, resize_requested=True)
+    assert decide_action(facts, runs).act is ReconcileAction.CANCEL
     assert resizing.asked, "ranks get the task's whole grace"
-    assert decide(facts, Observation(Phase.FAILED, left=False)).to is State.QUEUED
-    stopped = Facts(State.RUNNING, stop_requested=True, resize_requested=True)
-    assert decide(stopped, runs).cause.code == Reason.STOPPED_BY_USER
-    assert decide(Facts(State.RUNNING, resize_requested=True), Observation(Phase.SUCCEEDED)).cause == COMPLETED
+    assert decide_action(facts, Observation(Phase.FAILED, left=False)).to is TaskState.QUEUED
+    stopped = TaskFacts(TaskState.RUNNING, stop_requested=True, resize_requested=True)
+    assert decide_action(stopped, runs).cause.code == TaskReason.STOPPED_BY_USER
+    assert (
+        decide_action(TaskFacts(TaskState.RUNNING, resize_requested=True), Observation(Phase.SUCCEEDED)).cause
+        == COMPLETED
+    )
 
 
 def test_a_stop_wins_over_a_failure_seen_at_the_same_time():
-    decision = decide(Facts(State.RUNNING, stop_requested=True), Observation(Phase.FAILED, left=True))
-    assert decision.cause.code == Reason.STOPPED_BY_USER
+    decision = decide_action(TaskFacts(TaskState.RUNNING, stop_requested=True), Observation(Phase.FAILED, left=True))
+    assert decision.cause.code == TaskReason.STOPPED_BY_USER
 
 
 def test_a_stop_while_a_failed_attempt_is_cleaned_up_prevents_the_restart():
-    facts = Facts(State.RUNNING, stop_requested=True, outcome=RANK_FAILED, attempts_left=3)
-    assert decide(facts, Observation(Phase.FAILED, left=False)).to is State.STOPPING
+    facts = TaskFacts(TaskState.RUNNING, stop_requested=True, outcome=RANK_FAILED, attempts_left=3)
+    assert decide_action(facts, Observation(Phase.FAILED, left=False)).to is TaskState.STOPPING
 
 
 def test_a_host_that_proves_lost_while_the_attempt_ends_takes_the_place_of_a_ranks_error():
     lost = Observation(Phase.FAILED, left=False, cause=LOST)
-    facts = Facts(State.RUNNING, outcome=RANK_FAILED, attempts_left=1)
-    assert decide(facts, lost) == Decision(Act.RECORD, cause=lost.cause)
-    assert decide(Facts(State.RUNNING, outcome=LOST, attempts_left=1), lost).to is State.QUEUED
-    facts = Facts(State.STOPPING, stop_requested=True, outcome=STOPPED)
-    assert decide(facts, lost).to is State.STOPPED
+    facts = TaskFacts(TaskState.RUNNING, outcome=RANK_FAILED, attempts_left=1)
+    assert decide_action(facts, lost) == ReconcileDecision(ReconcileAction.RECORD, cause=lost.cause)
+    assert decide_action(TaskFacts(TaskState.RUNNING, outcome=LOST, attempts_left=1), lost).to is TaskState.QUEUED
+    facts = TaskFacts(TaskState.STOPPING, stop_requested=True, outcome=STOPPED)
+    assert decide_action(facts, lost).to is TaskState.STOPPED
 
 
 @pytest.mark.parametrize(
     ("outcome", "attempts_left", "state", "to"),
     [
-        (COMPLETED, 0, State.RUNNING, State.SUCCEEDED),
-        (RANK_KILLED, 1, State.RUNNING, State.QUEUED),
-        (RANK_KILLED, 0, State.RUNNING, State.FAILED),
-        (CAUSES[Reason.START_FAILED], 1, State.STARTING, State.QUEUED),
-        (CAUSES[Reason.RUN_TIMEOUT], 5, State.RUNNING, State.FAILED),
-        (UNKNOWN, 5, State.RUNNING, State.FAILED),
-        (STOPPED, 5, State.STOPPING, State.STOPPED),
-        (RANK_FAILED, 5, State.STOPPING, State.STOPPED),
+        (COMPLETED, 0, TaskState.RUNNING, TaskState.SUCCEEDED),
+        (RANK_KILLED, 1, TaskState.RUNNING, TaskState.QUEUED),
+        (RANK_KILLED, 0, TaskState.RUNNING, TaskState.FAILED),
+        (CAUSES[TaskReason.START_FAILED], 1, TaskState.STARTING, TaskState.QUEUED),
+        (CAUSES[TaskReason.RUN_TIMEOUT], 5, TaskState.RUNNING, TaskState.FAILED),
+        (UNKNOWN, 5, TaskState.RUNNING, TaskState.FAILED),
+        (STOPPED, 5, TaskState.STOPPING, TaskState.STOPPED),
+        (RANK_FAILED, 5, TaskState.STOPPING, TaskState.STOPPED),
     ],
 )
 def test_an_attempt_of_which_nothing_is_left_closes_by_its_outcome(outcome, attempts_left, state, to):
-    facts = Facts(state, outcome=outcome, attempts_left=attempts_left)
-    assert decide(facts, Observation(Phase.FAILED, left=False)).to is to
+    facts = TaskFacts(state, outcome=outcome, attempts_left=attempts_left)
+    assert decide_action(facts, Observation(Phase.FAILED, left=False)).to is to
 
 
-@pytest.mark.parametrize(("overdue", "code"), [(False, ""), (True, Reason.STOP_UNCONFIRMED)])
+@pytest.mark.parametrize(("overdue", "code"), [(False, ""), (True, TaskReason.STOP_UNCONFIRMED)])
 def test_an_end_that_the_engine_does_not_confirm_in_time_is_said_and_tried_again(overdue, code):
-    facts = Facts(State.STOPPING, overdue=overdue, outcome=STOPPED)
-    decision = decide(facts, Observation(Phase.UNKNOWN))
-    assert (decision.act, decision.cause.code) == (Act.CANCEL, code)
+    facts = TaskFacts(TaskState.STOPPING, overdue=overdue, outcome=STOPPED)
+    decision = decide_action(facts, Observation(Phase.UNKNOWN))
+    assert (decision.act, decision.cause.code) == (ReconcileAction.CANCEL, code)
 
 
-@pytest.mark.parametrize("state", [State.INITIALIZING, State.QUEUED])
+@pytest.mark.parametrize("state", [TaskState.INITIALIZING, TaskState.QUEUED])
 def test_without_an_attempt_only_stop_and_deadline_end_a_task(state):
-    assert decide(Facts(state), None).act in (Act.PREPARE, Act.LEASE)
-    assert decide(Facts(state, stop_requested=True), None).to is State.STOPPED
-    assert decide(Facts(state, overdue=True), None).to is State.FAILED
+    assert decide_action(TaskFacts(state), None).act in (ReconcileAction.PREPARE, ReconcileAction.LEASE)
+    assert decide_action(TaskFacts(state, stop_requested=True), None).to is TaskState.STOPPED
+    assert decide_action(TaskFacts(state, overdue=True), None).to is TaskState.FAILED
 
 
 def test_final_states_have_no_way_on_and_can_be_deleted():
-    assert {state for state in State if "delete" in allowed_actions(state)} == FINAL
-    assert all("stop" in allowed_actions(state) for state in (State.QUEUED, State.STARTING, State.RUNNING))
+    assert {state for state in TaskState if "delete" in allowed_actions(state)} == FINAL_STATES
+    assert all("stop" in allowed_actions(state) for state in (TaskState.QUEUED, TaskState.STARTING, TaskState.RUNNING))
 
 
 def test_what_is_found_in_the_output_ends_an_attempt_that_runs_or_has_failed_and_no_success_or_stop():
-    bad = CAUSES[Reason.BAD_LOSS]
+    bad = CAUSES[TaskReason.BAD_LOSS]
     for phase in (Phase.RUNNING, Phase.FAILED):
-        decision = decide(Facts(State.RUNNING, found=bad), Observation(phase, True, cause=RANK_FAILED))
-        assert (decision.act, decision.cause) == (Act.RECORD, bad)
-    assert decide(Facts(State.RUNNING, found=bad), Observation(Phase.SUCCEEDED)).cause.code == Reason.COMPLETED
+        decision = decide_action(TaskFacts(TaskState.RUNNING, found=bad), Observation(phase, True, cause=RANK_FAILED))
+        assert (decision.act, decision.cause) == (ReconcileAction.RECORD, bad)
     assert (
-        decide(Facts(State.RUNNING, True, found=bad), Observation(Phase.RUNNING)).cause.code == Reason.STOPPED_BY_USER
+        decide_action(TaskFacts(TaskState.RUNNING, found=bad), Observation(Phase.SUCCEEDED)).cause.code
+        == TaskReason.COMPLETED
     )
-    assert decide(Facts(State.RUNNING, found=bad), Observation(Phase.UNKNOWN)).act is Act.WAIT
+    assert (
+        decide_action(TaskFacts(TaskState.RUNNING, True, found=bad), Observation(Phase.RUNNING)).cause.code
+        == TaskReason.STOPPED_BY_USER
+    )
+    assert (
+        decide_action(TaskFacts(TaskState.RUNNING, found=bad), Observation(Phase.UNKNOWN)).act is ReconcileAction.WAIT
+    )
 
 
 def stuck(rank, into=""):
     said = {"since": 1000.0, "looks": 2, "still": True, "step": 60, "in": into, "at": "train.py:1 in main"}
     said |= {"locked": not into}
-    return RankSeen(rank, 0, "running", 100 + rank, stalled=said)
+    return RankStatus(rank, 0, "running", 100 + rank, stalled=said)
 
 
 @pytest.mark.parametrize("on_hang", ["restart", "stop", "report"])
 def test_a_certain_hang_ends_the_attempt_unless_it_is_only_to_be_reported(on_hang):
     seen = Observation(Phase.RUNNING, True, (stuck(0, "all_reduce"), stuck(1)))
-    decision = decide(Facts(State.RUNNING, moment=1012.0, on_hang=on_hang), seen)
-    assert decision.act is (Act.WAIT if on_hang == "report" else Act.RECORD)
-    assert decision.cause.code == Reason.HANG
+    decision = decide_action(TaskFacts(TaskState.RUNNING, moment=1012.0, on_hang=on_hang), seen)
+    assert decision.act is (ReconcileAction.WAIT if on_hang == "report" else ReconcileAction.RECORD)
+    assert decision.cause.code == TaskReason.HANG
     assert decision.cause.params["ranks"] == "1"
 
 
 def test_a_doubt_ends_nothing_and_is_no_reason_until_it_lasts():
-    sleeps = RankSeen(1, 0, "running", 101, stalled={**stuck(1).stalled, "waits": "hrtimer_nanosleep"})
+    sleeps = RankStatus(1, 0, "running", 101, stalled={**stuck(1).stalled, "waits": "hrtimer_nanosleep"})
     seen = Observation(Phase.RUNNING, True, (stuck(0, "all_reduce"), sleeps))
-    assert decide(Facts(State.RUNNING, moment=1012.0, on_hang="restart"), seen) == Decision(Act.WAIT)
-    later = decide(Facts(State.RUNNING, moment=9000.0, on_hang="restart"), seen)
-    assert (later.act, later.cause.code) == (Act.WAIT, Reason.HANG_SUSPECTED)
+    assert decide_action(TaskFacts(TaskState.RUNNING, moment=1012.0, on_hang="restart"), seen) == ReconcileDecision(
+        ReconcileAction.WAIT
+    )
+    later = decide_action(TaskFacts(TaskState.RUNNING, moment=9000.0, on_hang="restart"), seen)
+    assert (later.act, later.cause.code) == (ReconcileAction.WAIT, TaskReason.HANG_SUSPECTED)
 
 
 def test_what_is_likely_is_a_reason_and_ends_nothing_until_it_has_lasted():
-    reads = RankSeen(1, 0, "running", 101, stalled={**stuck(1).stalled, "locked": False})
+    reads = RankStatus(1, 0, "running", 101, stalled={**stuck(1).stalled, "locked": False})
     seen = Observation(Phase.RUNNING, True, (stuck(0, "all_reduce"), reads))
-    found = [decide(Facts(State.RUNNING, moment=moment, on_hang="restart"), seen) for moment in (1012.0, 1601.0)]
-    assert [one.act for one in found] == [Act.WAIT, Act.RECORD]
-    assert [one.cause.code for one in found] == [Reason.HANG] * 2
+    found = [
+        decide_action(TaskFacts(TaskState.RUNNING, moment=moment, on_hang="restart"), seen)
+        for moment in (1012.0, 1601.0)
+    ]
+    assert [one.act for one in found] == [ReconcileAction.WAIT, ReconcileAction.RECORD]
+    assert [one.cause.code for one in found] == [TaskReason.HANG] * 2
 
 
 def test_who_is_left_behind_by_a_success_is_ended_as_a_success():
-    seen = Observation(Phase.RUNNING, True, (RankSeen(0, 0, "exited", 100, 0, 1000.0), stuck(1)))
-    decision = decide(Facts(State.RUNNING, moment=1012.0, on_hang="restart"), seen)
-    assert (decision.act, decision.cause.code) == (Act.RECORD, Reason.COMPLETED)
+    seen = Observation(Phase.RUNNING, True, (RankStatus(0, 0, "exited", 100, 0, 1000.0), stuck(1)))
+    decision = decide_action(TaskFacts(TaskState.RUNNING, moment=1012.0, on_hang="restart"), seen)
+    assert (decision.act, decision.cause.code) == (ReconcileAction.RECORD, TaskReason.COMPLETED)
     assert decision.cause.params == {"ranks": [1], "node": [0], "seconds": 12}
 
 
 GAVE_WAY = DECLARED["GAVE_WAY"]
 
 
-@pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
+@pytest.mark.parametrize("state", [TaskState.STARTING, TaskState.RUNNING])
 def test_a_task_that_is_asked_to_leave_ends_its_attempt_and_goes_back_to_the_queue_at_no_cost(state):
     seen = Observation(Phase.RUNNING, True)
-    facts = Facts(state, leave=GAVE_WAY, attempts_left=1)
-    assert decide(facts, seen) == Decision(Act.RECORD, cause=GAVE_WAY)
-    ended = Facts(state, leave=GAVE_WAY, outcome=GAVE_WAY, attempts_left=1)
-    assert decide(ended, seen).act is Act.CANCEL
-    assert decide(ended, Observation(Phase.ABSENT, False)) == Decision(Act.CLOSE, State.QUEUED)
-    assert (GAVE_WAY.retry, GAVE_WAY.asked, GAVE_WAY.free) == (True, True, general.ALWAYS)
+    facts = TaskFacts(state, leave=GAVE_WAY, attempts_left=1)
+    assert decide_action(facts, seen) == ReconcileDecision(ReconcileAction.RECORD, cause=GAVE_WAY)
+    ended = TaskFacts(state, leave=GAVE_WAY, outcome=GAVE_WAY, attempts_left=1)
+    assert decide_action(ended, seen).act is ReconcileAction.CANCEL
+    assert decide_action(ended, Observation(Phase.ABSENT, False)) == ReconcileDecision(
+        ReconcileAction.CLOSE, TaskState.QUEUED
+    )
+    assert (GAVE_WAY.retry, GAVE_WAY.asked, GAVE_WAY.free) == (True, True, general.ALWAYS_FREE)
 
 
 def test_what_completes_before_it_leaves_has_completed_and_a_stop_comes_before_a_pause():
-    done = Facts(State.RUNNING, leave=DECLARED["PAUSED"])
-    assert decide(done, Observation(Phase.SUCCEEDED, False)).cause.code == Reason.COMPLETED
-    stopped = Facts(State.RUNNING, stop_requested=True, leave=DECLARED["PAUSED"])
-    assert decide(stopped, Observation(Phase.RUNNING, True)).cause.code == Reason.STOPPED_BY_USER
+    done = TaskFacts(TaskState.RUNNING, leave=DECLARED["PAUSED"])
+    assert decide_action(done, Observation(Phase.SUCCEEDED, False)).cause.code == TaskReason.COMPLETED
+    stopped = TaskFacts(TaskState.RUNNING, stop_requested=True, leave=DECLARED["PAUSED"])
+    assert decide_action(stopped, Observation(Phase.RUNNING, True)).cause.code == TaskReason.STOPPED_BY_USER

@@ -27,15 +27,15 @@ def spec(*environments: str, **changes: Any) -> JobSpec:
 
 def found(spec: JobSpec) -> dict[str, str]:
     """Field -> code; every text can be filled."""
-    problems = validate.problems(spec) + plugins.framework("deepspeed").warnings(spec)
+    problems = validate.find_problems(spec) + plugins.get_framework("deepspeed").warnings(spec)
     for problem in problems:
         for language in ("zh", "en"):
-            assert messages.text(problem.code, language, **problem.params)[0]
+            assert messages.render_text(problem.code, language, **problem.params)[0]
     return {problem.field: problem.code for problem in problems}
 
 
 def rendered(spec: JobSpec) -> dict[str, Any]:
-    assert validate.problems(spec) == []
+    assert validate.find_problems(spec) == []
     return json.loads(str(deepspeed.plan(spec).files["ds_config.json"]))
 
 
@@ -47,7 +47,7 @@ def triple(spec: JobSpec) -> tuple[int, int, int]:
 
 
 def warned(spec: JobSpec) -> list[str]:
-    return [warning.code for warning in plugins.framework("deepspeed").warnings(spec)]
+    return [warning.code for warning in plugins.get_framework("deepspeed").warnings(spec)]
 
 
 OPTION, STRATEGY = "distributedConfig.options", "distributedConfig.strategy"
@@ -117,7 +117,7 @@ def test_a_broken_rule_is_named_with_its_field(changes: dict[str, Any], field: s
 
 
 def test_the_document_s_train_batch_of_64_is_refused_on_14_processes_with_56_or_70_proposed() -> None:
-    [problem] = validate.problems(spec(*DOCUMENT, options={"trainBatchSize": 64}))
+    [problem] = validate.find_problems(spec(*DOCUMENT, options={"trainBatchSize": 64}))
     assert problem.params == {"found": 64, "worldSize": 14, "unit": 14, "nearest": (56, 70)}
     for proposal in (56, 70):
         assert triple(spec(*DOCUMENT, options={"trainBatchSize": proposal})) == (proposal, proposal // 14, 1)
@@ -263,7 +263,7 @@ def test_a_model_that_is_too_large_for_its_split_is_named() -> None:
 
 def test_all_that_is_wrong_is_named_at_once_with_the_nearest_that_works() -> None:
     request = spec(*DOCUMENT, strategy={"tensorParallel": 8, "pipelineParallel": 4}, options={"zeroStage": 3})
-    problems = validate.problems(request)
+    problems = validate.find_problems(request)
     assert {problem.code for problem in problems} == {
         "DEEPSPEED_WORLD_NOT_DIVISIBLE", "DEEPSPEED_TENSOR_CROSSES_NODES", "DEEPSPEED_HEADS_NOT_DIVISIBLE",
         "DEEPSPEED_STAGES_TOO_MANY", "DEEPSPEED_PIPELINE_STAGE",
@@ -274,24 +274,24 @@ def test_all_that_is_wrong_is_named_at_once_with_the_nearest_that_works() -> Non
 
 def test_the_splits_nearest_to_the_document_s_can_run_on_its_nodes() -> None:
     request = spec(*DOCUMENT, strategy=ASKED, hyperparameters={"layers": 28})
-    possible = plugins.framework("deepspeed").splits(request)
+    possible = plugins.get_framework("deepspeed").splits(request)
     assert [tuple(one.values()) for one in possible] == [(1, 7, 2), (2, 7, 1), (1, 2, 7)]
     for strategy in possible:
         taken = spec(*DOCUMENT, strategy=strategy, hyperparameters={"layers": 28})
-        assert validate.problems(taken) == []
-        assert plugins.framework("deepspeed").splits(taken) == []
+        assert validate.find_problems(taken) == []
+        assert plugins.get_framework("deepspeed").splits(taken) == []
         assert "STRATEGY_NOT_RENDERED" not in warned(taken)
 
 
 @pytest.mark.parametrize("stage", [2, 3])
 def test_splits_that_are_proposed_run_with_the_stage_that_was_asked_for(stage: int) -> None:
     request = eight(strategy={"dataParallel": 1}, options={"zeroStage": stage})
-    possible = plugins.framework("deepspeed").splits(request)
+    possible = plugins.get_framework("deepspeed").splits(request)
     assert possible
     for strategy in possible:
         assert strategy["pipelineParallel"] == 1, "this stage has no pipeline"
-        assert validate.problems(eight(strategy=strategy, options={"zeroStage": stage})) == []
-    assert "pipelineParallel=2" not in str([one.params for one in plugins.framework("deepspeed").warnings(request)])
+        assert validate.find_problems(eight(strategy=strategy, options={"zeroStage": stage})) == []
+    assert "pipelineParallel=2" not in str([one.params for one in plugins.get_framework("deepspeed").warnings(request)])
 
 
 def test_a_script_s_own_model_is_judged_by_nobody_but_the_ranks_are() -> None:
@@ -319,7 +319,7 @@ def values(rule: dict[str, Any]) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({}, optional={name: values(inner) for name, inner in rule["properties"].items()})
 
 
-def choices(parameter: recipes.Parameter) -> st.SearchStrategy[Any]:
+def choices(parameter: recipes.HyperparameterRule) -> st.SearchStrategy[Any]:
     if parameter.choices:
         return st.sampled_from(parameter.choices)
     if parameter.kind in (int, float):
@@ -353,7 +353,7 @@ def request(
 
 def satisfies_every_rule(spec: JobSpec, plan: Plan) -> None:
     read = json.loads(str(plan.files["ds_config.json"]))
-    at = split.of(spec)
+    at = split.read_split(spec)
     micro, steps = read["train_micro_batch_size_per_gpu"], read["gradient_accumulation_steps"]
     assert read.get("train_batch_size", micro * steps * at.data) == micro * steps * at.data
     assert min(micro, steps) > 0
@@ -362,7 +362,7 @@ def satisfies_every_rule(spec: JobSpec, plan: Plan) -> None:
     assert at.pipeline == 1 or read["zero_optimization"]["stage"] < 2
     assert not (read["fp16"]["enabled"] and read["bf16"]["enabled"])
     assert read["zero_optimization"]["stage"] in (0, 1, 2, 3)
-    assert read.keys() <= {*keys.CONFIG["properties"], *keys.DECIDED, "zero_allow_untested_optimizer"}
+    assert read.keys() <= {*keys.CONFIG_SCHEMA["properties"], *keys.DECIDED_KEYS, "zero_allow_untested_optimizer"}
     assert [p.rank for node in plan.nodes for p in node.processes] == list(range(plan.world_size))
 
 
@@ -379,9 +379,9 @@ def test_rules_never_raise_whatever_comes_in(
     nodes: Any, options: Any, hyperparameters: Any, own: bool, strategy: Any
 ) -> None:
     spec = request(nodes, options, hyperparameters, own, strategy)
-    problems = validate.problems(spec)
-    plugins.framework("deepspeed").warnings(spec)
-    plugins.framework("deepspeed").splits(spec)
+    problems = validate.find_problems(spec)
+    plugins.get_framework("deepspeed").warnings(spec)
+    plugins.get_framework("deepspeed").splits(spec)
     if not problems:
         satisfies_every_rule(spec, deepspeed.plan(spec))
 
@@ -418,7 +418,7 @@ def requests(draw: st.DrawFn) -> JobSpec:
     if draw(st.booleans()):
         options["trainBatchSize"] = draw(st.integers(1, 100)) * sum(node.processes for node in chosen)
     strategy = draw(strategies)
-    while broken := validate.problems(spec := request(chosen, options, hyperparameters, strategy=strategy)):
+    while broken := validate.find_problems(spec := request(chosen, options, hyperparameters, strategy=strategy)):
         for problem in broken:
             *_, group, name = problem.field.split(".")
             if name == "strategy":
@@ -434,7 +434,7 @@ def test_what_breaks_no_rule_is_rendered_and_deepspeed_itself_accepts_it(
 ) -> None:
     plan = deepspeed.plan(spec)
     satisfies_every_rule(spec, plan)
-    deepspeed_reads(str(plan.files["ds_config.json"]), plan.world_size, split.of(spec))
+    deepspeed_reads(str(plan.files["ds_config.json"]), plan.world_size, split.read_split(spec))
 
 
 def test_what_we_refuse_deepspeed_refuses_too(deepspeed_reads: Callable[..., None]) -> None:
@@ -456,6 +456,6 @@ def test_defaults_are_the_recipe_s_but_for_the_document_s_learning_rate(monkeypa
 
     monkeypatch.delenv("FERMI_HYPERPARAMETERS", raising=False)
     args = train_ddp.parse(["--train_data_path=train.bin"])
-    for name, value in config.DEFAULTS.items():
+    for name, value in config.DEFAULT_HYPERPARAMETERS.items():
         if name != "learningRate":
             assert getattr(args, recipes.GPT[name].flag) == value

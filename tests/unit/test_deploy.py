@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from fermi.engines.kubernetes.permissions import IN_ENVIRONMENTS, RULES
+from fermi.engines.kubernetes.permissions import ENVIRONMENT_RULES, RULES
 from scripts import manifests as chart
 
 CHART = chart.CHART
@@ -125,7 +125,7 @@ def test_a_namespace_that_only_has_environments_gets_a_role_of_its_own() -> None
     roles = [one for one in objects if one["kind"] == "Role" and one["metadata"]["name"].endswith("-environments")]
     assert {one["metadata"]["namespace"] for one in roles} == {"notebooks", "team-a"}
     for role in roles:
-        assert role["rules"] == [rule.to_json() for rule in IN_ENVIRONMENTS]
+        assert role["rules"] == [rule.to_json() for rule in ENVIRONMENT_RULES]
     bound = {key(one)[1:] for one in objects if one["kind"] == "RoleBinding"}
     assert {key(one)[1:] for one in roles} <= bound
     assert len({key(one) for one in objects}) == len(objects)
@@ -136,7 +136,7 @@ def test_the_manifest_for_a_namespace_with_environments_grants_what_the_backend_
     for one in objects:
         kubernetes_validate.validate(one, "1.30", strict=True)
     role, binding = objects
-    assert role["rules"] == [rule.to_json() for rule in IN_ENVIRONMENTS]
+    assert role["rules"] == [rule.to_json() for rule in ENVIRONMENT_RULES]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     accounts = yaml.safe_load_all((root / "deploy" / "kubernetes" / "rbac.yaml").read_text())
     account = next(one for one in accounts if one["kind"] == "ServiceAccount")

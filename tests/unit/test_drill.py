@@ -8,34 +8,36 @@ import pytest
 
 from fermi import messages
 from fermi.jobs import drill
-from fermi.jobs.drill import Ending, Killed, Resumed, Saved, judge
-from fermi.jobs.rank_env import job_env
+from fermi.jobs.drill import CheckpointSaved, DrillEnd, RankKilled, ResumedAttempt, build_report
+from fermi.jobs.rank_env import build_job_env
 from fermi.jobs.spec import Entrypoint, JobSpec, Node
-from fermi.runner.drill import Drill
+from fermi.runner.drill import RankKillDrill
 
 NODES = (Node("a", "gn2", gpu_count=2, emulated=True), Node("b", "gn1", gpu_count=4, emulated=True))
 JOB = JobSpec(
     "task-x", "pytorch-ddp", NODES, "a", checkpoint_dir="/data/checkpoints/task-x", hyperparameters={"layers": 2}
 )
 
-KILLED = Killed(1, "gn2", 1000.0, Saved("/c/20.pt", 7), Saved("/c/20.pt", 7, 20), first=1, last=23)
-RESUMED = Resumed(began_at=1001.0, said=20, told="/c/20.pt", first=21, last=22, count=2, stepped_at=1002.5)
-WELL = Ending("succeeded", "COMPLETED", {})
-BROKEN = Ending("failed", "RANK_KILLED", {"rank": 0, "node": "gn2", "signal": "SIGKILL"})
+KILLED = RankKilled(
+    1, "gn2", 1000.0, CheckpointSaved("/c/20.pt", 7), CheckpointSaved("/c/20.pt", 7, 20), first=1, last=23
+)
+RESUMED = ResumedAttempt(began_at=1001.0, said=20, told="/c/20.pt", first=21, last=22, count=2, stepped_at=1002.5)
+WELL = DrillEnd("succeeded", "COMPLETED", {})
+BROKEN = DrillEnd("failed", "RANK_KILLED", {"rank": 0, "node": "gn2", "signal": "SIGKILL"})
 
 
 def test_a_recipe_saves_soon_and_goes_on_while_a_script_keeps_its_cadence() -> None:
-    short = drill.rehearsal(replace(JOB, max_restarts=9, drill="on"), "drill-y", "/data/checkpoints/drill-y")
+    short = drill.build_drill_job(replace(JOB, max_restarts=9, drill="on"), "drill-y", "/data/checkpoints/drill-y")
     assert short.hyperparameters["layers"] == 2
-    assert short.hyperparameters["checkpointEvery"] == drill.SAVE_EVERY < short.hyperparameters["totalSteps"]
+    assert short.hyperparameters["checkpointEvery"] == drill.SAVE_EVERY_STEPS < short.hyperparameters["totalSteps"]
     assert (short.max_restarts, short.drill, short.checkpoint_dir) == (1, "off", "/data/checkpoints/drill-y")
     own = replace(JOB, entrypoint=Entrypoint("train.py"))
-    assert drill.rehearsal(own, "drill-y", "/c").hyperparameters == JOB.hyperparameters
+    assert drill.build_drill_job(own, "drill-y", "/c").hyperparameters == JOB.hyperparameters
 
 
 def test_only_a_rehearsal_tells_its_runner_and_the_rank_is_the_heads_last() -> None:
-    assert "FERMI_DRILL" not in job_env(JOB)
-    assert job_env(replace(JOB, rehearses=True))["FERMI_DRILL"] == '{"rank": 1}'
+    assert "FERMI_DRILL" not in build_job_env(JOB)
+    assert build_job_env(replace(JOB, rehearses=True))["FERMI_DRILL"] == '{"rank": 1}'
 
 
 @pytest.mark.parametrize(
@@ -49,27 +51,27 @@ def test_only_a_rehearsal_tells_its_runner_and_the_rank_is_the_heads_last() -> N
         (replace(KILLED, first=10), replace(RESUMED, said=None, first=10), WELL, "DRILL_FROM_START"),
         (replace(KILLED, announced=None), replace(RESUMED, said=None, first=1), WELL, "DRILL_NOT_ANNOUNCED"),
         (replace(KILLED, announced=None), replace(RESUMED, said=None), WELL, "DRILL_RESUMES"),
-        (KILLED, Resumed(began_at=1001.0), WELL, "DRILL_STEPS_UNKNOWN"),
+        (KILLED, ResumedAttempt(began_at=1001.0), WELL, "DRILL_STEPS_UNKNOWN"),
         (KILLED, RESUMED, BROKEN, "DRILL_CRASHED_AFTER"),
         (KILLED, None, BROKEN, "DRILL_CRASHED_AFTER"),
-        (KILLED, Resumed(), Ending("failed", "DRILL_NO_STEP", {}), "DRILL_NO_STEP"),
-        (None, None, Ending("failed", "DRILL_NO_CHECKPOINT", {}), "DRILL_NO_CHECKPOINT"),
+        (KILLED, ResumedAttempt(), DrillEnd("failed", "DRILL_NO_STEP", {}), "DRILL_NO_STEP"),
+        (None, None, DrillEnd("failed", "DRILL_NO_CHECKPOINT", {}), "DRILL_NO_CHECKPOINT"),
         (None, None, BROKEN, "DRILL_CRASHED_BEFORE"),
         (None, None, WELL, "DRILL_ENDED_EARLY"),
-        (KILLED, RESUMED, Ending("stopped", "STOPPED_BY_USER", {}), "DRILL_STOPPED"),
+        (KILLED, RESUMED, DrillEnd("stopped", "STOPPED_BY_USER", {}), "DRILL_STOPPED"),
     ],
 )  # fmt: skip
 def test_the_verdict_names_what_is_wrong(
-    killed: Killed | None, resumed: Resumed | None, ending: Ending, code: str
+    killed: RankKilled | None, resumed: ResumedAttempt | None, ending: DrillEnd, code: str
 ) -> None:
-    verdict = judge(killed, resumed, ending, 15.0)["verdict"]
+    verdict = build_report(killed, resumed, ending, 15.0)["verdict"]
     assert verdict["code"] == code
     assert (verdict["level"] == drill.PASS) == (code == "DRILL_RESUMES")
-    assert messages.GAP not in messages.text(code, "en", **{"advice": "", **verdict["params"]})[0]
+    assert messages.MISSING_VALUE not in messages.render_text(code, "en", **{"advice": "", **verdict["params"]})[0]
 
 
 def test_the_report_has_what_it_cost() -> None:
-    report = judge(KILLED, RESUMED, WELL, 15.0)
+    report = build_report(KILLED, RESUMED, WELL, 15.0)
     assert (report["killedStep"], report["resumedStep"], report["stepsLost"]) == (23, 20, 3)
     assert (report["restartSeconds"], report["resumedSeconds"]) == (1.0, 2.5)
     assert report["checkpoint"] == {"path": "/c/20.pt", "size": 7, "step": 20}
@@ -93,7 +95,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def look(found: Drill, clock: Clock, times: int = 1) -> dict[str, Any] | None:
+def look(found: RankKillDrill, clock: Clock, times: int = 1) -> dict[str, Any] | None:
     for _ in range(times):
         clock.now += 1
         about = found.due()
@@ -103,7 +105,7 @@ def look(found: Drill, clock: Clock, times: int = 1) -> dict[str, Any] | None:
 def test_nothing_is_killed_before_something_new_is_complete_and_a_step_was_made(tmp_path: Path, clock: Clock) -> None:
     steps = [5]
     (tmp_path / "old.pt").write_text("before")
-    found = Drill(1, str(tmp_path), lambda: steps[0])
+    found = RankKillDrill(1, str(tmp_path), lambda: steps[0])
     for name in (".hidden", "new.pt.partial", "status.json", "events.out.tfevents.1"):
         (tmp_path / name).write_text("no checkpoint")
     (tmp_path / "new.pt").write_text("")
@@ -117,7 +119,7 @@ def test_nothing_is_killed_before_something_new_is_complete_and_a_step_was_made(
 
 
 def test_where_steps_cannot_be_seen_some_seconds_have_to_pass(tmp_path: Path, clock: Clock) -> None:
-    found = Drill(1, str(tmp_path))
+    found = RankKillDrill(1, str(tmp_path))
     (tmp_path / "step_20" / "shard").mkdir(parents=True)
     (tmp_path / "step_20" / "shard" / "0.bin").write_text("1234")
     assert look(found, clock, 4) is None
@@ -127,7 +129,7 @@ def test_where_steps_cannot_be_seen_some_seconds_have_to_pass(tmp_path: Path, cl
 
 
 def test_one_that_saves_all_the_time_has_saved_what_something_newer_followed(tmp_path: Path, clock: Clock) -> None:
-    found = Drill(1, str(tmp_path))
+    found = RankKillDrill(1, str(tmp_path))
     for step in range(9):
         for old in tmp_path.iterdir():
             old.unlink()

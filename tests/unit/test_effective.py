@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fermi.jobs.effective_batch import Batch
+from fermi.jobs.effective_batch import EffectiveBatch
 from fermi.jobs.spec import Entrypoint, JobSpec, Node
 from fermi.planning import plugins
 
@@ -13,9 +13,9 @@ NODES = (Node("a", "a", gpu_type="A100", gpu_count=2), Node("b", "b", gpu_type="
 GIVEN = {"batchSize": 4, "gradientAccumulationSteps": 2, "learningRate": 0.01, "learningRateScaling": "linear"}
 
 
-def batch(framework: str, hyperparameters: dict[str, Any] = GIVEN, **more: Any) -> Batch | None:
+def batch(framework: str, hyperparameters: dict[str, Any] = GIVEN, **more: Any) -> EffectiveBatch | None:
     spec = JobSpec("task", framework, NODES, "a", hyperparameters=hyperparameters, **more)
-    return plugins.framework(framework).effective_batch(spec)
+    return plugins.get_framework(framework).effective_batch(spec)
 
 
 @pytest.mark.parametrize("framework", ["pytorch-ddp", "pytorch-fsdp", "horovod", "deepspeed", "jax"])
@@ -64,4 +64,4 @@ def test_of_a_script_of_the_users_own_only_what_it_is_told_is_known() -> None:
     assert found is not None
     assert found.own_script
     assert (found.effective, found.learning_rate, found.scaled_learning_rate) == (32, None, None)
-    assert batch("pytorch-ddp", {}) == Batch(8, 8, 1, 3e-3)
+    assert batch("pytorch-ddp", {}) == EffectiveBatch(8, 8, 1, 3e-3)

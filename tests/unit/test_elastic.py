@@ -20,11 +20,11 @@ FOUR = {name: frozenset(ids) for name, ids in {"all": ("n1", "n2", "n3", "n4"), 
 def job(framework: str = "pytorch-ddp", low: int = 2, high: int = 4, **changes: Any) -> JobSpec:
     """Four nodes of two processes, n1 the master."""
     values = {"hyperparameters": {"batchSize": 8, "learningRate": 0.01, "totalSteps": 10}, **changes}
-    return elastic_sizes.begin(JobSpec("t", framework, NODES, "n1", elastic=Elastic(low, high), **values))
+    return elastic_sizes.set_full_size(JobSpec("t", framework, NODES, "n1", elastic=Elastic(low, high), **values))
 
 
 def on(spec: JobSpec, *usable: str) -> JobSpec:
-    return next(elastic_sizes.choices(spec, set(usable)))
+    return next(elastic_sizes.list_resized_jobs(spec, set(usable)))
 
 
 def told(plan: Plan, name: str) -> list[str]:
@@ -39,7 +39,7 @@ def argument(plan: Plan, flag: str) -> str:
 def codes(found: list[Problem]) -> list[tuple[str, str]]:
     for problem in found:
         for language in ("zh", "en"):
-            assert all(messages.text(problem.code, language, **problem.params))
+            assert all(messages.render_text(problem.code, language, **problem.params))
     return [(problem.field, problem.code) for problem in found]
 
 
@@ -48,7 +48,7 @@ def test_whatever_the_size_the_batch_is_the_same_and_no_rank_has_more_at_once(
     asked: int, ranks: int, rows: int, steps: int, even: bool
 ) -> None:
     batch = asked * rows * steps
-    share = elastic.divide(batch, ranks, rows, even=even)
+    share = elastic.divide_batch(batch, ranks, rows, even=even)
     if share is None:
         fit = [n for n in range(1, batch + 1) if batch % n == 0 and ranks <= batch // n <= ranks * rows]
         assert not [n for n in fit if not even or batch // n % ranks == 0]
@@ -64,7 +64,7 @@ def test_whatever_the_size_the_batch_is_the_same_and_no_rank_has_more_at_once(
 def test_on_three_of_four_nodes_each_rank_has_fewer_rows_and_there_are_more_micro_steps() -> None:
     three = on(job(), "n1", "n2", "n4")
     assert ([node.id for node in three.nodes], three.master, three.world_size) == (["n1", "n2", "n4"], "n1", 6)
-    plan = plugins.framework("ddp").plan(three)
+    plan = plugins.get_framework("ddp").plan(three)
     assert told(plan, "FERMI_LOCAL_BATCH_SIZE") == ["6", "6", "5", "5", "5", "5"]
     assert set(told(plan, "FERMI_ACCUMULATION_STEPS")) == {"2"}
     assert set(told(plan, "FERMI_GLOBAL_BATCH_SIZE")) == {"64"}
@@ -76,15 +76,15 @@ def test_on_three_of_four_nodes_each_rank_has_fewer_rows_and_there_are_more_micr
 def test_a_lost_master_is_replaced_by_the_first_in_the_order_of_ranks_until_it_is_back() -> None:
     without = on(job(), "n2", "n3", "n4")
     assert (without.master, [node.id for node in without.nodes]) == ("n2", ["n2", "n3", "n4"])
-    assert validate.problems(without) == []
+    assert validate.find_problems(without) == []
     assert on(without, "n1", "n2", "n3", "n4") == job()
 
 
 def test_the_largest_size_comes_first_and_below_the_least_there_is_none() -> None:
     spec = job()
-    assert [len(found.nodes) for found in elastic_sizes.choices(spec, FOUR["all"])] == [4, 3, 2]
-    assert [len(found.nodes) for found in elastic_sizes.choices(spec, FOUR["three"])] == [3, 2]
-    assert list(elastic_sizes.choices(spec, {"n1"})) == []
+    assert [len(found.nodes) for found in elastic_sizes.list_resized_jobs(spec, FOUR["all"])] == [4, 3, 2]
+    assert [len(found.nodes) for found in elastic_sizes.list_resized_jobs(spec, FOUR["three"])] == [3, 2]
+    assert list(elastic_sizes.list_resized_jobs(spec, {"n1"})) == []
 
 
 def test_with_more_nodes_than_it_may_have_it_keeps_those_that_it_has() -> None:
@@ -97,7 +97,7 @@ def test_with_more_nodes_than_it_may_have_it_keeps_those_that_it_has() -> None:
 
 def test_the_learning_rate_is_that_of_the_size_asked_for() -> None:
     spec = job(hyperparameters={"batchSize": 8, "learningRate": 0.01, "learningRateScaling": "linear"})
-    framework = plugins.framework("ddp")
+    framework = plugins.get_framework("ddp")
     assert argument(framework.plan(spec), "--lr_scaling") == "linear"
     smaller = framework.plan(on(spec, "n1", "n2"))
     assert (argument(smaller, "--lr_scaling"), argument(smaller, "--learning_rate")) == ("none", "0.08")
@@ -106,10 +106,10 @@ def test_the_learning_rate_is_that_of_the_size_asked_for() -> None:
 @pytest.mark.parametrize("framework", ["horovod", "jax"])
 def test_where_all_ranks_must_have_as_many_only_sizes_that_give_it_count(framework: str) -> None:
     spec = job(framework)
-    assert elastic_sizes.sizes(spec) == [2, 4]
-    assert codes(elastic_sizes.warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_SIZES")]
-    assert elastic_sizes.warnings(spec)[0].params["nearest"] == 48
-    two = plugins.framework(framework).plan(on(spec, "n1", "n2", "n3"))
+    assert elastic_sizes.list_sizes(spec) == [2, 4]
+    assert codes(elastic_sizes.find_warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_SIZES")]
+    assert elastic_sizes.find_warnings(spec)[0].params["nearest"] == 48
+    two = plugins.get_framework(framework).plan(on(spec, "n1", "n2", "n3"))
     given = [argument(two, flag) for flag in ("--batch_size", "--gradient_accumulation_steps")]
     assert (given, two.world_size) == (["8", "2"], 4)
 
@@ -118,14 +118,14 @@ def test_jax_keeps_weights_in_shards_of_as_many_ranks_as_divide_those_that_are_l
     spec = job("jax", hyperparameters={"batchSize": 6}, strategy={"dataParallel": 2, "fsdpParallel": 4})
     for names, shards in {("n1", "n2", "n3", "n4"): "4", ("n1", "n2", "n3"): "3", ("n1", "n2"): "4"}.items():
         now = on(spec, *names)
-        assert validate.problems(now) == []
-        assert argument(plugins.framework("jax").plan(now), "--fsdp_parallel") == shards
+        assert validate.find_problems(now) == []
+        assert argument(plugins.get_framework("jax").plan(now), "--fsdp_parallel") == shards
 
 
 def test_a_batch_that_jax_shares_out_itself_stays_as_large() -> None:
     spec = job("jax", hyperparameters={"batchSize": 48}, options={"batchIsGlobal": True})
-    assert (spec.elastic and spec.elastic.batch, elastic_sizes.sizes(spec)) == (48, [2, 3, 4])
-    plan = plugins.framework("jax").plan(on(spec, "n1", "n2", "n3"))
+    assert (spec.elastic and spec.elastic.batch, elastic_sizes.list_sizes(spec)) == (48, [2, 3, 4])
+    plan = plugins.get_framework("jax").plan(on(spec, "n1", "n2", "n3"))
     assert (argument(plan, "--batch_size"), argument(plan, "--gradient_accumulation_steps")) == ("4", "2")
     assert "--batch_is_global" not in plan.nodes[0].command
 
@@ -133,8 +133,8 @@ def test_a_batch_that_jax_shares_out_itself_stays_as_large() -> None:
 def test_deepspeed_keeps_its_train_batch_its_stage_and_its_learning_rate() -> None:
     scaled = {"learningRateScaling": "linear", "learningRate": 1e-4}
     spec = job("deepspeed", options={"trainBatchSize": 96}, hyperparameters=scaled)
-    assert elastic_sizes.sizes(spec) == [2, 3, 4]
-    framework = plugins.framework("deepspeed")
+    assert elastic_sizes.list_sizes(spec) == [2, 3, 4]
+    framework = plugins.get_framework("deepspeed")
     full, three = (
         json.loads(str(framework.plan(one).files["ds_config.json"])) for one in (spec, on(spec, "n1", "n2", "n3"))
     )
@@ -147,16 +147,16 @@ def test_deepspeed_keeps_its_train_batch_its_stage_and_its_learning_rate() -> No
 
 def test_a_script_of_ones_own_keeps_its_hyperparameters_and_is_told_its_part() -> None:
     spec = job(entrypoint=Entrypoint("train.py"))
-    plan = plugins.framework("ddp").plan(on(spec, "n1", "n2"))
+    plan = plugins.get_framework("ddp").plan(on(spec, "n1", "n2"))
     assert json.loads(str(plan.nodes[0].env["FERMI_HYPERPARAMETERS"]))["batchSize"] == 8
     assert set(told(plan, "FERMI_ACCUMULATION_STEPS")) == {"2"}
 
 
 def test_a_script_that_says_nothing_of_its_batch_runs_on_any_size_and_is_told_the_full_one() -> None:
     spec = job(entrypoint=Entrypoint("train.py"), hyperparameters={})
-    assert elastic_sizes.sizes(spec) == [2, 3, 4]
-    assert codes(elastic_sizes.warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_BATCH_UNKNOWN")]
-    plan = plugins.framework("ddp").plan(on(spec, "n1", "n2", "n3"))
+    assert elastic_sizes.list_sizes(spec) == [2, 3, 4]
+    assert codes(elastic_sizes.find_warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_BATCH_UNKNOWN")]
+    plan = plugins.get_framework("ddp").plan(on(spec, "n1", "n2", "n3"))
     assert set(told(plan, "FERMI_FULL_WORLD_SIZE")) == {"8"}
     assert "FERMI_GLOBAL_BATCH_SIZE" not in plan.nodes[0].processes[0].env
 
@@ -185,29 +185,29 @@ ELASTIC = "distributedConfig.elastic"
     ],
 )  # fmt: skip
 def test_what_cannot_be_elastic_is_refused_with_all_reasons_at_once(spec: JobSpec, found: list[Any]) -> None:
-    assert codes(elastic_sizes.problems(spec)) == found
+    assert codes(elastic_sizes.find_problems(spec)) == found
 
 
 def test_a_size_that_a_framework_s_setting_rules_out_is_left_out() -> None:
     spec = job("pytorch-fsdp", options={"shardSize": 4})
-    assert elastic_sizes.sizes(spec) == [2, 4]
+    assert elastic_sizes.list_sizes(spec) == [2, 4]
 
 
 def test_a_job_that_is_not_elastic_is_what_it_was() -> None:
     spec = replace(job(), elastic=None)
     assert (
-        elastic_sizes.begin(spec),
-        elastic_sizes.sizes(spec),
-        elastic_sizes.problems(spec),
-        elastic_sizes.warnings(spec),
+        elastic_sizes.set_full_size(spec),
+        elastic_sizes.list_sizes(spec),
+        elastic_sizes.find_problems(spec),
+        elastic_sizes.find_warnings(spec),
     ) == (spec, [], [], [])
-    assert elastic.rank_env(spec) == {}
+    assert elastic.build_rank_env(spec) == {}
 
 
 def test_by_hand_nothing_changes_size() -> None:
     spec = JobSpec("t", "pytorch-ddp", NODES, "n1", elastic=Elastic(2, 4))
-    assert elastic.rank_env(spec) == {}
-    assert plugins.framework("ddp").settled(spec) == spec
+    assert elastic.build_rank_env(spec) == {}
+    assert plugins.get_framework("ddp").settled(spec) == spec
 
 
 def test_what_is_stored_is_read_again() -> None:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermi.engines.certificates import Ending, claims, endings
+from fermi.engines.certificates import CredentialExpiry, read_expiries, read_jwt_claims
 from tests.certificates import certificate
 
 SOON, LATER = datetime(2026, 12, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)
@@ -25,32 +25,34 @@ def jwt(**said: Any) -> bytes:
 
 def test_our_own_certificate_is_the_first_of_a_chain() -> None:
     chain = certificate(LATER)[0] + certificate(SOON)[0]
-    [found] = endings("certificate", "/tls.crt", chain)
-    assert found == Ending("certificate", "/tls.crt", (LATER - YEAR).timestamp(), LATER.timestamp())
+    [found] = read_expiries("certificate", "/tls.crt", chain)
+    assert found == CredentialExpiry("certificate", "/tls.crt", (LATER - YEAR).timestamp(), LATER.timestamp())
 
 
 def test_of_authorities_one_that_is_valid_is_enough() -> None:
-    [found] = endings("authority", "/ca.crt", certificate(SOON)[0] + certificate(LATER)[0] + certificate(SOON)[0])
+    [found] = read_expiries("authority", "/ca.crt", certificate(SOON)[0] + certificate(LATER)[0] + certificate(SOON)[0])
     assert found.ends == LATER.timestamp()
 
 
 def test_a_certificate_may_be_der() -> None:
     content = x509.load_pem_x509_certificate(certificate(SOON)[0]).public_bytes(Encoding.DER)
-    assert [one.ends for one in endings("certificate", "", content)] == [SOON.timestamp()]
+    assert [one.ends for one in read_expiries("certificate", "", content)] == [SOON.timestamp()]
 
 
 def test_a_token_ends_when_it_says_so() -> None:
-    assert list(endings("token", "t", jwt(exp=200, iat=100) + b"\n")) == [Ending("token", "t", 100.0, 200.0)]
-    assert list(endings("token", "t", jwt(exp=200.5))) == [Ending("token", "t", 0.0, 200.5)]
+    assert list(read_expiries("token", "t", jwt(exp=200, iat=100) + b"\n")) == [
+        CredentialExpiry("token", "t", 100.0, 200.0)
+    ]
+    assert list(read_expiries("token", "t", jwt(exp=200.5))) == [CredentialExpiry("token", "t", 0.0, 200.5)]
 
 
 @pytest.mark.parametrize("content", [jwt(), jwt(exp="soon"), b"opaque", b"a.b.c", b"", b"a.W10.c", b"\xff\xfe"])
 def test_a_token_that_does_not_say_never_ends(content: bytes) -> None:
-    assert list(endings("token", "t", content)) == []
+    assert list(read_expiries("token", "t", content)) == []
 
 
 @given(st.binary(max_size=200), st.sampled_from(["token", "certificate", "authority"]), st.booleans())
 def test_whatever_stands_in_a_file_is_no_failure(content: bytes, kind: Any, pem: bool) -> None:
     text = b"-----BEGIN CERTIFICATE-----\n" + base64.b64encode(content) + b"\n-----END CERTIFICATE-----\n"
-    assert list(endings(kind, "x", text if pem else content)) == []
-    assert claims(content.decode(errors="replace")) == {}
+    assert list(read_expiries(kind, "x", text if pem else content)) == []
+    assert read_jwt_claims(content.decode(errors="replace")) == {}

@@ -10,14 +10,14 @@ from fermi import messages
 from fermi.jobs import code
 from fermi.jobs.spec import Code, Entrypoint, Problem
 from fermi.planning import entry
-from fermi.runner.code import File
+from fermi.runner.code import SnapshotFile
 from tests.goldens import job
 
 
 def list_codes(found: list[Problem]) -> list[tuple[str, str]]:
     for one in found:
         for language in ("en", "zh"):
-            assert all(messages.text(one.code, language, **one.params))
+            assert all(messages.render_text(one.code, language, **one.params))
     return [(one.field, one.code) for one in found]
 
 
@@ -42,17 +42,17 @@ SCRIPT, MODULE = "entrypoint.script", "entrypoint.module"
     ],
 )
 def test_what_names_no_python_is_refused(named: Entrypoint, expected: list[tuple[str, str]]) -> None:
-    assert list_codes(entry.problems(named)) == expected
+    assert list_codes(entry.find_problems(named)) == expected
 
 
 def test_a_refusal_says_what_it_is_and_what_to_name_instead() -> None:
-    [shell] = entry.problems(Entrypoint("run.sh"))
-    assert messages.text(shell.code, "en", **shell.params)[0].startswith(
+    [shell] = entry.find_problems(Entrypoint("run.sh"))
+    assert messages.render_text(shell.code, "en", **shell.params)[0].startswith(
         "run.sh is a shell script, not a Python script"
     )
-    [module] = entry.problems(Entrypoint(module="pkg/train.py"))
+    [module] = entry.find_problems(Entrypoint(module="pkg/train.py"))
     assert module.params["nearest"] == "pkg.train"
-    assert "newer Python" not in messages.text("SYNTAX_WRONG", "en", node="n", detail="invalid syntax")[1]
+    assert "newer Python" not in messages.render_text("SYNTAX_WRONG", "en", node="n", detail="invalid syntax")[1]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,9 @@ def test_a_refusal_says_what_it_is_and_what_to_name_instead() -> None:
     ],
 )
 def test_what_begins_as_another_program_is_refused_whatever_its_name(text: bytes, refused: bool) -> None:
-    assert list_codes(entry.text_problems(Entrypoint("train"), text)) == [(SCRIPT, "ENTRYPOINT_NOT_PYTHON")] * refused
+    assert (
+        list_codes(entry.find_text_problems(Entrypoint("train"), text)) == [(SCRIPT, "ENTRYPOINT_NOT_PYTHON")] * refused
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,22 +105,22 @@ def test_what_begins_as_another_program_is_refused_whatever_its_name(text: bytes
 )  # fmt: skip
 def test_what_starts_ranks_in_a_script_is_found_with_its_line(text: str, found: Any) -> None:
     """Without a word in a comment, a docstring or a message counting for one."""
-    assert entry.start_of_ranks(text.encode()) == found
+    assert entry.find_rank_start(text.encode()) == found
 
 
 def test_a_script_that_starts_ranks_is_warned_of_and_so_is_a_launcher_as_the_module() -> None:
     spec = job("env-001", entrypoint=Entrypoint("launch.py"))
-    [one] = entry.warnings(spec, b"import torch.multiprocessing as mp\nmp.spawn(f)\n")
+    [one] = entry.find_warnings(spec, b"import torch.multiprocessing as mp\nmp.spawn(f)\n")
     assert (one.field, one.code, one.params["what"], one.params["line"]) == (
         SCRIPT,
         "SCRIPT_STARTS_RANKS",
         "mp.spawn",
         2,
     )
-    assert "line 2: mp.spawn" in messages.text(one.code, "en", **one.params)[0]
+    assert "line 2: mp.spawn" in messages.render_text(one.code, "en", **one.params)[0]
     launcher = job("env-001", entrypoint=Entrypoint(module="torch.distributed.run", args=("train.py",)))
-    assert list_codes(entry.warnings(launcher, b"")) == [(MODULE, "SCRIPT_STARTS_RANKS")]
-    assert entry.warnings(job("env-001"), b"") == []
+    assert list_codes(entry.find_warnings(launcher, b"")) == [(MODULE, "SCRIPT_STARTS_RANKS")]
+    assert entry.find_warnings(job("env-001"), b"") == []
 
 
 def test_a_variable_that_no_shell_will_expand_is_warned_of_with_the_placeholder() -> None:
@@ -133,15 +135,15 @@ def test_a_variable_that_no_shell_will_expand_is_warned_of_with_the_placeholder(
         "$5",
     )
     spec = job("env-001", entrypoint=Entrypoint("train.py", args), env={"MINE": "1", "LOG": "$MINE.log"})
-    found = entry.warnings(spec, b"")
+    found = entry.find_warnings(spec, b"")
     assert list_codes(found) == [
         *((f"entrypoint.args.{index}", "VALUE_NOT_EXPANDED") for index in range(4)), ("env.LOG", "VALUE_NOT_EXPANDED")
     ]  # fmt: skip
     assert [one.params.get("placeholder") for one in found] == ["{checkpoint_dir}", "{rank}", None, None, None]
-    assert "{checkpoint_dir}" in messages.text(found[0].code, "en", **found[0].params)[1]
+    assert "{checkpoint_dir}" in messages.render_text(found[0].code, "en", **found[0].params)[1]
 
 
-FILES = [File(path, sha256="0") for path in ("pkg/__init__.py", "pkg/train.py", "tool/__main__.py", "alone.py")]
+FILES = [SnapshotFile(path, sha256="0") for path in ("pkg/__init__.py", "pkg/train.py", "tool/__main__.py", "alone.py")]
 
 
 @pytest.mark.parametrize(
@@ -159,5 +161,5 @@ def test_a_module_is_looked_for_in_the_code_and_may_be_an_installed_one(
     module: str, problem: list[Any], warning: list[Any]
 ) -> None:
     spec = job("env-001", entrypoint=Entrypoint(module=module), code=Code("0" * 64, "/archive"))
-    assert list_codes(code.problems(spec, FILES)) == problem
-    assert list_codes(code.warnings(spec, FILES)) == warning
+    assert list_codes(code.find_problems(spec, FILES)) == problem
+    assert list_codes(code.find_warnings(spec, FILES)) == warning

@@ -6,31 +6,31 @@ import pytest
 
 from fermi import messages
 from fermi.diagnosis import root_cause
-from fermi.diagnosis.facts import MAX_FOLDERS, MAX_IGNORE_BYTES, MAX_IGNORES, MAX_PATH, Facts, Sent
-from fermi.jobs.spec import JobSpec, Node, RankSeen
-from fermi.runner.code import File
+from fermi.diagnosis.facts import MAX_FOLDERS, MAX_IGNORE_BYTES, MAX_IGNORES, MAX_PATH, JobFacts, SentCode
+from fermi.jobs.spec import JobSpec, Node, RankStatus
+from fermi.runner.code import SnapshotFile
 
 EMULATED = Node("a", "env-001", gpu_type="A100", gpu_count=2, emulated=True)
 REAL = Node("b", "gn5", gpu_type="A100", gpu_count=2)
 WITHOUT = Node("c", "cpu1")
 IGNORES = {".gitignore": b"*.bin\ndata/\n!data/keep.bin\n", "src/.fermiignore": b"cache/\n"}
 PATHS = (*IGNORES, "train.py", "src/models/net.py", "src/models/__init__.py", "src/plain/tool.py", "util.py")
-CODE = Sent.of(
-    "8c1c" * 16, [File(path, size=5, sha256=path) for path in PATHS], lambda sha256: IGNORES[sha256]
+CODE = SentCode.of(
+    "8c1c" * 16, [SnapshotFile(path, size=5, sha256=path) for path in PATHS], lambda sha256: IGNORES[sha256]
 )  # fmt: skip
 
 
-def explained(log: str, node: Node = REAL, sent: Sent | None = None, **seen: Any) -> root_cause.Told:
+def explained(log: str, node: Node = REAL, sent: SentCode | None = None, **seen: Any) -> root_cause.RankFailure:
     job = JobSpec("task-x", "ddp", (node,), node.id)
-    rank = RankSeen(0, 0, "exited", exit_code=1, ended_at=10.0, **seen)
-    told = root_cause.explain([rank], 0, [node.name], lambda _: log.encode(), facts=Facts(job, lambda: sent))
+    rank = RankStatus(0, 0, "exited", exit_code=1, ended_at=10.0, **seen)
+    told = root_cause.explain_failure([rank], 0, [node.name], lambda _: log.encode(), facts=JobFacts(job, lambda: sent))
     assert told is not None
     return told
 
 
-def write_message(told: root_cause.Told, lang: str = "en") -> str:
-    message, hint = messages.text(told.why, lang, **(told.about or {}))
-    assert messages.GAP not in message + hint
+def write_message(told: root_cause.RankFailure, lang: str = "en") -> str:
+    message, hint = messages.render_text(told.why, lang, **(told.about or {}))
+    assert messages.MISSING_VALUE not in message + hint
     return f"{message} {hint}"
 
 
@@ -99,24 +99,26 @@ def test_a_file_that_an_ignore_file_leaves_out_is_said_with_the_line(path: str, 
 
 def test_a_line_of_many_wildcards_is_compared_in_linear_time() -> None:
     lines = {".gitignore": b"*a*a*a*a*a*a*a*a*a*b\n" + b"**/*a*a/" * 20 + b"b\n"}
-    code = Sent.of("8c1c" * 16, [File(path, size=1, sha256=path) for path in lines], lambda sha256: lines[sha256])
-    assert code.left_out_by("a" * MAX_PATH) == code.left_out_by("/".join(["a" * 7] * 31)) == ""
-    assert code.left_out_by("a" * (MAX_PATH - 1) + "b") == "*a*a*a*a*a*a*a*a*a*b (.gitignore)"
-    assert code.left_out_by("aa/" * 30 + "b") == "**/*a*a/" * 20 + "b (.gitignore)"
+    code = SentCode.of(
+        "8c1c" * 16, [SnapshotFile(path, size=1, sha256=path) for path in lines], lambda sha256: lines[sha256]
+    )
+    assert code.find_ignore_line("a" * MAX_PATH) == code.find_ignore_line("/".join(["a" * 7] * 31)) == ""
+    assert code.find_ignore_line("a" * (MAX_PATH - 1) + "b") == "*a*a*a*a*a*a*a*a*a*b (.gitignore)"
+    assert code.find_ignore_line("aa/" * 30 + "b") == "**/*a*a/" * 20 + "b (.gitignore)"
 
 
 def test_what_nobody_writes_by_hand_is_neither_read_nor_compared() -> None:
-    def sent(count: int, size: int) -> Sent:
-        files = [File(f"{number}/.gitignore", size=size, sha256="x") for number in range(count)]
-        return Sent.of("8c1c" * 16, files, lambda _: read.append(1) or b"*")  # type: ignore[func-returns-value]
+    def sent(count: int, size: int) -> SentCode:
+        files = [SnapshotFile(f"{number}/.gitignore", size=size, sha256="x") for number in range(count)]
+        return SentCode.of("8c1c" * 16, files, lambda _: read.append(1) or b"*")  # type: ignore[func-returns-value]
 
     read: list[int] = []
     many, large = sent(MAX_IGNORES + 1, 1), sent(2, MAX_IGNORE_BYTES)
-    assert (read, many.left_out_by("0/x"), large.left_out_by("0/x")) == ([], "", "")
+    assert (read, many.find_ignore_line("0/x"), large.find_ignore_line("0/x")) == ([], "", "")
     few = sent(MAX_IGNORES, 1)
     assert len(read) == MAX_IGNORES
-    assert few.left_out_by("0/x") == "* (0/.gitignore)"
-    assert few.left_out_by(f"0/{'x' * MAX_PATH}") == few.left_out_by("0/" + "x/" * MAX_FOLDERS) == ""
+    assert few.find_ignore_line("0/x") == "* (0/.gitignore)"
+    assert few.find_ignore_line(f"0/{'x' * MAX_PATH}") == few.find_ignore_line("0/" + "x/" * MAX_FOLDERS) == ""
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from fermi import messages
 from fermi.diagnosis import root_cause, rules, tracebacks
-from fermi.jobs.spec import RankSeen
+from fermi.jobs.spec import RankStatus
 
 NAMES = ["gn5", "gn6"]
 OWN_FRAME = '  File "/work/train.py", line 88, in forward\n    out = self.layer(x)\n          ^^^^^^^^^^^^^\n'
@@ -44,9 +44,9 @@ def nccl(what: str, said: str, last: str) -> str:
 COUNTING = "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error?"
 
 
-def of(log: str, *, exit_code: int = 1, **more: Any) -> root_cause.Told | None:
-    seen = RankSeen(0, 0, "exited", exit_code=exit_code, ended_at=10.0, **more)
-    return root_cause.explain([seen], 0, NAMES, lambda rank: log.encode(), addresses={"10.0.0.2": "gn6"})
+def of(log: str, *, exit_code: int = 1, **more: Any) -> root_cause.RankFailure | None:
+    seen = RankStatus(0, 0, "exited", exit_code=exit_code, ended_at=10.0, **more)
+    return root_cause.explain_failure([seen], 0, NAMES, lambda rank: log.encode(), addresses={"10.0.0.2": "gn6"})
 
 
 KNOWN: list[tuple[str, str, dict[str, str]]] = [
@@ -196,8 +196,8 @@ def test_what_a_library_prints_is_known_with_its_figures_in_both_languages(
     assert told.about is not None
     assert params.items() <= told.about.items()
     for lang in ("en", "zh"):
-        message, hint = messages.text(code, lang, **told.about)
-        assert messages.GAP not in message + hint
+        message, hint = messages.render_text(code, lang, **told.about)
+        assert messages.MISSING_VALUE not in message + hint
     if "Traceback" in log:
         assert told.at == "train.py:88 in forward"
 
@@ -223,7 +223,7 @@ CRASHES = [
 
 @pytest.mark.parametrize(("log", "exception", "at"), CRASHES, ids=range(len(CRASHES)))
 def test_the_exception_that_ended_it_and_the_users_own_line(log: str, exception: str | None, at: str | None) -> None:
-    crash = tracebacks.explaining(tracebacks.lines_of(log))
+    crash = tracebacks.find_crash(tracebacks.split_lines(log))
     assert (crash and crash.exception, crash and crash.at) == (exception, at)
 
 
@@ -291,8 +291,8 @@ def test_a_store_whose_port_is_taken_tells_of_no_gone_peer() -> None:
 
 def test_a_rank_that_tells_of_a_gone_peer_explains_nothing_where_another_tells_more() -> None:
     logs = {0: raised("RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.2]:1"), 1: raised("KeyError: 'x'")}
-    ranks = [RankSeen(n, n, "exited", exit_code=1, ended_at=10.0 + n) for n in (0, 1)]
-    told = root_cause.explain(ranks, 0, NAMES, lambda rank: logs[rank].encode())
+    ranks = [RankStatus(n, n, "exited", exit_code=1, ended_at=10.0 + n) for n in (0, 1)]
+    told = root_cause.explain_failure(ranks, 0, NAMES, lambda rank: logs[rank].encode())
     assert told is not None
     assert (told.seen.rank, told.node, told.exception) == (1, "gn6", "KeyError: 'x'")
 
@@ -309,7 +309,7 @@ def test_what_the_kernel_killed_says_by_which_limit(kill: Any, code: str, said: 
     assert told is not None
     assert (told.why, told.exception) == (code, "")
     assert told.about is not None
-    assert said in messages.text(code, "en", **told.about)[0]
+    assert said in messages.render_text(code, "en", **told.about)[0]
 
 
 def heard(number: int, text: str) -> dict[str, Any]:
@@ -329,8 +329,8 @@ def test_what_the_kernel_says_of_a_gpu_comes_before_what_cuda_made_of_it(
     assert told is not None
     assert told.about is not None
     assert (told.why, told.follows) == (code, False)
-    assert said in messages.text(code, "en", **told.about)[0]
-    assert root_cause.elsewhere(told.params())
+    assert said in messages.render_text(code, "en", **told.about)[0]
+    assert root_cause.is_external(told.params())
     finding = told.finding()
     assert finding is not None
     assert [one.code for one in finding.evidence] == ["KERNEL_SAID", "RANK_PRINTED"]
@@ -380,14 +380,16 @@ ALPHABET = [
 def test_no_log_whatever_is_in_it_raises_or_takes_for_ever() -> None:
     chance = random.Random(7)
     tails = ["".join(chance.choices(ALPHABET, k=4000)) for _ in range(8)]
-    tails += [one * (tracebacks.MOST_BYTES // len(one)) for one in ALPHABET[:6]]
-    tails += ["".join(chance.choices(string.printable, k=40_000)), "x" * tracebacks.MOST_BYTES]
+    tails += [one * (tracebacks.MAX_BYTES // len(one)) for one in ALPHABET[:6]]
+    tails += ["".join(chance.choices(string.printable, k=40_000)), "x" * tracebacks.MAX_BYTES]
     for tail in tails:
         of(tail)
 
 
 @pytest.mark.timeout(60)
 def test_a_rule_of_a_project_takes_time_linear_in_the_line() -> None:
-    own, wrong = rules.parse('[SLOW]\nlines = ["aaaa{one}a{two}a{three}a{four}a{five}b"]\nmessage = "m"\nhint = "h"\n')
+    own, wrong = rules.parse_rules(
+        '[SLOW]\nlines = ["aaaa{one}a{two}a{three}a{four}a{five}b"]\nmessage = "m"\nhint = "h"\n'
+    )
     assert not wrong
     assert own[0].lines[0].match("a" * 100_000) is None

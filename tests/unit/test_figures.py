@@ -8,5 +8,5 @@ from fermi.schema import humanize
 
 def test_counts_and_sizes_are_told_as_the_console_tells_them(root: Path) -> None:
     cases = json.loads((root / "tests/shared/figures.json").read_text())
-    assert [[number, humanize.count(number)] for number, _ in cases["counts"]] == cases["counts"]
-    assert [[number, humanize.size(number)] for number, _ in cases["sizes"]] == cases["sizes"]
+    assert [[number, humanize.format_count(number)] for number, _ in cases["counts"]] == cases["counts"]
+    assert [[number, humanize.format_bytes(number)] for number, _ in cases["sizes"]] == cases["sizes"]

@@ -155,7 +155,7 @@ def test_ranks_that_fork_for_ever_are_ended_and_the_terminal_says_why(hand):
     assert re.match(r"fermi: the ranks were ended: there were \d+ processes with \d+ threads, most of them started by "
                     r"rank 0; the bounds are 100 and 800: start fewer .* or raise --processes$", line)  # fmt: skip
     mark = f"FERMI_TASK_ID={hand.folder}".encode()
-    assert [pid for pid, _ in processes.all_living() if mark in environment(pid)] == []
+    assert [pid for pid, _ in processes.list_living_processes() if mark in environment(pid)] == []
 
 
 def test_without_a_bound_nothing_is_counted(hand):
@@ -181,7 +181,7 @@ os._exit(7)
 
 
 def test_no_rank_begins_where_the_disk_has_only_what_is_kept(tmp_path):
-    change = "from fermi.runner import disk_usage\ndisk_usage.MAX_RESERVE = 1 << 60"
+    change = "from fermi.runner import disk_usage\ndisk_usage.MAX_RESERVE_BYTES = 1 << 60"
     run = altered(tmp_path, change, "print('began')", "--reserve-percent", "100", ranks=1)
     try:
         assert run.wait() == 71
@@ -270,7 +270,7 @@ def test_what_cannot_be_confined_is_not_started(hand, tmp_path, options, env, wh
     ("change", "why"),
     [
         ("from fermi.runner import foreground_sandbox, sandbox\n"
-         "sandbox.landlock_abi = foreground_sandbox.landlock_abi = lambda: 0", "this kernel has no Landlock"),
+         "sandbox.read_landlock_abi = foreground_sandbox.read_landlock_abi = lambda: 0", "this kernel has no Landlock"),
         ("from fermi.runner import mounts\ndef none(): raise mounts.ViewError(1, 'a user namespace: not permitted')\n"
          "mounts._unshare = none", "no mount namespace can be made here (a user namespace: not permitted)"),
     ],
@@ -299,7 +299,7 @@ def altered(folder, change: str, script: str, *options: str, ranks: int = 2) -> 
 def test_a_rank_that_never_ends_after_all_others_is_ended_and_named(tmp_path, also):
     """Also where its process got the processor long after its runner."""
     hangs = "import os, signal\nif os.environ['RANK'] == '1': signal.sigwait([signal.SIGUSR2])"
-    run = altered(tmp_path, f"node.LAST_SECONDS = 1.0\n{also}", hangs)
+    run = altered(tmp_path, f"node.MAX_IDLE_SECONDS = 1.0\n{also}", hangs)
     try:
         assert run.wait() == 0
         assert "rank 1 hung after all others had ended with 0: killed" in run.text

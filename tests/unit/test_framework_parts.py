@@ -12,19 +12,19 @@ import pytest
 
 from fermi import export, preflight
 from fermi.frameworks import texts
-from fermi.frameworks._planning import gang
+from fermi.frameworks._planning import build_plan
 from fermi.frameworks.base import Framework, Info
 from fermi.jobs import recipes
 from fermi.jobs.spec import JobSpec, Plan
 from fermi.planning import plugins, variables
-from fermi.planning.recommend import recommend
+from fermi.planning.recommend import recommend_frameworks
 from fermi.preflight import verdict
 from fermi.train import preflight_node
 from tests.goldens import job
 
 
 def plan(spec: JobSpec) -> Plan:
-    return gang(spec, recipes.command(spec, "some.trainer", {}), files={}, preload=())
+    return build_plan(spec, recipes.build_command(spec, "some.trainer", {}), files={}, preload=())
 
 
 def module(**parts: Any) -> ModuleType:
@@ -41,7 +41,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Framework]:
     def add(**info: Any) -> Framework:
         monkeypatch.setitem(plugins.FRAMEWORKS, "new", "some_framework")
         monkeypatch.setitem(sys.modules, "some_framework", module(INFO=Info(label="New", **info), plan=plan))
-        return plugins.framework("new")
+        return plugins.get_framework("new")
 
     return add
 
@@ -53,7 +53,7 @@ def test_what_a_framework_leaves_out_is_data_parallelism_without_options(registe
     assert smallest.propose(spec).strategy == {"dataParallel": 6}
     split = replace(spec, strategy={"tensorParallel": 2})
     assert [problem.code for problem in smallest.warnings(split)] == ["STRATEGY_NOT_RENDERED"]
-    assert texts.description(smallest, "en") == ""
+    assert texts.get_description(smallest, "en") == ""
 
 
 def test_a_framework_that_splits_the_model_proposes_its_own_split_or_none() -> None:
@@ -87,7 +87,7 @@ def test_an_author_is_told_which_part_is_missing_and_what_was_found(parts: dict[
 def test_what_a_framework_sets_for_its_ranks_is_refused_to_users_or_gives_way_to_theirs(name: str) -> None:
     """Where both set a variable, nothing is overridden in silence."""
     spec = job("env-001", "env-003", framework=name, emulated=False)
-    framework = plugins.framework(name)
+    framework = plugins.get_framework(name)
     ours = {key for at in framework.plan(spec).nodes for process in at.processes for key in (*at.env, *process.env)}
     theirs = {key: "1" for key in ours if not variables.is_reserved(key)}
     for at in framework.plan(replace(spec, env=theirs)).nodes:
@@ -97,15 +97,19 @@ def test_what_a_framework_sets_for_its_ranks_is_refused_to_users_or_gives_way_to
 
 def test_what_one_framework_reserves_is_refused_whatever_the_framework(register: Callable[..., Framework]) -> None:
     register(reserved=("SMALL_.*",))
-    assert [problem.code for problem in variables.problems({"SMALL_RANK": "1", "SMALLER": "1"})] == ["ENV_RESERVED"]
+    assert [problem.code for problem in variables.find_problems({"SMALL_RANK": "1", "SMALLER": "1"})] == [
+        "ENV_RESERVED"
+    ]
 
 
 def test_a_new_framework_is_recommended_for_the_sizes_that_it_says(register: Callable[..., Framework]) -> None:
     register(parallelism=("data", "sharded"), model_size=(2 * 10**9, 20 * 10**9))
 
     def first_reasons(parameters: int) -> dict[str, str]:
-        spec = job("env-001", "env-003", "env-005", hyperparameters=recipes.typical(parameters), emulated=False)
-        good, bad = recommend(replace(spec, model_parameters=parameters))
+        spec = job(
+            "env-001", "env-003", "env-005", hyperparameters=recipes.choose_typical_sizes(parameters), emulated=False
+        )
+        good, bad = recommend_frameworks(replace(spec, model_parameters=parameters))
         return {one.framework: one.reasons[0].code for one in [*good, *bad]}
 
     assert first_reasons(3 * 10**9)["new"] == "RECOMMENDED_BY_SIZE"
@@ -117,14 +121,14 @@ def test_a_framework_on_another_library_is_tested_told_apart_and_rendered_by_wha
     register: Callable[..., Framework],
 ) -> None:
     register(stack="paddle", launcher="")
-    assert plugins.stacks() == ["torch", "jax", "paddle"]
+    assert plugins.list_stacks() == ["torch", "jax", "paddle"]
     spec = job("env-001", "env-003", framework="new")
-    assert [problem.code for problem in export.problems(spec, "torchrun")] == ["TORCHRUN_NOT_FOR_FRAMEWORK"]
-    readme = export.render(spec, "shell", "en")["README.md"]
+    assert [problem.code for problem in export.find_problems(spec, "torchrun")] == ["TORCHRUN_NOT_FOR_FRAMEWORK"]
+    readme = export.render_files(spec, "shell", "en")["README.md"]
     assert "Out of GPU memory" not in readme, "nothing is known of how this library uses memory"
     test = preflight.plan(replace(spec, options={"level": "quick", "framework": "new"}))
     assert json.loads(str(test.nodes[0].env["FERMI_PREFLIGHT"]))["stacks"] == ["paddle"]
-    _, bad = recommend(replace(spec, model_parameters=10**8))
+    _, bad = recommend_frameworks(replace(spec, model_parameters=10**8))
     assert {one.framework: one.reasons[0].code for one in bad}["new"] == "REJECTED_OTHER_LIBRARY"
 
 
@@ -137,7 +141,7 @@ def test_the_pre_flight_test_asks_any_library_at_least_whether_it_is_there(regis
     def levels(stack: str) -> list[tuple[str, str]]:
         register(stack=stack)
         facts = [{"preflight": "devices", "rank": 0, **found}]
-        [node] = verdict.judge([verdict.Member(0, "env-0", "n0", 0)], facts, "quick", "new")["nodes"]
+        [node] = verdict.build_report([verdict.NodeUnderTest(0, "env-0", "n0", 0)], facts, "quick", "new")["nodes"]
         return [(one["level"], one["code"]) for one in node["findings"] if one["check"] == "devices"]
 
     assert levels("numpy") == [("pass", "PREFLIGHT_DEVICES_OK")]
@@ -145,5 +149,5 @@ def test_the_pre_flight_test_asks_any_library_at_least_whether_it_is_there(regis
 
 
 def test_a_stage_of_the_platform_s_own_needs_nothing_but_a_plan() -> None:
-    stage = plugins.planner("preflight")
+    stage = plugins.get_planner("preflight")
     assert stage.plan(job("env-001", framework="preflight")).world_size == 1

@@ -19,7 +19,7 @@ OPTIONS = "distributedConfig.options"
 def codes(found: list[Problem]) -> list[tuple[str, str]]:
     for problem in found:
         for language in ("zh", "en"):
-            assert all(messages.text(problem.code, language, **problem.params))
+            assert all(messages.render_text(problem.code, language, **problem.params))
     return [(problem.field, problem.code) for problem in found]
 
 
@@ -57,7 +57,7 @@ def argument(plan: Plan, flag: str) -> Value:
     ],
 )
 def test_a_broken_rule_is_named_with_its_field(changes, field, code):
-    assert codes(validate.problems(spec(**changes))) == [(field, code)]
+    assert codes(validate.find_problems(spec(**changes))) == [(field, code)]
 
 
 def test_a_mesh_that_does_not_fit_gets_the_nearest_one_that_does():
@@ -67,7 +67,7 @@ def test_a_mesh_that_does_not_fit_gets_the_nearest_one_that_does():
 
 def test_a_script_of_the_users_own_may_call_anything_dtype():
     own = spec(entrypoint=Entrypoint("a.py"), hyperparameters={"dtype": [1]}, options={"mixedPrecision": "bfloat16"})
-    assert validate.problems(own) == []
+    assert validate.find_problems(own) == []
     assert yaml.safe_load(str(fsdp.plan(own).files["fsdp_config.yaml"]))["dtype"] == "bfloat16"
 
 
@@ -89,7 +89,7 @@ def test_a_script_of_the_users_own_may_call_anything_dtype():
     ],
 )
 def test_models_are_sharded_inside_zones_and_nodes(job, size, warned):
-    assert [code for _, code in codes(plugins.framework("pytorch-fsdp").warnings(job))] == warned
+    assert [code for _, code in codes(plugins.get_framework("pytorch-fsdp").warnings(job))] == warned
     plan = fsdp.plan(job)
     assert argument(plan, "--shard_size") == str(size)
     mesh = yaml.safe_load(str(plan.files["fsdp_config.yaml"]))["mesh"]
@@ -99,7 +99,7 @@ def test_models_are_sharded_inside_zones_and_nodes(job, size, warned):
 def test_a_strategy_that_is_not_rendered_is_a_warning():
     asked = spec(strategy={"tensorParallel": 2}, options={"sharding": "full", "shardSize": 6})
     assert ("distributedConfig.strategy", "STRATEGY_NOT_RENDERED") in codes(
-        plugins.framework("pytorch-fsdp").warnings(asked)
+        plugins.get_framework("pytorch-fsdp").warnings(asked)
     )
 
 
@@ -126,7 +126,7 @@ def test_options_become_arguments_of_the_recipe():
 
 
 def test_it_is_known_by_its_short_name():
-    assert plugins.framework("fsdp") is plugins.framework("pytorch-fsdp")
+    assert plugins.get_framework("fsdp") is plugins.get_framework("pytorch-fsdp")
 
 
 anything = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "x", []])
@@ -146,8 +146,8 @@ some_nodes = st.lists(st.tuples(st.integers(0, 8), st.sampled_from("abc")), min_
 @given(some_nodes, choices, st.dictionaries(st.sampled_from(["dtype", "heads"]), anything))
 def test_rules_never_raise_and_a_spec_without_problems_has_a_plan_that_keeps_them(nodes, options, hyperparameters):
     spec = replace(over(*nodes, **options), hyperparameters=hyperparameters)
-    plugins.framework("pytorch-fsdp").warnings(spec)
-    if not validate.problems(spec):
+    plugins.get_framework("pytorch-fsdp").warnings(spec)
+    if not validate.find_problems(spec):
         plan = fsdp.plan(spec)
         assert [p.rank for node in plan.nodes for p in node.processes] == list(range(plan.world_size))
         config = yaml.safe_load(str(plan.files["fsdp_config.yaml"]))

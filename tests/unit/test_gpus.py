@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fermi.runner import gpus
-from fermi.runner.gpus import Gpus
-from fermi.runner.watch import Watch
+from fermi.runner.gpus import GpuMonitor
+from fermi.runner.watch import RankWatcher
 from tests.polling import until
 
 PRINTED = """0, 1980, 1980, 61, 0x0000000000000000
@@ -23,7 +23,7 @@ PRINTED = """0, 1980, 1980, 61, 0x0000000000000000
 
 
 def test_clocks_heat_and_why_one_is_slowed_are_read_and_an_idle_one_is_not_slowed() -> None:
-    assert gpus.parse(f"index, clocks\n{PRINTED}nonsense, 1") == {
+    assert gpus.parse_figures(f"index, clocks\n{PRINTED}nonsense, 1") == {
         0: {"clock": 1980, "most": 1980, "temperature": 61},
         1: {"clock": 1185, "most": 1980, "temperature": 87, "slowed": "heat"},
         2: {"clock": 1755, "most": 1980, "temperature": 64, "slowed": "power"},
@@ -34,7 +34,7 @@ def test_clocks_heat_and_why_one_is_slowed_are_read_and_an_idle_one_is_not_slowe
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "indices", lambda pid: {1} if pid == os.getpid() else set())
+    monkeypatch.setattr(gpus, "list_open_gpus", lambda pid: {1} if pid == os.getpid() else set())
 
 
 def test_the_program_is_asked_beside_the_training_and_only_where_a_rank_has_a_gpu(
@@ -44,7 +44,7 @@ def test_the_program_is_asked_beside_the_training_and_only_where_a_rank_has_a_gp
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{PRINTED}END\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    node = Gpus()
+    node = GpuMonitor()
     node.look(100.0, [1])
     assert node._beside._process is None
     node.look(200.0, [os.getpid()])
@@ -59,7 +59,7 @@ def test_the_program_is_asked_beside_the_training_and_only_where_a_rank_has_a_gp
 
 def test_without_the_program_nothing_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, opened: None) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    node = Gpus()
+    node = GpuMonitor()
     node.look(100.0, [os.getpid()])
     node.look(101.0, [os.getpid()])
     assert node.of(os.getpid()) is None
@@ -68,20 +68,20 @@ def test_without_the_program_nothing_is_known(monkeypatch: pytest.MonkeyPatch, t
 @pytest.fixture
 def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files that stand in for `/dev/nvidia0` and `/dev/nvidia1`."""
-    monkeypatch.setattr(gpus, "DEVICES", f"{tmp_path}/nvidia[0-9]*")
-    monkeypatch.setattr(gpus, "DEVICE", re.compile(rf"{tmp_path}/nvidia(\d+)"))
+    monkeypatch.setattr(gpus, "DEVICE_GLOB", f"{tmp_path}/nvidia[0-9]*")
+    monkeypatch.setattr(gpus, "DEVICE_PATTERN", re.compile(rf"{tmp_path}/nvidia(\d+)"))
     for name in ("nvidia0", "nvidia1", "nvidiactl"):
         (tmp_path / name).touch()
     return tmp_path
 
 
 def test_whether_a_process_has_a_gpu_open_is_read_from_its_descriptors(devices: Path) -> None:
-    assert gpus.machine_has_gpus()
+    assert gpus.has_nvidia_gpus()
     with (devices / "nvidiactl").open():  # NVML's clients have this one, and no GPU
         assert gpus.has_gpu_open([os.getpid()]) is False
     with (devices / "nvidia1").open():
         assert gpus.has_gpu_open([os.getpid()]) is True
-        assert gpus.indices(os.getpid()) == {1}
+        assert gpus.list_open_gpus(os.getpid()) == {1}
     child = subprocess.Popen(["true"])
     child.wait()
     assert gpus.has_gpu_open([child.pid, os.getpid()]) is False
@@ -121,7 +121,7 @@ def test_a_rank_that_trains_is_asked_for_its_gpu_until_it_has_one_open(devices: 
     ) as rank:
         assert rank.stdin
         assert rank.stdout
-        watch = Watch(".")
+        watch = RankWatcher(".")
         watch.add({"rank": 0, "pid": rank.pid, "error": None, "stalled": None, "exit_code": None}, Silent())
         one = watch.watched[0]
 
@@ -131,7 +131,7 @@ def test_a_rank_that_trains_is_asked_for_its_gpu_until_it_has_one_open(devices: 
             return one.gpu_open
 
         assert look_again() is None  # it may still load its data
-        one.pulse.figures = gpus.FEW_STEPS
+        one.pulse.figures = gpus.MIN_STEPS
         assert look_again() is False
         rank.stdin.write(f"{devices / 'nvidia0'}\n")
         rank.stdin.flush()

@@ -4,26 +4,28 @@ from typing import Any
 
 from fermi import messages
 from fermi.diagnosis import collective_groups, hangs
-from fermi.jobs.spec import RankSeen
+from fermi.jobs.spec import RankStatus
 from tests.unit.test_hangs import NOW, SITE, rank, stalled
 
 ALL = [0, 1, 2, 3]
 
 
-def waits(number: int, op: str, seq: int, ranks: list[int], **more: Any) -> RankSeen:
+def waits(number: int, op: str, seq: int, ranks: list[int], **more: Any) -> RankStatus:
     return rank(number, stalled(op, op={"seq": seq, "group": "1", "sizes": [[7]], "ranks": ranks, **more}))
 
 
-def judge(ranks: list[RankSeen]) -> tuple[hangs.Verdict, str, list[str]]:
-    verdict = hangs.judge(ranks, SITE, NOW)
+def judge(ranks: list[RankStatus]) -> tuple[hangs.HangVerdict, str, list[str]]:
+    verdict = hangs.detect_hang(ranks, SITE, NOW)
     assert verdict is not None
     finding = verdict.finding
     for lang in messages.LANGUAGES:
-        assert [messages.text(one.code, lang, **one.params) for one in finding.evidence]
+        assert [messages.render_text(one.code, lang, **one.params) for one in finding.evidence]
     lacks = [
-        messages.text(one.code, "en", **one.params)[0] for one in finding.evidence if one.code == "COLLECTIVE_LACKS"
+        messages.render_text(one.code, "en", **one.params)[0]
+        for one in finding.evidence
+        if one.code == "COLLECTIVE_LACKS"
     ]
-    return verdict, messages.text(finding.code, "en", **finding.params)[0], lacks
+    return verdict, messages.render_text(finding.code, "en", **finding.params)[0], lacks
 
 
 def test_the_group_its_ranks_and_who_is_missing_are_named() -> None:
@@ -74,17 +76,19 @@ def test_broadcasts_from_different_roots_are_told_with_both() -> None:
 
 def test_groups_that_wait_for_one_that_is_elsewhere_cross_nobody() -> None:
     """Each stage's rank waits for its own group; what they wait for in the end is rank 3."""
-    found = collective_groups.waits([waits(0, "all_reduce", 5, [0, 1]), waits(1, "all_reduce", 8, [1, 3])])
-    assert collective_groups.crossed(found) is None
-    assert [one.missing for one in collective_groups.incomplete(found)] == [(1,), (3,)]
-    assert collective_groups.roots(found) is None
+    found = collective_groups.list_waits([waits(0, "all_reduce", 5, [0, 1]), waits(1, "all_reduce", 8, [1, 3])])
+    assert collective_groups.find_crossed_waits(found) is None
+    assert [one.missing for one in collective_groups.find_incomplete(found)] == [(1,), (3,)]
+    assert collective_groups.find_differing_roots(found) is None
 
 
 def test_what_one_sends_another_and_what_is_not_known_is_no_group() -> None:
     assert (
-        collective_groups.waits([waits(0, "send 0->1", 5, [0, 1]), rank(1, stalled("all_reduce")), rank(2, stalled())])
+        collective_groups.list_waits(
+            [waits(0, "send 0->1", 5, [0, 1]), rank(1, stalled("all_reduce")), rank(2, stalled())]
+        )
         == []
     )
-    assert collective_groups.waits([waits(0, "all_reduce", 5, [1, 2])]) == [], (
+    assert collective_groups.list_waits([waits(0, "all_reduce", 5, [1, 2])]) == [], (
         "it is no member of the group that it names"
     )

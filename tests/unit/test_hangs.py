@@ -4,10 +4,10 @@ import pytest
 
 from fermi import messages
 from fermi.diagnosis import Level, hangs
-from fermi.diagnosis.hangs import Site, judge
-from fermi.jobs.spec import RankSeen
+from fermi.diagnosis.hangs import GangLayout, detect_hang
+from fermi.jobs.spec import RankStatus
 
-SITE = Site(["head-env", "other-env"], {"10.0.0.1": 0, "10.0.0.2": 1})
+SITE = GangLayout(["head-env", "other-env"], {"10.0.0.1": 0, "10.0.0.2": 1})
 NOW = 1_700_000_100.0
 
 
@@ -23,7 +23,7 @@ def stalled(into="", **more):
 
 
 def rank(number, said, **more):
-    return RankSeen(number, number // 2, "running", 100 + number, stalled=said, **more)
+    return RankStatus(number, number // 2, "running", 100 + number, stalled=said, **more)
 
 
 def gang(*said):
@@ -34,13 +34,15 @@ def told(verdict):
     finding = verdict.finding
     for lang in ("en", "zh"):
         for evidence in finding.evidence:
-            messages.text(evidence.code, lang, **evidence.params)
-        messages.text(finding.code, lang, **finding.params)
-    return messages.text(finding.code, "en", **finding.params)[0]
+            messages.render_text(evidence.code, lang, **evidence.params)
+        messages.render_text(finding.code, lang, **finding.params)
+    return messages.render_text(finding.code, "en", **finding.params)[0]
 
 
 def test_the_one_that_is_elsewhere_is_named_with_node_and_line():
-    verdict = judge(gang(stalled("all_reduce"), stalled("all_reduce"), stalled("all_reduce"), stalled()), SITE, NOW)
+    verdict = detect_hang(
+        gang(stalled("all_reduce"), stalled("all_reduce"), stalled("all_reduce"), stalled()), SITE, NOW
+    )
     assert verdict.certain
     assert verdict.finding.code == hangs.HANG
     assert told(verdict) == (
@@ -54,9 +56,9 @@ def test_the_one_that_is_elsewhere_is_named_with_node_and_line():
 
 def test_nobody_hangs_while_a_rank_advances_and_in_the_end_it_is_strange():
     ranks = gang(stalled("all_reduce"), None)
-    assert judge(ranks, SITE, NOW) is None
+    assert detect_hang(ranks, SITE, NOW) is None
     for later, level in ((48, Level.INFO), (3600, Level.WARN)):
-        verdict = judge(ranks, SITE, NOW + later)
+        verdict = detect_hang(ranks, SITE, NOW + later)
         assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.SUSPECTED, False, (1,))
         assert verdict.finding.level is level
         told(verdict)
@@ -75,23 +77,25 @@ def test_nobody_hangs_while_a_rank_advances_and_in_the_end_it_is_strange():
     ],
 )
 def test_a_doubt_is_told_as_such_and_becomes_a_warning_when_it_lasts(said, why):
-    verdict = judge(gang(stalled("all_reduce"), said), SITE, NOW)
+    verdict = detect_hang(gang(stalled("all_reduce"), said), SITE, NOW)
     assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.SUSPECTED, Level.INFO, False)
     assert verdict.finding.params["why"] == why
     told(verdict)
-    assert judge(gang(stalled("all_reduce"), said), Site(patience=1800), NOW + 600).finding.level is Level.WARN
-    later = judge(gang(stalled("all_reduce"), said), SITE, NOW + 86_400)
+    assert (
+        detect_hang(gang(stalled("all_reduce"), said), GangLayout(patience=1800), NOW + 600).finding.level is Level.WARN
+    )
+    later = detect_hang(gang(stalled("all_reduce"), said), SITE, NOW + 86_400)
     assert later.certain is (why in ("child", "network")), "what makes progress never hangs"
 
 
 def test_a_launcher_whose_children_are_at_work_never_hangs_whatever_the_task_says():
     launchers = [stalled(still=False, children=True), stalled(still=False, children=True)]
-    for site in (SITE, Site(patient=True)):
+    for site in (SITE, GangLayout(patient=True)):
         for later in (0, 86_400):
-            verdict = judge(gang(*launchers), site, NOW + later)
+            verdict = detect_hang(gang(*launchers), site, NOW + later)
             assert (verdict.finding.level, verdict.certain) == (Level.INFO, False)
             assert "processes that it started; they are still working" in told(verdict)
-    computes = judge(gang(stalled(still=False, cpu=1.0), launchers[0]), SITE, NOW)
+    computes = detect_hang(gang(stalled(still=False, cpu=1.0), launchers[0]), SITE, NOW)
     assert computes.finding.params["why"] == "computes"
 
 
@@ -103,25 +107,25 @@ def test_a_launcher_whose_children_are_at_work_never_hangs_whatever_the_task_say
     ],
 )
 def test_what_is_only_likely_ends_nothing_until_it_has_outlasted_the_past(ranks):
-    site = Site(SITE.names, patience=hangs.patience([40, 900]))
-    verdict = judge(ranks, site, NOW)
+    site = GangLayout(SITE.names, patience=hangs.compute_certain_seconds([40, 900]))
+    verdict = detect_hang(ranks, site, NOW)
     assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.HANG, Level.WARN, False)
     told(verdict)
-    assert not judge(ranks, site, NOW + 2600).certain
-    assert judge(ranks, site, NOW + 2700).certain
+    assert not detect_hang(ranks, site, NOW + 2600).certain
+    assert detect_hang(ranks, site, NOW + 2700).certain
 
 
 def test_the_patience_is_ten_minutes_or_three_times_the_longest_wait_before():
-    assert [hangs.patience(past) for past in ([], [100], [30, 500])] == [600, 600, 1500]
+    assert [hangs.compute_certain_seconds(past) for past in ([], [100], [30, 500])] == [600, 600, 1500]
 
 
 def test_a_lock_that_only_its_own_threads_can_release_is_a_proof_and_so_is_a_rank_that_has_ended():
-    assert judge(gang(stalled("all_reduce"), stalled()), SITE, NOW).certain
-    assert not judge(gang(stalled("all_reduce"), stalled(), stalled(locked=False)), SITE, NOW).certain
-    ended = RankSeen(1, 0, "exited", 101, 0, NOW - 19)
-    assert judge([ended, rank(0, stalled("all_reduce"))], SITE, NOW).certain
+    assert detect_hang(gang(stalled("all_reduce"), stalled()), SITE, NOW).certain
+    assert not detect_hang(gang(stalled("all_reduce"), stalled(), stalled(locked=False)), SITE, NOW).certain
+    ended = RankStatus(1, 0, "exited", 101, 0, NOW - 19)
+    assert detect_hang([ended, rank(0, stalled("all_reduce"))], SITE, NOW).certain
     of_some = {"op": {"seq": 70, "group": "1", "sizes": [[7]]}}
-    assert not judge([ended, rank(0, stalled("all_reduce", **of_some))], SITE, NOW).certain
+    assert not detect_hang([ended, rank(0, stalled("all_reduce", **of_some))], SITE, NOW).certain
 
 
 @pytest.mark.parametrize(
@@ -134,31 +138,31 @@ def test_a_lock_that_only_its_own_threads_can_release_is_a_proof_and_so_is_a_ran
 )
 def test_a_rank_that_is_stopped_is_named_at_once_and_ends_nothing(by, says):
     ranks = gang(stalled("all_reduce"), stalled(looks=1, still=False, state="T", stopped=by), None)
-    verdict = judge(ranks, SITE, NOW)
+    verdict = detect_hang(ranks, SITE, NOW)
     assert (verdict.finding.code, verdict.finding.level, verdict.ranks) == (hangs.STOPPED, Level.FAIL, (1,))
     assert told(verdict).endswith(says)
     assert not verdict.certain
     action = verdict.finding.actions[0]
     pid = by["pid"] or 101
     assert (
-        messages.text(f"ACTION_{action.code}", "en", **action.params)[0]
+        messages.render_text(f"ACTION_{action.code}", "en", **action.params)[0]
         == f"Resume the process: `kill -CONT {pid}` on head-env"
     )
-    assert not judge(ranks, Site(SITE.names, patient=True), NOW + 86_400).certain
+    assert not detect_hang(ranks, GangLayout(SITE.names, patient=True), NOW + 86_400).certain
 
 
 def test_a_collective_that_may_stand_behind_a_kernel_is_likely_and_never_certain():
     """NCCL's kernel that waits for its peers and the kernel before it look the same from outside."""
-    patient = Site(SITE.names, SITE.addresses, patient=True)
+    patient = GangLayout(SITE.names, SITE.addresses, patient=True)
     ranks = gang(stalled("all_reduce", gpu=True), stalled("all_reduce"))
     for site, later in ((patient, 0), (SITE, 86_400)):
-        verdict = judge(ranks, site, NOW + later)
+        verdict = detect_hang(ranks, site, NOW + later)
         assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.HANG, Level.WARN, False)
-        assert judge(gang(stalled("all_reduce"), stalled("all_reduce")), site, NOW + later).certain
-    elsewhere = judge(gang(stalled("all_reduce", gpu=True), stalled()), patient, NOW)
+        assert detect_hang(gang(stalled("all_reduce"), stalled("all_reduce")), site, NOW + later).certain
+    elsewhere = detect_hang(gang(stalled("all_reduce", gpu=True), stalled()), patient, NOW)
     assert (elsewhere.certain, elsewhere.ranks) == (True, (1,))
     other = stalled("all_gather", gpu=True)
-    assert judge(gang(stalled("all_reduce", gpu=True), other), SITE, NOW).finding.code == hangs.MISMATCH
+    assert detect_hang(gang(stalled("all_reduce", gpu=True), other), SITE, NOW).finding.code == hangs.MISMATCH
 
 
 def test_who_is_ahead_of_a_broadcast_that_stands_behind_a_kernel_is_no_mismatch():
@@ -168,22 +172,24 @@ def test_who_is_ahead_of_a_broadcast_that_stands_behind_a_kernel_is_no_mismatch(
     def behind(**more):
         return stalled("broadcast", op={"seq": 70, "group": "nccl 0", "sizes": [[7]]}, **more)
 
-    assert judge(gang(ahead(gpu=True), behind(gpu=True)), SITE, NOW).finding.code == hangs.HANG
-    assert judge(gang(ahead(), behind()), SITE, NOW).finding.code == hangs.MISMATCH
+    assert detect_hang(gang(ahead(gpu=True), behind(gpu=True)), SITE, NOW).finding.code == hangs.HANG
+    assert detect_hang(gang(ahead(), behind()), SITE, NOW).finding.code == hangs.MISMATCH
     last = [{"seq": 70, "op": "all_gather", "sizes": [[7]], "dtype": "Float", "state": "completed", "group": "nccl 0"}]
     passed = ahead(gpu=True, flight={"groups": {}, "last": last})
-    assert judge(gang(passed, behind(gpu=True)), SITE, NOW).finding.code == hangs.MISMATCH
+    assert detect_hang(gang(passed, behind(gpu=True)), SITE, NOW).finding.code == hangs.MISMATCH
 
 
 def test_one_look_is_not_enough():
-    assert judge(gang(stalled("all_reduce", looks=1, still=False), stalled(looks=1, still=False)), SITE, NOW) is None
+    assert (
+        detect_hang(gang(stalled("all_reduce", looks=1, still=False), stalled(looks=1, still=False)), SITE, NOW) is None
+    )
 
 
 def test_before_the_first_step_it_is_a_doubt_unless_the_task_says_how_long_is_too_long():
     ranks = gang(stalled(step=None), stalled(step=None))
-    assert judge(ranks, SITE, NOW).finding.code == hangs.SUSPECTED
-    told(judge(ranks, SITE, NOW))
-    assert judge(ranks, Site(SITE.names, SITE.addresses, patient=True), NOW).certain
+    assert detect_hang(ranks, SITE, NOW).finding.code == hangs.SUSPECTED
+    told(detect_hang(ranks, SITE, NOW))
+    assert detect_hang(ranks, GangLayout(SITE.names, SITE.addresses, patient=True), NOW).certain
 
 
 @pytest.mark.parametrize(
@@ -196,7 +202,7 @@ def test_before_the_first_step_it_is_a_doubt_unless_the_task_says_how_long_is_to
 )
 def test_collectives_that_can_never_meet_are_told_apart(other, apart):
     ranks = gang(stalled("all_reduce"), stalled("all_reduce", **other), stalled("all_reduce"))
-    verdict = judge(ranks, SITE, NOW)
+    verdict = detect_hang(ranks, SITE, NOW)
     assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.MISMATCH, True, (1,))
     assert verdict.finding.params["found"] == apart
     assert verdict.finding.params["op"] == "all_reduce [7]"
@@ -206,30 +212,30 @@ def test_collectives_that_can_never_meet_are_told_apart(other, apart):
 def test_stages_of_a_pipeline_wait_for_each_other_and_the_one_that_is_elsewhere_is_named():
     first = stalled("recv 0<-1", op={"seq": 12, "group": "0", "sizes": [[4]]})
     second = stalled("send 1->2", op={"seq": 9, "group": "0", "sizes": [[8]]})
-    verdict = judge(gang(first, second, stalled()), SITE, NOW)
+    verdict = detect_hang(gang(first, second, stalled()), SITE, NOW)
     assert (verdict.finding.code, verdict.ranks) == (hangs.HANG, (2,))
-    assert judge(gang(first, second), SITE, NOW).finding.code == hangs.HANG
+    assert detect_hang(gang(first, second), SITE, NOW).finding.code == hangs.HANG
 
 
 def test_a_broadcasts_root_that_is_ahead_is_no_mismatch_while_another_rank_is_elsewhere():
     ahead = stalled("all_reduce", op={"seq": 71, "group": "0", "sizes": [[7]]})
     behind = stalled("broadcast")
-    verdict = judge(gang(ahead, behind, stalled()), SITE, NOW)
+    verdict = detect_hang(gang(ahead, behind, stalled()), SITE, NOW)
     assert (verdict.finding.code, verdict.ranks) == (hangs.HANG, (2,))
-    assert judge(gang(ahead, behind, behind), SITE, NOW).finding.code == hangs.MISMATCH
+    assert detect_hang(gang(ahead, behind, behind), SITE, NOW).finding.code == hangs.MISMATCH
     other = stalled("all_reduce", op={"seq": 71, "group": "0", "sizes": [[4, 8]]})
-    assert judge(gang(ahead, other, stalled()), SITE, NOW).finding.code == hangs.MISMATCH
+    assert detect_hang(gang(ahead, other, stalled()), SITE, NOW).finding.code == hangs.MISMATCH
 
 
 @pytest.mark.parametrize("group", ["1", "nccl 3"])
 def test_groups_of_some_ranks_are_not_taken_for_one_because_of_their_numbers(group):
     own = [stalled("all_reduce", op={"seq": seq, "group": group, "sizes": [[7]]}) for seq in (40, 40, 38, 38)]
-    assert judge(gang(*own), SITE, NOW).finding.code == hangs.HANG
+    assert detect_hang(gang(*own), SITE, NOW).finding.code == hangs.HANG
 
 
 def test_tensors_of_different_sizes_are_no_mismatch_where_that_is_allowed():
     gathers = [stalled("all_gather", op={"seq": 9, "group": "0", "sizes": [[size]]}) for size in (3, 4)]
-    verdict = judge(gang(*gathers), SITE, NOW)
+    verdict = detect_hang(gang(*gathers), SITE, NOW)
     assert verdict.finding.code == hangs.HANG
     assert told(verdict).startswith("All 2 ranks have been waiting in all_gather")
 
@@ -237,50 +243,53 @@ def test_tensors_of_different_sizes_are_no_mismatch_where_that_is_allowed():
 def test_a_dead_connection_names_both_of_its_nodes():
     dead = {"peer": "10.0.0.2", "port": 4711, "unacked": 2048, "retries": 5, "seconds": 9.0}
     ranks = gang(stalled("all_reduce", links=[dead]), stalled("all_reduce"), stalled("all_reduce"))
-    verdict = judge(ranks, SITE, NOW)
+    verdict = detect_hang(ranks, SITE, NOW)
     assert (verdict.finding.code, verdict.certain) == (hangs.CUT, True)
     assert [where.node for where in verdict.finding.where] == ["head-env", "other-env"]
     assert "head-env and other-env" in told(verdict)
     works = stalled("all_reduce", still=False, links=[dead])
-    assert judge(gang(works, stalled("all_reduce")), SITE, NOW).finding.code != hangs.CUT, "it may yet go on"
+    assert detect_hang(gang(works, stalled("all_reduce")), SITE, NOW).finding.code != hangs.CUT, "it may yet go on"
     busy = {**dead, "retries": 0}
-    assert judge(gang(stalled("all_reduce", links=[busy]), stalled("all_reduce")), SITE, NOW).finding.code == hangs.HANG
+    assert (
+        detect_hang(gang(stalled("all_reduce", links=[busy]), stalled("all_reduce")), SITE, NOW).finding.code
+        == hangs.HANG
+    )
 
 
 def test_a_connection_that_sent_again_in_vain_often_enough_is_dead_however_short_it_was_looked_at():
     link = {"peer": "10.0.0.2", "port": 4711, "unacked": 9000, "retries": 5, "seconds": 2.8}
     ranks = [rank(0, stalled("all_reduce", links=[link])), rank(2, stalled("all_reduce"))]
-    assert judge(ranks, SITE, NOW).finding.code == hangs.CUT
+    assert detect_hang(ranks, SITE, NOW).finding.code == hangs.CUT
     few = stalled("all_reduce", links=[{**link, "retries": 3}])
-    assert judge([rank(0, few), rank(2, stalled("all_reduce"))], SITE, NOW).finding.code == hangs.HANG
+    assert detect_hang([rank(0, few), rank(2, stalled("all_reduce"))], SITE, NOW).finding.code == hangs.HANG
 
 
 def test_who_waits_for_others_to_meet_is_not_the_one_whom_they_wait_for():
     stack = ["_create_c10d_store (torch/distributed/rendezvous.py:199)", "init_process_group (torch/d.py:1892)"]
     meets = stalled(stack=stack, at="train.py:9", waits="hrtimer_nanosleep", step=None)
     ranks = gang(meets, stalled(step=None))
-    verdict = judge(ranks, Site(SITE.names, SITE.addresses, patient=True), NOW)
+    verdict = detect_hang(ranks, GangLayout(SITE.names, SITE.addresses, patient=True), NOW)
     assert (verdict.finding.code, verdict.ranks) == (hangs.HANG, (1,))
     assert "init_process_group" in told(verdict)
-    assert judge(ranks, SITE, NOW).finding.code == hangs.SUSPECTED
+    assert detect_hang(ranks, SITE, NOW).finding.code == hangs.SUSPECTED
 
 
 def test_who_does_not_end_after_all_others_is_no_failure_unless_it_is_rank_0():
-    ended = [RankSeen(0, 0, "exited", 100, 0, NOW - 20), RankSeen(1, 0, "exited", 101, 0, NOW - 19)]
-    verdict = judge([*ended, rank(2, stalled())], SITE, NOW)
+    ended = [RankStatus(0, 0, "exited", 100, 0, NOW - 20), RankStatus(1, 0, "exited", 101, 0, NOW - 19)]
+    verdict = detect_hang([*ended, rank(2, stalled())], SITE, NOW)
     assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.LEFT, True, (2,))
     told(verdict)
-    assert judge([*ended, rank(2, stalled(still=False))], SITE, NOW).finding.code == hangs.SUSPECTED
-    first = [RankSeen(1, 0, "exited", 101, 0, NOW - 19), rank(0, stalled())]
-    assert judge(first, SITE, NOW).finding.code == hangs.HANG
+    assert detect_hang([*ended, rank(2, stalled(still=False))], SITE, NOW).finding.code == hangs.SUSPECTED
+    first = [RankStatus(1, 0, "exited", 101, 0, NOW - 19), rank(0, stalled())]
+    assert detect_hang(first, SITE, NOW).finding.code == hangs.HANG
 
 
 def test_a_rank_that_failed_is_another_matter():
-    assert judge([RankSeen(0, 0, "exited", 1, 1, NOW), rank(1, stalled("all_reduce"))], SITE, NOW) is None
+    assert detect_hang([RankStatus(0, 0, "exited", 1, 1, NOW), rank(1, stalled("all_reduce"))], SITE, NOW) is None
 
 
 def test_what_was_not_believed_of_a_stall_is_as_good_as_not_said():
     nothing = dict.fromkeys(stalled())
-    assert judge(gang(nothing, nothing), SITE, NOW) is None
+    assert detect_hang(gang(nothing, nothing), SITE, NOW) is None
     half = {**nothing, "still": True, "looks": 3}
-    told(judge(gang({**half, "in": "barrier"}, half), SITE, NOW))
+    told(detect_hang(gang({**half, "in": "barrier"}, half), SITE, NOW))

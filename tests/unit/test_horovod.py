@@ -24,7 +24,7 @@ BOUND = {Late.PYTHON: "python", Late.FILES_DIR: "/files", Late.HEAD_HOST: "gn6"}
 def codes(found: list[Problem]) -> list[tuple[str, str]]:
     for problem in found:
         for language in ("zh", "en"):
-            assert messages.text(problem.code, language, **problem.params)[0]
+            assert messages.render_text(problem.code, language, **problem.params)[0]
     return [(problem.field, problem.code) for problem in found]
 
 
@@ -69,42 +69,42 @@ def line(plan: Plan) -> list[str]:
     ],
 )
 def test_a_broken_rule_is_named_with_its_field(changes, field, code):
-    assert codes(validate.problems(spec(**changes))) == [(field, code)]
+    assert codes(validate.find_problems(spec(**changes))) == [(field, code)]
 
 
 def test_hosts_that_are_refused_come_with_ones_that_are_not():
     for hosts in ("gn6", "gn6:8,gn6:8", "gn6:13"):
-        [problem] = validate.problems(spec(options={"hosts": hosts}))
+        [problem] = validate.find_problems(spec(options={"hosts": hosts}))
         assert problem.params["nearest"] == "192.168.1.10:2,192.168.2.20:4,192.168.3.30:8"
-        assert validate.problems(spec(options={"hosts": problem.params["nearest"]})) == []
-    [problem] = validate.problems(spec(options={"hosts": "gn6:13"}))
+        assert validate.find_problems(spec(options={"hosts": problem.params["nearest"]})) == []
+    [problem] = validate.find_problems(spec(options={"hosts": "gn6:13"}))
     assert (problem.params["slots"], problem.params["worldSize"]) == (13, 14)
 
 
 def test_another_backend_and_another_split_than_horovods_are_warnings():
     strategy = {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}
-    assert codes(plugins.framework("horovod").warnings(spec(backend="nccl", strategy=strategy))) == [
+    assert codes(plugins.get_framework("horovod").warnings(spec(backend="nccl", strategy=strategy))) == [
         ("distributedConfig.strategy", "STRATEGY_NOT_RENDERED"),
         ("distributedConfig.backend", "HOROVOD_BACKEND_BUILT_IN"),
     ]
-    assert plugins.framework("horovod").warnings(spec(strategy={"dataParallel": 14})) == []
+    assert plugins.get_framework("horovod").warnings(spec(strategy={"dataParallel": 14})) == []
 
 
 def test_a_node_without_an_address_for_host_slots_is_a_warning_until_one_is_given():
     nodes = (Node("a", "节点 一", ip="fe80::1", gpu_count=1), Node("b", "gn7", gpu_count=2))
     own = JobSpec("t", "horovod", nodes, "a")
-    assert codes(plugins.framework("horovod").warnings(own)) == [(HOSTS, "HOROVOD_HOST_UNUSABLE")]
+    assert codes(plugins.get_framework("horovod").warnings(own)) == [(HOSTS, "HOROVOD_HOST_UNUSABLE")]
     assert horovod.plan(own).files["hostfile"] == "node-0 slots=1\ngn7 slots=2\n"
     given = replace(own, options={"hosts": "gn6:1,gn7:2"})
-    assert plugins.framework("horovod").warnings(given) == []
+    assert plugins.get_framework("horovod").warnings(given) == []
     assert horovod.plan(given).files["hostfile"] == "gn6 slots=1\ngn7 slots=2\n"
 
 
 def test_an_empty_strategy_gets_data_parallelism_over_all_ranks():
-    proposal = plugins.framework("horovod").propose(spec())
+    proposal = plugins.get_framework("horovod").propose(spec())
     assert proposal.strategy == {"dataParallel": 14}
     assert codes(list(proposal.reasons)) == [("distributedConfig.strategy", "PROPOSED_DATA_PARALLEL")]
-    assert plugins.framework("horovod").propose(spec(strategy={"dataParallel": 14})).strategy == {}
+    assert plugins.get_framework("horovod").propose(spec(strategy={"dataParallel": 14})).strategy == {}
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,9 @@ nodes = st.lists(st.integers(0, 8), min_size=1, max_size=5)
 @given(nodes, choices)
 def test_rules_never_raise_and_a_spec_without_problems_has_a_plan_that_keeps_them(gpus, options):
     spec = over(*gpus, options=options)
-    plugins.framework("horovod").warnings(spec)
-    plugins.framework("horovod").propose(spec)
-    if validate.problems(spec):
+    plugins.get_framework("horovod").warnings(spec)
+    plugins.get_framework("horovod").propose(spec)
+    if validate.find_problems(spec):
         return
     plan = horovod.plan(spec)
     ranks = by_rank(plan)

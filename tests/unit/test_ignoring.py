@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fermi.runner import tree
-from fermi.runner.code import Wrong
+from fermi.runner.code import ManifestError
 
 PATHS = [
     "a", "b.py", "b.pyc", "build/out.o", "build/keep/x", "src/build/y.py", "src/a/b/c.txt", "src/a/c.txt", "doc/a.md",
@@ -53,27 +53,32 @@ def test_every_line_alone_and_many_together_mean_what_they_mean_to_git(folder: P
         below.unlink(missing_ok=True)
         if number % 3 == 2:
             below.write_text("\n".join(chance.choices(LINES, k=2)))
-        assert [one.path for one in tree.walk(folder)] == kept_by_git(folder), lines
+        assert [one.path for one in tree.list_files(folder)] == kept_by_git(folder), lines
 
 
 def test_fermiignore_has_the_last_word_and_a_pipe_is_none(folder: Path) -> None:
     shutil.rmtree(folder / ".git")
     (folder / ".gitignore").write_text("*\n")
     (folder / ".fermiignore").write_text("!b.py\n")
-    assert [one.path for one in tree.walk(folder)] == ["b.py"]
+    assert [one.path for one in tree.list_files(folder)] == ["b.py"]
     (folder / ".fermiignore").write_text("!b.py\n!pipe\n")
     subprocess.run(["mkfifo", str(folder / "pipe")], check=True)
-    with pytest.raises(Wrong, match="SNAPSHOT_SPECIAL_FILE"):
-        tree.walk(folder)
+    with pytest.raises(ManifestError, match="SNAPSHOT_SPECIAL_FILE"):
+        tree.list_files(folder)
 
 
 def test_what_jupyter_and_python_keep_beside_files_is_left_out_unless_it_is_asked_for(tmp_path: Path) -> None:
     for path in ("a.py", ".ipynb_checkpoints/a-checkpoint.py", "lib/__pycache__/b.pyc", "lib/b.py"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
-    assert [one.path for one in tree.walk(tmp_path)] == ["a.py", "lib/b.py"]
+    assert [one.path for one in tree.list_files(tmp_path)] == ["a.py", "lib/b.py"]
     (tmp_path / ".fermiignore").write_text("!__pycache__/\n")
-    assert [one.path for one in tree.walk(tmp_path)] == [".fermiignore", "a.py", "lib/__pycache__/b.pyc", "lib/b.py"]
+    assert [one.path for one in tree.list_files(tmp_path)] == [
+        ".fermiignore",
+        "a.py",
+        "lib/__pycache__/b.pyc",
+        "lib/b.py",
+    ]
 
 
 def test_a_folder_that_only_lies_inside_of_a_repository_does_not_come_from_it(tmp_path: Path) -> None:
@@ -89,6 +94,6 @@ def test_a_folder_that_only_lies_inside_of_a_repository_does_not_come_from_it(tm
     (tmp_path / ".gitignore").write_text("/var/\n")
     git("add", ".")
     git("commit", "-q", "-m", "one")
-    assert tree.origin(inside) == ({}, "")
-    said, patch = tree.origin(tracked)
+    assert tree.read_origin(inside) == ({}, "")
+    said, patch = tree.read_origin(tracked)
     assert (len(said["commit"]), said["dirty"], patch) == (40, False, "")

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from fermi.jobs.snapshot import File
+from fermi.jobs.snapshot import SnapshotFile
 from fermi.jobs.spec import Entrypoint
 from fermi.planning import imports
 from fermi.planning.imports import MAX_FILES, MAX_MODULES, Imports
@@ -11,11 +11,11 @@ from fermi.planning.imports import MAX_FILES, MAX_MODULES, Imports
 def of(files: dict[str, str], script: str = "train.py", module: str = "") -> Imports:
     blobs = {hashlib.sha256(text.encode()).hexdigest(): text.encode() for text in files.values()}
     listed = {
-        path: File(path, size=len(text.encode()), sha256=hashlib.sha256(text.encode()).hexdigest())
+        path: SnapshotFile(path, size=len(text.encode()), sha256=hashlib.sha256(text.encode()).hexdigest())
         for path, text in files.items()
     }
     entry = Entrypoint(module=module) if module else Entrypoint(script=script)
-    return imports.of_code(entry, listed, blobs.__getitem__)
+    return imports.find_code_imports(entry, listed, blobs.__getitem__)
 
 
 def test_the_scripts_own_imports_are_named_with_their_lines() -> None:
@@ -76,7 +76,7 @@ def test_what_is_no_python_needs_nothing() -> None:
     assert of({"train.py": "import (\n"}).needed == {}
     assert of({"train.py": "\0"}).needed == {}
     assert of({"other.py": ""}).needed == {}
-    assert imports.of_text(b"import torch\n\xff", "/x/train.py").needed == {}
+    assert imports.find_script_imports(b"import torch\n\xff", "/x/train.py").needed == {}
 
 
 def test_a_circle_and_very_many_files_end() -> None:
@@ -86,6 +86,6 @@ def test_a_circle_and_very_many_files_end() -> None:
 
 
 def test_of_a_script_alone_the_text_says_all() -> None:
-    assert imports.of_text(b"import torch\nfrom a.b import c\n", "/data/train.py").needed == {
+    assert imports.find_script_imports(b"import torch\nfrom a.b import c\n", "/data/train.py").needed == {
         "torch": "/data/train.py:1", "a": "/data/train.py:2",
     }  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 from fermi.engines.agent import engine, environments
 from fermi.engines.agent.engine import AgentBackend
-from fermi.engines.environments import HostedSpec
+from fermi.engines.environments import EnvironmentSpec
 from fermi.engines.local import environment_runs
 from fermi.jobs import run_location
 from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Rendered
@@ -30,13 +30,13 @@ sys.exit(3 if "fails" in sys.argv and os.environ["RANK"] == "1" else 0)
 
 class Lab:
     def __init__(self, folder: Path) -> None:
-        found = plugins.hosting("local", {"data_dir": str(folder / "host"), "isolation": "auto"})
+        found = plugins.get_environment_backend("local", {"data_dir": str(folder / "host"), "isolation": "auto"})
         assert found
         self.hosts, self.data = envd_client.Hosts(found), folder / "data"
         self.data.mkdir()
         self.changed: list[str] = []
         for key in ("env-a", "env-b"):
-            envd_client.Kept(found, HostedSpec(key, key, "nlp", 1, kind="custom")).start().run("true")
+            envd_client.Kept(found, EnvironmentSpec(key, key, "nlp", 1, kind="custom")).start().run("true")
             self.hosts.running[key] = f"{key}-1"
             (self.home(key) / "says.py").write_text(SAYS)
         self.backend = AgentBackend({"data_dir": str(self.data)})
@@ -45,16 +45,16 @@ class Lab:
         self._watching.start()
 
     def home(self, key: str) -> Path:
-        return environment_runs.Disk.of(self.data.parent / "host", key).home
+        return environment_runs.EnvironmentDisk.of(self.data.parent / "host", key).home
 
     def rendered(self, *args: str, task: str = "task-x", attempt: int = 1) -> Rendered:
         nodes = tuple(Node(key, f"lab {key}", "127.0.0.1", image="training:1") for key in self.hosts.running)
         entry = Entrypoint("says.py", args)
         job = JobSpec(task, "pytorch-ddp", nodes, nodes[0].id, entrypoint=entry, attempt=attempt, project="nlp")
-        job, problems = run_location.settle(job, self.backend.ways(job))
+        job, problems = run_location.choose_run_locations(job, self.backend.ways(job))
         assert problems == []
         assert all(node.inside for node in job.nodes)
-        return self.backend.render(job, plugins.framework(job.framework).plan(job))
+        return self.backend.render(job, plugins.get_framework(job.framework).plan(job))
 
     def seen(self, handle: Handle) -> Observation:
         return self.backend.observe([handle])[handle.name]
@@ -79,7 +79,7 @@ class Lab:
     def close(self) -> None:
         self._stop.set()
         self._watching.join()
-        for run in environment_runs.living(self.data.parent / "host"):
+        for run in environment_runs.list_living_runs(self.data.parent / "host"):
             until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
 
 
@@ -142,7 +142,7 @@ def test_what_is_cancelled_ends_and_what_was_cancelled_before_never_begins(lab: 
 def test_an_environment_that_ends_takes_its_ranks_along(lab: Lab) -> None:
     lab.backend.submit(lab.rendered("wait"))
     lab.until(FIRST, Phase.RUNNING)
-    envd_client.Kept(lab.hosts.hosting, HostedSpec("env-b", "b", "nlp", 1, kind="custom")).stop()
+    envd_client.Kept(lab.hosts.hosting, EnvironmentSpec("env-b", "b", "nlp", 1, kind="custom")).stop()
     del lab.hosts.running["env-b"]
     cause = lab.until(FIRST, Phase.FAILED).cause
     assert cause

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from fermi.engines.inside import download, start, upload
-from fermi.engines.inside.download import ARRIVING, Arrival, Limits
+from fermi.engines.inside.download import PARTIAL_FOLDER, NodeDownload, TransferLimits
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import JobSpec
 from tests.inside_engines import Inside
 
 ATTEMPT, NEXT = "task-x-1", "task-x-2"
 BIG = os.urandom(3 << 20)
-PIECE = download.PIECE
+PIECE = download.MAX_PIECE_BYTES
 
 
 class Place(Inside):
@@ -35,15 +35,17 @@ class Place(Inside):
         made.write_bytes(content)
         return made
 
-    def collect(self, limits: Limits = Limits(), seconds: float = 60.0) -> None:  # noqa: B008
-        start.collect(self.enter, ATTEMPT, 0, self.data, limits, seconds)
+    def collect(self, limits: TransferLimits = TransferLimits(), seconds: float = 60.0) -> None:  # noqa: B008
+        start.download_leftovers(self.enter, ATTEMPT, 0, self.data, limits, seconds)
 
-    def record(self) -> download.Record:
-        return download.read_record(download.record_path(self.data, ATTEMPT, 0))
+    def record(self) -> download.DownloadRecord:
+        return download.read_record(download.build_record_path(self.data, ATTEMPT, 0))
 
     def ship(self, **order: Any) -> None:
         with self.enter() as session:
-            start._ship(session, {"name": NEXT, "root": "/d", "spec": {"node_rank": 0}, **order}, self.data, 1e12)
+            start._upload_files(
+                session, {"name": NEXT, "root": "/d", "spec": {"node_rank": 0}, **order}, self.data, 1e12
+            )
 
 
 @pytest.fixture
@@ -64,8 +66,8 @@ def test_what_ranks_have_written_comes_with_its_time(place: Place) -> None:
     assert (place.data / "checkpoints/task-x/empty").read_bytes() == b""
     assert (place.data / "outputs/task-x/report.txt").read_bytes() == b"done"
     assert not (place.data / "checkpoints/task-other").exists()
-    assert list((place.data / "checkpoints" / ARRIVING).iterdir()) == []
-    assert download.is_whole(place.data, f"{place.data}/checkpoints/task-x/step-10")
+    assert list((place.data / "checkpoints" / PARTIAL_FOLDER).iterdir()) == []
+    assert download.is_checkpoint_complete(place.data, f"{place.data}/checkpoints/task-x/step-10")
 
 
 def test_a_file_that_was_cut_off_goes_on_where_it_was(place: Place) -> None:
@@ -76,9 +78,9 @@ def test_a_file_that_was_cut_off_goes_on_where_it_was(place: Place) -> None:
         with suppress(BackendError):
             place.collect(seconds=0.0)
             break
-        (part,) = (place.data / "checkpoints" / ARRIVING).iterdir()
+        (part,) = (place.data / "checkpoints" / PARTIAL_FOLDER).iterdir()
         lengths.append(part.stat().st_size)
-        assert not download.is_whole(place.data, f"{place.data}/checkpoints/task-x/weights.pt")
+        assert not download.is_checkpoint_complete(place.data, f"{place.data}/checkpoints/task-x/weights.pt")
     assert len(lengths) > 1
     assert lengths == sorted(set(lengths))
     assert (place.data / "checkpoints/task-x/weights.pt").read_bytes() == BIG
@@ -89,7 +91,7 @@ def test_a_part_that_is_not_the_file_is_read_again(place: Place) -> None:
     place.write("checkpoints/task-x/weights.pt", BIG)
     with pytest.raises(BackendError):
         place.collect(seconds=0.0)
-    (part,) = (place.data / "checkpoints" / ARRIVING).iterdir()
+    (part,) = (place.data / "checkpoints" / PARTIAL_FOLDER).iterdir()
     part.write_bytes(b"\0" * part.stat().st_size)
     place.collect()
     assert (place.data / "checkpoints/task-x/weights.pt").read_bytes() == BIG
@@ -98,18 +100,18 @@ def test_a_part_that_is_not_the_file_is_read_again(place: Place) -> None:
 def test_what_is_too_large_is_left_out_and_said(place: Place) -> None:
     place.write("checkpoints/task-x/step-10/weights.pt", b"x" * 1000)
     place.write("checkpoints/task-x/step-20/weights.pt", b"x" * 5000)
-    place.collect(Limits(folder=2000))
+    place.collect(TransferLimits(folder=2000))
     assert place.record().left_out == [
         {"code": "INSIDE_FILES_TOO_LARGE", "path": "checkpoints/step-20", "size": 5000, "limit": 2000}
     ]
     assert os.listdir(place.data / "checkpoints/task-x") == ["step-10"]
-    place.collect(Limits(task=5500))
+    place.collect(TransferLimits(task=5500))
     (said,) = place.record().left_out
     assert (said["code"], said["path"], said["limit"]) == ("INSIDE_FILES_OVER_LIMIT", "checkpoints/step-10", 5500)
     (place.data / "checkpoints/task-x/older").write_bytes(b"x" * 600)
     place.write("outputs/task-x/log", b"x" * 100)
     for limit, found in ((6699, ["checkpoints/step-10"]), (6700, [])):  # what was here counts
-        place.collect(Limits(task=limit))
+        place.collect(TransferLimits(task=limit))
         assert [one["path"] for one in place.record().left_out] == found
 
 
@@ -180,7 +182,7 @@ def test_what_cannot_be_sent_is_refused_with_its_limit(
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(b"x" * (size << 10))
     job = JobSpec("task-x", "ddp", (), "env-a", **named)
-    said = upload.refusal(job, tmp_path, Limits(folder=1 << 10, data=2 << 10), "/d", str(tmp_path))
+    said = upload.find_upload_problem(job, tmp_path, TransferLimits(folder=1 << 10, data=2 << 10), "/d", str(tmp_path))
     assert said is None if found is None else said is not None
     assert found is None or {name: value for name, value in (said or {}).items() if name != "path"} == found
 
@@ -211,19 +213,19 @@ HOSTILE = [
     "checkpoints/../../x", "checkpoints//etc", "checkpoints/./x", "checkpoints", "checkpoints/", "logs/1/0.log",
     "../checkpoints/x", "/etc/passwd", "checkpoints/a\0b", "checkpoints/\ud800", "checkpoints/" + "a" * 256,
     "checkpoints/" + "/".join(["a"] * 40), "checkpoints/" + "/".join(["a" * 200] * 10), 7, None, ["checkpoints/x"],
-    f"checkpoints/{ARRIVING}/x",
+    f"checkpoints/{PARTIAL_FOLDER}/x",
 ]  # fmt: skip
 
 
 def test_a_hostile_list_leads_nowhere(tmp_path: Path) -> None:
     (tmp_path / "logs/task-x/1").mkdir(parents=True)
-    one, asked = Arrival(tmp_path, ATTEMPT, 0, Limits()), Asked()
+    one, asked = NodeDownload(tmp_path, ATTEMPT, 0, TransferLimits()), Asked()
     rows: list[Any] = [[path, 1, 1, False] for path in HOSTILE]
     rows += [["checkpoints/x", size, 1, False] for size in (-2, 1 << 60, "1", True, None, 1.5)]
     rows += [["checkpoints/x", 1, mtime, False] for mtime in (-1, 1 << 64, "1")]
     rows += [[], {}, "row", ["checkpoints/x"]]
     for said in (rows, "files", {"checkpoints/x": 1}, 5):
-        one.take_list({"files": said, "final": True})
+        one.process_list({"files": said, "final": True})
         one.ask(asked)
         assert one.is_done
     assert asked.requests == {}
@@ -232,8 +234,8 @@ def test_a_hostile_list_leads_nowhere(tmp_path: Path) -> None:
 
 def test_answers_that_nobody_asked_for_write_nothing(tmp_path: Path) -> None:
     (tmp_path / "logs/task-x/1").mkdir(parents=True)
-    one, asked = Arrival(tmp_path, ATTEMPT, 0, Limits()), Asked()
-    one.take_list({"files": [["checkpoints/x", 5, 1, False]], "final": True})
+    one, asked = NodeDownload(tmp_path, ATTEMPT, 0, TransferLimits()), Asked()
+    one.process_list({"files": [["checkpoints/x", 5, 1, False]], "final": True})
     one.ask(asked)
     (request,) = asked.requests.values()
     assert request[1]["path"] == "checkpoints/x"
@@ -257,8 +259,8 @@ def test_a_link_in_the_task_s_folder_here_is_not_followed(tmp_path: Path) -> Non
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "checkpoints/task-x").mkdir(parents=True)
     (tmp_path / "checkpoints/task-x/step").symlink_to(tmp_path / "elsewhere")
-    one, asked = Arrival(tmp_path, ATTEMPT, 0, Limits()), Asked()
-    one.take_list({"files": [["checkpoints/step/x", 5, 1, False]], "final": True})
+    one, asked = NodeDownload(tmp_path, ATTEMPT, 0, TransferLimits()), Asked()
+    one.process_list({"files": [["checkpoints/step/x", 5, 1, False]], "final": True})
     one.ask(asked)
     one.answer(1, {"ok": True, "sha256": hashlib.sha256(b"12345").hexdigest()}, b"12345")
     assert os.listdir(tmp_path / "elsewhere") == []
@@ -268,11 +270,11 @@ def test_a_link_in_the_task_s_folder_here_is_not_followed(tmp_path: Path) -> Non
 def test_of_what_two_nodes_have_the_first_brings_it_and_both_bring_their_own(tmp_path: Path) -> None:
     (tmp_path / "logs/task-x/1").mkdir(parents=True)
     both = [["outputs/log", 1, 1, False]]
-    nodes = [Arrival(tmp_path, ATTEMPT, node, Limits()) for node in (0, 1)]
+    nodes = [NodeDownload(tmp_path, ATTEMPT, node, TransferLimits()) for node in (0, 1)]
     wanted = list[set[str]]()
     for node, one in enumerate(nodes):
         asked = Asked()
-        one.take_list({"files": [*both, [f"checkpoints/step/{node}", 1, 1, False]], "final": True})
+        one.process_list({"files": [*both, [f"checkpoints/step/{node}", 1, 1, False]], "final": True})
         while not one.is_done:
             one.ask(asked)
             number = len(asked.requests)
@@ -284,11 +286,11 @@ def test_of_what_two_nodes_have_the_first_brings_it_and_both_bring_their_own(tmp
 
 def test_what_ranks_remove_goes_but_never_the_last(tmp_path: Path) -> None:
     (tmp_path / "logs/task-x/1").mkdir(parents=True)
-    one, asked = Arrival(tmp_path, ATTEMPT, 0, Limits()), Asked()
+    one, asked = NodeDownload(tmp_path, ATTEMPT, 0, TransferLimits()), Asked()
     rows = [[f"checkpoints/{step}", 1, 1, False] for step in (10, 20)]
 
     def take(found: Any) -> list[str]:
-        one.take_list({"files": found, "final": True})
+        one.process_list({"files": found, "final": True})
         while not one.is_done:
             one.ask(asked)
             one.answer(len(asked.requests), {"ok": True, "sha256": hashlib.sha256(b"x").hexdigest()}, b"x")
@@ -304,16 +306,16 @@ def test_what_ranks_remove_goes_but_never_the_last(tmp_path: Path) -> None:
 def test_a_file_that_changes_while_it_is_read_is_waited_for(place: Place) -> None:
     path = place.write("checkpoints/task-x/weights.pt", BIG)
     (place.data / "logs/task-x/1").mkdir(parents=True)
-    one = Arrival(place.data, ATTEMPT, 0, Limits())
+    one = NodeDownload(place.data, ATTEMPT, 0, TransferLimits())
     with place.enter() as session:
-        one.take_list({"files": session.ask("list", of=ATTEMPT)["rows"], "final": True})
+        one.process_list({"files": session.ask("list", of=ATTEMPT)["rows"], "final": True})
         path.write_bytes(BIG[::-1])
         one.ask(session.tell)
         said, data = next(session.messages())
         assert said["code"] == "INSIDE_FILE_CHANGED"
         one.answer(said["id"], said, data)
         assert not one.is_done
-        one.take_list({"files": session.ask("list", of=ATTEMPT)["rows"], "final": True})
+        one.process_list({"files": session.ask("list", of=ATTEMPT)["rows"], "final": True})
         one.ask(session.tell)
         for said, data in session.messages():
             one.answer(said["id"], said, data)

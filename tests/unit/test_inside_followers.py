@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from fermi.engines.carried_logs import Files
-from fermi.engines.inside.followers import End, Environment, Followers, Place
-from fermi.engines.inside.session import Session
+from fermi.engines.carried_logs import AttemptFiles
+from fermi.engines.inside.followers import EnvironmentEntry, EnvironmentFollowers, NodeInEnvironment, StopRequest
+from fermi.engines.inside.session import InsideSession
 from fermi.jobs.errors import BackendError
 from tests.polling import until
 
 
-def refusing(code: str, *, permanent: bool) -> Callable[[], Session]:
-    def enter() -> Session:
+def refusing(code: str, *, permanent: bool) -> Callable[[], InsideSession]:
+    def enter() -> InsideSession:
         raise BackendError(code, permanent=permanent)
 
     return enter
@@ -22,10 +22,10 @@ def refusing(code: str, *, permanent: bool) -> Callable[[], Session]:
 
 def test_an_attempt_that_could_never_be_begun_is_over_once_it_is_to_end(tmp_path: Path) -> None:
     """An image without Python: nobody can ask in it, and nothing was begun in it."""
-    files, changed = Files(tmp_path, "task-x", 1), threading.Event()
-    followers = Followers(tmp_path, lambda name: changed.set())
-    place = Place("task-x-1", 0, 0, 2, lambda: None, End(time.time()))
-    followers.ensure(Environment("training/dev", refusing("INSIDE_NO_PYTHON", permanent=True)), place)
+    files, changed = AttemptFiles(tmp_path, "task-x", 1), threading.Event()
+    followers = EnvironmentFollowers(tmp_path, lambda name: changed.set())
+    place = NodeInEnvironment("task-x-1", 0, 0, 2, lambda: None, StopRequest(time.time()))
+    followers.ensure(EnvironmentEntry("training/dev", refusing("INSIDE_NO_PYTHON", permanent=True)), place)
     try:
         assert changed.wait(60)
         assert (files.report(0)["left"], files.report(0)["drained"]) == (False, True)
@@ -34,15 +34,15 @@ def test_an_attempt_that_could_never_be_begun_is_over_once_it_is_to_end(tmp_path
 
 
 def test_an_environment_that_may_come_back_is_waited_for(tmp_path: Path) -> None:
-    files, tries = Files(tmp_path, "task-x", 1), list[float]()
+    files, tries = AttemptFiles(tmp_path, "task-x", 1), list[float]()
 
-    def enter() -> Session:
+    def enter() -> InsideSession:
         tries.append(time.monotonic())
         raise BackendError("INSIDE_NOT_RUNNING")
 
-    followers = Followers(tmp_path, lambda name: None)
-    place = Place("task-x-1", 0, 0, 2, lambda: None, End(time.time()))
-    followers.ensure(Environment("training/dev", enter), place)
+    followers = EnvironmentFollowers(tmp_path, lambda name: None)
+    place = NodeInEnvironment("task-x-1", 0, 0, 2, lambda: None, StopRequest(time.time()))
+    followers.ensure(EnvironmentEntry("training/dev", enter), place)
     try:
         until(lambda: len(tries) > 2, what="it is tried again")
         assert not files.report(0).get("drained")
@@ -53,15 +53,15 @@ def test_an_environment_that_may_come_back_is_waited_for(tmp_path: Path) -> None
 def test_each_attempt_is_asked_what_became_of_its_own_container(tmp_path: Path) -> None:
     """Both are followed by one stream."""
     gone = {"code": "CONTAINER_RESTARTED", "params": {}}
-    files, changed = Files(tmp_path, "task-x", 1), threading.Event()
-    followers = Followers(tmp_path, lambda name: changed.set() if name == "task-x-1" else None)
-    environment = Environment("training/dev", refusing("INSIDE_NOT_RUNNING", permanent=False))
-    followers.ensure(environment, Place("task-x-2", 0, 0, 2, lambda: None))
-    followers.ensure(environment, Place("task-x-1", 0, 0, 2, lambda: gone))
+    files, changed = AttemptFiles(tmp_path, "task-x", 1), threading.Event()
+    followers = EnvironmentFollowers(tmp_path, lambda name: changed.set() if name == "task-x-1" else None)
+    environment = EnvironmentEntry("training/dev", refusing("INSIDE_NOT_RUNNING", permanent=False))
+    followers.ensure(environment, NodeInEnvironment("task-x-2", 0, 0, 2, lambda: None))
+    followers.ensure(environment, NodeInEnvironment("task-x-1", 0, 0, 2, lambda: gone))
     try:
         assert changed.wait(60)
         assert files.report(0)["gone"] == gone
-        assert not Files(tmp_path, "task-x", 2).report(0).get("gone")
+        assert not AttemptFiles(tmp_path, "task-x", 2).report(0).get("gone")
     finally:
         followers.stop()
 
@@ -88,10 +88,10 @@ def test_the_end_of_a_container_is_waited_for_when_another_life_of_it_answers_fi
     """The kubelet tells the API server later than it begins the container again."""
     gone = {"code": "OUT_OF_MEMORY", "params": {}}
     told = iter([None, None])
-    files, seen = Files(tmp_path, "task-x", 1), list[dict[str, Any]]()
-    followers = Followers(tmp_path, lambda name: seen.append(files.report(0)))
-    place = Place("task-x-1", 0, 0, 2, lambda: next(told, gone))
-    followers.ensure(Environment("training/dev", cast(Callable[[], Session], Another)), place)
+    files, seen = AttemptFiles(tmp_path, "task-x", 1), list[dict[str, Any]]()
+    followers = EnvironmentFollowers(tmp_path, lambda name: seen.append(files.report(0)))
+    place = NodeInEnvironment("task-x-1", 0, 0, 2, lambda: next(told, gone))
+    followers.ensure(EnvironmentEntry("training/dev", cast(Callable[[], InsideSession], Another)), place)
     try:
         until(lambda: seen, what="it is told")
         assert seen[0]["gone"] == gone, "and nothing before that"
@@ -116,9 +116,9 @@ class Silent(Another):
 def test_an_attempt_that_is_forgotten_meanwhile_holds_no_stream(tmp_path: Path) -> None:
     """As where it was taken up once more by a process that had not heard yet that it is forgotten."""
     session, heard = Silent(), threading.Event()
-    followers = Followers(tmp_path, lambda name: heard.set())
-    environment = Environment("training/dev", cast(Callable[[], Session], lambda: session))
-    followers.ensure(environment, Place("task-x-1", 0, 0, 2, lambda: None))
+    followers = EnvironmentFollowers(tmp_path, lambda name: heard.set())
+    environment = EnvironmentEntry("training/dev", cast(Callable[[], InsideSession], lambda: session))
+    followers.ensure(environment, NodeInEnvironment("task-x-1", 0, 0, 2, lambda: None))
     try:
         assert heard.wait(60)
         followers.keep(lambda name: name == "task-x-1")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from fermi.engines.inside.render import YIELDS
-from fermi.engines.inside.session import Session
+from fermi.engines.inside.render import YIELD_OPTIONS
+from fermi.engines.inside.session import InsideSession
 from fermi.runner import channel, files, processes
 from tests import inside_engines
 from tests.inside_engines import Inside
@@ -54,9 +54,9 @@ class Lab:
         inside_engines.put(self.python, inside_engines.metadata("toy", "1.0", "toy"))
         self.script = folder / "says.py"
         self.script.write_text(SAYS)
-        self.streams: list[Session] = []
+        self.streams: list[InsideSession] = []
 
-    def enter(self) -> Session:
+    def enter(self) -> InsideSession:
         self.streams.append(self.place.enter(self.python))
         return self.streams[-1]
 
@@ -76,7 +76,7 @@ class Lab:
                 "python": self.python,
                 "modules": MODULES,
                 "seconds": seconds,
-                "yields": YIELDS,
+                "yields": YIELD_OPTIONS,
                 **request,
             }
             return session.ask("stand-by", **asked)
@@ -85,7 +85,7 @@ class Lab:
         whole = {
             "name": name, "node_rank": 0, "node": "dev", "command": [[{"late": "python"}], "-u", str(self.script)],
             "env": {"OMP_NUM_THREADS": "1"}, "ranks": [{"rank": 0, "local_rank": 0, "env": {"RANK": "0"}}],
-            "stop_signal": "SIGTERM", "grace_seconds": 5, "yields": YIELDS, "fork": True, "pulse": False, **spec,
+            "stop_signal": "SIGTERM", "grace_seconds": 5, "yields": YIELD_OPTIONS, "fork": True, "pulse": False, **spec,
         }  # fmt: skip
         meeting = {"nodes": 1, "port": free_port()}
         return {
@@ -156,10 +156,10 @@ def test_it_is_kept_and_says_what_memory_it_holds(lab: Lab) -> None:
     assert (again["state"], again["python"]) == ("standing", lab.python)
     assert again["memory"] > 50 << 20
     assert lab.pid() == first
-    assert processes.name_of(first) == channel.PROCESS
+    assert processes.read_process_name(first) == channel.PROCESS_NAME
     assert Path(f"/proc/{first}/oom_score_adj").read_text("utf-8").strip() == "1000"
     (folder,) = [one for one in lab.folders() if channel.read_state(str(one))]
-    assert (folder / channel.NAME).stat().st_mode & 0o777 == 0o600
+    assert (folder / channel.SOCKET_NAME).stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
@@ -241,7 +241,7 @@ def test_other_variables_than_it_has_begun_with_are_another_environment(lab: Lab
         lab.begin("task-variables-1")
         found = lab.said("task-variables-1")
         assert (found["torch"], found["env"]["NCCL_DEBUG"]) == (False, "INFO")
-        until(lambda: processes.start_time(pid) is None, what="it has ended")
+        until(lambda: processes.read_start_time(pid) is None, what="it has ended")
     finally:
         del lab.place.variables["NCCL_DEBUG"]
 
@@ -258,7 +258,7 @@ def test_it_ends_when_nobody_asks_for_it(lab: Lab) -> None:
 def test_of_two_interpreters_the_last_one_stands_by(lab: Lab) -> None:
     first = lab.pid()
     assert lab.keep(python=sys.executable)["state"] == "standing"
-    until(lambda: processes.start_time(first) is None, what="the first has ended")
+    until(lambda: processes.read_start_time(first) is None, what="the first has ended")
     assert lab.pid() != first
 
 
@@ -266,9 +266,9 @@ def test_what_another_process_listens_at_is_told_nothing(lab: Lab) -> None:
     pid = lab.pid()
     os.kill(pid, signal.SIGSTOP)
     (folder,) = [one for one in lab.folders() if (channel.read_state(str(one)) or {}).get("pid") == pid]
-    (folder / channel.NAME).unlink()
+    (folder / channel.SOCKET_NAME).unlink()
     heard: list[bytes] = []
-    with channel.listen(str(folder)) as door:
+    with channel.open_socket(str(folder)) as door:
         listening = threading.Thread(target=lambda: heard.append(_hear(door)))
         listening.start()
         assert lab.begin("task-thief-1", {"KEY": "hush"})["began"]
@@ -283,7 +283,7 @@ def test_an_interpreter_without_torch_says_why_it_does_not_stand_by(tmp_path: Pa
     place = Inside(tmp_path / "environment")
     try:
         with place.enter(bare) as session:
-            asked: dict[str, Any] = {"python": bare, "modules": MODULES, "seconds": 600, "yields": YIELDS}
+            asked: dict[str, Any] = {"python": bare, "modules": MODULES, "seconds": 600, "yields": YIELD_OPTIONS}
             found = session.ask("stand-by", **asked)
             assert (found["state"], found["code"]) == ("unusable", "STANDBY_WITHOUT_TORCH")
             inside_engines.put(bare, {"torch.py": STARTS_A_THREAD})
@@ -306,7 +306,7 @@ def _connecting(pid: int) -> bool:
         fields = line.split()
         if (
             len(fields) > 7
-            and fields[7].endswith(f"/{channel.NAME}")
+            and fields[7].endswith(f"/{channel.SOCKET_NAME}")
             and fields[5] == "02"
             and f"socket:[{fields[6]}]" not in own
         ):

@@ -18,7 +18,7 @@ import pytest
 from websockets.sync.client import connect
 
 from fermi.engines import bundle
-from fermi.engines.inside.session import InsideError, Session
+from fermi.engines.inside.session import InsideError, InsideSession
 from fermi.inside import __main__ as inside_main
 from fermi.inside import (
     container,
@@ -58,7 +58,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, bare: str, tmp_path: Path) -> None:
     """What this machine has for everybody is not looked at, nor what the tests' own interpreter has."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(user_processes, "SYSTEM_FOLDERS", ())
-    monkeypatch.setattr(interpreters, "OWN", bare)
+    monkeypatch.setattr(interpreters, "OWN_INTERPRETER", bare)
 
 
 @pytest.fixture
@@ -91,8 +91,8 @@ def start_kernel(started: list[subprocess.Popen[Any]], python: str, env: dict[st
     return process.pid
 
 
-def only(*pids: int) -> Sequence[user_processes.Process]:
-    return [one for one in user_processes.find_own() if one.pid in pids]
+def only(*pids: int) -> Sequence[user_processes.UserProcess]:
+    return [one for one in user_processes.list_own_processes() if one.pid in pids]
 
 
 def by_path(found: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def test_without_anything_else_the_default_is_what_the_path_has(inside: Inside) 
     folder = inside.home / "bin"
     folder.mkdir()
     (folder / "python3").symlink_to(os.path.realpath(sys.executable))
-    found = interpreters.find({**inside.variables, "PATH": str(folder)}, [])
+    found = interpreters.find_interpreters({**inside.variables, "PATH": str(folder)}, [])
     assert found["default"] == str(folder / "python3")
     assert by_path(found)[found["default"]]["sources"] == ["path"]
     assert by_path(found)[found["default"]]["version"] == sys.version.split()[0]
@@ -111,13 +111,13 @@ def test_without_anything_else_the_default_is_what_the_path_has(inside: Inside) 
 
 def test_an_activated_virtual_environment_comes_before_the_path(inside: Inside) -> None:
     python = inside_engines.make_venv(inside.home / "venv")
-    found = interpreters.find({**inside.variables, "VIRTUAL_ENV": str(inside.home / "venv")}, [])
+    found = interpreters.find_interpreters({**inside.variables, "VIRTUAL_ENV": str(inside.home / "venv")}, [])
     assert found["default"] in (python, f"{python}3")
 
 
 def test_the_folder_that_uv_makes_is_found_in_the_home(inside: Inside) -> None:
     inside_engines.make_venv(inside.home / ".venv")
-    found = interpreters.find(inside.variables, [])
+    found = interpreters.find_interpreters(inside.variables, [])
     assert found["default"].startswith(str(inside.home / ".venv/bin/"))
 
 
@@ -125,19 +125,19 @@ def test_a_kernelspec_named_python3_comes_before_a_virtual_environment(inside: I
     mine, other = inside_engines.make_venv(inside.home / "mine"), inside_engines.make_venv(inside.home / "other")
     kernelspec(inside.home / ".local/share/jupyter", "python3", mine)
     kernelspec(inside.home / ".local/share/jupyter", "analysis", other)
-    found = interpreters.find({**inside.variables, "VIRTUAL_ENV": str(inside.home / "other")}, [])
+    found = interpreters.find_interpreters({**inside.variables, "VIRTUAL_ENV": str(inside.home / "other")}, [])
     assert found["default"] == mine
     assert by_path(found)[mine]["kernels"] == ["python3"]
     assert "analysis" in by_path(found)[other]["kernels"]
-    assert interpreters.resolve("analysis", found) == other
-    assert interpreters.resolve("/opt/python", found) == "/opt/python"
-    assert interpreters.resolve("nothing", found) == ""
+    assert interpreters.resolve_interpreter("analysis", found) == other
+    assert interpreters.resolve_interpreter("/opt/python", found) == "/opt/python"
+    assert interpreters.resolve_interpreter("nothing", found) == ""
 
 
 def test_the_word_python_means_the_interpreter_of_the_folder_that_has_the_kernelspec(inside: Inside) -> None:
     python = inside_engines.make_venv(inside.home / "conda")
     kernelspec(inside.home / "conda/share/jupyter", "python3", "python")
-    found = interpreters.find({**inside.variables, "CONDA_PREFIX": str(inside.home / "conda")}, [])
+    found = interpreters.find_interpreters({**inside.variables, "CONDA_PREFIX": str(inside.home / "conda")}, [])
     assert by_path(found)[found["default"]]["kernels"] == ["python3"]
     assert os.path.dirname(found["default"]) == os.path.dirname(python)
 
@@ -146,7 +146,7 @@ def test_the_folders_of_jupyter_path_come_first(inside: Inside) -> None:
     mine, other = inside_engines.make_venv(inside.home / "mine"), inside_engines.make_venv(inside.home / "other")
     kernelspec(inside.home / "said", "python3", mine)
     kernelspec(inside.home / ".local/share/jupyter", "python3", other)
-    found = interpreters.find({**inside.variables, "JUPYTER_PATH": str(inside.home / "said")}, [])
+    found = interpreters.find_interpreters({**inside.variables, "JUPYTER_PATH": str(inside.home / "said")}, [])
     assert found["default"] == mine
 
 
@@ -160,18 +160,18 @@ def test_an_interpreter_that_is_named_for_the_environment_comes_before_all(
     own = start_kernel(started, mine, env)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    seen = {one.pid for one in user_processes.find_own()}
+    seen = {one.pid for one in user_processes.list_own_processes()}
     assert own in seen
     assert strangers not in seen
-    assert interpreters.find(env)["default"] == mine
+    assert interpreters.find_interpreters(env)["default"] == mine
 
 
 def test_the_newest_kernel_that_runs_comes_before_all(inside: Inside, started: list[subprocess.Popen[Any]]) -> None:
     spec, older, newer = (inside_engines.make_venv(inside.home / name) for name in ("spec", "older", "newer"))
     kernelspec(inside.home / ".local/share/jupyter", "python3", spec)
     pids = [start_kernel(started, python, inside.variables) for python in (older, newer)]
-    assert interpreters.find(inside.variables, only(*pids))["default"] == newer
-    assert interpreters.find(inside.variables, only(pids[0]))["default"] == older
+    assert interpreters.find_interpreters(inside.variables, only(*pids))["default"] == newer
+    assert interpreters.find_interpreters(inside.variables, only(pids[0]))["default"] == older
 
 
 def test_a_kernelspec_that_is_no_json_or_starts_another_program_leads_nowhere(inside: Inside) -> None:
@@ -181,12 +181,12 @@ def test_a_kernelspec_that_is_no_json_or_starts_another_program_leads_nowhere(in
     (jupyter / "kernels/broken/kernel.json").write_text("{")
     (jupyter / "kernels/list").mkdir()
     (jupyter / "kernels/list/kernel.json").write_text("[]")
-    assert all(not one["kernels"] for one in interpreters.find(inside.variables, [])["interpreters"])
+    assert all(not one["kernels"] for one in interpreters.find_interpreters(inside.variables, [])["interpreters"])
 
 
 def test_an_interpreter_that_does_not_run_is_never_the_default(inside: Inside) -> None:
     kernelspec(inside.home / ".local/share/jupyter", "python3", "/nowhere/bin/python3")
-    found = interpreters.find(inside.variables, [])
+    found = interpreters.find_interpreters(inside.variables, [])
     assert by_path(found)["/nowhere/bin/python3"]["version"] == ""
     assert found["default"] != "/nowhere/bin/python3"
 
@@ -194,14 +194,14 @@ def test_an_interpreter_that_does_not_run_is_never_the_default(inside: Inside) -
 def test_two_names_in_one_folder_are_one_interpreter(inside: Inside) -> None:
     python = inside_engines.make_venv(inside.home / "venv")
     kernelspec(inside.home / ".local/share/jupyter", "python3", python)
-    found = interpreters.find({**inside.variables, "VIRTUAL_ENV": str(inside.home / "venv")}, [])
+    found = interpreters.find_interpreters({**inside.variables, "VIRTUAL_ENV": str(inside.home / "venv")}, [])
     assert by_path(found)[python]["sources"] == ["kernelspec", "virtualenv"]
 
 
 def test_more_kernelspecs_than_anybody_needs_are_cut_off(inside: Inside) -> None:
     for number in range(interpreters.MAX_KERNELS + 20):
         kernelspec(inside.home / ".local/share/jupyter", f"kernel{number}", f"/nowhere/{number}/bin/python")
-    found = interpreters.find(inside.variables, [])
+    found = interpreters.find_interpreters(inside.variables, [])
     assert len(found["interpreters"]) <= interpreters.MAX_INTERPRETERS
 
 
@@ -210,7 +210,7 @@ def test_packages_are_told_by_the_interpreter_that_has_them(tmp_path: Path) -> N
     inside_engines.put(python, inside_engines.metadata("Torch-Like.Toy", "2.5", "toy"))
     editable = json.dumps({"url": "file:///src", "dir_info": {"editable": True}})
     inside_engines.put(python, inside_engines.metadata("mine", "0.1", **{"direct_url.json": editable}))
-    found = packages.describe(python, ["toy", "json", "absent", "not a name"])
+    found = packages.describe_packages(python, ["toy", "json", "absent", "not a name"])
     assert found["distributions"]["Torch-Like.Toy"] == {"version": "2.5"}
     assert found["distributions"]["mine"] == {"version": "0.1", "origin": "editable"}
     assert found["imports"] == {
@@ -224,7 +224,7 @@ def test_packages_are_told_by_the_interpreter_that_has_them(tmp_path: Path) -> N
 def test_a_module_in_the_working_folder_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lying.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    assert not packages.describe(sys.executable, ["lying"])["imports"]["lying"]["found"]
+    assert not packages.describe_packages(sys.executable, ["lying"])["imports"]["lying"]["found"]
 
 
 def test_torch_is_read_without_importing_it(tmp_path: Path) -> None:
@@ -233,7 +233,11 @@ def test_torch_is_read_without_importing_it(tmp_path: Path) -> None:
     version = "__version__ = '2.5.1+cu124'\ncuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n"
     inside_engines.put(python, {"torch/__init__.py": "raise SystemExit('imported')", "torch/version.py": version})
     inside_engines.put(python, inside_engines.metadata("nvidia-nccl-cu12", "2.21.5"))
-    assert packages.describe(python, ["torch"])["torch"] == {"version": "2.5.1+cu124", "cuda": "12.4", "nccl": "2.21.5"}
+    assert packages.describe_packages(python, ["torch"])["torch"] == {
+        "version": "2.5.1+cu124",
+        "cuda": "12.4",
+        "nccl": "2.21.5",
+    }
 
 
 def test_nccl_is_named_by_the_library_where_it_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,13 +245,13 @@ def test_nccl_is_named_by_the_library_where_it_is_no_package(tmp_path: Path, mon
     (tmp_path / "lib/libnccl.so.2.19.3").touch()
     (tmp_path / "lib/libnccl.so.2").symlink_to("libnccl.so.2.19.3")
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    assert installed.nccl_version({}, str(tmp_path)) == "2.19.3"
+    assert installed.find_nccl_version({}, str(tmp_path)) == "2.19.3"
 
 
 def test_what_a_package_prints_when_python_starts_hides_no_answer(tmp_path: Path) -> None:
     python = inside_engines.make_venv(tmp_path / "venv")
     inside_engines.put(python, {"loud.pth": "import sys; print('hello from a .pth')\n"})
-    assert "loud" not in packages.describe(python, [])["distributions"]
+    assert "loud" not in packages.describe_packages(python, [])["distributions"]
 
 
 @pytest.mark.parametrize("program", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho '[]'\n", "no program"])
@@ -255,8 +259,8 @@ def test_what_is_no_interpreter_is_refused_with_its_path(tmp_path: Path, program
     path = tmp_path / "python"
     path.write_text(program)
     path.chmod(0o755)
-    with pytest.raises(protocol.RefusedError) as refused:
-        packages.describe(str(path), [])
+    with pytest.raises(protocol.InsideRefusedError) as refused:
+        packages.describe_packages(str(path), [])
     assert refused.value.code == "INSIDE_PYTHON_UNUSABLE"
     assert refused.value.params["python"] == str(path)
 
@@ -264,15 +268,15 @@ def test_what_is_no_interpreter_is_refused_with_its_path(tmp_path: Path, program
 def test_an_interpreter_that_hangs_is_ended_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packages, "SECONDS", 0.3)
+    monkeypatch.setattr(packages, "TIMEOUT_SECONDS", 0.3)
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\nsleep 1000 & echo $! > {tmp_path}/pid\nwait\n")
     path.chmod(0o755)
-    with pytest.raises(protocol.RefusedError) as refused:
-        packages.describe(str(path), [])
+    with pytest.raises(protocol.InsideRefusedError) as refused:
+        packages.describe_packages(str(path), [])
     assert refused.value.code == "INSIDE_PYTHON_SLOW"
     pid = int((tmp_path / "pid").read_text())
-    until(lambda: processes.start_time(pid) is None, what="the child has ended")
+    until(lambda: processes.read_start_time(pid) is None, what="the child has ended")
 
 
 def test_a_process_with_a_gpu_open_is_a_holder_and_belongs_to_its_kernel(
@@ -284,7 +288,7 @@ def test_a_process_with_a_gpu_open_is_a_holder_and_belongs_to_its_kernel(
         folder = tmp_path / "proc" / str(pid) / "fd"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / str(number)).symlink_to(target)
-    found = memory_holders.find(only(pid), str(tmp_path / "proc"))
+    found = memory_holders.find_holders(only(pid), str(tmp_path / "proc"))
     (holder,) = found["holders"]
     assert (holder["pid"], holder["gpus"], holder["kernel"]) == (pid, [3], pid)
     assert holder["rss_bytes"] > 0
@@ -296,10 +300,10 @@ def test_a_process_with_a_gpu_open_is_a_holder_and_belongs_to_its_kernel(
 def test_a_kernel_holds_memory_without_a_gpu_and_a_rank_is_no_holder(
     inside: Inside, started: list[subprocess.Popen[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_holders, "MUCH_BYTES", 1 << 20)
+    monkeypatch.setattr(memory_holders, "MIN_KERNEL_BYTES", 1 << 20)
     kernel = start_kernel(started, sys.executable, inside.variables, "k1")
     rank = start_kernel(started, sys.executable, {**inside.variables, "FERMI_TASK_ID": "task-x"}, "k2")
-    found = memory_holders.find(only(kernel, rank))
+    found = memory_holders.find_holders(only(kernel, rank))
     assert [(one["pid"], one["kernel"], one["gpus"]) for one in found["holders"]] == [(kernel, kernel, [])]
 
 
@@ -311,27 +315,27 @@ def test_a_kernel_is_ended_only_if_it_is_still_the_same_process(
     started.append(sleeper)
     with inside.enter() as session:
         for refused in (
-            {"pid": pid, "started": (processes.start_time(pid) or 0) + 1},
-            {"pid": sleeper.pid, "started": processes.start_time(sleeper.pid)},  # no kernel
+            {"pid": pid, "started": (processes.read_start_time(pid) or 0) + 1},
+            {"pid": sleeper.pid, "started": processes.read_start_time(sleeper.pid)},  # no kernel
         ):
             with pytest.raises(InsideError) as error:
                 session.ask("end-kernel", **refused)
             assert error.value.code == "INSIDE_KERNEL_GONE"
-        assert processes.start_time(pid)
-        assert session.ask("end-kernel", pid=pid, started=processes.start_time(pid))["by"] == "signal"
-    assert processes.start_time(pid) is None
-    assert processes.start_time(sleeper.pid)
+        assert processes.read_start_time(pid)
+        assert session.ask("end-kernel", pid=pid, started=processes.read_start_time(pid))["by"] == "signal"
+    assert processes.read_start_time(pid) is None
+    assert processes.read_start_time(sleeper.pid)
 
 
 def test_a_kernel_that_does_not_end_is_said_to_live(
     inside: Inside, started: list[subprocess.Popen[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "END_SECONDS", 0.1)
+    monkeypatch.setattr(kernels, "END_TIMEOUT_SECONDS", 0.1)
     deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {KERNEL}"
     monkeypatch.setitem(globals(), "KERNEL", deaf)
     pid = start_kernel(started, sys.executable, inside.variables, "k1")
-    with pytest.raises(protocol.RefusedError) as refused:
-        kernels.end({"pid": pid, "started": processes.start_time(pid)})
+    with pytest.raises(protocol.InsideRefusedError) as refused:
+        kernels.end_kernel({"pid": pid, "started": processes.read_start_time(pid)})
     assert refused.value.code == "INSIDE_KERNEL_LIVES"
 
 
@@ -348,7 +352,7 @@ def test_a_kernel_that_does_not_end_is_said_to_live(
 def test_memory_is_said_only_where_it_is_surely_this_process(
     told: dict[int, int], holders_: int, expected: dict[str, int]
 ) -> None:
-    assert memory_holders._memory(7, holders_, told) == expected
+    assert memory_holders._choose_gpu_memory(7, holders_, told) == expected
 
 
 def test_a_jupyter_server_says_which_notebook_a_kernel_belongs_to_and_whether_it_is_busy(
@@ -379,11 +383,11 @@ def test_a_jupyter_server_says_which_notebook_a_kernel_belongs_to_and_whether_it
     about = {"path": "train.ipynb", "name": "train.ipynb", "type": "notebook", "kernel": {"name": "python3"}}
     made = until(lambda: ask("/api/sessions", about), what="a kernel")["kernel"]["id"]
 
-    def mine() -> list[user_processes.Process]:
-        return [one for one in user_processes.find_own() if server.pid in (one.pid, one.parent)]
+    def mine() -> list[user_processes.UserProcess]:
+        return [one for one in user_processes.list_own_processes() if server.pid in (one.pid, one.parent)]
 
     def look(busy: bool) -> Any:
-        found = memory_holders.find(mine())["kernels"]
+        found = memory_holders.find_holders(mine())["kernels"]
         return found and found[0]["busy"] is busy and found[0]
 
     with connect(f"ws://127.0.0.1:{port}/api/kernels/{made}/channels?token=secret") as channel:
@@ -391,10 +395,10 @@ def test_a_jupyter_server_says_which_notebook_a_kernel_belongs_to_and_whether_it
         assert (kernel["id"], kernel["notebook"]) == (made, "train.ipynb")
         channel.send(json.dumps(message("while True: pass")))
         until(lambda: look(True), what="the kernel is busy")
-    found = interpreters.find(inside.variables, mine())
+    found = interpreters.find_interpreters(inside.variables, mine())
     assert by_path(found)[found["default"]]["sources"][0] == "kernel"
     assert os.path.dirname(found["default"]) == os.path.dirname(sys.executable)
-    ended = kernels.end({"pid": kernel["pid"], "started": kernel["started"]})
+    ended = kernels.end_kernel({"pid": kernel["pid"], "started": kernel["started"]})
     assert (ended["by"], ask("/api/kernels")) == ("jupyter", []), "its server knows, and does not start it again"
 
 
@@ -413,7 +417,7 @@ def message(code: str) -> dict[str, Any]:
 
 
 def test_the_container_says_its_limits_and_what_it_sees() -> None:
-    found = container.describe("/home/user/.fermi")
+    found = container.describe_container("/home/user/.fermi")
     assert found["memory_limit"] > found["memory_used"] > 0
     assert found["processors"] > 0
     assert found["home"] == "/home/user/.fermi"
@@ -436,7 +440,7 @@ def test_limits_of_control_groups_of_version_1_are_read_too(tmp_path: Path) -> N
         "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "250000\n",
         "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
     })  # fmt: skip
-    found = container.describe("/h", root)
+    found = container.describe_container("/h", root)
     assert (found["memory_limit"], found["memory_used"], found["processors"]) == (8 << 30, 2 << 30, 2.5)
     assert found["memory_is_limited"]
 
@@ -447,7 +451,7 @@ def test_a_container_without_a_limit_says_so(tmp_path: Path) -> None:
         "sys/fs/cgroup/memory/memory.usage_in_bytes": "5\n",
         "proc/meminfo": "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n",
     })  # fmt: skip
-    found = container.describe("/h", root)
+    found = container.describe_container("/h", root)
     assert (found["memory_limit"], found["memory_used"]) == (1000 << 10, 600 << 10)
     assert not found["memory_is_limited"]
 
@@ -457,10 +461,10 @@ def test_rdma_devices_are_named_with_whether_they_can_be_opened(tmp_path: Path) 
         "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand\n",
         "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
     })  # fmt: skip
-    found = container.describe("/h", root)
+    found = container.describe_container("/h", root)
     assert found["rdma"] == [{"device": "mlx5_0", "layer": "InfiniBand", "state": "ACTIVE", "usable": False}]
     tree(tmp_path, {"dev/infiniband/uverbs3": "", "sys/class/infiniband_verbs/uverbs3/ibdev": "mlx5_0\n"})
-    (one,) = container.describe("/h", root)["rdma"]
+    (one,) = container.describe_container("/h", root)["rdma"]
     assert one["usable"]
 
 
@@ -490,12 +494,14 @@ def test_a_kernels_name_is_the_interpreter_that_a_node_begins_with(inside: Insid
     with pytest.MonkeyPatch.context() as patched:
         for name, value in inside.variables.items():
             patched.setenv(name, value)
-        assert inside_main.with_interpreter({"order": order})["order"]["python"] == python
-        with pytest.raises(protocol.RefusedError) as refused:
-            inside_main.with_interpreter({"order": {**order, "python": "other"}})
+        assert inside_main.resolve_request_interpreter({"order": order})["order"]["python"] == python
+        with pytest.raises(protocol.InsideRefusedError) as refused:
+            inside_main.resolve_request_interpreter({"order": {**order, "python": "other"}})
     assert refused.value.code == "INSIDE_KERNEL_UNKNOWN"
     assert "mine" in refused.value.params["known"]
-    assert inside_main.with_interpreter({"order": {"python": "/opt/python"}}) == {"order": {"python": "/opt/python"}}
+    assert inside_main.resolve_request_interpreter({"order": {"python": "/opt/python"}}) == {
+        "order": {"python": "/opt/python"}
+    }
 
 
 def test_packages_are_installed_once_and_their_output_is_told(tmp_path: Path, inside: Inside) -> None:
@@ -507,7 +513,7 @@ def test_packages_are_installed_once_and_their_output_is_told(tmp_path: Path, in
         session.came = lambda told, _: said.append(told)
         assert session.ask("install", packages=["toy==1.0"], python=python)["exit"] == 0
         assert "Successfully installed toy-1.0" in "".join(one["output"] for one in said)
-        assert packages.describe(python, ["toy"])["imports"]["toy"]["found"]
+        assert packages.describe_packages(python, ["toy"])["imports"]["toy"]["found"]
         said.clear()
         assert session.ask("install", packages=["toy==1.0"], python=python)["exit"] == 0
         assert "already satisfied" in "".join(one["output"] for one in said)
@@ -530,7 +536,7 @@ def test_uv_installs_where_an_interpreter_has_no_pip(tmp_path: Path, inside: Ins
     with inside.enter() as session:
         session.came = lambda told, _: said.append(told["output"])
         assert session.ask("install", packages=["toy"], python=python)["exit"] == 0, "".join(said)
-    assert packages.describe(python, ["toy"])["imports"]["toy"]["found"]
+    assert packages.describe_packages(python, ["toy"])["imports"]["toy"]["found"]
 
 
 def test_without_pip_and_uv_nothing_is_installed_and_it_says_so(inside: Inside) -> None:
@@ -552,7 +558,7 @@ def test_a_second_installation_waits_for_the_first(inside: Inside) -> None:
 
     fcntl.flock(held, fcntl.LOCK_EX)
     other = os.open(lock, os.O_RDWR)
-    installation.wait_for(other, float("inf"), tell)
+    installation.wait_for_lock(other, float("inf"), tell)
     assert told == [{"of": "install", "waiting": True}]
     os.close(held)
     os.close(other)
@@ -575,19 +581,19 @@ def test_a_second_installation_waits_for_the_first(inside: Inside) -> None:
 )
 def test_what_is_no_name_and_version_is_never_installed(wrong: str) -> None:
     with pytest.raises(ValueError, match="no name and version"):
-        installation.check([wrong])
+        installation.check_packages([wrong])
 
 
 @pytest.mark.parametrize(
     "right", ["einops==0.8.0", "torch", "a", "Jinja2>=3,<4", "uvicorn[standard]~=0.30", "x==1.0+cu121"]
 )
 def test_names_with_versions_and_extras_are_taken(right: str) -> None:
-    assert installation.check([right]) == [right]
+    assert installation.check_packages([right]) == [right]
 
 
 def test_everything_that_goes_into_an_environment_is_python_3_9() -> None:
     """Its syntax, and the annotations and keywords that are newer."""
-    for path, text in bundle.modules(bundle.INSIDE, ()).items():
+    for path, text in bundle.collect_modules(bundle.INSIDE_MODULES, ()).items():
         parsed = ast.parse(text, path, feature_version=(3, 9))
         names = [one for one in parsed.body if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
         annotated = any(isinstance(one, ast.FunctionDef | ast.AnnAssign) for one in ast.walk(parsed))
@@ -619,4 +625,4 @@ def test_a_stream_that_says_something_else_is_refused() -> None:
     theirs.sendall(b"bash: python3: command not found\n")
     theirs.close()
     with pytest.raises(InsideError):
-        Session(ours).greet()
+        InsideSession(ours).greet()

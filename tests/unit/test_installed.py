@@ -15,7 +15,7 @@ from tests.goldens import job
 
 
 def engine(name: str, tmp_path: Path, **connection: Any) -> Any:
-    return plugins.backend(name, {"data_dir": str(tmp_path), "warm": False, **connection})
+    return plugins.get_backend(name, {"data_dir": str(tmp_path), "warm": False, **connection})
 
 
 def python_without_anything(folder: Path) -> str:
@@ -27,7 +27,7 @@ def python_without_anything(folder: Path) -> str:
 
 
 def found(spec: Any, backend: Any) -> list[tuple[str, str]]:
-    return [(one.code, str(one.params["packages"])) for one in installed.problems(spec, backend)]
+    return [(one.code, str(one.params["packages"])) for one in installed.find_problems(spec, backend)]
 
 
 def test_this_machine_is_asked_by_the_interpreter_that_trains(tmp_path: Path) -> None:
@@ -42,23 +42,23 @@ def test_this_machine_is_asked_by_the_interpreter_that_trains(tmp_path: Path) ->
 
 
 def test_an_agent_tells_what_its_interpreter_lacks(tmp_path: Path) -> None:
-    told = host_facts._versions(python_without_anything(tmp_path))
+    told = host_facts._query_versions(python_without_anything(tmp_path))
     lacks = [name for name, value in told.items() if not value]
     assert {"horovod", "deepspeed", "torch", "jax", "megatron-core"} <= set(lacks)
     spec, backend = job("env-001", "env-003", framework="horovod"), engine("agent", tmp_path)
     first, second = spec.nodes
     some = replace(spec, nodes=(replace(first, engine={"lacks": lacks}), replace(second, engine={"lacks": []})))
-    [problem] = installed.problems(some, backend)
+    [problem] = installed.find_problems(some, backend)
     assert problem.params["where"] == first.name
     assert "make test-frameworks ONLY=horovod" in str(problem.params["command"])
-    assert installed.warnings(some, backend) == []
+    assert installed.find_warnings(some, backend) == []
 
 
 @pytest.mark.parametrize("name", ["agent", "slurm"])
 def test_what_nobody_can_be_asked_about_is_a_warning(name: str, tmp_path: Path) -> None:
     spec, backend = job("env-001", "env-003", framework="horovod"), engine(name, tmp_path)
     assert found(spec, backend) == []
-    assert [one.code for one in installed.warnings(spec, backend)] == ["FRAMEWORK_NOT_ASKED"]
+    assert [one.code for one in installed.find_warnings(spec, backend)] == ["FRAMEWORK_NOT_ASKED"]
     stated = replace(spec, nodes=tuple(replace(node, versions={"horovod": "0.28.1"}) for node in spec.nodes))
-    assert installed.warnings(stated, backend) == [], "the environment says that it has it"
-    assert installed.warnings(replace(spec, framework="pytorch-ddp"), backend) == []
+    assert installed.find_warnings(stated, backend) == [], "the environment says that it has it"
+    assert installed.find_warnings(replace(spec, framework="pytorch-ddp"), backend) == []

@@ -15,7 +15,7 @@ from fermi.jobs.spec import Entrypoint, JobSpec, Late, Plan, Problem
 from fermi.planning import plugins, validate
 from tests.goldens import ENVIRONMENTS, job
 
-jax = plugins.framework("jax")
+jax = plugins.get_framework("jax")
 ALL = ("env-001", "env-003", "env-005")
 
 
@@ -26,7 +26,7 @@ def spec_of(*environments: str, **changes) -> JobSpec:
 def has_text(problems: list[Problem]) -> list[Problem]:
     for problem in problems:
         for language in ("zh", "en"):
-            assert all(messages.text(problem.code, language, **problem.params))
+            assert all(messages.render_text(problem.code, language, **problem.params))
     return problems
 
 
@@ -71,22 +71,22 @@ def flags(plan: Plan) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_a_broken_rule_is_named_with_its_field(changes, field, code):
-    found = has_text(validate.problems(spec_of(**changes)))
+    found = has_text(validate.find_problems(spec_of(**changes)))
     assert [(problem.field, problem.code) for problem in found] == [(field, code)]
 
 
 def test_a_batch_that_cannot_be_shared_out_comes_with_the_nearest_ones_that_can():
     options = {"batchIsGlobal": True}
-    [problem] = validate.problems(spec_of(hyperparameters={"batchSize": 64}, options=options))
+    [problem] = validate.find_problems(spec_of(hyperparameters={"batchSize": 64}, options=options))
     assert problem.params["nearest"] == (56, 70)
-    [problem] = validate.problems(spec_of(hyperparameters={"batchSize": 8}, options=options))
+    [problem] = validate.find_problems(spec_of(hyperparameters={"batchSize": 8}, options=options))
     assert problem.params["nearest"] == (14,)
-    assert validate.problems(spec_of(hyperparameters={"batchSize": 70}, options=options)) == []
+    assert validate.find_problems(spec_of(hyperparameters={"batchSize": 70}, options=options)) == []
 
 
 def test_a_script_of_the_users_own_may_compute_and_share_out_as_it_likes():
     own = {"entrypoint": Entrypoint("train.py"), "hyperparameters": {"dtype": "float16", "batchSize": 3}}
-    assert validate.problems(spec_of(options={"batchIsGlobal": True}, **own)) == []
+    assert validate.find_problems(spec_of(options={"batchIsGlobal": True}, **own)) == []
 
 
 def test_another_backend_and_another_split_than_jax_s_are_warnings():
@@ -122,11 +122,13 @@ def test_the_mesh_is_all_processes_and_what_is_left_empty_is_proposed(
     strategy, hyperparameters, mesh, proposed, reasons, warned
 ):
     spec = spec_of(strategy=strategy, hyperparameters=hyperparameters, emulated=True)
-    assert validate.problems(spec) == []
+    assert validate.find_problems(spec) == []
     proposal = jax.propose(spec)
     assert (dict(proposal.strategy), [reason.code for reason in proposal.reasons]) == (proposed, reasons)
     assert all(
-        messages.text(reason.code, lang, **reason.params)[0] for reason in proposal.reasons for lang in ("zh", "en")
+        messages.render_text(reason.code, lang, **reason.params)[0]
+        for reason in proposal.reasons
+        for lang in ("zh", "en")
     )
     assert [problem.code for problem in has_text(jax.warnings(spec))] == warned
     plan = jax.plan(spec)
@@ -156,7 +158,7 @@ def test_shards_across_zones_are_warned_of_where_smaller_groups_would_stay_insid
 )
 def test_both_of_jax_s_words_for_a_platform_are_told_to_all_ranks_and_mean_the_same(env, emulated, name, platforms):
     spec = spec_of("env-003", env=env, emulated=emulated)
-    assert validate.problems(spec) == []
+    assert validate.find_problems(spec) == []
     plan = jax.plan(spec)
     told = plan.nodes[0].env
     assert (told["JAX_PLATFORM_NAME"], told["JAX_PLATFORMS"]) == (name, platforms)
@@ -196,7 +198,7 @@ def test_gpus_without_bfloat16_compute_in_float32():
 def test_what_the_user_sets_wins_over_our_defaults():
     env = {"XLA_FLAGS": "--xla_dump_to=/tmp", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.5", "JAX_PLATFORMS": "cpu"}
     spec = spec_of(env=env, options={"preallocate": True, "heartbeatTimeoutSeconds": 10})
-    assert validate.problems(spec) == []
+    assert validate.find_problems(spec) == []
     plan = jax.plan(spec)
     assert env.items() <= plan.nodes[0].env.items()
     assert plan.nodes[0].env["XLA_PYTHON_CLIENT_PREALLOCATE"] == "true"
@@ -242,7 +244,7 @@ def test_rules_never_raise_and_a_plan_of_a_spec_without_problems_keeps_them(
     spec = replace(spec, strategy=strategy)
     jax.propose(spec)
     has_text(jax.warnings(spec))
-    if has_text(validate.problems(spec)):
+    if has_text(validate.find_problems(spec)):
         return
     plan = jax.plan(spec)
     processes = [process for node in plan.nodes for process in node.processes]

@@ -21,7 +21,13 @@ from websockets.sync.client import connect as websocket
 
 from fermi import messages
 from fermi.engines import logfiles
-from fermi.engines.environments import HostedHandle, HostedPhase, HostedSpec, Hosting, Port
+from fermi.engines.environments import (
+    EnvironmentBackend,
+    EnvironmentHandle,
+    EnvironmentPhase,
+    EnvironmentPort,
+    EnvironmentSpec,
+)
 from fermi.engines.inside import managed_environment
 from fermi.engines.inside.session import InsideError
 from fermi.engines.local import environment_runs, stop_everything
@@ -70,11 +76,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def hosting(data: Path) -> Iterator[Hosting]:
-    found = plugins.hosting("local", {"data_dir": str(data), "isolation": "auto"})
+def hosting(data: Path) -> Iterator[EnvironmentBackend]:
+    found = plugins.get_environment_backend("local", {"data_dir": str(data), "isolation": "auto"})
     assert found
     yield found
-    for run in environment_runs.living(data):
+    for run in environment_runs.list_living_runs(data):
         until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
 
 
@@ -86,17 +92,19 @@ def port() -> int:
 
 
 @pytest.fixture(scope="module")
-def jupyter(hosting: Hosting, port: int) -> Kept:
-    spec = HostedSpec("env-a", "a", "project-1", 1, ports=(Port("board", port),), env={"COLOUR": "red"}, cpu_cores=3)
+def jupyter(hosting: EnvironmentBackend, port: int) -> Kept:
+    spec = EnvironmentSpec(
+        "env-a", "a", "project-1", 1, ports=(EnvironmentPort("board", port),), env={"COLOUR": "red"}, cpu_cores=3
+    )
     return Kept(hosting, spec).start()
 
 
-def named(hosting: Hosting, name: str, **more: Any) -> Kept:
-    return Kept(hosting, HostedSpec(name, name, "project-1", 1, **more))
+def named(hosting: EnvironmentBackend, name: str, **more: Any) -> Kept:
+    return Kept(hosting, EnvironmentSpec(name, name, "project-1", 1, **more))
 
 
 def members(kept_run: Kept) -> list[int]:
-    disk = environment_runs.Disk.of(kept_run.hosting.data_dir, kept_run.spec.id)  # type: ignore[attr-defined]
+    disk = environment_runs.EnvironmentDisk.of(kept_run.hosting.data_dir, kept_run.spec.id)  # type: ignore[attr-defined]
     return [one["pid"] for one in disk.run(kept_run.spec.run).strays()]
 
 
@@ -105,7 +113,7 @@ def members(kept_run: Kept) -> list[int]:
 
 def test_a_run_of_jupyter_counts_as_running_and_begins_when_somebody_dials(jupyter: Kept) -> None:
     before = jupyter.seen()
-    assert (before.phase, before.left, members(jupyter)) == (HostedPhase.RUNNING, True, [])
+    assert (before.phase, before.left, members(jupyter)) == (EnvironmentPhase.RUNNING, True, [])
     assert jupyter.ask({"open": "status"})["service"]["state"] == "idle", "a terminal needs no JupyterLab"
     assert jupyter.http("GET", "/lab")[0] == 200
     assert jupyter.ask({"open": "status"})["service"]["state"] == "up"
@@ -129,7 +137,7 @@ def test_a_cell_runs_in_a_notebook_and_its_kernel_is_seen_and_ended(jupyter: Kep
     assert told.at is not None
     assert told.at >= seen["busy_at"]
     assert jupyter.ask({"open": "end-kernel", "kernel": kernel}) == {"ok": True}
-    assert processes.start_time(seen["pid"]) is None
+    assert processes.read_start_time(seen["pid"]) is None
     assert jupyter.ask({"open": "end-kernel", "kernel": kernel})["code"] == "KERNEL_UNKNOWN"
     assert jupyter.json("GET", "/api/kernels") == []
 
@@ -171,8 +179,8 @@ def test_an_origin_that_is_not_the_doors_own_gets_no_websocket(jupyter: Kept) ->
 
 
 def test_what_a_keeper_hands_over_leads_inside_and_counts_as_a_connection(jupyter: Kept) -> None:
-    inside, answer = protocol.ask_handed(jupyter.hosting.dial(jupyter.handle), {"open": "port", "door": "jupyter"})
-    assert isinstance(inside, protocol.Handed)
+    inside, answer = protocol.request_with_fd(jupyter.hosting.dial(jupyter.handle), {"open": "port", "door": "jupyter"})
+    assert isinstance(inside, protocol.PassedSocket)
     assert answer == {"ok": True}
     inside.settimeout(60)
     inside.sendall(f"GET /api/status HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode())
@@ -215,7 +223,7 @@ def _execute(run: Kept, kernel: str, code: str) -> str:
 
 
 def test_an_editor_on_the_path_is_used_and_its_socket_has_no_name(
-    hosting: Hosting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hosting: EnvironmentBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In place of code-server, which takes minutes to install: as strict about its options (its `--help`), it takes no
     socket that is there, and runs in a process of a process that has none of the descriptors it was given."""
@@ -224,7 +232,7 @@ def test_an_editor_on_the_path_is_used_and_its_socket_has_no_name(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     run = named(hosting, "env-e", kind="vscode").start()
-    run.until(HostedPhase.RUNNING)
+    run.until(EnvironmentPhase.RUNNING)
     assert run.http("GET", "/healthz", door="vscode") == (200, b"editor")
     content = hosting.render(run.spec).artifacts[0].content
     assert not [name for name in os.listdir(content["service"]) if name.endswith(".sock")]
@@ -232,9 +240,9 @@ def test_an_editor_on_the_path_is_used_and_its_socket_has_no_name(
 
 
 def test_what_an_editor_would_need_is_said_before_anything_is_made(
-    hosting: Hosting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hosting: EnvironmentBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = HostedSpec("env-n", "n", "project-1", 1, kind="vscode")
+    spec = EnvironmentSpec("env-n", "n", "project-1", 1, kind="vscode")
     monkeypatch.setenv("PATH", str(tmp_path))
     for number, why in ((0, "no Node.js"), (18, "for Node.js v18"), (20, "without a C++ compiler (g++), make, Python")):
         for name in ("node", "npm") if number else ():
@@ -267,21 +275,21 @@ def test_a_signal_reaches_the_commands_group(jupyter: Kept) -> None:
     )
     said = frames(stream)
     assert next(said) == (protocol.OUT, b"on\n")
-    stream.sendall(protocol.control({"signal": "INT"}))
+    stream.sendall(protocol.encode_control({"signal": "INT"}))
     assert list(said) == [(protocol.OUT, b"got\n"), (protocol.CONTROL, b'{"exit": 5}')]
 
 
 def test_a_terminal_has_a_size_that_changes_and_a_shell(jupyter: Kept) -> None:
     stream = jupyter.open({"open": "exec", "command": None, "tty": {"columns": 101, "rows": 31}})
-    stream.sendall(protocol.frame(protocol.IN, b"PS1=; stty -echo size; tty; command -v python; echo ready\n"))
+    stream.sendall(protocol.encode_frame(protocol.IN, b"PS1=; stty -echo size; tty; command -v python; echo ready\n"))
     said, seen = frames(stream), ""
     while "ready\r\n" not in seen.split("echo ready")[-1]:
         seen += next(said)[1].decode()
     assert "31 101\r\n" in seen
     assert "/dev/pts/" in seen
     assert "/home/.fermi/python/bin/python\r\n" in seen
-    stream.sendall(protocol.control({"resize": {"columns": 77, "rows": 22}}))
-    stream.sendall(protocol.frame(protocol.IN, b"stty size; exit 9\n"))
+    stream.sendall(protocol.encode_control({"resize": {"columns": 77, "rows": 22}}))
+    stream.sendall(protocol.encode_frame(protocol.IN, b"stty size; exit 9\n"))
     last = ran(stream)
     assert last.code == 9
     assert "22 77\r\n" in last.out
@@ -296,7 +304,7 @@ def test_a_login_shell_that_prints_nothing_says_what_it_waits_for(jupyter: Kept)
     shell = os.path.basename(find_shell())
     tty = {"columns": 80, "rows": 24}
     stream = jupyter.open({"open": "exec", "command": None, "tty": tty, "env": {"HOME": str(home)}})
-    stream.sendall(protocol.frame(protocol.IN, b"typed\r"))
+    stream.sendall(protocol.encode_frame(protocol.IN, b"typed\r"))
     said, echo = frames(stream), b""
     while (frame := next(said))[0] == protocol.OUT:
         echo += frame[1]
@@ -308,7 +316,7 @@ def test_a_login_shell_that_prints_nothing_says_what_it_waits_for(jupyter: Kept)
     stream.close()
     (home / "go").touch()
     stream = jupyter.open({"open": "exec", "command": None, "tty": tty, "env": {"HOME": str(home)}})
-    stream.sendall(protocol.frame(protocol.IN, b"PS1=; sleep 4; exit 5\n"))
+    stream.sendall(protocol.encode_frame(protocol.IN, b"PS1=; sleep 4; exit 5\n"))
     assert ran(stream).code == 5, "the last frame is the only one that tells of something"
 
 
@@ -317,7 +325,7 @@ def test_a_home_that_does_not_answer_keeps_no_other_caller_waiting(
     monkeypatch: pytest.MonkeyPatch, prints_meanwhile: bool
 ) -> None:
     told: list[bytes] = []
-    shell = exec_session.Command(None, {"tty": {"columns": 80, "rows": 24}}, "/")  # type: ignore[arg-type]
+    shell = exec_session.ExecSession(None, {"tty": {"columns": 80, "rows": 24}}, "/")  # type: ignore[arg-type]
     shell.child = SimpleNamespace(pid=1)  # type: ignore[assignment]
     found = {"files": ["~/.bashrc"], "command": ""}
 
@@ -345,7 +353,7 @@ def test_a_home_that_does_not_answer_keeps_no_other_caller_waiting(
 
     monkeypatch.setattr(exec_session, "SILENT_SECONDS", 0)
     asyncio.run(tell())
-    assert told == ([] if prints_meanwhile else [protocol.control({"starting": found})])
+    assert told == ([] if prints_meanwhile else [protocol.encode_control({"starting": found})])
 
 
 def test_a_terminal_that_does_not_know_its_size_has_the_usual_one(jupyter: Kept) -> None:
@@ -358,10 +366,10 @@ def test_what_a_caller_started_goes_with_the_caller(jupyter: Kept) -> None:
         command = ["sh", "-c", "trap '' HUP TERM; sleep 600 & echo $$ $!; wait"]
         stream = jupyter.open({"open": "exec", "command": command, "tty": tty})
         pids = [int(word) for word in next(frames(stream))[1].split()]
-        assert all(processes.start_time(pid) for pid in pids)
+        assert all(processes.read_start_time(pid) for pid in pids)
         assert jupyter.ask({"open": "status"})["activity"]["connections"] == 1
         stream.close()
-        until(lambda pids=pids: not any(processes.start_time(pid) for pid in pids))
+        until(lambda pids=pids: not any(processes.read_start_time(pid) for pid in pids))
     until(lambda: jupyter.ask({"open": "status"})["activity"]["connections"] == 0)
 
 
@@ -396,7 +404,7 @@ def test_a_caller_without_the_token_gets_nothing(jupyter: Kept, data: Path) -> N
 
 
 def test_an_environment_reaches_neither_another_nor_the_platforms_own(
-    hosting: Hosting, jupyter: Kept, data: Path
+    hosting: EnvironmentBackend, jupyter: Kept, data: Path
 ) -> None:
     if not hosting.backend.isolation.protects:  # type: ignore[attr-defined]
         pytest.skip("nothing confines processes on this machine")
@@ -420,19 +428,19 @@ def test_an_environment_reaches_neither_another_nor_the_platforms_own(
 # --- lives ---
 
 
-def test_secrets_reach_processes_and_stand_in_no_file(hosting: Hosting, data: Path) -> None:
+def test_secrets_reach_processes_and_stand_in_no_file(hosting: EnvironmentBackend, data: Path) -> None:
     run = named(hosting, "env-s", kind="custom", secret_env={"KEY": "my-key"}).start({"KEY": "s3cr3t-value"})
-    run.until(HostedPhase.RUNNING)
+    run.until(EnvironmentPhase.RUNNING)
     assert run.run("sh", "-c", 'echo "$KEY"').out == "s3cr3t-value\n"
     for path in (data / "environments/env-s").rglob("*"):
         assert not path.is_file() or b"s3cr3t-value" not in path.read_bytes(), path
     run.stop()
 
 
-def test_a_script_serves_a_declared_port_and_what_it_prints_is_the_log(hosting: Hosting, port: int) -> None:
+def test_a_script_serves_a_declared_port_and_what_it_prints_is_the_log(hosting: EnvironmentBackend, port: int) -> None:
     script = f"echo begun\nexec {sys.executable} -c '{SERVES}' {port}\n"
-    run = named(hosting, "env-c", kind="custom", start_script=script, ports=(Port("web", port),)).start()
-    run.until(HostedPhase.RUNNING)
+    run = named(hosting, "env-c", kind="custom", start_script=script, ports=(EnvironmentPort("web", port),)).start()
+    run.until(EnvironmentPhase.RUNNING)
     until(lambda: run.ask({"open": "port", "door": "web"})["ok"])
     assert run.http("GET", "/", door="web") == (200, b"here")
     assert run.log().startswith("begun\n")
@@ -445,17 +453,17 @@ def test_of_a_log_without_end_the_newest_part_is_kept_and_each_byte_keeps_its_pl
         for _ in range(8):
             log.write(line * 1024)
             log.flush()
-            log_rotation.trim(log.fileno(), kept=2 << 20, step=1 << 20)
+            log_rotation.trim_log(log.fileno(), kept=2 << 20, step=1 << 20)
     assert path.stat().st_blocks * 512 <= 3 << 20
-    chunk = logfiles.chunk(path, 0, 1 << 20)
+    chunk = logfiles.read_chunk(path, 0, 1 << 20)
     assert (chunk.data, chunk.cursor, chunk.end) == (line * 1024, 7 << 20, False)
-    assert logfiles.chunk(path, -1024, 1 << 20).data == line
-    assert logfiles.chunk(path, 8 << 20, 10) == LogChunk(b"", 8 << 20, end=True)
+    assert logfiles.read_chunk(path, -1024, 1 << 20).data == line
+    assert logfiles.read_chunk(path, 8 << 20, 10) == LogChunk(b"", 8 << 20, end=True)
 
 
-def test_a_script_that_fails_again_and_again_is_given_up_with_what_it_said(hosting: Hosting) -> None:
+def test_a_script_that_fails_again_and_again_is_given_up_with_what_it_said(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-f", kind="custom", start_script="echo no such thing; exit 7").start()
-    cause = run.until(HostedPhase.ENDED).cause
+    cause = run.until(EnvironmentPhase.ENDED).cause
     assert cause
     assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 7)
     assert "no such thing" in cause.params["output"]
@@ -464,14 +472,16 @@ def test_a_script_that_fails_again_and_again_is_given_up_with_what_it_said(hosti
 
 def test_an_environment_that_forks_for_ever_is_ended_and_given_up(data: Path) -> None:
     """The script stops by itself after 300, should nobody else end it."""
-    bounded = plugins.hosting("local", {"data_dir": str(data), "isolation": "auto", "bounds": {"processes": 60}})
+    bounded = plugins.get_environment_backend(
+        "local", {"data_dir": str(data), "isolation": "auto", "bounds": {"processes": 60}}
+    )
     assert bounded
     forks = (
         "import os, signal\nfor _ in range(300):\n    if os.fork() == 0:\n        os.setsid()\n        signal.pause()\n"
     )
     script = f"exec {sys.executable} -c '{forks}signal.pause()'"
     run = named(bounded, "env-forks", kind="custom", start_script=script).start()
-    cause = run.until(HostedPhase.ENDED).cause
+    cause = run.until(EnvironmentPhase.ENDED).cause
     assert cause
     assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 128 + 9)
     assert "fermi: PROCESS_BOUND_REACHED" in cause.params["output"]
@@ -498,21 +508,21 @@ def begun(run: Kept, number: int = 1, *, size: int | None = None, **spec: Any) -
 
 
 def ended(run: Kept) -> tuple[str, Mapping[str, Any]]:
-    seen = run.until(HostedPhase.ENDED)
+    seen = run.until(EnvironmentPhase.ENDED)
     assert seen.cause
     assert (seen.left, members(run)) == (False, [])
     for lang in ("en", "zh"):
-        assert all(messages.text(seen.cause.code, lang, **seen.cause.params))
+        assert all(messages.render_text(seen.cause.code, lang, **seen.cause.params))
     return seen.cause.code, seen.cause.params
 
 
-def test_an_environment_over_its_size_ends_and_begins_again_to_be_cleared_up(hosting: Hosting) -> None:
+def test_an_environment_over_its_size_ends_and_begins_again_to_be_cleared_up(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-size", kind="custom", start_script=f"exec {sys.executable} -c '{WRITES}'")
     code, params = ended(begun(run, size=16 << 20))
     assert (code, params["bound"]) == ("ENVIRONMENT_OVER_ITS_SIZE", "16 MiB")
     again = begun(run, 2, size=16 << 20, start_script="")
     assert again.run("sh", "-c", "ls | wc -l; rm -f *.bin; ls | wc -l").out.split()[1:] == ["0"]
-    assert again.seen().phase is HostedPhase.RUNNING
+    assert again.seen().phase is EnvironmentPhase.RUNNING
     again.stop()
 
 
@@ -525,7 +535,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def test_an_environment_ends_before_a_disk_is_full_and_begins_once_there_is_room(disk: Path) -> None:
     """64 MiB, of which the platform has a half."""
     connection = {"data_dir": str(disk), "isolation": "auto", "bounds": {"reservePercent": 50}}
-    hosting = plugins.hosting("local", connection)
+    hosting = plugins.get_environment_backend("local", connection)
     assert hosting
     run = named(hosting, "env-fills", kind="custom", start_script=f"exec {sys.executable} -c '{WRITES}'")
     code, params = ended(begun(run))
@@ -539,27 +549,29 @@ def test_an_environment_ends_before_a_disk_is_full_and_begins_once_there_is_room
     for path in (disk / "environments" / "env-fills" / "workspace").iterdir():
         path.unlink()
     again = begun(run, 3, start_script="echo there is room")
-    again.until(HostedPhase.RUNNING)
+    again.until(EnvironmentPhase.RUNNING)
     again.stop()
 
 
-def test_packages_that_cannot_be_had_end_the_run_with_pips_own_words(hosting: Hosting, tmp_path: Path) -> None:
+def test_packages_that_cannot_be_had_end_the_run_with_pips_own_words(
+    hosting: EnvironmentBackend, tmp_path: Path
+) -> None:
     nowhere = (tmp_path / "absent-1.0-py3-none-any.whl").as_uri()
     run = named(hosting, "env-p", packages=(f"absent @ {nowhere}",)).start()
-    cause = run.until(HostedPhase.ENDED).cause
+    cause = run.until(EnvironmentPhase.ENDED).cause
     assert cause
     assert cause.code == "PACKAGES_FAILED"
     assert "absent-1.0" in cause.params["output"]
 
 
 def test_packages_are_there_with_their_programs_and_are_the_projects(
-    hosting: Hosting, data: Path, tmp_path: Path
+    hosting: EnvironmentBackend, data: Path, tmp_path: Path
 ) -> None:
     (data / "datasets").mkdir(exist_ok=True)  # one of the folders that an environment may read
     package = f"tiny @ {make_wheel(data / 'datasets').as_uri()}"
     runs = [named(hosting, f"env-{name}", kind="custom", packages=(package,)).start() for name in "xy"]
     for run in runs:
-        run.until(HostedPhase.RUNNING)
+        run.until(EnvironmentPhase.RUNNING)
         assert run.run("tiny").out == "tiny it is\n"
         assert run.run("python", "-c", "import tiny, django; print('both')").out == "both\n", "on top of ours"
         if hosting.backend.isolation.landlock:  # type: ignore[attr-defined]
@@ -571,7 +583,7 @@ def test_packages_are_there_with_their_programs_and_are_the_projects(
 
 
 def test_what_pip_installs_is_the_environments_own_and_outlives_its_runs(
-    hosting: Hosting, data: Path, tmp_path: Path
+    hosting: EnvironmentBackend, data: Path, tmp_path: Path
 ) -> None:
     (data / "datasets").mkdir(exist_ok=True)
     wheel, python = make_wheel(data / "datasets"), "import sys, tiny, django; print(sys.prefix)"
@@ -588,7 +600,7 @@ def test_what_pip_installs_is_the_environments_own_and_outlives_its_runs(
     again = Kept(
         hosting, replace(first.spec, run=2, packages=(f"small @ {make_wheel(data / 'datasets', 'small').as_uri()}",))
     )
-    again.start().until(HostedPhase.RUNNING)
+    again.start().until(EnvironmentPhase.RUNNING)
     assert (again.run("tiny").out, again.run("small").out) == ("tiny it is\n", "small it is\n"), (
         "on top of its template's"
     )
@@ -596,7 +608,7 @@ def test_what_pip_installs_is_the_environments_own_and_outlives_its_runs(
     other.stop()
 
 
-def test_starting_and_stopping_again_does_nothing_twice(hosting: Hosting, data: Path) -> None:
+def test_starting_and_stopping_again_does_nothing_twice(hosting: EnvironmentBackend, data: Path) -> None:
     run = named(hosting, "env-t").start()
     for _ in range(2):
         run.start()
@@ -604,16 +616,16 @@ def test_starting_and_stopping_again_does_nothing_twice(hosting: Hosting, data: 
     run.start()
     assert json.loads(run.run("sh", "-c", 'echo "{\\"pid\\": $PPID}"').out)["pid"] == keeper
     for _ in range(2):
-        assert run.stop().phase is HostedPhase.ENDED
+        assert run.stop().phase is EnvironmentPhase.ENDED
     run.start()
-    assert run.seen().phase is HostedPhase.ENDED
+    assert run.seen().phase is EnvironmentPhase.ENDED
     with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
         run.ask({"open": "status"})
     never = replace(run.spec, run=2)
     after = Kept(hosting, never)
     after.stop()
     after.start()
-    assert (after.seen().phase, after.seen().left) == (HostedPhase.ABSENT, False), "it can no longer begin"
+    assert (after.seen().phase, after.seen().left) == (EnvironmentPhase.ABSENT, False), "it can no longer begin"
     third = Kept(hosting, replace(run.spec, run=3)).start()
     third.run("sh", "-c", "touch kept")
     assert hosting.delete("env-t") is False, "something of it runs"
@@ -623,41 +635,45 @@ def test_starting_and_stopping_again_does_nothing_twice(hosting: Hosting, data: 
     assert hosting.delete("env-t") is True
 
 
-def test_a_keeper_that_is_killed_leaves_nothing_and_begins_again_where_it_begins_on_demand(hosting: Hosting) -> None:
+def test_a_keeper_that_is_killed_leaves_nothing_and_begins_again_where_it_begins_on_demand(
+    hosting: EnvironmentBackend,
+) -> None:
     run = named(hosting, "env-k").start()
     stream = run.open({"open": "exec", "command": ["sh", "-c", "setsid sleep 600 & echo $PPID $!; wait"]})
     keeper, sleeper = (int(word) for word in next(frames(stream))[1].split())
     os.kill(keeper, signal.SIGKILL)
-    until(lambda: processes.start_time(keeper) is None)
-    assert run.seen().phase is HostedPhase.RUNNING
+    until(lambda: processes.read_start_time(keeper) is None)
+    assert run.seen().phase is EnvironmentPhase.RUNNING
     assert run.run("echo", "again").out == "again\n"
-    assert processes.start_time(sleeper) is None
+    assert processes.read_start_time(sleeper) is None
     run.stop()
 
 
-def test_an_environment_of_the_same_name_on_another_platform_is_none_of_ours(hosting: Hosting, tmp_path: Path) -> None:
-    other = plugins.hosting("local", {"data_dir": str(tmp_path), "isolation": "off"})
+def test_an_environment_of_the_same_name_on_another_platform_is_none_of_ours(
+    hosting: EnvironmentBackend, tmp_path: Path
+) -> None:
+    other = plugins.get_environment_backend("local", {"data_dir": str(tmp_path), "isolation": "off"})
     assert other
     run, twin = named(hosting, "env-n").start(), named(other, "env-n").start()
     stream = twin.open({"open": "exec", "command": ["sh", "-c", "sleep 600 & echo $!; wait"]})
     sleeper = int(next(frames(stream))[1])
     keeper = int(run.run("sh", "-c", "echo $PPID").out)
     os.kill(keeper, signal.SIGKILL)
-    until(lambda: processes.start_time(keeper) is None)
+    until(lambda: processes.read_start_time(keeper) is None)
     assert run.run("echo", "again").out == "again\n"
-    assert processes.start_time(sleeper) is not None
+    assert processes.read_start_time(sleeper) is not None
     assert run.stop().left is False
     twin.stop()
-    assert processes.start_time(sleeper) is None
+    assert processes.read_start_time(sleeper) is None
 
 
-def test_a_killed_keeper_of_a_script_is_a_lost_run_of_which_nothing_is_left(hosting: Hosting) -> None:
+def test_a_killed_keeper_of_a_script_is_a_lost_run_of_which_nothing_is_left(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-l", kind="custom", start_script="setsid sleep 600 & sleep 600").start()
-    run.until(HostedPhase.RUNNING)
+    run.until(EnvironmentPhase.RUNNING)
     until(lambda: len(members(run)) >= 3)
-    keeper = environment_runs.Disk.of(hosting.data_dir, "env-l").run(1).told()["runner"]["pid"]  # type: ignore[attr-defined]
+    keeper = environment_runs.EnvironmentDisk.of(hosting.data_dir, "env-l").run(1).told()["runner"]["pid"]  # type: ignore[attr-defined]
     os.kill(keeper, signal.SIGKILL)
-    seen = run.until(HostedPhase.ENDED)
+    seen = run.until(EnvironmentPhase.ENDED)
     assert seen.cause
     assert (seen.cause.code, seen.left) == ("KEEPER_LOST", True)
     assert run.stop().left is False
@@ -667,26 +683,26 @@ def test_a_killed_keeper_of_a_script_is_a_lost_run_of_which_nothing_is_left(host
 def test_a_platform_that_goes_down_takes_environments_along_and_they_come_back_with_it(
     tmp_path: Path,
 ) -> None:
-    hosting = plugins.hosting("local", {"data_dir": str(tmp_path), "isolation": "off"})
+    hosting = plugins.get_environment_backend("local", {"data_dir": str(tmp_path), "isolation": "off"})
     assert hosting
     lazy, script = (
         named(hosting, "env-d").start(),
         named(hosting, "env-g", kind="custom", start_script="sleep 600").start(),
     )
     lazy.run("true")
-    script.until(HostedPhase.RUNNING)
+    script.until(EnvironmentPhase.RUNNING)
     assert stop_everything(tmp_path, 30.0) == []
     assert (members(lazy), members(script)) == ([], [])
-    assert lazy.seen().phase is HostedPhase.RUNNING
+    assert lazy.seen().phase is EnvironmentPhase.RUNNING
     assert lazy.run("echo", "back").out == "back\n"
     ended = script.seen()
     assert ended.cause
-    assert (ended.phase, ended.cause.code, ended.left) == (HostedPhase.ENDED, "KEEPER_LOST", False)
+    assert (ended.phase, ended.cause.code, ended.left) == (EnvironmentPhase.ENDED, "KEEPER_LOST", False)
     stop_everything(tmp_path, 0.0)
-    assert (members(lazy), environment_runs.living(tmp_path)) == ([], [])
+    assert (members(lazy), environment_runs.list_living_runs(tmp_path)) == ([], [])
 
 
-def test_many_who_dial_at_once_meet_one_keeper(hosting: Hosting) -> None:
+def test_many_who_dial_at_once_meet_one_keeper(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-m").start()
     with ThreadPoolExecutor(6) as pool:
         told = {ran.out for ran in pool.map(lambda _: run.run("sh", "-c", "echo $PPID"), range(6))}
@@ -694,7 +710,7 @@ def test_many_who_dial_at_once_meet_one_keeper(hosting: Hosting) -> None:
     run.stop()
 
 
-def test_one_that_is_dialled_before_it_is_started_is_waited_for(hosting: Hosting) -> None:
+def test_one_that_is_dialled_before_it_is_started_is_waited_for(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-early")
     with ThreadPoolExecutor(1) as pool:
         said = pool.submit(run.ask, {"open": "status"})
@@ -704,16 +720,18 @@ def test_one_that_is_dialled_before_it_is_started_is_waited_for(hosting: Hosting
     run.stop()
 
 
-def test_a_handle_that_nobody_knows_is_absent_and_away(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handle_that_nobody_knows_is_absent_and_away(
+    hosting: EnvironmentBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fermi.engines.local.environments.DIAL_SECONDS", 0.1)
-    handle = HostedHandle("env-none", 1)
-    assert hosting.observe([handle])[handle.name].phase is HostedPhase.ABSENT
+    handle = EnvironmentHandle("env-none", 1)
+    assert hosting.observe([handle])[handle.name].phase is EnvironmentPhase.ABSENT
     with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
         hosting.dial(handle)
 
 
 def test_the_platform_enters_an_environment_that_nobody_has_opened_without_beginning_it(
-    hosting: Hosting, data: Path
+    hosting: EnvironmentBackend, data: Path
 ) -> None:
     backend: Any = hosting.backend  # type: ignore[attr-defined]
     run = named(hosting, "env-enter", env={"COLOUR": "blue"}).start()
@@ -726,7 +744,7 @@ def test_the_platform_enters_an_environment_that_nobody_has_opened_without_begin
     assert refused.value.code == "INSIDE_UNKNOWN_REQUEST"
     assert list((own / "bundles").iterdir())
     assert members(run) == []
-    assert environment_runs.Disk.of(data, "env-enter").run(1).look().state == "absent"
+    assert environment_runs.EnvironmentDisk.of(data, "env-enter").run(1).look().state == "absent"
     until(lambda: not began("fermi.runner.sandboxed_program"), what="it ends with its stream")
     for key, code in (("env-of-nobody", "INSIDE_NOT_HERE"), ("env-enter", "INSIDE_NOT_RUNNING")):
         run.stop()
@@ -740,22 +758,22 @@ def began(module: str) -> list[int]:
     own = os.getpid()
     return [
         pid
-        for pid, fields in processes.all_living()
+        for pid, fields in processes.list_living_processes()
         if int(fields[1]) == own and module in processes.read_words(pid, "cmdline")
     ]
 
 
-def test_what_is_begun_through_a_keeper_is_a_stream_of_its_own(hosting: Hosting) -> None:
+def test_what_is_begun_through_a_keeper_is_a_stream_of_its_own(hosting: EnvironmentBackend) -> None:
     """As the platform enters environments of worker hosts."""
     run = named(hosting, "env-through").start()
-    with managed_environment.enter(hosting.dial(run.handle)) as session:
+    with managed_environment.enter_environment(hosting.dial(run.handle)) as session:
         assert session.ask("survey")["python"].endswith("/home/.fermi/python/bin/python")
         assert any("fermi.inside" in processes.read_words(pid, "cmdline") for pid in members(run))
     until(
         lambda: not any("fermi.inside" in processes.read_words(pid, "cmdline") for pid in members(run)), what="its end"
     )
     with pytest.raises(InsideError) as silent:
-        managed_environment.enter(hosting.dial(run.handle), "/no/python")
+        managed_environment.enter_environment(hosting.dial(run.handle), "/no/python")
     assert silent.value.code == "INSIDE_SILENT"
     assert "cannot run /no/python" in silent.value.params["why"]
     run.stop()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fermi.runner import kernel
-from fermi.runner.kernel import Memory
+from fermi.runner.kernel import OomDetector
 
 GIB = 1 << 30
 NOBODY = 1 << 30  # a process id that no log names
@@ -21,14 +21,14 @@ def group(folder: Path, limit: str, oom: int, oom_kill: int) -> str:
 
 def test_a_limit_that_was_hit_is_named_with_what_was_used(tmp_path: Path) -> None:
     pod, machine = tmp_path / "machine" / "pod", tmp_path / "machine"
-    memory = Memory([group(pod, str(2 * GIB), 0, 3), group(machine, "max", 0, 3)])
+    memory = OomDetector([group(pod, str(2 * GIB), 0, 3), group(machine, "max", 0, 3)])
     assert memory.explains(NOBODY) is None, "nothing new has happened"
     group(pod, str(2 * GIB), 1, 4), group(machine, "max", 0, 4)
     assert memory.explains(NOBODY) == {"by": "memory", "scope": "cgroup", "limit": 2 * GIB, "used": 2 * GIB}
 
 
 def test_without_a_limit_it_was_the_machine_that_had_no_more(tmp_path: Path) -> None:
-    memory = Memory([group(tmp_path, "max", 0, 0)])
+    memory = OomDetector([group(tmp_path, "max", 0, 0)])
     group(tmp_path, "max", 0, 1)
     found = memory.explains(NOBODY)
     assert found is not None
@@ -40,13 +40,13 @@ def test_the_older_cgroups_say_the_same(tmp_path: Path) -> None:
     (tmp_path / "memory.max_usage_in_bytes").write_text(f"{GIB}\n")
     counts = tmp_path / "memory.oom_control"
     counts.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 0\n")
-    memory = Memory([str(tmp_path)])
+    memory = OomDetector([str(tmp_path)])
     counts.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
     assert memory.explains(NOBODY) == {"by": "memory", "scope": "cgroup", "limit": GIB, "used": GIB}
 
 
 def test_what_cannot_be_read_explains_nothing(tmp_path: Path) -> None:
-    assert Memory([str(tmp_path / "absent")]).explains(NOBODY) is None
+    assert OomDetector([str(tmp_path / "absent")]).explains(NOBODY) is None
 
 
 def test_the_group_that_the_kernel_names_need_not_be_the_runners_own(
@@ -55,9 +55,11 @@ def test_the_group_that_the_kernel_names_need_not_be_the_runners_own(
     record = (
         b"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/step/3,task_memcg"
     )
-    monkeypatch.setattr(kernel, "_records", lambda: iter([(1e9, record + b"=/step/3,task=python3,pid=4711,uid=0")]))
+    monkeypatch.setattr(
+        kernel, "_read_kernel_log", lambda: iter([(1e9, record + b"=/step/3,task=python3,pid=4711,uid=0")])
+    )
     monkeypatch.setattr(kernel, "_ROOTS", (str(tmp_path),))
     group(tmp_path / "step" / "3", str(GIB), 1, 1)
-    memory = Memory([group(tmp_path / "own", str(9 * GIB), 0, 0)])
+    memory = OomDetector([group(tmp_path / "own", str(9 * GIB), 0, 0)])
     assert memory.explains(4711) == {"by": "memory", "scope": "cgroup", "limit": GIB, "used": 2 * GIB}
     assert memory.explains(4712) is None

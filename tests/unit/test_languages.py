@@ -20,4 +20,4 @@ def test_the_console_has_the_platforms_default_and_fallback(root: Path) -> None:
 
 def test_a_tag_leads_to_its_language() -> None:
     tags = ("zh", "zh-CN", "zh-hans", "zh_CN.UTF-8", "zh.UTF-8", "EN-gb", "en", "de_DE", "C", "")
-    assert [messages.known(tag) for tag in tags] == ["zh"] * 5 + ["en"] * 2 + [""] * 3
+    assert [messages.match_language(tag) for tag in tags] == ["zh"] * 5 + ["en"] * 2 + [""] * 3

@@ -25,7 +25,7 @@ def starting() -> Iterator[Launcher]:
     launching = Launcher(sys.executable, warm=True)
     yield launching
     launching.close()
-    until(lambda: not any(one.lives() for one in launching._leaving))
+    until(lambda: not any(one.is_running() for one in launching._leaving))
 
 
 def order(
@@ -80,12 +80,12 @@ def test_what_imports_something_else_takes_its_place(starting: Launcher, tmp_pat
     idle, asked = starting._standing_by, "import sys; print('colorsys' in sys.modules)"
     order(starting, tmp_path / "a-1", asked, "colorsys")
     assert idle
-    assert not idle.lives(), "nothing was asked of it, so it was ended"
+    assert not idle.is_running(), "nothing was asked of it, so it was ended"
     used = starting._standing_by
     order(starting, tmp_path / "b-1", asked)
     assert (said(tmp_path / "a-1"), said(tmp_path / "b-1")) == ("True\n", "False\n")
     assert used
-    until(lambda: not used.lives(), what="it ends when it has done what it was told")
+    until(lambda: not used.is_running(), what="it ends when it has done what it was told")
 
 
 def test_a_cold_one_leaves_when_it_has_done_its_work(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_cold_one_leaves_when_it_has_done_its_work(tmp_path: Path) -> None:
     assert not cold._standing_by
     order(cold, tmp_path / "a-1", "print('trained')")
     assert said(tmp_path / "a-1") == "trained\n"
-    until(lambda: not any(one.lives() for one in cold._leaving))
+    until(lambda: not any(one.is_running() for one in cold._leaving))
 
 
 SECRET = "hunter2-of-the-first-order-only"
@@ -128,9 +128,9 @@ def test_what_was_installed_meanwhile_is_what_ranks_import(
 ) -> None:
     packages = tmp_path / "site-packages"
     packages.mkdir()
-    inherited = launcher.training_env()
+    inherited = launcher.build_training_env()
     inherited |= {"PYTHONPATH": os.pathsep.join([inherited["PYTHONPATH"], str(packages)])}
-    monkeypatch.setattr(launcher, "training_env", lambda: inherited)
+    monkeypatch.setattr(launcher, "build_training_env", lambda: inherited)
     script = "import framework; print(framework.VERSION)"
     (packages / "framework.py").write_text("VERSION = 1", encoding="utf-8")
     order(starting, tmp_path / "a-1", script, "framework")
@@ -195,7 +195,8 @@ def test_a_file_that_a_library_in_c_left_open_is_written_out(starting: Launcher,
 def test_what_runners_and_ranks_import_themselves_is_there_once_it_stands_by(
     starting: Launcher, tmp_path: Path
 ) -> None:
-    asked = "import sys; from fermi.runner.fork_server import LATER; print(sorted(set(LATER) - set(sys.modules)))"
+    asked = "import sys; from fermi.runner.fork_server import DEFERRED_MODULES as late; "
+    asked += "print(sorted(set(late) - set(sys.modules)))"
     for name in ("a-1", "b-1"):  # the first of a fresh process would not wait for them
         order(starting, tmp_path / name, asked)
     assert said(tmp_path / "b-1") == "[]\n"
@@ -206,7 +207,9 @@ def test_what_an_optimizer_looks_up_first_starts_no_thread() -> None:
     script = (
         "import os, torch; from fermi.runner import fork_server; look = lambda: len(os.listdir('/proc/self/task')); "
     )
-    script += "before = look(); fork_server.look_up(); print(before == look(), '_record_function_enter_new' in "
+    script += (
+        "before = look(); fork_server.warm_up_profiler(); print(before == look(), '_record_function_enter_new' in "
+    )
     script += "vars(torch.ops.profiler))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout == "True True\n"

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apps.training.logs import first_error, levels
-from apps.training.logs.levels import Above, Clock, read
+from apps.training.logs.levels import LevelContext, TimestampParser, parse_level
 
-CLOCK = Clock(lambda: datetime(2026, 11, 22, 12, tzinfo=UTC))
+CLOCK = TimestampParser(lambda: datetime(2026, 11, 22, 12, tzinfo=UTC))
 TEN = "2026-11-22T10:00:00"
 MS = f"{TEN}.123"
 
@@ -96,16 +96,16 @@ LINES = [
 
 @pytest.mark.parametrize(("line", "level", "at"), LINES, ids=[line[:60] for line, _, _ in LINES])
 def test_a_line_says_its_level_and_its_time(line: str, level: str | None, at: str | None) -> None:
-    said = read(line, CLOCK)
+    said = parse_level(line, CLOCK)
     assert said.level == level
     assert said.at == (at and datetime.fromisoformat(at).replace(tzinfo=UTC))
 
 
 def test_times_without_a_zone_are_of_the_zone_that_is_set() -> None:
-    clock = Clock(lambda: datetime(2026, 1, 1, tzinfo=UTC), ZoneInfo("Asia/Shanghai"))
-    assert read("2026-11-22 18:00:00 ready", clock).at == datetime(2026, 11, 22, 10, tzinfo=UTC)
-    assert read("2026-11-22 10:00:00Z ready", clock).at == datetime(2026, 11, 22, 10, tzinfo=UTC)
-    assert read("I1231 23:00:00.0 7 x] late", clock).at == datetime(2025, 12, 31, 15, tzinfo=UTC)
+    clock = TimestampParser(lambda: datetime(2026, 1, 1, tzinfo=UTC), ZoneInfo("Asia/Shanghai"))
+    assert parse_level("2026-11-22 18:00:00 ready", clock).at == datetime(2026, 11, 22, 10, tzinfo=UTC)
+    assert parse_level("2026-11-22 10:00:00Z ready", clock).at == datetime(2026, 11, 22, 10, tzinfo=UTC)
+    assert parse_level("I1231 23:00:00.0 7 x] late", clock).at == datetime(2025, 12, 31, 15, tzinfo=UTC)
 
 
 def test_the_year_is_asked_for_only_where_a_time_has_none() -> None:
@@ -113,9 +113,9 @@ def test_the_year_is_asked_for_only_where_a_time_has_none() -> None:
         raise AssertionError
 
     for line in ("plain", "2026-11-22 10:00:00 INFO x", "WARNING:root:x", "Traceback (most recent call last):"):
-        read(line, Clock(never))
+        parse_level(line, TimestampParser(never))
     with pytest.raises(AssertionError):
-        read("I1122 10:00:00.0 7 x] y", Clock(never))
+        parse_level("I1122 10:00:00.0 7 x] y", TimestampParser(never))
 
 
 @given(st.text(max_size=400) | st.from_regex(r"\A[\[({]?[0-9]{0,4}[-/:.0-9 TZ+]{0,30}[A-Z]{0,8}.*\Z"))
@@ -125,13 +125,13 @@ def test_the_year_is_asked_for_only_where_a_time_has_none() -> None:
 @example('{"time": 1e308, "level": "info"}')
 def test_no_line_makes_it_raise(line: str) -> None:
     for zone in (UTC, ZoneInfo("Pacific/Kiritimati")):
-        level, at, _ = read(line, Clock(lambda: datetime(2026, 11, 22, tzinfo=UTC), zone))
+        level, at, _ = parse_level(line, TimestampParser(lambda: datetime(2026, 11, 22, tzinfo=UTC), zone))
         assert level is None or level in levels.LEVELS
         assert at is None or at.tzinfo is UTC
 
 
 def taken(*lines: str) -> list[tuple[str | None, datetime | None]]:
-    above, offset, found = Above(CLOCK), 0, []
+    above, offset, found = LevelContext(CLOCK), 0, []
     for line in lines:
         found.append(above.take(offset, line))
         offset += len(line) + 1
@@ -173,15 +173,15 @@ def test_a_time_holds_for_the_lines_below_that_have_none() -> None:
 
 
 def test_neither_reaches_further_than_whoever_begins_in_the_middle_looks_back() -> None:
-    above = Above(CLOCK)
+    above = LevelContext(CLOCK)
     above.take(0, "2026-11-22 10:00:00 ERROR x")
-    assert above.take(levels.REACH, "y")[0] == "error"
-    assert above.take(levels.REACH + 1, "z") == (None, None)
+    assert above.take(levels.MAX_REACH_BYTES, "y")[0] == "error"
+    assert above.take(levels.MAX_REACH_BYTES + 1, "z") == (None, None)
 
 
 @given(st.lists(st.sampled_from([*(line for line, _, _ in LINES), "  indented", "x" * 5000]), max_size=60), st.data())
 def test_lines_that_are_skipped_count_as_if_they_were_read(lines: list[str], data: st.DataObject) -> None:
-    read_all, skipping, offset = Above(CLOCK), Above(CLOCK), 0
+    read_all, skipping, offset = LevelContext(CLOCK), LevelContext(CLOCK), 0
     for line in lines:
         taken_here = read_all.take(offset, line)
         if data.draw(st.integers(0, 9)):
@@ -193,4 +193,4 @@ def test_lines_that_are_skipped_count_as_if_they_were_read(lines: list[str], dat
 
 @pytest.mark.parametrize("line", [line for line, level, _ in LINES if level == "error"])
 def test_whatever_says_it_is_an_error_is_looked_at_when_the_first_one_is_sought(line: str) -> None:
-    assert first_error._hints().search(line.encode())
+    assert first_error._compile_hints().search(line.encode())

@@ -5,33 +5,49 @@ import random
 
 import pytest
 
-from apps.training.logs.lines import LONGEST, Point, Said, candidates, find_epoch, read
+from apps.training.logs.lines import (
+    MAX_LINE_BYTES,
+    PrintedEvent,
+    PrintedPoint,
+    find_candidates,
+    find_epoch_line,
+    parse_line,
+)
 
 
 @pytest.mark.parametrize(
     ("line", "point"),
     [
-        ('{"step": 10, "loss": 2.5, "time": 1763703000.5}', Point(10, {"loss": 2.5}, 1763703000.5)),
-        ('{"step": 3.0, "tokens": 7}', Point(3, {"tokens": 7}, None)),
-        ('{"step": 1, "loss": NaN, "a": Infinity}', Point(1, {"loss": None, "a": None}, None)),
-        ('{"step": 1, "loss": -Infinity}', Point(1, {"loss": None}, None)),
-        ('{"step": 1, "loss": null}', Point(1, {"loss": None}, None)),
-        ('{"step": 1, "loss": 1, "ok": true, "phase": "warm", "more": {}, "many": [1]}', Point(1, {"loss": 1}, None)),
-        ('{"step": 1, "loss": 1, "event": 5}', Point(1, {"loss": 1, "event": 5}, None)),
-        ('{"step": 1, "损失": 1}', Point(1, {"损失": 1}, None)),
-        ("{'loss': 1.25, 'lr': 5e-05, 'epoch': 0.5}", Point(None, {"loss": 1.25, "lr": 5e-05, "epoch": 0.5}, None)),
-        ("{'loss': nan, 'norm': -inf, 'epoch': 1.0}", Point(None, {"loss": None, "norm": None, "epoch": 1.0}, None)),
-        ("{'loss': '1.25', 'epoch': '0.5', 'note': 'text'}", Point(None, {"loss": 1.25, "epoch": 0.5}, None)),
-        ("{'loss': 1.25, 'step': 7}", Point(7, {"loss": 1.25}, None)),
+        ('{"step": 10, "loss": 2.5, "time": 1763703000.5}', PrintedPoint(10, {"loss": 2.5}, 1763703000.5)),
+        ('{"step": 3.0, "tokens": 7}', PrintedPoint(3, {"tokens": 7}, None)),
+        ('{"step": 1, "loss": NaN, "a": Infinity}', PrintedPoint(1, {"loss": None, "a": None}, None)),
+        ('{"step": 1, "loss": -Infinity}', PrintedPoint(1, {"loss": None}, None)),
+        ('{"step": 1, "loss": null}', PrintedPoint(1, {"loss": None}, None)),
+        (
+            '{"step": 1, "loss": 1, "ok": true, "phase": "warm", "more": {}, "many": [1]}',
+            PrintedPoint(1, {"loss": 1}, None),
+        ),
+        ('{"step": 1, "loss": 1, "event": 5}', PrintedPoint(1, {"loss": 1, "event": 5}, None)),
+        ('{"step": 1, "损失": 1}', PrintedPoint(1, {"损失": 1}, None)),
+        (
+            "{'loss': 1.25, 'lr': 5e-05, 'epoch': 0.5}",
+            PrintedPoint(None, {"loss": 1.25, "lr": 5e-05, "epoch": 0.5}, None),
+        ),
+        (
+            "{'loss': nan, 'norm': -inf, 'epoch': 1.0}",
+            PrintedPoint(None, {"loss": None, "norm": None, "epoch": 1.0}, None),
+        ),
+        ("{'loss': '1.25', 'epoch': '0.5', 'note': 'text'}", PrintedPoint(None, {"loss": 1.25, "epoch": 0.5}, None)),
+        ("{'loss': 1.25, 'step': 7}", PrintedPoint(7, {"loss": 1.25}, None)),
     ],
 )
-def test_numbers_printed_at_a_step_are_a_point(line: str, point: Point) -> None:
-    assert read(line.encode()) == point
+def test_numbers_printed_at_a_step_are_a_point(line: str, point: PrintedPoint) -> None:
+    assert parse_line(line.encode()) == point
 
 
 def test_an_object_with_an_event_is_one_even_when_it_has_a_step() -> None:
     found = {"event": "checkpoint", "step": 5, "path": "p", "more": [{"x": None}, True], "time": 7.5}
-    assert read(json.dumps(found).encode()) == Said("checkpoint", found, 7.5)
+    assert parse_line(json.dumps(found).encode()) == PrintedEvent("checkpoint", found, 7.5)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +77,12 @@ def test_an_object_with_an_event_is_one_even_when_it_has_a_step() -> None:
     ],
 )
 def test_what_is_neither_is_just_log(line: str) -> None:
-    assert read(line.encode()) is None
+    assert parse_line(line.encode()) is None
 
 
 def test_texts_that_a_database_refuses_are_mended() -> None:
-    said = read(rb'{"event": "a\u0000b", "c\ud800": "\udfff", "n": [1e999, 123456789012345678901234567890]}')
-    assert said == Said("a�b", {"event": "a�b", "c?": "?", "n": [None, None]}, None)
+    said = parse_line(rb'{"event": "a\u0000b", "c\ud800": "\udfff", "n": [1e999, 123456789012345678901234567890]}')
+    assert said == PrintedEvent("a�b", {"event": "a�b", "c?": "?", "n": [None, None]}, None)
 
 
 def test_torn_and_random_bytes_are_just_log() -> None:
@@ -75,38 +91,41 @@ def test_torn_and_random_bytes_are_just_log() -> None:
         line = bytearray(b'{"step": 1, "event": "x", "loss": 1.5}')
         for _ in range(lot.randrange(1, 4)):
             line[lot.randrange(len(line))] = lot.randrange(256)
-        read(bytes(line))
+        parse_line(bytes(line))
 
 
 def test_the_first_line_of_a_trainer_is_found_where_it_begins() -> None:
     line = b"{'loss': 1.0, 'epoch': 0.5}\n"
     before = b"INFO " + line + line[:-1] + b" of 3\n"
-    assert find_epoch(before + line + line) == len(before)
-    assert find_epoch(line) == 0
-    assert find_epoch(before) == -1
+    assert find_epoch_line(before + line + line) == len(before)
+    assert find_epoch_line(line) == 0
+    assert find_epoch_line(before) == -1
 
 
 def test_lines_that_begin_with_a_brace_are_found_and_over_long_ones_are_not() -> None:
-    long = b"{" + b"x" * LONGEST
-    exact = b"{" + b"x" * (LONGEST - 2)
+    long = b"{" + b"x" * MAX_LINE_BYTES
+    exact = b"{" + b"x" * (MAX_LINE_BYTES - 2)
     text = b"{1}\nplain {0}\n {0}\n\n{2}\n" + long + b"\n" + exact + b"\n{3}\n"
-    assert list(candidates(text)) == [b"{1}", b"{2}", exact, b"{3}"]
-    assert list(candidates(b"")) == []
+    assert list(find_candidates(text)) == [b"{1}", b"{2}", exact, b"{3}"]
+    assert list(find_candidates(b"")) == []
     mixed = b"iter 0: a\nstep by\n{1}\n iter\nstep 2: b\niter 3: c\nepoch 1\n{2}\n"
-    assert list(candidates(mixed)) == [b"iter 0: a", b"step by", b"{1}", b"step 2: b", b"iter 3: c", b"{2}"]
+    assert list(find_candidates(mixed)) == [b"iter 0: a", b"step by", b"{1}", b"step 2: b", b"iter 3: c", b"{2}"]
 
 
 @pytest.mark.parametrize(
     ("line", "point"),
     [
-        ("iter 10: loss 2.3100, time 250.00ms, mfu 1.2%", Point(10, {"loss": 2.31}, None, plain=True)),
-        ("step 250: train loss 1.5, val loss 2.5", Point(250, {"train_loss": 1.5, "val_loss": 2.5}, None, plain=True)),
-        ("step 5: loss 1e-3", Point(5, {"loss": 0.001}, None, plain=True)),
-        ("iter 10: loss nan, time 1.00ms", Point(10, {"loss": None}, None, plain=True)),
+        ("iter 10: loss 2.3100, time 250.00ms, mfu 1.2%", PrintedPoint(10, {"loss": 2.31}, None, plain=True)),
+        (
+            "step 250: train loss 1.5, val loss 2.5",
+            PrintedPoint(250, {"train_loss": 1.5, "val_loss": 2.5}, None, plain=True),
+        ),
+        ("step 5: loss 1e-3", PrintedPoint(5, {"loss": 0.001}, None, plain=True)),
+        ("iter 10: loss nan, time 1.00ms", PrintedPoint(10, {"loss": None}, None, plain=True)),
     ],
 )
-def test_lines_for_people_that_are_known_are_points(line: str, point: Point) -> None:
-    assert read(line.encode()) == point
+def test_lines_for_people_that_are_known_are_points(line: str, point: PrintedPoint) -> None:
+    assert parse_line(line.encode()) == point
 
 
 @pytest.mark.parametrize(
@@ -123,5 +142,5 @@ def test_lines_for_people_that_are_known_are_points(line: str, point: Point) -> 
     ],
 )
 def test_what_only_begins_like_them_is_log(line: str) -> None:
-    found = read(line.encode())
+    found = parse_line(line.encode())
     assert found is None or "val_loss" not in found.values

@@ -3,7 +3,7 @@
 import pytest
 
 from fermi.runner import links
-from fermi.runner.links import Link
+from fermi.runner.links import TcpConnection
 
 LINE = "   5: 0100007F:1F90 {peer} {state} {tx}:00000000 {timer}:00000014 {retries} 0 0 {inode} 1 0000 20 4 30 10 -1"
 
@@ -15,24 +15,32 @@ def line(peer: str = "0200000A:1267", state: str = "01", tx: int = 0, timer: str
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (line(tx=4096, timer="01", retries=5), Link(77, "10.0.0.2", 4711, 4096, 5)),
-        (line(tx=4096, timer="04", retries=5), Link(77, "10.0.0.2", 4711, 4096, 0)),  # the peer answers, and is full
-        (line(state="02", timer="01", retries=2), Link(77, "10.0.0.2", 4711, 0, 2)),  # nobody takes the connection
+        (line(tx=4096, timer="01", retries=5), TcpConnection(77, "10.0.0.2", 4711, 4096, 5)),
+        (
+            line(tx=4096, timer="04", retries=5),
+            TcpConnection(77, "10.0.0.2", 4711, 4096, 0),
+        ),  # the peer answers, and is full
+        (
+            line(state="02", timer="01", retries=2),
+            TcpConnection(77, "10.0.0.2", 4711, 0, 2),
+        ),  # nobody takes the connection
         (line(), None),
         (line(state="0A", tx=3), None),
-        (line("0000000000000000FFFF00000200000A:1267", tx=1, timer="01"), Link(77, "10.0.0.2", 4711, 1, 0)),
-        (line("B80D0120000000000000000001000000:1267", tx=1), Link(77, "2001:db8::1", 4711, 1, 0)),
+        (line("0000000000000000FFFF00000200000A:1267", tx=1, timer="01"), TcpConnection(77, "10.0.0.2", 4711, 1, 0)),
+        (line("B80D0120000000000000000001000000:1267", tx=1), TcpConnection(77, "2001:db8::1", 4711, 1, 0)),
     ],
 )
-def test_what_waits_for_an_answer_is_told_with_the_peer(text: str, found: Link | None) -> None:
-    assert links.parse(text) == found
+def test_what_waits_for_an_answer_is_told_with_the_peer(text: str, found: TcpConnection | None) -> None:
+    assert links.parse_connection(text) == found
 
 
 def test_a_connection_is_told_with_how_long_it_has_had_no_answer() -> None:
     since: dict[int, float] = {}
-    cut, busy = Link(7, "10.0.0.2", 4711, 512, 4), Link(8, "10.0.0.3", 4711, 512, 0)
-    assert [one["seconds"] for one in links.told([cut, busy], since, 100.0)] == [3.0], "four retries take that long"
+    cut, busy = TcpConnection(7, "10.0.0.2", 4711, 512, 4), TcpConnection(8, "10.0.0.3", 4711, 512, 0)
+    assert [one["seconds"] for one in links.describe_silent_connections([cut, busy], since, 100.0)] == [3.0], (
+        "four retries take that long"
+    )
     told = {"peer": "10.0.0.2", "port": 4711, "unacked": 512, "retries": 4, "seconds": 6.5}
-    assert links.told([cut, busy], since, 106.5) == [told]
-    assert links.told([busy], since, 107.0) == []
+    assert links.describe_silent_connections([cut, busy], since, 106.5) == [told]
+    assert links.describe_silent_connections([busy], since, 107.0) == []
     assert since == {}, "it has been answered"

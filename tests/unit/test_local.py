@@ -27,7 +27,7 @@ def test_submitting_again_never_leaves_a_rank_with_half_a_file(tmp_path: Path, m
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     monkeypatch.setattr(backend.launcher, "launch", lambda *_: None)
     spec = job("env-001")
-    plan = plugins.framework("ddp").plan(spec)
+    plan = plugins.get_framework("ddp").plan(spec)
     for text in ("first", "second"):
         backend.submit(backend.render(spec, replace(plan, files={"config": text})))
         if text == "first":
@@ -40,7 +40,7 @@ def test_submitting_again_never_leaves_a_rank_with_half_a_file(tmp_path: Path, m
 def test_what_a_task_could_not_read_is_refused_before_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 4)
+    monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     for name in ("elsewhere/train.py", "given/train.py", "given/5.pt", "elsewhere/5.pt", "data/workspace/train.py",
                  "data/token.py"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def test_ranks_get_their_own_checkpoints_and_the_folder_they_resume_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the data directory is named by a link."""
-    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 4)
+    monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     (tmp_path / "disk").mkdir()
     (tmp_path / "fermi").symlink_to(tmp_path / "disk")
     for data in (tmp_path / "disk", tmp_path / "fermi"):
@@ -82,7 +82,7 @@ def test_ranks_get_their_own_checkpoints_and_the_folder_they_resume_from(
                 checkpoint_dir=f"{data}/checkpoints/task-x",
                 resume_from=f"{data}/{resume}" * bool(resume),
             )
-            rendered = backend.render(spec, plugins.framework("ddp").plan(spec))
+            rendered = backend.render(spec, plugins.get_framework("ddp").plan(spec))
             [paths] = [one.content["confine"]["paths"] for one in rendered.artifacts if one.kind == "node"]
             tasks = {
                 path: mode for path, mode in paths.items() if "/task-x" in path or "/task-y" in path or "token" in path
@@ -112,7 +112,7 @@ def start(folder: Path, node_rank: int, script: str, ranks: Sequence[int]) -> su
         "stop_signal": "SIGTERM", "grace_seconds": 30,
     }  # fmt: skip
     path = str(run_dir / f"node-{node_rank}.json")
-    files.write_atomically(path, spec)
+    files.write_json_atomically(path, spec)
     command = [sys.executable, "-m", "fermi.runner.node", path]
     runner = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(node.__file__).parents[2])})
     until(lambda: all(log.exists() and "ready" in log.read_text("utf-8") for log in logs.values()), what="handlers")
@@ -189,7 +189,7 @@ def test_a_module_is_looked_for_in_the_workspace_and_may_be_an_installed_one(tmp
     assert of(Entrypoint(module="torch.utils.collect_env")) == ([], b"")
     assert of(Entrypoint("start")) == ([], b"#!/bin/sh\npython train.py\n")
     spec = job("env-001", entrypoint=Entrypoint(module="pkg.train", args=("--epochs", "3")))
-    rendered = backend.render(spec, plugins.framework("ddp").plan(spec))
+    rendered = backend.render(spec, plugins.get_framework("ddp").plan(spec))
     [node] = [one.content for one in rendered.artifacts if one.kind == "node"]
     assert node["command"][1:] == ["-u", "-m", "pkg.train", "--epochs", "3"]
 
@@ -198,13 +198,13 @@ def test_a_script_that_was_written_in_one_of_a_tasks_environments_trains_from_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The master's first, and never one of another project's."""
-    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 4)
+    monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False, "isolation": "landlock"})
     entry = Entrypoint("train.py")
     spec = replace(job("env-001", "env-002"), project="project-1", entrypoint=entry)
 
     def started(spec: JobSpec) -> tuple[str, set[str]]:
-        rendered = backend.render(spec, plugins.framework("ddp").plan(spec))
+        rendered = backend.render(spec, plugins.get_framework("ddp").plan(spec))
         nodes = [one.content for one in rendered.artifacts if one.kind == "node"]
         [cwd] = {node["cwd"] for node in nodes}
         open_to = {
@@ -215,9 +215,9 @@ def test_a_script_that_was_written_in_one_of_a_tasks_environments_trains_from_th
     assert [one.code for one in backend.problems(spec)] == ["ENTRYPOINT_NOT_FOUND"]
     assert started(spec) == (str(backend.workspace), set())
     for environment, project in (("env-002", "project-2"), ("env-002", "project-1"), ("env-001", "project-1")):
-        disk = environment_runs.Disk.of(tmp_path, environment)
+        disk = environment_runs.EnvironmentDisk.of(tmp_path, environment)
         disk.make(project)
-        files.write_atomically(str(disk.folder / "disk.json"), {"project": project})
+        files.write_json_atomically(str(disk.folder / "disk.json"), {"project": project})
         disk.workspace.mkdir(exist_ok=True)
         (disk.workspace / "train.py").write_text("print('here')")
         if project == "project-2":
@@ -225,9 +225,9 @@ def test_a_script_that_was_written_in_one_of_a_tasks_environments_trains_from_th
             continue
         assert backend.problems(spec) == []
         assert started(spec) == (str(disk.workspace), {str(disk.workspace)})
-    (environment_runs.Disk.of(tmp_path, "env-001").workspace / "out.py").symlink_to("/etc/hosts")
+    (environment_runs.EnvironmentDisk.of(tmp_path, "env-001").workspace / "out.py").symlink_to("/etc/hosts")
     assert started(replace(spec, entrypoint=Entrypoint("out.py"))) == (str(backend.workspace), set())
-    other = environment_runs.Disk.of(tmp_path, "env-009")
+    other = environment_runs.EnvironmentDisk.of(tmp_path, "env-009")
     other.make("project-1")
     other.workspace.mkdir()
     (other.workspace / "train.py").write_text("print('not of this task')")
@@ -257,7 +257,7 @@ def test_ranks_are_executed_where_a_library_reads_a_variable_while_it_is_importe
 ) -> None:
     spec = replace(job("env-001"), env={name: "1"})
     rendered = LocalBackend({"data_dir": str(tmp_path), "warm": False}).render(
-        spec, plugins.framework("ddp").plan(spec)
+        spec, plugins.get_framework("ddp").plan(spec)
     )
     launch, first, *_ = (artifact.content for artifact in rendered.artifacts)
     assert (bool(launch["preload"]), first["fork"]) == (forks, forks)
@@ -270,30 +270,30 @@ def test_ranks_have_the_gpus_that_their_environment_was_given(tmp_path: Path) ->
     for emulated, expected in ((False, "2,5"), (True, "")):
         mine = replace(node, gpu_count=2, emulated=emulated, engine={"gpus": [2, 5]})
         one = replace(spec, nodes=(mine,))
-        rendered = backend.render(one, plugins.framework("ddp").plan(one))
+        rendered = backend.render(one, plugins.get_framework("ddp").plan(one))
         [env] = [artifact.content["env"] for artifact in rendered.artifacts if artifact.kind == "node"]
         assert env.get("CUDA_VISIBLE_DEVICES", "") == expected
 
 
-def kept_here(data: Path, key: str, project: str = "nlp") -> environment_runs.Disk:
+def kept_here(data: Path, key: str, project: str = "nlp") -> environment_runs.EnvironmentDisk:
     """An environment that the platform keeps."""
-    disk = environment_runs.Disk.of(data, key)
+    disk = environment_runs.EnvironmentDisk.of(data, key)
     disk.make(project)
     for folder in (disk.home, disk.workspace):
         folder.mkdir()
     return disk
 
 
-def made(disk: environment_runs.Disk, python: str = sys.executable) -> str:
-    interpreter.make(python, disk.own)
+def made(disk: environment_runs.EnvironmentDisk, python: str = sys.executable) -> str:
+    interpreter.make_interpreter(python, disk.own)
     return str(disk.own / "bin" / "python")
 
 
 def nodes_of(backend: LocalBackend, spec: JobSpec) -> dict[str, Any]:
     """What is written down of each node, by the name of its environment."""
-    spec, problems = run_location.settle(spec, backend.ways(spec))
+    spec, problems = run_location.choose_run_locations(spec, backend.ways(spec))
     assert not problems
-    rendered = backend.render(spec, plugins.framework("ddp").plan(spec))
+    rendered = backend.render(spec, plugins.get_framework("ddp").plan(spec))
     return {one.content["node"]: one.content for one in rendered.artifacts if one.kind == "node"}
 
 
@@ -301,7 +301,7 @@ def test_ranks_run_with_what_was_installed_in_their_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where nothing was, the platform's interpreter has the same."""
-    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 4)
+    monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False, "isolation": "landlock"})
     own, bare = kept_here(tmp_path, "env-001"), kept_here(tmp_path, "env-002")
     spec = replace(job("env-001", "env-002", "env-003"), project="nlp")
@@ -329,14 +329,14 @@ def test_another_projects_environment_is_only_trained_outside(tmp_path: Path) ->
     made(disk)
     (disk.own / "lib/python3.11/site-packages/tiny-1.0.dist-info").mkdir(parents=True)
     spec = replace(job("env-001"), project="nlp")
-    [node] = run_location.settle(spec, backend.ways(spec))[0].nodes
+    [node] = run_location.choose_run_locations(spec, backend.ways(spec))[0].nodes
     assert node.way
     assert (node.way.inside, node.way.code) == (False, "INSIDE_OTHER_PROJECT")
     [content] = nodes_of(backend, spec).values()
     assert content["command"][0] == sys.executable
     assert "confine" not in content
     asked = replace(spec, run_in="environment")
-    [problem] = run_location.settle(asked, backend.ways(asked))[1]
+    [problem] = run_location.choose_run_locations(asked, backend.ways(asked))[1]
     assert (problem.field, problem.code) == ("distributedConfig.runIn", "INSIDE_OTHER_PROJECT")
 
 
@@ -354,7 +354,7 @@ def test_what_members_put_in_place_of_their_interpreter_leads_the_platform_nowhe
     os.mkfifo(disk.own / "lib/python3.11/site-packages/b-1.dist-info")
     [content] = nodes_of(backend, spec).values()
     assert content["command"][0] == str(python)
-    [settled] = run_location.settle(spec, backend.ways(spec))[0].nodes
+    [settled] = run_location.choose_run_locations(spec, backend.ways(spec))[0].nodes
     assert backend.lacks(settled, ["torch"]) == []
     (disk.home / ".fermi").rename(disk.home / "moved")
     (disk.home / ".fermi").symlink_to("/dev/zero")
@@ -372,7 +372,7 @@ def stands_in(folder: Path, text: str, name: str = "python") -> str:
 
 
 def wrong_with(backend: LocalBackend, spec: JobSpec) -> list[tuple[str, str]]:
-    settled, _ = run_location.settle(spec, backend.ways(spec))
+    settled, _ = run_location.choose_run_locations(spec, backend.ways(spec))
     return [(one.code, str(one.params.get("why", ""))) for one in backend.problems(settled)]
 
 
@@ -408,7 +408,7 @@ def test_an_interpreter_that_ranks_could_not_run_is_refused_before_they_begin(tm
     [content] = nodes_of(backend, replace(spec, python="mine")).values()
     assert content["command"][0] == own
     bare = replace(spec, python=stands_in(disk.home / "bare", f'exec {sys.executable} -S -E "$@"'))
-    settled, _ = run_location.settle(bare, backend.ways(bare))
+    settled, _ = run_location.choose_run_locations(bare, backend.ways(bare))
     assert backend.lacks(settled.nodes[0], ["torch"], settled) == ["torch"]
     [content] = nodes_of(backend, bare).values()
     assert (content["command"][0], content["fork"]) == (bare.python, False)

@@ -10,19 +10,21 @@ import pytest
 
 from fermi import messages
 from fermi.diagnosis import Finding, Level, loss_anomalies
-from fermi.diagnosis.loss_anomalies import CERTAIN, JUMPED, NOT_FINITE, STUCK, SUSTAINED, Over
+from fermi.diagnosis.loss_anomalies import CERTAIN_POINTS, JUMPED, NOT_FINITE, STUCK, SUSTAINED_POINTS, Resolved
 
 
-def said(points: list[float | None], name: str = "loss", state: dict[str, Any] | None = None) -> list[Finding | Over]:
+def said(
+    points: list[float | None], name: str = "loss", state: dict[str, Any] | None = None
+) -> list[Finding | Resolved]:
     """With what is remembered stored after each point, as a transaction might."""
     state, found = state or {}, []
     for step, value in enumerate(points, 1):
-        found += loss_anomalies.read(state, step, {name: value, "lr": 0.1})
+        found += loss_anomalies.check_point(state, step, {name: value, "lr": 0.1})
         state = json.loads(json.dumps(state))
     return found
 
 
-def codes(found: list[Finding | Over]) -> list[tuple[str, str]]:
+def codes(found: list[Finding | Resolved]) -> list[tuple[str, str]]:
     return [(one.code, one.level if isinstance(one, Finding) else "over") for one in found]
 
 
@@ -123,11 +125,11 @@ def test_healthy_runs_give_no_alarm(kind: Healthy) -> None:
         resumed = random.Random(seed).randrange(20, len(run) - 20)
         first: dict[str, Any] = {}
         for step, value in enumerate(run[:resumed], 1):
-            assert not list(loss_anomalies.read(first, step, {"loss": value}))
+            assert not list(loss_anomalies.check_point(first, step, {"loss": value}))
         again = [value * 1.3 for value in run[resumed - 20 : resumed]] + run[
             resumed:
         ]  # moments are lost, and found again
-        assert not said(again, state=loss_anomalies.beginnings(first)), (kind.__name__, seed, resumed)
+        assert not said(again, state=loss_anomalies.extract_starts(first)), (kind.__name__, seed, resumed)
 
 
 def runs(seeds: int = 20) -> Iterator[list[float]]:
@@ -141,7 +143,7 @@ def test_a_loss_that_is_not_a_number_is_a_doubt_at_once_and_soon_certain() -> No
         first, second = said([*run, None, None, None, None])
         assert codes([first, second]) == [(NOT_FINITE, Level.WARN), (NOT_FINITE, Level.FAIL)]
         assert isinstance(second, Finding)
-        assert second.params == {"metric": "loss", "step": 121, "good": 120, "count": CERTAIN}
+        assert second.params == {"metric": "loss", "step": 121, "good": 120, "count": CERTAIN_POINTS}
         assert second.evidence[0].lines[-1] == "step 123: loss is not finite"
         assert second.evidence[0].lines[-2] == f"step 120: loss {run[-1]:.4g}"
 
@@ -167,7 +169,7 @@ def test_numbers_that_come_back_for_good_end_it() -> None:
 @pytest.mark.parametrize("to", [0.7, 1.0, 30.0], ids=["most of it lost", "as at the start", "exploded"])
 def test_a_loss_that_jumps_and_stays_is_told_with_the_step(to: float) -> None:
     for run in runs():
-        bad = [run[0] * to * (1 + 0.05 * (i % 3)) for i in range(SUSTAINED + 5)]
+        bad = [run[0] * to * (1 + 0.05 * (i % 3)) for i in range(SUSTAINED_POINTS + 5)]
         (found,) = said(run + bad)
         assert isinstance(found, Finding)
         assert (found.code, found.level) == (JUMPED, Level.FAIL)
@@ -178,13 +180,13 @@ def test_a_loss_that_jumps_and_stays_is_told_with_the_step(to: float) -> None:
 def test_a_level_loss_that_jumps_to_a_multiple_is_told_before_it_was_level_for_long() -> None:
     chance = random.Random(3)
     level = [2.0 + chance.random() / 20 for _ in range(60)]
-    assert [one.code for one in said(level + [25.0] * SUSTAINED)] == [JUMPED]
-    assert said(level + [3.0] * SUSTAINED) == []
+    assert [one.code for one in said(level + [25.0] * SUSTAINED_POINTS)] == [JUMPED]
+    assert said(level + [3.0] * SUSTAINED_POINTS) == []
 
 
 def test_a_jump_is_over_once_the_loss_is_back() -> None:
     run = next(runs())
-    bad = [run[0]] * (SUSTAINED + 30)
+    bad = [run[0]] * (SUSTAINED_POINTS + 30)
     assert codes(said(run + bad + run[-30:])) == [(JUMPED, Level.FAIL), (JUMPED, "over")]
 
 
@@ -192,11 +194,11 @@ def test_a_resumed_run_is_held_against_the_loss_with_which_training_began() -> N
     (run,) = runs(1)
     state: dict[str, Any] = {}
     for step, value in enumerate(run, 1):
-        list(loss_anomalies.read(state, step, {"loss": value}))
+        list(loss_anomalies.check_point(state, step, {"loss": value}))
     tail = run[-45:]
     worse = [min(run[0], 4 * tail[0])] * 15  # no multiple that would be told of without it
     assert not said([*tail, *worse])
-    assert codes(said([*tail, *worse], state=loss_anomalies.beginnings(state))) == [(JUMPED, Level.FAIL)]
+    assert codes(said([*tail, *worse], state=loss_anomalies.extract_starts(state))) == [(JUMPED, Level.FAIL)]
 
 
 def even(points: int, level: float, noise: float, seed: int = 0) -> list[float]:
@@ -221,7 +223,7 @@ def test_a_loss_that_never_moves_is_a_warning_with_its_numbers(points: list[floa
     (finding,) = [one for one in found if isinstance(one, Finding)]
     assert (finding.params["step"], finding.params.get("exact", False)) == (at, exact)
     for lang in messages.LANGUAGES:
-        message, hint = messages.text(finding.code, lang, **finding.params)
+        message, hint = messages.render_text(finding.code, lang, **finding.params)
         assert f"{finding.params['level']}" in message
         assert hint
 
@@ -251,8 +253,8 @@ def test_a_loss_that_moves_or_may_stay_is_not_told(points: list[float]) -> None:
 def test_a_resumed_run_is_level_rightly() -> None:
     first: dict[str, Any] = {}
     for step, value in enumerate(falling(random.Random(5), 200, 10.8, 2.5), 1):
-        list(loss_anomalies.read(first, step, {"loss": value}))
-    assert not said(even(900, 2.5, 0.02), state=loss_anomalies.beginnings(first))
+        list(loss_anomalies.check_point(first, step, {"loss": value}))
+    assert not said(even(900, 2.5, 0.02), state=loss_anomalies.extract_starts(first))
 
 
 @pytest.mark.parametrize("name", ["loss", "train_loss", "train/loss", "Training Loss", "lm loss", "total-loss"])
@@ -269,7 +271,7 @@ def test_what_is_remembered_stays_small_and_told_bounded() -> None:
     state: dict[str, Any] = {}
     told = []
     for step in range(3000):
-        values = dict.fromkeys(loss_anomalies.NAMES, None if step // 10 % 2 else 1.0 + step % 7)
-        told += list(loss_anomalies.read(state, step, values))
+        values = dict.fromkeys(loss_anomalies.LOSS_NAMES, None if step // 10 % 2 else 1.0 + step % 7)
+        told += list(loss_anomalies.check_point(state, step, values))
     assert len(json.dumps(state)) < 4000
     assert len([one for one in told if isinstance(one, Finding)]) < 25

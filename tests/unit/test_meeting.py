@@ -50,7 +50,7 @@ def test_pytorch_is_asked_once_its_store_listens(naps: list[float], monkeypatch:
         assert hooked(lambda *given, **more: (given, more))(*asked, use_libuv=True) == (asked, {"use_libuv": True})
     assert 1.5 < sum(naps) < 1.61
     assert naps == sorted(naps)
-    assert (naps[0], naps[-1]) == (store_connect.SHORTEST, store_connect.LONGEST)
+    assert (naps[0], naps[-1]) == (store_connect.MIN_PAUSE_SECONDS, store_connect.MAX_PAUSE_SECONDS)
 
 
 def test_rank_0_makes_the_store_and_does_not_wait_for_it(naps: list[float]) -> None:
@@ -105,12 +105,12 @@ def test_a_store_of_pytorch_s_own_takes_no_harm() -> None:
 def test_who_knocks_imports_nothing_to_spell_a_name() -> None:
     port = free_port()
     script = "import sys; from fermi.probe import store_connect; "
-    script += f"print(store_connect._refused('127.0.0.1', {port}), end=' '); "
+    script += f"print(store_connect._is_refused('127.0.0.1', {port}), end=' '); "
     script += "print('encodings.idna' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout == "True False\n"
 
 
 def test_a_name_of_another_language_is_looked_up_as_python_does() -> None:
-    assert store_connect._bytes("gn1") == b"gn1"
-    assert store_connect._bytes("nœud") == "nœud"
+    assert store_connect._encode_host("gn1") == b"gn1"
+    assert store_connect._encode_host("nœud") == "nœud"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fermi import messages
 from fermi.frameworks import megatron
 from fermi.frameworks.megatron import arguments, cost, memory, rules, search
-from fermi.frameworks.megatron.request import Cluster, Given, Model, Request, read
+from fermi.frameworks.megatron.request import ClusterShape, MegatronRequest, ModelShape, UserChoices, read_request
 from fermi.frameworks.megatron.split import Split
 from fermi.jobs import gpus, recipes
 from fermi.jobs.spec import Entrypoint, JobSpec, Late, Node, Plan, Problem
@@ -41,11 +41,11 @@ def own(*environments: str, **changes: Any) -> JobSpec:
 def texts(problems: list[Problem]) -> None:
     for problem in problems:
         for language in ("zh", "en"):
-            assert all(messages.text(problem.code, language, **problem.params))
+            assert all(messages.render_text(problem.code, language, **problem.params))
 
 
 def found(spec: JobSpec) -> set[tuple[str, str]]:
-    problems = validate.problems(spec)
+    problems = validate.find_problems(spec)
     texts(problems)
     return {(problem.field, problem.code) for problem in problems}
 
@@ -152,7 +152,7 @@ def test_a_broken_rule_is_named_with_its_field(spec: JobSpec, field: str, code: 
 
 def test_the_document_s_64_on_14_processes_are_refused_with_the_nearest_split_that_works() -> None:
     strategy = {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}
-    problems = validate.problems(spec(*DOCUMENT, strategy=strategy))
+    problems = validate.find_problems(spec(*DOCUMENT, strategy=strategy))
     texts(problems)
     assert {problem.code for problem in problems} == {
         "MEGATRON_WORLD_NOT_DIVISIBLE", "MEGATRON_TENSOR_CROSSES_NODES", "MEGATRON_HEADS_NOT_DIVISIBLE",
@@ -161,7 +161,7 @@ def test_the_document_s_64_on_14_processes_are_refused_with_the_nearest_split_th
     nearest = {"tensorParallel": 1, "pipelineParallel": 2, "dataParallel": 7}
     for problem in problems:
         assert problem.params["nearest"] == "tensorParallel=1, pipelineParallel=2, dataParallel=7"
-    assert validate.problems(spec(*DOCUMENT, strategy=nearest)) == []
+    assert validate.find_problems(spec(*DOCUMENT, strategy=nearest)) == []
 
 
 def test_emulated_gpus_are_refused_and_still_previewed() -> None:
@@ -172,10 +172,10 @@ def test_emulated_gpus_are_refused_and_still_previewed() -> None:
 
 def test_batches_that_are_proposed_in_place_of_a_broken_one_work() -> None:
     strategy = {"tensorParallel": 1, "pipelineParallel": 1}
-    [problem] = validate.problems(spec("env-005", strategy=strategy, options={"globalBatchSize": 20}))
+    [problem] = validate.find_problems(spec("env-005", strategy=strategy, options={"globalBatchSize": 20}))
     assert problem.params["nearest"] == "16 / 24"
     for size in (16, 24):
-        assert validate.problems(spec("env-005", strategy=strategy, options={"globalBatchSize": size})) == []
+        assert validate.find_problems(spec("env-005", strategy=strategy, options={"globalBatchSize": size})) == []
 
 
 # Memory and time --------------------------------------------------------------------------------------------------
@@ -184,42 +184,42 @@ def test_batches_that_are_proposed_in_place_of_a_broken_one_work() -> None:
 def test_gpt3_takes_what_megatron_s_own_estimate_says() -> None:
     """`report_theoretical_memory` of Megatron-LM 0.16.1, for the golden's arguments: 61.63 + 9.57 = 71.20 GiB; it
     counts neither the last stage nor the positions."""
-    request = read(gpt3())
-    assert isinstance(request, Request)
-    found = search.best(request)
+    request = read_request(gpt3())
+    assert isinstance(request, MegatronRequest)
+    found = search.find_best_split(request)
     assert found is not None
-    taken = memory.estimate(request, found.split)
+    taken = memory.estimate_memory(request, found.split)
     assert taken.state / GIB == pytest.approx(61.63, rel=0.01)
     assert taken.total / GIB == pytest.approx(71.20, rel=0.01)
-    assert memory.parameters(request.model) == pytest.approx(175e9, rel=0.01)
+    assert memory.count_parameters(request.model) == pytest.approx(175e9, rel=0.01)
 
 
 def test_the_reference_model_has_as_many_parameters_as_the_other_frameworks_say() -> None:
     """It is the same model, with the same learned positions."""
     shape = {"layers": 2, "heads": 4, "hiddenSize": 64, "sequenceLength": 64}
-    request = read(job("env-001", framework="megatron-lm", hyperparameters=shape))
-    assert isinstance(request, Request)
-    assert memory.parameters(request.model) == recipes.count(shape) == 136_960
+    request = read_request(job("env-001", framework="megatron-lm", hyperparameters=shape))
+    assert isinstance(request, MegatronRequest)
+    assert memory.count_parameters(request.model) == recipes.count_gpt_parameters(shape) == 136_960
 
 
-GPT_22B = Model(layers=48, heads=64, hidden=6144, sequence=2048, vocabulary=51200, tied=True)
+GPT_22B = ModelShape(layers=48, heads=64, hidden=6144, sequence=2048, vocabulary=51200, tied=True)
 
 
-def one_gpu(**changes: Any) -> tuple[Request, Split]:
+def one_gpu(**changes: Any) -> tuple[MegatronRequest, Split]:
     """The 22B model of Korthikanti et al. 2022, table 3: tensor parallel 8, micro-batch 4."""
-    cluster = Cluster((8,), (8,), gpus.Gpu(80, 8.0), True, "bfloat16")
+    cluster = ClusterShape((8,), (8,), gpus.Gpu(80, 8.0), True, "bfloat16")
     values = {
         "tensor": 8, "pipeline": 1, "context": 1, "virtual": 1, "expert": 1, "data": 1, "global_batch": 4, "micro": 4,
         "recompute": "none", "sequence_parallel": False, "distributed_optimizer": False, **changes,
     }  # fmt: skip
-    return Request(GPT_22B, cluster, Given(4)), Split(**values)
+    return MegatronRequest(GPT_22B, cluster, UserChoices(4)), Split(**values)
 
 
 def test_activations_are_those_of_the_paper() -> None:
     """Korthikanti et al. 2022, figure 8: of what tensor parallelism alone keeps, sequence parallelism leaves half and
     selective recomputation with it a fifth."""
     kept = {
-        name: memory.layer_activations(*one_gpu(**changes))[0]
+        name: memory.estimate_layer_activations(*one_gpu(**changes))[0]
         for name, changes in {
             "tensor": {},
             "sequence": {"sequence_parallel": True},
@@ -245,27 +245,27 @@ def test_bytes_per_parameter_are_those_of_megatron_s_guide(
 ) -> None:
     request, split = one_gpu(data=4, distributed_optimizer=distributed)
     request = replace(request, cluster=replace(request.cluster, dtype=dtype))
-    dense, _ = memory.stage_parameters(request.model, split)
-    assert memory.estimate(request, split).state == pytest.approx(dense * bytes_each)
+    dense, _ = memory.count_stage_parameters(request.model, split)
+    assert memory.estimate_memory(request, split).state == pytest.approx(dense * bytes_each)
 
 
 def test_a_model_whose_state_alone_is_too_large_is_refused_and_told_what_would_do() -> None:
     request = gpt3(strategy={})
     small = replace(request, nodes=request.nodes[:2])
-    [problem] = validate.problems(small)
+    [problem] = validate.find_problems(small)
     texts([problem])
     assert (problem.code, problem.params["gpus"]) == ("MEGATRON_OUT_OF_MEMORY", 64)
     proposal = megatron.propose(small)
     texts(list(proposal.reasons))
     assert [reason.code for reason in proposal.reasons] == ["MEGATRON_NOTHING_FITS"]
-    assert validate.problems(replace(request, nodes=request.nodes[:8])) == []
+    assert validate.find_problems(replace(request, nodes=request.nodes[:8])) == []
 
 
 def test_a_tight_fit_and_an_unknown_gpu_are_warned_of() -> None:
     tight = gpt3(options={"globalBatchSize": 1536, "microBatchSize": 4, "recompute": "none"})
     unknown = replace(gpt3(), nodes=tuple(replace(node, gpu_type="X1") for node in gpt3().nodes))
     for request in (tight, unknown):
-        assert validate.problems(request) == []
+        assert validate.find_problems(request) == []
         warnings = megatron.warnings(request)
         texts(warnings)
         assert [warning.code for warning in warnings] == ["MEGATRON_OUT_OF_MEMORY"]
@@ -278,17 +278,17 @@ def test_a_pipeline_with_few_micro_batches_is_warned_of() -> None:
 
 def test_costs_tell_what_everybody_knows() -> None:
     """Larger bubbles, more recomputation, slower links: each costs."""
-    cluster = Cluster((8,) * 8, (64,), gpus.gpu("A100"), True, "bfloat16")
-    request = Request(Model(96, 96, 12288, 2048, 51200, tied=True), cluster, Given(1536))
+    cluster = ClusterShape((8,) * 8, (64,), gpus.find_gpu("A100"), True, "bfloat16")
+    request = MegatronRequest(ModelShape(96, 96, 12288, 2048, 51200, tied=True), cluster, UserChoices(1536))
     split = Split(8, 4, 1, 1, 1, 2, 1536, 1, "selective", True, True)
-    seconds = cost.seconds(request, split)
-    assert cost.bubble_share(split) == pytest.approx(3 / (768 + 3))
-    assert cost.seconds(request, replace(split, recompute="none")) < seconds
-    assert cost.seconds(request, replace(split, recompute="full")) > seconds
+    seconds = cost.estimate_step_seconds(request, split)
+    assert cost.compute_bubble_share(split) == pytest.approx(3 / (768 + 3))
+    assert cost.estimate_step_seconds(request, replace(split, recompute="none")) < seconds
+    assert cost.estimate_step_seconds(request, replace(split, recompute="full")) > seconds
     few, interleaved = replace(split, global_batch=16), replace(split, global_batch=16, virtual=6)
-    assert cost.seconds(request, interleaved) < cost.seconds(request, few)
+    assert cost.estimate_step_seconds(request, interleaved) < cost.estimate_step_seconds(request, few)
     apart = replace(request, cluster=replace(cluster, zones=(24, 40)))
-    assert cost.seconds(apart, split) > seconds
+    assert cost.estimate_step_seconds(apart, split) > seconds
 
 
 # Proposals --------------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_what_the_user_gave_is_kept_and_not_repeated() -> None:
     assert proposal.options.keys() == {"recompute", "sequenceParallel", "distributedOptimizer"}
 
 
-def every_split(request: Request) -> Iterator[Split]:
+def every_split(request: MegatronRequest) -> Iterator[Split]:
     """Without cleverness: all there are, and the rules say which may run."""
     world, model, batch = request.cluster.world, request.model, request.given.global_batch
     for tensor, pipeline, context in product(*[range(1, world + 1)] * 3):
@@ -331,8 +331,8 @@ def every_split(request: Request) -> Iterator[Split]:
         shared = tensor > 1 and model.sequence % (tensor * context) == 0
         for virtual, micro in product(range(1, model.layers + 1), range(1, batch + 1)):
             split = Split(tensor, pipeline, context, virtual, 1, data, batch, micro, "none", shared, True)
-            if not any(rules.problems(request, split)):
-                yield from (replace(split, recompute=recompute) for recompute in search.RECOMPUTE)
+            if not any(rules.find_problems(request, split)):
+                yield from (replace(split, recompute=recompute) for recompute in search.RECOMPUTE_LEVELS)
 
 
 @settings(max_examples=examples(25))
@@ -348,27 +348,31 @@ def every_split(request: Request) -> Iterator[Split]:
 def test_the_search_finds_what_trying_everything_finds(
     nodes: tuple[int, ...], layers: int, heads: int, hidden: int, batch: int, gib: int, trainer: bool
 ) -> None:
-    cluster = Cluster(nodes, (sum(nodes),), gpus.Gpu(gib, 8.0), True, "bfloat16")
-    request = Request(Model(layers, heads, hidden, 2048, 51200), cluster, Given(batch, trainer=trainer))
+    cluster = ClusterShape(nodes, (sum(nodes),), gpus.Gpu(gib, 8.0), True, "bfloat16")
+    request = MegatronRequest(
+        ModelShape(layers, heads, hidden, 2048, 51200), cluster, UserChoices(batch, trainer=trainer)
+    )
     splits = list(every_split(request))
-    room = memory.usable(request)
-    fitting = [(cost.seconds(request, s), s) for s in splits if memory.estimate(request, s).total <= room]
-    found = search.best(request)
+    room = memory.compute_usable_bytes(request)
+    fitting = [
+        (cost.estimate_step_seconds(request, s), s) for s in splits if memory.estimate_memory(request, s).total <= room
+    ]
+    found = search.find_best_split(request)
     if not splits:
         assert found is None
         return
     assert found is not None
     if fitting:
-        assert found.split == search.fastest(fitting)
+        assert found.split == search.choose_fastest(fitting)
     else:
-        least = min(memory.estimate(request, split).total for split in splits)
-        assert (found.fits, memory.estimate(request, found.split).total) == (0, least)
+        least = min(memory.estimate_memory(request, split).total for split in splits)
+        assert (found.fits, memory.estimate_memory(request, found.split).total) == (0, least)
 
 
 def test_a_plan_for_4096_ranks_is_worked_out_with_a_proposal() -> None:
     nodes = tuple(replace(gpt3().nodes[0], id=f"env-{n}", name=f"node-{n:03}") for n in range(512))
     request = replace(gpt3(strategy={}, options={"globalBatchSize": 4096}), nodes=nodes, master="env-0")
-    assert validate.problems(request) == []
+    assert validate.find_problems(request) == []
     plan = megatron.plan(request)
     assert plan.world_size == 4096
     satisfies_every_rule(request, plan)
@@ -421,14 +425,14 @@ def test_an_own_script_gets_our_arguments_before_its_own_and_their_file() -> Non
 def test_hyperparameters_of_an_own_script_may_be_anything() -> None:
     odd = {"learningRate": [1], "totalSteps": "many", "checkpointEvery": 0, "dtype": {}}
     request = own("env-005", hyperparameters=odd, checkpoint_dir="/checkpoints")
-    assert validate.problems(request) == []
+    assert validate.find_problems(request) == []
     words = launched(megatron.plan(request))
     assert not {"lr", "train-iters"} & words.keys()
-    assert words["save-interval"] == str(arguments.SAVE_EVERY)
+    assert words["save-interval"] == str(arguments.DEFAULT_SAVE_STEPS)
 
 
 def test_it_is_found_by_both_names() -> None:
-    assert plugins.framework("megatron") is plugins.framework("megatron-lm")
+    assert plugins.get_framework("megatron") is plugins.get_framework("megatron-lm")
     assert megatron.INFO.model_size == (100_000_000_000, None)
 
 
@@ -443,7 +447,7 @@ node = st.builds(
     gpu_count=st.integers(0, 9), emulated=st.booleans(), zone=st.sampled_from(["a", "b"]),
 )  # fmt: skip
 nodes = st.lists(node, min_size=1, max_size=4).map(tuple)
-words = st.sampled_from([*megatron.OPTIONS["properties"], *recipes.GPT, *arguments.DECIDED])
+words = st.sampled_from([*megatron.OPTIONS["properties"], *recipes.GPT, *arguments.DECIDED_ARGUMENTS])
 degrees = st.sampled_from([*megatron.request.DEGREES])
 
 
@@ -460,9 +464,9 @@ def test_rules_never_raise_whatever_comes_in(
     entry = Entrypoint("train.py", tuple(hyperparameters)) if own else None
     spec = JobSpec("task", "megatron-lm", nodes, nodes[0].id, strategy=strategy, options=options,
                    hyperparameters=hyperparameters, entrypoint=entry)  # fmt: skip
-    problems = validate.problems(spec)
+    problems = validate.find_problems(spec)
     texts(problems + megatron.warnings(spec) + list(megatron.propose(spec).reasons))
-    if not megatron.problems(spec) and not recipes.problems(spec):
+    if not megatron.problems(spec) and not recipes.find_problems(spec):
         satisfies_every_rule(spec, megatron.plan(spec))
 
 
@@ -512,7 +516,7 @@ def satisfies_every_rule(spec: JobSpec, plan: Plan) -> None:
     assert given["max-position-embeddings"] >= given["seq-length"]
     assert [p.rank for node in plan.nodes for p in node.processes] == list(range(plan.world_size))
     for node in plan.nodes:
-        needs = (tensor > 1 or context > 1) and gpus.gpu(node.node.gpu_type).capability < 10
+        needs = (tensor > 1 or context > 1) and gpus.find_gpu(node.node.gpu_type).capability < 10
         assert not needs or node.env["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
 
 
@@ -523,8 +527,8 @@ def test_what_breaks_no_rule_is_rendered_and_the_proposal_breaks_none(spec: JobS
     as_given = replace(
         spec, strategy={**spec.strategy, **proposal.strategy}, options={**spec.options, **proposal.options}
     )
-    codes = [problem.code for problem in validate.problems(spec)]
-    assert [problem.code for problem in validate.problems(as_given)] == codes
+    codes = [problem.code for problem in validate.find_problems(spec)]
+    assert [problem.code for problem in validate.find_problems(as_given)] == codes
     if proposal.reasons:
         assert set(codes) <= {"MEGATRON_OUT_OF_MEMORY", "MEGATRON_TRAINER_LACKS"}
     if not codes:
@@ -585,7 +589,7 @@ def megatron_reads() -> Callable[[dict[str, str], int], None]:
 def test_megatron_core_itself_accepts_what_is_rendered(
     megatron_reads: Callable[[dict[str, str], int], None], spec: JobSpec
 ) -> None:
-    if not validate.problems(spec):
+    if not validate.find_problems(spec):
         plan = megatron.plan(spec)
         megatron_reads(launched(plan), plan.world_size)
 
@@ -607,5 +611,5 @@ def test_defaults_are_the_trainer_s(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delenv("FERMI_HYPERPARAMETERS", raising=False)
     args = train_ddp.parse(["--train_data_path=train.bin"])
-    for name, value in {**arguments.TRAINER_DEFAULTS, **megatron.request.DEFAULTS}.items():
+    for name, value in {**arguments.TRAINER_DEFAULTS, **megatron.request.TRAINER_SIZES}.items():
         assert getattr(args, recipes.GPT[name].flag) == value

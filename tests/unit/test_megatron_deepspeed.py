@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from fermi import messages
 from fermi.frameworks import megatron_deepspeed
 from fermi.frameworks.megatron import memory, search
-from fermi.frameworks.megatron.request import Request
-from fermi.frameworks.megatron_deepspeed.request import read
-from fermi.jobs.spec import SHOWN, Entrypoint, JobSpec, Node, resolve
+from fermi.frameworks.megatron.request import MegatronRequest
+from fermi.frameworks.megatron_deepspeed.request import read_request
+from fermi.jobs.spec import LATE_TEXTS, Entrypoint, JobSpec, Node, resolve
 from fermi.planning import plugins, validate
-from fermi.planning.recommend import recommend
+from fermi.planning.recommend import recommend_frameworks
 from tests.goldens import gpt3
 from tests.sampling import examples
 
@@ -37,23 +37,23 @@ def with_argument(*words: str) -> Entrypoint:
     return Entrypoint("pretrain_gpt.py", words)
 
 
-def settled(job: JobSpec) -> tuple[Request, Any]:
-    request = read(job)
-    assert isinstance(request, Request)
-    return request, search.settled(request)
+def settled(job: JobSpec) -> tuple[MegatronRequest, Any]:
+    request = read_request(job)
+    assert isinstance(request, MegatronRequest)
+    return request, search.choose_split(request)
 
 
 def launched(job: JobSpec) -> dict[str, Any]:
     """Arguments by name; True = a flag alone."""
     found: dict[str, Any] = {}
-    for line in resolve(megatron_deepspeed.plan(job).files["megatron_args.txt"], SHOWN).splitlines():
+    for line in resolve(megatron_deepspeed.plan(job).files["megatron_args.txt"], LATE_TEXTS).splitlines():
         name, _, value = line.removeprefix("--").partition(" ")
         found[name] = value or True
     return found
 
 
 def config(job: JobSpec) -> dict[str, Any]:
-    return json.loads(resolve(megatron_deepspeed.plan(job).files["ds_config.json"], SHOWN))  # type: ignore[no-any-return]
+    return json.loads(resolve(megatron_deepspeed.plan(job).files["ds_config.json"], LATE_TEXTS))  # type: ignore[no-any-return]
 
 
 BROKEN = {
@@ -95,12 +95,12 @@ BROKEN = {
 def test_a_broken_rule_is_named_with_its_field_and_what_would_do(
     changes: dict[str, Any], field: str, code: str, nearest: object
 ) -> None:
-    found = validate.problems(spec(**changes))
+    found = validate.find_problems(spec(**changes))
     [broken] = [problem for problem in found if problem.code == code]
     assert broken.field == field
     assert nearest is None or broken.params["nearest"] == nearest
     for language in ("zh", "en"):
-        assert all(messages.text(problem.code, language, **problem.params)[0] for problem in found)
+        assert all(messages.render_text(problem.code, language, **problem.params)[0] for problem in found)
 
 
 def test_arguments_and_deepspeed_s_file_agree() -> None:
@@ -117,7 +117,7 @@ def test_arguments_and_deepspeed_s_file_agree() -> None:
 
 
 def test_the_user_s_script_gets_the_arguments_before_its_own() -> None:
-    command = [resolve(word, SHOWN) for word in megatron_deepspeed.plan(spec()).nodes[0].command]
+    command = [resolve(word, LATE_TEXTS) for word in megatron_deepspeed.plan(spec()).nodes[0].command]
     assert SCRIPT is not None
     assert command[2] == "pretrain_gpt.py"
     assert command[-len(SCRIPT.args) :] == list(SCRIPT.args)
@@ -129,7 +129,7 @@ def test_the_user_s_script_gets_the_arguments_before_its_own() -> None:
 def test_a_higher_stage_without_a_pipeline_is_found_by_itself() -> None:
     request, split = settled(spec(strategy={}, options={"globalBatchSize": 64, "zeroStage": 3}))
     assert (split.pipeline, split.zero) == (1, 3)
-    assert memory.estimate(request, split).total <= memory.usable(request)
+    assert memory.estimate_memory(request, split).total <= memory.compute_usable_bytes(request)
     assert "no-pipeline-parallel" in launched(spec(strategy={}, options={"globalBatchSize": 64, "zeroStage": 3}))
 
 
@@ -149,7 +149,7 @@ def test_zero_splits_optimizer_then_gradients_then_weights(
                   strategy={"tensorParallel": 1, "pipelineParallel": 1},
                   options={"zeroStage": stage, "precision": dtype})  # fmt: skip
     request, split = settled(job)
-    taken, (parameters, _) = memory.estimate(request, split), memory.stage_parameters(request.model, split)
+    taken, (parameters, _) = memory.estimate_memory(request, split), memory.count_stage_parameters(request.model, split)
     found = tuple(part / parameters for part in (taken.weights, taken.gradients, taken.optimizer))
     assert found == pytest.approx(each)
 
@@ -157,14 +157,14 @@ def test_zero_splits_optimizer_then_gradients_then_weights(
 def test_gpt_3_on_64_a100_fits_by_zero_1_and_not_without() -> None:
     request, split = settled(spec())
     assert (split.tensor, split.pipeline, split.data, split.zero, split.recompute) == (8, 4, 2, 1, "full")
-    assert memory.estimate(request, split).total / GIB == pytest.approx(67, abs=1)
+    assert memory.estimate_memory(request, split).total / GIB == pytest.approx(67, abs=1)
     plain, whole = settled(spec(options={"globalBatchSize": 1536, "microBatchSize": 1, "zeroStage": 0}))
-    assert memory.estimate(plain, whole).total > memory.usable(plain)
-    assert {one.code for one in validate.problems(spec(options={"zeroStage": 0}))} == {"MEGATRON_OUT_OF_MEMORY"}
+    assert memory.estimate_memory(plain, whole).total > memory.compute_usable_bytes(plain)
+    assert {one.code for one in validate.find_problems(spec(options={"zeroStage": 0}))} == {"MEGATRON_OUT_OF_MEMORY"}
 
 
 def test_above_100_billion_it_is_recommended_first_with_what_it_needs() -> None:
-    good, _ = recommend(gpt3(entrypoint=None, strategy={}, options={}))
+    good, _ = recommend_frameworks(gpt3(entrypoint=None, strategy={}, options={}))
     assert [one.framework for one in good][:2] == ["megatron-deepspeed", "megatron-lm"]
     assert good[0].options["zeroStage"] == 1
     assert good[0].reasons[-1].code == "RECOMMENDED_WITH_OWN_SCRIPT"
@@ -172,7 +172,7 @@ def test_above_100_billion_it_is_recommended_first_with_what_it_needs() -> None:
 
 
 def test_that_it_was_not_tried_on_gpus_is_said() -> None:
-    warned = plugins.framework("megatron-deepspeed").warnings(spec())
+    warned = plugins.get_framework("megatron-deepspeed").warnings(spec())
     assert [one.code for one in warned] == ["MEGATRON_DEEPSPEED_UNTRIED"]
 
 
@@ -210,7 +210,7 @@ def test_what_breaks_no_rule_deepspeed_reads_with_megatron_s_numbers(
     options = {"globalBatchSize": batch, "precision": precision, **({} if stage is None else {"zeroStage": stage})}
     job = spec(strategy={"tensorParallel": tensor, "pipelineParallel": pipeline}, hyperparameters=SMALL,
                options=options)  # fmt: skip
-    if validate.problems(job):
+    if validate.find_problems(job):
         return
     said, file = launched(job), config(job)
     assert file["train_batch_size"] == int(said["global-batch-size"])

@@ -15,7 +15,7 @@ import pytest
 from fermi import messages
 from fermi.engines import failure_cause
 from fermi.runner import memory_guard
-from fermi.runner.memory_guard import Group, Sample, is_running_out
+from fermi.runner.memory_guard import MemoryGroup, MemorySample, is_running_out
 from tests.unit.test_runner import cause, run
 
 MIB = 1 << 20
@@ -97,10 +97,10 @@ def test_ranks_that_take_all_that_is_left_end_with_the_figures_and_the_notebook_
     assert all(rank["asked"] and rank["kill"] is None for rank in ranks), "they did not end by themselves"
     assert notebook.poll() is None
     assert killed(container) == 0
-    told = failure_cause.by_runner(found, {"nodeRank": 0, "node": "lab"})
+    told = failure_cause.build_runner_cause(found, {"nodeRank": 0, "node": "lab"})
     assert told is not None
     for language in ("en", "zh"):
-        message, hint = messages.text(told.code, language, **told.params)
+        message, hint = messages.render_text(told.code, language, **told.params)
         assert found["ranksUsed"] in message
         assert found["othersUsed"] in message
         assert hint
@@ -155,7 +155,7 @@ def test_what_is_used_leaves_out_what_the_kernel_takes_back(tmp_path: Path) -> N
     })  # fmt: skip
     found = [memory_guard.find_limited_group([str(folder)]) for folder in (second, first)]
     assert [(one.limit, one.used()) for one in found if one] == [(200 * MIB, 45 * MIB), (200 * MIB, 50 * MIB)]
-    assert Group(str(second), 200 * MIB).swap_left() == 0
+    assert MemoryGroup(str(second), 200 * MIB).read_free_swap() == 0
 
 
 def files(folder: Path, content: dict[str, str]) -> None:
@@ -164,9 +164,9 @@ def files(folder: Path, content: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
-def percent(*figures: tuple[float, float]) -> list[Sample]:
+def percent(*figures: tuple[float, float]) -> list[MemorySample]:
     """Of a limit of 100 GiB: used, and by ranks."""
-    return [Sample(float(at), int(used * 2**30), int(ranks * 2**30)) for at, (used, ranks) in enumerate(figures)]
+    return [MemorySample(float(at), int(used * 2**30), int(ranks * 2**30)) for at, (used, ranks) in enumerate(figures)]
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from fermi import messages
 from fermi.diagnosis import rules
 from fermi.planning import plugins
 
-ARGUMENT = {"ApiError": 1, "Problem": 1, "DataError": 0, "Cause": 0, "text": 0, "UnknownName": 0, "BackendError": 0,
-            "LaunchError": 0, "Words": 0}  # fmt: skip
+ARGUMENT = {"ApiError": 1, "Problem": 1, "DataError": 0, "Cause": 0, "render_text": 0, "UnknownNameError": 0,
+            "BackendError": 0, "LaunchError": 0, "NestedText": 0}  # fmt: skip
 
 
 SIGNALS = ("SIGKILL", "SIGTERM", "SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGXCPU", "SIGXFSZ", "SIGUSR2")
@@ -29,7 +29,7 @@ def calls(root: Path) -> Iterator[tuple[str, str, set[str] | None]]:
     """(code, where, parameters) of every literal code; None: some of its parameters are not written there."""
     for path in [*(root / "apps").rglob("*.py"), *(root / "platform").rglob("*.py")]:
         nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
-        declared = {argument for node in nodes if getattr(getattr(node, "func", None), "id", "") == "declared"
+        declared = {argument for node in nodes if getattr(getattr(node, "func", None), "id", "") == "declare_causes"
                     for argument in node.args}  # fmt: skip
         for node in nodes:
             if isinstance(node, ast.Call) and node not in declared:
@@ -44,7 +44,7 @@ def calls(root: Path) -> Iterator[tuple[str, str, set[str] | None]]:
 def given(call: ast.Call, name: str, index: int) -> set[str] | None:
     """The names of a call's parameters, where all of them are written there."""
     follows = call.args[index + 1] if len(call.args) > index + 1 else None
-    if name in ("Cause", "Problem", "Words"):
+    if name in ("Cause", "Problem", "NestedText"):
         follows = follows or next((word.value for word in call.keywords if word.arg == "params"), None)
         if follows is None:
             return set() if not call.keywords else None
@@ -71,14 +71,14 @@ def files() -> list[Path]:
 
 
 def test_every_code_has_a_text(root: Path) -> None:
-    known = messages.entries("zh")
+    known = messages.list_texts("zh")
     missing = {code: where for code, where, _ in calls(root) if code not in known}
     assert not missing
 
 
 def test_every_text_gets_its_parameters_where_all_of_them_are_written_with_the_code(root: Path) -> None:
     """The nearest valid value is found by `validate`, after the rules."""
-    known = messages.entries("zh")
+    known = messages.list_texts("zh")
     wrong = {where: gaps for code, where, params in calls(root) if params is not None and code in known
              if (gaps := names_in(known[code]) - params - {"nearest"})}  # fmt: skip
     assert not wrong
@@ -88,32 +88,32 @@ def test_every_text_gets_its_parameters_where_all_of_them_are_written_with_the_c
 def test_a_text_never_raises_and_shows_a_dash_for_what_is_missing(
     lang: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(messages, "fault", logging.getLogger("fermi.messages").error)
-    assert messages.GAP in messages.text("RUNNER_LOST", lang)[0]
-    assert messages.text("NO_SUCH_CODE", lang) == ("NO_SUCH_CODE", "")
+    monkeypatch.setattr(messages, "report_fault", logging.getLogger("fermi.messages").error)
+    assert messages.MISSING_VALUE in messages.render_text("RUNNER_LOST", lang)[0]
+    assert messages.render_text("NO_SUCH_CODE", lang) == ("NO_SUCH_CODE", "")
     assert [record.getMessage() for record in caplog.records] == [
         "the text of RUNNER_LOST lacks its parameter node", "NO_SUCH_CODE has no text",
     ]  # fmt: skip
-    for code, entry in messages.entries(lang).items():
-        messages.text(code, lang)
+    for code, entry in messages.list_texts(lang).items():
+        messages.render_text(code, lang)
         for value in (None, (), {}, "{nonsense"):
-            messages.text(code, lang, **dict.fromkeys(names_in(entry), value))
+            messages.render_text(code, lang, **dict.fromkeys(names_in(entry), value))
 
 
 def test_a_language_that_there_is_none_of_reads_english() -> None:
-    assert messages.text("DATA_EMPTY", "xx", path="/p") == messages.text("DATA_EMPTY", "en", path="/p")
+    assert messages.render_text("DATA_EMPTY", "xx", path="/p") == messages.render_text("DATA_EMPTY", "en", path="/p")
 
 
 def test_every_declared_cause_has_a_text() -> None:
-    declared = CAUSES.keys() | {code for engine in plugins.BACKENDS for code in plugins.causes(engine)}
-    assert declared <= messages.entries("zh").keys()
+    declared = CAUSES.keys() | {code for engine in plugins.BACKENDS for code in plugins.get_causes(engine)}
+    assert declared <= messages.list_texts("zh").keys()
 
 
 def test_both_languages_have_the_same_codes_and_each_code_stands_in_one_place() -> None:
-    assert set(messages.entries("zh")) == set(messages.entries("en"))
+    assert set(messages.list_texts("zh")) == set(messages.list_texts("en"))
     others = {messages.FOLDER / lang / "codes.toml" for lang in messages.LANGUAGES if lang != "en"}
     places = [set(tomllib.loads(file.read_text("utf-8"))) for file in files() if file not in others]
-    assert sum(map(len, places)) == len(messages.entries("en"))
+    assert sum(map(len, places)) == len(messages.list_texts("en"))
 
 
 def test_codes_stand_in_alphabetical_order() -> None:
@@ -143,7 +143,7 @@ hint = "Everywhere."
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
-    messages._beside.cache_clear()
+    messages._load_module_texts.cache_clear()
 
 
 @pytest.mark.parametrize("path", ["brought_by_a_module", "brought_by_a_package/__init__"])
@@ -157,10 +157,10 @@ def test_a_package_from_outside_brings_the_texts_of_its_codes(
     invalidate_caches()
     monkeypatch.setitem(plugins.BACKENDS, "outside", module)
 
-    assert messages.text("NEEDS_INFINIBAND", "en", node="gn5") == ("gn5 has no InfiniBand.", "")
-    assert messages.text("NEEDS_INFINIBAND", "zh", node="gn5") == ("gn5 没有 InfiniBand。", "请选择其他节点。")
-    assert messages.text("ENGLISH_ALONE", "zh") == ("Said in English.", "Everywhere.")
-    assert "platform" not in messages.text("RUNNER_LOST", "en", node="gn5")[0]
+    assert messages.render_text("NEEDS_INFINIBAND", "en", node="gn5") == ("gn5 has no InfiniBand.", "")
+    assert messages.render_text("NEEDS_INFINIBAND", "zh", node="gn5") == ("gn5 没有 InfiniBand。", "请选择其他节点。")
+    assert messages.render_text("ENGLISH_ALONE", "zh") == ("Said in English.", "Everywhere.")
+    assert "platform" not in messages.render_text("RUNNER_LOST", "en", node="gn5")[0]
     assert module not in sys.modules
 
 
@@ -168,22 +168,22 @@ def test_texts_that_cannot_be_read_take_no_other_text_away(outside: Path, monkey
     (outside / "brought_broken.py").write_text("")
     (outside / "brought_broken.toml").write_text("not toml")
     invalidate_caches()
-    monkeypatch.setattr(messages, "fault", logging.getLogger("fermi.messages").error)
+    monkeypatch.setattr(messages, "report_fault", logging.getLogger("fermi.messages").error)
     monkeypatch.setitem(plugins.BACKENDS, "broken", "brought_broken")
     monkeypatch.setitem(plugins.BACKENDS, "missing", "no_such_package.backend")
-    assert messages.text("NO_SUCH_CODE", "en") == ("NO_SUCH_CODE", "")
-    assert messages.text("DATA_EMPTY", "en", path="/p")[0] != "DATA_EMPTY"
+    assert messages.render_text("NO_SUCH_CODE", "en") == ("NO_SUCH_CODE", "")
+    assert messages.render_text("DATA_EMPTY", "en", path="/p")[0] != "DATA_EMPTY"
 
 
 @pytest.mark.parametrize("part", ["message", "hint"])
 def test_both_languages_take_parameters_that_the_other_knows(part: str) -> None:
-    zh, en = messages.entries("zh"), messages.entries("en")
+    zh, en = messages.list_texts("zh"), messages.list_texts("en")
     different = {code for code in zh if names_in(zh[code]) != names_in(en[code])}
     assert not different
 
 
 def test_both_languages_have_the_same_texts_for_special_cases() -> None:
-    zh, en = messages.entries("zh"), messages.entries("en")
+    zh, en = messages.list_texts("zh"), messages.list_texts("en")
     special = {code: list(entry["when"]) for code, entry in zh.items() if "when" in entry}
     assert special == {code: list(entry["when"]) for code, entry in en.items() if "when" in entry}
     for code, conditions in special.items():
@@ -193,7 +193,7 @@ def test_both_languages_have_the_same_texts_for_special_cases() -> None:
 
 def test_each_signal_has_advice_of_its_own() -> None:
     where = {"rank": 1, "node": "gn5"}
-    hints = {name: messages.text("RANK_KILLED", "en", **where, signal=name)[1] for name in SIGNALS}
+    hints = {name: messages.render_text("RANK_KILLED", "en", **where, signal=name)[1] for name in SIGNALS}
     assert len(set(hints.values())) == len(SIGNALS)
     assert "memory" in hints["SIGKILL"]
     assert not any("ran out of memory" in hints[name] for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGUSR2"))
@@ -202,10 +202,10 @@ def test_each_signal_has_advice_of_its_own() -> None:
 
 def test_a_victims_text_names_who_had_left_before() -> None:
     where = {"rank": 0, "node": "gn5", "exitCode": 1}
-    assert "rank 3 " not in messages.text("RANK_FAILED", "en", **where)[0]
+    assert "rank 3 " not in messages.render_text("RANK_FAILED", "en", **where)[0]
     assert (
         "rank 3 had exited with code 0 0.4 s earlier"
-        in messages.text("RANK_FAILED", "en", **where, left="3", seconds=0.4)[0]
+        in messages.render_text("RANK_FAILED", "en", **where, left="3", seconds=0.4)[0]
     )
 
 
@@ -213,7 +213,7 @@ def test_a_victims_text_names_who_had_left_before() -> None:
     ("count", "shown"), [(1, "1 task fails"), (2, "2 tasks fail"), ("1", "1 task fails"), (0, "0 tasks fail")]
 )
 def test_a_word_follows_the_number_before_it(count: object, shown: str) -> None:
-    assert messages.filled("X", "{count} {count:task fails|tasks fail}", {"count": count}) == shown
+    assert messages.fill_text("X", "{count} {count:task fails|tasks fail}", {"count": count}) == shown
 
 
 def leaves(table: dict[str, Any], path: str = "") -> dict[str, set[str]]:
@@ -229,15 +229,15 @@ def leaves(table: dict[str, Any], path: str = "") -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("room", ["admin", "cli", "guides"])
 def test_both_languages_say_the_same_with_the_same_blanks(room: str) -> None:
-    assert leaves(messages._room(room, "zh")) == leaves(messages._room(room, "en"))
+    assert leaves(messages._load_file(room, "zh")) == leaves(messages._load_file(room, "en"))
 
 
 @pytest.mark.parametrize("room", ["admin", "cli", "codes", "guides"])
 def test_no_language_says_what_english_does_not_or_takes_other_blanks(room: str) -> None:
-    english = leaves(messages._room(room, "en") if room != "codes" else messages.entries("en"))
+    english = leaves(messages._load_file(room, "en") if room != "codes" else messages.list_texts("en"))
     known = {(path.rpartition(".")[0] or path, blank) for path, blanks in english.items() for blank in blanks}
     for lang in messages.LANGUAGES:
-        said = leaves(messages._room(room, lang))
+        said = leaves(messages._load_file(room, lang))
         assert set(said) <= set(english)
         taken = {(path.rpartition(".")[0] or path, blank) for path, blanks in said.items() for blank in blanks}
         assert taken - known == set()
@@ -246,7 +246,7 @@ def test_no_language_says_what_english_does_not_or_takes_other_blanks(room: str)
 @pytest.mark.parametrize("room", ["admin", "cli"])
 def test_sentences_stand_in_alphabetical_order(room: str) -> None:
     for lang in messages.LANGUAGES:
-        codes = list(messages._room(room, lang))
+        codes = list(messages._load_file(room, lang))
         assert codes == sorted(codes)
 
 
@@ -261,7 +261,7 @@ def test_every_text_of_the_operators_console_is_said_and_what_is_said_has_a_text
         for value in [*node.args, *(word.value for word in node.keywords)]
         if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value.isupper()
     }
-    texts = set(messages._room("admin", "en"))
+    texts = set(messages._load_file("admin", "en"))
     assert texts - written == set()
     assert said - texts == set()
 
@@ -269,8 +269,8 @@ def test_every_text_of_the_operators_console_is_said_and_what_is_said_has_a_text
 def test_moments_are_said_as_utc_and_one_beyond_the_calendar_as_it_is() -> None:
     told = {"environment": "lab", "project": "vision"}
     for until, said in ((1_764_547_200.5, "2025-12-01 00:00 UTC"), ("tomorrow", "tomorrow"), (1e30, "1e+30")):
-        assert said in messages.text("WAITING_FOR_RESERVATION", "en", until=until, **told)[0]
-    assert "inf" in messages.text("WAITING_FOR_RESERVATION", "en", until=float("inf"), **told)[0]
+        assert said in messages.render_text("WAITING_FOR_RESERVATION", "en", until=until, **told)[0]
+    assert "inf" in messages.render_text("WAITING_FOR_RESERVATION", "en", until=float("inf"), **told)[0]
 
 
 @pytest.mark.parametrize(("lang", "sentence"), [
@@ -279,5 +279,5 @@ def test_moments_are_said_as_utc_and_one_beyond_the_calendar_as_it_is() -> None:
 ])  # fmt: skip
 def test_a_stored_reason_in_a_text_is_its_sentence(lang: str, sentence: str) -> None:
     cause = {"code": "INSIDE_RUNNER_KILLED", "environment": "a&b"}
-    inner = messages.text("INSIDE_RUNNER_KILLED", lang, environment="a&b")[0]
-    assert messages.text("START_FAILED", lang, cause=cause)[0] == sentence.format(inner)
+    inner = messages.render_text("INSIDE_RUNNER_KILLED", lang, environment="a&b")[0]
+    assert messages.render_text("START_FAILED", lang, cause=cause)[0] == sentence.format(inner)

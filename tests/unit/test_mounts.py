@@ -19,7 +19,7 @@ import json, os, sys, tempfile
 from fermi.runner import mounts, sandbox
 given, named = json.loads(sys.argv[1])
 own = tempfile.mkdtemp(dir=sys.argv[2])
-paths = {**sandbox.real(sandbox.system_paths()), **given}
+paths = {**sandbox.resolve_paths(sandbox.build_system_paths()), **given}
 view = mounts.make_view(paths, named, own)
 before = os.stat("/dev/shm").st_dev
 view.enter()
@@ -48,7 +48,7 @@ import json, os, sys, tempfile
 from fermi.runner import mounts, sandbox
 from fermi.train import preflight_node
 own = tempfile.mkdtemp(dir=sys.argv[1])
-view = mounts.make_view({**sandbox.real(sandbox.system_paths()), sys.argv[2]: "rwm"}, [], own)
+view = mounts.make_view({**sandbox.resolve_paths(sandbox.build_system_paths()), sys.argv[2]: "rwm"}, [], own)
 view.enter()
 os.chdir(sys.argv[2])
 print(json.dumps(preflight_node._disks()))
@@ -112,13 +112,13 @@ def test_a_path_that_leads_over_links_works_as_it_is_written(folder: Path) -> No
     path = f"{folder}/far/set"
     found = seen(folder, {f"{folder}/disk/set": "r"}, [path], f"{path}/x", f"{folder}/near/set/x")
     assert all(found["there"].values()), found
-    assert mounts.links_of(path) == {f"{folder}/far": f"{folder}/near", f"{folder}/near": "disk"}
+    assert mounts.find_links(path) == {f"{folder}/far": f"{folder}/near", f"{folder}/near": "disk"}
 
 
 def test_links_that_lead_in_a_circle_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
-    assert set(mounts.links_of(f"{tmp_path}/a/x")) == {f"{tmp_path}/a", f"{tmp_path}/b"}
+    assert set(mounts.find_links(f"{tmp_path}/a/x")) == {f"{tmp_path}/a", f"{tmp_path}/b"}
 
 
 def test_what_cannot_be_made_says_which_step_failed(tmp_path: Path) -> None:

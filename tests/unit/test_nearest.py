@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.jobs.errors import UnknownName
+from fermi.jobs.errors import UnknownNameError
 from fermi.jobs.spec import Entrypoint, JobSpec, Node, Problem
 from fermi.planning import plugins, validate
 from fermi.schema import suggestions
@@ -101,18 +101,18 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str, str, list[str], Any]] = {
 
 
 def broken(spec: JobSpec) -> dict[str, Problem]:
-    return {problem.field: problem for problem in validate.problems(spec)}
+    return {problem.field: problem for problem in validate.find_problems(spec)}
 
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_refusal_says_what_was_found_what_is_allowed_and_the_nearest(case: str) -> None:
     framework, changes, field, code, words, near = BROKEN[case]
-    problem = broken(job(*ALL, framework=plugins.framework_name(framework), **changes))[field]
+    problem = broken(job(*ALL, framework=plugins.resolve_framework_name(framework), **changes))[field]
     assert problem.code == code
     assert problem.params["nearest"] == near
     choices = near if isinstance(near, tuple) else (near,)
     for lang in messages.LANGUAGES:
-        text = "\n".join(messages.text(code, lang, **problem.params))
+        text = "\n".join(messages.render_text(code, lang, **problem.params))
         for word in [*words, *("true" if choice is True else str(choice) for choice in choices)]:
             assert word in text, (lang, text)
 
@@ -130,8 +130,8 @@ def test_a_refusal_says_what_was_found_what_is_allowed_and_the_nearest(case: str
 )  # fmt: skip
 def test_a_refusal_is_a_sentence_in_the_readers_language(case: str, zh: str, en: str) -> None:
     framework, changes, field, code, _, _ = BROKEN[case]
-    problem = broken(job(*ALL, framework=plugins.framework_name(framework), **changes))[field]
-    assert [messages.text(code, lang, **problem.params)[0] for lang in ("zh", "en")] == [zh, en]
+    problem = broken(job(*ALL, framework=plugins.resolve_framework_name(framework), **changes))[field]
+    assert [messages.render_text(code, lang, **problem.params)[0] for lang in ("zh", "en")] == [zh, en]
 
 
 RENAMING = {"OPTION_UNKNOWN", "HYPERPARAMETER_UNKNOWN", "DEEPSPEED_KEY_UNKNOWN", "ENV_RESERVED", "ENV_NAME_INVALID"}
@@ -141,7 +141,7 @@ RENAMING = {"OPTION_UNKNOWN", "HYPERPARAMETER_UNKNOWN", "DEEPSPEED_KEY_UNKNOWN",
 @pytest.mark.parametrize("case", BROKEN)
 def test_with_the_nearest_value_the_rule_is_kept(case: str) -> None:
     framework, changes, field, code, _, near = BROKEN[case]
-    spec = job(*ALL, framework=plugins.framework_name(framework), **changes)
+    spec = job(*ALL, framework=plugins.resolve_framework_name(framework), **changes)
     for choice in near if isinstance(near, tuple) else (near,):
         mended = put(spec, field, choice, renamed=code in RENAMING)
         assert code not in {problem.code for problem in broken(mended).values()}, choice
@@ -170,10 +170,10 @@ def put(spec: JobSpec, field: str, choice: Any, *, renamed: bool) -> JobSpec:
 
 
 def test_a_framework_that_there_is_not_is_told_the_nearest_and_all() -> None:
-    with pytest.raises(UnknownName) as error:
-        plugins.framework("deep-speed")
+    with pytest.raises(UnknownNameError) as error:
+        plugins.get_framework("deep-speed")
     for lang in messages.LANGUAGES:
-        text = "\n".join(messages.text(error.value.code, lang, **error.value.params))
+        text = "\n".join(messages.render_text(error.value.code, lang, **error.value.params))
         for word in ("deep-speed", "deepspeed", "pytorch-ddp"):
             assert word in text
 
@@ -182,7 +182,7 @@ def test_what_the_platform_decides_names_where_it_is_decided() -> None:
     spec = job(*ALL, framework="deepspeed", options={"config": {"fp16": {"enabled": True}}})
     problem = broken(spec)[f"{OPTION}.config.fp16.enabled"]
     for lang in messages.LANGUAGES:
-        assert "hyperparameters.dtype" in messages.text(problem.code, lang, **problem.params)[1]
+        assert "hyperparameters.dtype" in messages.render_text(problem.code, lang, **problem.params)[1]
 
 
 def test_a_batch_cannot_be_shared_out_by_the_speed_of_gpus_that_are_not_known() -> None:
@@ -192,7 +192,7 @@ def test_a_batch_cannot_be_shared_out_by_the_speed_of_gpus_that_are_not_known() 
         problem = broken(spec)[f"{OPTION}.batchShare"]
         assert problem.params["nearest"] == "equal"
         for lang in messages.LANGUAGES:
-            text = "\n".join(messages.text(problem.code, lang, **problem.params))
+            text = "\n".join(messages.render_text(problem.code, lang, **problem.params))
             assert "X9000" in text
             assert "H100" in text
 
@@ -202,7 +202,7 @@ numbers = st.integers() | st.floats() | st.text(max_size=6) | st.none() | st.lis
 
 @given(numbers, st.integers(-5, 5), st.integers(6, 20), st.booleans())
 def test_the_nearest_number_lies_within_bounds(found: Any, low: int, high: int, whole: bool) -> None:
-    near = suggestions.number(found, low, high, whole=whole)
+    near = suggestions.suggest_number(found, low, high, integer=whole)
     assert near is None or low <= near <= high
     assert near is None or not whole or isinstance(near, int)
     if isinstance(found, int) and low <= found <= high:

@@ -19,7 +19,7 @@ NCCL = ("NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_DEBUG", "T
 
 def plan(framework: str = "pytorch-ddp", **changes: Any) -> Plan:
     spec = job("env-001", "env-003", framework=framework, **{"emulated": False, **changes})
-    return plugins.framework(framework).plan(spec)
+    return plugins.get_framework(framework).plan(spec)
 
 
 def variables(plan: Plan, name: str) -> list[Value | None]:
@@ -64,13 +64,13 @@ def test_infiniband_that_lies_idle_is_worth_knowing() -> None:
     from dataclasses import replace
 
     nodes = [replace(ENVIRONMENTS["env-001"], network=FAST), ENVIRONMENTS["env-003"]]
-    [warning] = [found for found in summary.warnings(nodes) if found.code == "INFINIBAND_NOT_EVERYWHERE"]
+    [warning] = [found for found in summary.find_warnings(nodes) if found.code == "INFINIBAND_NOT_EVERYWHERE"]
     for lang in messages.LANGUAGES:
-        text = messages.text(warning.code, lang, **warning.params)[0]
+        text = messages.render_text(warning.code, lang, **warning.params)[0]
         assert "pytorch-dev-env" in text
         assert "llm-training-env" in text
     both = [replace(node, network=FAST) for node in nodes]
-    assert "INFINIBAND_NOT_EVERYWHERE" not in [found.code for found in summary.warnings(both)]
+    assert "INFINIBAND_NOT_EVERYWHERE" not in [found.code for found in summary.find_warnings(both)]
 
 
 def test_cpus_need_nothing_of_nccl_s() -> None:
@@ -148,21 +148,27 @@ def test_inside_of_environments_the_devices_count_that_their_containers_can_open
     from dataclasses import replace
 
     from fermi.jobs import network
-    from fermi.jobs.spec import Way
+    from fermi.jobs.spec import RunLocation
 
-    seen = replace(ENVIRONMENTS["env-001"], engine={"inside": {"rdma": ["mlx5_3"]}}, way=Way(True, "WAY_INSIDE_RUNS"))
-    assert network.devices_of(seen) == ["mlx5_3"]
-    assert network.devices_of(replace(seen, network={"infiniband": ["mlx5_0"]})) == ["mlx5_0"], "somebody stated it"
-    assert network.devices_of(replace(seen, way=Way(False, "WAY_BESIDE_ASKED"))) is None, "another container"
+    seen = replace(
+        ENVIRONMENTS["env-001"], engine={"inside": {"rdma": ["mlx5_3"]}}, way=RunLocation(True, "WAY_INSIDE_RUNS")
+    )
+    assert network.list_rdma_devices(seen) == ["mlx5_3"]
+    assert network.list_rdma_devices(replace(seen, network={"infiniband": ["mlx5_0"]})) == ["mlx5_0"], (
+        "somebody stated it"
+    )
+    assert network.list_rdma_devices(replace(seen, way=RunLocation(False, "WAY_BESIDE_ASKED"))) is None, (
+        "another container"
+    )
     without = replace(seen, engine={"inside": {"rdma": []}})
-    assert network.job_env([seen, seen], "nccl")["NCCL_IB_DISABLE"] == "0"
-    assert network.node_env(seen, "nccl", infiniband=True)["NCCL_IB_HCA"] == "=mlx5_3"
-    assert network.job_env([seen, without], "nccl")["NCCL_IB_DISABLE"] == "1", "all or none"
-    assert "NCCL_IB_DISABLE" not in network.job_env([replace(seen, engine={})] * 2, "nccl")
+    assert network.build_job_env([seen, seen], "nccl")["NCCL_IB_DISABLE"] == "0"
+    assert network.build_node_env(seen, "nccl", infiniband=True)["NCCL_IB_HCA"] == "=mlx5_3"
+    assert network.build_job_env([seen, without], "nccl")["NCCL_IB_DISABLE"] == "1", "all or none"
+    assert "NCCL_IB_DISABLE" not in network.build_job_env([replace(seen, engine={})] * 2, "nccl")
 
 
 def test_of_a_survey_only_devices_count_that_are_usable_and_active() -> None:
-    from fermi.engines.kubernetes.survey import _believed
+    from fermi.engines.kubernetes.survey import _parse_facts
 
     rdma = [
         {"device": "mlx5_0", "state": "ACTIVE", "usable": True},
@@ -171,6 +177,6 @@ def test_of_a_survey_only_devices_count_that_are_usable_and_active() -> None:
         {"device": "mlx5_3,=x", "state": "ACTIVE", "usable": True},
         "mlx5_4",
     ]
-    found = _believed({"python": "/usr/bin/python3", "container": {"rdma": rdma}})
+    found = _parse_facts({"python": "/usr/bin/python3", "container": {"rdma": rdma}})
     assert found["rdma"] == ["mlx5_0"]
-    assert "rdma" not in _believed({"python": "/usr/bin/python3", "container": {}})
+    assert "rdma" not in _parse_facts({"python": "/usr/bin/python3", "container": {}})

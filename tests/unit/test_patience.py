@@ -6,7 +6,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from fermi.runner.stall_threshold import MOST, Patience
+from fermi.runner.stall_threshold import MAX_SECONDS, StallThreshold
 
 Second = tuple[str, bool, bool]
 """Phase, whether it advanced, whether it did anything."""
@@ -25,11 +25,11 @@ def waiting(seconds: int, phase: str = "running") -> list[Second]:
 
 def alarms(life: Iterable[Second], fixed: float | None = None) -> list[int]:
     """The seconds at which it has rested, or been silent, for too long."""
-    patience, found, steps = Patience(0.0, fixed), [], 0
+    patience, found, steps = StallThreshold(0.0, fixed), [], 0
     for second, (phase, advanced, active) in enumerate(life, 1):
         steps += advanced and phase == "running"
         patience.look(float(second), phase, steps, advanced=advanced, active=active)
-        if patience.is_silent_for_long(second) or patience.rests_for_long(second):
+        if patience.is_silent_too_long(second) or patience.is_idle_too_long(second):
             found.append(second)
     return found
 
@@ -83,5 +83,5 @@ def test_a_teardown_that_hangs_is_seen_after_eight_seconds() -> None:
 def test_what_is_learnt_is_bounded_and_what_the_task_asks_for_replaces_it() -> None:
     life = computing(2000)
     assert alarms([*[STEP] * 3, *life, *repeat(("running", False, True), 1900)])[-1] == 3 + len(life) + 1900
-    assert Patience(0.0).of("silence") < MOST
+    assert StallThreshold(0.0).of("silence") < MAX_SECONDS
     assert alarms([*[STEP] * 50, *computing(20), *repeat(HANGS, 40)], fixed=30.0)[0] == 71 + 30

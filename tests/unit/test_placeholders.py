@@ -23,7 +23,7 @@ ENV = {
     ],
 )
 def test_each_stands_for_a_variable_of_the_rank_and_nothing_else_is_touched(text: str, filled: str) -> None:
-    assert placeholders.fill(text, ENV) == filled
+    assert placeholders.fill_text(text, ENV) == filled
 
 
 def test_secrets_and_the_platforms_own_variables_hold_none() -> None:

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from threading import Event
 
 from fermi.probe import setup
-from fermi.probe.shared_page import Page
-from fermi.probe.stack_samples import LOOKS, MAX_TEXT, Places
+from fermi.probe.shared_page import SharedPage
+from fermi.probe.stack_samples import MAX_LOOKS, MAX_TEXT_LENGTH, StackSampler
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def load_batch() -> Iterator[int]:
 
 def test_the_place_is_the_scripts_own_line_the_librarys_function_and_its_share() -> None:
     with load_batch() as main:
-        places = Places(main)
+        places = StackSampler(main)
         for number in range(8):
             places.look(waits=number % 4 == 0)
         found = places.most()
@@ -46,10 +46,10 @@ def test_the_place_is_the_scripts_own_line_the_librarys_function_and_its_share()
 
 def test_who_only_waits_or_is_gone_is_nowhere_and_old_looks_do_not_count() -> None:
     with load_batch() as main:
-        places = Places(main)
+        places = StackSampler(main)
         assert places.most() == {}
         places.look(waits=False)
-    for _ in range(LOOKS):
+    for _ in range(MAX_LOOKS):
         places.look(waits=True)
     assert places.most() == {}
     places.look(waits=False)  # of a thread that has ended
@@ -57,9 +57,9 @@ def test_who_only_waits_or_is_gone_is_nowhere_and_old_looks_do_not_count() -> No
 
 
 def test_the_longest_place_has_room_on_the_page() -> None:
-    given = setup.make()
-    page = Page(given.page)
-    said = {"at": "x" * MAX_TEXT, "inside": "y" * MAX_TEXT, "share": 0.33}
+    given = setup.create_rank_files()
+    page = SharedPage(given.page)
+    said = {"at": "x" * MAX_TEXT_LENGTH, "inside": "y" * MAX_TEXT_LENGTH, "share": 0.33}
     page.text("place", said)
     assert page._text(512, 512) == said
     page.map.close()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fermi.agent.environments import Hosted
-from fermi.engines.environments import HostedHandle, HostedPhase, HostedSpec, Port
-from fermi.engines.local.environments import LocalHosting
+from fermi.agent.environments import EnvironmentRunner
+from fermi.engines.environments import EnvironmentHandle, EnvironmentPhase, EnvironmentPort, EnvironmentSpec
+from fermi.engines.local.environments import LocalEnvironmentBackend
 from fermi.envd import protocol
 from fermi.planning import plugins
 from fermi.schema import serialization
@@ -59,9 +59,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def hosting(tmp_path: Path) -> Iterator[LocalHosting]:
-    found = plugins.hosting("local", {"data_dir": str(tmp_path / "data"), "containers": True})
-    assert isinstance(found, LocalHosting)
+def hosting(tmp_path: Path) -> Iterator[LocalEnvironmentBackend]:
+    found = plugins.get_environment_backend("local", {"data_dir": str(tmp_path / "data"), "containers": True})
+    assert isinstance(found, LocalEnvironmentBackend)
     yield found
     for one in made(found.data_dir):
         podman("rm", "--force", "--time=0", one)
@@ -72,19 +72,19 @@ def made(data: Path) -> list[str]:
     return sorted(words.split())
 
 
-def named(hosting: LocalHosting, image: str, run: int = 1, **more: Any) -> Kept:
-    return Kept(hosting, HostedSpec("env-a", "a", "project-1", run, image=image, **{"kind": "custom", **more}))
+def named(hosting: LocalEnvironmentBackend, image: str, run: int = 1, **more: Any) -> Kept:
+    return Kept(hosting, EnvironmentSpec("env-a", "a", "project-1", run, image=image, **{"kind": "custom", **more}))
 
 
-def test_a_script_runs_in_a_container_and_its_door_leads_inside(hosting: LocalHosting, image: str) -> None:
+def test_a_script_runs_in_a_container_and_its_door_leads_inside(hosting: LocalEnvironmentBackend, image: str) -> None:
     port = 20000 + os.getpid() % 10000
     kept = named(
-        hosting, image, start_script=SERVES.format(port=port), ports=(Port("web", port),),
+        hosting, image, start_script=SERVES.format(port=port), ports=(EnvironmentPort("web", port),),
         env={"COLOUR": "red"},
         secret_env={"KEY": "name"}, cpu_cores=1, memory_gb=1,
     )  # fmt: skip
     kept.start({"KEY": "hush-hush"}).start()
-    assert kept.until(HostedPhase.RUNNING).left is True
+    assert kept.until(EnvironmentPhase.RUNNING).left is True
     assert made(hosting.data_dir) == ["env-a-1"]
     status, body = until(lambda: (found := _web(kept))[0] == 200 and found)
     assert (status, body) == (200, b"here red")
@@ -99,14 +99,14 @@ def test_a_script_runs_in_a_container_and_its_door_leads_inside(hosting: LocalHo
     assert len(pids) < 12, "it sees its own processes alone"
     for seen in (podman("inspect", "env-a-1"), *_command_lines()):
         assert "hush-hush" not in seen
-    assert kept.stop().phase is HostedPhase.ENDED
+    assert kept.stop().phase is EnvironmentPhase.ENDED
     assert made(hosting.data_dir) == []
 
     again = named(hosting, image, 2, start_script="while :; do sleep 1; done").start()
-    again.until(HostedPhase.RUNNING)
+    again.until(EnvironmentPhase.RUNNING)
     assert again.run("/bin/cat", "kept.txt").out == "edited\n", "the disk outlives a run"
     with again.open({"open": "code", "path": ".", "limits": {"files": 10, "fileMb": 1, "totalMb": 1}}) as stream:
-        stream.sendall(protocol.control({"end": True}))
+        stream.sendall(protocol.encode_control({"end": True}))
         told = b"".join(payload for channel, payload in frames(stream) if channel == protocol.OUT)
     assert json.loads(told.partition(b"\n")[0])["ok"], "a task may take the folder along as its code"
     assert b"kept.txt" in told
@@ -133,12 +133,12 @@ def _command_lines() -> list[str]:
     return found
 
 
-def test_a_container_is_held_to_its_sizes(hosting: LocalHosting, image: str) -> None:
+def test_a_container_is_held_to_its_sizes(hosting: LocalEnvironmentBackend, image: str) -> None:
     engine = hosting.containers.engine()
     if not (engine and engine.limits >= {"cpu", "memory"}):
         pytest.skip("this engine holds nobody to sizes")
     kept = named(hosting, image, memory_gb=1, cpu_cores=1, shared_memory_gb=2).start()
-    kept.until(HostedPhase.RUNNING)
+    kept.until(EnvironmentPhase.RUNNING)
     much = kept.run("python3", "-c", "x = bytearray(3 << 30); print(len(x))")
     assert (much.code, much.out) == (137, "")
     shared = "import os; of = os.statvfs('/dev/shm'); print(of.f_blocks * of.f_frsize >> 30)"
@@ -146,24 +146,24 @@ def test_a_container_is_held_to_its_sizes(hosting: LocalHosting, image: str) -> 
     kept.stop()
 
 
-def test_what_kills_a_container_is_seen_and_nothing_of_it_stays(hosting: LocalHosting, image: str) -> None:
+def test_what_kills_a_container_is_seen_and_nothing_of_it_stays(hosting: LocalEnvironmentBackend, image: str) -> None:
     kept = named(hosting, image, start_script="while :; do sleep 1; done").start()
-    kept.until(HostedPhase.RUNNING)
+    kept.until(EnvironmentPhase.RUNNING)
     podman("kill", "env-a-1")
-    seen = kept.until(HostedPhase.ENDED)
+    seen = kept.until(EnvironmentPhase.ENDED)
     assert (seen.left, seen.cause and seen.cause.code) == (False, "KEEPER_LOST")
     assert made(hosting.data_dir) == []
 
 
-def test_an_image_without_python_says_so(hosting: LocalHosting, tmp_path: Path) -> None:
+def test_an_image_without_python_says_so(hosting: LocalEnvironmentBackend, tmp_path: Path) -> None:
     for image in imported("bare", images.make(tmp_path / "root.tar", python=False)):
-        cause = named(hosting, image).start().until(HostedPhase.ENDED).cause
+        cause = named(hosting, image).start().until(EnvironmentPhase.ENDED).cause
         assert cause
         assert (cause.code, cause.params["image"]) == ("IMAGE_WITHOUT_PYTHON", image)
     assert made(hosting.data_dir) == []
 
 
-def test_an_image_that_nobody_has_says_so(hosting: LocalHosting) -> None:
+def test_an_image_that_nobody_has_says_so(hosting: LocalEnvironmentBackend) -> None:
     kept = named(hosting, "localhost:1/no/such/image:1").start()
     waits = until(lambda: (now := kept.seen()).waiting and now.waiting.code == "IMAGE_REGISTRY_AWAY" and now)
     assert waits.left is True
@@ -171,20 +171,22 @@ def test_an_image_that_nobody_has_says_so(hosting: LocalHosting) -> None:
     assert until(lambda: (now := kept.seen()).left is False and now).cause is None
 
 
-def test_jupyterlab_serves_its_keeper_and_no_other_process_of_the_container(hosting: LocalHosting, lab: str) -> None:
+def test_jupyterlab_serves_its_keeper_and_no_other_process_of_the_container(
+    hosting: LocalEnvironmentBackend, lab: str
+) -> None:
     kept = named(hosting, lab, kind="jupyter", memory_gb=2).start()
-    kept.until(HostedPhase.RUNNING)
+    kept.until(EnvironmentPhase.RUNNING)
     assert kept.http("GET", "/lab")[0] == 200
     kernel = kept.json("POST", "/api/sessions", json.dumps(KERNEL))["kernel"]["id"]
     [seen] = kept.ask({"open": "status"})["activity"]["kernels"]
     assert (seen["id"], seen["name"]) == (kernel, "a.ipynb")
     assert until(lambda: kept.ask({"open": "status"})["activity"]["kernels"][0]["pid"])
     assert kept.run("python3", "-c", STRANGER).out == "403\n"
-    assert kept.stop().phase is HostedPhase.ENDED
+    assert kept.stop().phase is EnvironmentPhase.ENDED
 
 
-def test_an_image_without_jupyterlab_says_so(hosting: LocalHosting, image: str) -> None:
-    cause = named(hosting, image, kind="jupyter").start().until(HostedPhase.ENDED).cause
+def test_an_image_without_jupyterlab_says_so(hosting: LocalEnvironmentBackend, image: str) -> None:
+    cause = named(hosting, image, kind="jupyter").start().until(EnvironmentPhase.ENDED).cause
     assert cause
     assert (cause.code, cause.params["image"]) == ("JUPYTERLAB_MISSING", image)
 
@@ -195,7 +197,7 @@ def test_an_image_without_jupyterlab_says_so(hosting: LocalHosting, image: str) 
 class Server:
     """What a platform orders, and hears."""
 
-    def __init__(self, spec: HostedSpec) -> None:
+    def __init__(self, spec: EnvironmentSpec) -> None:
         self.spec, self.printed = spec, b""
 
     def hosted(self, worker: str, token: str, name: str) -> dict[str, Any]:
@@ -206,22 +208,22 @@ class Server:
         return len(self.printed)
 
 
-def agent(folder: Path, server: Any) -> Hosted:
+def agent(folder: Path, server: Any) -> EnvironmentRunner:
     kept = {"data_dir": str(folder), "isolation": "off", "containers": True}
-    return Hosted(kept, server, lambda _: "token", lambda: None, lambda *_: None)
+    return EnvironmentRunner(kept, server, lambda _: "token", lambda: None, lambda *_: None)
 
 
 def test_a_container_that_a_dead_agent_left_is_found_shown_and_ended_when_it_is_fenced(
-    hosting: LocalHosting, image: str, tmp_path: Path
+    hosting: LocalEnvironmentBackend, image: str, tmp_path: Path
 ) -> None:
     script = "echo begun $KEY; while :; do sleep 1; done"
-    spec = HostedSpec("env-a", "a", "p", 1, "custom", image, start_script=script, secret_env={"KEY": "name"})
+    spec = EnvironmentSpec("env-a", "a", "p", 1, "custom", image, start_script=script, secret_env={"KEY": "name"})
     order = {"name": "env-a-1", "environment": "env-a", "run": 1, "stop": None}
     server = Server(spec)
     first = agent(hosting.data_dir, server)
     first.learn("gn6-0", {"runs": [order]})
 
-    def stepped(hosted: Hosted) -> Any:
+    def stepped(hosted: EnvironmentRunner) -> Any:
         hosted.step()
         return (hosted.report("gn6-0").get("hosted") or {"runs": {}})["runs"].get("env-a-1")
 
@@ -240,4 +242,4 @@ def test_a_container_that_a_dead_agent_left_is_found_shown_and_ended_when_it_is_
     assert time.monotonic() - before < 30
     third.learn("gn6-0", {"runs": [], "removed": ["env-a"]})
     until(lambda: (third.step(), "env-a" in third._gone)[1])
-    assert hosting.observe([HostedHandle("env-a", 1)])["env-a-1"].phase is HostedPhase.ABSENT
+    assert hosting.observe([EnvironmentHandle("env-a", 1)])["env-a-1"].phase is EnvironmentPhase.ABSENT

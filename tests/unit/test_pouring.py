@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fermi.envd.socket_splice import MOST, TargetGone, pour, pour_here
+from fermi.envd.socket_splice import MAX_BUFFER_BYTES, TargetClosedError, splice_sockets, splice_sockets_blocking
 
 BODY = os.urandom(1 << 16) * 100
 
@@ -62,15 +62,15 @@ def run(work: Awaitable[int]) -> int:
 def test_all_arrives_in_order_where_the_reader_is_slower(ways: Ways) -> None:
     taken, pieces = ways.take(), []
     ways.give(BODY)
-    assert run(pour(ways.out, ways.into, passed=lambda: pieces.append(1))) == len(BODY)
+    assert run(splice_sockets(ways.out, ways.into, on_data=lambda: pieces.append(1))) == len(BODY)
     assert taken() == BODY
-    assert len(pieces) >= len(BODY) // MOST
+    assert len(pieces) >= len(BODY) // MAX_BUFFER_BYTES
 
 
 def test_no_more_is_taken_than_was_asked_for(ways: Ways) -> None:
     taken = ways.take()
     ways.give(BODY)
-    assert run(pour(ways.out, ways.into, count=100_001)) == 100_001
+    assert run(splice_sockets(ways.out, ways.into, count=100_001)) == 100_001
     ways.out.setblocking(True)
     assert ways.out.recv(16, socket.MSG_WAITALL) == BODY[100_001:100_017], "the rest is the next one's"
     assert taken() == BODY[:100_001]
@@ -79,7 +79,7 @@ def test_no_more_is_taken_than_was_asked_for(ways: Ways) -> None:
 def test_a_thread_takes_no_more_than_was_asked_for(ways: Ways) -> None:
     taken = ways.take()
     ways.give(BODY)
-    assert pour_here(ways.out, ways.into, 3_000_001) == 3_000_001
+    assert splice_sockets_blocking(ways.out, ways.into, 3_000_001) == 3_000_001
     ways.out.setblocking(True)
     assert ways.out.recv(16, socket.MSG_WAITALL) == BODY[3_000_001:3_000_017], "the rest is the next one's"
     assert taken() == BODY[:3_000_001]
@@ -88,20 +88,22 @@ def test_a_thread_takes_no_more_than_was_asked_for(ways: Ways) -> None:
 def test_a_thread_tells_whose_fault_it_was(ways: Ways) -> None:
     ways.give(BODY)
     ways.target.close()
-    with pytest.raises(TargetGone):
-        pour_here(ways.out, ways.into, len(BODY))
+    with pytest.raises(TargetClosedError):
+        splice_sockets_blocking(ways.out, ways.into, len(BODY))
 
 
 def test_a_thread_carries_as_the_event_loop_does(ways: Ways) -> None:
     taken = ways.take()
     ways.give(BODY)
-    assert pour_here(ways.out, ways.into, len(BODY) + 1) == len(BODY), "an early end"
+    assert splice_sockets_blocking(ways.out, ways.into, len(BODY) + 1) == len(BODY), "an early end"
     assert taken() == BODY
 
 
 def test_a_thread_that_waits_ends_when_its_socket_is_shut_down(ways: Ways) -> None:
     found: list[int] = []
-    thread = threading.Thread(target=lambda: found.append(pour_here(ways.out, ways.into, 10)), daemon=True)
+    thread = threading.Thread(
+        target=lambda: found.append(splice_sockets_blocking(ways.out, ways.into, 10)), daemon=True
+    )
     thread.start()
     ways.source.sendall(b"some")
     assert ways.target.recv(4, socket.MSG_WAITALL) == b"some"
@@ -113,12 +115,12 @@ def test_a_thread_that_waits_ends_when_its_socket_is_shut_down(ways: Ways) -> No
 def test_an_early_end_is_told_by_the_count(ways: Ways) -> None:
     taken = ways.take()
     ways.give(b"short")
-    assert run(pour(ways.out, ways.into, count=10)) == 5
+    assert run(splice_sockets(ways.out, ways.into, count=10)) == 5
     assert taken() == b"short"
 
 
 def test_whose_fault_it_was_is_told_apart(ways: Ways) -> None:
     ways.give(BODY)
     ways.target.close()
-    with pytest.raises(TargetGone):
-        run(pour(ways.out, ways.into))
+    with pytest.raises(TargetClosedError):
+        run(splice_sockets(ways.out, ways.into))

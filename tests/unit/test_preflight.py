@@ -10,7 +10,7 @@ from fermi.messages import LANGUAGES
 from fermi.planning import plugins
 from fermi.preflight import report as words
 from fermi.preflight import verdict
-from fermi.preflight.facts import Member, lines
+from fermi.preflight.facts import NodeUnderTest, parse_facts
 from fermi.telemetry import nvidia_smi
 from fermi.train import preflight, preflight_node
 
@@ -58,10 +58,10 @@ def pair(here: int, there: int, **changes: Any) -> dict[str, Any]:
 
 
 def told(facts: Facts, count: int = 4, level: str = "quick", framework: str = "pytorch-ddp", gpus: int = 0) -> Any:
-    members = [Member(rank, f"env-{rank}", f"n{rank}", gpus) for rank in range(count)]
-    report = verdict.judge(members, facts, level, framework)
+    members = [NodeUnderTest(rank, f"env-{rank}", f"n{rank}", gpus) for rank in range(count)]
+    report = verdict.build_report(members, facts, level, framework)
     for lang in LANGUAGES:  # whatever is found has words, and all the words have what they need
-        words.in_words(report, lang)
+        words.translate_report(report, lang)
     return report
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_wrong_where_nothing_is():
 
 def test_lines_that_are_no_facts_are_passed_over():
     text = b'hello\n{"preflight": "hello", "rank": 1}\n{"preflight": torn\n{"step": 1}\n{"preflight": "x"}\n'
-    assert list(lines(text)) == [{"preflight": "hello", "rank": 1}]
+    assert list(parse_facts(text)) == [{"preflight": "hello", "rank": 1}]
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_a_plan_has_one_process_per_node_that_may_use_all_its_gpus():
         Node("env-2", "a", gpu_count=2, emulated=True),
     )
     job = JobSpec("preflight-x", "preflight", nodes, "env-1", options={"level": "full"}, attempt=1)
-    plan = plugins.planner("preflight").plan(job)
+    plan = plugins.get_planner("preflight").plan(job)
     assert plan.world_size == 2
     assert [len(each.processes) for each in plan.nodes] == [1, 1]
     assert [each.node.gpu_count for each in plan.nodes] == [8, 2]
@@ -337,12 +337,12 @@ def test_a_plan_has_one_process_per_node_that_may_use_all_its_gpus():
     assert [(each.env["WORLD_SIZE"], each.env["LOCAL_WORLD_SIZE"]) for each in plan.nodes] == [("2", "1")] * 2
     order = preflight.Order({"FERMI_PREFLIGHT": str(plan.nodes[0].env["FERMI_PREFLIGHT"])})
     assert (order.name, order.full, order.names[-1]) == ("b", True, "10.0.0.1")
-    assert [member.gpus for member in verdict.members(job)] == [8, 0]
+    assert [member.gpus for member in verdict.list_members(job)] == [8, 0]
 
 
 def test_a_pod_is_given_all_of_its_files():
     job = JobSpec("preflight-x", "preflight", (Node("env-1", "b", image="image"),), "env-1", attempt=1)
-    *_, modules = render(job, plugins.planner("preflight").plan(job), {}).artifacts
+    *_, modules = render(job, plugins.get_planner("preflight").plan(job), {}).artifacts
     for name in ("preflight", "preflight_net", "preflight_node"):
         assert f"fermi__train__{name}.py" in modules.content["data"]
 
@@ -364,8 +364,8 @@ GPU-cccc1111-2222, 17, [N/A], [Insufficient Permissions]
 
 def read_smi(visible):
     gpus, holders = (
-        nvidia_smi.parse(SMI, preflight_node.SMI_GPUS),
-        nvidia_smi.parse(HOLDERS, preflight_node.SMI_HOLDERS),
+        nvidia_smi.parse_rows(SMI, preflight_node.SMI_GPUS),
+        nvidia_smi.parse_rows(HOLDERS, preflight_node.SMI_HOLDERS),
     )
     return preflight_node.read_smi(gpus, holders, visible)
 

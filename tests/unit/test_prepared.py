@@ -16,9 +16,9 @@ def made(cache: Path, name: str, hours_ago: float) -> Path:
     folder.mkdir()
     for lock in ("lock", "used"):
         (cache / f"{name}.{lock}").touch()
-    (folder / package_cache.READY).write_text(json.dumps({"bytes": 100}))
+    (folder / package_cache.READY_NAME).write_text(json.dumps({"bytes": 100}))
     moment = time.time() - hours_ago * 3600
-    os.utime(folder / package_cache.READY, (moment, moment))
+    os.utime(folder / package_cache.READY_NAME, (moment, moment))
     return folder
 
 
@@ -26,16 +26,16 @@ def test_what_was_wanted_longest_ago_goes_and_never_what_is_held_or_fresh(tmp_pa
     old, held, older, fresh = (
         made(tmp_path, name, hours) for name, hours in (("a", 5), ("b", 50), ("c", 9), ("d", 0.5))
     )
-    descriptor = package_cache.hold(str(held))
+    descriptor = package_cache.acquire_environment(str(held))
     assert descriptor >= 0
-    package_cache.make_room(tmp_path, 300)
+    package_cache.evict_environments(tmp_path, 300)
     assert [folder.exists() for folder in (old, held, older, fresh)] == [True, True, False, True]
-    package_cache.make_room(tmp_path, 0)
+    package_cache.evict_environments(tmp_path, 0)
     assert [folder.exists() for folder in (old, held, older, fresh)] == [False, True, False, True]
     os.close(descriptor)
-    package_cache.make_room(tmp_path, 100)
+    package_cache.evict_environments(tmp_path, 100)
     assert not held.exists()
-    assert package_cache.hold(str(tmp_path / "absent")) == -1
+    assert package_cache.acquire_environment(str(tmp_path / "absent")) == -1
 
 
 LOCK = """
@@ -66,7 +66,7 @@ source = {{ {} }}
 def test_packages_that_are_parts_of_the_code_are_made_again_for_other_code(
     text: str, kind: str, by_tree: bool, by_place: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(package_cache, "_make", lambda *about: about[4].mkdir())
+    monkeypatch.setattr(package_cache, "_build_environment", lambda *about: about[4].mkdir())
 
     def folder(place: str, tree: str) -> Path:
         top = tmp_path / place
@@ -74,7 +74,7 @@ def test_packages_that_are_parts_of_the_code_are_made_again_for_other_code(
         (top / "more.txt").touch()
         (top / "pyproject.toml").touch()
         (top / "asked").write_text(text)
-        return package_cache.prepare(sys.executable, str(top / "asked"), kind, tmp_path / "cache", print, tree)
+        return package_cache.prepare_packages(sys.executable, str(top / "asked"), kind, tmp_path / "cache", print, tree)
 
     first = folder("here", "one")
     assert folder("here", "one") == first
@@ -87,6 +87,8 @@ def test_of_attempts_at_an_index_that_cannot_be_reached_the_newest_is_told() -> 
         "WARNING: Retrying (Retry(total={}, read=None)) after connection broken by 'NewConnectionError(…)': /torch/"
     )
     lines = [*(attempt.format(left) for left in (4, 3, 2, 1, 0)), "", "ERROR: No matching distribution found for torch"]
-    with pytest.raises(package_cache.PrepareError) as failed:
-        package_cache._run([sys.executable, "-c", f"print({chr(10).join(lines)!r}); raise SystemExit(1)"], print)
+    with pytest.raises(package_cache.PackagesError) as failed:
+        package_cache._run_command(
+            [sys.executable, "-c", f"print({chr(10).join(lines)!r}); raise SystemExit(1)"], print
+        )
     assert failed.value.params["output"].splitlines() == [lines[4], lines[6]]

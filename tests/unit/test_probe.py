@@ -14,10 +14,10 @@ import pytest
 
 from fermi.engines import bundle
 from fermi.probe import setup
-from fermi.probe.errors import LONGEST, describe
-from fermi.probe.rank import SIGNAL
-from fermi.probe.reader import Seen
-from fermi.probe.shared_page import VARIABLE, Page
+from fermi.probe.errors import MAX_MESSAGE_LENGTH, describe_error
+from fermi.probe.rank import STACK_SIGNAL
+from fermi.probe.reader import PageValues
+from fermi.probe.shared_page import PULSE_VARIABLE, SharedPage
 from fermi.runner import rank, stacks
 from tests.polling import until
 
@@ -29,17 +29,17 @@ class Rank:
     """One executed process, as a node runner begins it."""
 
     def __init__(self, folder: Path, command: list[str], **env: str) -> None:
-        self.given = setup.make()
-        self.page = Page(self.given.page)
+        self.given = setup.create_rank_files()
+        self.page = SharedPage(self.given.page)
         self.path = folder / "log"
         output = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self.pid = rank.begin(
+        self.pid = rank.start_rank(
             0, command, {**os.environ, **env}, str(folder), output,
             fork=False, confinement=None, signals=(), inherited=(), pulse=self.given,
         )  # fmt: skip
         self.code: int | None = None
 
-    def wait(self) -> Seen | None:
+    def wait(self) -> PageValues | None:
         self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.page.read()
 
@@ -53,7 +53,7 @@ class Rank:
     def asked(self) -> str:
         """The answer."""
         moment = time.monotonic()
-        stacks.ask(self.page, self.given.stacks, moment)
+        stacks.request_stacks(self.page, self.given.stacks, moment)
         until(lambda: self.page.at("answered_at") == moment, what="the rank has answered")
         return self.stacks()
 
@@ -127,8 +127,8 @@ def test_an_exception_that_was_caught_is_not_told(start):
 
 
 def test_a_long_message_keeps_its_beginning_and_its_end():
-    told = describe(ValueError("begin" + "x" * 10_000 + "end"), None)["message"]
-    assert len(told) <= LONGEST
+    told = describe_error(ValueError("begin" + "x" * 10_000 + "end"), None)["message"]
+    assert len(told) <= MAX_MESSAGE_LENGTH
     assert (told[:5], told[-3:]) == ("begin", "end")
 
 
@@ -145,10 +145,10 @@ def test_stacks_come_while_the_main_thread_holds_the_interpreter_in_c(start):
         """
     )
     until(lambda: "begins" in one.text)
-    stacks.ask(one.page, one.given.stacks, time.monotonic())
+    stacks.request_stacks(one.page, one.given.stacks, time.monotonic())
     for _ in range(2):
         until(
-            lambda: stacks.insist(one.page.read(), one.pid, one.given.stacks),
+            lambda: stacks.signal_stack_writer(one.page.read(), one.pid, one.given.stacks),
             what="the thread that answers waits for the interpreter",
         )
         told = until(lambda: "<module>" in one.stacks() and one.stacks())
@@ -194,7 +194,7 @@ def test_ten_looks_at_the_stacks_change_no_result_of_a_system_call(start, call, 
 def test_the_signal_ends_nothing_that_has_no_probe(start):
     one = start("", command=["sh", "-c", "echo begins; sleep 600 & wait; echo ends"])
     until(lambda: "begins" in one.text)
-    os.killpg(one.pid, SIGNAL)
+    os.killpg(one.pid, STACK_SIGNAL)
     os.killpg(one.pid, 15)
     one.wait()
     assert one.code == -15
@@ -269,21 +269,21 @@ FORKED = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from fermi.probe import setup
-from fermi.probe.shared_page import Page
+from fermi.probe.shared_page import SharedPage
 from fermi.runner import rank
 
-given = setup.make()
+given = setup.create_rank_files()
 try:
-    pid = rank.begin(0, ["python", "train.py"], dict(os.environ), os.getcwd(), os.dup(1), fork=True, confinement=None,
-                     signals=(), inherited=(), pulse=given)
-except rank.BecomeRank as one:
+    pid = rank.start_rank(0, ["python", "train.py"], dict(os.environ), os.getcwd(), os.dup(1), fork=True,
+                     confinement=None, signals=(), inherited=(), pulse=given)
+except rank.UnwindToRankError as one:
     command, env = one.command, one.env
 else:
     os.waitpid(pid, 0)
-    seen = Page(given.page).read()
+    seen = SharedPage(given.page).read()
     print(seen.step, seen.pid != pid, flush=True)
     os._exit(0)
-rank.become(command, env)
+rank.run_rank_here(command, env)
 """
 
 
@@ -300,7 +300,7 @@ def test_a_process_that_a_forked_rank_spawns_and_that_trains_has_the_page(start)
             child.start()
             child.join()
         """,
-        command=["env", "-u", VARIABLE, *PYTHON, "gang.py", str(ROOT / "platform")],
+        command=["env", "-u", PULSE_VARIABLE, *PYTHON, "gang.py", str(ROOT / "platform")],
     )
     one.wait()
     assert one.text.splitlines() == ["3 True"]
@@ -322,7 +322,7 @@ def test_hugging_faces_trainer_tells_its_step_of_how_many_and_its_epoch(start):
         from types import SimpleNamespace as Of
         import _fermi_probe.shared_page
         from transformers.trainer_callback import CallbackHandler
-        page = _fermi_probe.shared_page.Page(int(os.environ["FERMI_PULSE"].split(",")[0]))
+        page = _fermi_probe.shared_page.SharedPage(int(os.environ["FERMI_PULSE"].split(",")[0]))
         handler, args = CallbackHandler(), Of(logging_strategy=Of(value="steps"), logging_steps=0.1)
         state = Of(global_step=500, max_steps=1000, epoch=2.5, logging_steps=10)
         assert handler.on_train_begin(args, state, "control") == "control"
@@ -386,7 +386,7 @@ def test_a_rank_cannot_shrink_the_page_that_its_runner_reads(start):
 TORCH = """
 import json, os, subprocess, sys
 import _fermi_probe.shared_page
-page = _fermi_probe.shared_page.Page(int(os.environ["FERMI_PULSE"].split(",")[0]))
+page = _fermi_probe.shared_page.SharedPage(int(os.environ["FERMI_PULSE"].split(",")[0]))
 def tell(name): print(json.dumps([name, page.read()[:3]]))
 tell("before")
 import torch
@@ -483,12 +483,12 @@ import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
 import torch  # once, for both
 from fermi.probe import setup
-from fermi.probe.shared_page import Page
+from fermi.probe.shared_page import SharedPage
 from fermi.runner import rank
 
 def begin(number, pulse, earlier):
     env = {**os.environ, "RANK": str(number)}
-    return rank.begin(number, ["python", "train.py"], env, os.getcwd(), os.dup(1), fork=True, confinement=None,
+    return rank.start_rank(number, ["python", "train.py"], env, os.getcwd(), os.dup(1), fork=True, confinement=None,
                       signals=(), inherited=earlier, pulse=pulse)
 
 def settled(waits, late):  # a thread of each rank writes what is compared, soon
@@ -497,9 +497,9 @@ def settled(waits, late):  # a thread of each rank writes what is compared, soon
             and "skips" in late.place.get("at", ""))
 
 def main():
-    first, second = setup.make(), setup.make()
+    first, second = setup.create_rank_files(), setup.create_rank_files()
     pids = [begin(0, first, []), begin(1, second, list(first))]
-    pages = [Page(first.page), Page(second.page)]
+    pages = [SharedPage(first.page), SharedPage(second.page)]
     deadline = time.monotonic() + 60
     while not settled(*(page.read() for page in pages)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -515,11 +515,11 @@ def main():
 
 try:
     main()
-except rank.BecomeRank as one:
+except rank.UnwindToRankError as one:
     command, env = one.command, one.env
 else:
     sys.exit()
-rank.become(command, env)
+rank.run_rank_here(command, env)
 """
 DDP = """
 import os, time
@@ -549,7 +549,7 @@ if number == 1:
 def test_two_forked_ranks_of_which_one_comes_late_to_a_collective(start):
     (start.folder / "gang.py").write_text(GANG)
     one = start(
-        DDP, command=["env", "-u", VARIABLE, *PYTHON, "gang.py", str(ROOT / "platform")], GLOO_SOCKET_IFNAME="lo"
+        DDP, command=["env", "-u", PULSE_VARIABLE, *PYTHON, "gang.py", str(ROOT / "platform")], GLOO_SOCKET_IFNAME="lo"
     )
     one.wait()
     during, after = (json.loads(line) for line in one.text.splitlines() if line[:1] in "{[")
@@ -573,7 +573,7 @@ def test_two_forked_ranks_of_which_one_comes_late_to_a_collective(start):
 
 
 def test_what_is_shipped_with_a_runner_has_all_of_the_probe():
-    found = {path for path in bundle.modules(bundle.POD, ()) if path.startswith("fermi/probe/")}
+    found = {path for path in bundle.collect_modules(bundle.POD_MODULES, ()) if path.startswith("fermi/probe/")}
     folder = Path(setup.__file__).parents[1]
     assert found == {f"fermi/{path.relative_to(folder).as_posix()}" for path in (folder / "probe").rglob("*.py")}
 

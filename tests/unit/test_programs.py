@@ -30,7 +30,7 @@ def test_a_folder_that_strangers_or_tasks_can_write_to_is_left_out(folder: Path)
     link = folder / "link"
     link.symlink_to(strange)
     path = os.pathsep.join([own, strange, below, given, str(link), "relative", "", str(folder / "absent"), "/usr/bin"])
-    assert programs.trusted_path(path, [str(folder / "data")]).split(os.pathsep) == [own, "/usr/bin"]
+    assert programs.filter_trusted_path(path, [str(folder / "data")]).split(os.pathsep) == [own, "/usr/bin"]
 
 
 def test_a_folder_of_another_user_is_left_out(folder: Path) -> None:
@@ -38,11 +38,11 @@ def test_a_folder_of_another_user_is_left_out(folder: Path) -> None:
         pytest.skip("only root can give a folder to another user")
     theirs = made(folder / "theirs")
     os.chown(theirs, 61000, -1)
-    assert programs.trusted_path(f"{theirs}:/usr/bin") == "/usr/bin"
+    assert programs.filter_trusted_path(f"{theirs}:/usr/bin") == "/usr/bin"
 
 
 def test_where_nothing_can_be_trusted_the_systems_folders_are_searched() -> None:
-    assert programs.trusted_path("bin::.") == programs.DEFAULT_PATH
+    assert programs.filter_trusted_path("bin::.") == programs.DEFAULT_PATH
     assert shutil.which("sh", path=programs.DEFAULT_PATH)
 
 

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 
 from fermi import export
-from fermi.agent.runs import Run
+from fermi.agent.runs import RankRun
 from fermi.engines import agent
 from fermi.engines.agent.engine import AgentBackend
-from fermi.engines.agent.store import Attempt, Report
-from fermi.engines.kubernetes.logs import Files, Sink
+from fermi.engines.agent.store import AttemptReports, RankReport
+from fermi.engines.kubernetes.logs import AttemptFiles, LogSink
 from fermi.engines.local import LocalBackend
 from fermi.engines.slurm.engine import SlurmBackend
-from fermi.jobs.spec import Handle, PulseSeen
+from fermi.jobs.spec import Handle, RankProgress
 from fermi.planning import plugins
 from fermi.runner import foreground
-from fermi.runner.files import first_status
+from fermi.runner.files import build_first_status
 from tests import goldens
 from tests.fakes.workers import MemoryStore
 
 HANDLE = Handle("task-x-1", "task-x", 1, 3)
 SEEN = [
-    PulseSeen(0, 9.0, "running", 41, 8.5, 0.2, 900, 0.25, 8.0, 1 << 30, 1 << 28, 1.5),
-    PulseSeen(1, 9.0, "evaluating"),
-    PulseSeen(2, 9.5),
+    RankProgress(0, 9.0, "running", 41, 8.5, 0.2, 900, 0.25, 8.0, 1 << 30, 1 << 28, 1.5),
+    RankProgress(1, 9.0, "evaluating"),
+    RankProgress(2, 9.5),
 ]
 SAID = [asdict(seen) for seen in SEEN]
 BY_RANK = dict(enumerate(SEEN))
@@ -61,11 +61,11 @@ def test_every_engines_runner_is_told_how_it_watches_its_ranks(engine: str, chos
 
 def test_a_start_script_says_so_too() -> None:
     job = goldens.job("env-001", pulse=False, hang_seconds=90.0)
-    script = export.render(job, "shell", "en")["start-node-0.sh"]
+    script = export.render_files(job, "shell", "en")["start-node-0.sh"]
     assert "--no-pulse" in script
     assert "--hang-seconds 90" in script
     words = ["--port", "1", "--no-pulse", "--hang-seconds", "90", "--rank", "0", "--", "true"]
-    args = foreground.parse(words)
+    args = foreground.parse_arguments(words)
     assert (args.pulse, args.hang_seconds) == (False, 90.0)
 
 
@@ -94,17 +94,17 @@ def written(folder: Path) -> None:
 
 
 def test_a_pods_lines_tell_of_ranks_and_pulses_and_neither_hides_the_other(tmp_path: Path) -> None:
-    files = Files(tmp_path, "task-x", 1)
+    files = AttemptFiles(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
-    sink = Sink(files, 0, range(2))
+    sink = LogSink(files, 0, range(2))
     entry = {"rank": 0, "state": "exited", "pid": 7, "exit_code": 1, "ended_at": 9.5, "error": ERROR}
     sink.take(line({"ranks": [entry]}, {"pulse": SAID}, {"pulse": [{**SAID[0], "step": 42}, SAID[1]]}))
     error = {**ERROR, "refused": None}
     assert files.report(0)["ranks"] == [{**entry, "error": error, "asked": False, "still_since": None}]
     sink.save()
-    Sink(files, 1, range(2, 3)).take(line({"ranks": []}, {"pulse": [*SAID, "no pulse"]}))
+    LogSink(files, 1, range(2, 3)).take(line({"ranks": []}, {"pulse": [*SAID, "no pulse"]}))
     (files.node(1, "lock")).touch()
-    sink = Sink(files, 1, range(2, 3))
+    sink = LogSink(files, 1, range(2, 3))
     sink.take(line({"pulse": SAID}))
     sink.save()
     assert {rank: seen.step for rank, seen in files.pulses().items()} == {0: 42, 1: None, 2: None}
@@ -118,14 +118,16 @@ def test_a_worker_says_how_its_rank_gets_on_and_what_ended_it(tmp_path: Path) ->
     folder = tmp_path / HANDLE.name
     folder.mkdir()
     (folder / "rank.json").write_text(json.dumps({"name": HANDLE.name, "ranks": [{"rank": 1, "log": "/none"}]}))
-    run = Run(folder)
+    run = RankRun(folder)
     run.look()
     assert run.process["error"] is run.process["stalled"] is run.process["kill"] is run.pulse is None
     (folder / "rank.pulse.json").write_text(json.dumps({"pulse": [SAID[1]]}))
     run.alive = True
     assert run.pulse == SAID[1]
     entry = {"rank": 1, "pid": 7, "state": "exited", "exit_code": 1, "ended_at": 9.5, "error": ERROR, "last_step": 80}
-    (folder / "rank.status.json").write_text(json.dumps({**first_status(HANDLE.name, 0, "exited"), "ranks": [entry]}))
+    (folder / "rank.status.json").write_text(
+        json.dumps({**build_first_status(HANDLE.name, 0, "exited"), "ranks": [entry]})
+    )
     run.look()
     assert (run.process["error"], run.process["course"], run.pulse) == (ERROR, {"last_step": 80}, None)
 
@@ -134,9 +136,9 @@ def test_what_workers_said_is_what_is_seen(tmp_path: Path, monkeypatch: pytest.M
     store = MemoryStore()
     monkeypatch.setattr(agent.engine, "store", store)
     monkeypatch.setattr(store, "pulses", lambda name: [*SAID, {"rank": 9, "step": 1}])
-    report = Report("gn6-0", 0, 0, "gn6", state="exited", exit_code=1, left=False, error=ERROR,
+    report = RankReport("gn6-0", 0, 0, "gn6", state="exited", exit_code=1, left=False, error=ERROR,
                     kill={"by": "memory"}, course={"last_step": 80, "began_at": 3.5})  # fmt: skip
-    monkeypatch.setattr(store, "attempts", lambda names: {HANDLE.name: Attempt(False, [report])})
+    monkeypatch.setattr(store, "attempts", lambda names: {HANDLE.name: AttemptReports(False, [report])})
     engine = AgentBackend({"data_dir": str(tmp_path)})
     assert engine.pulses(HANDLE) == BY_RANK
     (rank,) = engine.observe([HANDLE])[HANDLE.name].ranks

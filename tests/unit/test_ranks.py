@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermi.jobs.ranks import first, order_workers, place, seat, split
+from fermi.jobs.ranks import assign_worker_slots, order_workers, parse_worker_name, place_nodes, select_first_ranks
 from fermi.jobs.spec import Node
 
 
@@ -13,7 +13,7 @@ def node(id_: str, gpus: int) -> Node:
 
 
 def test_uneven_nodes_get_dense_ranks_with_the_master_first():
-    placements = place([node("env-001", 2), node("env-003", 4), node("env-005", 8)], "env-005")
+    placements = place_nodes([node("env-001", 2), node("env-003", 4), node("env-005", 8)], "env-005")
     assert [(p.node.id, p.node_rank, list(p.ranks)) for p in placements] == [
         ("env-005", 0, [0, 1, 2, 3, 4, 5, 6, 7]),
         ("env-001", 1, [8, 9]),
@@ -22,7 +22,7 @@ def test_uneven_nodes_get_dense_ranks_with_the_master_first():
 
 
 def test_a_node_without_gpus_runs_one_process():
-    assert [list(p.ranks) for p in place([node("a", 0), node("b", 2)], "a")] == [[0], [1, 2]]
+    assert [list(p.ranks) for p in place_nodes([node("a", 0), node("b", 2)], "a")] == [[0], [1, 2]]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_workers_are_ordered_as_in_the_requirement_document(workers, ordered):
 @given(st.dictionaries(st.text("abz019", min_size=1, max_size=5), st.integers(0, 8), min_size=1, max_size=8), st.data())
 def test_ranks_are_dense_from_zero_whatever_the_nodes(nodes, data):
     master = data.draw(st.sampled_from(sorted(nodes)))
-    placements = place([node(name, gpus) for name, gpus in nodes.items()], master)
+    placements = place_nodes([node(name, gpus) for name, gpus in nodes.items()], master)
     assert [rank for p in placements for rank in p.ranks] == list(range(sum(max(g, 1) for g in nodes.values())))
     assert placements[0].node.id == master
     assert [p.node.name for p in placements[1:]] == sorted(set(nodes) - {master})
@@ -60,25 +60,25 @@ def test_ranks_are_dense_from_zero_whatever_the_nodes(nodes, data):
     ],
 )
 def test_workers_get_the_places_of_the_requirement_documents_tables(workers, table):
-    assert [(at.worker, at.rank, at.local_rank, at.node_rank) for at in seat(workers, "gn6")] == table
+    assert [(at.worker, at.rank, at.local_rank, at.node_rank) for at in assign_worker_slots(workers, "gn6")] == table
 
 
 def test_in_a_smaller_world_the_first_ranks_take_part():
-    seats = seat(["gn6-0", "gn7-1", "gn6-1", "gn7-0"], "gn7", 3)
+    seats = assign_worker_slots(["gn6-0", "gn7-1", "gn6-1", "gn7-0"], "gn7", 3)
     assert [(at.worker, at.rank) for at in seats] == [("gn7-0", 0), ("gn7-1", 1), ("gn6-0", 2), ("gn6-1", None)]
     nodes = [Node("a", "gn6", gpu_count=2, engine={"workers": ["gn6-0", "gn6-1"]}), Node("b", "gn7", gpu_count=2)]
-    kept = first(nodes, "b", 3)
+    kept = select_first_ranks(nodes, "b", 3)
     assert [(node.name, node.processes) for node in kept] == [("gn7", 2), ("gn6", 1)]
     assert kept[1].engine == {"workers": ["gn6-0"]}
-    assert [node.name for node in first(nodes, "b", 2)] == ["gn7"]
-    assert first(nodes, "b", 4) == (nodes[1], nodes[0])
+    assert [node.name for node in select_first_ranks(nodes, "b", 2)] == ["gn7"]
+    assert select_first_ranks(nodes, "b", 4) == (nodes[1], nodes[0])
 
 
 @pytest.mark.parametrize("name", ["gn6", "gn6-", "-0", "gn6-01", "gn6-x", "gn6-+1", "gn6-²", "gn/6-0", ""])
 def test_what_is_no_workers_name_is_refused(name):
     with pytest.raises(ValueError):
-        split(name)
-    assert split("a-b-7") == ("a-b", 7)
+        parse_worker_name(name)
+    assert parse_worker_name("a-b-7") == ("a-b", 7)
 
 
 @given(
@@ -89,8 +89,8 @@ def test_workers_sit_where_their_nodes_are_placed(nodes, data):
     master = data.draw(st.sampled_from(sorted(nodes)))
     size = data.draw(st.integers(1, sum(nodes.values())))
     workers = [f"{name}-{number}" for name, count in nodes.items() for number in range(count)]
-    seats = [at for at in seat(workers, master, size) if at.rank is not None]
-    placed = place(first([node(name, count) for name, count in nodes.items()], master, size), master)
+    seats = [at for at in assign_worker_slots(workers, master, size) if at.rank is not None]
+    placed = place_nodes(select_first_ranks([node(name, count) for name, count in nodes.items()], master, size), master)
     expected = [(rank, local, at.node_rank) for at in placed for local, rank in enumerate(at.ranks)]
     assert [(at.rank, at.local_rank, at.node_rank) for at in seats] == expected
     assert [at.worker for at in seats] == [f"{at.node.name}-{local}" for at in placed for local in range(len(at.ranks))]

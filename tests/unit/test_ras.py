@@ -39,27 +39,27 @@ def _serve(listening: socket.socket, heard: list[str]) -> None:
 
 def test_the_report_is_taken_without_its_lines_and_greetings(server: tuple[str, list[str]]) -> None:
     address, heard = server
-    assert ras.ask({"NCCL_RAS_ADDR": address}) == [
+    assert ras.query_status({"NCCL_RAS_ADDR": address}) == [
         "NCCL version 2.27.3", "Job summary", "Errors", "INCOMPLETE: Missing data from 1 process"
     ]  # fmt: skip
     assert heard == ["timeout 1", "status"]
 
 
 def test_each_node_s_ranks_get_a_free_address_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ras.ADDRESS, raising=False)
-    host, _, port = ras.own_address().rpartition(":")
+    monkeypatch.delenv(ras.ADDRESS_VARIABLE, raising=False)
+    host, _, port = ras.choose_address().rpartition(":")
     assert host == "127.0.0.1"
     assert int(port) in ras.PORTS
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
         monkeypatch.setattr(ras, "PORTS", range(number, number + 1))
-        assert ras.own_address() == ras.DEFAULT
-    monkeypatch.setenv(ras.ADDRESS, "10.0.0.1:5000")
-    assert ras.own_address() == "10.0.0.1:5000"
+        assert ras.choose_address() == ras.DEFAULT_ADDRESS
+    monkeypatch.setenv(ras.ADDRESS_VARIABLE, "10.0.0.1:5000")
+    assert ras.choose_address() == "10.0.0.1:5000"
 
 
 @pytest.mark.parametrize(
     "env", [{"NCCL_RAS_ENABLE": "0"}, {"NCCL_RAS_ADDR": "127.0.0.1:1"}, {"NCCL_RAS_ADDR": "nonsense"}]
 )
 def test_where_nobody_answers_there_is_nothing(env: dict[str, str]) -> None:
-    assert ras.ask(env) == []
+    assert ras.query_status(env) == []

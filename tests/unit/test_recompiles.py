@@ -6,20 +6,20 @@ import pytest
 
 from fermi import messages
 from fermi.diagnosis import Level, recompiles
-from fermi.diagnosis.stragglers import Place
-from fermi.jobs.spec import PulseSeen
+from fermi.diagnosis.stragglers import RankLocation
+from fermi.jobs.spec import RankProgress
 
 BEGAN = 1_700_000_000.0
-PLACES = {rank: Place(rank, f"env-{rank}") for rank in range(2)}
+PLACES = {rank: RankLocation(rank, f"env-{rank}") for rank in range(2)}
 
 
 def play(looks: list[dict[str, Any]]) -> list[tuple[int, str, Any]]:
     """Of rank 1, four seconds apart; rank 0 compiles nothing."""
-    history, told = recompiles.History(), []
+    history, told = recompiles.RecompileHistory(), []
     for number, about in enumerate(looks):
         moment = BEGAN + 4 * number
-        pulses = {0: PulseSeen(0, moment, "running", 100), 1: PulseSeen(1, moment, "running", **about)}
-        news = recompiles.judge(history, pulses, PLACES, moment)
+        pulses = {0: RankProgress(0, moment, "running", 100), 1: RankProgress(1, moment, "running", **about)}
+        news = recompiles.detect_recompiles(history, pulses, PLACES, moment)
         told += [(number, str(one.level), one) for one in news.found] + [(number, "over", one) for one in news.over]
     return told
 
@@ -40,8 +40,8 @@ def test_a_model_that_compiles_in_every_step_is_told_and_soon_a_warning() -> Non
     finding = told[0][2]
     assert (finding.where[0].rank, finding.where[0].node) == (1, "env-1")
     for lang in messages.LANGUAGES:
-        assert "1" in messages.text(finding.code, lang, **finding.params)[0]
-        assert [messages.text(one.code, lang, **one.params) for one in finding.evidence]
+        assert "1" in messages.render_text(finding.code, lang, **finding.params)[0]
+        assert [messages.render_text(one.code, lang, **one.params) for one in finding.evidence]
 
 
 def test_a_model_that_begins_to_after_a_thousand_steps_is_told_too() -> None:
@@ -54,8 +54,8 @@ def test_a_model_that_begins_to_after_a_thousand_steps_is_told_too() -> None:
 def test_what_the_compiler_has_given_up_is_a_warning_with_its_name_and_stays() -> None:
     told = play([stepping(10 + 500 * number, 6, 8, "train.py:9 in forward") for number in range(9)])
     assert [level for _, level, _ in told] == [Level.WARN]
-    assert "gave up on train.py:9 in forward" in messages.text("RECOMPILES", "en", **told[0][2].params)[0]
-    assert "train.py:9 in forward" in messages.text("RECOMPILES", "zh", **told[0][2].params)[0]
+    assert "gave up on train.py:9 in forward" in messages.render_text("RECOMPILES", "en", **told[0][2].params)[0]
+    assert "train.py:9 in forward" in messages.render_text("RECOMPILES", "zh", **told[0][2].params)[0]
 
 
 def test_it_is_over_once_many_steps_went_without() -> None:
@@ -81,6 +81,8 @@ def test_what_is_compiled_rightly_is_no_news(looks: list[dict[str, Any]]) -> Non
 def test_where_steps_cannot_be_seen_each_look_with_something_printed_has_to_find_some() -> None:
     told = play([printing(number, 5 * number) for number in range(40)] + [printing(40 + n, 200) for n in range(20)])
     assert [level for _, level, _ in told] == [Level.INFO, Level.WARN, "over"]
-    assert told[0][0] == 1 + recompiles.LOOKS, "the first look found none yet"
-    assert "keeps compiling during training: 60 times" in messages.text("RECOMPILES", "en", **told[0][2].params)[0]
-    assert "60 次" in messages.text("RECOMPILES", "zh", **told[0][2].params)[0]
+    assert told[0][0] == 1 + recompiles.MIN_LOOKS, "the first look found none yet"
+    assert (
+        "keeps compiling during training: 60 times" in messages.render_text("RECOMPILES", "en", **told[0][2].params)[0]
+    )
+    assert "60 次" in messages.render_text("RECOMPILES", "zh", **told[0][2].params)[0]

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from fermi import messages
 from fermi.engines import logfiles, runner_reports
-from fermi.engines.failure_cause import rank_seen
+from fermi.engines.failure_cause import build_rank_status
 from fermi.engines.kubernetes import names
 from fermi.engines.kubernetes import state as kubernetes
 from fermi.engines.kubernetes.gang import Gang
 from fermi.engines.slurm import state as slurm
-from fermi.engines.slurm.driver import Job
-from fermi.engines.slurm.rundir import RunDir, Seen
+from fermi.engines.slurm.driver import SlurmJob
+from fermi.engines.slurm.rundir import RunDir, RunDirContents
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import Cause, Handle, Observation, PulseSeen
+from fermi.jobs.spec import Cause, Handle, Observation, RankProgress
 from fermi.schema import sanitize
 from tests.sampling import examples
 
@@ -105,7 +105,7 @@ LIKE_LAST_WORDS = st.fixed_dictionaries(
 def as_for_people() -> Iterator[None]:
     """Words that a script made up may lack what a text needs; people get a dash there."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(messages, "fault", lambda *_: None)
+        patched.setattr(messages, "report_fault", lambda *_: None)
         yield
 
 
@@ -114,9 +114,9 @@ def storable_and_tellable(seen: Observation) -> None:
     json.dumps(seen.to_json(), allow_nan=False)
     assert all(0 <= rank.rank <= 1 << 20 for rank in seen.ranks)
     for cause in filter(None, (seen.cause, seen.waiting)):
-        assert sanitize.params(cause.params) == cause.params
+        assert sanitize.sanitize_params(cause.params) == cause.params
         for lang in messages.LANGUAGES:
-            assert messages.text(cause.code, lang, **cause.params)
+            assert messages.render_text(cause.code, lang, **cause.params)
 
 
 @settings(max_examples=examples(200))
@@ -125,10 +125,10 @@ def storable_and_tellable(seen: Observation) -> None:
     st.sampled_from(["RUNNING", "COMPLETED", "FAILED", None]),
 )
 def test_slurm_tells_something_of_whatever_lies_in_the_shared_folder(found: list[Any], listed: str | None) -> None:
-    statuses = {rank: status for rank, one in enumerate(found) if (status := runner_reports.status(one))}
-    jobs = [Job(7, 7, "fermi:task-1-1", listed, end=1.0)] if listed else []
-    seen = Seen({"nodes": 2, "names": ["a", "b"]}, 7, 7, statuses, None, None)
-    storable_and_tellable(slurm.observe(seen, jobs, HANDLE, 1e9))
+    statuses = {rank: status for rank, one in enumerate(found) if (status := runner_reports.parse_status(one))}
+    jobs = [SlurmJob(7, 7, "fermi:task-1-1", listed, end=1.0)] if listed else []
+    seen = RunDirContents({"nodes": 2, "names": ["a", "b"]}, 7, 7, statuses, None, None)
+    storable_and_tellable(slurm.build_observation(seen, jobs, HANDLE, 1e9))
 
 
 @settings(max_examples=examples(200))
@@ -142,8 +142,8 @@ def test_kubernetes_tells_something_of_whatever_a_pod_printed_and_left(said: Any
     gang = Gang("task-1-1")
     gang.root = {"metadata": {"annotations": {names.NODES: "1", names.SUBMITTED: "yes"}}}
     gang.pods = {"p": pod}
-    report = {0: {"ranks": runner_reports.entries(ranks), "drained": True}}
-    storable_and_tellable(kubernetes.observe(gang, HANDLE, report))
+    report = {0: {"ranks": runner_reports.parse_rank_entries(ranks), "drained": True}}
+    storable_and_tellable(kubernetes.build_observation(gang, HANDLE, report))
 
 
 def test_what_a_runner_writes_is_believed() -> None:
@@ -151,26 +151,26 @@ def test_what_a_runner_writes_is_believed() -> None:
     doing = {"code": "CODE_FETCHED", "files": 3}
     status = {"state": "exited", "ranks": [ENTRY], "asked": "SIGTERM", "asked_at": 3.5, "cause": cause, "doing": doing}
     status["boot_id"] = "x"
-    assert runner_reports.status(status) == {name: value for name, value in status.items() if name != "boot_id"}
+    assert runner_reports.parse_status(status) == {name: value for name, value in status.items() if name != "boot_id"}
     words = {"ranks": [[0, 1, 2.5], [1, None, None]], "asked": [1], "rank": 0, "tail": "Traceback", "terminated": 4.5}
-    assert runner_reports.last_words(json.dumps(words)) == words
+    assert runner_reports.parse_termination_message(json.dumps(words)) == words
 
 
 def test_a_rank_counts_once_and_only_as_a_rank_can_be() -> None:
     wrong = [{"rank": -1}, {"pid": 1 << 40}, {"state": "dancing"}, {"exit_code": 1e400}, {"ended_at": float("nan")}]
     found = [ENTRY, {**ENTRY, "pid": 8}, *({**ENTRY, "rank": 2, **more} for more in wrong), "rank", None]
-    assert runner_reports.entries(found) == [ENTRY]
+    assert runner_reports.parse_rank_entries(found) == [ENTRY]
 
 
 def test_what_a_rank_says_of_its_trouble_is_believed_part_by_part() -> None:
-    assert runner_reports.entries([{**ENTRY, **NEWS}]) == [{**ENTRY, **NEWS}]
+    assert runner_reports.parse_rank_entries([{**ENTRY, **NEWS}]) == [{**ENTRY, **NEWS}]
     odd = {**NEWS, "error": {**ERROR, "line": "88", "more": 1, "message": "\0" * 9999}, "kill": "the kernel"}
-    found = runner_reports.entries([{**ENTRY, **odd}])
+    found = runner_reports.parse_rank_entries([{**ENTRY, **odd}])
     assert found == [
         {**ENTRY, "error": {**ERROR, "line": None, "message": "\N{REPLACEMENT CHARACTER}" * 500}, "stalled": STALLED}
     ]
     deep = {**STALLED, "stack": [1, *"abcdefghijklmnopqrst"], "op": {**SEQUENCE, "sizes": [[1] * 99] * 99}}
-    (entry,) = runner_reports.entries([{**ENTRY, "stalled": deep}])
+    (entry,) = runner_reports.parse_rank_entries([{**ENTRY, "stalled": deep}])
     assert entry["stalled"]["stack"] == list("abcdefghijklmno")
     assert entry["stalled"]["op"]["sizes"] == [[1] * 8] * 8
 
@@ -178,32 +178,41 @@ def test_what_a_rank_says_of_its_trouble_is_believed_part_by_part() -> None:
 def test_when_a_rank_began_is_believed_where_it_is_a_moment() -> None:
     trainer = {"step": 17, "total": 30, "epoch": 0.5, "every": 10}
     times = {"called_at": 1.5, "began_at": 2.5, "last_step": 17, "trainer": trainer, "joined_as": 0}
-    (seen,) = [rank_seen(entry, 0) for entry in runner_reports.entries([{**ENTRY, **times}])]
+    (seen,) = [build_rank_status(entry, 0) for entry in runner_reports.parse_rank_entries([{**ENTRY, **times}])]
     assert (seen.called_at, seen.began_at, seen.last_step, seen.trainer, seen.joined_as) == (1.5, 2.5, 17, trainer, 0)
     wrong = {"called_at": "now", "began_at": float("nan"), "last_step": True, "trainer": {"step": -1}, "joined_as": "0"}
-    assert runner_reports.entries([{**ENTRY, **wrong}]) == [ENTRY]
-    (seen,) = [rank_seen(entry, 0) for entry in runner_reports.entries([ENTRY])]
+    assert runner_reports.parse_rank_entries([{**ENTRY, **wrong}]) == [ENTRY]
+    (seen,) = [build_rank_status(entry, 0) for entry in runner_reports.parse_rank_entries([ENTRY])]
     assert (seen.called_at, seen.began_at) == (None, None)
 
 
 def test_a_runner_that_knows_nothing_of_trouble_says_what_it_always_said() -> None:
-    assert runner_reports.entries([ENTRY]) == [ENTRY]
-    (seen,) = [rank_seen(entry, 0) for entry in runner_reports.entries([ENTRY])]
+    assert runner_reports.parse_rank_entries([ENTRY]) == [ENTRY]
+    (seen,) = [build_rank_status(entry, 0) for entry in runner_reports.parse_rank_entries([ENTRY])]
     assert (seen.error, seen.stalled, seen.kill) == (None, None, None)
 
 
 def test_a_pulse_is_believed_where_it_has_a_rank_and_a_moment() -> None:
-    seen = PulseSeen(**PULSE, at=9.0)
-    assert runner_reports.pulses([{**PULSE, "at": 9.0}, {**PULSE, "at": 9.5}, {"phase": "running"}, None]) == {1: seen}
-    assert runner_reports.pulses([PULSE]) == runner_reports.pulses(None) == runner_reports.pulses({"rank": 1}) == {}
-    (odd,) = runner_reports.pulses([{"rank": 1, "at": 9.0, "phase": "dancing", "waiting": 7, "step": 1.5}]).values()
-    assert odd == PulseSeen(1, 9.0)
+    seen = RankProgress(**PULSE, at=9.0)
+    assert runner_reports.parse_pulses([{**PULSE, "at": 9.0}, {**PULSE, "at": 9.5}, {"phase": "running"}, None]) == {
+        1: seen
+    }
+    assert (
+        runner_reports.parse_pulses([PULSE])
+        == runner_reports.parse_pulses(None)
+        == runner_reports.parse_pulses({"rank": 1})
+        == {}
+    )
+    (odd,) = runner_reports.parse_pulses(
+        [{"rank": 1, "at": 9.0, "phase": "dancing", "waiting": 7, "step": 1.5}]
+    ).values()
+    assert odd == RankProgress(1, 9.0)
 
 
 @settings(max_examples=examples(100))
 @given(like([{**PULSE, "at": 9.0}]))
 def test_no_pulse_raises_or_says_what_cannot_be_shown(found: Any) -> None:
-    json.dumps([asdict(seen) for seen in runner_reports.pulses(found).values()], allow_nan=False)
+    json.dumps([asdict(seen) for seen in runner_reports.parse_pulses(found).values()], allow_nan=False)
 
 
 @pytest.fixture
@@ -240,14 +249,14 @@ def test_nothing_that_a_job_leaves_in_its_folder_stops_who_looks(run: RunDir, na
         case "strings":
             path.write_text(json.dumps(dict.fromkeys(NAMES, "\0\ud800")))
     seen = run.look()
-    storable_and_tellable(slurm.observe(seen, (), HANDLE, 1e9))
+    storable_and_tellable(slurm.build_observation(seen, (), HANDLE, 1e9))
     assert "stolen" not in str(seen)
 
 
 def test_a_log_that_is_no_file_has_nothing_in_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "0.log")
     (tmp_path / "1.log").symlink_to("/etc/hostname")
-    assert [logfiles.chunk(tmp_path / f"{rank}.log", 0, 100).data for rank in (0, 1, 2)] == [b""] * 3
+    assert [logfiles.read_chunk(tmp_path / f"{rank}.log", 0, 100).data for rank in (0, 1, 2)] == [b""] * 3
 
 
 def test_what_a_database_cannot_hold_is_in_no_cause() -> None:

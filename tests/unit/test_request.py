@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fermi import messages
 from fermi.export import request as by_hand
-from fermi.export.request import HandRequest
+from fermi.export.request import ExportRequest
 from fermi.jobs import json_shape
 from fermi.planning import request
 from fermi.planning.request import TaskRequest
@@ -22,11 +22,11 @@ DOCUMENT = json.loads((Path(__file__).parents[2] / "docs/openapi.json").read_tex
 
 
 def wrong(data: dict[Any, Any], kind: type = TaskRequest) -> dict[str, str]:
-    return {problem.field: problem.code for problem in json_shape.read(kind, data)[1]}
+    return {problem.field: problem.code for problem in json_shape.read_object(kind, data)[1]}
 
 
 def left(data: dict[str, Any]) -> TaskRequest:
-    return json_shape.read(TaskRequest, data)[0]
+    return json_shape.read_object(TaskRequest, data)[0]
 
 
 def test_an_empty_request_has_the_defaults_and_the_right_shape() -> None:
@@ -37,11 +37,11 @@ def test_an_empty_request_has_the_defaults_and_the_right_shape() -> None:
 def test_what_is_blank_is_so_for_every_reader_of_the_schema() -> None:
     """Python's `re`, and the engine that knows the standard's white space: a text of U+001F alone was refused, and the
     document allowed it."""
-    standard = jsonschema_rs.validator_for({"pattern": json_shape.SAYS_SOMETHING})
+    standard = jsonschema_rs.validator_for({"pattern": json_shape.NOT_BLANK_PATTERN})
     for letter in map(chr, (*range(0xD800), *range(0xE000, 0x10000))):
         full = bool(letter.strip())
-        assert (bool(re.search(json_shape.SAYS_SOMETHING, letter)), standard.is_valid(letter)) == (full, full), ascii(
-            letter
+        assert (bool(re.search(json_shape.NOT_BLANK_PATTERN, letter)), standard.is_valid(letter)) == (full, full), (
+            ascii(letter)
         )
     assert wrong({"taskName": "\x1f"}) == {"taskName": "NAME_REQUIRED"}
 
@@ -130,28 +130,28 @@ def test_every_problem_of_a_shape_has_a_text(lang: str) -> None:
         "environmentIds": {}, "spareEnvironmentIds": ["e"] * 4097, "env": {"A": None}, "secretEnv": {"A": ""},
         "entrypoint": {"script": ""}, "no": 1, "priority": "soon",
     }  # fmt: skip
-    found = json_shape.read(TaskRequest, data)[1]
+    found = json_shape.read_object(TaskRequest, data)[1]
     assert len(found) == len(data)
     for problem in found:
-        message, hint = messages.text(problem.code, lang, **problem.params)
+        message, hint = messages.render_text(problem.code, lang, **problem.params)
         assert message
         assert hint
-        assert messages.GAP not in message + hint
+        assert messages.MISSING_VALUE not in message + hint
 
 
 def test_scripts_by_hand_take_what_the_platform_takes() -> None:
     """One file is good for `fermi submit` and `fermi render`."""
-    ours, theirs = (json_shape.schema(kind)["properties"] for kind in (TaskRequest, HandRequest))
+    ours, theirs = (json_shape.build_schema(kind)["properties"] for kind in (TaskRequest, ExportRequest))
     assert {name: theirs[name] for name in ours} == ours
-    assert wrong({}, HandRequest) == {"nodes": "NODES_REQUIRED"}
-    assert wrong({"nodes": []}, HandRequest) == {"nodes": "NODES_REQUIRED"}
-    assert wrong({"nodes": [{"name": "gpu-a", "gpus": 2}]}, HandRequest) == {"nodes.0.gpus": "UNKNOWN_FIELD"}
+    assert wrong({}, ExportRequest) == {"nodes": "NODES_REQUIRED"}
+    assert wrong({"nodes": []}, ExportRequest) == {"nodes": "NODES_REQUIRED"}
+    assert wrong({"nodes": [{"name": "gpu-a", "gpus": 2}]}, ExportRequest) == {"nodes.0.gpus": "UNKNOWN_FIELD"}
 
 
 def test_a_world_size_by_hand_counts_and_what_is_written_is_enabled() -> None:
     nodes = [{"name": "gpu-a", "gpuCount": 2}, {"name": "gpu-b", "gpuCount": 4}]
     config = {"enabled": False, "worldSize": 3, "masterNode": "gpu-a", "masterPort": 29600}
-    job, wrong = by_hand.job({"nodes": nodes, "trainData": "/d", "distributedConfig": config})
+    job, wrong = by_hand.build_job({"nodes": nodes, "trainData": "/d", "distributedConfig": config})
     assert job
     assert (wrong, job.world_size, [node.processes for node in job.nodes], job.master_port) == ([], 3, [2, 1], 29600)
 
@@ -160,20 +160,20 @@ def test_the_document_says_what_the_class_says() -> None:
     """Names, types, defaults and bounds; what only the command line reads is not in it."""
     schemas = DOCUMENT["components"]["schemas"]
     theirs = schemas["TaskCreateRequest"]["properties"]
-    assert theirs.keys() == json_shape.schema(TaskRequest)["properties"].keys()
+    assert theirs.keys() == json_shape.build_schema(TaskRequest)["properties"].keys()
     assert theirs["maxRestarts"] == {
         "type": "integer",
         "minimum": 0,
-        "maximum": request.MOST_RESTARTS,
+        "maximum": request.MAX_RESTARTS_LIMIT,
         "default": 3,
         "x-codes": dict.fromkeys(("minimum", "maximum"), "MAX_RESTARTS_OUT_OF_RANGE"),
     }
     assert theirs["graceSeconds"]["default"] == 30.0
-    assert not any(word in json.dumps(schemas) for word in json_shape.OURS)
+    assert not any(word in json.dumps(schemas) for word in json_shape.PRIVATE_KEYWORDS)
 
 
 def test_the_levels_of_a_preflight_test_are_the_tests_own() -> None:
-    assert json_shape.schema(TaskRequest)["properties"]["preflight"]["enum"] == ["off", *LEVELS]
+    assert json_shape.build_schema(TaskRequest)["properties"]["preflight"]["enum"] == ["off", *LEVELS]
 
 
 ANY = st.recursive(
@@ -183,14 +183,16 @@ ANY = st.recursive(
     ),
     max_leaves=8,
 )
-NAMES = st.sampled_from([*json_shape.schema(HandRequest)["properties"], "other"])
-CONFIG = st.sampled_from([*json_shape.schema(TaskRequest)["properties"]["distributedConfig"]["properties"], "other"])
+NAMES = st.sampled_from([*json_shape.build_schema(ExportRequest)["properties"], "other"])
+CONFIG = st.sampled_from(
+    [*json_shape.build_schema(TaskRequest)["properties"]["distributedConfig"]["properties"], "other"]
+)
 
 
 @given(st.dictionaries(NAMES, ANY | st.dictionaries(CONFIG, ANY, max_size=4), max_size=6))
 def test_whatever_is_sent_is_read_without_what_is_wrong(data: dict[str, Any]) -> None:
-    for kind in (TaskRequest, HandRequest):
-        found, problems = json_shape.read(kind, data)
+    for kind in (TaskRequest, ExportRequest):
+        found, problems = json_shape.read_object(kind, data)
         assert isinstance(found, kind)
         for problem in problems:
-            assert messages.text(problem.code, "en", **problem.params)[0]
+            assert messages.render_text(problem.code, "en", **problem.params)[0]

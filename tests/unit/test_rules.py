@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi import messages
-from fermi.jobs.errors import UnknownName
+from fermi.jobs.errors import UnknownNameError
 from fermi.jobs.spec import Entrypoint, JobSpec
 from fermi.planning import plugins, validate
 from tests.goldens import job
 
 
 def found(spec: JobSpec) -> list[tuple[str, str]]:
-    problems = validate.problems(spec)
+    problems = validate.find_problems(spec)
     for problem in problems:
         for language in ("zh", "en"):
-            assert all(messages.text(problem.code, language, **problem.params))
+            assert all(messages.render_text(problem.code, language, **problem.params))
     return [(problem.field, problem.code) for problem in problems]
 
 
@@ -67,14 +67,14 @@ def test_a_script_of_the_users_own_may_take_any_hyperparameter():
 
 
 def test_an_unknown_framework_says_which_there_are():
-    with pytest.raises(UnknownName) as error:
-        plugins.framework("caffe")
+    with pytest.raises(UnknownNameError) as error:
+        plugins.get_framework("caffe")
     assert "pytorch-ddp" in str(error.value.params["allowed"])
 
 
 def test_a_strategy_that_ddp_does_not_render_is_a_warning():
     strategy = {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}
-    ddp = plugins.framework("ddp")
+    ddp = plugins.get_framework("ddp")
     assert [w.code for w in ddp.warnings(job("env-001", "env-003", "env-005", strategy=strategy))] == [
         "STRATEGY_NOT_RENDERED"
     ]
@@ -91,6 +91,6 @@ names = st.sampled_from(["batchSize", "hiddenSize", "heads", "dtype", "learningR
 @given(st.dictionaries(names | st.text(max_size=6), anything), st.dictionaries(names, anything), st.integers())
 def test_rules_never_raise_and_a_spec_without_problems_has_a_plan(hyperparameters, options, port):
     spec = job("env-001", "env-003", hyperparameters=hyperparameters, options=options, master_port=port)
-    if not validate.problems(spec):
-        plan = plugins.framework("ddp").plan(spec)
+    if not validate.find_problems(spec):
+        plan = plugins.get_framework("ddp").plan(spec)
         assert [p.rank for node in plan.nodes for p in node.processes] == list(range(plan.world_size))

@@ -20,7 +20,7 @@ FRAMEWORKS = sorted(plugins.FRAMEWORKS)
 
 def texts(problem: Problem) -> list[str]:
     """In Chinese and in English; an error where a parameter is missing."""
-    return ["\n".join(messages.text(problem.code, lang, **problem.params)) for lang in messages.LANGUAGES]
+    return ["\n".join(messages.render_text(problem.code, lang, **problem.params)) for lang in messages.LANGUAGES]
 
 
 # Anything goes in --------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def plausible(rule: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 
 
 def options_of(framework: str) -> st.SearchStrategy[dict[str, Any]]:
-    rules = plugins.framework(framework).options["properties"]
+    rules = plugins.get_framework(framework).options["properties"]
     names = st.lists(st.sampled_from([*rules, "unknown"]), max_size=4, unique=True)
     return names.flatmap(lambda chosen: st.fixed_dictionaries({key: plausible(rules.get(key, {})) for key in chosen}))
 
@@ -80,7 +80,7 @@ def jobs_of(framework: str) -> st.SearchStrategy[JobSpec]:
 def without_what_is_refused(job: JobSpec) -> JobSpec:
     """Its framework may still refuse these nodes, or the model's very size."""
     for _ in range(20):
-        for problem in validate.problems(job):
+        for problem in validate.find_problems(job):
             path = problem.field.removeprefix("distributedConfig.").split(".")
             if path[0] in ("options", "strategy", "hyperparameters", "env"):
                 kept = {key: value for key, value in getattr(job, path[0]).items() if key not in path[1:2]}
@@ -103,16 +103,16 @@ def keeps_the_rules(job: JobSpec, plan: Plan) -> None:
 @given(data=st.data())
 def test_rules_proposals_and_plans_never_raise_and_agree_with_each_other(name: str, data: st.DataObject) -> None:
     wild = data.draw(jobs_of(name))
-    framework = plugins.framework(name)
+    framework = plugins.get_framework(name)
     for job in (wild, without_what_is_refused(wild)):
-        found, proposal = validate.problems(job), framework.propose(job)
+        found, proposal = validate.find_problems(job), framework.propose(job)
         for problem in [*found, *framework.warnings(job), *proposal.reasons]:
             assert all(texts(problem))
         step = framework.effective_batch(job)
         json.dumps([dict(proposal.strategy), dict(proposal.options), step and step.to_json()], allow_nan=False)
         given_it = proposal.to(job)
         before = {(problem.field, problem.code) for problem in found}
-        assert {(problem.field, problem.code) for problem in validate.problems(given_it)} <= before
+        assert {(problem.field, problem.code) for problem in validate.find_problems(given_it)} <= before
         for option, value in proposal.options.items():
             assert schemas.is_valid(value, framework.options["properties"][option]), option
             assert job.options.get(option, "auto") == "auto", "what the user gave is not repeated"
@@ -128,19 +128,19 @@ def test_rules_proposals_and_plans_never_raise_and_agree_with_each_other(name: s
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_option_is_refused_by_name_and_by_value_with_what_is_allowed_and_the_nearest(name: str) -> None:
     """Each option of each framework, spelled in capitals and given a value that no schema here allows."""
-    rules = plugins.framework(name).options["properties"]
+    rules = plugins.get_framework(name).options["properties"]
     machine = Node("n", "n", gpu_type="A100", gpu_count=8)
     for option, rule in rules.items():
         for options in ({option: {"no": "value"}}, {option.upper(): 1}):
             job = JobSpec("task", name, (machine,), "n", options=options)
-            problems = [problem for problem in validate.problems(job) if option.lower() in problem.field.lower()]
+            problems = [problem for problem in validate.find_problems(job) if option.lower() in problem.field.lower()]
             assert problems, options
             for problem in problems:
                 allowed = problem.params.get("allowed", "")
                 for lang, text in zip(messages.LANGUAGES, texts(problem), strict=True):
                     said = (
-                        messages.text(allowed.code, lang, **allowed.params)[0]
-                        if isinstance(allowed, messages.Words)
+                        messages.render_text(allowed.code, lang, **allowed.params)[0]
+                        if isinstance(allowed, messages.NestedText)
                         else allowed
                     )
                     assert said in text

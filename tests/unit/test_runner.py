@@ -16,9 +16,9 @@ import pytest
 
 from fermi import messages
 from fermi.diagnosis import root_cause, rules
-from fermi.diagnosis.facts import Facts
+from fermi.diagnosis.facts import JobFacts
 from fermi.engines import telemetry_reports, untrusted
-from fermi.engines.failure_cause import cause_of_failure, rank_seen
+from fermi.engines.failure_cause import build_rank_status, find_failure_cause
 from fermi.engines.local import LocalBackend
 from fermi.jobs.spec import Entrypoint, Handle, Observation, Phase
 from fermi.planning import plugins
@@ -100,7 +100,7 @@ while not seen():
     env = {"HERE": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
     ranks = run(tmp_path, script, 2, ("-c", OFTEN), env=env)
     assert [rank["exit_code"] for rank in ranks] == [0, 0]
-    samples = telemetry_reports.samples_in(tmp_path, 0.0)
+    samples = telemetry_reports.read_samples(tmp_path, 0.0)
     assert all(sample.emulated for sample in samples)
     values = [sample.values for sample in samples if sample.values.get("rank_memory:1", 0) > 30 << 20]
     assert any(0 < one.get("gpu:0", 0) <= 100 for one in values)
@@ -198,7 +198,7 @@ time.sleep(600)
         True,
         "SignalException",
     )
-    cause = cause_of_failure([rank_seen(entry, 0) for entry in (first, follower, launcher)], str)
+    cause = find_failure_cause([build_rank_status(entry, 0) for entry in (first, follower, launcher)], str)
     assert cause is not None
     assert (cause.code, cause.params["rank"]) == ("RANK_FAILED", 0)
     assert cause.params["exception"] == "ValueError: bad batch at step 7"
@@ -322,11 +322,16 @@ def test_a_port_that_the_task_itself_has_is_no_strangers(who: str, code: str, fi
     kill = failed["kill"]
     assert (kill["by"], kill["port"], kill["fixed"]) == ("port", port, False)
     assert (kill["started"], kill.get("rank")) == ((True, None) if who == "child" else (False, first))
-    told = root_cause.of_rank(
-        rank_seen(failed, 0), "gn5", (tmp_path / f"{1 - first}.log").read_bytes(), rules.ours(), {}, Facts()
+    told = root_cause.explain_rank(
+        build_rank_status(failed, 0),
+        "gn5",
+        (tmp_path / f"{1 - first}.log").read_bytes(),
+        rules.load_rules(),
+        {},
+        JobFacts(),
     )
     assert (told.why, told.follows) == (code, False)
-    said, hint = messages.text(told.why, "en", **(told.about or {}))
+    said, hint = messages.render_text(told.why, "en", **(told.about or {}))
     assert str(port) in said
     assert code != "RANKS_STARTED_RANKS" or ("MASTER_PORT" in said and str(kill["holder"]) in hint)
 
@@ -344,8 +349,8 @@ def test_a_port_that_a_rank_merely_prints_tells_no_strangers_command_line(tmp_pa
 def test_a_process_of_another_user_is_no_tasks() -> None:
     env = {**os.environ, "FERMI_TASK_ID": "task-other", "RANK": "3"}
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=env) as other:
-        assert until(lambda: causes.owner(other.pid, os.geteuid()) == ("task-other", 3))
-        assert causes.owner(other.pid, os.geteuid() + 1) == ("", None)
+        assert until(lambda: causes.find_owner(other.pid, os.geteuid()) == ("task-other", 3))
+        assert causes.find_owner(other.pid, os.geteuid() + 1) == ("", None)
         other.communicate(b"\n")
 
 
@@ -369,11 +374,13 @@ def test_a_port_that_the_script_chooses_names_the_task_that_has_it(tmp_path: Pat
         other.communicate()
     assert cause(tmp_path) is None
     assert rank["kill"]["holder"] == f"pid {other.pid}"
-    told = root_cause.of_rank(rank_seen(rank, 0), "gn5", (tmp_path / "0.log").read_bytes(), rules.ours(), {}, Facts())
+    told = root_cause.explain_rank(
+        build_rank_status(rank, 0), "gn5", (tmp_path / "0.log").read_bytes(), rules.load_rules(), {}, JobFacts()
+    )
     assert told.why == "PORT_FIXED_IN_USE"
     assert told.about is not None
     assert (told.about["port"], told.about["task"], told.about["holderRank"]) == (str(port), "task-other", "3")
-    assert "which the script sets itself" in messages.text(told.why, "en", **told.about)[0]
+    assert "which the script sets itself" in messages.render_text(told.why, "en", **told.about)[0]
     finding = told.finding()
     assert finding is not None
     assert ("SEE_TASK", "task-other") in {(one.code, one.params.get("task")) for one in finding.actions}
@@ -414,7 +421,7 @@ def test_the_local_engine_says_who_has_the_port(tmp_path: Path) -> None:
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     with socket.create_server(("127.0.0.1", free_port())) as other:
         spec = replace(job("env-001"), master_port=other.getsockname()[1])
-        backend.submit(backend.render(spec, plugins.framework(spec.framework).plan(spec)))
+        backend.submit(backend.render(spec, plugins.get_framework(spec.framework).plan(spec)))
         handle = Handle(spec.name, spec.task_id, spec.attempt, spec.world_size)
         seen = until(
             lambda: (seen := backend.observe([handle])[handle.name]).phase is Phase.FAILED and seen, seconds=120
@@ -423,7 +430,7 @@ def test_the_local_engine_says_who_has_the_port(tmp_path: Path) -> None:
         assert seen.cause.code == "MASTER_PORT_TAKEN"
         assert seen.cause.params["port"] == spec.master_port
         assert str(os.getpid()) in seen.cause.params["holder"]
-        assert str(os.getpid()) in messages.text(seen.cause.code, "en", **seen.cause.params)[0]
+        assert str(os.getpid()) in messages.render_text(seen.cause.code, "en", **seen.cause.params)[0]
         backend.cancel(handle, 0.0)
         until(lambda: backend.observe([handle])[handle.name].left is False, what="gone")
 
@@ -452,7 +459,7 @@ def test_a_full_disk_ends_no_runner_and_is_why_the_rank_failed(disk: Path) -> No
     assert told is not None
     assert (told["code"], told["path"]) == ("DISK_FULL", str(disk))
     assert told["free"] < 1 << 20 < told["total"] <= 4 << 20
-    assert "was full" in messages.text("DISK_FULL", "en", node="gn5", **told)[0]
+    assert "was full" in messages.render_text("DISK_FULL", "en", node="gn5", **told)[0]
     assert not [path for path in disk.iterdir() if path.suffix in (".tmp", ".reserve")]
 
 
@@ -476,7 +483,7 @@ while True:
     def seen() -> Observation:
         return backend.observe([handle])[handle.name]
 
-    backend.submit(backend.render(spec, plugins.framework(spec.framework).plan(spec)))
+    backend.submit(backend.render(spec, plugins.get_framework(spec.framework).plan(spec)))
     for _ in range(spec.world_size):
         assert os.read(reader, 1) == b"."
     os.close(reader)
@@ -510,7 +517,7 @@ def test_a_rank_that_does_nothing_at_all_for_long_says_since_when_and_others_do_
             assert before < since < time.time() - 1.0
             assert other is None
         finally:
-            files.write_atomically(str(tmp_path / "stop.json"), {"grace_seconds": 0})
+            files.write_json_atomically(str(tmp_path / "stop.json"), {"grace_seconds": 0})
         assert [rank["still_since"] for rank in ended.result()] == [None, None], "what has ended is not still"
 
 
@@ -526,7 +533,7 @@ def test_ranks_on_processors_alone_take_none_from_each_other(tmp_path: Path, vis
 
 def test_a_policy_that_somebody_chose_stays(tmp_path: Path) -> None:
     script = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n"
-    script += "from fermi.runner import processes; processes.as_batch(); print(os.sched_getscheduler(0))"
+    script += "from fermi.runner import processes; processes.use_batch_scheduling(); print(os.sched_getscheduler(0))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert int(done.stdout) == os.SCHED_IDLE
 
@@ -548,8 +555,8 @@ def test_a_rank_that_leaves_its_training_in_the_background_is_told_of(tmp_path: 
     ranks = run(tmp_path, LEAVES + end, 2)
     left = {"by": "left", "processes": 1, "line": f"{sys.executable} -c import time; time.sleep(600) training"}
     assert [rank["kill"] for rank in ranks] == [None, left if said else None]
-    entry = rank_seen({**ranks[1], "kill": untrusted.KILL(ranks[1]["kill"])}, 0)
-    assert [one.code for one in root_cause.left_running([entry], ["gn5"])] == ["PROCESSES_LEFT_RUNNING"] * said
+    entry = build_rank_status({**ranks[1], "kill": untrusted.KILL(ranks[1]["kill"])}, 0)
+    assert [one.code for one in root_cause.find_left_running([entry], ["gn5"])] == ["PROCESSES_LEFT_RUNNING"] * said
 
 
 def test_a_daemon_that_a_rank_forks_is_told_of(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from fermi import messages
 from fermi.jobs import recipes
 from fermi.jobs.spec import JobSpec, Node
 from fermi.planning import plugins, scaling
-from fermi.planning.scaling import Expectation, Network
+from fermi.planning.scaling import NetworkSpeed, ScalingEstimate
 from tests.goldens import gpt3, job
 
 BERT = {"layers": 24, "hiddenSize": 1024, "heads": 16, "sequenceLength": 512, "vocabSize": 30522, "batchSize": 32}
-FAST, SLOW = Network((12.5e9, 12.5e9), (0.1, 0.1)), Network((0.125e9, 0.125e9), (30.0, 30.0))
+FAST, SLOW = NetworkSpeed((12.5e9, 12.5e9), (0.1, 0.1)), NetworkSpeed((0.125e9, 0.125e9), (30.0, 30.0))
 
 
 def over(count: int, gpus: str = "A100", framework: str = "pytorch-ddp", **changes: object) -> JobSpec:
@@ -20,8 +20,8 @@ def over(count: int, gpus: str = "A100", framework: str = "pytorch-ddp", **chang
     return JobSpec("task", framework, nodes, "n0", hyperparameters={**BERT, **changes})
 
 
-def expected(job: JobSpec, network: Network | None = None) -> Expectation:
-    found = scaling.expect(job, network)
+def expected(job: JobSpec, network: NetworkSpeed | None = None) -> ScalingEstimate:
+    found = scaling.estimate_scaling(job, network)
     assert found is not None
     return found
 
@@ -34,7 +34,7 @@ def test_rows_are_the_document_s_columns_and_one_node_is_the_measure() -> None:
 
 
 def test_a_slower_network_a_smaller_batch_and_fewer_accumulated_steps_scale_worse() -> None:
-    def efficiency(job: JobSpec, network: Network = FAST) -> tuple[float, float]:
+    def efficiency(job: JobSpec, network: NetworkSpeed = FAST) -> tuple[float, float]:
         return expected(job, network).rows[-1].efficiency
 
     usual = efficiency(over(4))
@@ -46,8 +46,8 @@ def test_a_slower_network_a_smaller_batch_and_fewer_accumulated_steps_scale_wors
 
 def test_an_all_reduce_takes_what_the_ring_says() -> None:
     """Single precision at worst, by 4 ranks on 2 nodes over 1 GB/s: 2 · 3/4 of the gradients' bytes."""
-    slow, fast = (expected(over(2), Network((rate, rate), (0.0, 0.0))).step_seconds[1] for rate in (1e9, 1e18))
-    assert slow - fast == pytest.approx(2 * 3 / 4 * 4 * recipes.count(BERT) / 1e9)
+    slow, fast = (expected(over(2), NetworkSpeed((rate, rate), (0.0, 0.0))).step_seconds[1] for rate in (1e9, 1e18))
+    assert slow - fast == pytest.approx(2 * 3 / 4 * 4 * recipes.count_gpt_parameters(BERT) / 1e9)
 
 
 def test_a_step_of_fixed_cost_is_given_and_hardly_lost() -> None:
@@ -74,7 +74,7 @@ def test_a_split_model_is_measured_against_ranks_that_need_not_talk() -> None:
 
 
 def test_nothing_is_said_of_a_model_of_which_nothing_is_known() -> None:
-    assert scaling.expect(gpt3(framework="pytorch-ddp", hyperparameters={}, strategy={}, options={})) is None
+    assert scaling.estimate_scaling(gpt3(framework="pytorch-ddp", hyperparameters={}, strategy={}, options={})) is None
 
 
 def test_the_slowest_measured_link_counts_and_a_test_without_a_node_does_not() -> None:
@@ -82,13 +82,15 @@ def test_the_slowest_measured_link_counts_and_a_test_without_a_node_does_not() -
     pairs = [{"from": "n0", "to": "n1", "rttMs": 0.2, "bandwidthMbps": 8000.0},
              {"from": "n1", "to": "n0", "rttMs": 0.4, "bandwidthMbps": 4000.0},
              {"from": "n1", "to": "else", "rttMs": 90.0, "bandwidthMbps": 1.0}]  # fmt: skip
-    assert scaling.measured({"pairs": pairs}, nodes, "preflight-1") == Network((5e8, 5e8), (0.4, 0.4), "preflight-1")
-    assert scaling.measured({"pairs": pairs}, over(3).nodes, "preflight-1") is None
-    assert scaling.measured({}, nodes, "preflight-1") is None
+    assert scaling.read_network_speed({"pairs": pairs}, nodes, "preflight-1") == NetworkSpeed(
+        (5e8, 5e8), (0.4, 0.4), "preflight-1"
+    )
+    assert scaling.read_network_speed({"pairs": pairs}, over(3).nodes, "preflight-1") is None
+    assert scaling.read_network_speed({}, nodes, "preflight-1") is None
 
 
 def test_how_far_off_is_told_from_the_nearer_end() -> None:
-    assert [scaling.off_by(found, (10, 20)) for found in (5, 10, 15, 20, 30)] == [-0.5, 0, 0, 0, 0.5]
+    assert [scaling.compute_deviation(found, (10, 20)) for found in (5, 10, 15, 20, 30)] == [-0.5, 0, 0, 0, 0.5]
 
 
 @pytest.mark.parametrize("framework", plugins.FRAMEWORKS)
@@ -103,4 +105,4 @@ def test_it_is_never_above_the_ideal_and_has_words_for_all(
         assert row.speedup[1] <= row.theoretical
     assert 0 < found.tokens_per_second[0] <= found.tokens_per_second[1]
     for reason in found.reasons:
-        assert all(messages.text(reason.code, lang, **reason.params)[0] for lang in ("zh", "en"))
+        assert all(messages.render_text(reason.code, lang, **reason.params)[0] for lang in ("zh", "en"))

@@ -20,10 +20,10 @@ from fermi.runner import seccomp
 other, filtered = int(sys.argv[1]), sys.argv[2] == "filtered"
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
-machine = seccomp.MACHINES[os.uname().machine]
+machine = seccomp.ARCHITECTURES[os.uname().machine]
 libc.prctl(38, 1, 0, 0, 0)  # no_new_privs
 if filtered:
-    seccomp.enter()
+    seccomp.install_filter()
 
 def call(number, *arguments):
     if libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)) < 0:
@@ -85,7 +85,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 libc.prctl(38, 1, 0, 0, 0)
 if sys.argv[1] == "filtered":
-    seccomp.enter()
+    seccomp.install_filter()
 print(libc.syscall(ctypes.c_long(seccomp.X32 | 39)), ctypes.get_errno(), flush=True)  # getpid of x32
 code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
 code.write(bytes.fromhex("b814000000cd80c3"))  # mov $20 (getpid of i386), %eax; int $0x80; ret
@@ -156,7 +156,8 @@ def test_a_filtered_process_changes_itself(other: int) -> None:
 def test_libraries_that_name_threads_by_their_ids_work() -> None:
     """ZeroMQ gives each of its threads the policy that it has, and ends a program where that fails."""
     program = "import ctypes, zmq; from fermi.runner import seccomp; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)\n"
-    program += "seccomp.enter(); socket = zmq.Context().socket(zmq.REP); socket.bind('tcp://127.0.0.1:*'); print('on')"
+    program += "seccomp.install_filter(); socket = zmq.Context().socket(zmq.REP); "
+    program += "socket.bind('tcp://127.0.0.1:*'); print('on')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.returncode) == ("on\n", 0), done.stderr
 
@@ -164,7 +165,7 @@ def test_libraries_that_name_threads_by_their_ids_work() -> None:
 def test_a_thread_that_is_bound_by_its_id_runs_on_unbound(other: int) -> None:
     """As the C library binds threads, on whose failure OpenMP ends the program."""
     bind = "import ctypes, os, threading; from fermi.runner import seccomp; libc = ctypes.CDLL(None)\n"
-    bind += "libc.prctl(38, 1, 0, 0, 0); seccomp.enter(); libc.pthread_self.restype = ctypes.c_void_p\n"
+    bind += "libc.prctl(38, 1, 0, 0, 0); seccomp.install_filter(); libc.pthread_self.restype = ctypes.c_void_p\n"
     bind += "mask = ctypes.create_string_buffer(b'\\1', 128)\n"
     bind += "print(libc.pthread_setaffinity_np(ctypes.c_void_p(libc.pthread_self()), 128, mask))"
     done = subprocess.run([sys.executable, "-c", bind], capture_output=True, text=True, timeout=120)
@@ -187,13 +188,13 @@ def test_the_calls_of_another_interface_are_no_way_around() -> None:
 
 def test_every_step_of_a_filter_leads_to_one_that_is_there() -> None:
     """Of each architecture, also those that the tests do not run on."""
-    for machine in seccomp.MACHINES.values():
-        steps = seccomp.filter_steps(machine, 4711)
+    for machine in seccomp.ARCHITECTURES.values():
+        steps = seccomp.build_filter(machine, 4711)
         for at, (operation, if_true, if_false, operand) in enumerate(steps):
-            assert at + 1 + max(if_true, if_false) < len(steps) or operation == seccomp.RETURN
+            assert at + 1 + max(if_true, if_false) < len(steps) or operation == seccomp.OP_RETURN
             assert max(if_true, if_false) < 256
             assert 0 <= operand < 1 << 32
-        assert steps[-1][0] == seccomp.RETURN
+        assert steps[-1][0] == seccomp.OP_RETURN
 
 
 @pytest.mark.parametrize(("given", "dumpable"), [("", "0"), ("0", "0"), ("1", "1")])

@@ -6,24 +6,24 @@ import pytest
 
 from fermi import messages
 from fermi.diagnosis import Level, stragglers
-from fermi.jobs.spec import PulseSeen
+from fermi.jobs.spec import RankProgress
 
-PLACES = {rank: stragglers.Place(rank // 2, f"env-{rank // 2}") for rank in range(4)}
+PLACES = {rank: stragglers.RankLocation(rank // 2, f"env-{rank // 2}") for rank in range(4)}
 BEGAN = 1_700_000_000.0
 
 
 def play(looks, history=None, began=BEGAN, step=100.0):
     """Looks at pulses, four seconds apart: each is the ranks' waiting shares, seconds per step, and their phase."""
-    history, told = history or stragglers.History(), []
+    history, told = history or stragglers.StepHistory(), []
     for number, (waits, pace, phase) in enumerate(looks):
         moment = began + 4 * number
         step += 4 / pace
         pulses = {
-            rank: PulseSeen(rank, moment, phase, int(step), moment, pace, waiting=wait, cpu=1.0 - 0.9 * (rank == 3),
+            rank: RankProgress(rank, moment, phase, int(step), moment, pace, waiting=wait, cpu=1.0 - 0.9 * (rank == 3),
                             rss_bytes=1 << 30)
             for rank, wait in enumerate(waits)
         }  # fmt: skip
-        news = stragglers.judge(history, pulses, PLACES, moment)
+        news = stragglers.detect_stragglers(history, pulses, PLACES, moment)
         told += [(number, one.code, one.level, one) for one in news.found] + [
             (number, one, None, None) for one in news.over
         ]
@@ -43,8 +43,8 @@ def test_the_one_that_all_wait_for_is_named_and_becomes_a_warning_when_it_lasts(
     assert number <= 6 + 3
     assert (finding.where[0].rank, finding.where[0].node) == (3, "env-1")
     for lang in messages.LANGUAGES:
-        messages.text(finding.code, lang, **finding.params)
-        assert [messages.text(one.code, lang, **one.params) for one in finding.evidence]
+        messages.render_text(finding.code, lang, **finding.params)
+        assert [messages.render_text(one.code, lang, **one.params) for one in finding.evidence]
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_a_slow_start_is_no_past_to_fall_behind():
 def peers(**changes):
     """Three ranks of which rank 3 is the slow one, with such changes."""
     alive = [
-        PulseSeen(rank, BEGAN, "running", 100, waiting=0.8, cpu=0.3, place={"at": "train.py:9 in step", "inside": "",
+        RankProgress(rank, BEGAN, "running", 100, waiting=0.8, cpu=0.3, place={"at": "train.py:9 in step", "inside": "",
                                                                             "share": 0.2})
         for rank in range(3)
     ]  # fmt: skip
-    slowest = PulseSeen(3, BEGAN, "running", 100, waiting=0.0, **{"cpu": 0.0, **changes})
+    slowest = RankProgress(3, BEGAN, "running", 100, waiting=0.0, **{"cpu": 0.0, **changes})
     return [*alive, slowest], slowest
 
 
@@ -112,26 +112,26 @@ def peers(**changes):
 )
 def test_why_a_straggler_is_slow_follows_from_its_place_and_from_what_it_uses(changes, why):
     alive, slowest = peers(**changes)
-    assert stragglers.held_up_by(alive, slowest) == why
+    assert stragglers.explain_slowness(alive, slowest) == why
 
 
 def test_what_the_others_do_as_well_explains_no_straggler():
     alive, _ = peers()
     others = [replace(one, starved=0.5, written=300 << 20) for one in alive[:3]]
     slowest = replace(alive[3], starved=0.55, written=300 << 20, cpu=1.0)
-    assert stragglers.held_up_by([*others, slowest], slowest) == "computing"
+    assert stragglers.explain_slowness([*others, slowest], slowest) == "computing"
 
 
 def test_a_straggler_is_named_with_its_place_and_against_the_others():
     place = {"at": "train.py:8 in load_batch", "inside": "get (queue.py:171)", "share": 0.9}
     alive, slowest = peers(place=place)
-    finding = stragglers._held_up(alive, slowest, PLACES, Level.WARN, BEGAN)
-    message, hint = messages.text(finding.code, "en", **finding.params)
+    finding = stragglers._build_straggler_finding(alive, slowest, PLACES, Level.WARN, BEGAN)
+    message, hint = messages.render_text(finding.code, "en", **finding.params)
     assert "rank 3 on env-1, which spends 90 % of its time in train.py:8 in load_batch" in message
     assert hint.startswith("It loads data")
-    assert "load_batch" in messages.text(finding.code, "zh", **finding.params)[0]
+    assert "load_batch" in messages.render_text(finding.code, "zh", **finding.params)[0]
     assert finding.actions[0].params == {"at": "train.py:8 in load_batch"}
-    shown = messages.text(finding.evidence[0].code, "en", **finding.evidence[0].params)[0]
+    shown = messages.render_text(finding.evidence[0].code, "en", **finding.evidence[0].params)[0]
     assert shown == (
         "It spends 90 % of its time in train.py:8 in load_batch, inside get (queue.py:171); outside collectives, the "
         "others are mostly in train.py:9 in step."
@@ -167,9 +167,11 @@ def test_a_straggler_is_a_warning_within_half_a_minute():
 )
 def test_what_is_odd_about_a_straggler_is_its_evidence(changes, code):
     gpu = {"clock": 1980, "temperature": 60}
-    alive = [PulseSeen(rank, BEGAN, "running", 100, waiting=0.8, cpu=1.0, gpu=gpu) for rank in range(3)]
-    slowest = PulseSeen(3, BEGAN, "running", 100, waiting=0.0, cpu=1.0, **{"gpu": gpu, **changes})
-    found = {one.code: one for one in stragglers._odd([*alive, slowest], slowest, stragglers.Where(3, 1, "env-1"))}
+    alive = [RankProgress(rank, BEGAN, "running", 100, waiting=0.8, cpu=1.0, gpu=gpu) for rank in range(3)]
+    slowest = RankProgress(3, BEGAN, "running", 100, waiting=0.0, cpu=1.0, **{"gpu": gpu, **changes})
+    found = {
+        one.code: one for one in stragglers._list_evidence([*alive, slowest], slowest, stragglers.Where(3, 1, "env-1"))
+    }
     assert found.keys() == {"STRAGGLER_COMPUTES", code}
     for lang in messages.LANGUAGES:
-        messages.text(code, lang, **found[code].params)
+        messages.render_text(code, lang, **found[code].params)

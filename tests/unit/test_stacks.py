@@ -5,9 +5,9 @@ import os
 import pytest
 
 from fermi.probe import setup
-from fermi.probe.shared_page import MAGIC, Page
+from fermi.probe.shared_page import MAGIC, SharedPage
 from fermi.runner import stacks
-from fermi.runner.stacks import Frame
+from fermi.runner.stacks import StackFrame
 
 DUMP = """\
 Thread 0x00007f1e (most recent call first):
@@ -23,45 +23,45 @@ Current thread 0x00007f2a [python] (most recent call first):
 
 
 def test_the_main_thread_is_told_from_others_and_the_users_own_line_from_libraries() -> None:
-    frames = stacks.threads("\0\0" + DUMP)[0]
-    assert frames[1] == Frame("/srv/project/code/data.py", 88, "load_batch")
-    assert stacks.own(frames, "/srv/project") == "code/data.py:88 in load_batch"
-    assert stacks.short(frames, "/srv/project") == [
+    frames = stacks.parse_threads("\0\0" + DUMP)[0]
+    assert frames[1] == StackFrame("/srv/project/code/data.py", 88, "load_batch")
+    assert stacks.find_own_line(frames, "/srv/project") == "code/data.py:88 in load_batch"
+    assert stacks.format_frames(frames, "/srv/project") == [
         "__next__ (torch/utils/data/dataloader.py:733)", "load_batch (code/data.py:88)", "<module> (train.py:120)"
     ]  # fmt: skip
-    assert stacks.own(frames, "/elsewhere") == "data.py:88 in load_batch"
+    assert stacks.find_own_line(frames, "/elsewhere") == "data.py:88 in load_batch"
 
 
 def test_threads_of_the_users_own_are_told_beside_it() -> None:
     own = 'Thread 0x2 (most recent call first):\n  File "/srv/project/train.py", line 7 in refresh\n' + "\n".join(
         DUMP.splitlines()[2:4]
     )
-    _, *others = stacks.threads(f"{own}\n\n{DUMP}")
-    assert stacks.beside(others, "/srv/project") == ["train.py:7 in refresh"]
+    _, *others = stacks.parse_threads(f"{own}\n\n{DUMP}")
+    assert stacks.list_thread_places(others, "/srv/project") == ["train.py:7 in refresh"]
 
 
 @pytest.mark.parametrize(
     "text", ["", "no stack", "Thread 0x1 (most recent call first):\n  <no Python frame>", "\xff" * 9]
 )
 def test_what_is_no_dump_has_no_frames(text: str) -> None:
-    assert stacks.threads(text) == []
-    assert stacks.own([], "/") == ""
+    assert stacks.parse_threads(text) == []
+    assert stacks.find_own_line([], "/") == ""
 
 
 def test_taking_leave_is_told_by_the_function_of_the_library_alone() -> None:
-    assert stacks.take_leave(["wait (threading.py:1)", "destroy_process_group (torch/distributed/c10d.py:2)"])
-    assert not stacks.take_leave(["destroy_process_group (train.py:2)", "shutdown (threading.py:1)"])
+    assert stacks.has_shutdown_frame(["wait (threading.py:1)", "destroy_process_group (torch/distributed/c10d.py:2)"])
+    assert not stacks.has_shutdown_frame(["destroy_process_group (train.py:2)", "shutdown (threading.py:1)"])
 
 
 def test_who_is_signalled_is_of_the_session_has_a_handler_and_waits_for_the_interpreter() -> None:
-    given = setup.make()
-    seen = Page(given.page)
+    given = setup.create_rank_files()
+    seen = SharedPage(given.page)
     seen.number("magic", MAGIC)
     seen.number("pid", os.getpid())
-    assert not stacks.insist(seen.read(), os.getsid(0), given.stacks), "no thread answers there"
+    assert not stacks.signal_stack_writer(seen.read(), os.getsid(0), given.stacks), "no thread answers there"
     seen.number("answers", os.getpid())
-    assert not stacks.insist(seen.read(), os.getsid(0), given.stacks), "it has no handler"
-    assert not stacks.insist(seen.read(), 1, given.stacks), "it is of another session"
+    assert not stacks.signal_stack_writer(seen.read(), os.getsid(0), given.stacks), "it has no handler"
+    assert not stacks.signal_stack_writer(seen.read(), 1, given.stacks), "it is of another session"
     seen.number("pid", 1 << 40)
-    assert not stacks.insist(seen.read(), os.getsid(0), given.stacks), "there is none"
+    assert not stacks.signal_stack_writer(seen.read(), os.getsid(0), given.stacks), "there is none"
     given.close()

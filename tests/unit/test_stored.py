@@ -25,7 +25,7 @@ def through_json(value: Any) -> Any:
 
 def plan_of(job: JobSpec) -> Plan:
     attempt = job.for_attempt(1, master_port=job.master_port, resume_from="")
-    return plugins.framework(job.framework).plan(attempt)
+    return plugins.get_framework(job.framework).plan(attempt)
 
 
 def test_every_form_that_rows_have_had_is_kept() -> None:

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from fermi.jobs.spec import Node
-from fermi.planning.summary import summarise, warnings
+from fermi.planning.summary import find_warnings, summarize_nodes
 
 A = Node("a", "a", zone="z1", gpu_type="A100", gpu_count=2, cpu_cores=16, memory_gb=128, versions={"torch": "2.5"})
 B = replace(A, id="b", name="b", gpu_count=4)
@@ -9,11 +9,11 @@ CPU = Node("c", "c", zone="z1", cpu_cores=2, memory_gb=8)
 
 
 def codes(*nodes: Node, master: str | None = None) -> list[str]:
-    return [warning.code for warning in warnings(nodes, master)]
+    return [warning.code for warning in find_warnings(nodes, master)]
 
 
 def test_a_node_without_gpus_still_runs_one_process() -> None:
-    total = summarise([A, CPU])
+    total = summarize_nodes([A, CPU])
     assert (total["totalGpus"], total["worldSize"], total["gpuTypes"]) == (2, 3, ["A100"])
 
 
@@ -39,5 +39,5 @@ def test_the_master_belongs_in_the_zone_with_most_processes() -> None:
 
 
 def test_emulated_gpus_are_named() -> None:
-    [warning] = warnings([A, replace(B, emulated=True)])
+    [warning] = find_warnings([A, replace(B, emulated=True)])
     assert (warning.code, warning.params) == ("EMULATED_GPUS", {"environments": "b"})

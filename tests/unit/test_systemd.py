@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from fermi.agent.settings import load
+from fermi.agent.settings import load_settings
 from fermi.cli.main import group
 from fermi.runner import cgroups
 
@@ -41,19 +41,19 @@ def test_training_outlives_the_service(unit: configparser.ConfigParser) -> None:
 
 
 def test_tasks_get_control_groups_beside_the_launchers(unit: configparser.ConfigParser) -> None:
-    assert unit["Service"]["DelegateSubgroup"] == cgroups.PLATFORM
-    assert set(unit["Service"]["Delegate"].split()) == set(cgroups.LIMITS)
+    assert unit["Service"]["DelegateSubgroup"] == cgroups.PLATFORM_GROUP
+    assert set(unit["Service"]["Delegate"].split()) == set(cgroups.LIMIT_FILES)
 
 
 def test_the_configuration_is_understood_with_every_line_of_it(root: Path, tmp_path: Path) -> None:
     text = (root / CONFIG).read_text()
     everything = tmp_path / "worker.toml"
     everything.write_text(re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE))
-    settings = load(str(everything), {})
+    settings = load_settings(str(everything), {})
     assert settings.workers() == ("gn6", {f"gn6-{n}": n for n in range(4)})
     assert settings.address == "10.0.0.6"
     assert settings.emulate
-    assert load(str(root / CONFIG), {}).address == ""
+    assert load_settings(str(root / CONFIG), {}).address == ""
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze (Debian: systemd)")

@@ -18,7 +18,7 @@ def stalled(at: str = "data.py:88 in load_batch", *, still: bool = True, **also:
 def said(*looks: list[dict[str, Any] | None]) -> list[str]:
     """By looks at all ranks."""
     lines: list[str] = []
-    stalls = terminal_report.Stalls(lines.append)
+    stalls = terminal_report.StallReporter(lines.append)
     for look in looks:
         ranks = [{"rank": rank, "state": "running", "stalled": one} for rank, one in enumerate(look)]
         stalls.save({"state": "running", "ranks": ranks})
@@ -55,20 +55,28 @@ def test_while_one_works_the_others_wait_for_it_and_that_is_worth_a_line_after_a
     ],
 )
 def test_where_a_rank_is(one: dict[str, Any], where: str) -> None:
-    assert terminal_report.where(one) == where
+    assert terminal_report.describe_place(one) == where
 
 
 def test_why_a_rank_ended() -> None:
     error = {"type": "ValueError", "message": "bad shape\nmore", "file": "train.py", "line": 88, "function": "forward"}
     kill = {"by": "memory", "scope": "cgroup", "limit": 2 << 30, "used": None}
-    assert terminal_report.why({"error": error, "kill": None}) == ": ValueError: bad shape (train.py:88 in forward)"
-    assert terminal_report.why({"error": None, "kill": kill}).endswith("its limit has no more memory (2048 MiB)")
+    assert (
+        terminal_report.describe_failure({"error": error, "kill": None})
+        == ": ValueError: bad shape (train.py:88 in forward)"
+    )
+    assert terminal_report.describe_failure({"error": None, "kill": kill}).endswith(
+        "its limit has no more memory (2048 MiB)"
+    )
     lost = {"by": "gpu", "gpu": 3, "xid": 79, "line": "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."}
-    assert terminal_report.why({"error": None, "kill": lost}) == f": GPU 3: {lost['line']}"
-    assert terminal_report.why({"error": None, "kill": None}) == ""
+    assert terminal_report.describe_failure({"error": None, "kill": lost}) == f": GPU 3: {lost['line']}"
+    assert terminal_report.describe_failure({"error": None, "kill": None}) == ""
     held = {"by": "port", "port": 29500, "holder": "pid 7 (python serve.py)"}
-    assert terminal_report.why({"error": None, "kill": held}) == "; port 29500 is in use by pid 7 (python serve.py)"
-    assert terminal_report.why({"error": error, "kill": {**held, "holder": None}}).endswith(
+    assert (
+        terminal_report.describe_failure({"error": None, "kill": held})
+        == "; port 29500 is in use by pid 7 (python serve.py)"
+    )
+    assert terminal_report.describe_failure({"error": error, "kill": {**held, "holder": None}}).endswith(
         "forward); port 29500 is in use by another process"
     )
 
@@ -79,10 +87,10 @@ def test_a_bound_that_was_passed_is_told_with_figures_and_what_to_do() -> None:
         "fileBound": 600, "used": "41.2 GiB", "size": "41 GiB", "bound": "40 GiB", "wrote": "3 GiB", "seconds": 9,
         "path": "/d", "freeMiB": 1, "totalMiB": 64, "reserveMiB": 3, "free": 5, "total": 64,
     }  # fmt: skip
-    assert set(terminal_report.BOUNDS) == {*causes.BOUNDS, "DISK_FULL"}
-    said = [terminal_report.bound({"code": code, **figures}) for code in terminal_report.BOUNDS]
-    assert "by rank –;" in terminal_report.bound({"code": "PROCESS_BOUND_REACHED", **figures, "rank": None})
-    assert terminal_report.bound({"code": "NEW"}) == "NEW"
+    assert set(terminal_report.CAUSE_TEXTS) == {*causes.BOUND_CODES, "DISK_FULL"}
+    said = [terminal_report.describe_cause({"code": code, **figures}) for code in terminal_report.CAUSE_TEXTS]
+    assert "by rank –;" in terminal_report.describe_cause({"code": "PROCESS_BOUND_REACHED", **figures, "rank": None})
+    assert terminal_report.describe_cause({"code": "NEW"}) == "NEW"
     assert said[1] == (
         "700 files were open, most of them by rank 3; the bound is 600: "
         "close files, connections and memory maps that are no longer used, or raise --open-files"

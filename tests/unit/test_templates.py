@@ -9,9 +9,9 @@ from fermi.jobs import json_shape, recipes
 from fermi.jobs.spec import Node
 from fermi.messages.languages import LANGUAGES
 from fermi.planning import scenarios, validate
-from fermi.planning.plugins import framework
-from fermi.planning.request import TaskRequest, job
-from fermi.planning.templates import templates
+from fermi.planning.plugins import get_framework
+from fermi.planning.request import TaskRequest, build_job
+from fermi.planning.templates import load_templates
 
 
 def nodes(*gpus: int, gpu_type: str = "A100-SXM4-80GB", emulated: bool = False) -> list[Node]:
@@ -23,9 +23,9 @@ def nodes(*gpus: int, gpu_type: str = "A100-SXM4-80GB", emulated: bool = False) 
 
 
 def spec(request: dict[str, Any], there: list[Node]) -> Any:
-    asked, wrong = json_shape.read(TaskRequest, request)
+    asked, wrong = json_shape.read_object(TaskRequest, request)
     assert wrong == []
-    return job(asked, task_id="t", framework=asked.distributed.framework, nodes=there, master=there[0].id,
+    return build_job(asked, task_id="t", framework=asked.distributed.framework, nodes=there, master=there[0].id,
                master_port=29500, checkpoint_dir="", resume_from="")  # fmt: skip
 
 
@@ -36,25 +36,25 @@ def spec(request: dict[str, Any], there: list[Node]) -> Any:
 def test_a_use_case_asks_for_the_documents_nodes_and_size_and_breaks_no_rule(
     name: str, gpus: list[int], parameters: float
 ) -> None:
-    template = templates()[name]
+    template = load_templates()[name]
     chosen, missing = template.full.choose(nodes(*gpus, 4))
     assert ([node.gpu_count for node in chosen], missing) == (gpus, [])
     made = spec(template.full.request(name, chosen), chosen)
-    assert validate.problems(made) == []
-    assert recipes.count(made.hyperparameters) == pytest.approx(parameters, rel=0.1)
-    assert framework(made.framework).plan(made).world_size == sum(gpus)
+    assert validate.find_problems(made) == []
+    assert recipes.count_gpt_parameters(made.hyperparameters) == pytest.approx(parameters, rel=0.1)
+    assert get_framework(made.framework).plan(made).world_size == sum(gpus)
     small, missing = template.small.choose(nodes(*gpus, 2, emulated=True, gpu_type="V100"))
     if len(small) == template.small.nodes:
-        assert validate.problems(spec(template.small.request(name, small), small)) == []
+        assert validate.find_problems(spec(template.small.request(name, small), small)) == []
 
 
 def test_gpt3_is_split_as_the_document_says() -> None:
-    full = templates()["gpt3-175b"].full
+    full = load_templates()["gpt3-175b"].full
     assert full.strategy == {"tensorParallel": 8, "pipelineParallel": 4, "dataParallel": 2}
 
 
 def test_what_is_missing_is_told_and_what_is_there_is_chosen() -> None:
-    bert = templates()["bert-large"].full
+    bert = load_templates()["bert-large"].full
     near = [*nodes(2), *nodes(2, gpu_type="V100")[:1]]
     near[1] = replace(near[1], id="env-v", name="node-v")
     chosen, missing = bert.choose(near)
@@ -62,14 +62,14 @@ def test_what_is_missing_is_told_and_what_is_there_is_chosen() -> None:
     assert [one.code for one in missing] == ["TEMPLATE_OTHER_GPUS"]
     far = [near[0], replace(near[0], id="env-far", zone="深圳可用区C")]
     assert [one.code for one in bert.choose(far)[1]] == ["TEMPLATE_ZONES_DIFFER"]
-    chosen, missing = templates()["gpt3-175b"].full.choose(nodes(8, 4))
+    chosen, missing = load_templates()["gpt3-175b"].full.choose(nodes(8, 4))
     assert (len(chosen), missing[0].code, missing[0].params["lacks"]) == (1, "TEMPLATE_LACKS_NODES", 7)
     assert bert.choose([])[1][0].params["lacks"] == 2
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_use_cases_are_told_in_each_language(lang: str) -> None:
-    for template in templates().values():
+    for template in load_templates().values():
         said = template.said(lang)
         assert set(said) == {"title", "need", "setting", "advantages", "notes"}
         assert all(said.values())
@@ -84,4 +84,4 @@ def test_use_cases_are_told_in_each_language(lang: str) -> None:
     ],
 )  # fmt: skip
 def test_every_choice_of_nodes_has_its_row_of_the_documents_table(count: int, gpus: int, code: str) -> None:
-    assert scenarios.fitting(count, gpus)[-1].code == code
+    assert scenarios.list_fitting_scenarios(count, gpus)[-1].code == code

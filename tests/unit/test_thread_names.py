@@ -55,7 +55,7 @@ order, control, other, inside = json.loads(sys.argv[1])
 if control:
     sandbox.NVIDIA_CONTROL = control
 processes.refuse_tracers()  # as the platform's own processes do
-made = sandbox.Confinement(order, "test", os.environ)
+made = sandbox.Sandbox(order, "test", os.environ)
 pid = os.fork()
 if pid == 0:
     try:
@@ -89,7 +89,7 @@ WAYS = pytest.mark.parametrize(("view", "landlock"), [(True, True), (False, True
 
 
 def need(*, landlock: bool) -> None:
-    if landlock and not sandbox.landlock_abi():
+    if landlock and not sandbox.read_landlock_abi():
         pytest.skip("this kernel has no Landlock")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from apps.training.logs.trainer_steps import Trainer
+from apps.training.logs.trainer_steps import TrainerPosition
 
 ROUNDED: dict[str, Callable[[float], float]] = {
     "not at all": float,
@@ -37,7 +37,7 @@ def test_lines_that_come_every_so_many_steps_have_their_steps(
 ) -> None:
     lines = list(range(every, total + 1, every))
     for known in (lines[0], lines[len(lines) // 2], total):  # where the Trainer was when it was last heard of
-        trainer = Trainer(known, total, epoch_of(known, batches, accumulated), every)
+        trainer = TrainerPosition(known, total, epoch_of(known, batches, accumulated), every)
         found, before = [], 0
         for step in lines:
             before = trainer.step_of(ROUNDED[rounded](epoch_of(step, batches, accumulated)), before, trains=True)
@@ -46,7 +46,7 @@ def test_lines_that_come_every_so_many_steps_have_their_steps(
 
 
 def test_the_first_step_an_evaluation_and_the_last_line_have_their_steps() -> None:
-    trainer = Trainer(10, 146, 10 / 146, 10)
+    trainer = TrainerPosition(10, 146, 10 / 146, 10)
 
     def step_of(step: int, before: int, *, trains: bool) -> int:
         return trainer.step_of(float(f"{step / 146:.4g}"), before, trains=trains)
@@ -61,6 +61,6 @@ def test_the_first_step_an_evaluation_and_the_last_line_have_their_steps() -> No
 def test_a_trainer_is_known_once_it_has_made_a_step() -> None:
     begun = {"step": 0, "total": 30, "epoch": 0.0, "every": 10}
     goes = {**begun, "step": 3, "epoch": 0.1}
-    assert Trainer.of([None, begun]) is None
-    assert Trainer.of([None, begun, goes]) == Trainer(3, 30, 0.1, 10)
-    assert Trainer.of([{"step": 3, "epoch": None, "total": None, "every": None}]) is None
+    assert TrainerPosition.of([None, begun]) is None
+    assert TrainerPosition.of([None, begun, goes]) == TrainerPosition(3, 30, 0.1, 10)
+    assert TrainerPosition.of([{"step": 3, "epoch": None, "total": None, "every": None}]) is None

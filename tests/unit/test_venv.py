@@ -24,7 +24,7 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     """An environment with a package that its base has not got."""
-    interpreter.make(sys.executable, tmp_path / "own")
+    interpreter.make_interpreter(sys.executable, tmp_path / "own")
     (packages(tmp_path / "own") / "tiny.py").touch()
     return tmp_path / "own"
 
@@ -45,7 +45,7 @@ def run(folder: Path, own: Path, runner: str = sys.executable) -> dict[str, Any]
     }  # fmt: skip
     for left in folder.glob("node-0.*"):
         left.unlink()
-    files.write_atomically(str(folder / "node-0.json"), spec)
+    files.write_json_atomically(str(folder / "node-0.json"), spec)
     env = {**os.environ, "PYTHONPATH": str(Path(node.__file__).parents[2])}
     subprocess.run([runner, "-m", "fermi.runner.node", str(folder / "node-0.json")], env=env, check=True)
     said: dict[str, Any] = json.loads(log.read_text().splitlines()[-1])
@@ -79,9 +79,9 @@ def test_a_rank_is_executed_where_its_environment_stands_on_another_interpreter(
 
 def test_what_was_looked_for_in_vain_is_not_there_for_what_looked(own: Path) -> None:
     program = (
-        "from fermi.runner import venv; venv.note_misses(); venv.note_misses()\n"
+        "from fermi.runner import venv; venv.record_missing_modules(); venv.record_missing_modules()\n"
         "try: import optional_thing.part\nexcept ImportError: pass\n"
-        "import sys; print(venv.go_on_as(sys.argv[1]))\n"
+        "import sys; print(venv.adopt_venv(sys.argv[1]))\n"
     )
     env = {**os.environ, "PYTHONPATH": str(Path(node.__file__).parents[2])}
 

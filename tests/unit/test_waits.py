@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from fermi.probe import setup
-from fermi.probe.shared_page import MAGIC, Page
+from fermi.probe.shared_page import MAGIC, SharedPage
 from fermi.runner import activity, thread_waits
-from fermi.runner.pulse import UNCOUNTED_SECONDS, Pulse, Sample
+from fermi.runner.pulse import MAX_UNCOUNTED_SECONDS, ProgressReader, RankSample
 from tests.polling import until
 
 FOR_EVER, FOR_A_WHILE = "0x0", "0x7ffd1000"
@@ -35,9 +35,9 @@ FOR_EVER, FOR_A_WHILE = "0x0", "0x7ffd1000"
 def test_a_wait_that_only_the_own_process_can_end_is_told_from_one_that_a_timer_ends(
     call: str, locked: bool, timed: bool
 ) -> None:
-    assert thread_waits.is_locked(call.split(), "x86_64") is locked
-    assert thread_waits.is_timed(call.split(), "x86_64") is timed
-    assert not thread_waits.is_locked(call.split(), "riscv64"), "calls have other numbers there"
+    assert thread_waits.is_lock_wait(call.split(), "x86_64") is locked
+    assert thread_waits.is_timed_wait(call.split(), "x86_64") is timed
+    assert not thread_waits.is_lock_wait(call.split(), "riscv64"), "calls have other numbers there"
 
 
 CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', {!r}], start_new_session=True)"
@@ -48,18 +48,18 @@ POLLS = "import time\nwhile True: time.sleep(0.2)"
 def test_a_program_of_its_own_that_wakes_up_shows_in_a_rank_also_from_another_session(script: str, moves: bool) -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, start_new_session=True) as rank:
 
-        def look() -> thread_waits.Waits:
-            return thread_waits.read_waits(activity.look([rank.pid])[rank.pid].pids)
+        def look() -> thread_waits.ThreadWaits:
+            return thread_waits.read_waits(activity.measure_activity([rank.pid])[rank.pid].pids)
 
         try:
             if moves:
-                until(lambda: len(activity.look([rank.pid])[rank.pid].pids) == 2, what="its program runs")
+                until(lambda: len(activity.measure_activity([rank.pid])[rank.pid].pids) == 2, what="its program runs")
                 first = look()
                 until(lambda: look().wakes != first.wakes, what="it comes back from a wait")
             else:
                 until(lambda: (first := look()) == look() and first.wakes is not None, what="it waits")
         finally:
-            for pid in activity.look([rank.pid])[rank.pid].pids:
+            for pid in activity.measure_activity([rank.pid])[rank.pid].pids:
                 os.kill(pid, signal.SIGKILL)
 
 
@@ -79,7 +79,7 @@ class Printed:
 def news(*printed: str) -> list[bool]:
     """Whether each is progress."""
     output, found = Printed(), []
-    pulse = Pulse({"rank": 0, "pid": 0}, None, output)
+    pulse = ProgressReader({"rank": 0, "pid": 0}, None, output)
     for now, text in enumerate(printed):
         before = pulse.samples[-1].printed if pulse.samples else 0
         output.text += text.encode()
@@ -111,14 +111,14 @@ def test_a_flood_of_one_line_is_no_progress_either() -> None:
 
 
 def test_who_computes_while_nobody_counts_its_collectives_waits_in_none() -> None:
-    given = setup.make()
-    page = Page(given.page)
+    given = setup.create_rank_files()
+    page = SharedPage(given.page)
     page.number("magic", MAGIC)
     page.number("begun", 3)
     for name in ("collective_at", "alive_at"):
         page.moment(name, 10.0)
-    seen, late = page.read(), 10.0 + UNCOUNTED_SECONDS + 1
+    seen, late = page.read(), 10.0 + MAX_UNCOUNTED_SECONDS + 1
     given.close()
-    assert Sample(11.0, seen, state="R").waits
-    assert Sample(late, seen, state="S").waits
-    assert not Sample(late, seen, state="R").waits
+    assert RankSample(11.0, seen, state="R").waits
+    assert RankSample(late, seen, state="S").waits
+    assert not RankSample(late, seen, state="R").waits

@@ -78,7 +78,7 @@ def watched(
             until(over, what="what the ranks do is seen")
             return entries(folder), files.read_json(str(folder / "node-0.pulse.json"))["pulse"]
         finally:
-            files.write_atomically(str(folder / "stop.json"), {"grace_seconds": 0})
+            files.write_json_atomically(str(folder / "stop.json"), {"grace_seconds": 0})
             ended.result()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fermi.runner import worktree
-from fermi.runner.code import Broken
+from fermi.runner.code import CodeDeliveryError
 from tests import packages
 from tests.polling import until
 
@@ -22,7 +22,7 @@ class Given:
         self.folder = self.archives / self.snapshot
 
     def check_out(self, attempt: str) -> None:
-        worktree.check_out(str(self.folder), self.snapshot, str(self.tree), attempt)
+        worktree.check_out_tree(str(self.folder), self.snapshot, str(self.tree), attempt)
 
     def texts(self) -> dict[str, str]:
         files = (path for path in self.tree.rglob("*") if path.is_file() and not path.is_symlink())
@@ -120,7 +120,7 @@ def test_a_damaged_archive_leaves_no_new_tree_and_an_old_one_as_it_is(given):
     archive = given.folder / "code.tar"
     whole = archive.read_bytes()
     archive.write_bytes(whole.replace(b"WORD = 1", b"WORD = 2"))
-    with pytest.raises(Broken, match="CODE_ARCHIVE_BROKEN"):
+    with pytest.raises(CodeDeliveryError, match="CODE_ARCHIVE_BROKEN"):
         given.check_out("task-1-1")
     assert not given.tree.exists()
     archive.write_bytes(whole)
@@ -128,7 +128,7 @@ def test_a_damaged_archive_leaves_no_new_tree_and_an_old_one_as_it_is(given):
     (given.tree / "new").write_text("new")
     (given.tree / "lib" / "word.py").unlink()
     archive.write_bytes(whole.replace(b"WORD = 1", b"WORD = 2"))
-    with pytest.raises(Broken, match="CODE_ARCHIVE_BROKEN"):
+    with pytest.raises(CodeDeliveryError, match="CODE_ARCHIVE_BROKEN"):
         given.check_out("task-1-2")
     assert given.texts()["new"] == "new"
     assert not list(given.tree.parent.glob("*.new-*"))
@@ -136,7 +136,7 @@ def test_a_damaged_archive_leaves_no_new_tree_and_an_old_one_as_it_is(given):
 
 def test_a_folder_that_cannot_be_made_is_the_cause(given, tmp_path):
     (tmp_path / "trees").write_text("a file")
-    with pytest.raises(Broken, match="CODE_NOT_UNPACKED") as found:
+    with pytest.raises(CodeDeliveryError, match="CODE_NOT_UNPACKED") as found:
         given.check_out("task-1-1")
     assert str(tmp_path / "trees") in found.value.params["path"]
 
@@ -145,11 +145,11 @@ def test_who_comes_second_waits_for_the_first(given):
     given.tree.parent.mkdir(parents=True)
     second = threading.Thread(target=given.check_out, args=("task-1-1",))
     waits = threading.Event()
-    with worktree.locked(str(given.tree)):
+    with worktree.lock_tree(str(given.tree)):
         second.start()
 
         def other() -> None:
-            with worktree.locked(str(given.tree), waits.set):
+            with worktree.lock_tree(str(given.tree), waits.set):
                 pass
 
         third = threading.Thread(target=other)
@@ -205,7 +205,9 @@ def test_a_folder_is_not_opened_through_a_link(common):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to another user")
 def test_files_belong_to_the_ranks_user(given):
-    worktree.check_out(str(given.folder), given.snapshot, str(given.tree), "task-1-1", worktree.Owner(4321, 4322))
+    worktree.check_out_tree(
+        str(given.folder), given.snapshot, str(given.tree), "task-1-1", worktree.TreeOwner(4321, 4322)
+    )
     found = {(path.lstat().st_uid, path.lstat().st_gid) for path in (given.tree, *given.tree.rglob("*"))}
     assert found == {(4321, 4322)}
     assert given.tree.parent.stat().st_uid == 0

@@ -4,37 +4,37 @@ import pytest
 
 from fermi import messages
 from fermi.diagnosis import Level, world_sizes
-from fermi.diagnosis.stragglers import Place
-from fermi.jobs.spec import PulseSeen
+from fermi.diagnosis.stragglers import RankLocation
+from fermi.jobs.spec import RankProgress
 
-PLACES = {rank: Place(rank // 2, f"env-{rank // 2}") for rank in range(4)}
+PLACES = {rank: RankLocation(rank // 2, f"env-{rank // 2}") for rank in range(4)}
 
 
 def judge(*sizes: int | None) -> object:
-    pulses = {rank: PulseSeen(rank, 1e9, world_size=size) for rank, size in enumerate(sizes)}
-    return world_sizes.judge(pulses, PLACES)
+    pulses = {rank: RankProgress(rank, 1e9, world_size=size) for rank, size in enumerate(sizes)}
+    return world_sizes.find_differing_world_size(pulses, PLACES)
 
 
 def test_the_rank_whose_number_is_not_the_plans_is_named_with_both() -> None:
-    pulses = {rank: PulseSeen(rank, 1e9, world_size=5 if rank == 2 else 4) for rank in range(4)}
-    finding = world_sizes.judge(pulses, PLACES)
+    pulses = {rank: RankProgress(rank, 1e9, world_size=5 if rank == 2 else 4) for rank in range(4)}
+    finding = world_sizes.find_differing_world_size(pulses, PLACES)
     assert finding is not None
     assert (finding.level, [(one.rank, one.node) for one in finding.where]) == (Level.FAIL, [(2, "env-1")])
-    message = messages.text(finding.code, "en", **finding.params)[0]
+    message = messages.render_text(finding.code, "en", **finding.params)[0]
     assert message.startswith("Rank 2 on env-1 creates its process group with WORLD_SIZE 5, but the plan has 4")
-    assert "WORLD_SIZE 5" in messages.text(finding.code, "zh", **finding.params)[0]
+    assert "WORLD_SIZE 5" in messages.render_text(finding.code, "zh", **finding.params)[0]
 
 
 def test_ranks_that_join_by_their_local_rank_are_named_as_whom_they_join() -> None:
-    finding = world_sizes.judge_numbers({2: 0, 3: 1}, PLACES)
+    finding = world_sizes.find_local_rank_as_rank({2: 0, 3: 1}, PLACES)
     assert finding is not None
     assert (finding.level, [(one.rank, one.node) for one in finding.where]) == (
         Level.FAIL, [(2, "env-1"), (3, "env-1")],
     )  # fmt: skip
-    message = messages.text(finding.code, "en", **finding.params)[0]
+    message = messages.render_text(finding.code, "en", **finding.params)[0]
     assert message == "Ranks 2, 3 join the process group as ranks 0, 1: the script passes LOCAL_RANK as `rank`."
-    assert "rank 2, 3 以 rank 0, 1 的编号" in messages.text(finding.code, "zh", **finding.params)[0]
-    early = world_sizes.judge_numbers({2: 0}, PLACES)
+    assert "rank 2, 3 以 rank 0, 1 的编号" in messages.render_text(finding.code, "zh", **finding.params)[0]
+    early = world_sizes.find_local_rank_as_rank({2: 0}, PLACES)
     assert early is not None, "before the others have joined"
 
 
@@ -49,7 +49,7 @@ def test_ranks_that_join_by_their_local_rank_are_named_as_whom_they_join() -> No
     ],
 )
 def test_ranks_that_a_script_numbers_itself_are_no_finding(joined: dict[int, int | None]) -> None:
-    assert world_sizes.judge_numbers(joined, PLACES) is None
+    assert world_sizes.find_local_rank_as_rank(joined, PLACES) is None
 
 
 @pytest.mark.parametrize(

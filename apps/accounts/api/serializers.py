@@ -3,7 +3,7 @@
 from rest_framework import serializers
 
 from apps.accounts.models import Role
-from apps.common.openapi import Key
+from apps.common.openapi import KeyField
 from apps.common.pages import OrderingField, PageQuery
 
 
@@ -117,7 +117,7 @@ class SecretRequest(serializers.Serializer):
 
 
 class AuditQuery(PageQuery):
-    project = Key(required=False, allow_blank=True)
+    project = KeyField(required=False, allow_blank=True)
     ordering = OrderingField("-at", at="at")
 
 

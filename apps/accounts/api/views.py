@@ -8,15 +8,15 @@ from apps.accounts import access, selectors, services
 from apps.accounts import secrets as vault
 from apps.accounts.api import serializers as shapes
 from apps.accounts.models import Project, Role
-from apps.common.api import APIView, Body, Data, Query, Request, operation, page
-from apps.common.texts import language
+from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
+from apps.common.texts import get_request_language
 
 
 class MeView(APIView):
     @operation("getMe", data=shapes.Me)
     def get(self, request: Request) -> Data:
         """Who you are here, and your role in each project."""
-        return selectors.me(request.user, language())
+        return selectors.serialize_user(request.user, get_request_language())
 
 
 class SignInView(APIView):
@@ -35,7 +35,7 @@ class TokensView(APIView):
     @operation("listTokens", query=shapes.TokenQuery, page=shapes.TokenItem)
     def get(self, request: Request, query: Query) -> Data:
         """Your own tokens."""
-        return page(selectors.tokens(request.user).filter(name__icontains=query["search"]), query)
+        return paginate_rows(selectors.list_tokens(request.user).filter(name__icontains=query["search"]), query)
 
     @operation("createToken", body=shapes.TokenCreateRequest, data=shapes.TokenCreated, status=201)
     def post(self, request: Request, body: Body) -> Data:
@@ -54,8 +54,8 @@ class SavedViewsView(APIView):
     @operation("listSavedViews", query=shapes.SavedViewQuery, page=shapes.SavedViewItem)
     def get(self, request: Request, query: Query) -> Data:
         """Your own views of the console's lists."""
-        rows = selectors.saved_views(request.user).filter(name__icontains=query["search"])
-        return page(rows.filter(section=query["section"]) if query.get("section") else rows, query)
+        rows = selectors.list_saved_views(request.user).filter(name__icontains=query["search"])
+        return paginate_rows(rows.filter(section=query["section"]) if query.get("section") else rows, query)
 
     @operation("saveView", body=shapes.SavedViewRequest, data=shapes.SavedViewItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
@@ -67,72 +67,72 @@ class SavedViewView(APIView):
     @operation("deleteSavedView")
     def delete(self, request: Request, view_id: str) -> None:
         """The list itself stays as it is."""
-        services.delete_view(request.user, view_id)
+        services.delete_saved_view(request.user, view_id)
 
 
 class ProjectsView(APIView):
     @operation("listProjects", query=shapes.ProjectQuery, page=shapes.ProjectItem)
     def get(self, request: Request, query: Query) -> Data:
         """The projects you have a role in; all of them for an administrator."""
-        return page(selectors.projects(request.user).filter(name__icontains=query["search"]), query)
+        return paginate_rows(selectors.list_projects(request.user).filter(name__icontains=query["search"]), query)
 
     @operation("createProject", body=shapes.ProjectRequest, data=shapes.ProjectItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """A new project (administrator)."""
-        return _shown(services.create_project(request.user, **body), Role.MAINTAINER)
+        return _serialize_project(services.create_project(request.user, **body), Role.MAINTAINER)
 
 
 class ProjectView(APIView):
     @operation("getProject", data=shapes.ProjectItem)
     def get(self, request: Request, project_id: str) -> Data:
         """One project."""
-        project = access.project(request.user, project_id)
-        return _shown(project, access.role_in(request.user, project))
+        project = access.get_project(request.user, project_id)
+        return _serialize_project(project, access.get_role(request.user, project))
 
     @operation("renameProject", body=shapes.ProjectRequest, data=shapes.ProjectItem)
     def patch(self, request: Request, project_id: str, body: Body) -> Data:
         """Another name (maintainer)."""
-        project = access.project(request.user, project_id)
+        project = access.get_project(request.user, project_id)
         services.rename_project(request.user, project, **body)
-        return _shown(project, Role.MAINTAINER)
+        return _serialize_project(project, Role.MAINTAINER)
 
     @operation("deleteProject")
     def delete(self, request: Request, project_id: str) -> None:
         """Only a project that holds nothing any more (administrator)."""
-        services.delete_project(request.user, access.project(request.user, project_id))
+        services.delete_project(request.user, access.get_project(request.user, project_id))
 
 
 class MembersView(APIView):
     @operation("listMembers", query=shapes.MemberQuery, page=shapes.MemberItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """Who has which role in the project."""
-        members = selectors.members(access.project(request.user, project_id))
-        return page(members.filter(user__username__icontains=query["search"]), query)
+        members = selectors.list_members(access.get_project(request.user, project_id))
+        return paginate_rows(members.filter(user__username__icontains=query["search"]), query)
 
     @operation("addMember", body=shapes.MemberAddRequest, data=shapes.MemberItem, status=201)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """A user joins the project (maintainer)."""
-        return services.add_member(request.user, access.project(request.user, project_id), **body)
+        return services.add_member(request.user, access.get_project(request.user, project_id), **body)
 
 
 class MemberView(APIView):
     @operation("changeMember", body=shapes.MemberChangeRequest, data=shapes.MemberItem)
     def patch(self, request: Request, project_id: str, username: str, body: Body) -> Data:
         """Another role (maintainer)."""
-        return services.change_role(request.user, access.project(request.user, project_id), username, **body)
+        return services.change_role(request.user, access.get_project(request.user, project_id), username, **body)
 
     @operation("removeMember")
     def delete(self, request: Request, project_id: str, username: str) -> None:
         """The user leaves the project (maintainer)."""
-        services.remove_member(request.user, access.project(request.user, project_id), username)
+        services.remove_member(request.user, access.get_project(request.user, project_id), username)
 
 
 class SecretsView(APIView):
     @operation("listSecrets", query=shapes.SecretQuery, page=shapes.SecretItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """The names of the project's secrets, and who set them when. No value is ever given back."""
-        secrets = vault.listing(access.project(request.user, project_id))
-        return page(secrets.filter(name__icontains=query["search"]), query)
+        secrets = vault.list_secrets(access.get_project(request.user, project_id))
+        return paginate_rows(secrets.filter(name__icontains=query["search"]), query)
 
 
 class SecretView(APIView):
@@ -140,12 +140,12 @@ class SecretView(APIView):
     def put(self, request: Request, project_id: str, name: str, body: Body) -> Data:
         """Makes a secret, or gives it another value (maintainer). Tasks name it in `secretEnv`; the next attempt of
         each gets the value."""
-        return vault.put(request.user, access.project(request.user, project_id), name, body["value"])
+        return vault.set_secret(request.user, access.get_project(request.user, project_id), name, body["value"])
 
     @operation("deleteSecret")
     def delete(self, request: Request, project_id: str, name: str) -> None:
         """The value is gone (maintainer). Tasks that name it wait until there is one of that name again."""
-        vault.remove(request.user, access.project(request.user, project_id), name)
+        vault.delete_secret(request.user, access.get_project(request.user, project_id), name)
 
 
 class AuditEventsView(APIView):
@@ -153,16 +153,16 @@ class AuditEventsView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """Who did what in the projects you maintain, newest first."""
         word = query["search"]
-        events = selectors.audit_events(request.user, query.get("project"))
+        events = selectors.list_audit_events(request.user, query.get("project"))
         found = events.filter(Q(target__icontains=word) | Q(action__icontains=word)) if word else events
-        return page(found, query, _event)
+        return paginate_rows(found, query, _serialize_event)
 
 
-def _event(row: dict) -> dict:
+def _serialize_event(row: dict) -> dict:
     """Return the row with the API's names: an annotation cannot have the name of a model field, hence the underscores
     in the query."""
     return {**row, "actor": row.pop("actor_"), "project": row.pop("project_")}
 
 
-def _shown(project: Project, role: Role | None) -> dict:
+def _serialize_project(project: Project, role: Role | None) -> dict:
     return {"id": project.id, "name": project.name, "role": role, "warm": project.warm, "createdAt": project.created_at}

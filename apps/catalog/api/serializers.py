@@ -3,12 +3,12 @@
 from rest_framework import serializers
 
 from apps.catalog.models import VersionStatus
-from apps.common.openapi import Key
+from apps.common.openapi import KeyField
 from apps.common.pages import OrderingField, PageQuery
 
 
 class CatalogQuery(PageQuery):
-    project = Key(required=False, allow_blank=True, help_text="what this project may use")
+    project = KeyField(required=False, allow_blank=True, help_text="what this project may use")
     ordering = OrderingField("name", name="name", createdAt="created_at")
 
 
@@ -45,7 +45,7 @@ class DatasetItem(serializers.Serializer):
 class DatasetCreateRequest(serializers.Serializer):
     name = serializers.CharField(max_length=100)
     description = serializers.CharField(max_length=10_000, allow_blank=True, required=False)
-    projectId = Key(source="project_id", required=False, allow_null=True)
+    projectId = KeyField(source="project_id", required=False, allow_null=True)
     path = serializers.CharField(
         max_length=500,
         help_text="on the server, or files:<path> of the project's: a folder with train.bin and val.bin, or text",
@@ -76,7 +76,7 @@ class ModelItem(serializers.Serializer):
 class ModelCreateRequest(serializers.Serializer):
     name = serializers.CharField(max_length=100)
     description = serializers.CharField(max_length=10_000, allow_blank=True, required=False)
-    projectId = Key(source="project_id", required=False, allow_null=True)
-    recipe = Key(default="gpt")
+    projectId = KeyField(source="project_id", required=False, allow_null=True)
+    recipe = KeyField(default="gpt")
     parameters = serializers.IntegerField(min_value=1, max_value=10**18, required=False, allow_null=True)
     defaults = serializers.DictField(child=serializers.JSONField(allow_null=True), default=dict)

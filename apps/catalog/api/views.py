@@ -4,7 +4,7 @@ from apps.accounts import access
 from apps.catalog import selectors, services
 from apps.catalog.api import serializers as shapes
 from apps.catalog.models import Dataset
-from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError
 
 
@@ -12,51 +12,51 @@ class DatasetsView(APIView):
     @operation("listDatasets", query=shapes.CatalogQuery, page=shapes.DatasetItem)
     def get(self, request: Request, query: Query) -> Data:
         """Datasets that your projects may use, with their versions."""
-        return page(selectors.datasets(request.user, query), query, selectors.dataset_shown)
+        return paginate_rows(selectors.list_datasets(request.user, query), query, selectors.serialize_dataset)
 
     @operation("addDataset", body=shapes.DatasetCreateRequest, data=shapes.DatasetItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """A dataset from a path on the server (maintainer; administrator for one without a project)."""
-        return _dataset(request, services.add_dataset(request.user, **body).pk)
+        return _serialize_dataset(request, services.add_dataset(request.user, **body).pk)
 
 
 class DatasetView(APIView):
     @operation("getDataset", data=shapes.DatasetItem)
     def get(self, request: Request, dataset_id: str) -> Data:
         """One dataset with its versions."""
-        return _dataset(request, dataset_id)
+        return _serialize_dataset(request, dataset_id)
 
 
 class VersionsView(APIView):
     @operation("listDatasetVersions", query=shapes.VersionQuery, page=shapes.DatasetVersionItem)
     def get(self, request: Request, dataset_id: str, query: Query) -> Data:
         """The versions of one dataset."""
-        dataset = access.get(Dataset.objects.all(), request.user, dataset_id, shared=True)
+        dataset = access.get_object(Dataset.objects.all(), request.user, dataset_id, shared=True)
         versions = dataset.versions.filter(name__icontains=query["search"])
-        return page(versions, query, selectors.version_shown)
+        return paginate_rows(versions, query, selectors.serialize_version)
 
     @operation("addDatasetVersion", body=shapes.VersionCreateRequest, data=shapes.DatasetVersionItem, status=201)
     def post(self, request: Request, dataset_id: str, body: Body) -> Data:
         """Another version from a path on the server (maintainer)."""
-        dataset = access.get(Dataset.objects.all(), request.user, dataset_id, shared=True)
-        return selectors.version_shown(services.add_version(request.user, dataset, **body))
+        dataset = access.get_object(Dataset.objects.all(), request.user, dataset_id, shared=True)
+        return selectors.serialize_version(services.add_version(request.user, dataset, **body))
 
 
 class ModelsView(APIView):
     @operation("listModels", query=shapes.CatalogQuery, page=shapes.ModelItem)
     def get(self, request: Request, query: Query) -> Data:
         """Models that your projects may train."""
-        return page(selectors.models(request.user, query), query)
+        return paginate_rows(selectors.list_models(request.user, query), query)
 
     @operation("addModel", body=shapes.ModelCreateRequest, data=shapes.ModelItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """A recipe with defaults (maintainer; administrator for one without a project)."""
         model = services.add_model(request.user, **body)
-        return selectors.models(request.user, {}).get(pk=model.pk)
+        return selectors.list_models(request.user, {}).get(pk=model.pk)
 
 
-def _dataset(request: Request, dataset_id: str) -> Data:
-    dataset = selectors.datasets(request.user, {}).filter(pk=dataset_id).first()
+def _serialize_dataset(request: Request, dataset_id: str) -> Data:
+    dataset = selectors.list_datasets(request.user, {}).filter(pk=dataset_id).first()
     if dataset is None:
         raise ApiError(404, "NOT_FOUND")
-    return selectors.dataset_shown(dataset)
+    return selectors.serialize_dataset(dataset)

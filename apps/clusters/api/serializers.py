@@ -4,26 +4,26 @@ from django.db.models import Case, F, When
 from rest_framework import serializers
 
 from apps.clusters.models import EnvironmentKind, EnvironmentStatus
-from apps.common.openapi import AddressField, Key
+from apps.common.openapi import AddressField, KeyField
 from apps.common.pages import OrderingField, PageQuery
-from fermi.engines.check_results import Level
+from fermi.engines.check_results import CheckLevel
 
 KINDS = EnvironmentKind.choices
 STATUSES = EnvironmentStatus.choices
-LEVELS = [level.value for level in Level]
+LEVELS = [level.value for level in CheckLevel]
 _RUNNING_SINCE = Case(When(status=EnvironmentStatus.RUNNING, then=F("started_at")))
 
 
 class EnvironmentQuery(PageQuery):
     zone = serializers.ListField(
-        child=Key(allow_blank=True), max_length=100, required=False, help_text="id or name; may repeat"
+        child=KeyField(allow_blank=True), max_length=100, required=False, help_text="id or name; may repeat"
     )
     status = serializers.ListField(child=serializers.ChoiceField(STATUSES), max_length=100, required=False)
-    gpuType = serializers.ListField(child=Key(allow_blank=True), max_length=100, required=False)
+    gpuType = serializers.ListField(child=KeyField(allow_blank=True), max_length=100, required=False)
     kind = serializers.ListField(child=serializers.ChoiceField(KINDS), max_length=100, required=False)
     minGpus = serializers.IntegerField(min_value=0, max_value=1_000_000, required=False)
-    cluster = Key(required=False, allow_blank=True)
-    project = Key(required=False, allow_blank=True)
+    cluster = KeyField(required=False, allow_blank=True)
+    project = KeyField(required=False, allow_blank=True)
     ordering = OrderingField(
         "name",
         name="name",
@@ -129,13 +129,13 @@ class EnvironmentChangeRequest(serializers.Serializer):
 
 
 class EnvironmentRegisterRequest(EnvironmentChangeRequest):
-    projectId = Key(source="project_id")
-    clusterId = Key(source="cluster_id")
+    projectId = KeyField(source="project_id")
+    clusterId = KeyField(source="cluster_id")
 
 
 class SummaryRequest(serializers.Serializer):
-    environmentIds = serializers.ListField(source="environment_ids", child=Key(), max_length=1024)
-    masterNode = Key(source="master", required=False, allow_null=True, default=None)
+    environmentIds = serializers.ListField(source="environment_ids", child=KeyField(), max_length=1024)
+    masterNode = KeyField(source="master", required=False, allow_null=True, default=None)
 
 
 class WarningItem(serializers.Serializer):

@@ -8,9 +8,9 @@ from apps.common.api import Request
 from apps.common.errors import ApiError
 
 
-def stream(request: Request) -> IO[bytes]:
+def open_body(request: Request) -> IO[bytes]:
     """Return the body as a stream. Raises ApiError 413 if Content-Length is above the limit."""
-    limit = bounds.body(request.method, request.path).most()
+    limit = bounds.get_body_limit(request.method, request.path).most()
     if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
         raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
     return cast(IO[bytes], request.stream or io.BytesIO())

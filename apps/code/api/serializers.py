@@ -3,16 +3,16 @@
 from rest_framework import serializers
 
 from apps.code.models import FetchStatus
-from apps.common.openapi import Key
+from apps.common.openapi import KeyField
 from apps.common.pages import PageQuery
 
 
 class ProjectQuery(serializers.Serializer):
-    project = Key(required=False, help_text="whose it is to be; by default the only one that you may change")
+    project = KeyField(required=False, help_text="whose it is to be; by default the only one that you may change")
 
 
 class SnapshotQuery(PageQuery):
-    project = Key(required=False, allow_blank=True)
+    project = KeyField(required=False, allow_blank=True)
 
 
 class PathQuery(serializers.Serializer):
@@ -74,7 +74,7 @@ class OriginRequest(serializers.Serializer):
 
 
 class SnapshotFinishRequest(serializers.Serializer):
-    projectId = Key(source="project_id", required=False, allow_null=True)
+    projectId = KeyField(source="project_id", required=False, allow_null=True)
     origin = OriginRequest(required=False)
     patch = serializers.CharField(
         max_length=262_144, allow_blank=True, required=False, trim_whitespace=False, help_text="`git diff HEAD`"
@@ -125,7 +125,7 @@ class GitSource(serializers.Serializer):
 
 
 class FetchRequest(serializers.Serializer):
-    projectId = Key(source="project_id", required=False, allow_null=True)
+    projectId = KeyField(source="project_id", required=False, allow_null=True)
     git = GitSource()
 
 

@@ -15,19 +15,19 @@ from typing import Any
 from django.db.backends.postgresql import base
 from psycopg_pool import PoolTimeout
 
-from apps.common.sql import DatabaseAwayError
+from apps.common.sql import DatabaseUnavailableError
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 20.0
+POOL_WAIT_SECONDS = 20.0
 """How long a request waits for a free connection of the pool."""
-RETRY_S = 0.5
+RETRY_SECONDS = 0.5
 """Pause between two attempts to connect while the database is unavailable."""
-CONNECT_S = 2
+CONNECT_TIMEOUT_SECONDS = 2
 """Timeout of one attempt to connect without the pool."""
 
 
-class Breaker:
+class CircuitBreaker:
     """Circuit breaker of the database. One for each process: all threads use one database."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Breaker:
     def check(self) -> None:
         """Raise DatabaseUnavailableError while the database is known to be unavailable."""
         if self._away:
-            raise DatabaseAwayError(self._away)
+            raise DatabaseUnavailableError(self._away)
 
     def look(self, connect: Callable[[], Any]) -> None:
         """Open a connection by `connect` and close it. If that fails, raise DatabaseUnavailableError, from then on also
@@ -55,7 +55,7 @@ class Breaker:
     def _until_back(self, connect: Callable[[], Any]) -> None:
         pause = threading.Event()
         while self._away:
-            pause.wait(RETRY_S)
+            pause.wait(RETRY_SECONDS)
             try:
                 connect().close()
             except Exception as error:
@@ -65,7 +65,7 @@ class Breaker:
                 log.warning("the database is back")
 
 
-BREAKER = Breaker()
+BREAKER = CircuitBreaker()
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -75,12 +75,14 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         if not self.pool:
             return super().get_new_connection(conn_params)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + POOL_WAIT_SECONDS
         while True:
             BREAKER.check()
             try:
                 return super().get_new_connection(conn_params)
             except PoolTimeout:
-                BREAKER.look(lambda: self.Database.connect(**{**conn_params, "connect_timeout": CONNECT_S}))
+                BREAKER.look(
+                    lambda: self.Database.connect(**{**conn_params, "connect_timeout": CONNECT_TIMEOUT_SECONDS})
+                )
                 if time.monotonic() > deadline:
                     raise

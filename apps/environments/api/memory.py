@@ -14,26 +14,26 @@ class MemoryView(APIView):
     def get(self, request: Request, environment_id: str) -> Data:
         """Who holds memory there, and how much of its GPUs' is left. Answers with what is known at once; what is not
         is looked at meanwhile (`looking`)."""
-        environment = access.get(DevEnvironment.objects.all(), request.user, environment_id)
-        found = memory.list_held([environment.pk], request.user)
-        shown = found[0] if found else memory.nothing(environment.pk, environment.name)
-        return {**shown, "reason": presenters.reason(shown["error"])}
+        environment = access.get_object(DevEnvironment.objects.all(), request.user, environment_id)
+        found = memory.list_memory_holders([environment.pk], request.user)
+        shown = found[0] if found else memory.build_empty_entry(environment.pk, environment.name)
+        return {**shown, "reason": presenters.serialize_reason(shown["error"])}
 
 
 class KernelEndView(APIView):
     @operation("endKernel")
     def post(self, request: Request, environment_id: str, kernel_id: str) -> None:
         """Ends a kernel of an environment of your own; what it holds in memory is lost (member)."""
-        memory.end_kernel(request.user, _environment(request, environment_id), kernel_id)
+        memory.end_kernel(request.user, _get_environment(request, environment_id), kernel_id)
 
 
 class AskOwnerView(APIView):
     @operation("askOwner")
     def post(self, request: Request, environment_id: str) -> None:
         """Tells the environment's owner that you would like to train there, and what holds its memory (member)."""
-        memory.ask_owner(request.user, _environment(request, environment_id))
+        memory.ask_owner(request.user, _get_environment(request, environment_id))
 
 
-def _environment(request: Request, environment_id: str) -> DevEnvironment:
+def _get_environment(request: Request, environment_id: str) -> DevEnvironment:
     rows = DevEnvironment.objects.select_related("cluster", "owner", "zone")
-    return access.get(rows, request.user, environment_id, Role.MEMBER)
+    return access.get_object(rows, request.user, environment_id, Role.MEMBER)

@@ -16,19 +16,19 @@ class PackagesView(APIView):
         ids = [key for text in query["ids"] for key in text.split(",") if key]
         if len(ids) > forms.MAX_ENVIRONMENTS:
             raise ProblemsError([Problem("ids", "ITEMS_AT_MOST", {"high": forms.MAX_ENVIRONMENTS})])
-        environments, problems = selectors.pick(request.user, ids, "ids")
+        environments, problems = selectors.select_environments(request.user, ids, "ids")
         if problems:
             raise ProblemsError(problems)
-        seen = surveys.request_looks(request.user, environments, query["python"], anew=query["anew"])
-        return presenters.compared(seen)
+        seen = surveys.request_surveys(request.user, environments, query["python"], refresh=query["anew"])
+        return presenters.serialize_comparison(seen)
 
 
 class PackagesLevelView(APIView):
     @operation("levelEnvironmentPackages", body=forms.PackagesLevelRequest, data=forms.PackageInstallations, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Installs packages into each of the environments (member); ask for the result until it is `over`."""
-        together = installation.begin(request.user, body["ids"], body["packages"], body["python"])
-        return presenters.installations(installation.find(request.user, together))
+        together = installation.start_installations(request.user, body["ids"], body["packages"], body["python"])
+        return presenters.serialize_installations(installation.list_installations(request.user, together))
 
 
 class PackagesInstallationView(APIView):
@@ -37,4 +37,4 @@ class PackagesInstallationView(APIView):
         """How the installations of one request get on, and what pip prints. Kept for a week."""
         if len(installation_id) > 40:
             raise ApiError(404, "NOT_FOUND")
-        return presenters.installations(installation.find(request.user, installation_id))
+        return presenters.serialize_installations(installation.list_installations(request.user, installation_id))

@@ -3,7 +3,7 @@
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import NotSelectableReason
-from apps.common.openapi import Key
+from apps.common.openapi import KeyField
 from apps.environments.models import InstallationState
 from apps.environments.packages.presenters import STATES
 from fermi.planning.packages import KINDS, MAX_PACKAGES
@@ -83,7 +83,9 @@ class PackagesOfTask(serializers.Serializer):
 
 
 class PackagesLevelRequest(serializers.Serializer):
-    ids = serializers.ListField(child=Key(), min_length=1, max_length=MAX_ENVIRONMENTS, help_text="of environments")
+    ids = serializers.ListField(
+        child=KeyField(), min_length=1, max_length=MAX_ENVIRONMENTS, help_text="of environments"
+    )
     packages = serializers.ListField(
         child=serializers.CharField(max_length=200), min_length=1, max_length=MAX_PACKAGES,
         help_text="names with versions, as pip reads them: einops==0.8.0",

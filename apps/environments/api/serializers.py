@@ -6,14 +6,16 @@ from rest_framework import serializers
 
 from apps.clusters.api.serializers import KINDS, KnownEnvironment, ZoneRef
 from apps.clusters.models import EnvironmentKind
-from apps.common.openapi import INT4, Key
+from apps.common.openapi import MAX_INT4, KeyField
 from apps.common.pages import OrderingField, PageQuery
 from apps.environments import standby
-from apps.environments.states import Action, State, Wanted
-from apps.environments.states.limits import MOST_KEPT
+from apps.environments.states import DesiredState, EnvironmentAction, EnvironmentState
+from apps.environments.states.limits import MAX_KEEP_HOURS
 
-STATES, WANTED, ACTIONS = ([(one.value, one.value) for one in kind] for kind in (State, Wanted, Action))
-MOST_CORES, MOST_GB, MOST_GPUS, MOST_MINUTES = 100_000, 1_000_000, 1024, 60 * 24 * 365
+STATES, DESIRED_STATES, ACTIONS = (
+    [(one.value, one.value) for one in kind] for kind in (EnvironmentState, DesiredState, EnvironmentAction)
+)
+MAX_CORES, MAX_GB, MAX_GPUS, MAX_MINUTES = 100_000, 1_000_000, 1024, 60 * 24 * 365
 
 
 class DeclaredPort(serializers.Serializer):
@@ -21,23 +23,23 @@ class DeclaredPort(serializers.Serializer):
     port = serializers.IntegerField(min_value=1, max_value=65_535)
 
 
-def _texts(source: str | None = None, said: str = "", longest: int = 10_000) -> serializers.DictField:
-    child = serializers.CharField(max_length=longest, allow_blank=True, trim_whitespace=False)
+def _make_text_map(source: str | None = None, help_text: str = "", max_length: int = 10_000) -> serializers.DictField:
+    child = serializers.CharField(max_length=max_length, allow_blank=True, trim_whitespace=False)
     named: dict[str, Any] = {"source": source} if source else {}
-    return serializers.DictField(child=child, required=False, help_text=said, **named)
+    return serializers.DictField(child=child, required=False, help_text=help_text, **named)
 
 
-def _number(source: str, low: int, high: int, said: str = "") -> serializers.IntegerField:
-    limits: dict[str, Any] = {"min_value": low, "max_value": high, "required": False, "help_text": said}
+def _make_number_field(source: str, low: int, high: int, help_text: str = "") -> serializers.IntegerField:
+    limits: dict[str, Any] = {"min_value": low, "max_value": high, "required": False, "help_text": help_text}
     return serializers.IntegerField(source=source, **limits)
 
 
 class EnvironmentSizes(serializers.Serializer):
-    gpuCount = _number("gpu_count", 0, MOST_GPUS)
-    cpuCores = _number("cpu_cores", 1, MOST_CORES)
-    memoryGb = _number("memory_gb", 1, MOST_GB)
-    sharedMemoryGb = _number("shared_memory_gb", 0, MOST_GB, "0: as the engine has it")
-    diskGb = _number("disk_gb", 0, MOST_GB, "0: as the engine has it; it only grows")
+    gpuCount = _make_number_field("gpu_count", 0, MAX_GPUS)
+    cpuCores = _make_number_field("cpu_cores", 1, MAX_CORES)
+    memoryGb = _make_number_field("memory_gb", 1, MAX_GB)
+    sharedMemoryGb = _make_number_field("shared_memory_gb", 0, MAX_GB, "0: as the engine has it")
+    diskGb = _make_number_field("disk_gb", 0, MAX_GB, "0: as the engine has it; it only grows")
 
 
 class EnvironmentResizeRequest(EnvironmentSizes):
@@ -53,14 +55,14 @@ class EnvironmentMadeOf(EnvironmentSizes):
     gpuType = serializers.CharField(source="gpu_type", max_length=40, allow_blank=True, required=False)
     emulated = serializers.BooleanField(required=False, help_text="CPU processes stand in for the GPUs")
     ports = serializers.ListField(child=DeclaredPort(), max_length=20, required=False)
-    env = _texts(said="variables")
-    secretEnv = _texts("secret_env", "variables with the names of the project's secrets", 100)
+    env = _make_text_map(help_text="variables")
+    secretEnv = _make_text_map("secret_env", "variables with the names of the project's secrets", 100)
     startScript = serializers.CharField(
         source="start_script", max_length=20_000, allow_blank=True, trim_whitespace=False, required=False,
         help_text="run by a shell before the service begins; of a custom one without an image, the service",
     )  # fmt: skip
     idleStopMinutes = serializers.IntegerField(
-        source="idle_stop_minutes", min_value=1, max_value=MOST_MINUTES, allow_null=True, required=False,
+        source="idle_stop_minutes", min_value=1, max_value=MAX_MINUTES, allow_null=True, required=False,
         help_text="that nobody uses it, before it stops by itself; null: never",
     )  # fmt: skip
 
@@ -68,16 +70,18 @@ class EnvironmentMadeOf(EnvironmentSizes):
 class EnvironmentTemplateChangeRequest(EnvironmentMadeOf):
     name = serializers.CharField(max_length=100)
     description = serializers.CharField(max_length=10_000, allow_blank=True, required=False)
-    clusterId = Key(source="cluster_id", required=False, allow_null=True)
-    zone = Key(required=False, allow_null=True, help_text="id or name")
+    clusterId = KeyField(source="cluster_id", required=False, allow_null=True)
+    zone = KeyField(required=False, allow_null=True, help_text="id or name")
 
 
 class EnvironmentTemplateCreateRequest(EnvironmentTemplateChangeRequest):
-    projectId = Key(source="project_id", required=False, allow_null=True, help_text="null: offered to every project")
+    projectId = KeyField(
+        source="project_id", required=False, allow_null=True, help_text="null: offered to every project"
+    )
 
 
 class EnvironmentTemplateQuery(PageQuery):
-    project = Key(required=False, allow_blank=True, help_text="what this project may use")
+    project = KeyField(required=False, allow_blank=True, help_text="what this project may use")
     kind = serializers.ListField(child=serializers.ChoiceField(KINDS), max_length=10, required=False)
     ordering = OrderingField("name", name="name", createdAt="created_at", gpuCount="gpu_count")
 
@@ -111,11 +115,11 @@ class EnvironmentTemplate(serializers.Serializer):
 class EnvironmentMakeRequest(EnvironmentMadeOf):
     """What is left out is as the template has it."""
 
-    templateId = Key(source="template")
-    projectId = Key(source="project")
+    templateId = KeyField(source="template")
+    projectId = KeyField(source="project")
     name = serializers.CharField(max_length=100)
-    clusterId = Key(source="cluster", required=False, allow_null=True)
-    zone = Key(required=False, allow_null=True, help_text="id or name")
+    clusterId = KeyField(source="cluster", required=False, allow_null=True)
+    zone = KeyField(required=False, allow_null=True, help_text="id or name")
     host = serializers.CharField(
         max_length=200, required=False, allow_blank=True, help_text="on engines of hosts; empty: the engine chooses"
     )
@@ -126,12 +130,12 @@ class EnvironmentCloneRequest(serializers.Serializer):
 
 
 class EnvironmentKeepRequest(serializers.Serializer):
-    hours = serializers.FloatField(min_value=0.1, max_value=MOST_KEPT)
+    hours = serializers.FloatField(min_value=0.1, max_value=MAX_KEEP_HOURS)
 
 
 class EnvironmentLogsQuery(serializers.Serializer):
     cursor = serializers.IntegerField(
-        min_value=-INT4, max_value=2**62, default=0, help_text="a byte of the log; negative: so many before its end"
+        min_value=-MAX_INT4, max_value=2**62, default=0, help_text="a byte of the log; negative: so many before its end"
     )
     limit = serializers.IntegerField(min_value=1, max_value=1 << 20, default=1 << 16, help_text="bytes")
 
@@ -176,7 +180,7 @@ class HostedItem(serializers.Serializer):
     since = serializers.DateTimeField()
     reason = HostedReason(allow_null=True, help_text="why it waits, or ended")
     doing = HostedDoing(allow_null=True, help_text="what it is at while it starts")
-    wanted = serializers.ChoiceField(WANTED)
+    wanted = serializers.ChoiceField(DESIRED_STATES)
     allowedActions = serializers.ListField(child=serializers.ChoiceField(ACTIONS))
     templateId = serializers.CharField(allow_null=True)
     templateName = serializers.CharField(allow_null=True)

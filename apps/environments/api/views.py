@@ -10,16 +10,16 @@ from apps.clusters import selectors as clusters
 from apps.clusters import services as registered
 from apps.clusters.api.serializers import EnvironmentChangeRequest, EnvironmentQuery, EnvironmentRegisterRequest
 from apps.clusters.models import DevEnvironment
-from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError
 from apps.environments import logs, presenters, standby
 from apps.environments.api import serializers
 from apps.environments.models import Template
 from apps.environments.services import create, lifecycle, templates
-from apps.environments.validation import Asked
+from apps.environments.validation import CreateRequest
 
-KEY = "Idempotency-Key"
-LONGEST_KEY = 200
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+MAX_KEY_LENGTH = 200
 
 
 class TemplatesView(APIView):
@@ -28,9 +28,9 @@ class TemplatesView(APIView):
     )
     def get(self, request: Request, query: Query) -> Data:
         """What environments can be made from: the operators' catalogue, and your projects' own."""
-        may_use = access.may_use(request.user)
-        rows = presenters.templates(request.user, query)
-        return page(rows, query, lambda row: presenters.template(row, may_use(row.project_id)))
+        may_use = access.make_usage_check(request.user)
+        rows = presenters.list_templates(request.user, query)
+        return paginate_rows(rows, query, lambda row: presenters.serialize_template(row, may_use(row.project_id)))
 
     @operation(
         "createEnvironmentTemplate",
@@ -40,14 +40,14 @@ class TemplatesView(APIView):
     )
     def post(self, request: Request, body: Body) -> Data:
         """A template of a project (member), or of the catalogue (administrator). All problems come at once."""
-        return _template_shown(request, templates.create(request.user, **body).pk)
+        return _serialize_template(request, templates.create_template(request.user, **body).pk)
 
 
 class TemplateView(APIView):
     @operation("getEnvironmentTemplate", data=serializers.EnvironmentTemplate)
     def get(self, request: Request, template_id: str) -> Data:
         """One template."""
-        return _template_shown(request, template_id)
+        return _serialize_template(request, template_id)
 
     @operation(
         "changeEnvironmentTemplate",
@@ -57,27 +57,27 @@ class TemplateView(APIView):
     )
     def patch(self, request: Request, template_id: str, body: Body) -> Data:
         """Changes it; environments that were made from it stay as they are."""
-        templates.change(request.user, _template(request, template_id), body)
-        return _template_shown(request, template_id)
+        templates.change_template(request.user, _get_template(request, template_id), body)
+        return _serialize_template(request, template_id)
 
     @operation("deleteEnvironmentTemplate")
     def delete(self, request: Request, template_id: str) -> None:
         """Removes it; environments that were made from it stay."""
-        templates.delete(request.user, _template(request, template_id))
+        templates.delete_template(request.user, _get_template(request, template_id))
 
 
 class EnvironmentsView(APIView):
     @operation("listEnvironments", query=EnvironmentQuery, page=serializers.EnvironmentItem)
     def get(self, request: Request, query: Query) -> Data:
         """The dev environments of your projects."""
-        found = page(clusters.environments(request.user, query), query, clusters.shown)
-        presenters.attach(request.user, found["items"])
+        found = paginate_rows(clusters.list_environments(request.user, query), query, clusters.serialize_environment)
+        presenters.attach_details(request.user, found["items"])
         return found
 
     @operation("registerEnvironment", body=EnvironmentRegisterRequest, data=serializers.EnvironmentDetail, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """An environment registered by hand (maintainer)."""
-        return _shown(request, registered.register_environment(request.user, **body).pk)
+        return _serialize_environment(request, registered.register_environment(request.user, **body).pk)
 
 
 class MakeEnvironmentView(APIView):
@@ -86,37 +86,37 @@ class MakeEnvironmentView(APIView):
         body=serializers.EnvironmentMakeRequest,
         data=serializers.EnvironmentDetail,
         status=201,
-        headers=[KEY],
+        headers=[IDEMPOTENCY_HEADER],
     )
     def post(self, request: Request, body: Body) -> Data:
         """Makes one from a template and starts it (member). All problems come at once."""
-        key = request.headers.get(KEY, "")
-        if len(key) > LONGEST_KEY:
-            raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", KEY, high=LONGEST_KEY)
+        key = request.headers.get(IDEMPOTENCY_HEADER, "")
+        if len(key) > MAX_KEY_LENGTH:
+            raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", IDEMPOTENCY_HEADER, high=MAX_KEY_LENGTH)
         named = {name: body.pop(name) for name in ("template", "project", "name")}
         where = {name: body.pop(name, None) or "" for name in ("cluster", "zone", "host")}
-        asked = Asked(**named, **where, changes=body)
-        return _shown(request, create.make(request.user, asked, key=key).pk)
+        asked = CreateRequest(**named, **where, changes=body)
+        return _serialize_environment(request, create.create_environment(request.user, asked, key=key).pk)
 
 
 class EnvironmentView(APIView):
     @operation("getEnvironment", data=serializers.EnvironmentDetail)
     def get(self, request: Request, environment_id: str) -> Data:
         """One dev environment."""
-        return _shown(request, environment_id)
+        return _serialize_environment(request, environment_id)
 
     @operation("changeEnvironment", body=EnvironmentChangeRequest, partial=True, data=serializers.EnvironmentDetail)
     def patch(self, request: Request, environment_id: str, body: Body) -> Data:
         """Changes what is known of it, or takes it out of service and back (maintainer)."""
-        lifecycle.change(request.user, _environment(request, environment_id), body)
-        return _shown(request, environment_id)
+        lifecycle.change_environment(request.user, _get_environment(request, environment_id), body)
+        return _serialize_environment(request, environment_id)
 
     @operation("removeEnvironment", data=serializers.EnvironmentDetail, nullable=True)
     def delete(self, request: Request, environment_id: str) -> Data:
         """Of one that the platform made: begins its deletion, disk and all (member). Of another: forgets it
         (maintainer). Not while a task holds it."""
-        lifecycle.delete(request.user, _environment(request, environment_id))
-        return _found(request, environment_id)
+        lifecycle.delete_environment(request.user, _get_environment(request, environment_id))
+        return _find_environment(request, environment_id)
 
 
 class ProjectWarmView(APIView):
@@ -124,9 +124,9 @@ class ProjectWarmView(APIView):
     def put(self, request: Request, project_id: str, body: Body) -> Data:
         """Whether a process stands by, with the training stack imported, in each of its environments that does not say
         otherwise (maintainer)."""
-        project = access.project(request.user, project_id)
+        project = access.get_project(request.user, project_id)
         standby.switch_project(request.user, project, body["warm"])
-        role = access.role_in(request.user, project)
+        role = access.get_role(request.user, project)
         return {"id": project.pk, "name": project.name, "role": role, "warm": project.warm,
                 "createdAt": project.created_at}  # fmt: skip
 
@@ -135,35 +135,37 @@ class StartView(APIView):
     @operation("startEnvironment", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
         """Starts one that the platform made and that does not run (member)."""
-        return _steer(request, environment_id, lifecycle.start)
+        return _apply_action(request, environment_id, lifecycle.start_environment)
 
 
 class StopView(APIView):
     @operation("stopEnvironment", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
         """Stops it; its disk stays (member). Not while a task holds it."""
-        return _steer(request, environment_id, lifecycle.stop)
+        return _apply_action(request, environment_id, lifecycle.stop_environment)
 
 
 class RestartView(APIView):
     @operation("restartEnvironment", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
         """Ends its processes and begins anew, with its sizes as they are now (member)."""
-        return _steer(request, environment_id, lifecycle.restart)
+        return _apply_action(request, environment_id, lifecycle.restart_environment)
 
 
 class KeepView(APIView):
     @operation("keepEnvironment", body=serializers.EnvironmentKeepRequest, data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """However idle, it does not stop by itself for so many hours (member)."""
-        return _steer(request, environment_id, lambda user, one: lifecycle.keep(user, one, body["hours"]))
+        return _apply_action(
+            request, environment_id, lambda user, one: lifecycle.postpone_idle_stop(user, one, body["hours"])
+        )
 
 
 class ResizeView(APIView):
     @operation("resizeEnvironment", body=serializers.EnvironmentResizeRequest, data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """Other sizes, from the next start on (member)."""
-        return _steer(request, environment_id, lambda user, one: lifecycle.resize(user, one, body))
+        return _apply_action(request, environment_id, lambda user, one: lifecycle.resize_environment(user, one, body))
 
 
 class CloneView(APIView):
@@ -172,56 +174,56 @@ class CloneView(APIView):
     )
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """Another one like it, with an empty disk (member)."""
-        environment = _environment(request, environment_id)
-        return _shown(request, create.clone(request.user, environment, body["name"]).pk)
+        environment = _get_environment(request, environment_id)
+        return _serialize_environment(request, create.clone_environment(request.user, environment, body["name"]).pk)
 
 
 class LogsView(APIView):
     @operation("getEnvironmentLogs", query=serializers.EnvironmentLogsQuery, data=serializers.EnvironmentLogs)
     def get(self, request: Request, environment_id: str, query: Query) -> Data:
         """What its newest run printed."""
-        environment = _environment(request, environment_id)
-        lifecycle.find(environment)
-        return logs.read(environment, query["cursor"], query["limit"])
+        environment = _get_environment(request, environment_id)
+        lifecycle.get_hosted(environment)
+        return logs.read_logs(environment, query["cursor"], query["limit"])
 
 
 class LifeView(APIView):
     @operation("getEnvironmentLife", data=serializers.EnvironmentLife)
     def get(self, request: Request, environment_id: str) -> Data:
         """What happened to it, and what each of its runs came to."""
-        return presenters.life(_environment(request, environment_id).pk)
+        return presenters.serialize_life(_get_environment(request, environment_id).pk)
 
 
-def _template(request: Request, template_id: str) -> Template:
-    return access.get(Template.objects.all(), request.user, template_id, shared=True)
+def _get_template(request: Request, template_id: str) -> Template:
+    return access.get_object(Template.objects.all(), request.user, template_id, shared=True)
 
 
-def _template_shown(request: Request, template_id: str) -> Data:
-    row = presenters.templates(request.user, {}).filter(pk=template_id).first()
+def _serialize_template(request: Request, template_id: str) -> Data:
+    row = presenters.list_templates(request.user, {}).filter(pk=template_id).first()
     if row is None:
         raise ApiError(404, "NOT_FOUND")
-    return presenters.template(row, access.may_use(request.user)(row.project_id))
+    return presenters.serialize_template(row, access.make_usage_check(request.user)(row.project_id))
 
 
-def _environment(request: Request, environment_id: str) -> DevEnvironment:
+def _get_environment(request: Request, environment_id: str) -> DevEnvironment:
     rows = DevEnvironment.objects.select_related("cluster", "project", "owner")
-    return access.get(rows, request.user, environment_id)
+    return access.get_object(rows, request.user, environment_id)
 
 
-def _steer(request: Request, environment_id: str, act: Callable[[User, DevEnvironment], None]) -> Data:
-    act(request.user, _environment(request, environment_id))
-    return _shown(request, environment_id)
+def _apply_action(request: Request, environment_id: str, service: Callable[[User, DevEnvironment], None]) -> Data:
+    service(request.user, _get_environment(request, environment_id))
+    return _serialize_environment(request, environment_id)
 
 
-def _found(request: Request, environment_id: str) -> dict[str, Any] | None:
-    found = clusters.environment(request.user, environment_id)
+def _find_environment(request: Request, environment_id: str) -> dict[str, Any] | None:
+    found = clusters.get_environment(request.user, environment_id)
     if found is not None:
-        presenters.attach(request.user, [found])
+        presenters.attach_details(request.user, [found])
     return found
 
 
-def _shown(request: Request, environment_id: str) -> Data:
-    found = _found(request, environment_id)
+def _serialize_environment(request: Request, environment_id: str) -> Data:
+    found = _find_environment(request, environment_id)
     if found is None:
         raise ApiError(404, "NOT_FOUND")
     return found

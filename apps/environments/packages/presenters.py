@@ -3,27 +3,27 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from apps.common.nested_texts import said
+from apps.common.nested_texts import render_code
 from apps.environments.models import Installation, InstallationState
-from apps.environments.packages.surveys import Seen
+from apps.environments.packages.surveys import PackageSurvey
 from fermi.planning import packages
-from fermi.planning.packages import Difference, Look, Missing
+from fermi.planning.packages import InstalledPackages, MissingModule, VersionDifference
 
 LOOKING, KNOWN, FAILED = STATES = ("looking", "known", "failed")
 
 
-def looks(seen: Iterable[Seen]) -> dict[str, Look]:
+def index_surveys(surveys: Iterable[PackageSurvey]) -> dict[str, InstalledPackages]:
     """Return the surveys that found something, by environment id."""
-    return {one.environment.pk: one.found for one in seen if one.found}
+    return {one.environment.pk: one.found for one in surveys if one.found}
 
 
-def compared(seen: Sequence[Seen]) -> dict[str, Any]:
-    found = looks(seen)
-    lacking = packages.lacking(found)
+def serialize_comparison(surveys: Sequence[PackageSurvey]) -> dict[str, Any]:
+    found = index_surveys(surveys)
+    lacking = packages.find_missing_distributions(found)
     return {
-        "environments": [environment(one) for one in seen],
-        "looking": any(one.looking for one in seen),
-        "differences": [difference(one) for one in packages.differences(found)],
+        "environments": [serialize_environment(one) for one in surveys],
+        "looking": any(one.looking for one in surveys),
+        "differences": [serialize_difference(one) for one in packages.find_differences(found)],
         "lacking": [
             {"name": one.name, "version": one.version, "environmentIds": list(one.environments),
              "requirement": one.requirement}
@@ -32,35 +32,35 @@ def compared(seen: Sequence[Seen]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def environment(one: Seen) -> dict[str, Any]:
-    found = one.found
+def serialize_environment(survey: PackageSurvey) -> dict[str, Any]:
+    found = survey.found
     return {
-        "environmentId": one.environment.pk,
-        "name": one.environment.name,
-        "state": KNOWN if found else FAILED if one.error and not one.looking else LOOKING,
-        "looking": one.looking,
-        "lookedAt": one.looked_at,
+        "environmentId": survey.environment.pk,
+        "name": survey.environment.name,
+        "state": KNOWN if found else FAILED if survey.error and not survey.looking else LOOKING,
+        "looking": survey.looking,
+        "lookedAt": survey.looked_at,
         "python": found.python if found else "",
         "version": found.version if found else "",
         "torch": dict(found.torch) if found else {},
         "packageCount": len(found.distributions) if found else 0,
-        "reason": reason(one.error),
+        "reason": serialize_reason(survey.error),
     }
 
 
-def reason(error: Mapping[str, Any] | None) -> dict[str, str] | None:
+def serialize_reason(error: Mapping[str, Any] | None) -> dict[str, str] | None:
     if not error:
         return None
     params = {name: value for name, value in error.items() if name != "code"}
-    message, hint = said(error["code"], params, None)
+    message, hint = render_code(error["code"], params, None)
     return {"code": error["code"], "message": message, "hint": hint}
 
 
-def difference(one: Difference) -> dict[str, Any]:
+def serialize_difference(one: VersionDifference) -> dict[str, Any]:
     return {"kind": one.kind, "name": one.name, "fatal": one.fatal, "values": dict(one.values)}
 
 
-def missing(one: Missing) -> dict[str, Any]:
+def serialize_missing(one: MissingModule) -> dict[str, Any]:
     return {
         "module": one.module,
         "place": one.place,
@@ -70,7 +70,7 @@ def missing(one: Missing) -> dict[str, Any]:
     }
 
 
-def installations(rows: Sequence[Installation]) -> dict[str, Any]:
+def serialize_installations(rows: Sequence[Installation]) -> dict[str, Any]:
     return {
         "id": rows[0].together,
         "packages": rows[0].packages,
@@ -84,7 +84,7 @@ def installations(rows: Sequence[Installation]) -> dict[str, Any]:
                 "state": row.state,
                 "exit": row.exit,
                 "output": row.output,
-                "reason": reason(row.error),
+                "reason": serialize_reason(row.error),
                 "endedAt": row.ended_at,
             }
             for row in rows

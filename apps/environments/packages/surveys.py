@@ -20,37 +20,37 @@ from apps.common import claims, wakeups
 from apps.common.clock import now
 from apps.environments import session
 from apps.environments.models import Hosted, Look
-from fermi.engines.inside.session import Session
+from fermi.engines.inside.session import InsideSession
 from fermi.planning import packages
 
 CHANNEL = "packages"
-KEPT = timedelta(minutes=2)
-FAILED_KEPT = timedelta(seconds=20)
+VALID_FOR = timedelta(minutes=2)
+FAILED_VALID_FOR = timedelta(seconds=20)
 """Validity of a failed survey: its reason may pass."""
-CLAIM = timedelta(seconds=60)
-MAX_WANTED = packages.MAX_IMPORTS
-MAX_ROWS = 8
+CLAIM_SPAN = timedelta(seconds=60)
+MAX_MODULES = packages.MAX_IMPORTS
+MAX_INTERPRETERS = 8
 """Interpreters of one environment whose surveys are kept."""
 MAX_PARSED = 512
-AT_ONCE = 20
+MAX_PER_SWEEP = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PackageSurvey:
     """What is known of an environment. `found`: None if nothing is; `error`: why the last survey failed; `looking`: a
     survey is under way."""
 
     environment: DevEnvironment
-    found: packages.Look | None = None
+    found: packages.InstalledPackages | None = None
     error: dict[str, Any] | None = None
     looked_at: datetime | None = None
     looking: bool = False
 
 
-def request_looks(
-    user: User, environments: Sequence[DevEnvironment], python: str = "", wanted: Collection[str] = (), *,
-    anew: bool = False, look: bool = True,
-) -> list[Seen]:  # fmt: skip
+def request_surveys(
+    user: User, environments: Sequence[DevEnvironment], python: str = "", modules: Collection[str] = (), *,
+    refresh: bool = False, may_schedule: bool = True,
+) -> list[PackageSurvey]:  # fmt: skip
     """Return what is known of each environment, and schedule surveys of the others.
 
     `modules`: modules to look for; `refresh`: survey all anew; `may_schedule`: False to use only what is known. A user
@@ -59,34 +59,38 @@ def request_looks(
     """
     known = Look.objects.filter(environment__in=environments, python=python).defer("found")
     rows = {row.environment_id: row for row in known}
-    _remember(rows.values())
-    lives = life_of(environments)
+    _parse_rows(rows.values())
+    lives = get_lives(environments)
     found = []
     asked = False
     for one in environments:
         if "/" in python and not access.is_member(user, one.project_id):
             error = {"code": "PACKAGES_PYTHON_FORBIDDEN", "environment": one.name, "python": python}
-            found.append(Seen(one, error=error))
+            found.append(PackageSurvey(one, error=error))
             continue
         row, life = rows.get(one.pk), lives[one.pk]
         due = row is not None and row.due_at is not None
-        if look and _is_wanted(row, life, wanted, anew=anew) and not (due and row and set(wanted) <= set(row.wanted)):
-            _want(one, python, row, wanted)
+        if (
+            may_schedule
+            and _needs_survey(row, life, modules, refresh=refresh)
+            and not (due and row and set(modules) <= set(row.wanted))
+        ):
+            _schedule_survey(one, python, row, modules)
             due = asked = True
-        found.append(_seen(one, row, life, looking=due))
+        found.append(_build_survey(one, row, life, looking=due))
     if asked:
-        transaction.on_commit(lambda: wakeups.tell(CHANNEL, {}))
+        transaction.on_commit(lambda: wakeups.publish_soon(CHANNEL, {}))
     return found
 
 
-def life_of(environments: Sequence[DevEnvironment]) -> dict[str, str]:
+def get_lives(environments: Sequence[DevEnvironment]) -> dict[str, str]:
     """Return the life of each environment as far as it is known without a survey: the run of a managed environment, or
     a container's start where its engine has looked into it."""
     runs = dict(Hosted.objects.filter(pk__in=[one.pk for one in environments]).values_list("pk", "run"))
-    return {one.pk: life_in(str(runs.get(one.pk, "")), one.engine, one.started_at) for one in environments}
+    return {one.pk: make_life_key(str(runs.get(one.pk, "")), one.engine, one.started_at) for one in environments}
 
 
-def life_in(run: str, engine: Any, started_at: datetime | None) -> str:
+def make_life_key(run: str, engine: Any, started_at: datetime | None) -> str:
     """Return the key of an environment's life. `run`: the run's number of a managed environment, else empty."""
     inside = engine.get("inside") if isinstance(engine, dict) else None
     life = str(inside.get("life") or "") if isinstance(inside, dict) else ""
@@ -94,38 +98,38 @@ def life_in(run: str, engine: Any, started_at: datetime | None) -> str:
     return f"{run} {life or started}"[:200]
 
 
-def _is_wanted(row: Look | None, life: str, wanted: Collection[str], *, anew: bool) -> bool:
-    if row is None or anew or row.life != life or row.looked_at is None:
+def _needs_survey(row: Look | None, life: str, modules: Collection[str], *, refresh: bool) -> bool:
+    if row is None or refresh or row.life != life or row.looked_at is None:
         return True
-    kept = FAILED_KEPT if row.error else KEPT
-    return row.looked_at + kept < now() or not set(wanted) <= set(row.wanted)
+    kept = FAILED_VALID_FOR if row.error else VALID_FOR
+    return row.looked_at + kept < now() or not set(modules) <= set(row.wanted)
 
 
-def _want(environment: DevEnvironment, python: str, row: Look | None, wanted: Collection[str]) -> None:
+def _schedule_survey(environment: DevEnvironment, python: str, row: Look | None, modules: Collection[str]) -> None:
     """Schedule a survey."""
     moment = now()
     if row is None:
         older = Look.objects.filter(environment=environment).order_by("-asked_at").values_list("pk", flat=True)
-        Look.objects.filter(pk__in=list(older[MAX_ROWS - 1 :])).delete()
-        names = list(dict.fromkeys(wanted))[:MAX_WANTED]
+        Look.objects.filter(pk__in=list(older[MAX_INTERPRETERS - 1 :])).delete()
+        names = list(dict.fromkeys(modules))[:MAX_MODULES]
         with suppress(IntegrityError), transaction.atomic():  # another request has just asked for the first time
             Look.objects.create(environment=environment, python=python, wanted=names, asked_at=moment, due_at=moment)
         return
-    names = list(dict.fromkeys([*wanted, *row.wanted]))[:MAX_WANTED]
+    names = list(dict.fromkeys([*modules, *row.wanted]))[:MAX_MODULES]
     Look.objects.filter(pk=row.pk).update(wanted=names, asked_at=moment, due_at=moment)
 
 
-def _seen(environment: DevEnvironment, row: Look | None, life: str, *, looking: bool) -> Seen:
+def _build_survey(environment: DevEnvironment, row: Look | None, life: str, *, looking: bool) -> PackageSurvey:
     if row is None or row.life != life or row.looked_at is None:
-        return Seen(environment, looking=looking)
-    return Seen(environment, _parsed.get((row.pk, row.looked_at)), row.error, row.looked_at, looking)
+        return PackageSurvey(environment, looking=looking)
+    return PackageSurvey(environment, _parsed.get((row.pk, row.looked_at)), row.error, row.looked_at, looking)
 
 
-_parsed: dict[tuple[int, datetime | None], packages.Look | None] = {}
+_parsed: dict[tuple[int, datetime | None], packages.InstalledPackages | None] = {}
 """Parsed results of rows, by key and time of the survey: a preview reads them on every change of a form."""
 
 
-def _remember(rows: Collection[Look]) -> None:
+def _parse_rows(rows: Collection[Look]) -> None:
     new = {row.pk: row for row in rows if (row.pk, row.looked_at) not in _parsed}
     if not new:
         return
@@ -134,36 +138,36 @@ def _remember(rows: Collection[Look]) -> None:
         new = {row.pk: row for row in rows}
     for key, looked_at, found in Look.objects.filter(pk__in=new).values_list("pk", "looked_at", "found"):
         if looked_at == new[key].looked_at:
-            _parsed[key, looked_at] = None if found is None else packages.read(found)
+            _parsed[key, looked_at] = None if found is None else packages.parse_packages(found)
 
 
-def sweep() -> int:
+def run_due_survey() -> int:
     """Run one of the due surveys. Returns how many were run (0 or 1)."""
     rows = Look.objects.select_related("environment__cluster", "environment__zone")
-    return claims.carry_out_one(rows, AT_ONCE, carry_out, CHANNEL)
+    return claims.run_oldest_due(rows, MAX_PER_SWEEP, run_survey, CHANNEL)
 
 
-def carry_out(row: Look) -> bool:
+def run_survey(row: Look) -> bool:
     """Run a survey. Returns False if another thread has it. Load the row with its environment's cluster and zone."""
 
-    def look(entered: Session) -> dict[str, Any]:
+    def look(entered: InsideSession) -> dict[str, Any]:
         said = entered.ask("survey", parts=["packages"], python=row.python, imports=row.wanted)
-        return {"found": packages.read(said.get("packages")).to_json()}
+        return {"found": packages.parse_packages(said.get("packages")).to_json()}
 
-    claim = claims.claim_row(row, CLAIM)
+    claim = claims.claim_row(row, CLAIM_SPAN)
     if claim is None:
         return False
-    life = life_of([row.environment])[row.environment_id]
+    life = get_lives([row.environment])[row.environment_id]
     with claim.kept():
-        found = session.enter_and_ask(row.environment, look)
+        found = session.run_in_session(row.environment, look)
         if found["error"] and row.life != life:
             found["found"] = None
         claim.write(**found, life=life, looked_at=now(), due_at=None)
     return True
 
 
-def forget(environment: DevEnvironment) -> None:
+def invalidate_surveys(environment: DevEnvironment) -> None:
     """Schedule new surveys of the environment's interpreters, because their packages have changed."""
     moment = now()
     if Look.objects.filter(environment=environment).update(due_at=moment, asked_at=moment):
-        transaction.on_commit(lambda: wakeups.tell(CHANNEL, {}))
+        transaction.on_commit(lambda: wakeups.publish_soon(CHANNEL, {}))

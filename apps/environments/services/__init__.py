@@ -1,7 +1,7 @@
 """Operations on managed environments, for users and tasks."""
 
 from apps.environments.services.cleanup import finish_for_task
-from apps.environments.services.create import make
-from apps.environments.validation import Asked, Draft, drafts
+from apps.environments.services.create import create_environment
+from apps.environments.validation import CreateRequest, ValidatedEnvironment, validate_environments
 
-__all__ = ["Asked", "Draft", "drafts", "finish_for_task", "make"]
+__all__ = ["CreateRequest", "ValidatedEnvironment", "create_environment", "finish_for_task", "validate_environments"]

@@ -6,19 +6,19 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common.clock import now
 from apps.environments import gpu_allocation, specs, transitions
 from apps.environments.models import Hosted, Run
-from apps.environments.states import State, Wanted
-from fermi.engines.environments import HostedSpec
+from apps.environments.states import DesiredState, EnvironmentState
+from fermi.engines.environments import EnvironmentSpec
 
 
 @transaction.atomic
-def adopt(environment: DevEnvironment, there: int | None) -> Hosted | None:
+def adopt_environment(environment: DevEnvironment, host_gpus: int | None) -> Hosted | None:
     """Create a lifecycle with the environment's present sizes and state; where the engine starts runs on demand,
     nothing is started. `host_gpus`: GPUs that its host assigns by index. Returns None if it has a lifecycle already, or
     if others hold its GPUs. Load it with its zone."""
     if Hosted.objects.filter(pk=environment.pk).exists():
         return None
     runs, moment = environment.status == EnvironmentStatus.RUNNING, now()
-    spec = HostedSpec(
+    spec = EnvironmentSpec(
         id=environment.pk,
         name=environment.name,
         project=environment.project_id,
@@ -34,9 +34,9 @@ def adopt(environment: DevEnvironment, there: int | None) -> Hosted | None:
     )
     hosted = Hosted.objects.create(
         environment=environment,
-        spec=specs.stored(spec),
-        state=State.RUNNING if runs else State.STOPPED,
-        wanted=Wanted.RUNNING if runs else Wanted.STOPPED,
+        spec=specs.dump_spec(spec),
+        state=EnvironmentState.RUNNING if runs else EnvironmentState.STOPPED,
+        wanted=DesiredState.RUNNING if runs else DesiredState.STOPPED,
         state_since=moment,
         run=1 if runs else 0,
         due_at=moment,
@@ -46,8 +46,8 @@ def adopt(environment: DevEnvironment, there: int | None) -> Hosted | None:
         DevEnvironment.objects.filter(pk=environment.pk).update(status=EnvironmentStatus.STOPPED, started_at=None)
     if runs:
         try:
-            gpu_allocation.hold(hosted, environment.cluster_id, spec, there)
-        except gpu_allocation.Taken:
+            gpu_allocation.assign_gpus(hosted, environment.cluster_id, spec, host_gpus)
+        except gpu_allocation.GpusTakenError:
             transaction.set_rollback(True)
             return None
         Run.objects.create(
@@ -62,11 +62,11 @@ def adopt(environment: DevEnvironment, there: int | None) -> Hosted | None:
             created_at=moment,
             running_at=moment,
         )
-    transitions.record(hosted, "ENVIRONMENT_ADOPTED", {})
+    transitions.record_event(hosted, "ENVIRONMENT_ADOPTED", {})
     return hosted
 
 
-def follow(environment: DevEnvironment) -> None:
+def update_sizes(environment: DevEnvironment) -> None:
     """Give the next run the sizes that the machine has now."""
     hosted = Hosted.objects.filter(pk=environment.pk).first()
     if hosted is not None:

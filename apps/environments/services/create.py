@@ -12,23 +12,23 @@ from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
-from apps.common.row_bounds import check_rows
+from apps.common.row_bounds import check_row_limit
 from apps.environments import hints, specs, transitions
 from apps.environments.models import Hosted
 from apps.environments.services import admission, lifecycle
-from apps.environments.states import State
+from apps.environments.states import EnvironmentState
 from apps.environments.states.limits import DEADLINES
-from apps.environments.validation import COLUMNS, Asked, Draft, drafts
+from apps.environments.validation import SPEC_COLUMNS, CreateRequest, ValidatedEnvironment, validate_environments
 
 
-def make(
+def create_environment(
     user: User,
-    asked: Asked,
+    request: CreateRequest,
     *,
     key: str | None = None,
     task: str = "",
     afterwards: str = "",
-    draft: Draft | None = None,
+    draft: ValidatedEnvironment | None = None,
 ) -> DevEnvironment:
     """Create an environment.
 
@@ -37,32 +37,32 @@ def make(
     that ends. `draft`: the validation of this request, where it was made before: then no engine is asked, and this may
     be part of the caller's transaction. Raises ProblemsError with all problems.
     """
-    digest = hashlib.sha256(orjson.dumps(asdict(asked), option=orjson.OPT_SORT_KEYS)).hexdigest()
-    if key and (before := _before(user, key, digest)):
+    digest = hashlib.sha256(orjson.dumps(asdict(request), option=orjson.OPT_SORT_KEYS)).hexdigest()
+    if key and (before := _find_earlier(user, key, digest)):
         return before
     if draft is None:
-        [draft] = drafts(user, [asked])
+        [draft] = validate_environments(user, [request])
     if draft.problems:
         raise ProblemsError(draft.problems)
     assert draft.project
-    access.require(user, draft.project, Role.MEMBER)
+    access.require_role(user, draft.project, Role.MEMBER)
     stored = {"idempotency_key": key or None, "request_hash": digest, "task": task, "afterwards": afterwards}
     try:
         with transaction.atomic():
-            return _store(user, draft, stored)
+            return _store_environment(user, draft, stored)
     except IntegrityError:
-        if key and (before := _before(user, key, digest)):  # the same request came twice at the same time
+        if key and (before := _find_earlier(user, key, digest)):  # the same request came twice at the same time
             return before
-        raise ApiError(409, "ENVIRONMENT_NAME_TAKEN", "name", name=asked.name) from None
+        raise ApiError(409, "ENVIRONMENT_NAME_TAKEN", "name", name=request.name) from None
 
 
-def clone(user: User, environment: DevEnvironment, name: str) -> DevEnvironment:
+def clone_environment(user: User, environment: DevEnvironment, name: str) -> DevEnvironment:
     """Create an environment with the same spec and an empty disk."""
-    hosted = lifecycle.find(environment)
-    access.require(user, environment.project_id, Role.MEMBER)
+    hosted = lifecycle.get_hosted(environment)
+    access.require_role(user, environment.project_id, Role.MEMBER)
     spec = hosted.spec
-    changes = {column: spec[column] for column in COLUMNS} | {"idle_stop_minutes": hosted.idle_stop_minutes}
-    asked = Asked(
+    changes = {column: spec[column] for column in SPEC_COLUMNS} | {"idle_stop_minutes": hosted.idle_stop_minutes}
+    asked = CreateRequest(
         template=hosted.template_id or "",
         project=environment.project_id,
         name=name,
@@ -71,10 +71,10 @@ def clone(user: User, environment: DevEnvironment, name: str) -> DevEnvironment:
         host=spec["host"],
         changes=changes,
     )
-    return make(user, asked)
+    return create_environment(user, asked)
 
 
-def _before(user: User, key: str, digest: str) -> DevEnvironment | None:
+def _find_earlier(user: User, key: str, digest: str) -> DevEnvironment | None:
     rows = Hosted.objects.select_related("environment").filter(made_by=user, idempotency_key=key)
     hosted = rows.first()
     if hosted is None:
@@ -84,14 +84,14 @@ def _before(user: User, key: str, digest: str) -> DevEnvironment | None:
     return hosted.environment
 
 
-def _store(user: User, draft: Draft, stored: dict[str, Any]) -> DevEnvironment:
+def _store_environment(user: User, draft: ValidatedEnvironment, stored: dict[str, Any]) -> DevEnvironment:
     assert draft.spec
     assert draft.project
     assert draft.cluster
     assert draft.zone
     spec = draft.spec
-    admission.admit(draft.project, user, 1, spec.gpu_count)
-    check_rows("environments", DevEnvironment.objects.filter(project=draft.project, gone_at=None))
+    admission.check_admission(draft.project, user, 1, spec.gpu_count)
+    check_row_limit("environments", DevEnvironment.objects.filter(project=draft.project, gone_at=None))
     moment = now()
     environment = DevEnvironment.objects.create(
         pk=spec.id,
@@ -102,25 +102,25 @@ def _store(user: User, draft: Draft, stored: dict[str, Any]) -> DevEnvironment:
         zone=draft.zone,
         status=EnvironmentStatus.CREATING,
         host=spec.host,
-        **specs.facts(spec),
+        **specs.build_columns(spec),
     )
     hosted = Hosted.objects.create(
         environment=environment,
         template=draft.template,
-        spec=specs.stored(spec),
-        state=State.CREATING,
+        spec=specs.dump_spec(spec),
+        state=EnvironmentState.CREATING,
         state_since=moment,
         due_at=moment,
-        deadline_at=moment + DEADLINES[State.CREATING],
+        deadline_at=moment + DEADLINES[EnvironmentState.CREATING],
         idle_stop_minutes=draft.idle_stop_minutes,
         active_at=moment,
         made_by=user,
         **stored,
     )
-    admission.hold(hosted, draft.cluster.pk, spec, draft.gpus)
+    admission.assign_gpus(hosted, draft.cluster.pk, spec, draft.gpus)
     params = {"by": user.username, "template": draft.template.name if draft.template else None}
-    transitions.record(hosted, "ENVIRONMENT_MADE", params)
+    transitions.record_event(hosted, "ENVIRONMENT_MADE", params)
     told = {"name": spec.name, **({"task": stored["task"]} if stored["task"] else {})}
-    audit.record(user, "environment.make", environment.pk, project=draft.project, **told)
-    hints.poke(environment.pk)
+    audit.record_event(user, "environment.make", environment.pk, project=draft.project, **told)
+    hints.wake_environment(environment.pk)
     return environment

@@ -13,7 +13,7 @@ being removed; the row goes when the engine confirms that, too.
 from enum import StrEnum
 
 
-class State(StrEnum):
+class EnvironmentState(StrEnum):
     CREATING = "creating"
     STARTING = "starting"
     RUNNING = "running"
@@ -23,28 +23,30 @@ class State(StrEnum):
     DELETED = "deleted"
 
 
-class Wanted(StrEnum):
+class DesiredState(StrEnum):
     RUNNING = "running"
     STOPPED = "stopped"
     DELETED = "deleted"
 
 
-ARROWS: dict[State, frozenset[State]] = {
-    State.CREATING: frozenset({State.STARTING, State.STOPPED, State.FAILED, State.DELETED}),
-    State.STARTING: frozenset({State.RUNNING, State.STOPPING}),
-    State.RUNNING: frozenset({State.STARTING, State.STOPPING}),
-    State.STOPPING: frozenset({State.STOPPED, State.FAILED}),
-    State.STOPPED: frozenset({State.STARTING, State.FAILED, State.DELETED}),
-    State.FAILED: frozenset({State.STARTING, State.DELETED}),
-    State.DELETED: frozenset(),
+TRANSITIONS: dict[EnvironmentState, frozenset[EnvironmentState]] = {
+    EnvironmentState.CREATING: frozenset(
+        {EnvironmentState.STARTING, EnvironmentState.STOPPED, EnvironmentState.FAILED, EnvironmentState.DELETED}
+    ),
+    EnvironmentState.STARTING: frozenset({EnvironmentState.RUNNING, EnvironmentState.STOPPING}),
+    EnvironmentState.RUNNING: frozenset({EnvironmentState.STARTING, EnvironmentState.STOPPING}),
+    EnvironmentState.STOPPING: frozenset({EnvironmentState.STOPPED, EnvironmentState.FAILED}),
+    EnvironmentState.STOPPED: frozenset({EnvironmentState.STARTING, EnvironmentState.FAILED, EnvironmentState.DELETED}),
+    EnvironmentState.FAILED: frozenset({EnvironmentState.STARTING, EnvironmentState.DELETED}),
+    EnvironmentState.DELETED: frozenset(),
 }
 
-WITH_RUN = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
+STATES_WITH_RUN = frozenset({EnvironmentState.STARTING, EnvironmentState.RUNNING, EnvironmentState.STOPPING})
 """States in which a run is alive, so that the engine has to be observed."""
-AT_REST = frozenset({State.STOPPED, State.FAILED})
+STATES_AT_REST = frozenset({EnvironmentState.STOPPED, EnvironmentState.FAILED})
 
 
-class Action(StrEnum):
+class EnvironmentAction(StrEnum):
     OPEN = "open"
     START = "start"
     STOP = "stop"
@@ -55,25 +57,41 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-NOT_WHILE_HELD = {Action.STOP, Action.RESTART, Action.RESIZE, Action.DELETE}
+REFUSED_WHILE_HELD = {
+    EnvironmentAction.STOP,
+    EnvironmentAction.RESTART,
+    EnvironmentAction.RESIZE,
+    EnvironmentAction.DELETE,
+}
 
 
-def allowed_actions(
-    state: State, wanted: Wanted, *, changes: bool = True, idles: bool = False, held: bool = False
-) -> list[Action]:
+def list_allowed_actions(
+    state: EnvironmentState,
+    desired: DesiredState,
+    *,
+    may_change: bool = True,
+    stops_when_idle: bool = False,
+    is_held: bool = False,
+) -> list[EnvironmentAction]:
     """Return what the user may do now; nothing unless `may_change` (member of its project). `stops_when_idle`: it stops
     by itself when nobody uses it; `is_held`: a task runs in it."""
-    if not changes:
+    if not may_change:
         return []
-    return [each for each in _possible(state, wanted, idles) if not (held and each in NOT_WHILE_HELD)]
+    return [
+        each
+        for each in _list_possible_actions(state, desired, stops_when_idle)
+        if not (is_held and each in REFUSED_WHILE_HELD)
+    ]
 
 
-def _possible(state: State, wanted: Wanted, idles: bool) -> list[Action]:
-    if state is State.DELETED or wanted is Wanted.DELETED:
-        return [Action.CLONE]
-    always = [Action.RESIZE, Action.CLONE, Action.DELETE]
-    if wanted is Wanted.STOPPED:
-        return [Action.START, *always]
-    opens = [Action.OPEN, Action.RESTART] if state is State.RUNNING else []
-    keeps = [Action.KEEP] if idles and state is State.RUNNING else []
-    return [*opens, Action.STOP, *keeps, *always]
+def _list_possible_actions(
+    state: EnvironmentState, desired: DesiredState, stops_when_idle: bool
+) -> list[EnvironmentAction]:
+    if state is EnvironmentState.DELETED or desired is DesiredState.DELETED:
+        return [EnvironmentAction.CLONE]
+    always = [EnvironmentAction.RESIZE, EnvironmentAction.CLONE, EnvironmentAction.DELETE]
+    if desired is DesiredState.STOPPED:
+        return [EnvironmentAction.START, *always]
+    opens = [EnvironmentAction.OPEN, EnvironmentAction.RESTART] if state is EnvironmentState.RUNNING else []
+    keeps = [EnvironmentAction.KEEP] if stops_when_idle and state is EnvironmentState.RUNNING else []
+    return [*opens, EnvironmentAction.STOP, *keeps, *always]

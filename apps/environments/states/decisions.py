@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from apps.environments.states import AT_REST, State, Wanted
-from apps.environments.states.idling import Idle
-from apps.environments.states.reasons import CAUSES, Reason
-from fermi.engines.environments import HostedPhase, HostedSeen
+from apps.environments.states import STATES_AT_REST, DesiredState, EnvironmentState
+from apps.environments.states.idling import IdleVerdict
+from apps.environments.states.reasons import CAUSES, EnvironmentReason
+from fermi.engines.environments import EnvironmentPhase, EnvironmentStatus
 from fermi.jobs.spec import Cause
 
 
@@ -24,14 +24,14 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class EnvironmentFacts:
     """State in the database. `asked`: why it is desired. `sent`: the engine was told of the run. `outcome`: how the run
     ended, if known. `restart`: a user asked for another run. `retries`: how many more retries there may be. `rested`:
     the back-off is over. `overdue`: the state's deadline has passed. `on_demand`: as the engine has it."""
 
-    state: State
-    wanted: Wanted = Wanted.RUNNING
-    asked: Cause = field(default_factory=lambda: CAUSES[Reason.STOPPED])
+    state: EnvironmentState
+    wanted: DesiredState = DesiredState.RUNNING
+    asked: Cause = field(default_factory=lambda: CAUSES[EnvironmentReason.STOPPED])
     sent: bool = False
     outcome: Cause | None = None
     restart: bool = False
@@ -39,86 +39,94 @@ class Facts:
     rested: bool = True
     overdue: bool = False
     on_demand: bool = False
-    idle: Idle = Idle.USED
+    idle: IdleVerdict = IdleVerdict.USED
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class EnvironmentDecision:
     """The next act, and the state and cause that it leads to."""
 
     act: Act
-    to: State | None = None
+    to: EnvironmentState | None = None
     cause: Cause = field(default_factory=lambda: Cause(""))
 
 
-def decide(facts: Facts, seen: HostedSeen | None) -> Decision:
+def decide_act(facts: EnvironmentFacts, status: EnvironmentStatus | None) -> EnvironmentDecision:
     """Return the next act. `status` is None in the states that have no run, and only there. Causes carry what is
     declared of them."""
-    if facts.state is State.DELETED:
-        late = Cause(Reason.DELETE_UNCONFIRMED) if facts.overdue else Cause("")
-        return Decision(Act.REMOVE, cause=late)
-    if facts.state is State.CREATING or facts.state in AT_REST:
-        return _without_run(facts)
-    assert seen is not None
+    if facts.state is EnvironmentState.DELETED:
+        late = Cause(EnvironmentReason.DELETE_UNCONFIRMED) if facts.overdue else Cause("")
+        return EnvironmentDecision(Act.REMOVE, cause=late)
+    if facts.state is EnvironmentState.CREATING or facts.state in STATES_AT_REST:
+        return _decide_without_run(facts)
+    assert status is not None
     if facts.outcome is not None:
-        return _ending(facts, facts.outcome, seen)
-    if cause := _end_of_run(facts, seen):
-        return Decision(Act.RECORD, State.STOPPING, cause)
-    if seen.phase is HostedPhase.ABSENT and not facts.sent:
-        return Decision(Act.START)
-    if facts.state is State.STARTING:
-        return _starting(facts, seen)
-    if seen.phase is HostedPhase.STARTING and seen.waiting:
-        return Decision(Act.MOVE, State.STARTING, seen.waiting)
-    if facts.idle is Idle.WARN:
-        return Decision(Act.WARN)
-    return Decision(Act.WAIT, cause=seen.waiting or Cause(""))
+        return _decide_ending(facts, facts.outcome, status)
+    if cause := _find_end_cause(facts, status):
+        return EnvironmentDecision(Act.RECORD, EnvironmentState.STOPPING, cause)
+    if status.phase is EnvironmentPhase.ABSENT and not facts.sent:
+        return EnvironmentDecision(Act.START)
+    if facts.state is EnvironmentState.STARTING:
+        return _decide_starting(facts, status)
+    if status.phase is EnvironmentPhase.STARTING and status.waiting:
+        return EnvironmentDecision(Act.MOVE, EnvironmentState.STARTING, status.waiting)
+    if facts.idle is IdleVerdict.WARN:
+        return EnvironmentDecision(Act.WARN)
+    return EnvironmentDecision(Act.WAIT, cause=status.waiting or Cause(""))
 
 
-def _without_run(facts: Facts) -> Decision:
-    if facts.wanted is Wanted.DELETED:
-        return Decision(Act.MOVE, State.DELETED, facts.asked)
-    if facts.wanted is Wanted.STOPPED:
-        return Decision(Act.MOVE, State.STOPPED, facts.asked) if facts.state is State.CREATING else Decision(Act.REST)
-    if facts.state is State.CREATING and facts.overdue:
-        return Decision(Act.MOVE, State.FAILED, CAUSES[Reason.CREATE_TIMEOUT])
-    return Decision(Act.BEGIN, State.STARTING) if facts.rested else Decision(Act.WAIT, cause=Cause(Reason.STARTS_AGAIN))
+def _decide_without_run(facts: EnvironmentFacts) -> EnvironmentDecision:
+    if facts.wanted is DesiredState.DELETED:
+        return EnvironmentDecision(Act.MOVE, EnvironmentState.DELETED, facts.asked)
+    if facts.wanted is DesiredState.STOPPED:
+        return (
+            EnvironmentDecision(Act.MOVE, EnvironmentState.STOPPED, facts.asked)
+            if facts.state is EnvironmentState.CREATING
+            else EnvironmentDecision(Act.REST)
+        )
+    if facts.state is EnvironmentState.CREATING and facts.overdue:
+        return EnvironmentDecision(Act.MOVE, EnvironmentState.FAILED, CAUSES[EnvironmentReason.CREATE_TIMEOUT])
+    return (
+        EnvironmentDecision(Act.BEGIN, EnvironmentState.STARTING)
+        if facts.rested
+        else EnvironmentDecision(Act.WAIT, cause=Cause(EnvironmentReason.STARTS_AGAIN))
+    )
 
 
-def _starting(facts: Facts, seen: HostedSeen) -> Decision:
-    up = seen.phase is HostedPhase.RUNNING or (facts.on_demand and seen.phase is HostedPhase.ABSENT)
+def _decide_starting(facts: EnvironmentFacts, status: EnvironmentStatus) -> EnvironmentDecision:
+    up = status.phase is EnvironmentPhase.RUNNING or (facts.on_demand and status.phase is EnvironmentPhase.ABSENT)
     if up:
-        return Decision(Act.MOVE, State.RUNNING)
-    if seen.phase is HostedPhase.ABSENT:  # sent, but absent: the engine may have lost it
-        return Decision(Act.START, cause=seen.waiting or Cause(""))
-    return Decision(Act.WAIT, cause=seen.waiting or Cause(""))
+        return EnvironmentDecision(Act.MOVE, EnvironmentState.RUNNING)
+    if status.phase is EnvironmentPhase.ABSENT:  # sent, but absent: the engine may have lost it
+        return EnvironmentDecision(Act.START, cause=status.waiting or Cause(""))
+    return EnvironmentDecision(Act.WAIT, cause=status.waiting or Cause(""))
 
 
-def _end_of_run(facts: Facts, seen: HostedSeen) -> Cause | None:
+def _find_end_cause(facts: EnvironmentFacts, status: EnvironmentStatus) -> Cause | None:
     """Return why the run has ended, or None."""
-    if facts.wanted is not Wanted.RUNNING:
+    if facts.wanted is not DesiredState.RUNNING:
         return facts.asked
     if facts.restart:
         return facts.asked
-    if seen.phase is HostedPhase.ENDED:
-        return seen.cause or CAUSES[Reason.ENDED]
-    if facts.state is State.RUNNING:
-        if seen.phase is HostedPhase.ABSENT and not facts.on_demand:
-            return CAUSES[Reason.LOST]
-        return CAUSES[Reason.IDLE] if facts.idle is Idle.STOP else None
-    if not facts.overdue or seen.phase in (HostedPhase.RUNNING, HostedPhase.UNKNOWN):
+    if status.phase is EnvironmentPhase.ENDED:
+        return status.cause or CAUSES[EnvironmentReason.ENDED]
+    if facts.state is EnvironmentState.RUNNING:
+        if status.phase is EnvironmentPhase.ABSENT and not facts.on_demand:
+            return CAUSES[EnvironmentReason.LOST]
+        return CAUSES[EnvironmentReason.IDLE] if facts.idle is IdleVerdict.STOP else None
+    if not facts.overdue or status.phase in (EnvironmentPhase.RUNNING, EnvironmentPhase.UNKNOWN):
         return None
-    if seen.waiting is None:
-        return CAUSES[Reason.START_TIMEOUT]
-    return None if seen.waiting.patient else seen.waiting
+    if status.waiting is None:
+        return CAUSES[EnvironmentReason.START_TIMEOUT]
+    return None if status.waiting.patient else status.waiting
 
 
-def _ending(facts: Facts, outcome: Cause, seen: HostedSeen) -> Decision:
-    if seen.left is not False:
-        late = Cause(Reason.STOP_UNCONFIRMED) if facts.overdue else Cause("")
-        return Decision(Act.STOP, cause=late)
+def _decide_ending(facts: EnvironmentFacts, outcome: Cause, status: EnvironmentStatus) -> EnvironmentDecision:
+    if status.left is not False:
+        late = Cause(EnvironmentReason.STOP_UNCONFIRMED) if facts.overdue else Cause("")
+        return EnvironmentDecision(Act.STOP, cause=late)
     if outcome.asked:
-        return Decision(Act.CLOSE, State.STOPPED, outcome)
-    if facts.wanted is Wanted.RUNNING and outcome.retry and facts.retries > 0:
-        return Decision(Act.CLOSE, State.STOPPED, outcome)
-    return Decision(Act.CLOSE, State.FAILED, outcome)
+        return EnvironmentDecision(Act.CLOSE, EnvironmentState.STOPPED, outcome)
+    if facts.wanted is DesiredState.RUNNING and outcome.retry and facts.retries > 0:
+        return EnvironmentDecision(Act.CLOSE, EnvironmentState.STOPPED, outcome)
+    return EnvironmentDecision(Act.CLOSE, EnvironmentState.FAILED, outcome)

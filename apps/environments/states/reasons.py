@@ -6,11 +6,11 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
-from fermi.jobs.causes import declared
+from fermi.jobs.causes import declare_causes
 from fermi.jobs.spec import Cause
 
 
-class Reason(StrEnum):
+class EnvironmentReason(StrEnum):
     # waiting
     GPUS_TAKEN = "ENVIRONMENT_GPUS_TAKEN"
     STARTS_AGAIN = "ENVIRONMENT_STARTS_AGAIN"
@@ -31,20 +31,20 @@ class Reason(StrEnum):
     DELETE_UNCONFIRMED = "ENVIRONMENT_DELETE_UNCONFIRMED"
 
 
-CAUSES = declared(
-    *map(Cause, Reason),
-    Cause(Reason.STOPPED, asked=True),
-    Cause(Reason.RESTARTED, asked=True),
-    Cause(Reason.DELETED, asked=True),
-    Cause(Reason.IDLE, asked=True),
-    Cause(Reason.TASK_ENDED, asked=True),
-    Cause(Reason.LOST, retry=True),
-    Cause(Reason.START_TIMEOUT, retry=True),
+CAUSES = declare_causes(
+    *map(Cause, EnvironmentReason),
+    Cause(EnvironmentReason.STOPPED, asked=True),
+    Cause(EnvironmentReason.RESTARTED, asked=True),
+    Cause(EnvironmentReason.DELETED, asked=True),
+    Cause(EnvironmentReason.IDLE, asked=True),
+    Cause(EnvironmentReason.TASK_ENDED, asked=True),
+    Cause(EnvironmentReason.LOST, retry=True),
+    Cause(EnvironmentReason.START_TIMEOUT, retry=True),
 )
 """Every reason by its code, with what follows from it if it ends a run."""
 
 
-def cause(code: str, params: Mapping[str, Any], engine: Mapping[str, Cause]) -> Cause:
+def make_cause(code: str, params: Mapping[str, Any], engine: Mapping[str, Cause]) -> Cause:
     """Return the cause with what is declared of its code; `engine`: the causes that its engine declares. An undeclared
     code is not retried."""
     return replace(CAUSES.get(code) or engine.get(code) or Cause(""), code=code, params=params)

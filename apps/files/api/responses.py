@@ -11,23 +11,23 @@ from django.http.response import HttpResponseBase
 
 from apps.common.errors import ApiError
 from apps.files import archives
-from apps.files.archives import Form, Member
-from apps.files.store import pieces
+from apps.files.archives import ArchiveFormat, ArchiveMember
+from apps.files.store import read_chunks
 
-RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
+RANGE_PATTERN = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 
 
-def content(request: HttpRequest, file: BinaryIO, *, name: str, size: int, tag: str) -> HttpResponseBase:
+def make_file_response(request: HttpRequest, file: BinaryIO, *, name: str, size: int, tag: str) -> HttpResponseBase:
     """Return the whole file, or the one requested range (RFC 9110, 14.2); `tag` names the content. Closes the file
     where nothing is sent. Raises ApiError 416."""
     etag = f'"{tag}"'
-    headers = {"ETag": etag, "Accept-Ranges": "bytes", **_attachment(name)}
-    if _among(request.headers.get("If-None-Match", ""), etag):
+    headers = {"ETag": etag, "Accept-Ranges": "bytes", **_build_attachment_headers(name)}
+    if _matches_etag(request.headers.get("If-None-Match", ""), etag):
         file.close()
         return HttpResponse(status=304, headers=headers)
     begin, end = 0, size
     asked = request.headers.get("Range", "")
-    if asked and request.headers.get("If-Range", etag) == etag and (found := RANGE.fullmatch(asked.strip())):
+    if asked and request.headers.get("If-Range", etag) == etag and (found := RANGE_PATTERN.fullmatch(asked.strip())):
         first, last = found.groups()
         if first:
             begin, end = int(first), min(int(last) + 1 if last else size, size)
@@ -44,20 +44,22 @@ def content(request: HttpRequest, file: BinaryIO, *, name: str, size: int, tag: 
         file.close()
         return HttpResponse(headers=headers, content_type="application/octet-stream")
     return StreamingHttpResponse(
-        pieces(file, begin, end - begin),
+        read_chunks(file, begin, end - begin),
         status=206 if part else 200,
         headers=headers,
         content_type="application/octet-stream",
     )
 
 
-def archive(form: Form, name: str, members: Iterable[Member]) -> HttpResponseBase:
+def make_archive_response(form: ArchiveFormat, name: str, members: Iterable[ArchiveMember]) -> HttpResponseBase:
     """Return a streamed archive of the members."""
-    body = archives.stream(form, members)
-    return StreamingHttpResponse(body, headers=_attachment(f"{name}.{form}"), content_type=archives.MEDIA[form])
+    body = archives.stream_archive(form, members)
+    return StreamingHttpResponse(
+        body, headers=_build_attachment_headers(f"{name}.{form}"), content_type=archives.MEDIA_TYPES[form]
+    )
 
 
-def _attachment(name: str) -> dict[str, str]:
+def _build_attachment_headers(name: str) -> dict[str, str]:
     """Return the headers of a download (RFC 6266), with a plain `filename` for clients that know nothing else."""
     plain = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII) or "file"
     return {
@@ -67,5 +69,5 @@ def _attachment(name: str) -> dict[str, str]:
     }
 
 
-def _among(given: str, etag: str) -> bool:
-    return any(one.strip().removeprefix("W/") in (etag, "*") for one in given.split(",") if one.strip())
+def _matches_etag(header: str, etag: str) -> bool:
+    return any(one.strip().removeprefix("W/") in (etag, "*") for one in header.split(",") if one.strip())

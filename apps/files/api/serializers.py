@@ -3,21 +3,21 @@
 from django.db.models import F
 from rest_framework import serializers
 
-from apps.common.openapi import INT8, Key
+from apps.common.openapi import MAX_INT8, KeyField
 from apps.common.pages import OrderingField, PageQuery
 from apps.files.models import UploadState
-from apps.files.paths import LONGEST_PATH
+from apps.files.paths import MAX_PATH_BYTES
 
 
-class Path(Key):
+class PathField(KeyField):
     """A path within the project, relative, with `/` between folders."""
 
     def __init__(self, **options: object) -> None:
-        super().__init__(**{"max_length": LONGEST_PATH, "trim_whitespace": False, **options})
+        super().__init__(**{"max_length": MAX_PATH_BYTES, "trim_whitespace": False, **options})
 
 
 class FileQuery(PageQuery):
-    path = Path(default="", allow_blank=True, help_text="a folder; empty = the whole project")
+    path = PathField(default="", allow_blank=True, help_text="a folder; empty = the whole project")
     search = serializers.CharField(
         max_length=100, default="", allow_blank=True, help_text="in the names of all that is below the folder"
     )
@@ -48,31 +48,31 @@ class FileUse(serializers.Serializer):
 
 
 class FileKey(serializers.Serializer):
-    path = Path()
+    path = PathField()
 
 
 class FileDeleteQuery(serializers.Serializer):
-    path = Path()
+    path = PathField()
     recursive = serializers.BooleanField(default=False, help_text="also a folder with something in it")
 
 
 class ArchiveQuery(serializers.Serializer):
-    path = Path(default="", allow_blank=True)
+    path = PathField(default="", allow_blank=True)
     format = serializers.ChoiceField(["tar", "zip"], default="zip")
 
 
 class FolderCreateRequest(serializers.Serializer):
-    path = Path()
+    path = PathField()
 
 
 class FileMoveRequest(serializers.Serializer):
-    path = Path()
-    to = Path(help_text="the whole new path")
+    path = PathField()
+    to = PathField(help_text="the whole new path")
 
 
 class UploadCreateRequest(serializers.Serializer):
-    path = Path()
-    sizeBytes = serializers.IntegerField(source="size", min_value=0, max_value=INT8 // 4)
+    path = PathField()
+    sizeBytes = serializers.IntegerField(source="size", min_value=0, max_value=MAX_INT8 // 4)
     sha256 = serializers.RegexField("^[0-9a-fA-F]{64}$", help_text="of the whole file")
     replace = serializers.BooleanField(default=False, help_text="a file that is there with another content")
 
@@ -101,4 +101,4 @@ class UploadItem(serializers.Serializer):
 
 
 class PieceQuery(serializers.Serializer):
-    offset = serializers.IntegerField(min_value=0, max_value=INT8 // 4)
+    offset = serializers.IntegerField(min_value=0, max_value=MAX_INT8 // 4)

@@ -7,7 +7,7 @@ from django.conf import settings
 
 from apps.accounts import access
 from apps.accounts.models import Project
-from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError
 from apps.files import paths, selectors
 from apps.files.api import responses, serializers
@@ -15,29 +15,31 @@ from apps.files.api.bodies import PieceParser
 from apps.files.services import folders, uploads
 
 
-def _project(request: Request, project_id: str) -> Project:
-    return access.project(request.user, project_id)
+def _get_project(request: Request, project_id: str) -> Project:
+    return access.get_project(request.user, project_id)
 
 
 class FilesView(APIView):
     @operation("listFiles", query=serializers.FileQuery, page=serializers.FileItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """What is in a folder, folders first; with `search` all below it."""
-        project = _project(request, project_id)
-        rows = selectors.rows(project, paths.clean(query["path"], root=True), query["search"])
-        return page(rows, {**query, "ordering": ["-folder", *query["ordering"]]}, selectors.file_shown)
+        project = _get_project(request, project_id)
+        rows = selectors.list_files(project, paths.normalize_path(query["path"], root=True), query["search"])
+        return paginate_rows(rows, {**query, "ordering": ["-folder", *query["ordering"]]}, selectors.serialize_file)
 
     @operation("deleteFile", query=serializers.FileDeleteQuery)
     def delete(self, request: Request, project_id: str, query: Query) -> None:
         """A file, or a folder (member their own; maintainer anybody's)."""
-        folders.delete(request.user, _project(request, project_id), query["path"], recursive=query["recursive"])
+        folders.delete_file(
+            request.user, _get_project(request, project_id), query["path"], recursive=query["recursive"]
+        )
 
 
 class FileUseView(APIView):
     @operation("getFileUse", data=serializers.FileUse)
     def get(self, request: Request, project_id: str) -> Data:
         """How much the project keeps, how much it may, and where its ranks find it."""
-        return selectors.use_shown(_project(request, project_id))
+        return selectors.serialize_usage(_get_project(request, project_id))
 
 
 class FileContentView(APIView):
@@ -46,76 +48,86 @@ class FileContentView(APIView):
     )
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """A file's content; its ETag is its SHA-256. Takes one range."""
-        project, path = _project(request, project_id), paths.clean(query["path"])
-        file = folders.find(project, path)
+        project, path = _get_project(request, project_id), paths.normalize_path(query["path"])
+        file = folders.get_file(project, path)
         if file.folder:
             raise ApiError(409, "FILE_IS_FOLDER", "path", path=path)
-        return responses.content(
-            request._request, selectors.opened(file), name=file.name, size=file.size, tag=file.sha256
+        return responses.make_file_response(
+            request._request, selectors.open_file(file), name=file.name, size=file.size, tag=file.sha256
         )
 
 
 class FileArchiveView(APIView):
-    @operation("downloadFiles", query=serializers.ArchiveQuery, media="application/zip", also="application/x-tar")
+    @operation(
+        "downloadFiles", query=serializers.ArchiveQuery, media="application/zip", other_media="application/x-tar"
+    )
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """A folder with all that is in it, as one archive (zip or tar), made while it is sent."""
-        project, path = _project(request, project_id), paths.clean(query["path"], root=True)
-        if path and not folders.find(project, path).folder:
+        project, path = _get_project(request, project_id), paths.normalize_path(query["path"], root=True)
+        if path and not folders.get_file(project, path).folder:
             raise ApiError(409, "FILE_NOT_FOLDER", "path", path=path)
-        name = paths.split(path)[1] or project.name
-        return responses.archive(query["format"], name, selectors.members(project, path))
+        name = paths.split_path(path)[1] or project.name
+        return responses.make_archive_response(query["format"], name, selectors.list_archive_members(project, path))
 
 
 class FoldersView(APIView):
     @operation("makeFolder", body=serializers.FolderCreateRequest, data=serializers.FileItem, status=201)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """A folder and those that it is in (member). Asking again changes nothing."""
-        return selectors.file_shown(folders.make(request.user, _project(request, project_id), body["path"]))
+        return selectors.serialize_file(
+            folders.create_folder(request.user, _get_project(request, project_id), body["path"])
+        )
 
 
 class FileMoveView(APIView):
     @operation("moveFile", body=serializers.FileMoveRequest, data=serializers.FileItem)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """Another name or folder, of a file or of a folder with all that is in it (member; maintainer anybody's)."""
-        moved = folders.move(request.user, _project(request, project_id), body["path"], body["to"])
-        return selectors.file_shown(moved)
+        moved = folders.move_file(request.user, _get_project(request, project_id), body["path"], body["to"])
+        return selectors.serialize_file(moved)
 
 
 class UploadsView(APIView):
     @operation("listUploads", query=serializers.UploadQuery, page=serializers.UploadItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """Uploads under way or failed: your own (maintainer: all)."""
-        rows = selectors.under_way(request.user, _project(request, project_id))
-        return page(rows.filter(path__icontains=query["search"]), query, selectors.upload_shown)
+        rows = selectors.list_uploads(request.user, _get_project(request, project_id))
+        return paginate_rows(rows.filter(path__icontains=query["search"]), query, selectors.serialize_upload)
 
     @operation("beginUpload", body=serializers.UploadCreateRequest, data=serializers.UploadItem, status=201)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """The upload to send pieces to, from its `offset` on (member). The same path, size and hash give the same
         upload again, and `done` where that content is there already."""
-        return selectors.upload_shown(uploads.begin(request.user, _project(request, project_id), **body))
+        return selectors.serialize_upload(uploads.start_upload(request.user, _get_project(request, project_id), **body))
 
 
 class UploadView(APIView):
     @operation("getUpload", data=serializers.UploadItem)
     def get(self, request: Request, project_id: str, upload_id: str) -> Data:
         """How far it is."""
-        return selectors.upload_shown(uploads.find(request.user, _project(request, project_id), upload_id))
+        return selectors.serialize_upload(
+            uploads.get_upload(request.user, _get_project(request, project_id), upload_id)
+        )
 
     @operation("cancelUpload")
     def delete(self, request: Request, project_id: str, upload_id: str) -> None:
         """Gives it up."""
-        uploads.cancel(request.user, _project(request, project_id), upload_id)
+        uploads.cancel_upload(request.user, _get_project(request, project_id), upload_id)
 
 
 class UploadContentView(APIView):
     parser_classes = (PieceParser,)
 
-    @operation("sendPiece", query=serializers.PieceQuery, takes="application/octet-stream", data=serializers.UploadItem)
+    @operation(
+        "sendPiece", query=serializers.PieceQuery, request_media="application/octet-stream", data=serializers.UploadItem
+    )
     def put(self, request: Request, project_id: str, upload_id: str, query: Query) -> Data:
         """Bytes of the file from `offset` on, at most 16 MiB. Sending a piece again changes nothing."""
-        project = _project(request, project_id)
+        project = _get_project(request, project_id)
         file = cast(IO[bytes], cast(dict[str, Any], request.data).get("file") or io.BytesIO())
-        return selectors.upload_shown(uploads.append(request.user, project, upload_id, query["offset"], _whole(file)))
+        return selectors.serialize_upload(
+            uploads.append_piece(request.user, project, upload_id, query["offset"], _open_piece(file))
+        )
 
 
 class UploadFinishView(APIView):
@@ -123,10 +135,12 @@ class UploadFinishView(APIView):
     def post(self, request: Request, project_id: str, upload_id: str) -> Data:
         """All bytes are sent: the hash is checked, and the file put in place whole. A large one is `checking` for a
         while. Asking again changes nothing."""
-        return selectors.upload_shown(uploads.finish(request.user, _project(request, project_id), upload_id))
+        return selectors.serialize_upload(
+            uploads.finish_upload(request.user, _get_project(request, project_id), upload_id)
+        )
 
 
-def _whole(body: Any) -> IO[bytes]:
+def _open_piece(body: Any) -> IO[bytes]:
     """Return the body as a seekable file. Behind the platform's server it is one; elsewhere (tests) it is a stream,
     which is read. Raises ApiError 413."""
     inner = getattr(body, "_stream", body)

@@ -27,109 +27,111 @@ from apps.common.clock import now
 from apps.files import hints, paths
 from apps.files.models import File, Outputs
 from apps.files.services import folders
-from apps.files.store import Unusable, key, store
-from apps.files.written_files import Written
-from fermi.engines.safe_tree import Entry, Tree
-from fermi.jobs.user_paths import OUTPUTS, TREES
+from apps.files.store import StoreUnusableError, get_store, make_key
+from apps.files.written_files import TaskFiles
+from fermi.engines.safe_tree import SafeTree, SafeTreeEntry
+from fermi.jobs.user_paths import OUTPUTS_FOLDER, TREES_FOLDER
 
 log = logging.getLogger(__name__)
 
-EVERY, LATER = timedelta(seconds=60), timedelta(seconds=60)
-CLAIM = timedelta(seconds=30)
-MAX_COUNTED = 100_000
+COUNT_INTERVAL, RETRY_DELAY = timedelta(seconds=60), timedelta(seconds=60)
+CLAIM_SPAN = timedelta(seconds=30)
+MAX_COUNTED_FILES = 100_000
 """Names in each of the two folders that are counted while the task runs. After its end all are counted, once."""
 
 
-def places_of(project: str) -> dict[str, Any]:
+def get_job_locations(project: str) -> dict[str, Any]:
     """Return where a job finds its project's files, as fields of `JobSpec`."""
     if not project:
         return {}
-    return {"files_url" if store().remote else "files_dir": store().place(project)}
+    return {"files_url" if get_store().remote else "files_dir": get_store().place(project)}
 
 
-def tree(task: str, most: float = math.inf) -> Tree:
+def open_tree(task: str, max_names: float = math.inf) -> SafeTree:
     """Return what the task has written; lists contain at most `max_names` names of each of its two folders."""
-    return Written(Path(settings.DATA_DIR), task, most)
+    return TaskFiles(Path(settings.DATA_DIR), task, max_names)
 
 
-def begin(task: str, project: str) -> None:
+def create_outputs(task: str, project: str) -> None:
     """Create the row with the task, in its transaction. The project's folder of files is created too, before a rank
     looks for it."""
-    row = Outputs(task=task, project_id=project, due_at=now() + EVERY)
+    row = Outputs(task=task, project_id=project, due_at=now() + COUNT_INTERVAL)
     Outputs.objects.bulk_create([row], ignore_conflicts=True)
-    if not store().remote:
+    if not get_store().remote:
         try:
-            Path(store().place(project)).mkdir(parents=True, exist_ok=True)
+            Path(get_store().place(project)).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             log.warning("cannot make the folder of %s: %s", project, error)
 
 
-def due() -> Iterable[Outputs]:
+def list_due_outputs() -> Iterable[Outputs]:
     """Return the rows that are due, at most 200."""
     return Outputs.objects.filter(due_at__lte=now()).select_related("project").order_by("due_at")[:200]
 
 
-def settle(row: Outputs, *, ended: bool) -> None:
+def update_outputs(row: Outputs, *, ended: bool) -> None:
     """Count the outputs of a due row, or store them. `ended`: nothing writes there any more."""
-    claim = claims.claim_row(row, CLAIM)
+    claim = claims.claim_row(row, CLAIM_SPAN)
     if claim is None:
         return
-    with claim.kept(), suppress(claims.LostError):
-        there = tree(row.task, math.inf if ended else MAX_COUNTED)
+    with claim.kept(), suppress(claims.ClaimLostError):
+        there = open_tree(row.task, math.inf if ended else MAX_COUNTED_FILES)
         if not row.stored:
             files = [entry for entry in there.walk() if not entry.folder]
             counted = {"size": sum(file.size for file in files), "count": len(files), "counted_at": now()}
             if not ended:
-                claim.write(**counted, due_at=now() + EVERY)
+                claim.write(**counted, due_at=now() + COUNT_INTERVAL)
                 return
-            if not claim.write(**counted) or (files and store().remote and not _stored(row, claim, there, files)):
+            if not claim.write(**counted) or (
+                files and get_store().remote and not _store_files(row, claim, there, files)
+            ):
                 return
-        if store().remote:
+        if get_store().remote:
             there.remove()
         claim.write(due_at=None)
 
 
-def _stored(row: Outputs, claim: claims.Claim, there: Tree, files: list[Entry]) -> bool:
-    if odd := next((file.path for file in files if not paths.is_clean(file.path)), None):
+def _store_files(row: Outputs, claim: claims.RowClaim, written: SafeTree, files: list[SafeTreeEntry]) -> bool:
+    if odd := next((file.path for file in files if not paths.is_normalized(file.path)), None):
         # they stay where they are, and can be had from there
         claim.write(due_at=None, error=f"{unicodedata.normalize('NFC', odd)[:200]}: name")
         return False
     try:
         for file in files:
-            _bring(row, claim, there, file)
-    except (OSError, Unusable) as error:
+            _store_file(row, claim, written, file)
+    except (OSError, StoreUnusableError) as error:
         log.warning("cannot store the outputs of %s: %s", row.task, error)
-        claim.write(due_at=now() + LATER, error=str(error)[:300])
+        claim.write(due_at=now() + RETRY_DELAY, error=str(error)[:300])
         return False
     return claim.write(stored=True, error="")
 
 
-def _bring(row: Outputs, claim: claims.Claim, there: Tree, entry: Entry) -> None:
-    parent, name = paths.split(entry.path)
+def _store_file(row: Outputs, claim: claims.RowClaim, written: SafeTree, entry: SafeTreeEntry) -> None:
+    parent, name = paths.split_path(entry.path)
     own: dict[str, Any] = {"project": row.project, "task": row.task, "parent": parent, "name": name}
     if File.objects.filter(**own, size=entry.size).exclude(sha256="").exists():
         return
-    with there.open(entry.path) as file:
+    with written.open(entry.path) as file:
         found = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
-        store().put(Path(f"/proc/self/fd/{file.fileno()}"), key(row.project_id, entry.path, row.task))
+        get_store().put(Path(f"/proc/self/fd/{file.fileno()}"), make_key(row.project_id, entry.path, row.task))
     with claim.fenced():
-        folders.ensure(row.project, paths.folders(entry.path), None, row.task)
+        folders.ensure_folders(row.project, paths.list_parents(entry.path), None, row.task)
         values = {"size": entry.size, "sha256": found, "changed_at": now()}
         File.objects.update_or_create(**own, defaults=values)
 
 
-def forget(project: str, task: str) -> None:
+def delete_outputs(project: str, task: str) -> None:
     """Delete a task's outputs: from the disk at once, from object storage soon."""
-    for folder in (OUTPUTS, TREES):
-        Tree(Path(settings.DATA_DIR, folder, task)).remove()
+    for folder in (OUTPUTS_FOLDER, TREES_FOLDER):
+        SafeTree(Path(settings.DATA_DIR, folder, task)).remove()
     with transaction.atomic():
         Outputs.objects.filter(pk=task).delete()
         rows = File.objects.filter(project=project, task=task)
         rows.filter(folder=True).delete()
-        folders.discard(rows, list(rows.values_list("pk", flat=True)))
-        hints.due()
+        folders.schedule_deletion(rows, list(rows.values_list("pk", flat=True)))
+        hints.enqueue_sweep()
 
 
-def stored(project: Project, task: str) -> bool:
+def is_stored(project: Project, task: str) -> bool:
     """Return True if the task's outputs are in object storage."""
     return Outputs.objects.filter(pk=task, project=project, stored=True).exists()

@@ -10,53 +10,57 @@ from django.db.models import Q, QuerySet
 from apps.accounts.models import Project
 from apps.common import claims
 from apps.common.clock import now
-from apps.files.models import Doing, File
-from apps.files.store import Unusable, key, store
+from apps.files.models import File, PendingOperation
+from apps.files.store import StoreUnusableError, get_store, make_key
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 100
+MAX_INLINE = 100
 """Operations that are carried out within the request; the sweep does the rest."""
-IN_A_SWEEP = 2_000
-LATER = timedelta(seconds=60)
-CLAIM = timedelta(seconds=30)
+MAX_PER_SWEEP = 2_000
+RETRY_DELAY = timedelta(seconds=60)
+CLAIM_SPAN = timedelta(seconds=30)
 
 
-def sweep() -> None:
+def apply_due() -> None:
     """Carry out the operations that are due, at most MAX_PER_SWEEP."""
-    due = File.objects.filter(due_at__lte=now()).exclude(doing__in=[Doing.NOTHING, Doing.PUT])
-    for file in due.order_by("due_at", "pk")[:IN_A_SWEEP]:
-        act(file)
+    due = File.objects.filter(due_at__lte=now()).exclude(doing__in=[PendingOperation.NOTHING, PendingOperation.PUT])
+    for file in due.order_by("due_at", "pk")[:MAX_PER_SWEEP]:
+        apply_operation(file)
 
 
-def now_or_later(project: Project, rows: QuerySet[File]) -> None:
+def apply_pending(project: Project, rows: QuerySet[File]) -> None:
     """Carry out the first MAX_INLINE of the operations of these rows; the sweep does the rest."""
-    due = list(rows.filter(Q(doing=Doing.MOVE) | Q(doing=Doing.DELETE), project=project, due_at__lte=now())[:AT_ONCE])
+    due = list(
+        rows.filter(
+            Q(doing=PendingOperation.MOVE) | Q(doing=PendingOperation.DELETE), project=project, due_at__lte=now()
+        )[:MAX_INLINE]
+    )
     for file in due:
-        act(file)
+        apply_operation(file)
 
 
-def act(file: File) -> None:
+def apply_operation(file: File) -> None:
     """Carry out a row's operation. A failed one is tried again in a minute, and stops no other row."""
-    claim = claims.claim_row(file, CLAIM)
+    claim = claims.claim_row(file, CLAIM_SPAN)
     if claim is None:
         return
-    with claim.kept(), suppress(claims.LostError):
+    with claim.kept(), suppress(claims.ClaimLostError):
         try:
-            _act(file, claim)
-        except (OSError, Unusable) as error:
+            _apply_to_store(file, claim)
+        except (OSError, StoreUnusableError) as error:
             log.warning("cannot %s %s of %s: %s", file.doing, file.path, file.project_id, error)
-            claim.write(due_at=now() + LATER)
+            claim.write(due_at=now() + RETRY_DELAY)
 
 
-def _act(file: File, claim: claims.Claim) -> None:
-    place = key(file.project_id, file.path, file.task)
-    if file.doing == Doing.DELETE:
+def _apply_to_store(file: File, claim: claims.RowClaim) -> None:
+    place = make_key(file.project_id, file.path, file.task)
+    if file.doing == PendingOperation.DELETE:
         if file.source:  # it was to be moved
-            store().delete(key(file.project_id, file.source, file.task))
-        store().delete(place)
+            get_store().delete(make_key(file.project_id, file.source, file.task))
+        get_store().delete(place)
         with claim.fenced():
             File.objects.filter(pk=file.pk).delete()
-    elif file.doing == Doing.MOVE:
-        store().move(key(file.project_id, file.source, file.task), place)
-        claim.write(doing=Doing.NOTHING, source="", due_at=None)
+    elif file.doing == PendingOperation.MOVE:
+        get_store().move(make_key(file.project_id, file.source, file.task), place)
+        claim.write(doing=PendingOperation.NOTHING, source="", due_at=None)

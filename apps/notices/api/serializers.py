@@ -2,21 +2,21 @@
 
 from rest_framework import serializers
 
-from apps.common.openapi import Key
+from apps.common.openapi import KeyField
 from apps.common.pages import PageQuery
-from apps.notices.kinds import KINDS
-from apps.notices.models import Kind, Level, Outcome
-from apps.notices.quiet_hours import DAY
-from apps.notices.sender.addresses import MAX_LENGTH
+from apps.notices.kinds import INCIDENT_KINDS
+from apps.notices.models import ChannelKind, IncidentLevel, Outcome
+from apps.notices.quiet_hours import MINUTES_PER_DAY
+from apps.notices.sender.addresses import MAX_ADDRESS_LENGTH
 from apps.notices.services.ownership import ME, PLATFORM, PROJECT
 from fermi import messages
 
 SCOPES = [(scope, scope) for scope in (ME, PROJECT, PLATFORM)]
-OF = [(kind, kind) for kind in KINDS]
-LEVELS = [(level, level) for level in Level.values]
-CHANNELS = [(kind, kind) for kind in Kind.values]
+KIND_CHOICES = [(kind, kind) for kind in INCIDENT_KINDS]
+LEVELS = [(level, level) for level in IncidentLevel.values]
+CHANNELS = [(kind, kind) for kind in ChannelKind.values]
 LANGUAGES = [(code, code) for code in messages.LANGUAGES]
-WHATS = [(what, what) for what in ("opened", "over", "test")]
+EVENT_CHOICES = [(what, what) for what in ("opened", "over", "test")]
 
 
 class InboxQuery(PageQuery):
@@ -31,7 +31,7 @@ class InboxItem(serializers.Serializer):
     """An incident that concerns you; `body` says why, and what to do."""
 
     id = serializers.CharField()
-    kind = serializers.ChoiceField(OF)
+    kind = serializers.ChoiceField(KIND_CHOICES)
     level = serializers.ChoiceField(LEVELS)
     projectId = serializers.CharField(allow_null=True)
     title = serializers.CharField()
@@ -56,7 +56,7 @@ class Inbox(serializers.Serializer):
 
 class InboxReadRequest(serializers.Serializer):
     ids = serializers.ListField(
-        child=Key(), max_length=500, required=False, allow_null=True, help_text="of incidents; null: all"
+        child=KeyField(), max_length=500, required=False, allow_null=True, help_text="of incidents; null: all"
     )
 
 
@@ -69,13 +69,14 @@ class ChannelFields(serializers.Serializer):
     language = serializers.ChoiceField(LANGUAGES, source="lang", required=False)
     enabled = serializers.BooleanField(required=False)
     address = serializers.CharField(
-        max_length=MAX_LENGTH, help_text="of Apprise (mailto://…, slack://…, feishu://…), or a webhook's https://…"
+        max_length=MAX_ADDRESS_LENGTH,
+        help_text="of Apprise (mailto://…, slack://…, feishu://…), or a webhook's https://…",
     )
 
 
 class ChannelCreateRequest(ChannelFields):
     scope = serializers.ChoiceField(SCOPES)
-    projectId = Key(source="project_id", required=False, allow_null=True, help_text="with the scope `project`")
+    projectId = KeyField(source="project_id", required=False, allow_null=True, help_text="with the scope `project`")
     kind = serializers.ChoiceField(CHANNELS)
 
 
@@ -118,7 +119,7 @@ class NoticeTry(serializers.Serializer):
 class NoticeDelivery(serializers.Serializer):
     id = serializers.CharField()
     incidentId = serializers.CharField(allow_null=True)
-    what = serializers.ChoiceField(WHATS)
+    what = serializers.ChoiceField(EVENT_CHOICES)
     title = serializers.CharField()
     outcome = serializers.ChoiceField(Outcome.choices)
     createdAt = serializers.DateTimeField()
@@ -129,9 +130,12 @@ class NoticeDelivery(serializers.Serializer):
 
 class RuleFields(serializers.Serializer):
     name = serializers.CharField(max_length=100)
-    channels = serializers.ListField(child=Key(), max_length=50, help_text="ids, of the same scope")
+    channels = serializers.ListField(child=KeyField(), max_length=50, help_text="ids, of the same scope")
     kinds = serializers.ListField(
-        child=serializers.ChoiceField(OF), max_length=len(OF), required=False, help_text="empty: all"
+        child=serializers.ChoiceField(KIND_CHOICES),
+        max_length=len(KIND_CHOICES),
+        required=False,
+        help_text="empty: all",
     )
     level = serializers.ChoiceField(LEVELS, required=False, help_text="and what is worse")
     restarts = serializers.IntegerField(
@@ -142,11 +146,11 @@ class RuleFields(serializers.Serializer):
         help_text="from so many seconds of waiting on; null: from an hour on",
     )  # fmt: skip
     quietFrom = serializers.IntegerField(
-        source="quiet_from", min_value=0, max_value=DAY - 1, required=False, allow_null=True,
+        source="quiet_from", min_value=0, max_value=MINUTES_PER_DAY - 1, required=False, allow_null=True,
         help_text="minutes of the day",
     )  # fmt: skip
     quietTo = serializers.IntegerField(
-        source="quiet_to", min_value=0, max_value=DAY - 1, required=False, allow_null=True
+        source="quiet_to", min_value=0, max_value=MINUTES_PER_DAY - 1, required=False, allow_null=True
     )
     timezone = serializers.CharField(max_length=60, required=False)
     breaksThrough = serializers.ChoiceField(
@@ -157,7 +161,7 @@ class RuleFields(serializers.Serializer):
 
 class RuleCreateRequest(RuleFields):
     scope = serializers.ChoiceField(SCOPES)
-    projectId = Key(source="project_id", required=False, allow_null=True, help_text="with the scope `project`")
+    projectId = KeyField(source="project_id", required=False, allow_null=True, help_text="with the scope `project`")
 
 
 class RuleChangeRequest(RuleFields):
@@ -170,7 +174,7 @@ class NoticeRule(serializers.Serializer):
     scope = serializers.ChoiceField(SCOPES)
     projectId = serializers.CharField(allow_null=True)
     channels = serializers.ListField(child=serializers.CharField())
-    kinds = serializers.ListField(child=serializers.ChoiceField(OF))
+    kinds = serializers.ListField(child=serializers.ChoiceField(KIND_CHOICES))
     level = serializers.ChoiceField(LEVELS)
     restarts = serializers.IntegerField(allow_null=True)
     waitsSeconds = serializers.IntegerField(allow_null=True)

@@ -1,6 +1,6 @@
 """Endpoints of notifications: inbox, channels and rules."""
 
-from apps.common.api import APIView, Body, Data, PageQuery, Query, Request, operation, page
+from apps.common.api import APIView, Body, Data, PageQuery, Query, Request, operation, paginate_rows
 from apps.notices import groups, selectors
 from apps.notices.api import serializers
 from apps.notices.services import channels, inbox, rules
@@ -12,31 +12,31 @@ class InboxView(APIView):
         """What concerns you, the newest first, and how much of it you have not read."""
         if query["grouped"]:
             return groups.list_groups(request.user, query)
-        rows = selectors.items(request.user, unread=query["unread"])
-        return {**page(rows, query, selectors.item), "unread": inbox.unread(request.user)}
+        rows = selectors.list_items(request.user, unread=query["unread"])
+        return {**paginate_rows(rows, query, selectors.serialize_item), "unread": inbox.count_unread(request.user)}
 
 
 class InboxReadView(APIView):
     @operation("readInbox", body=serializers.InboxReadRequest, data=serializers.InboxUnread)
     def post(self, request: Request, body: Body) -> Data:
         """You have read these. How many are unread then, by themselves."""
-        return {"unread": inbox.read(request.user, body.get("ids"))}
+        return {"unread": inbox.mark_read(request.user, body.get("ids"))}
 
 
 class ChannelsView(APIView):
     @operation("listNoticeChannels", query=PageQuery, page=serializers.NoticeChannel)
     def get(self, request: Request, query: Query) -> Data:
         """Yours, those of your projects, and for administrators the platform's."""
-        rows = selectors.channels(request.user).filter(name__icontains=query["search"])
-        return page(rows, query, selectors.channel)
+        rows = selectors.list_channels(request.user).filter(name__icontains=query["search"])
+        return paginate_rows(rows, query, selectors.serialize_channel)
 
     @operation(
         "createNoticeChannel", body=serializers.ChannelCreateRequest, data=serializers.NoticeChannelCreated, status=201
     )
     def post(self, request: Request, body: Body) -> Data:
         """A new way to hear of things. Its address is never shown again."""
-        row, secret = channels.create(request.user, **body)
-        return {**selectors.channel(row), "secret": secret}
+        row, secret = channels.create_channel(request.user, **body)
+        return {**selectors.serialize_channel(row), "secret": secret}
 
 
 class ChannelView(APIView):
@@ -45,48 +45,48 @@ class ChannelView(APIView):
     )
     def patch(self, request: Request, channel_id: str, body: Body) -> Data:
         """Changes it, and ends its rest after failures."""
-        return selectors.channel(channels.change(request.user, channel_id, body))
+        return selectors.serialize_channel(channels.change_channel(request.user, channel_id, body))
 
     @operation("deleteNoticeChannel")
     def delete(self, request: Request, channel_id: str) -> None:
         """With all that waits to be sent by it."""
-        channels.remove(request.user, channel_id)
+        channels.delete_channel(request.user, channel_id)
 
 
 class ChannelTestView(APIView):
     @operation("testNoticeChannel", data=serializers.NoticeDelivery)
     def post(self, request: Request, channel_id: str) -> Data:
         """Sends one message now, and says what came of it."""
-        return selectors.delivery(channels.test(request.user, channel_id))
+        return selectors.serialize_delivery(channels.test_channel(request.user, channel_id))
 
 
 class ChannelDeliveriesView(APIView):
     @operation("listNoticeDeliveries", query=PageQuery, page=serializers.NoticeDelivery)
     def get(self, request: Request, channel_id: str, query: Query) -> Data:
         """What was sent by it, and what waits, the newest first."""
-        return page(selectors.deliveries(request.user, channel_id), query, selectors.delivery)
+        return paginate_rows(selectors.list_deliveries(request.user, channel_id), query, selectors.serialize_delivery)
 
 
 class RulesView(APIView):
     @operation("listNoticeRules", query=PageQuery, page=serializers.NoticeRule)
     def get(self, request: Request, query: Query) -> Data:
         """Yours, those of your projects, and for administrators the platform's."""
-        rows = selectors.rules(request.user).filter(name__icontains=query["search"])
-        return page(rows, query, selectors.rule)
+        rows = selectors.list_rules(request.user).filter(name__icontains=query["search"])
+        return paginate_rows(rows, query, selectors.serialize_rule)
 
     @operation("createNoticeRule", body=serializers.RuleCreateRequest, data=serializers.NoticeRule, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """From now on these channels hear of what happens and is meant here."""
-        return selectors.rule(rules.create(request.user, **body))
+        return selectors.serialize_rule(rules.create_rule(request.user, **body))
 
 
 class RuleView(APIView):
     @operation("changeNoticeRule", body=serializers.RuleChangeRequest, partial=True, data=serializers.NoticeRule)
     def patch(self, request: Request, rule_id: str, body: Body) -> Data:
         """What happens from now on goes by it."""
-        return selectors.rule(rules.change(request.user, rule_id, body))
+        return selectors.serialize_rule(rules.change_rule(request.user, rule_id, body))
 
     @operation("deleteNoticeRule")
     def delete(self, request: Request, rule_id: str) -> None:
         """What waits to be sent is sent all the same."""
-        rules.remove(request.user, rule_id)
+        rules.delete_rule(request.user, rule_id)

@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from apps.notices.sender.egress_policy import Allowed
-from apps.notices.sender.errors import Unsent
+from apps.notices.sender.egress_policy import AllowedHosts
+from apps.notices.sender.errors import DeliveryError
 
 
 class AddressKind(NamedTuple):
@@ -50,7 +50,7 @@ _MATTERMOST = AddressKind(
 )
 _ROCKET = AddressKind("rocketchat.NotifyRocketChat", parameters="avatar mode to webhook")
 
-KINDS = {
+ADDRESS_KINDS = {
     "slack": AddressKind("slack.NotifySlack", "slack.com", "image footer blocks timestamp mode token to"),
     "discord": AddressKind(
         "discord.NotifyDiscord",
@@ -110,30 +110,32 @@ KINDS = {
 }
 """By the scheme of the address. None of them acts on this machine (syslog, D-Bus, desktops)."""
 
-MAX_LENGTH = 2000
+MAX_ADDRESS_LENGTH = 2000
 CONNECT_SECONDS, READ_SECONDS = 5.0, 10.0
 
 
 def is_mail(address: str) -> bool:
     """Return whether messages to this address are mails."""
-    return KINDS.get(_scheme(address)) is _MAIL
+    return ADDRESS_KINDS.get(_get_scheme(address)) is _MAIL
 
 
 def find_kind(address: str) -> AddressKind:
     """Return the kind of an address. Raises DeliveryError if it is not accepted."""
-    scheme = _scheme(address)
-    if "://" not in address or scheme not in KINDS:
-        raise Unsent("CHANNEL_SCHEME_UNKNOWN", lasting=True, found=scheme[:40], allowed=", ".join(sorted(KINDS)))
-    return KINDS[scheme]
+    scheme = _get_scheme(address)
+    if "://" not in address or scheme not in ADDRESS_KINDS:
+        raise DeliveryError(
+            "CHANNEL_SCHEME_UNKNOWN", lasting=True, found=scheme[:40], allowed=", ".join(sorted(ADDRESS_KINDS))
+        )
+    return ADDRESS_KINDS[scheme]
 
 
 def make_plugin(address: str) -> Any:
     """Return Apprise's plug-in for an address, with the platform's timeouts; does not connect. Raises DeliveryError for
     a kind or parameter that is not accepted, and for what the plug-in does not understand."""
-    scheme, kind = _scheme(address), find_kind(address)
+    scheme, kind = _get_scheme(address), find_kind(address)
     module, _, name = kind.plugin.rpartition(".")
     cls = getattr(import_module(f"apprise.plugins.{module}"), name)  # one: to import all of them takes half a second
-    invalid = Unsent("CHANNEL_ADDRESS_INVALID", lasting=True, scheme=scheme)
+    invalid = DeliveryError("CHANNEL_ADDRESS_INVALID", lasting=True, scheme=scheme)
     try:
         parsed = cls.parse_url(address.replace("/#", "/%23"))  # as `apprise.plugins.url_to_dict` prepares it
     except Exception:
@@ -152,14 +154,14 @@ def make_plugin(address: str) -> Any:
     return plugin
 
 
-def _check_parameters(scheme: str, kind: AddressKind, found: dict[str, str]) -> None:
+def _check_parameters(scheme: str, kind: AddressKind, parameters: dict[str, str]) -> None:
     """Raise DeliveryError for a parameter that is not accepted. `parameters`: as Apprise itself parses them, so that no
     other spelling passes."""
     accepted = ALWAYS_ACCEPTED | {*kind.parameters.split()}
-    for name in found:
+    for name in parameters:
         if name and name not in accepted and name[0] not in kind.maps:
             words = sorted([*accepted, *(f"{first}…" for first in kind.maps)])
-            raise Unsent(
+            raise DeliveryError(
                 "CHANNEL_PARAMETER_NOT_ALLOWED",
                 lasting=True,
                 found=name[:40],
@@ -168,10 +170,10 @@ def _check_parameters(scheme: str, kind: AddressKind, found: dict[str, str]) -> 
             )
 
 
-def check_address(address: str, allowed: Allowed) -> str:
+def check_address(address: str, allowed: AllowedHosts) -> str:
     """Return what may be shown of an address of Apprise. Raises DeliveryError if it is not accepted."""
     plugin = make_plugin(address)
-    scheme = _scheme(address)
+    scheme = _get_scheme(address)
     host = find_kind(address).host or str(getattr(plugin, "smtp_host", "") or getattr(plugin, "host", "") or "")
     if host:
         _check_host(host, allowed)
@@ -180,7 +182,7 @@ def check_address(address: str, allowed: Allowed) -> str:
     return f"{scheme}://{', '.join(mail for _, mail in plugin.targets)}"[:300]
 
 
-def check_webhook(address: str, allowed: Allowed) -> str:
+def check_webhook(address: str, allowed: AllowedHosts) -> str:
     """Return what may be shown of the address of a webhook. Raises DeliveryError if it is not accepted."""
     try:
         parts = urlsplit(address)
@@ -188,15 +190,15 @@ def check_webhook(address: str, allowed: Allowed) -> str:
     except ValueError:
         host, port = "", None
     if not host or parts.scheme not in ("http", "https") or port == 0:
-        raise Unsent("CHANNEL_ADDRESS_INVALID", lasting=True, scheme="https")
+        raise DeliveryError("CHANNEL_ADDRESS_INVALID", lasting=True, scheme="https")
     _check_host(host, allowed)
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}/…"
 
 
-def _check_host(host: str, allowed: Allowed) -> None:
+def _check_host(host: str, allowed: AllowedHosts) -> None:
     if not allowed.name(host):
-        raise Unsent("CHANNEL_HOST_NOT_ALLOWED", lasting=True, host=host)
+        raise DeliveryError("CHANNEL_HOST_NOT_ALLOWED", lasting=True, host=host)
 
 
-def _scheme(address: str) -> str:
+def _get_scheme(address: str) -> str:
     return address.partition("://")[0].lower()

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from apps.notices.sender import addresses, sandbox, transport
-from apps.notices.sender.egress_policy import Allowed, guarded
-from apps.notices.sender.errors import Unsent
+from apps.notices.sender.egress_policy import AllowedHosts, enforce_policy
+from apps.notices.sender.errors import DeliveryError
 
 
 def main() -> None:
@@ -24,21 +24,21 @@ def main() -> None:
         for standard in (0, 1, 2):
             os.dup2(null, standard)
         os.close(null)
-        readable = sandbox.list_readable()
-        sandbox.confine(readable)
+        readable = sandbox.list_readable_paths()
+        sandbox.confine_process(readable)
         for line in orders:
             order = json.loads(line)
             signal.alarm(int(order["seconds"]) + 1)  # the process that would end this one may be dead
-            answer = json.dumps(carry_out(order, readable)).encode()
+            answer = json.dumps(carry_out_order(order, readable)).encode()
             signal.alarm(0)
             orders.write(answer + b"\n")
             orders.flush()
 
 
-def carry_out(order: Mapping[str, Any], readable: list[str] | None = None) -> dict[str, Any]:
+def carry_out_order(order: Mapping[str, Any], readable: list[str] | None = None) -> dict[str, Any]:
     """Return the result of an order."""
-    allowed = Allowed(order["hosts"])
-    with guarded(allowed, readable) as refused:
+    allowed = AllowedHosts(order["hosts"])
+    with enforce_policy(allowed, readable) as refused:
         try:
             match order["do"]:
                 case "check":
@@ -46,9 +46,9 @@ def carry_out(order: Mapping[str, Any], readable: list[str] | None = None) -> di
                 case "webhook":
                     return {"answer": transport.post_webhook(order)}
                 case _:
-                    return {"answer": transport.notify(order)}
-        except Unsent as error:
-            unsent = Unsent("CHANNEL_HOST_REFUSED", host=refused.host) if refused.host else error
+                    return {"answer": transport.send_notification(order)}
+        except DeliveryError as error:
+            unsent = DeliveryError("CHANNEL_HOST_REFUSED", host=refused.host) if refused.host else error
         except Exception as error:
-            unsent = Unsent("CHANNEL_AWAY", why=f"{type(error).__name__}: {error}"[:500])
+            unsent = DeliveryError("CHANNEL_AWAY", why=f"{type(error).__name__}: {error}"[:500])
     return {"code": unsent.code, "params": unsent.params, "answer": unsent.answer, "lasting": unsent.lasting}

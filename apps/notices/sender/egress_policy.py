@@ -18,10 +18,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-_here = threading.local()
-_hooked = threading.Lock()
+_thread_state = threading.local()
+_hook_lock = threading.Lock()
 _is_hooked = False
-_judge: "_Judge | None" = None
+_policy: "_EgressPolicy | None" = None
 
 _PROGRAMS = ("subprocess.", "syslog.", "os.system", "os.posix_spawn", "os.spawn", "os.exec", "os.fork", "pty.spawn")
 _CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.chown",
@@ -29,7 +29,7 @@ _CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.sym
 _WATCHED = ("socket.", "open", "os.listdir", "os.scandir", *_PROGRAMS, *_CHANGES)
 
 
-class NotAllowed(OSError):
+class HostNotAllowedError(OSError):
     """`host`: what was refused. An OSError, so that libraries treat it as a failed connection."""
 
     def __init__(self, host: str) -> None:
@@ -41,14 +41,14 @@ class FileNotAllowedError(PermissionError):
     """A file or program that is not needed for sending messages."""
 
 
-class Allowed:
+class AllowedHosts:
     """Allowed hosts. `patterns`: host names, `*.example.org`, addresses and networks (`10.0.0.0/8`); `*` = any public
     host. An address that is not public is allowed by a network only, whatever name resolves to it."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, patterns: Sequence[str]) -> None:
         self.names: list[str] = []
         self.networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
-        for word in words:
+        for word in patterns:
             try:
                 self.networks.append(ipaddress.ip_network(word, strict=False))
             except ValueError:
@@ -57,7 +57,7 @@ class Allowed:
     def name(self, host: str) -> bool:
         """Return True if a host may be resolved; an address stands for itself."""
         host = host.strip("[]").lower().rstrip(".")
-        if (address := _address(host)) is not None:
+        if (address := _parse_address(host)) is not None:
             return self.address(address, named=False)
         return any(fnmatchcase(host, pattern) for pattern in self.names) or bool(self.networks and host == "localhost")
 
@@ -69,22 +69,22 @@ class Allowed:
         return named and mapped.is_global and not mapped.is_multicast
 
 
-class Refused:
+class RefusedHost:
     """The last `host` that was refused; empty: none was."""
 
     host = ""
 
 
-class _Judge:
+class _EgressPolicy:
     """What may be reached while a message is sent. `readable`: files and folders; None: files are not checked."""
 
-    def __init__(self, allowed: Allowed, readable: Sequence[str] | None) -> None:
-        self.allowed, self.refused = allowed, Refused()
+    def __init__(self, allowed: AllowedHosts, readable: Sequence[str] | None) -> None:
+        self.allowed, self.refused = allowed, RefusedHost()
         self.readable = None if readable is None else tuple(os.path.realpath(path) for path in readable)
 
     def refuse(self, host: str) -> None:
         self.refused.host = host
-        raise NotAllowed(host)
+        raise HostNotAllowedError(host)
 
     def file(self, path: Any, *, changed: bool) -> None:
         if self.readable is None or isinstance(path, int) or path is None:
@@ -97,36 +97,36 @@ class _Judge:
         family = getattr(sock, "family", None)
         if family not in (socket.AF_INET, socket.AF_INET6) or not isinstance(target, tuple) or not target:
             self.refuse(str(target))
-        address = _address(str(target[0]))
-        if address is None or not self.allowed.address(address, named=getattr(_here, "named", False)):
+        address = _parse_address(str(target[0]))
+        if address is None or not self.allowed.address(address, named=getattr(_thread_state, "named", False)):
             self.refuse(str(target[0]))
 
 
 @contextmanager
-def guarded(allowed: Allowed, readable: Sequence[str] | None = None) -> Iterator[Refused]:
+def enforce_policy(allowed: AllowedHosts, readable: Sequence[str] | None = None) -> Iterator[RefusedHost]:
     """Refuse connections that are not allowed, all programs, and all files but those in or below `readable`, in the
     whole process while the block runs. The connection raises HostNotAllowedError, which libraries may swallow; the
     yielded object keeps what was refused."""
-    global _judge
-    _hook()
-    before, judge = _judge, _Judge(allowed, readable)
-    _judge, _here.named = judge, False
+    global _policy
+    _install_hook()
+    before, judge = _policy, _EgressPolicy(allowed, readable)
+    _policy, _thread_state.named = judge, False
     try:
         yield judge.refused
     finally:
-        _judge = before
+        _policy = before
 
 
-def _hook() -> None:
+def _install_hook() -> None:
     global _is_hooked
-    with _hooked:
+    with _hook_lock:
         if not _is_hooked:
-            sys.addaudithook(_audit)
+            sys.addaudithook(_check_event)
             _is_hooked = True
 
 
-def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    judge = _judge
+def _check_event(event: str, arguments: tuple[Any, ...]) -> None:
+    judge = _policy
     if judge is None or not event.startswith(_WATCHED):
         return
     if event == "socket.getaddrinfo":
@@ -134,7 +134,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         host = host.decode(errors="replace") if isinstance(host, bytes) else host
         if host is not None and not judge.allowed.name(str(host)):
             judge.refuse(str(host))
-        _here.named = host is not None and _address(str(host)) is None
+        _thread_state.named = host is not None and _parse_address(str(host)) is None
     elif event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
         judge.connection(arguments[0], arguments[1] if len(arguments) > 1 else None)
     elif event == "open":
@@ -148,7 +148,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         judge.refuse(f"a program ({event})")
 
 
-def _address(text: str) -> _Address | None:
+def _parse_address(text: str) -> _Address | None:
     try:
         return ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -10,10 +10,10 @@ from email.utils import formataddr, formatdate
 from typing import Any
 
 from apps.notices.sender.addresses import CONNECT_SECONDS, READ_SECONDS
-from apps.notices.sender.errors import Unsent
+from apps.notices.sender.errors import DeliveryError
 
 
-def made(plugin: Any, order: Mapping[str, Any]) -> EmailMessage:
+def build_mail(plugin: Any, order: Mapping[str, Any]) -> EmailMessage:
     """Return the mail. `order`: `sent_for` identifies the mail, `answers` the earlier one; `created` is in unix
     seconds."""
     mail = EmailMessage()
@@ -24,9 +24,9 @@ def made(plugin: Any, order: Mapping[str, Any]) -> EmailMessage:
         if addresses:
             mail[header] = ", ".join(formataddr((plugin.names.get(one) or "", one)) for one in sorted(addresses))
     mail["Date"] = formatdate(order["created"])
-    mail["Message-ID"] = _id(plugin, order["sent_for"])
+    mail["Message-ID"] = _make_message_id(plugin, order["sent_for"])
     if order["answers"]:
-        mail["In-Reply-To"] = mail["References"] = _id(plugin, order["answers"])
+        mail["In-Reply-To"] = mail["References"] = _make_message_id(plugin, order["answers"])
     mail["Auto-Submitted"] = "auto-generated"
     for name, value in plugin.headers.items():
         if name not in mail:
@@ -35,29 +35,29 @@ def made(plugin: Any, order: Mapping[str, Any]) -> EmailMessage:
     return mail
 
 
-def _id(plugin: Any, about: str) -> str:
+def _make_message_id(plugin: Any, about: str) -> str:
     return f"<{about}@{plugin.from_addr[1].rpartition('@')[2]}>"
 
 
-def send(plugin: Any, mail: EmailMessage) -> str:
+def send_mail(plugin: Any, mail: EmailMessage) -> str:
     """Send the mail and return the server's reply. Raises DeliveryError."""
     to = [*(address for _, address in plugin.targets), *plugin.cc, *plugin.bcc]
     try:
-        with _connected(plugin) as server:
+        with _connect_server(plugin) as server:
             refused = server.send_message(mail, plugin.from_addr[1], to)
     except smtplib.SMTPRecipientsRefused as error:
-        raise _refused(*next(iter(error.recipients.values()))) from None
+        raise _make_refused_error(*next(iter(error.recipients.values()))) from None
     except smtplib.SMTPResponseException as error:
-        raise _refused(error.smtp_code, error.smtp_error) from None
+        raise _make_refused_error(error.smtp_code, error.smtp_error) from None
     except (smtplib.SMTPException, OSError) as error:
-        raise Unsent("CHANNEL_AWAY", why=str(error) or type(error).__name__) from None
+        raise DeliveryError("CHANNEL_AWAY", why=str(error) or type(error).__name__) from None
     for code, said in refused.values():
         if code < 500:
-            raise _refused(code, said)  # for a while: the others know the mail when it comes again
-    return ", ".join(["250", *(f"{address}: {code} {_text(said)}" for address, (code, said) in refused.items())])
+            raise _make_refused_error(code, said)  # for a while: the others know the mail when it comes again
+    return ", ".join(["250", *(f"{address}: {code} {_decode_text(said)}" for address, (code, said) in refused.items())])
 
 
-def _connected(plugin: Any) -> smtplib.SMTP:
+def _connect_server(plugin: Any) -> smtplib.SMTP:
     context = ssl.create_default_context()
     if not plugin.verify_certificate:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -76,9 +76,9 @@ def _connected(plugin: Any) -> smtplib.SMTP:
     return server
 
 
-def _refused(code: int, said: bytes | str) -> Unsent:
-    return Unsent("CHANNEL_REFUSES", answer=f"{code} {_text(said)}", status=code)
+def _make_refused_error(code: int, reply: bytes | str) -> DeliveryError:
+    return DeliveryError("CHANNEL_REFUSES", answer=f"{code} {_decode_text(reply)}", status=code)
 
 
-def _text(said: bytes | str) -> str:
-    return said.decode(errors="replace") if isinstance(said, bytes) else said
+def _decode_text(reply: bytes | str) -> str:
+    return reply.decode(errors="replace") if isinstance(reply, bytes) else reply

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from apps.common.nested_texts import explained, said
-from apps.common.texts import text
+from apps.common.nested_texts import render_code, resolve_params
+from apps.common.texts import render_text
 from apps.notices.models import Channel, Delivery, Incident
 
-TEST, OVER = "NOTICE_TEST", "NOTICE_OVER"
+TEST_CODE, OVER_CODE = "NOTICE_TEST", "NOTICE_OVER"
 
 
-class Message(NamedTuple):
+class NoticeMessage(NamedTuple):
     """A message. `link`: page of the console; empty if the platform does not know its own address."""
 
     title: str
@@ -20,32 +20,32 @@ class Message(NamedTuple):
     link: str = ""
 
 
-def of(incident: Incident | None, what: str, lang: str, *, channel: str = "") -> Message:
+def build_message(incident: Incident | None, event: str, lang: str, *, channel: str = "") -> NoticeMessage:
     """Return the message of an incident in a language; without an incident, of a test."""
     if incident is None:
-        return Message(*text(TEST, {"channel": channel}, lang), link(""))
-    title, body = text(incident.code, inside(incident.params, lang), lang)
-    if what == "over":
-        title = text(OVER, {"title": title}, lang)[0]
-    return Message(title, body, link(incident.link))
+        return NoticeMessage(*render_text(TEST_CODE, {"channel": channel}, lang), make_link(""))
+    title, body = render_text(incident.code, resolve_message_params(incident.params, lang), lang)
+    if event == "over":
+        title = render_text(OVER_CODE, {"title": title}, lang)[0]
+    return NoticeMessage(title, body, make_link(incident.link))
 
 
-def inside(params: Mapping[str, Any], lang: str) -> dict[str, Any]:
+def resolve_message_params(params: Mapping[str, Any], lang: str) -> dict[str, Any]:
     """Return the parameters with codes replaced by their texts. `why` may be a text of its own, `{"code": …, "params":
     …}`: it becomes its message, and `advice` its hint."""
-    found = explained(params, lang)
+    found = resolve_params(params, lang)
     if isinstance(why := params.get("why"), Mapping):
         about = why.get("params") or {}
-        found["why"], found["advice"] = said(str(why.get("code", "")), explained(about, lang), lang)
+        found["why"], found["advice"] = render_code(str(why.get("code", "")), resolve_params(about, lang), lang)
     return found
 
 
-def link(path: str) -> str:
+def make_link(path: str) -> str:
     """Return the address of a path of the console; empty if it is unknown."""
     return f"{settings.PUBLIC_URL.rstrip('/')}{path}" if settings.PUBLIC_URL and path else ""
 
 
-def document(delivery: Delivery, channel: Channel, message: Message) -> dict[str, Any]:
+def build_webhook_body(delivery: Delivery, channel: Channel, message: NoticeMessage) -> dict[str, Any]:
     """Return the body of a webhook (docs/notices.md)."""
     incident = delivery.incident
     told: dict[str, Any] = {

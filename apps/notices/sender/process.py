@@ -17,7 +17,7 @@ from typing import Any
 
 from django.conf import settings
 
-from apps.notices.sender.errors import Unsent
+from apps.notices.sender.errors import DeliveryError
 
 MAX_PROCESSES = 2
 """Of each process of the platform, so that no more of its threads wait for sending."""
@@ -25,8 +25,8 @@ SEND_SECONDS, CHECK_SECONDS = 30.0, 10.0
 MAX_ANSWER_BYTES = 64 << 10
 
 _ROOT = Path(__file__).resolve().parents[3]
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from apps.notices.sender.child import main; main()"
-_KEPT = ("LD_LIBRARY_PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ")
+_START_CODE = "import sys; sys.path.insert(0, sys.argv[1]); from apps.notices.sender.child import main; main()"
+_KEPT_VARIABLES = ("LD_LIBRARY_PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ")
 _slots = threading.BoundedSemaphore(MAX_PROCESSES)
 
 
@@ -34,7 +34,7 @@ class SendersBusyError(Exception):
     """MAX_PROCESSES processes are sending already."""
 
 
-class Sender:
+class SenderProcess:
     """One process that sends, for the length of a `with` block, which raises SendersBusyError at its beginning if there
     are enough of them."""
 
@@ -42,7 +42,7 @@ class Sender:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
 
-    def __enter__(self) -> "Sender":
+    def __enter__(self) -> "SenderProcess":
         if not _slots.acquire(blocking=False):
             raise SendersBusyError
         return self
@@ -66,11 +66,11 @@ class Sender:
             answer = self._ask(json.dumps(told).encode() + b"\n", deadline)
         except TimeoutError:
             self.end()
-            raise Unsent("CHANNEL_TIMED_OUT", seconds=int(seconds)) from None
+            raise DeliveryError("CHANNEL_TIMED_OUT", seconds=int(seconds)) from None
         except (OSError, ValueError):
-            raise Unsent("CHANNEL_SENDER_ENDED", status=str(self.end())) from None
+            raise DeliveryError("CHANNEL_SENDER_ENDED", status=str(self.end())) from None
         if "code" in answer:
-            raise Unsent(answer["code"], answer=answer["answer"], lasting=answer["lasting"], **answer["params"])
+            raise DeliveryError(answer["code"], answer=answer["answer"], lasting=answer["lasting"], **answer["params"])
         return str(answer["answer"])
 
     def _ask(self, line: bytes, deadline: float) -> dict[str, Any]:
@@ -92,12 +92,12 @@ class Sender:
     def _start(self) -> None:
         """Start the process. It inherits one socket, and of the environment what the libraries need: no setting and no
         secret. No proxy settings either, because the target of a connection through a proxy cannot be checked."""
-        env = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        env = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         env |= {"HOME": "/nonexistent", "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"}
         self._connection, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-B", "-c", _START, str(_ROOT)],
+                [sys.executable, "-I", "-B", "-c", _START_CODE, str(_ROOT)],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -44,7 +44,7 @@ _LIMITS = {
 }
 
 
-def list_readable() -> list[str]:
+def list_readable_paths() -> list[str]:
     """Return the existing files and folders that sending may read."""
     python = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
     authorities = [path for path in ssl.get_default_verify_paths() if path and path.startswith("/")]
@@ -52,7 +52,7 @@ def list_readable() -> list[str]:
     return [path for path in dict.fromkeys(found) if os.path.exists(path)]
 
 
-def confine(readable: list[str]) -> None:
+def confine_process(readable: list[str]) -> None:
     """Restrict this process for good to the files in `readable`, as far as the kernel can."""
     libc = ctypes.CDLL(None, use_errno=True)
     os.chdir("/")  # of which nothing may be read but what `readable` names
@@ -60,7 +60,7 @@ def confine(readable: list[str]) -> None:
         resource.setrlimit(limit, (most, most))
     ruleset = _make_ruleset(libc, readable)
     if os.geteuid() == 0:
-        _give_up_root(libc)
+        _drop_root(libc)
     libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
     libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if ruleset >= 0:
@@ -90,7 +90,7 @@ def _make_ruleset(libc: ctypes.CDLL, readable: list[str]) -> int:
     return ruleset
 
 
-def _give_up_root(libc: ctypes.CDLL) -> None:
+def _drop_root(libc: ctypes.CDLL) -> None:
     if all(_others_can_read(path) for path in (sysconfig.get_path("stdlib"), *site.getsitepackages())):
         os.setgroups([])
         os.setresgid(*[SENDER_UID] * 3)

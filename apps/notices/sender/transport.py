@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from apps.notices.sender import addresses, mail
-from apps.notices.sender.errors import MOST_ANSWER, Unsent
+from apps.notices.sender.errors import MAX_ANSWER_LENGTH, DeliveryError
 
-DELIVERY = "X-Fermi-Delivery"
+DELIVERY_HEADER = "X-Fermi-Delivery"
 
 
 def post_webhook(order: Mapping[str, Any]) -> str:
@@ -21,29 +21,29 @@ def post_webhook(order: Mapping[str, Any]) -> str:
             httpx.Client(timeout=timeout, follow_redirects=False, trust_env=False) as client,
             client.stream("POST", order["address"], content=order["body"], headers=order["headers"]) as response,
         ):
-            answer = next(response.iter_text(MOST_ANSWER), "")
+            answer = next(response.iter_text(MAX_ANSWER_LENGTH), "")
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise Unsent("CHANNEL_AWAY", why=str(error) or type(error).__name__) from None
+        raise DeliveryError("CHANNEL_AWAY", why=str(error) or type(error).__name__) from None
     if not response.is_success:
-        raise Unsent("CHANNEL_REFUSES", answer=f"{response.status_code} {answer}", status=response.status_code)
-    return f"{response.status_code} {answer}"[:MOST_ANSWER]
+        raise DeliveryError("CHANNEL_REFUSES", answer=f"{response.status_code} {answer}", status=response.status_code)
+    return f"{response.status_code} {answer}"[:MAX_ANSWER_LENGTH]
 
 
-def notify(order: Mapping[str, Any]) -> str:
+def send_notification(order: Mapping[str, Any]) -> str:
     """Return what a mail server said; empty for services that only say whether they accepted the message."""
     plugin = addresses.make_plugin(order["address"])
     if isinstance(headers := getattr(plugin, "headers", None), dict):
-        headers[DELIVERY] = order["delivery"]
+        headers[DELIVERY_HEADER] = order["delivery"]
     if addresses.is_mail(order["address"]):
-        return mail.send(plugin, mail.made(plugin, order))
+        return mail.send_mail(plugin, mail.build_mail(plugin, order))
     from apprise.logger import LogCapture, logger
 
     with LogCapture(level=logging.WARNING, name=logger.name, fmt="%(message)s") as captured:
         try:
             sent = plugin.notify(title=order["title"], body=order["text"], notify_type=order["level"])
         except (OSError, TypeError, ValueError) as error:
-            raise Unsent("CHANNEL_AWAY", why=str(error) or type(error).__name__) from None
+            raise DeliveryError("CHANNEL_AWAY", why=str(error) or type(error).__name__) from None
         said = str(captured.getvalue()).strip() if captured else ""
     if not sent:
-        raise Unsent("CHANNEL_AWAY", why=said.replace("\n", " ")[:MOST_ANSWER] or "apprise")
+        raise DeliveryError("CHANNEL_AWAY", why=said.replace("\n", " ")[:MAX_ANSWER_LENGTH] or "apprise")
     return ""

@@ -11,13 +11,13 @@ from django.db.models import Case, F, Value, When
 from apps.common.clock import now
 from apps.common.retention import delete_old
 from apps.notices import hints
-from apps.notices.kinds import KINDS, ORDER, at_least
+from apps.notices.kinds import INCIDENT_KINDS, LEVEL_ORDER, is_at_least
 from apps.notices.models import Incident
 
 log = logging.getLogger(__name__)
 
 
-def tell(
+def open_incident(
     kind: str,
     key: str,
     code: str,
@@ -27,7 +27,7 @@ def tell(
     owner: int | None = None,
     link: str = "",
     level: str = "",
-    counts: bool = True,
+    counts_again: bool = True,
 ) -> None:
     """Open an incident, or continue the one that is open for the same kind and `key`, so that people are notified once.
 
@@ -38,50 +38,50 @@ def tell(
     moment = now()
     again = {"code": code, "params": dict(params), "updated_at": moment, "due_at": moment, "link": link}
     try:
-        level = level or KINDS[kind].level
+        level = level or INCIDENT_KINDS[kind].level
         try:
             with transaction.atomic():
-                if not _go_on(kind, key, level, again, counts=counts):
+                if not _update_open_incident(kind, key, level, again, counts_again=counts_again):
                     Incident.objects.create(
                         kind=kind, key=key, level=level, project_id=project, owner_id=owner, opened_at=moment, **again
                     )
         except IntegrityError:  # another process has just opened it
             with transaction.atomic():
-                _go_on(kind, key, level, again, counts=counts)
-        hints.due()
+                _update_open_incident(kind, key, level, again, counts_again=counts_again)
+        hints.enqueue_sweep()
     except Exception:
         log.exception("the incident %s %s cannot be stored", kind, key)
 
 
-def over(key: str, *kinds: str) -> None:
+def resolve_incidents(key: str, *kinds: str) -> None:
     """Resolve the open incidents of these kinds for the key, if any. Never raises."""
     moment = now()
     try:
         with transaction.atomic():
             going_on = Incident.objects.filter(kind__in=kinds, key=key, over_at=None)
             if going_on.update(over_at=moment, due_at=moment):
-                hints.due()
+                hints.enqueue_sweep()
     except Exception:
         log.exception("the incident %s of %s cannot be resolved", " or ".join(kinds), key)
 
 
-def open_keys(kind: str) -> set[str]:
+def list_open_keys(kind: str) -> set[str]:
     """Return the keys of open incidents of a kind."""
     return set(Incident.objects.filter(kind=kind, over_at=None).values_list("key", flat=True))
 
 
-def open_params(kind: str, name: str) -> dict[str, Any]:
+def read_open_params(kind: str, name: str) -> dict[str, Any]:
     """Return one parameter of the open incidents of a kind, by key."""
     return dict(Incident.objects.filter(kind=kind, over_at=None).values_list("key", f"params__{name}"))
 
 
-def forget(before: datetime) -> int:
+def delete_old_incidents(before: datetime) -> int:
     """Delete incidents that were not updated since `before`, with their messages. Returns how many rows."""
     return delete_old(Incident.objects.filter(updated_at__lt=before, due_at=None))
 
 
-def _go_on(kind: str, key: str, level: str, again: Mapping[str, Any], *, counts: bool) -> bool:
-    milder = [one for one in ORDER if not at_least(one, level)]
+def _update_open_incident(kind: str, key: str, level: str, values: Mapping[str, Any], *, counts_again: bool) -> bool:
+    milder = [one for one in LEVEL_ORDER if not is_at_least(one, level)]
     worst = Case(When(level__in=milder, then=Value(level)), default=F("level"))
     going_on = Incident.objects.filter(kind=kind, key=key, over_at=None)
-    return bool(going_on.update(times=F("times") + int(counts), level=worst, **again))
+    return bool(going_on.update(times=F("times") + int(counts_again), level=worst, **values))

@@ -14,7 +14,7 @@ M = TypeVar("M", bound=Owned)
 ME, PROJECT, PLATFORM = "me", "project", "platform"
 
 
-def visible(rows: QuerySet[M], user: User) -> QuerySet[M]:
+def filter_visible(rows: QuerySet[M], user: User) -> QuerySet[M]:
     """Return the rows that the user may see."""
     mine = Q(user=user) | Q(project__in=Membership.objects.filter(user=user).values("project"))
     if user.is_superuser:
@@ -22,32 +22,32 @@ def visible(rows: QuerySet[M], user: User) -> QuerySet[M]:
     return rows.filter(mine)
 
 
-def find(rows: QuerySet[M], user: User, key: str, *, change: bool = False) -> M:
+def get_owned(rows: QuerySet[M], user: User, key: str, *, change: bool = False) -> M:
     """Return the row, if the user may see it, or with `change` change it. Raises ApiError."""
-    row = visible(rows, user).filter(pk=key).first()
+    row = filter_visible(rows, user).filter(pk=key).first()
     if row is None:
         raise ApiError(404, "NOT_FOUND")
     if change:
-        require(user, scope(row), row.project_id)
+        require_scope(user, get_scope(row), row.project_id)
     return row
 
 
-def scope(row: Owned) -> str:
+def get_scope(row: Owned) -> str:
     """Return whether the row belongs to a user, a project or the platform."""
     return ME if row.user_id else PROJECT if row.project_id else PLATFORM
 
 
-def require(user: User, scope: str, project: str | None) -> None:
+def require_scope(user: User, scope: str, project: str | None) -> None:
     """Raise ApiError if the user may not have a row of this scope."""
     if scope == PLATFORM:
         access.require_administrator(user)
     elif scope == PROJECT:
-        access.require(user, access.project(user, project or ""), Role.MAINTAINER)
+        access.require_role(user, access.get_project(user, project or ""), Role.MAINTAINER)
 
 
-def owner(user: User, scope: str, project: str | None) -> dict[str, Any]:
+def build_owner_columns(user: User, scope: str, project: str | None) -> dict[str, Any]:
     """Return the owner's columns of a new row. Raises ApiError."""
     if scope == PROJECT and not project:
         raise ApiError(400, "NOTICE_PROJECT_MISSING", "projectId")
-    require(user, scope, project)
+    require_scope(user, scope, project)
     return {"user": user if scope == ME else None, "project_id": project if scope == PROJECT else None}

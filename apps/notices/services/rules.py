@@ -7,49 +7,53 @@ from django.db import transaction
 
 from apps.accounts import audit
 from apps.accounts.models import User
-from apps.common.clock import now, zone
+from apps.common.clock import get_time_zone, now
 from apps.common.errors import ProblemsError
-from apps.common.row_bounds import check_rows
+from apps.common.row_bounds import check_row_limit
 from apps.notices.models import Channel, Rule
 from apps.notices.services import ownership
 from fermi.jobs.spec import Problem
 
-FIELDS = ("name", "kinds", "level", "restarts", "waits_seconds", "quiet_from", "quiet_to", "timezone",
+RULE_COLUMNS = ("name", "kinds", "level", "restarts", "waits_seconds", "quiet_from", "quiet_to", "timezone",
           "breaks_through", "enabled")  # fmt: skip
 
 
 @transaction.atomic
-def create(user: User, *, scope: str, channels: Sequence[str], project_id: str | None = None, **fields: Any) -> Rule:
-    owner = ownership.owner(user, scope, project_id)
-    check_rows("notice-rules", Rule.objects.filter(**owner))
-    row = Rule(**owner, **{name: fields[name] for name in FIELDS if name in fields}, created_at=now(), created_by=user)
-    found = _check(user, row, channels)
+def create_rule(
+    user: User, *, scope: str, channels: Sequence[str], project_id: str | None = None, **fields: Any
+) -> Rule:
+    owner = ownership.build_owner_columns(user, scope, project_id)
+    check_row_limit("notice-rules", Rule.objects.filter(**owner))
+    row = Rule(
+        **owner, **{name: fields[name] for name in RULE_COLUMNS if name in fields}, created_at=now(), created_by=user
+    )
+    found = _check_rule(user, row, channels)
     row.save(force_insert=True)
     row.channels.set(found)
-    audit.record(user, "rule.create", row.pk, project=row.project_id, channels=list(channels))
+    audit.record_event(user, "rule.create", row.pk, project=row.project_id, channels=list(channels))
     return row
 
 
 @transaction.atomic
-def change(user: User, key: str, changes: Mapping[str, Any]) -> Rule:
-    row = ownership.find(Rule.objects.all(), user, key, change=True)
-    for name in changes.keys() & set(FIELDS):
+def change_rule(user: User, key: str, changes: Mapping[str, Any]) -> Rule:
+    row = ownership.get_owned(Rule.objects.all(), user, key, change=True)
+    for name in changes.keys() & set(RULE_COLUMNS):
         setattr(row, name, changes[name])
-    found = _check(user, row, changes.get("channels", list(row.channels.values_list("pk", flat=True))))
+    found = _check_rule(user, row, changes.get("channels", list(row.channels.values_list("pk", flat=True))))
     row.save()
     row.channels.set(found)
-    audit.record(user, "rule.change", row.pk, project=row.project_id, fields=sorted(changes))
+    audit.record_event(user, "rule.change", row.pk, project=row.project_id, fields=sorted(changes))
     return row
 
 
 @transaction.atomic
-def remove(user: User, key: str) -> None:
-    row = ownership.find(Rule.objects.all(), user, key, change=True)
-    audit.record(user, "rule.delete", row.pk, project=row.project_id)
+def delete_rule(user: User, key: str) -> None:
+    row = ownership.get_owned(Rule.objects.all(), user, key, change=True)
+    audit.record_event(user, "rule.delete", row.pk, project=row.project_id)
     row.delete()
 
 
-def _check(user: User, row: Rule, channels: Sequence[str]) -> list[Channel]:
+def _check_rule(user: User, row: Rule, channels: Sequence[str]) -> list[Channel]:
     """Return the channels, which must have the rule's own scope: a project's rule sends nothing to a user's private
     address. Raises ProblemsError."""
     problems = []
@@ -57,7 +61,7 @@ def _check(user: User, row: Rule, channels: Sequence[str]) -> list[Channel]:
     for index, key in enumerate(channels):
         if key not in same:
             problems.append(Problem(f"channels.{index}", "CHANNEL_UNKNOWN", {"channel": key}))
-    if zone(row.timezone) is None:
+    if get_time_zone(row.timezone) is None:
         problems.append(Problem("timezone", "TIMEZONE_UNKNOWN", {"found": row.timezone}))
     if (row.quiet_from is None) != (row.quiet_to is None):
         problems.append(Problem("quietTo" if row.quiet_to is None else "quietFrom", "QUIET_HOURS_HALF", {}))

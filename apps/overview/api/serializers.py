@@ -2,22 +2,22 @@
 
 from rest_framework import serializers
 
-from apps.common.openapi import Key
+from apps.common.openapi import KeyField
 from apps.overview.attention.entries import SUBJECTS
-from apps.overview.attention.pages import KINDS, LEVELS
-from apps.overview.capacity import KINDS as EVENTS
+from apps.overview.attention.pages import ALERT_KINDS, LEVEL_NAMES
+from apps.overview.capacity import EVENT_KINDS as EVENTS
 from apps.training.api.schemas import STATES, Reason
 from apps.training.api.usage_forms import UsageParts
 
-ATTENTION_KINDS = [(kind.name, kind.name) for kind in KINDS]
-ATTENTION_LEVELS = [(level, level) for level in LEVELS.values()]
+ATTENTION_KINDS = [(kind.name, kind.name) for kind in ALERT_KINDS]
+ATTENTION_LEVELS = [(level, level) for level in LEVEL_NAMES.values()]
 ATTENTION_SUBJECTS = [(subject, subject) for subject in SUBJECTS]
 CAPACITY_KINDS = [(kind, kind) for kind in EVENTS]
-MOST_PER_PAGE = 200
+MAX_PAGE_SIZE = 200
 
 
 class OverviewQuery(serializers.Serializer):
-    project = Key(required=False, allow_blank=True, help_text="id")
+    project = KeyField(required=False, allow_blank=True, help_text="id")
     zone = serializers.CharField(max_length=100, required=False, allow_blank=True, help_text="name")
     gpuType = serializers.CharField(max_length=40, required=False, allow_blank=True)
 
@@ -159,8 +159,8 @@ class Overview(serializers.Serializer):
 
 class AttentionQuery(serializers.Serializer):
     page = serializers.IntegerField(min_value=1, max_value=1_000_000, default=1)
-    pageSize = serializers.IntegerField(min_value=1, max_value=MOST_PER_PAGE, default=20)
-    project = Key(required=False, allow_blank=True, help_text="id")
+    pageSize = serializers.IntegerField(min_value=1, max_value=MAX_PAGE_SIZE, default=20)
+    project = KeyField(required=False, allow_blank=True, help_text="id")
     kind = serializers.ListField(
         child=serializers.ChoiceField(ATTENTION_KINDS), max_length=100, required=False, help_text="may repeat"
     )

@@ -13,11 +13,11 @@ class OverviewView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """The machines, the queue, failures and goodput of all (administrators), or of your projects and the
         environments that you may use."""
-        return summary.overview(Scope.of(request.user, query), now())
+        return summary.build_overview(Scope.of(request.user, query), now())
 
 
 class AttentionView(APIView):
     @operation("listAttention", query=serializers.AttentionQuery, data=serializers.Attention)
     def get(self, request: Request, query: Query) -> Data:
         """All that needs somebody now, counted by kind, the worst first; each with where to act."""
-        return pages.listed(Scope.of(request.user, query), query, now())
+        return pages.list_alerts(Scope.of(request.user, query), query, now())

@@ -6,29 +6,31 @@ from django.conf import settings
 
 from apps.accounts.models import Role
 from apps.clusters.models import Cluster
-from apps.overview.attention.entries import Kind, Looked, Rows, entry, say
+from apps.overview.attention.entries import AlertContext, AlertKind, Rows, build_alert, render_alert_text
 from apps.scheduling.models import Limits
-from apps.scheduling.selectors import month_name
+from apps.scheduling.selectors import format_month
 from apps.training.presenters import task_presenter
-from fermi.engines.check_results import Level
+from fermi.engines.check_results import CheckLevel
 
 
-def _away(looked: Looked) -> Rows:
+def _list_unreachable_clusters(context: AlertContext) -> Rows:
     rows = Cluster.objects.filter(away_since__isnull=False).order_by("away_since", "pk")
     return rows.values("id", "name", "away_since", "away_why")
 
 
-def _cluster(row: dict[str, Any]) -> dict[str, Any]:
-    why = task_presenter.reason(row["away_why"].get("code", ""), row["away_why"].get("params", {}))
-    said = say("ATTENTION_CLUSTER_AWAY", cluster=row["name"], why=why["message"] if why else "")
+def _describe_cluster(row: dict[str, Any]) -> dict[str, Any]:
+    why = task_presenter.serialize_reason(row["away_why"].get("code", ""), row["away_why"].get("params", {}))
+    said = render_alert_text("ATTENTION_CLUSTER_AWAY", cluster=row["name"], why=why["message"] if why else "")
     path = f"/admin/clusters/cluster/{row['id']}/change/"
-    return entry("cluster", row["id"], row["name"], row["away_since"], (said[0], why["hint"] if why else ""), path)
+    return build_alert(
+        "cluster", row["id"], row["name"], row["away_since"], (said[0], why["hint"] if why else ""), path
+    )
 
 
-def _budgets(looked: Looked) -> Rows:
+def _list_budgets(context: AlertContext) -> Rows:
     """Return the budgets that the user may act on."""
-    scope = looked.scope
-    rows = Limits.objects.filter(budget__isnull=False, budget_warned=month_name(looked.moment))
+    scope = context.scope
+    rows = Limits.objects.filter(budget__isnull=False, budget_warned=format_month(context.moment))
     if not scope.all:
         mine = {"project__memberships__user": scope.user, "project__memberships__role": Role.MAINTAINER}
         rows = rows.filter(**mine)
@@ -36,13 +38,15 @@ def _budgets(looked: Looked) -> Rows:
     return rows.order_by("project__name").values("project_id", "project__name", "budget")
 
 
-def _budget(row: dict[str, Any]) -> dict[str, Any]:
+def _describe_budget(row: dict[str, Any]) -> dict[str, Any]:
     name, key = row["project__name"], row["project_id"]
-    said = say("BUDGET_NEARLY_SPENT", project=name, budget=f"{row['budget']:.2f}", currency=settings.CURRENCY)
-    return entry("project", key, name, None, said, f"/usage?project={key}")
+    said = render_alert_text(
+        "BUDGET_NEARLY_SPENT", project=name, budget=f"{row['budget']:.2f}", currency=settings.CURRENCY
+    )
+    return build_alert("project", key, name, None, said, f"/usage?project={key}")
 
 
-KINDS = (
-    Kind("cluster_away", Level.FAIL, _away, _cluster, operators=True),
-    Kind("budget", Level.WARN, _budgets, _budget),
+ALERT_KINDS = (
+    AlertKind("cluster_away", CheckLevel.FAIL, _list_unreachable_clusters, _describe_cluster, operators=True),
+    AlertKind("budget", CheckLevel.WARN, _list_budgets, _describe_budget),
 )

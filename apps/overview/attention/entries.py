@@ -6,31 +6,31 @@ from typing import Any, Literal, NamedTuple
 
 from django.db.models import QuerySet
 
-from apps.common.texts import text
-from apps.overview.machines import Here
+from apps.common.texts import render_text
+from apps.overview.machines import VisibleMachine
 from apps.overview.scope import Scope
-from fermi.engines.check_results import Level
+from fermi.engines.check_results import CheckLevel
 
 Subject = Literal["task", "environment", "worker", "cluster", "project", "platform"]
 SUBJECTS: tuple[Subject, ...] = ("task", "environment", "worker", "cluster", "project", "platform")
 Rows = QuerySet[Any, Any] | Sequence[Any]
 
 
-class Looked(NamedTuple):
+class AlertContext(NamedTuple):
     """For whom and when alerts are listed, and the machines' state, which several kinds read."""
 
     scope: Scope
     moment: datetime
-    machines: Callable[[], Sequence[Here]]
+    machines: Callable[[], Sequence[VisibleMachine]]
 
 
-class Kind(NamedTuple):
+class AlertKind(NamedTuple):
     """A kind of alerts. `find`: all rows, in a stable order; `shown`: the alert of one row. `operators`: only operators
     and administrators get it. `owned`: of tasks, which have an owner."""
 
     name: str
-    level: Level
-    find: Callable[[Looked], Rows]
+    level: CheckLevel
+    find: Callable[[AlertContext], Rows]
     shown: Callable[[Any], dict[str, Any]]
     operators: bool = False
     owned: bool = False
@@ -40,26 +40,26 @@ class Kind(NamedTuple):
         return (scope.all or not self.operators) and (self.owned or not scope.mine)
 
 
-def entry(
+def build_alert(
     subject: Subject,
     key: str,
     name: str,
     since: datetime | None,
-    said: tuple[str, str],
+    texts: tuple[str, str],
     path: str | None,
     holder: Any = "",
 ) -> dict[str, Any]:
     """Return an alert. `texts`: message and hint; `holder`: id of the task that holds the subject."""
     return {
         "subject": {"type": subject, "id": key, "name": name},
-        "message": said[0],
-        "hint": said[1],
+        "message": texts[0],
+        "hint": texts[1],
         "since": since,
         "path": path,
         "holder": holder or "",
     }
 
 
-def say(code: str, **params: Any) -> tuple[str, str]:
+def render_alert_text(code: str, **params: Any) -> tuple[str, str]:
     """Return message and hint of an alert."""
-    return text(code, params)
+    return render_text(code, params)

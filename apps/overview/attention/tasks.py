@@ -5,55 +5,59 @@ from typing import Any
 
 from django.db.models import F
 
-from apps.overview.attention.entries import Kind, Looked, Rows, entry
-from apps.overview.queue_wait import WAITING
+from apps.overview.attention.entries import AlertContext, AlertKind, Rows, build_alert
+from apps.overview.queue_wait import WAITING_STATES
 from apps.training.models import Finding
 from apps.training.presenters import task_presenter
-from apps.training.states import ACTIVE, State
+from apps.training.states import ACTIVE_STATES, TaskState
 from fermi.diagnosis import Level as Severity
 from fermi.diagnosis import hangs
-from fermi.engines.check_results import Level
+from fermi.engines.check_results import CheckLevel
 
-LONG = timedelta(hours=1)
+LONG_WAIT = timedelta(hours=1)
 """Wait after which a task is listed."""
-LATELY = timedelta(days=1)
+SHOW_FAILED_FOR = timedelta(days=1)
 
-_COLUMNS = ("id", "name", "state_since", *task_presenter.WHY)
+_COLUMNS = ("id", "name", "state_since", *task_presenter.REASON_COLUMNS)
 
 
-def _hung(looked: Looked) -> Rows:
+def _list_hung(context: AlertContext) -> Rows:
     """Return hang findings that need an action; findings of severity info are left out."""
-    rows = Finding.objects.filter(code__in=hangs.CODES, until=None, task__state__in=ACTIVE, attempt=F("task__attempt"))
+    rows = Finding.objects.filter(
+        code__in=hangs.CODES, until=None, task__state__in=ACTIVE_STATES, attempt=F("task__attempt")
+    )
     rows = rows.exclude(level=Severity.INFO)
-    rows = looked.scope.of_projects(rows, "task__project").order_by("since", "pk")
-    rows = rows.filter(task__owner=looked.scope.user) if looked.scope.mine else rows
+    rows = context.scope.filter_projects(rows, "task__project").order_by("since", "pk")
+    rows = rows.filter(task__owner=context.scope.user) if context.scope.mine else rows
     return rows.values("task_id", "task__name", "code", "params", "since")
 
 
-def _finding(row: dict[str, Any]) -> dict[str, Any]:
-    said = task_presenter.warning(row["code"], row["params"])
+def _describe_finding(row: dict[str, Any]) -> dict[str, Any]:
+    said = task_presenter.serialize_warning(row["code"], row["params"])
     words = said["message"], said["hint"]
-    return entry("task", row["task_id"], row["task__name"], row["since"], words, f"/training/{row['task_id']}")
+    return build_alert("task", row["task_id"], row["task__name"], row["since"], words, f"/training/{row['task_id']}")
 
 
-def _failed(looked: Looked) -> Rows:
-    rows = looked.scope.tasks().filter(state=State.FAILED, ended_at__gte=looked.moment - LATELY)
+def _list_failed(context: AlertContext) -> Rows:
+    rows = context.scope.tasks().filter(state=TaskState.FAILED, ended_at__gte=context.moment - SHOW_FAILED_FOR)
     return rows.order_by("-ended_at", "pk").values(*_COLUMNS)
 
 
-def _waits(looked: Looked) -> Rows:
-    rows = looked.scope.tasks().filter(state__in=WAITING, paused_at=None, state_since__lte=looked.moment - LONG)
+def _list_waiting(context: AlertContext) -> Rows:
+    rows = context.scope.tasks().filter(
+        state__in=WAITING_STATES, paused_at=None, state_since__lte=context.moment - LONG_WAIT
+    )
     return rows.order_by("state_since", "pk").values(*_COLUMNS)
 
 
-def _task(row: dict[str, Any]) -> dict[str, Any]:
-    why = task_presenter.why(row) or {"message": "", "hint": ""}
+def _describe_task(row: dict[str, Any]) -> dict[str, Any]:
+    why = task_presenter.explain_task(row) or {"message": "", "hint": ""}
     words = why["message"], why["hint"]
-    return entry("task", row["id"], row["name"], row["state_since"], words, f"/training/{row['id']}")
+    return build_alert("task", row["id"], row["name"], row["state_since"], words, f"/training/{row['id']}")
 
 
-KINDS = (
-    Kind("task_hung", Level.FAIL, _hung, _finding, owned=True),
-    Kind("task_failed", Level.WARN, _failed, _task, owned=True),
-    Kind("task_waits", Level.WARN, _waits, _task, owned=True),
+ALERT_KINDS = (
+    AlertKind("task_hung", CheckLevel.FAIL, _list_hung, _describe_finding, owned=True),
+    AlertKind("task_failed", CheckLevel.WARN, _list_failed, _describe_task, owned=True),
+    AlertKind("task_waits", CheckLevel.WARN, _list_waiting, _describe_task, owned=True),
 )

@@ -2,12 +2,12 @@
 
 from rest_framework import serializers
 
-from apps.proxy.hostnames import LONGEST, LONGEST_PATH
+from apps.proxy.hostnames import MAX_LABEL_LENGTH, MAX_PATH_LENGTH
 
 
 class DoorRequest(serializers.Serializer):
-    door = serializers.CharField(required=False, max_length=LONGEST, default="", allow_blank=True)
-    path = serializers.CharField(required=False, max_length=LONGEST_PATH, default="/", allow_blank=True)
+    door = serializers.CharField(required=False, max_length=MAX_LABEL_LENGTH, default="", allow_blank=True)
+    path = serializers.CharField(required=False, max_length=MAX_PATH_LENGTH, default="/", allow_blank=True)
 
 
 class DoorTicket(serializers.Serializer):

@@ -13,5 +13,7 @@ class DoorsView(APIView):
         token = request.auth if isinstance(request.auth, ApiToken) else None
         session = "" if token else request.session.session_key or ""
         console = f"{request.scheme}://{request.get_host()}"
-        ticket = tickets.mint(request.user, environment_id, **body, console=console, session=session, token=token)
+        ticket = tickets.create_ticket(
+            request.user, environment_id, **body, console=console, session=session, token=token
+        )
         return {"url": ticket.url, "expiresAt": ticket.expires_at}

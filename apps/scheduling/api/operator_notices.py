@@ -11,4 +11,6 @@ class NoticesView(APIView):
     def get(self, request: Request) -> Data:
         """What whoever runs the platform has to know of it now (administrators and operators; maintainers hear of their
         projects' budgets)."""
-        return clusters.report([*clusters.notices(request.user), *selectors.notices(request.user)])
+        return clusters.serialize_report(
+            [*clusters.list_operator_findings(request.user), *selectors.list_notices(request.user)]
+        )

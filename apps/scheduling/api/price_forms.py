@@ -2,20 +2,20 @@
 
 from rest_framework import serializers
 
-from apps.common.openapi import Key
+from apps.common.openapi import KeyField
 
-MOST_PRICES = 1000
-DEAREST = 1_000_000
+MAX_PRICES = 1000
+MAX_PRICE = 1_000_000
 
 
 class PriceRequest(serializers.Serializer):
     gpuType = serializers.CharField(max_length=40, allow_blank=True, default="", help_text="empty: any")
-    zoneId = Key(allow_blank=True, default="", help_text="id or name; empty: any")
-    perGpuHour = serializers.FloatField(min_value=0, max_value=DEAREST)
+    zoneId = KeyField(allow_blank=True, default="", help_text="id or name; empty: any")
+    perGpuHour = serializers.FloatField(min_value=0, max_value=MAX_PRICE)
 
 
 class PricesRequest(serializers.Serializer):
-    prices = serializers.ListField(child=PriceRequest(), max_length=MOST_PRICES)
+    prices = serializers.ListField(child=PriceRequest(), max_length=MAX_PRICES)
 
 
 class PriceItem(serializers.Serializer):

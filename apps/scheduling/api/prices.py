@@ -9,9 +9,9 @@ class PricesView(APIView):
     @operation("getPrices", data=forms.PriceList)
     def get(self, request: Request) -> Data:
         """What a GPU costs for an hour, by type and zone."""
-        return prices.listed()
+        return prices.serialize_prices()
 
     @operation("putPrices", body=forms.PricesRequest, data=forms.PriceList)
     def put(self, request: Request, body: Body) -> Data:
         """Replaces the whole list (administrator). What tasks have held until now keeps its price."""
-        return prices.put(request.user, body["prices"])
+        return prices.replace_prices(request.user, body["prices"])

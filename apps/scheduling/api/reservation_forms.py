@@ -2,26 +2,26 @@
 
 from rest_framework import serializers
 
-from apps.common.openapi import Key, Moment
+from apps.common.openapi import DateTime, KeyField
 from apps.common.pages import OrderingField, PageQuery
 
 KINDS = [(kind, kind) for kind in ("reserved", "maintenance")]
 
 
 class ReservationQuery(PageQuery):
-    project = Key(required=False, allow_blank=True, help_text="id: those for it, and those of its environments")
-    locals()["from"] = Moment(required=False, help_text="those that end later; now by default")
-    to = Moment(required=False, help_text="those that begin earlier")
+    project = KeyField(required=False, allow_blank=True, help_text="id: those for it, and those of its environments")
+    locals()["from"] = DateTime(required=False, help_text="those that end later; now by default")
+    to = DateTime(required=False, help_text="those that begin earlier")
     ordering = OrderingField("beginsAt", beginsAt="begins_at", endsAt="ends_at")
 
 
 class ReservationChangeRequest(serializers.Serializer):
-    projectId = Key(
+    projectId = KeyField(
         source="project_id", allow_null=True, required=False, help_text="null: nobody gets them, they are maintained"
     )
-    environmentIds = serializers.ListField(source="environment_ids", child=Key(), max_length=1024)
-    beginsAt = Moment(source="begins_at")
-    endsAt = Moment(source="ends_at")
+    environmentIds = serializers.ListField(source="environment_ids", child=KeyField(), max_length=1024)
+    beginsAt = DateTime(source="begins_at")
+    endsAt = DateTime(source="ends_at")
     note = serializers.CharField(max_length=200, allow_blank=True, required=False)
 
 

@@ -13,11 +13,11 @@ from apps.scheduling import selectors
 from apps.scheduling.models import AtBudget, Limits, UserLimits
 from fermi.jobs.spec import Problem
 from fermi.scheduler.snapshot import Project as Known
-from fermi.scheduler.snapshot import priority_of
+from fermi.scheduler.snapshot import classify_priority
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AdmissionRequest:
     """A request for GPUs.
 
     environments   named one by one in the field `where`; with `chosen`, the platform chose them
@@ -33,91 +33,93 @@ class Asked:
     preemptible: bool = False
 
 
-def problems_of(user: User, project: Project, asked: Asked) -> list[Problem]:
+def check_request(user: User, project: Project, request: AdmissionRequest) -> list[Problem]:
     """Return the problems with the request: each has the limit, what was requested, and who could raise it."""
-    row = selectors.limits_of(project)
-    known = selectors.known(project, row)
+    row = selectors.get_limits(project)
+    known = selectors.build_project(project, row)
     return [
-        *_priority(user, known, asked.priority),
-        *_types(known, asked),
-        *_zones(known, asked),
-        *_length(known, asked.max_run),
-        *_gpus(user, known, sum(one.gpu_count for one in asked.environments), asked.where),
-        *(_budget(row, known, asked) if row else ()),
+        *_check_priority(user, known, request.priority),
+        *_check_gpu_types(known, request),
+        *_check_zones(known, request),
+        *_check_length(known, request.max_run),
+        *_check_gpu_count(user, known, sum(one.gpu_count for one in request.environments), request.where),
+        *(_check_budget(row, known, request) if row else ()),
     ]
 
 
-def _priority(user: User, known: Known, priority: int) -> Iterator[Problem]:
-    asked = priority_of(priority)
-    if asked not in known.priorities and access.role_in(user, known.id) is not Role.MAINTAINER:
-        allowed = ", ".join(one.name.lower() for one in sorted(known.priorities))
-        yield _problem("priority", "LIMIT_PRIORITY", known, asked=asked.name.lower(), allowed=allowed)
+def _check_priority(user: User, limits: Known, priority: int) -> Iterator[Problem]:
+    asked = classify_priority(priority)
+    if asked not in limits.priorities and access.get_role(user, limits.id) is not Role.MAINTAINER:
+        allowed = ", ".join(one.name.lower() for one in sorted(limits.priorities))
+        yield _make_problem("priority", "LIMIT_PRIORITY", limits, asked=asked.name.lower(), allowed=allowed)
 
 
-def _types(known: Known, asked: Asked) -> Iterator[Problem]:
-    allowed = ", ".join(sorted(known.gpu_types))
-    for at, one in _first(
-        asked, lambda one: not (known.gpu_types and one.gpu_count) or one.gpu_type in known.gpu_types
+def _check_gpu_types(limits: Known, request: AdmissionRequest) -> Iterator[Problem]:
+    allowed = ", ".join(sorted(limits.gpu_types))
+    for at, one in _list_refused(
+        request, lambda one: not (limits.gpu_types and one.gpu_count) or one.gpu_type in limits.gpu_types
     ):
         found = {"environment": one.name, "found": one.gpu_type or "–", "allowed": allowed}
-        yield _problem(at, "LIMIT_GPU_TYPES", known, **found)
+        yield _make_problem(at, "LIMIT_GPU_TYPES", limits, **found)
 
 
-def _zones(known: Known, asked: Asked) -> Iterator[Problem]:
-    shut = list(_first(asked, lambda one: not known.zones or one.zone_id in known.zones))
+def _check_zones(limits: Known, request: AdmissionRequest) -> Iterator[Problem]:
+    shut = list(_list_refused(request, lambda one: not limits.zones or one.zone_id in limits.zones))
     if shut:
-        names = AvailabilityZone.objects.filter(pk__in=known.zones).order_by("name").values_list("name", flat=True)
+        names = AvailabilityZone.objects.filter(pk__in=limits.zones).order_by("name").values_list("name", flat=True)
         for at, one in shut:
             found = {"environment": one.name, "found": one.zone.name, "allowed": ", ".join(names)}
-            yield _problem(at, "LIMIT_ZONES", known, **found)
+            yield _make_problem(at, "LIMIT_ZONES", limits, **found)
 
 
-def _length(known: Known, max_run: float | None) -> Iterator[Problem]:
-    if known.longest_run is None:
+def _check_length(limits: Known, max_run: float | None) -> Iterator[Problem]:
+    if limits.longest_run is None:
         return
-    high = int(known.longest_run)
+    high = int(limits.longest_run)
     if max_run is None:
-        yield _problem("maxRunSeconds", "LIMIT_RUN_MISSING", known, high=high)
+        yield _make_problem("maxRunSeconds", "LIMIT_RUN_MISSING", limits, high=high)
     elif max_run > high:
-        yield _problem("maxRunSeconds", "LIMIT_RUN", known, asked=int(max_run), high=high)
+        yield _make_problem("maxRunSeconds", "LIMIT_RUN", limits, asked=int(max_run), high=high)
 
 
-_OWN = CompiledInstances(
+_USER_LIMITS_QUERY = CompiledInstances(
     UserLimits, lambda project, user: UserLimits.objects.filter(project=project, user=user)
 )  # fmt: skip
 
 
-def _gpus(user: User, known: Known, gpus: int, where: str) -> Iterator[Problem]:
+def _check_gpu_count(user: User, limits: Known, gpus: int, field: str) -> Iterator[Problem]:
     """Yield problems if the request exceeds what may be held at once, even if nothing else is held."""
-    if known.most_gpus is not None and gpus > known.most_gpus:
-        yield _problem(where, "LIMIT_GPUS_ASKED", known, asked=gpus, high=known.most_gpus)
-    own = _OWN.first(project=known.id, user=user.pk)
-    most = selectors.allowance(own) if own else known.each_user
+    if limits.most_gpus is not None and gpus > limits.most_gpus:
+        yield _make_problem(field, "LIMIT_GPUS_ASKED", limits, asked=gpus, high=limits.most_gpus)
+    own = _USER_LIMITS_QUERY.first(project=limits.id, user=user.pk)
+    most = selectors.build_quota(own) if own else limits.each_user
     if most.most_gpus is not None and gpus > most.most_gpus:
-        yield _problem(where, "LIMIT_USER_GPUS_ASKED", known, user=user.username, asked=gpus, high=most.most_gpus)
+        yield _make_problem(field, "LIMIT_USER_GPUS_ASKED", limits, user=user.username, asked=gpus, high=most.most_gpus)
 
 
-def _budget(row: Limits, known: Known, asked: Asked) -> Iterator[Problem]:
-    strict = row.at_budget == AtBudget.REFUSE or (row.at_budget == AtBudget.PREEMPTIBLE and not asked.preemptible)
+def _check_budget(row: Limits, limits: Known, request: AdmissionRequest) -> Iterator[Problem]:
+    strict = row.at_budget == AtBudget.REFUSE or (row.at_budget == AtBudget.PREEMPTIBLE and not request.preemptible)
     if row.budget is None or not strict:
         return
-    spent = asked.spent()
+    spent = request.spent()
     if Decimal(spent) >= row.budget:
-        params = selectors.budget_spent(row, known.name, spent).params
+        params = selectors.make_budget_problem(row, limits.name, spent).params
         if row.at_budget == AtBudget.PREEMPTIBLE:
             yield Problem("preemptible", "BUDGET_PREEMPTIBLE_ONLY", params)
         else:
             yield Problem("", "BUDGET_SPENT", params)
 
 
-def _first(asked: Asked, is_open: Callable[[DevEnvironment], bool]) -> Iterator[tuple[str, DevEnvironment]]:
+def _list_refused(
+    request: AdmissionRequest, is_open: Callable[[DevEnvironment], bool]
+) -> Iterator[tuple[str, DevEnvironment]]:
     """Return the environments that are refused, with the field that names each; of environments that the platform
     chose, the first."""
-    shut = [(index, one) for index, one in enumerate(asked.environments) if not is_open(one)]
-    if asked.chosen:
-        return ((asked.where, one) for _, one in shut[:1])
-    return ((f"{asked.where}.{index}", one) for index, one in shut)
+    shut = [(index, one) for index, one in enumerate(request.environments) if not is_open(one)]
+    if request.chosen:
+        return ((request.where, one) for _, one in shut[:1])
+    return ((f"{request.where}.{index}", one) for index, one in shut)
 
 
-def _problem(field: str, code: str, known: Known, **params: str | int) -> Problem:
-    return Problem(field, code, {"project": known.name, **params})
+def _make_problem(field: str, code: str, limits: Known, **params: str | int) -> Problem:
+    return Problem(field, code, {"project": limits.name, **params})

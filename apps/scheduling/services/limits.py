@@ -8,7 +8,7 @@ from django.db import transaction
 from apps.accounts import access, audit
 from apps.accounts.models import Membership, Project, Role, User
 from apps.clusters.models import DevEnvironment
-from apps.clusters.selectors import zone_ids
+from apps.clusters.selectors import read_zone_ids
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.scheduling import hints
@@ -17,23 +17,23 @@ from fermi.jobs.spec import Problem
 
 
 @transaction.atomic
-def put(user: User, project: Project, values: Mapping[str, Any]) -> None:
+def set_limits(user: User, project: Project, values: Mapping[str, Any]) -> None:
     """Set all limits of a project (administrator). Running tasks go on; the queue follows at once. Raises
     ProblemsError."""
     access.require_administrator(user)
     before = Limits.objects.filter(project=project).first() or Limits(project=project)
-    values, problems = checked(values, before)
+    values, problems = validate_limits(values, before)
     if problems:
         raise ProblemsError(problems)
     changes = {name: value for name, value in values.items() if getattr(before, name) != value}
     if "budget" in changes:
         changes["budget_warned"] = ""
     Limits.objects.update_or_create(project=project, defaults={**changes, "updated_at": now(), "updated_by": user})
-    audit.record(user, "limits.set", project.pk, project=project, **changes)
-    hints.changed()
+    audit.record_event(user, "limits.set", project.pk, project=project, **changes)
+    hints.wake_queue()
 
 
-def checked(values: Mapping[str, Any], before: Limits) -> tuple[dict[str, Any], list[Problem]]:
+def validate_limits(values: Mapping[str, Any], before: Limits) -> tuple[dict[str, Any], list[Problem]]:
     """Return the values as they are stored, and all problems with them. What was allowed before may stay, even if no
     environment has that GPU type any more."""
     problems = []
@@ -47,7 +47,7 @@ def checked(values: Mapping[str, Any], before: Limits) -> tuple[dict[str, Any], 
             params = {"found": found, "known": ", ".join(known) or "–"}
             problems.append(Problem(f"gpuTypes.{index}", "GPU_TYPE_UNKNOWN", params))
     zones = []
-    known_zones = zone_ids()
+    known_zones = read_zone_ids()
     for index, found in enumerate(values.get("zones") or ()):
         if found not in known_zones:
             problems.append(Problem(f"zones.{index}", "ZONE_UNKNOWN", {"zone": found}))
@@ -60,22 +60,22 @@ def checked(values: Mapping[str, Any], before: Limits) -> tuple[dict[str, Any], 
 
 
 @transaction.atomic
-def put_of_user(user: User, project: Project, username: str, values: Mapping[str, Any]) -> None:
+def set_user_limits(user: User, project: Project, username: str, values: Mapping[str, Any]) -> None:
     """Set a member's limits (maintainer). Raises ApiError 404."""
-    access.require(user, project, Role.MAINTAINER)
+    access.require_role(user, project, Role.MAINTAINER)
     member = Membership.objects.filter(project=project, user__username=username).first()
     if member is None:
         raise ApiError(404, "NOT_FOUND")
     UserLimits.objects.update_or_create(project=project, user_id=member.user_id, defaults=values)
-    audit.record(user, "user-limits.set", username, project=project, **values)
-    hints.changed()
+    audit.record_event(user, "user-limits.set", username, project=project, **values)
+    hints.wake_queue()
 
 
 @transaction.atomic
-def remove_of_user(user: User, project: Project, username: str) -> None:
+def delete_user_limits(user: User, project: Project, username: str) -> None:
     """Delete a member's limits (maintainer). Raises ApiError 404."""
-    access.require(user, project, Role.MAINTAINER)
+    access.require_role(user, project, Role.MAINTAINER)
     if not UserLimits.objects.filter(project=project, user__username=username).delete()[0]:
         raise ApiError(404, "NOT_FOUND")
-    audit.record(user, "user-limits.delete", username, project=project)
-    hints.changed()
+    audit.record_event(user, "user-limits.delete", username, project=project)
+    hints.wake_queue()

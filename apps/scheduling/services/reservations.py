@@ -10,17 +10,17 @@ from django.db.models import QuerySet
 from apps.accounts import access, audit
 from apps.accounts.models import Membership, Project, Role, User
 from apps.clusters.models import DevEnvironment
-from apps.clusters.selectors import pick
+from apps.clusters.selectors import select_environments
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
-from apps.common.row_bounds import check_rows
+from apps.common.row_bounds import check_row_limit
 from apps.scheduling import hints
 from apps.scheduling.models import Reservation
 from fermi.jobs.spec import Problem
 
 
 @transaction.atomic
-def create(
+def create_reservation(
     user: User,
     *,
     environment_ids: Sequence[str],
@@ -34,56 +34,68 @@ def create(
     row = Reservation(
         project_id=project_id, begins_at=begins_at, ends_at=ends_at, note=note, created_at=now(), created_by=user
     )
-    environments = check(user, row, environment_ids)
-    check_rows("reservations", Reservation.objects.filter(created_by=user, ends_at__gt=row.created_at))
+    environments = check_reservation(user, row, environment_ids)
+    check_row_limit("reservations", Reservation.objects.filter(created_by=user, ends_at__gt=row.created_at))
     row.save(force_insert=True)
     row.environments.set(environments)
-    audit.record(user, "reservation.create", row.pk, project=project_id, **_told(row, environments))
-    hints.changed()
+    audit.record_event(
+        user, "reservation.create", row.pk, project=project_id, **_describe_reservation(row, environments)
+    )
+    hints.wake_queue()
     return row
 
 
 @transaction.atomic
-def change(user: User, row: Reservation, changes: Mapping[str, Any]) -> None:
-    _require(user, row.environments.all())
+def change_reservation(user: User, row: Reservation, changes: Mapping[str, Any]) -> None:
+    _require_maintainer(user, row.environments.all())
     was = row.project_id
     for name in changes.keys() - {"environment_ids"}:
         setattr(row, name, changes[name])
     before = list(row.environments.order_by("pk").values_list("pk", flat=True))
-    environments = check(user, row, changes.get("environment_ids", before), was)
+    environments = check_reservation(user, row, changes.get("environment_ids", before), was)
     row.save()
     row.environments.set(environments)
-    audit.record(user, "reservation.change", row.pk, project=row.project_id, **_told(row, environments))
-    hints.changed()
+    audit.record_event(
+        user, "reservation.change", row.pk, project=row.project_id, **_describe_reservation(row, environments)
+    )
+    hints.wake_queue()
 
 
 @transaction.atomic
-def remove(user: User, row: Reservation) -> None:
+def delete_reservation(user: User, row: Reservation) -> None:
     environments = list(row.environments.all())
-    _require(user, environments)
-    audit.record(user, "reservation.delete", row.pk, project=row.project_id, **_told(row, environments))
+    _require_maintainer(user, environments)
+    audit.record_event(
+        user, "reservation.delete", row.pk, project=row.project_id, **_describe_reservation(row, environments)
+    )
     row.delete()
-    hints.changed()
+    hints.wake_queue()
 
 
-def maintained(user: User) -> set[str]:
+def list_maintained_projects(user: User) -> set[str]:
     """Return the projects whose environments the user may reserve; administrators may reserve all."""
     return set(Membership.objects.filter(user=user, role=Role.MAINTAINER).values_list("project", flat=True))
 
 
-def check(user: User, row: Reservation, ids: Sequence[str], was: str | None = None) -> list[DevEnvironment]:
+def check_reservation(
+    user: User, row: Reservation, ids: Sequence[str], previous_project: str | None = None
+) -> list[DevEnvironment]:
     """Return the environments. Raises ProblemsError with all problems of the reservation. `previous_project`: its
     project before the change."""
     problems = [Problem("environmentIds", "ENVIRONMENT_REQUIRED")] if not ids else []
-    found, wrong = pick(user, ids, "environmentIds")
+    found, wrong = select_environments(user, ids, "environmentIds")
     problems += wrong
     if found:
-        _require(user, found)
+        _require_maintainer(user, found)
     if row.ends_at <= row.begins_at:
         problems.append(Problem("endsAt", "RESERVATION_ENDS_FIRST", {"begins": row.begins_at.timestamp()}))
     elif row.ends_at <= now():
         problems.append(Problem("endsAt", "RESERVATION_PAST", {"ends": row.ends_at.timestamp()}))
-    theirs = Project.objects.all() if row.project_id == was else access.visible(Project.objects.all(), user, "pk")
+    theirs = (
+        Project.objects.all()
+        if row.project_id == previous_project
+        else access.filter_visible(Project.objects.all(), user, "pk")
+    )
     project = theirs.filter(pk=row.project_id).first()
     if row.project_id is not None and project is None:
         problems.append(Problem("projectId", "PROJECT_UNKNOWN", {"project": row.project_id}))
@@ -91,16 +103,16 @@ def check(user: User, row: Reservation, ids: Sequence[str], was: str | None = No
         if project and not one.shared and one.project_id != project.pk:
             params = {"environment": one.name, "project": project.name}
             problems.append(Problem(f"environmentIds.{index}", "RESERVATION_FOREIGN", params))
-    problems += _overlaps(row, found, ids)
+    problems += _find_overlaps(row, found, ids)
     if problems:
         raise ProblemsError(problems)
     return found
 
 
-def _overlaps(row: Reservation, found: Sequence[DevEnvironment], ids: Sequence[str]) -> list[Problem]:
+def _find_overlaps(row: Reservation, environments: Sequence[DevEnvironment], ids: Sequence[str]) -> list[Problem]:
     """Return the problems with overlapping reservations. Locks the environments, so that of two requests for the same
     one waits."""
-    keys = [one.pk for one in found]
+    keys = [one.pk for one in environments]
     list(DevEnvironment.objects.select_for_update().filter(pk__in=keys).order_by("pk").values_list("pk"))
     others: QuerySet[Any, Any] = Reservation.objects.exclude(pk=row.pk).filter(
         environments__in=keys, begins_at__lt=row.ends_at, ends_at__gt=row.begins_at
@@ -119,13 +131,13 @@ def _overlaps(row: Reservation, found: Sequence[DevEnvironment], ids: Sequence[s
     ]
 
 
-def _require(user: User, environments: Iterable[DevEnvironment]) -> None:
+def _require_maintainer(user: User, environments: Iterable[DevEnvironment]) -> None:
     projects = {one.project_id for one in environments}
-    if not user.is_superuser and not (projects and projects <= maintained(user)):
+    if not user.is_superuser and not (projects and projects <= list_maintained_projects(user)):
         raise ApiError(403, "FORBIDDEN")
 
 
-def _told(row: Reservation, environments: Iterable[DevEnvironment]) -> dict[str, Any]:
+def _describe_reservation(row: Reservation, environments: Iterable[DevEnvironment]) -> dict[str, Any]:
     return {
         "environments": [one.name for one in environments],
         "begins": row.begins_at.isoformat(),

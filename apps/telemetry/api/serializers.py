@@ -4,39 +4,39 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.common.openapi import INT4, Moment
-from apps.telemetry.presenters import LEAST, MOST, POINTS
+from apps.common.openapi import MAX_INT4, DateTime
+from apps.telemetry.presenters import DEFAULT_POINTS, MAX_POINTS, MIN_POINTS
 from fermi.telemetry.metrics import METRICS
 
-NAMES = [(name, name) for name in METRICS]
+METRIC_CHOICES = [(name, name) for name in METRICS]
 
 
-def _number() -> serializers.Field[Any, Any, Any, Any]:
-    return serializers.IntegerField(min_value=0, max_value=INT4)
+def _make_number_field() -> serializers.Field[Any, Any, Any, Any]:
+    return serializers.IntegerField(min_value=0, max_value=MAX_INT4)
 
 
 class TelemetryQuery(serializers.Serializer):
     metric = serializers.ListField(
-        child=serializers.ChoiceField(NAMES), max_length=len(NAMES), required=False,
+        child=serializers.ChoiceField(METRIC_CHOICES), max_length=len(METRIC_CHOICES), required=False,
         help_text="names of metrics; without any, those of a first look",
     )  # fmt: skip
-    to = Moment(required=False, help_text="now, or the task's end, by default")
+    to = DateTime(required=False, help_text="now, or the task's end, by default")
     points = serializers.IntegerField(
-        min_value=LEAST, max_value=MOST, default=POINTS,
+        min_value=MIN_POINTS, max_value=MAX_POINTS, default=DEFAULT_POINTS,
         help_text="the most values of each series; fewer where there are very many series",
     )  # fmt: skip
-    locals()["from"] = Moment(required=False, help_text="the task's beginning, or an hour before `to`, by default")
+    locals()["from"] = DateTime(required=False, help_text="the task's beginning, or an hour before `to`, by default")
 
 
 class TaskTelemetryQuery(TelemetryQuery):
-    node = serializers.ListField(child=_number(), max_length=1024, required=False, help_text="node ranks")
-    rank = serializers.ListField(child=_number(), max_length=1024, required=False, help_text="ranks")
+    node = serializers.ListField(child=_make_number_field(), max_length=1024, required=False, help_text="node ranks")
+    rank = serializers.ListField(child=_make_number_field(), max_length=1024, required=False, help_text="ranks")
 
 
 class TelemetrySeries(serializers.Serializer):
     """Values at `from`, `from` + `stepSeconds`, and so on; null: nothing is known."""
 
-    metric = serializers.ChoiceField(NAMES)
+    metric = serializers.ChoiceField(METRIC_CHOICES)
     unit = serializers.CharField()
     index = serializers.CharField(help_text="GPU, interface, mount point or rank; empty for the node's own")
     node = serializers.IntegerField(allow_null=True, help_text="node rank; null: all nodes are this one machine")

@@ -11,7 +11,7 @@ class TaskCodeView(APIView):
     @operation("getTaskCode", data=code_forms.TaskCode)
     def get(self, request: Request, task_id: str) -> Data:
         """The snapshot that every attempt of the task gets, and the one of the task before it."""
-        return code.shown(actions.find(request.user, task_id))
+        return code.serialize_code(actions.find_task(request.user, task_id))
 
 
 class TaskCodeSourceView(APIView):
@@ -19,4 +19,4 @@ class TaskCodeSourceView(APIView):
     def get(self, request: Request, task_id: str) -> Data:
         """Where the task's code came from, and whether it has changed there since: the environment or the Git server is
         asked, which takes a few seconds at most."""
-        return code_source.describe_source(actions.find(request.user, task_id, Role.MEMBER))
+        return code_source.describe_source(actions.find_task(request.user, task_id, Role.MEMBER))

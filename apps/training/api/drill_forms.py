@@ -2,24 +2,24 @@
 
 from rest_framework import serializers
 
-from apps.common.openapi import Key
+from apps.common.openapi import KeyField
 from apps.common.pages import OrderingField, PageQuery
-from apps.training.api.preflight_forms import PREFLIGHT_STATUSES, STOPPING
+from apps.training.api.preflight_forms import PREFLIGHT_STATUSES, STOP_ACTIONS
 from apps.training.api.schemas import Reason
 from fermi.jobs.drill import FAIL, PASS, UNKNOWN
-from fermi.planning.request import LONGEST_DRILL
+from fermi.planning.request import MAX_DRILL_MINUTES
 
 DRILL_LEVELS = [(level, level) for level in (PASS, FAIL, UNKNOWN)]
 
 
 class DrillCreateRequest(serializers.Serializer):
-    taskId = Key(source="task_id", allow_null=True, default=None, help_text="of a task that is there, or:")
+    taskId = KeyField(source="task_id", allow_null=True, default=None, help_text="of a task that is there, or:")
     request = serializers.DictField(
         allow_null=True, default=None, help_text="what would be sent to POST /training-tasks"
     )
     minutes = serializers.FloatField(
         min_value=1,
-        max_value=LONGEST_DRILL,
+        max_value=MAX_DRILL_MINUTES,
         allow_null=True,
         default=None,
         help_text="drillMinutes of the request by default",
@@ -28,7 +28,7 @@ class DrillCreateRequest(serializers.Serializer):
 
 class DrillQuery(PageQuery):
     status = serializers.ChoiceField(PREFLIGHT_STATUSES, required=False)
-    task = Key(required=False, allow_blank=True, help_text="id")
+    task = KeyField(required=False, allow_blank=True, help_text="id")
     ordering = OrderingField("-createdAt", createdAt="run__created_at")
 
 
@@ -68,4 +68,4 @@ class Drill(serializers.Serializer):
     stepsLost = serializers.IntegerField(allow_null=True)
     restartSeconds = serializers.FloatField(allow_null=True, help_text="from the death to the next attempt's start")
     resumedSeconds = serializers.FloatField(allow_null=True, help_text="from the death to the first step beyond")
-    allowedActions = serializers.ListField(child=serializers.ChoiceField(STOPPING))
+    allowedActions = serializers.ListField(child=serializers.ChoiceField(STOP_ACTIONS))

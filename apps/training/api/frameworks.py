@@ -1,7 +1,7 @@
 """Endpoint that lists the frameworks."""
 
 from apps.common.api import APIView, Data, Query, Request, operation
-from apps.common.pages import ShortQuery, page_of_items
+from apps.common.pages import ShortQuery, paginate_items
 from apps.training.api import framework_forms as forms
 from apps.training.services import frameworks
 
@@ -10,4 +10,4 @@ class FrameworksView(APIView):
     @operation("listFrameworks", query=ShortQuery, page=forms.FrameworkItem)
     def get(self, request: Request, query: Query) -> Data:
         """Every framework there is, with the options it takes, and where it is installed."""
-        return page_of_items(frameworks.listed(request.user), query)
+        return paginate_items(frameworks.list_frameworks(request.user), query)

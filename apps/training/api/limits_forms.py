@@ -4,20 +4,20 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.common.openapi import INT4, INT8, Key
+from apps.common.openapi import MAX_INT4, MAX_INT8, KeyField
 from apps.common.pages import OrderingField, PageQuery
 from apps.scheduling.models import AtBudget
-from apps.training.api.schemas import CLASSES
+from apps.training.api.schemas import PRIORITY_CLASSES
 
-MOST_HOURS, MOST_MONEY = 1e9, 1e11
+MAX_GPU_HOURS, MAX_BUDGET = 1e9, 1e11
 
 
-def _count(source: str, said: str = "", *, low: int = 0) -> serializers.IntegerField:
-    limits: dict[str, Any] = {"min_value": low, "max_value": INT4, "allow_null": True, "default": None}
+def _build_count_field(source: str, said: str = "", *, low: int = 0) -> serializers.IntegerField:
+    limits: dict[str, Any] = {"min_value": low, "max_value": MAX_INT4, "allow_null": True, "default": None}
     return serializers.IntegerField(source=source, help_text=said, **limits)
 
 
-def _amount(source: str | None, most: float, said: str) -> serializers.FloatField:
+def _build_amount_field(source: str | None, most: float, said: str) -> serializers.FloatField:
     return serializers.FloatField(
         source=source, min_value=0, max_value=most, allow_null=True, default=None, help_text=said
     )
@@ -27,27 +27,31 @@ class LimitsRequest(serializers.Serializer):
     """Replaces all of them: null, an empty list or what is left out = no limit."""
 
     weight = serializers.IntegerField(min_value=1, max_value=10_000, default=1, help_text="of its fair share")
-    guaranteedGpus = _count("guaranteed_gpus", "shared GPUs that it gets back by preemption; beyond them it borrows")
-    mostGpus = _count("most_gpus", "that its tasks hold at once")
-    mostTasks = _count("most_tasks", "that hold environments at once")
-    gpuHours = _amount("gpu_hours", MOST_HOURS, "in a month (UTC)")
-    gpuTypes = serializers.ListField(source="gpu_types", child=Key(max_length=40), max_length=100, default=list)
-    zones = serializers.ListField(child=Key(), max_length=100, default=list, help_text="ids or names")
+    guaranteedGpus = _build_count_field(
+        "guaranteed_gpus", "shared GPUs that it gets back by preemption; beyond them it borrows"
+    )
+    mostGpus = _build_count_field("most_gpus", "that its tasks hold at once")
+    mostTasks = _build_count_field("most_tasks", "that hold environments at once")
+    gpuHours = _build_amount_field("gpu_hours", MAX_GPU_HOURS, "in a month (UTC)")
+    gpuTypes = serializers.ListField(source="gpu_types", child=KeyField(max_length=40), max_length=100, default=list)
+    zones = serializers.ListField(child=KeyField(), max_length=100, default=list, help_text="ids or names")
     priorities = serializers.ListField(
-        child=serializers.ChoiceField(CLASSES),
+        child=serializers.ChoiceField(PRIORITY_CLASSES),
         max_length=4,
         default=list,
         help_text="that members may use; empty = low, normal and high",
     )
-    longestRunSeconds = _count("longest_run_seconds", "that maxRunSeconds may be; then it has to be given", low=1)
-    userMostGpus = _count("user_most_gpus", "of each member that has no limits of their own")
-    userMostTasks = _count("user_most_tasks")
-    userGpuHours = _amount("user_gpu_hours", MOST_HOURS, "in a month (UTC)")
-    maxEnvironments = _count("max_environments", "that the platform makes for it; stopped ones count")
-    maxEnvironmentGpus = _count("max_environment_gpus", "that those have which run")
-    userMaxEnvironments = _count("user_max_environments", "of each member that has no limits of their own")
-    userMaxEnvironmentGpus = _count("user_max_environment_gpus")
-    budget = _amount(None, MOST_MONEY, "of a month (UTC), in the platform's currency")
+    longestRunSeconds = _build_count_field(
+        "longest_run_seconds", "that maxRunSeconds may be; then it has to be given", low=1
+    )
+    userMostGpus = _build_count_field("user_most_gpus", "of each member that has no limits of their own")
+    userMostTasks = _build_count_field("user_most_tasks")
+    userGpuHours = _build_amount_field("user_gpu_hours", MAX_GPU_HOURS, "in a month (UTC)")
+    maxEnvironments = _build_count_field("max_environments", "that the platform makes for it; stopped ones count")
+    maxEnvironmentGpus = _build_count_field("max_environment_gpus", "that those have which run")
+    userMaxEnvironments = _build_count_field("user_max_environments", "of each member that has no limits of their own")
+    userMaxEnvironmentGpus = _build_count_field("user_max_environment_gpus")
+    budget = _build_amount_field(None, MAX_BUDGET, "of a month (UTC), in the platform's currency")
     atBudget = serializers.ChoiceField(
         AtBudget.choices,
         source="at_budget",
@@ -55,7 +59,7 @@ class LimitsRequest(serializers.Serializer):
         help_text="what happens to new tasks once it is spent",
     )
     maxFileBytes = serializers.IntegerField(
-        source="max_file_bytes", min_value=0, max_value=INT8, allow_null=True, default=None,
+        source="max_file_bytes", min_value=0, max_value=MAX_INT8, allow_null=True, default=None,
         help_text="that its files, and what its tasks write, may take together",
     )  # fmt: skip
 
@@ -82,7 +86,7 @@ class Limits(serializers.Serializer):
     gpuHours = serializers.FloatField(allow_null=True)
     gpuTypes = serializers.ListField(child=serializers.CharField())
     zones = serializers.ListField(child=serializers.CharField(), help_text="ids")
-    priorities = serializers.ListField(child=serializers.ChoiceField(CLASSES))
+    priorities = serializers.ListField(child=serializers.ChoiceField(PRIORITY_CLASSES))
     longestRunSeconds = serializers.IntegerField(allow_null=True)
     userMostGpus = serializers.IntegerField(allow_null=True)
     userMostTasks = serializers.IntegerField(allow_null=True)
@@ -108,11 +112,11 @@ class UserLimitsQuery(PageQuery):
 class UserLimitsRequest(serializers.Serializer):
     """In place of what the project's limits say of each member; null or what is left out = no limit."""
 
-    mostGpus = _count("most_gpus", "that their tasks hold at once")
-    mostTasks = _count("most_tasks", "that hold environments at once")
-    gpuHours = _amount("gpu_hours", MOST_HOURS, "in a month (UTC)")
-    maxEnvironments = _count("max_environments", "that the platform makes for them; stopped ones count")
-    maxEnvironmentGpus = _count("max_environment_gpus", "that those have which run")
+    mostGpus = _build_count_field("most_gpus", "that their tasks hold at once")
+    mostTasks = _build_count_field("most_tasks", "that hold environments at once")
+    gpuHours = _build_amount_field("gpu_hours", MAX_GPU_HOURS, "in a month (UTC)")
+    maxEnvironments = _build_count_field("max_environments", "that the platform makes for them; stopped ones count")
+    maxEnvironmentGpus = _build_count_field("max_environment_gpus", "that those have which run")
 
 
 class UserUse(serializers.Serializer):

@@ -2,7 +2,7 @@
 
 from rest_framework import serializers
 
-from apps.files.api.serializers import Path
+from apps.files.api.serializers import PathField
 
 
 class TaskOutputs(serializers.Serializer):
@@ -14,9 +14,9 @@ class TaskOutputs(serializers.Serializer):
 
 
 class OutputKey(serializers.Serializer):
-    path = Path(max_length=4096)
+    path = PathField(max_length=4096)
 
 
 class OutputArchiveQuery(serializers.Serializer):
-    path = Path(default="", allow_blank=True, max_length=4096)
+    path = PathField(default="", allow_blank=True, max_length=4096)
     format = serializers.ChoiceField(["tar", "zip"], default="zip")

@@ -1,23 +1,23 @@
 """Endpoints for the outputs and checkpoints of tasks, as files."""
 
 from apps.accounts.models import Project
-from apps.common.api import APIView, Data, Query, Request, operation, page
+from apps.common.api import APIView, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError
 from apps.files import paths, selectors
 from apps.files.api import responses, serializers
 from apps.files.models import Outputs
 from apps.files.services import folders, outputs
 from apps.training.api import output_forms
-from apps.training.logs.outputs import checkpoint
+from apps.training.logs.outputs import locate_checkpoint
 from apps.training.models import Task
 from apps.training.services import actions
-from fermi.engines.safe_tree import Tree
+from fermi.engines.safe_tree import SafeTree
 
 
-def _found(request: Request, task_id: str) -> tuple[Task, Project, bool]:
+def _find_outputs(request: Request, task_id: str) -> tuple[Task, Project, bool]:
     """Return the task, its project, and whether its outputs are in object storage."""
-    task = actions.find(request.user, task_id)
-    return task, task.project, outputs.stored(task.project, task.pk)
+    task = actions.find_task(request.user, task_id)
+    return task, task.project, outputs.is_stored(task.project, task.pk)
 
 
 class TaskOutputsView(APIView):
@@ -25,18 +25,18 @@ class TaskOutputsView(APIView):
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What the task has written in a folder, of its FERMI_OUTPUT_DIR and beside its script; with `search` all below
         it."""
-        task, project, stored = _found(request, task_id)
+        task, project, stored = _find_outputs(request, task_id)
         if not stored:
-            return selectors.tree_page(outputs.tree(task.pk), query["path"].strip("/"), query)
-        rows = selectors.rows(project, paths.clean(query["path"], root=True), query["search"], task.pk)
-        return page(rows, {**query, "ordering": ["-folder", *query["ordering"]]}, selectors.file_shown)
+            return selectors.paginate_tree(outputs.open_tree(task.pk), query["path"].strip("/"), query)
+        rows = selectors.list_files(project, paths.normalize_path(query["path"], root=True), query["search"], task.pk)
+        return paginate_rows(rows, {**query, "ordering": ["-folder", *query["ordering"]]}, selectors.serialize_file)
 
 
 class TaskOutputsSummaryView(APIView):
     @operation("getTaskOutputs", data=output_forms.TaskOutputs)
     def get(self, request: Request, task_id: str) -> Data:
         """How much the task has written."""
-        task = actions.find(request.user, task_id)
+        task = actions.find_task(request.user, task_id)
         row = Outputs.objects.filter(pk=task.pk).first() or Outputs(task=task.pk)
         return {
             "sizeBytes": row.size,
@@ -56,29 +56,36 @@ class TaskOutputContentView(APIView):
     )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """A file that the task has written. Takes one range."""
-        task, project, stored = _found(request, task_id)
+        task, project, stored = _find_outputs(request, task_id)
         if not stored:
-            return _content(request, outputs.tree(task.pk), query["path"])
-        file = folders.find(project, paths.clean(query["path"]), task=task.pk)
+            return _serve_file(request, outputs.open_tree(task.pk), query["path"])
+        file = folders.get_file(project, paths.normalize_path(query["path"]), task=task.pk)
         if file.folder:
             raise ApiError(409, "FILE_IS_FOLDER", "path", path=file.path)
-        opened = selectors.opened(file)
-        return responses.content(request._request, opened, name=file.name, size=file.size, tag=file.sha256)
+        opened = selectors.open_file(file)
+        return responses.make_file_response(request._request, opened, name=file.name, size=file.size, tag=file.sha256)
 
 
 class TaskOutputArchiveView(APIView):
     @operation(
-        "downloadTaskOutputs", query=output_forms.OutputArchiveQuery, media="application/zip", also="application/x-tar"
+        "downloadTaskOutputs",
+        query=output_forms.OutputArchiveQuery,
+        media="application/zip",
+        other_media="application/x-tar",
     )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """All that the task has written, or a folder of it, as one archive (zip or tar)."""
-        task, project, stored = _found(request, task_id)
+        task, project, stored = _find_outputs(request, task_id)
         name = query["path"].rstrip("/").rpartition("/")[2] or task.pk
         if stored:
-            path = paths.clean(query["path"], root=True)
-            return responses.archive(query["format"], name, selectors.members(project, path, task.pk))
+            path = paths.normalize_path(query["path"], root=True)
+            return responses.make_archive_response(
+                query["format"], name, selectors.list_archive_members(project, path, task.pk)
+            )
         path = query["path"].strip("/")
-        return responses.archive(query["format"], name, selectors.tree_members(outputs.tree(task.pk), path))
+        return responses.make_archive_response(
+            query["format"], name, selectors.list_tree_members(outputs.open_tree(task.pk), path)
+        )
 
 
 class TaskCheckpointContentView(APIView):
@@ -86,22 +93,24 @@ class TaskCheckpointContentView(APIView):
         "downloadTaskCheckpoint",
         query=output_forms.OutputKey,
         media="application/octet-stream",
-        also="application/x-tar",
+        other_media="application/x-tar",
         headers=["Range", "If-None-Match"],
     )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """A checkpoint, by its `path` in the list: a file as it is, a folder as a tar."""
-        tree, path = checkpoint(actions.find(request.user, task_id), query["path"])
+        tree, path = locate_checkpoint(actions.find_task(request.user, task_id), query["path"])
         try:
             folder = tree.look(path).folder
         except OSError as error:
             raise ApiError(404, "CHECKPOINT_NOT_FOUND", "path", path=query["path"]) from error
         if folder:
-            return responses.archive("tar", path.rpartition("/")[2], selectors.tree_members(tree, path))
-        return _content(request, tree, path)
+            return responses.make_archive_response(
+                "tar", path.rpartition("/")[2], selectors.list_tree_members(tree, path)
+            )
+        return _serve_file(request, tree, path)
 
 
-def _content(request: Request, tree: Tree, path: str) -> Data:
+def _serve_file(request: Request, tree: SafeTree, path: str) -> Data:
     """Return the file as a response. Its tag is its modification time and size: a file that is still written has no
     hash."""
     try:
@@ -112,4 +121,4 @@ def _content(request: Request, tree: Tree, path: str) -> Data:
     except (OSError, ValueError) as error:
         raise ApiError(404, "FILE_NOT_FOUND", "path", path=path) from error
     tag = f"{entry.size:x}-{int(entry.at * 1e6):x}"
-    return responses.content(request._request, file, name=entry.name, size=entry.size, tag=tag)
+    return responses.make_file_response(request._request, file, name=entry.name, size=entry.size, tag=tag)

@@ -3,16 +3,16 @@
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import LEVELS
-from apps.common.openapi import Key
+from apps.common.openapi import KeyField
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.schemas import Reason
-from apps.training.states import Action
+from apps.training.states import TaskAction
 from fermi import preflight
 from fermi.planning import plugins
 
 PREFLIGHT_STATUSES = [(status, status) for status in ("queued", "running", "done", "failed")]
 JUDGED_LEVELS = [(level, level) for level in (*LEVELS, "unknown")]
-STOPPING = [(Action.STOP.value, Action.STOP.value)]
+STOP_ACTIONS = [(TaskAction.STOP.value, TaskAction.STOP.value)]
 TEST_LEVELS = [(level, level) for level in preflight.LEVELS]
 
 
@@ -20,14 +20,16 @@ class PreflightCreateRequest(serializers.Serializer):
     environmentIds = serializers.ListField(
         source="environment_ids", child=serializers.CharField(max_length=100), max_length=1024
     )
-    masterNode = Key(source="master", allow_null=True, default=None, help_text="the first environment by default")
+    masterNode = KeyField(source="master", allow_null=True, default=None, help_text="the first environment by default")
     level = serializers.ChoiceField(TEST_LEVELS, default="quick")
-    framework = serializers.CharField(max_length=40, default=plugins.DEFAULT, help_text="what is to be trained with")
+    framework = serializers.CharField(
+        max_length=40, default=plugins.DEFAULT_FRAMEWORK, help_text="what is to be trained with"
+    )
 
 
 class PreflightQuery(PageQuery):
     status = serializers.ChoiceField(PREFLIGHT_STATUSES, required=False)
-    environment = Key(required=False, allow_blank=True, help_text="id")
+    environment = KeyField(required=False, allow_blank=True, help_text="id")
     ordering = OrderingField("-createdAt", createdAt="run__created_at")
 
 
@@ -120,7 +122,7 @@ class PreflightBrief(serializers.Serializer):
 
 class PreflightDetail(PreflightBrief):
     allowedActions = serializers.ListField(
-        child=serializers.ChoiceField(STOPPING), help_text="what you may do with it now"
+        child=serializers.ChoiceField(STOP_ACTIONS), help_text="what you may do with it now"
     )
     nodes = PreflightNode(many=True)
     pairs = PreflightPair(many=True)

@@ -9,14 +9,14 @@ from apps.training.reports import queue, timeline
 from apps.training.services import actions, reorder
 
 DAY = timedelta(days=1)
-LATEST = datetime.max.replace(tzinfo=UTC)
+MAX_DATETIME = datetime.max.replace(tzinfo=UTC)
 
 
 class QueueView(APIView):
     @operation("listQueue", query=forms.QueueQuery, page=forms.QueueItem)
     def get(self, request: Request, query: Query) -> Data:
         """Tasks that wait for their turn, first who is first. Tasks that you may not see have no name."""
-        return queue.listed(request.user, query)
+        return queue.list_queue(request.user, query)
 
 
 class TaskQueueView(APIView):
@@ -24,14 +24,14 @@ class TaskQueueView(APIView):
     def get(self, request: Request, task_id: str) -> Data:
         """Why the task has not begun: its place in the queue, what must end first, when it will probably begin, and
         what would let it begin sooner."""
-        return queue.explained(request.user, actions.find_any(request.user, task_id))
+        return queue.explain_queue(request.user, actions.find_task_of_any_kind(request.user, task_id))
 
 
 class TaskMoveView(APIView):
     @operation("moveTask", body=forms.TaskMoveRequest, data=forms.TaskQueue)
     def post(self, request: Request, task_id: str, body: Body) -> Data:
         """Puts a task that waits before another one of its project and class (maintainer)."""
-        return queue.explained(request.user, reorder.move(request.user, task_id, body["before"]))
+        return queue.explain_queue(request.user, reorder.move_in_queue(request.user, task_id, body["before"]))
 
 
 class TimelineView(APIView):
@@ -39,5 +39,5 @@ class TimelineView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """Who had each environment, who has it until when, who gets it next, and when it is reserved or maintained."""
         begins = query.get("from") or now() - DAY
-        ends = query.get("to") or min(begins, LATEST - 2 * DAY) + 2 * DAY
-        return timeline.of(request.user, begins, ends, query.get("project", ""))
+        ends = query.get("to") or min(begins, MAX_DATETIME - 2 * DAY) + 2 * DAY
+        return timeline.build_timeline(request.user, begins, ends, query.get("project", ""))

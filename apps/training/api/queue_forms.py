@@ -2,14 +2,14 @@
 
 from rest_framework import serializers
 
-from apps.common.openapi import Key, Moment
+from apps.common.openapi import DateTime, KeyField
 from apps.common.pages import PageQuery
-from apps.training.api.schemas import CLASSES, Reason
+from apps.training.api.schemas import PRIORITY_CLASSES, Reason
 
 
 class QueueQuery(PageQuery):
-    project = Key(required=False, allow_blank=True, help_text="id")
-    cluster = Key(required=False, allow_blank=True, help_text="id")
+    project = KeyField(required=False, allow_blank=True, help_text="id")
+    cluster = KeyField(required=False, allow_blank=True, help_text="id")
 
 
 class QueueAsks(serializers.Serializer):
@@ -43,7 +43,7 @@ class QueueItem(QueueOutlook):
     taskName = serializers.CharField()
     projectId = serializers.CharField(allow_null=True)
     owner = serializers.CharField()
-    priority = serializers.ChoiceField(CLASSES)
+    priority = serializers.ChoiceField(PRIORITY_CLASSES)
     asks = QueueAsks()
     since = serializers.DateTimeField(help_text="when its age began")
     preemptible = serializers.BooleanField()
@@ -76,16 +76,16 @@ class TaskQueue(QueueOutlook):
 
 
 class TaskMoveRequest(serializers.Serializer):
-    before = Key(allow_null=True, help_text="id of a task of the same project and class; null: behind all of them")
+    before = KeyField(allow_null=True, help_text="id of a task of the same project and class; null: behind all of them")
 
 
 SPAN_KINDS = [(kind, kind) for kind in ("held", "next", "reserved", "maintenance")]
 
 
 class TimelineQuery(serializers.Serializer):
-    locals()["from"] = Moment(required=False, help_text="a day ago by default")
-    to = Moment(required=False, help_text="two days after `from` by default; at most 100")
-    project = Key(required=False, allow_blank=True, help_text="id: only its environments")
+    locals()["from"] = DateTime(required=False, help_text="a day ago by default")
+    to = DateTime(required=False, help_text="two days after `from` by default; at most 100")
+    project = KeyField(required=False, allow_blank=True, help_text="id: only its environments")
 
 
 class TimelineSpan(serializers.Serializer):

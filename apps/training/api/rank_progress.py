@@ -11,4 +11,4 @@ class TaskPulsesView(APIView):
     def get(self, request: Request, task_id: str) -> Data:
         """How the ranks get on now: step, time of the last one, share of time in collectives, memory. Cheap enough to
         be asked every two seconds."""
-        return rank_progress.of(actions.find(request.user, task_id))
+        return rank_progress.serialize_progress(actions.find_task(request.user, task_id))

@@ -6,13 +6,13 @@ from rest_framework import serializers
 
 from apps.training.api.schemas import TaskFinding
 from fermi.diagnosis import tracebacks
-from fermi.diagnosis.rules import MOST_BYTES
+from fermi.diagnosis.rules import MAX_BYTES
 
-RULES: dict[str, Any] = {"max_length": MOST_BYTES, "allow_blank": True, "trim_whitespace": False}
+RULES_FIELD_OPTIONS: dict[str, Any] = {"max_length": MAX_BYTES, "allow_blank": True, "trim_whitespace": False}
 
 
 class DiagnosisRulesRequest(serializers.Serializer):
-    text = serializers.CharField(**RULES, help_text="TOML: see the page about failures")
+    text = serializers.CharField(**RULES_FIELD_OPTIONS, help_text="TOML: see the page about failures")
 
 
 class DiagnosisRules(serializers.Serializer):
@@ -22,8 +22,10 @@ class DiagnosisRules(serializers.Serializer):
 
 
 class DiagnosisRulesTestRequest(serializers.Serializer):
-    log = serializers.CharField(max_length=tracebacks.MOST_BYTES, trim_whitespace=False, help_text="a log's end")
-    text = serializers.CharField(**RULES, required=False, help_text="rules to try; without it, those of the project")
+    log = serializers.CharField(max_length=tracebacks.MAX_BYTES, trim_whitespace=False, help_text="a log's end")
+    text = serializers.CharField(
+        **RULES_FIELD_OPTIONS, required=False, help_text="rules to try; without it, those of the project"
+    )
 
 
 class DiagnosisRulesTest(serializers.Serializer):

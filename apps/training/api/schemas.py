@@ -6,26 +6,26 @@ from django.db.models import F
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import WarningItem
-from apps.common.openapi import INT4, INT8, Key, Moment, ProblemItem
+from apps.common.openapi import MAX_INT4, MAX_INT8, DateTime, KeyField, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.environments.api.memory_forms import EnvironmentInUse
 from apps.environments.api.packages_forms import PackagesOfTask
 from apps.training.logs import levels
-from apps.training.services.code_source import DEFAULT, Choice
-from apps.training.states import Action, State
+from apps.training.services.code_source import DEFAULT_RETRY_CODE, RetryCode
+from apps.training.states import TaskAction, TaskState
 from fermi.diagnosis import Level
-from fermi.diagnosis.actions import Do
+from fermi.diagnosis.actions import ActionCode
 from fermi.export import TARGETS
 from fermi.planning.request import MASTER_PORTS
 from fermi.scheduler.snapshot import Priority
 
-STATES = [(state.value, state.value) for state in State]
-CLASSES = [(one.name.lower(), one.name.lower()) for one in Priority]
-ACTIONS = [(action.value, action.value) for action in Action]
+STATES = [(state.value, state.value) for state in TaskState]
+PRIORITY_CLASSES = [(one.name.lower(), one.name.lower()) for one in Priority]
+ACTIONS = [(action.value, action.value) for action in TaskAction]
 LEVELS = [(level.value, level.value) for level in Level]
 LOG_LEVELS = [(level, level) for level in levels.LEVELS]
-TO_DO = [(code.value, code.value) for code in Do]
-CODE_CHOICES = [(choice, choice) for choice in get_args(Choice)]
+ACTION_CODES = [(code.value, code.value) for code in ActionCode]
+CODE_CHOICES = [(choice, choice) for choice in get_args(RetryCode)]
 
 
 class DistributedInfo(serializers.Serializer):
@@ -204,15 +204,15 @@ class TaskQuery(PageQuery):
     status = serializers.ListField(
         child=serializers.ChoiceField(STATES), max_length=100, required=False, help_text="may repeat"
     )
-    framework = Key(required=False, allow_blank=True)
-    environment = Key(required=False, allow_blank=True, help_text="id")
-    zone = Key(required=False, allow_blank=True, help_text="id or name")
-    owner = Key(required=False, allow_blank=True, help_text="user name")
-    project = Key(required=False, allow_blank=True, help_text="id")
+    framework = KeyField(required=False, allow_blank=True)
+    environment = KeyField(required=False, allow_blank=True, help_text="id")
+    zone = KeyField(required=False, allow_blank=True, help_text="id or name")
+    owner = KeyField(required=False, allow_blank=True, help_text="user name")
+    project = KeyField(required=False, allow_blank=True, help_text="id")
     task = serializers.ListField(
-        child=Key(), max_length=100, required=False, help_text="these alone, by id; may repeat"
+        child=KeyField(), max_length=100, required=False, help_text="these alone, by id; may repeat"
     )
-    cause = Key(
+    cause = KeyField(
         required=False,
         allow_blank=True,
         max_length=300,
@@ -266,7 +266,7 @@ class TaskBrief(serializers.Serializer):
     attempt = serializers.IntegerField(help_text="number of the newest attempt; 0 before the first")
     maxRestarts = serializers.IntegerField()
     priority = serializers.IntegerField()
-    priorityClass = serializers.ChoiceField(CLASSES)
+    priorityClass = serializers.ChoiceField(PRIORITY_CLASSES)
     preemptible = serializers.BooleanField(help_text="gives way to tasks of a higher class")
     borrowed = serializers.BooleanField(help_text="runs beyond what its project is guaranteed, so it gives way, too")
     paused = serializers.BooleanField(help_text="somebody asked it to pause; its status is queued once it rests")
@@ -395,7 +395,7 @@ class FindingEvidence(serializers.Serializer):
 
 
 class FindingAction(serializers.Serializer):
-    code = serializers.ChoiceField(TO_DO)
+    code = serializers.ChoiceField(ACTION_CODES)
     label = serializers.CharField()  # type: ignore[assignment]
     hint = serializers.CharField(help_text="what follows from it")
     params = serializers.DictField(child=serializers.JSONField(), help_text="what it takes")
@@ -442,12 +442,12 @@ class CodeChoice(serializers.ChoiceField):
 
     def __init__(self) -> None:
         about = "of a task that has ended: its snapshot, its source as it is now, or the source if it has changed"
-        super().__init__(choices=CODE_CHOICES, required=False, default=DEFAULT, help_text=about)
+        super().__init__(choices=CODE_CHOICES, required=False, default=DEFAULT_RETRY_CODE, help_text=about)
 
 
 class TaskRestartRequest(serializers.Serializer):
     leaveOut = serializers.ListField(
-        source="leave_out", child=Key(), max_length=4096, required=False, default=list,
+        source="leave_out", child=KeyField(), max_length=4096, required=False, default=list,
         help_text="environments of the task to do without",
     )  # fmt: skip
     useSpares = serializers.BooleanField(
@@ -469,11 +469,11 @@ class FrameworkRecommendRequest(serializers.Serializer):
         source="parameters", min_value=1, max_value=10**18, required=False, allow_null=True, default=None,
         help_text="number of weights; by default what the model says or its hyperparameters add up to",
     )  # fmt: skip
-    modelId = Key(source="model_id", required=False, allow_null=True, default=None)
+    modelId = KeyField(source="model_id", required=False, allow_null=True, default=None)
     environmentIds = serializers.ListField(
         source="environment_ids", child=serializers.CharField(max_length=100), max_length=4096
     )
-    masterNode = Key(source="master", required=False, allow_null=True, default=None)
+    masterNode = KeyField(source="master", required=False, allow_null=True, default=None)
     hyperparameters = serializers.DictField(
         child=serializers.JSONField(allow_null=True), required=False, default=dict,
         help_text="as in a task's request: those of the model that differ from its defaults",
@@ -524,7 +524,9 @@ class TaskClone(serializers.Serializer):
 
 class EventQuery(PageQuery):
     pageSize = serializers.IntegerField(min_value=1, max_value=200, default=100)
-    after = serializers.IntegerField(min_value=0, max_value=INT8, default=0, help_text="only events with a higher id")
+    after = serializers.IntegerField(
+        min_value=0, max_value=MAX_INT8, default=0, help_text="only events with a higher id"
+    )
 
 
 class TaskEvent(serializers.Serializer):
@@ -541,10 +543,14 @@ class TaskEvent(serializers.Serializer):
 
 
 class MetricQuery(serializers.Serializer):
-    names = serializers.ListField(child=Key(allow_blank=True), max_length=100, required=False, help_text="may repeat")
-    attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False)
-    rank = serializers.IntegerField(min_value=0, max_value=INT4, required=False)
-    after = serializers.IntegerField(min_value=0, max_value=INT8, default=0, help_text="`next` of the answer before")
+    names = serializers.ListField(
+        child=KeyField(allow_blank=True), max_length=100, required=False, help_text="may repeat"
+    )
+    attempt = serializers.IntegerField(min_value=1, max_value=MAX_INT4, required=False)
+    rank = serializers.IntegerField(min_value=0, max_value=MAX_INT4, required=False)
+    after = serializers.IntegerField(
+        min_value=0, max_value=MAX_INT8, default=0, help_text="`next` of the answer before"
+    )
     limit = serializers.IntegerField(min_value=1, max_value=10_000, default=2000)
 
 
@@ -576,7 +582,9 @@ class CheckpointItem(serializers.Serializer):
 
 
 class PlanQuery(serializers.Serializer):
-    attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False, help_text="the newest by default")
+    attempt = serializers.IntegerField(
+        min_value=1, max_value=MAX_INT4, required=False, help_text="the newest by default"
+    )
 
 
 class TaskPlan(serializers.Serializer):
@@ -597,8 +605,10 @@ class ScriptsQuery(serializers.Serializer):
 
 
 class LogQuery(serializers.Serializer):
-    rank = Key(default="0", help_text="a rank, or `all`")
-    attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False, help_text="the newest by default")
+    rank = KeyField(default="0", help_text="a rank, or `all`")
+    attempt = serializers.IntegerField(
+        min_value=1, max_value=MAX_INT4, required=False, help_text="the newest by default"
+    )
     search = serializers.CharField(
         max_length=200, default="", allow_blank=True, trim_whitespace=False, help_text="in upper or lower case"
     )
@@ -606,8 +616,8 @@ class LogQuery(serializers.Serializer):
     level = serializers.ChoiceField(
         LOG_LEVELS, required=False, help_text="this one and graver ones; lines that say none belong to the line above"
     )
-    since = Moment(required=False, help_text="lines printed then or later; without a time: that of the line above")
-    until = Moment(required=False, help_text="lines printed then or before")
+    since = DateTime(required=False, help_text="lines printed then or later; without a time: that of the line above")
+    until = DateTime(required=False, help_text="lines printed then or before")
     cursor = serializers.CharField(
         max_length=100_000, required=False, allow_blank=True, help_text="`cursor` of the answer before"
     )
@@ -638,8 +648,10 @@ class LogPage(serializers.Serializer):
 
 
 class FirstErrorQuery(serializers.Serializer):
-    rank = Key(default="all", help_text="a rank, or `all`")
-    attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False, help_text="the newest by default")
+    rank = KeyField(default="all", help_text="a rank, or `all`")
+    attempt = serializers.IntegerField(
+        min_value=1, max_value=MAX_INT4, required=False, help_text="the newest by default"
+    )
 
 
 class FirstErrorLine(LogLine):
@@ -657,9 +669,9 @@ class FirstError(serializers.Serializer):
 
 
 class LogDownloadQuery(serializers.Serializer):
-    rank = Key(default="0", help_text="a rank, or `all`")
-    attempt = serializers.IntegerField(min_value=1, max_value=INT4, required=False)
+    rank = KeyField(default="0", help_text="a rank, or `all`")
+    attempt = serializers.IntegerField(min_value=1, max_value=MAX_INT4, required=False)
 
 
 class StreamQuery(serializers.Serializer):
-    logs = Key(default="none", help_text="`none`, `all` or a rank")
+    logs = KeyField(default="none", help_text="`none`, `all` or a rank")

@@ -13,21 +13,26 @@ class TaskTelemetryView(APIView):
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What its nodes, GPUs and ranks used, as series on one grid, as fine as `points` allows; kept for a year, the
         older the coarser."""
-        return telemetry.of_task(actions.find_any(request.user, task_id), query)
+        return telemetry.read_task_series(actions.find_task_of_any_kind(request.user, task_id), query)
 
 
 class TaskUseView(APIView):
     @operation("getTaskUse", data=serializers.TaskUse)
     def get(self, request: Request, task_id: str) -> Data:
         """What each rank uses now. Cheap enough to be asked every few seconds, of a task of any size."""
-        return telemetry.now_of(actions.find_any(request.user, task_id))
+        return telemetry.read_current_use(actions.find_task_of_any_kind(request.user, task_id))
 
 
 class EnvironmentTelemetryView(APIView):
     @operation("getEnvironmentTelemetry", query=serializers.TelemetryQuery, data=serializers.MachineTelemetry)
     def get(self, request: Request, environment_id: str, query: Query) -> Data:
         """What an environment used, and which tasks had it."""
-        environment = selectors.seen_by(request.user).select_related("cluster").filter(pk=environment_id).first()
+        environment = (
+            selectors.list_visible_environments(request.user)
+            .select_related("cluster")
+            .filter(pk=environment_id)
+            .first()
+        )
         if environment is None:
             raise ApiError(404, "NOT_FOUND")
-        return telemetry.of_environment(environment, request.user, query)
+        return telemetry.read_environment_series(environment, request.user, query)

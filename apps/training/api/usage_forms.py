@@ -2,19 +2,19 @@
 
 from rest_framework import serializers
 
-from apps.common.openapi import Key, Moment
+from apps.common.openapi import DateTime, KeyField
 from apps.training.reports.usage import GROUPS
 
-BY = [(name, name) for name in GROUPS]
-FORMATS = [(name, name) for name in ("json", "csv")]
+GROUPING_CHOICES = [(name, name) for name in GROUPS]
+FORMAT_CHOICES = [(name, name) for name in ("json", "csv")]
 
 
 class UsageQuery(serializers.Serializer):
-    by = serializers.ChoiceField(BY, default="project")
-    project = Key(required=False, allow_blank=True, help_text="id")
-    to = Moment(required=False, help_text="now by default")
-    format = serializers.ChoiceField(FORMATS, default="json")
-    locals()["from"] = Moment(required=False, help_text="this month's beginning (UTC) by default")
+    by = serializers.ChoiceField(GROUPING_CHOICES, default="project")
+    project = KeyField(required=False, allow_blank=True, help_text="id")
+    to = DateTime(required=False, help_text="now by default")
+    format = serializers.ChoiceField(FORMAT_CHOICES, default="json")
+    locals()["from"] = DateTime(required=False, help_text="this month's beginning (UTC) by default")
 
 
 class UsageParts(serializers.Serializer):

@@ -7,22 +7,22 @@ from asgiref.sync import sync_to_async
 from django.db.models import F
 from django.http import HttpResponse, StreamingHttpResponse
 
-from apps.common.api import APIView, Body, Data, Query, Request, operation, page
+from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError
-from apps.common.texts import language
+from apps.common.texts import get_request_language
 from apps.training.api import schemas as forms
 from apps.training.core import trace_context
 from apps.training.logs import pages
-from apps.training.logs.first_error import first_error
+from apps.training.logs.first_error import find_first_error
 from apps.training.models import Checkpoint, Task
 from apps.training.presenters import event_stream, selectors, task_list
 from apps.training.presenters import task_presenter as presenters
 from apps.training.services import actions, diagnosis, pause, restart, scaling, scripts
-from apps.training.services.create import create, retry
-from apps.training.services.preview import preview
-from apps.training.services.recommend import recommend
-from fermi.jobs.errors import UnknownName
-from fermi.jobs.spec import Problem, attempt_name
+from apps.training.services.create import create_task, retry_task
+from apps.training.services.preview import preview_task
+from apps.training.services.recommend import recommend_framework
+from fermi.jobs.errors import UnknownNameError
+from fermi.jobs.spec import Problem, format_attempt_name
 from fermi.planning.request import TaskRequest
 
 
@@ -31,7 +31,7 @@ class TasksView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """The training tasks of your projects, newest first. In any other order than that of their creation, a list is
         the newest 5,000 of them that match."""
-        return task_list.listed(request.user, query)
+        return task_list.list_tasks(request.user, query)
 
     @operation(
         "createTask",
@@ -46,34 +46,34 @@ class TasksView(APIView):
         key = request.headers.get("Idempotency-Key", "")
         if len(key) > 200:
             raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", "Idempotency-Key", high=200)
-        came = trace_context.arrived(request.headers.get("traceparent", ""))
-        return _created(create(request.user, body, dict(request.data), key, wrong, came))
+        came = trace_context.read_request_trace(request.headers.get("traceparent", ""))
+        return _serialize_created(create_task(request.user, body, dict(request.data), key, wrong, came))
 
 
 class TaskPreviewView(APIView):
     @operation("previewTask", body=TaskRequest, data=forms.TaskPreview)
     def post(self, request: Request, body: TaskRequest, wrong: list[Problem]) -> Data:
         """What a create would run: ranks, environments, files, the engine's objects, problems. Creates nothing."""
-        return preview(request.user, body, dict(request.data), wrong)
+        return preview_task(request.user, body, dict(request.data), wrong)
 
 
 class FrameworkRecommendView(APIView):
     @operation("recommendFramework", body=forms.FrameworkRecommendRequest, data=forms.FrameworkRecommendation)
     def post(self, request: Request, body: Body) -> Data:
         """Which framework for a model of that size on these environments, with its settings and the reasons."""
-        return recommend(request.user, **body)
+        return recommend_framework(request.user, **body)
 
 
 class TaskView(APIView):
     @operation("getTask", data=forms.TaskDetail)
     def get(self, request: Request, task_id: str) -> Data:
         """Everything about one task."""
-        return selectors.detail(request.user, task_id)
+        return selectors.get_task_detail(request.user, task_id)
 
     @operation("deleteTask")
     def delete(self, request: Request, task_id: str) -> None:
         """Deletes a task that has ended, with its logs and checkpoints."""
-        actions.delete(request.user, task_id)
+        actions.delete_task(request.user, task_id)
 
 
 class TaskDiagnosisView(APIView):
@@ -81,7 +81,7 @@ class TaskDiagnosisView(APIView):
     def get(self, request: Request, task_id: str) -> Data:
         """Why the task is as it is: what, since when, where, the evidence, and what to do next. Also of a pre-flight
         test, by its id."""
-        return diagnosis.of(request.user, actions.find_any(request.user, task_id))
+        return diagnosis.diagnose_task(request.user, actions.find_task_of_any_kind(request.user, task_id))
 
 
 class TaskRestartView(APIView):
@@ -89,35 +89,35 @@ class TaskRestartView(APIView):
     def post(self, request: Request, task_id: str, body: Body) -> Data:
         """Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
         Answers with the task that goes on."""
-        return selectors.detail(request.user, restart.restart(request.user, task_id, **body).pk)
+        return selectors.get_task_detail(request.user, restart.restart_task(request.user, task_id, **body).pk)
 
 
 class TaskStopView(APIView):
     @operation("stopTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks the ranks to save and end. Asking again changes nothing."""
-        return selectors.detail(request.user, actions.stop(request.user, task_id).pk)
+        return selectors.get_task_detail(request.user, actions.stop_task(request.user, task_id).pk)
 
 
 class TaskPauseView(APIView):
     @operation("pauseTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks the ranks to save, gives the environments back, and keeps the task until it is resumed."""
-        return selectors.detail(request.user, pause.pause(request.user, task_id).pk)
+        return selectors.get_task_detail(request.user, pause.pause_task(request.user, task_id).pk)
 
 
 class TaskResumeView(APIView):
     @operation("resumeTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """A paused task stands in line again, and goes on from its newest checkpoint."""
-        return selectors.detail(request.user, pause.resume(request.user, task_id).pk)
+        return selectors.get_task_detail(request.user, pause.resume_task(request.user, task_id).pk)
 
 
 class TaskGrowView(APIView):
     @operation("growTask", data=forms.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks an elastic task that runs on fewer nodes than it may to save and go on with all that are there now."""
-        return selectors.detail(request.user, actions.grow(request.user, task_id).pk)
+        return selectors.get_task_detail(request.user, actions.grow_task(request.user, task_id).pk)
 
 
 class TaskRetryView(APIView):
@@ -125,54 +125,54 @@ class TaskRetryView(APIView):
     def post(self, request: Request, task_id: str, body: Body) -> Data:
         """A new task with the same request, resuming from the newest checkpoint. Where the source of its code has
         changed, it runs the code as it is now, unless the body says otherwise."""
-        return _created(retry(request.user, task_id, **body))
+        return _serialize_created(retry_task(request.user, task_id, **body))
 
 
 class TaskCloneView(APIView):
     @operation("cloneTask", data=forms.TaskClone)
     def post(self, request: Request, task_id: str) -> Data:
         """The task's request, ready to be edited and sent."""
-        return actions.clone(request.user, task_id)
+        return actions.clone_request(request.user, task_id)
 
 
 class TaskEventsView(APIView):
     @operation("listTaskEvents", query=forms.EventQuery, page=forms.TaskEvent)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What happened, oldest first."""
-        task = actions.find(request.user, task_id)
-        return page(selectors.events(task.pk, query["after"]), query, presenters.event)
+        task = actions.find_task(request.user, task_id)
+        return paginate_rows(selectors.query_events(task.pk, query["after"]), query, presenters.serialize_event)
 
 
 class TaskMetricsView(APIView):
     @operation("listTaskMetrics", query=forms.MetricQuery, data=forms.MetricList)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Points as the ranks printed them, oldest first."""
-        return selectors.metrics(actions.find(request.user, task_id).pk, query)
+        return selectors.list_metrics(actions.find_task(request.user, task_id).pk, query)
 
 
 class TaskScalingView(APIView):
     @operation("getTaskScaling", data=forms.TaskScaling)
     def get(self, request: Request, task_id: str) -> Data:
         """The speed that was to be expected, and the task's own."""
-        return scaling.of_task(request.user, actions.find(request.user, task_id))
+        return scaling.compare_scaling(request.user, actions.find_task(request.user, task_id))
 
 
 class TaskCheckpointsView(APIView):
     @operation("listTaskCheckpoints", query=forms.CheckpointQuery, page=forms.CheckpointItem)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What a restart, a retry or another task can resume from."""
-        task = actions.find(request.user, task_id)
+        task = actions.find_task(request.user, task_id)
         rows = Checkpoint.objects.filter(task=task).values(
             "attempt", "step", "path", "at", sizeBytes=F("size_bytes"), valLoss=F("val_loss")
         )
-        return page(rows, query)
+        return paginate_rows(rows, query)
 
 
 class TaskPlanView(APIView):
     @operation("getTaskPlan", query=forms.PlanQuery, data=forms.TaskPlan)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What was rendered for an attempt and sent to the engine."""
-        found = selectors.plan(actions.find(request.user, task_id), query.get("attempt"), request.user)
+        found = selectors.get_plan(actions.find_task(request.user, task_id), query.get("attempt"), request.user)
         if found is None:
             raise ApiError(404, "ATTEMPT_UNKNOWN", "attempt")
         return found
@@ -182,10 +182,12 @@ class TaskScriptsView(APIView):
     @operation("downloadTaskScripts", query=forms.ScriptsQuery, media="application/gzip")
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Scripts, rendered files and a README to start the task by hand, as a .tar.gz; one kind for each target."""
-        task = actions.find(request.user, task_id)
+        task = actions.find_task(request.user, task_id)
         try:
-            name, content = scripts.archive(request.user, task, query["target"], language(), query.get("master_port"))
-        except UnknownName as unknown:
+            name, content = scripts.build_script_archive(
+                request.user, task, query["target"], get_request_language(), query.get("master_port")
+            )
+        except UnknownNameError as unknown:
             raise ApiError(400, unknown.code, "target", **unknown.params) from unknown
         response = HttpResponse(content, content_type="application/gzip")
         response["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -197,7 +199,7 @@ class TaskLogsView(APIView):
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Lines of a rank's log, or of all ranks; those that a search, a level or times leave. An answer without lines
         is not yet the `end`."""
-        return pages.page(actions.find(request.user, task_id), query)
+        return pages.read_page(actions.find_task(request.user, task_id), query)
 
 
 class TaskFirstErrorView(APIView):
@@ -205,22 +207,24 @@ class TaskFirstErrorView(APIView):
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """The first line that says it is an error, of one rank or of all: the earliest where the lines have times, or
         else that of the rank that failed first."""
-        return first_error(actions.find(request.user, task_id), query)
+        return find_first_error(actions.find_task(request.user, task_id), query)
 
 
 class TaskLogDownloadView(APIView):
     @operation("downloadTaskLog", query=forms.LogDownloadQuery, media="text/plain")
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """The whole log of a rank, or of all of them one after the other, as a file."""
-        task = actions.find(request.user, task_id)
+        task = actions.find_task(request.user, task_id)
         attempt = query.get("attempt") or max(task.attempt, 1)
-        reader, name = pages.Reader(task, attempt), attempt_name(task.pk, attempt)
+        reader, name = pages.LogPageReader(task, attempt), format_attempt_name(task.pk, attempt)
         if query["rank"] == "all":
             pieces = reader.everything()
         else:
-            rank = pages.rank_of(task, query["rank"])
+            rank = pages.parse_rank(task, query["rank"])
             pieces, name = reader.whole(rank), f"{name}-rank{rank}"
-        response = StreamingHttpResponse(_from_thread(_begun(pieces)), content_type="text/plain; charset=utf-8")
+        response = StreamingHttpResponse(
+            _iterate_in_thread(_read_first_piece(pieces)), content_type="text/plain; charset=utf-8"
+        )
         response["Content-Disposition"] = f'attachment; filename="{name}.log"'
         return response
 
@@ -230,18 +234,18 @@ class TaskStreamView(APIView):
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat` every two
         seconds of silence. Resumes from Last-Event-ID."""
-        task = actions.find(request.user, task_id)
-        event_stream.OPEN.refuse_more(request.user.pk)
-        ranks = query["logs"] if query["logs"] in ("none", "all") else str(pages.rank_of(task, query["logs"]))
+        task = actions.find_task(request.user, task_id)
+        event_stream.OPEN_STREAMS.refuse_more(request.user.pk)
+        ranks = query["logs"] if query["logs"] in ("none", "all") else str(pages.parse_rank(task, query["logs"]))
         resume = request.headers.get("Last-Event-ID", "")
-        body = event_stream.stream(task.pk, request.user, resume, ranks, language())
+        body = event_stream.stream_task(task.pk, request.user, resume, ranks, get_request_language())
         response = StreamingHttpResponse(body, content_type="text/event-stream")
         response["Cache-Control"] = "no-cache"
         response["X-Accel-Buffering"] = "no"
         return response
 
 
-def _created(task: Task) -> Data:
+def _serialize_created(task: Task) -> Data:
     return {
         "taskId": task.pk,
         "status": task.state,
@@ -253,16 +257,16 @@ def _created(task: Task) -> Data:
             "worldSize": task.world_size,
         },
         "summary": task.summary,
-        "warnings": [presenters.warning(warning["code"], warning["params"]) for warning in task.warnings],
+        "warnings": [presenters.serialize_warning(warning["code"], warning["params"]) for warning in task.warnings],
     }
 
 
-def _begun(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _read_first_piece(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Return the pieces with the first one read: a log that cannot be read at all is an error, not an empty file."""
     return chain([next(pieces, b"")], pieces)
 
 
-async def _from_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _iterate_in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Yield the pieces, each read in a thread, as an event loop must not wait for a disk."""
     while (piece := await sync_to_async(lambda: next(pieces, None))()) is not None:
         yield piece

@@ -7,11 +7,11 @@ from fermi.diagnosis import rules
 from fermi.diagnosis.rules import Rule
 
 
-def text_of(project_id: str) -> str:
+def read_rules_text(project_id: str) -> str:
     """Return the project's rules as TOML; empty if it has none."""
     return DiagnosisRules.objects.filter(project=project_id).values_list("text", flat=True).first() or ""
 
 
-def of(project_id: str) -> Sequence[Rule]:
+def load_rules(project_id: str) -> Sequence[Rule]:
     """Return the project's rules, without those that this release no longer accepts."""
-    return rules.parse(text)[0] if (text := text_of(project_id)) else ()
+    return rules.parse_rules(text)[0] if (text := read_rules_text(project_id)) else ()

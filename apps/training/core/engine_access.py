@@ -16,137 +16,142 @@ from apps.clusters import paths, reachability, selectors
 from apps.clusters.models import Cluster
 from apps.training.core import trace_context
 from apps.training.models import Attempt, Task
-from apps.training.states.reasons import CAUSES, Reason
+from apps.training.states.reasons import CAUSES, TaskReason
 from fermi.engines.base import Backend
 from fermi.jobs import run_location
-from fermi.jobs.errors import BackendError, UnknownName
-from fermi.jobs.spec import Cause, Handle, JobSpec, Observation, Phase, Problem, attempt_name
+from fermi.jobs.errors import BackendError, UnknownNameError
+from fermi.jobs.spec import Cause, Handle, JobSpec, Observation, Phase, Problem, format_attempt_name
 from fermi.planning import plugins
 
 log = logging.getLogger(__name__)
 
-UNKNOWN = Observation(Phase.UNKNOWN)
+UNKNOWN_OBSERVATION = Observation(Phase.UNKNOWN)
 
 
-def backend_for(cluster: Cluster) -> Backend:
+def get_backend(cluster: Cluster) -> Backend:
     """Return the backend of `cluster`. Raises BackendError and UnknownName."""
-    return plugins.backend(cluster.backend, selectors.connection(cluster))
+    return plugins.get_backend(cluster.backend, selectors.build_connection(cluster))
 
 
-def has_queue(cluster: Cluster) -> bool:
+def has_own_queue(cluster: Cluster) -> bool:
     """Return True if the cluster's engine has its own queue; False also for a cluster that can no longer be connected
     to."""
     try:
-        return backend_for(cluster).queues
-    except (BackendError, UnknownName):
+        return get_backend(cluster).queues
+    except (BackendError, UnknownNameError):
         return False
 
 
-def engine_decides(task: Task) -> bool:
+def is_scheduled_by_engine(task: Task) -> bool:
     """Return True if the engine's own queue decides when the task starts. Tasks whose ranks run inside environments
     wait for those environments, which only the platform's queue assigns; whatever else of them runs beside the
     environments then waits in the engine's queue."""
-    return not task.inside and has_queue(task.cluster)
+    return not task.inside and has_own_queue(task.cluster)
 
 
-def clusters_that_decide() -> list[str]:
+def list_clusters_with_queue() -> list[str]:
     """Return the ids of clusters whose engines have their own queues."""
-    return [cluster.pk for cluster in Cluster.objects.all() if has_queue(cluster)]
+    return [cluster.pk for cluster in Cluster.objects.all() if has_own_queue(cluster)]
 
 
-def decided_by_engines(clusters: Collection[str]) -> QuerySet[Task]:
+def filter_engine_scheduled(clusters: Collection[str]) -> QuerySet[Task]:
     """Return the tasks that are scheduled by the engines of `clusters`, which have their own queues."""
     return Task.objects.filter(cluster__in=clusters, inside=False)
 
 
-def settled(cluster: Cluster, job: JobSpec) -> tuple[JobSpec, list[Problem]]:
+def resolve_run_locations(cluster: Cluster, job: JobSpec) -> tuple[JobSpec, list[Problem]]:
     """Return the job with the run location (inside or beside the environment) of each node, and the problems of nodes
     for which no location is possible."""
-    return run_location.settle(job, backend_for(cluster).ways(job))
+    return run_location.choose_run_locations(job, get_backend(cluster).ways(job))
 
 
-def declared(cluster: Cluster, code: str) -> Cause | None:
+def find_declared_cause(cluster: Cluster, code: str) -> Cause | None:
     """Return what the platform, or the cluster's engine, declares of a cause code; None if it is not declared."""
-    return CAUSES.get(code) or plugins.causes(cluster.backend).get(code)
+    return CAUSES.get(code) or plugins.get_causes(cluster.backend).get(code)
 
 
-def cause(cluster: Cluster, code: str, params: Mapping[str, Any] | None = None) -> Cause:
+def build_cause(cluster: Cluster, code: str, params: Mapping[str, Any] | None = None) -> Cause:
     """Return the cause with what is declared of it. From a code that is not declared (any more) nothing follows, not
     even a restart."""
-    return replace(declared(cluster, code) or Cause(""), code=code, params=params or {})
+    return replace(find_declared_cause(cluster, code) or Cause(""), code=code, params=params or {})
 
 
-def job_for(task: Task, spec: JobSpec, attempt: Attempt, remaining: timedelta | None) -> JobSpec:
+def build_attempt_job(task: Task, spec: JobSpec, attempt: Attempt, remaining: timedelta | None) -> JobSpec:
     """Return the job of an attempt, as the cluster sees it. `spec`: the task's job with the run location of each node;
     `remaining`: how long the task may still hold its environments."""
     job = spec.for_attempt(attempt.number, master_port=attempt.master_port, resume_from=attempt.resume_from)
     max_run = None if remaining is None else remaining.total_seconds()
-    env = {**job.env, **trace_context.variables(task, attempt.number, {**job.env, **job.secret_env})}
-    return seen_from(task.cluster, replace(job, max_run=max_run, env=env))
+    env = {**job.env, **trace_context.build_trace_variables(task, attempt.number, {**job.env, **job.secret_env})}
+    return map_paths_to_cluster(task.cluster, replace(job, max_run=max_run, env=env))
 
 
-def seen_from(cluster: Cluster, job: JobSpec) -> JobSpec:
+def map_paths_to_cluster(cluster: Cluster, job: JobSpec) -> JobSpec:
     """Return the job with its paths as the cluster mounts them; plans are made from this job."""
-    code = job.code and replace(job.code, folder=paths.there(cluster, job.code.folder))
+    code = job.code and replace(job.code, folder=paths.to_cluster_path(cluster, job.code.folder))
     return replace(
         job,
         code=code,
-        train_data=paths.there(cluster, job.train_data),
-        valid_data=paths.there(cluster, job.valid_data),
-        checkpoint_dir=paths.there(cluster, job.checkpoint_dir),
-        output_dir=paths.there(cluster, job.output_dir),
-        files_dir=paths.there(cluster, job.files_dir),
-        resume_from=paths.there(cluster, job.resume_from),
+        train_data=paths.to_cluster_path(cluster, job.train_data),
+        valid_data=paths.to_cluster_path(cluster, job.valid_data),
+        checkpoint_dir=paths.to_cluster_path(cluster, job.checkpoint_dir),
+        output_dir=paths.to_cluster_path(cluster, job.output_dir),
+        files_dir=paths.to_cluster_path(cluster, job.files_dir),
+        resume_from=paths.to_cluster_path(cluster, job.resume_from),
     )
 
 
-def observe(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, Observation]:
+def observe_attempts(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, Observation]:
     """Return the observation of each handle by name; those that cannot be observed are UNKNOWN and say why.
 
     If the backend fails unexpectedly, the handles are halved and asked for again, so that one attempt that it cannot
     read does not hide the others. Raises only database errors.
     """
     try:
-        seen = backend_for(cluster).observe(handles)
-        reachability.found(cluster)
-        return {handle.name: _with_declared(cluster, seen.get(handle.name, UNKNOWN)) for handle in handles}
+        seen = get_backend(cluster).observe(handles)
+        reachability.record_reachable(cluster)
+        return {
+            handle.name: _with_declared_causes(cluster, seen.get(handle.name, UNKNOWN_OBSERVATION))
+            for handle in handles
+        }
     except AnyDatabaseError:
         raise
     except BackendError as error:
         log.warning("cluster %s cannot be asked: %s", cluster, error)
-        reachability.lost(cluster, error)
+        reachability.record_unreachable(cluster, error)
         waiting = Cause(error.code, error.params)
     except Exception as error:
         if len(handles) > 1:
             half = len(handles) // 2
-            return observe(cluster, handles[:half]) | observe(cluster, handles[half:])
+            return observe_attempts(cluster, handles[:half]) | observe_attempts(cluster, handles[half:])
         names = ", ".join(handle.name for handle in handles)
         log.exception("what cluster %s has of %s cannot be understood", cluster, names)
-        waiting = Cause(Reason.ATTEMPT_UNREADABLE, {"attempt": names, "why": f"{type(error).__name__}: {error}"[:300]})
+        waiting = Cause(
+            TaskReason.ATTEMPT_UNREADABLE, {"attempt": names, "why": f"{type(error).__name__}: {error}"[:300]}
+        )
     return {handle.name: Observation(Phase.UNKNOWN, waiting=waiting) for handle in handles}
 
 
-def _with_declared(cluster: Cluster, seen: Observation) -> Observation:
+def _with_declared_causes(cluster: Cluster, observation: Observation) -> Observation:
     """Return the observation with the declared properties of its causes."""
-    failed, waits = seen.cause, seen.waiting
-    failed = failed and cause(cluster, failed.code, failed.params)
-    return replace(seen, cause=failed, waiting=waits and cause(cluster, waits.code, waits.params))
+    failed, waits = observation.cause, observation.waiting
+    failed = failed and build_cause(cluster, failed.code, failed.params)
+    return replace(observation, cause=failed, waiting=waits and build_cause(cluster, waits.code, waits.params))
 
 
-def secrets_of(task: Task) -> dict[str, str]:
+def reveal_secrets(task: Task) -> dict[str, str]:
     """Return the current values of the task's `secretEnv`, by variable. Raises an error of `apps.accounts.secrets` if a
     value is not available."""
-    return secrets.reveal(task.project_id, task.spec.get("secret_env") or {})
+    return secrets.reveal_secrets(task.project_id, task.spec.get("secret_env") or {})
 
 
-def handle_for(task: Task, attempt: int) -> Handle:
+def build_handle(task: Task, attempt: int) -> Handle:
     """Return the handle of an attempt of the task."""
-    return Handle(attempt_name(task.pk, attempt), task.pk, attempt, task.world_size)
+    return Handle(format_attempt_name(task.pk, attempt), task.pk, attempt, task.world_size)
 
 
-def stand_by() -> None:
+def warm_up_clusters() -> None:
     """Have every cluster prepare for a task of the default framework (Backend.stand_by)."""
-    preload = plugins.framework(plugins.DEFAULT).preload
+    preload = plugins.get_framework(plugins.DEFAULT_FRAMEWORK).preload
     for cluster in Cluster.objects.all():
-        backend_for(cluster).stand_by(preload)
+        get_backend(cluster).stand_by(preload)
     connection.close()

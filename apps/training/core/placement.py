@@ -14,17 +14,17 @@ from django.db.models import Q
 from apps.clusters import leases, selectors
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
 from apps.training.core import releasing, transitions
-from apps.training.core.engine_access import backend_for, settled
-from apps.training.core.task_store import columns, store_nodes
+from apps.training.core.engine_access import get_backend, resolve_run_locations
+from apps.training.core.task_store import build_job_columns, store_nodes
 from apps.training.models import Task
 from fermi.jobs import ranks
 from fermi.jobs.spec import JobSpec, Node
 from fermi.planning import validate
 
-LEFT_OUT = "leftOut"
+STATUS_LEFT_OUT = "leftOut"
 
 
-def unusable(nodes: Iterable[Node], left_out: Iterable[str] = ()) -> dict[str, str]:
+def find_unusable_nodes(nodes: Iterable[Node], left_out: Iterable[str] = ()) -> dict[str, str]:
     """Return why each node that cannot train now is unusable, by its id. `left_out`: nodes that the task has to do
     without."""
     wanted = [node.id for node in nodes]
@@ -38,40 +38,40 @@ def unusable(nodes: Iterable[Node], left_out: Iterable[str] = ()) -> dict[str, s
             why[key] = environment.status
         elif environment.cordoned:
             why[key] = "cordoned"
-    return why | dict.fromkeys(set(left_out) & set(wanted), LEFT_OUT)
+    return why | dict.fromkeys(set(left_out) & set(wanted), STATUS_LEFT_OUT)
 
 
-def first_unusable(job: JobSpec) -> dict[str, str]:
+def describe_first_unusable(job: JobSpec) -> dict[str, str]:
     """Return the parameters of the text ENVIRONMENT_UNAVAILABLE for the first unusable node; empty if all are
     usable."""
-    lost = unusable(job.nodes, job.left_out)
+    lost = find_unusable_nodes(job.nodes, job.left_out)
     first = next((node for node in job.nodes if node.id in lost), None)
     return {"environment": first.name, "status": lost[first.id]} if first else {}
 
 
-def replace_lost(task: Task) -> bool:
+def replace_lost_nodes(task: Task) -> bool:
     """Give the places of all unusable environments to spares, in one transaction; return False, and change nothing, if
     not all can be replaced. Only between attempts: before the first one the task runs where its user said."""
     before = JobSpec.from_json(task.spec)
     if not task.attempt or not before.spares:
         return False
-    lost = unusable(before.nodes, before.left_out)
+    lost = find_unusable_nodes(before.nodes, before.left_out)
     if not lost:
         return False
-    taken = spared(task, before, lost)
+    taken = find_spares(task, before, lost)
     if taken is None:
         return False
     nodes = tuple(taken.get(node.id, node) for node in before.nodes)
     after = replace(before, nodes=nodes, master=taken[before.master].id if before.master in taken else before.master)
     checked = replace(after, resume_from="")  # where it goes on from has nothing to do with where it runs
-    checked, impossible = settled(task.cluster, checked)
-    if impossible or validate.problems(checked) or backend_for(task.cluster).problems(checked):
+    checked, impossible = resolve_run_locations(task.cluster, checked)
+    if impossible or validate.find_problems(checked) or get_backend(task.cluster).problems(checked):
         return False
     if asked := after.elastic:
         everywhere = tuple(taken.get(node.id, node) for node in asked.nodes)
         first = taken[asked.master].id if asked.master in taken else asked.master
         after = replace(after, elastic=replace(asked, nodes=everywhere, master=first))
-    return settle(
+    return apply_placement(
         task,
         after,
         [
@@ -82,34 +82,34 @@ def replace_lost(task: Task) -> bool:
     )
 
 
-def spared(task: Task, job: JobSpec, lost: Iterable[str]) -> dict[str, Node] | None:
+def find_spares(task: Task, job: JobSpec, lost: Iterable[str]) -> dict[str, Node] | None:
     """Return the spare that could take the place of each lost node now, by the lost node's id; None if some have
     none."""
     wanted = set(lost)
-    return _match([node for node in job.nodes if node.id in wanted], _spares(task, job))
+    return _match_spares([node for node in job.nodes if node.id in wanted], _list_free_spares(task, job))
 
 
-def settle(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
+def apply_placement(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapping[str, Any]]]) -> bool:
     """Have the task run on the nodes of `after` from its next attempt on, in one transaction, and record `events`.
     Return False if another task holds one of the nodes. Raises StaleTaskError if the task has changed since it was
     loaded."""
     wanted, had = ({node.id for node in job.nodes} for job in (after, JobSpec.from_json(task.spec)))
-    with transitions.owned(task):
+    with transitions.lock_task(task):
         if Task.objects.get(pk=task.pk).spec != task.spec:
-            raise transitions.Stale(task.pk)
-        if leases.held(task.pk):  # one that waits for its turn holds nothing
-            if leases.take(wanted - had, task.pk):
+            raise transitions.StaleTaskError(task.pk)
+        if leases.list_held_environments(task.pk):  # one that waits for its turn holds nothing
+            if leases.acquire_leases(wanted - had, task.pk):
                 return False
-            releasing.give_back(task, had - wanted)
-        Task.objects.filter(pk=task.pk).update(**columns(after))
+            releasing.release_environments(task, had - wanted)
+        Task.objects.filter(pk=task.pk).update(**build_job_columns(after))
         task.nodes.all().delete()
         store_nodes(task, after)
         for code, params in events:
-            transitions.record(task.pk, task.attempt, "attempt", code, params)
+            transitions.record_event(task.pk, task.attempt, "attempt", code, params)
     return True
 
 
-def _spares(task: Task, job: JobSpec) -> list[Node]:
+def _list_free_spares(task: Task, job: JobSpec) -> list[Node]:
     """Return the spares that could train now and that no task holds, in the order in which they were named."""
     rows = DevEnvironment.objects.filter(
         pk__in=job.spares,
@@ -120,10 +120,10 @@ def _spares(task: Task, job: JobSpec) -> list[Node]:
     rows = rows.filter(Q(project=task.project_id) | Q(shared=True))
     rows = rows.exclude(pk__in=[*(node.id for node in job.nodes), *job.left_out])
     rows = rows.exclude(pk__in=Lease.objects.exclude(holder=task.pk).values("environment"))
-    return sorted(selectors.snapshots(rows.select_related("zone")), key=lambda node: job.spares.index(node.id))
+    return sorted(selectors.build_nodes(rows.select_related("zone")), key=lambda node: job.spares.index(node.id))
 
 
-def _match(lost: list[Node], spares: list[Node]) -> dict[str, Node] | None:
+def _match_spares(lost: list[Node], spares: list[Node]) -> dict[str, Node] | None:
     """Return a spare for each lost node, cut to its number of processes, by the lost node's id; None if some have none.
     The largest is served first: a spare that is large enough for it is large enough for any other."""
     taken = {}
@@ -132,5 +132,5 @@ def _match(lost: list[Node], spares: list[Node]) -> dict[str, Node] | None:
         if spare is None:
             return None
         spares.remove(spare)
-        [taken[node.id]] = ranks.first([spare], spare.id, node.processes)
+        [taken[node.id]] = ranks.select_first_ranks([spare], spare.id, node.processes)
     return taken

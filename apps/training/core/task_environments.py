@@ -14,35 +14,39 @@ from typing import Any
 
 from apps.clusters import selectors
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
-from apps.common.sql import CompiledQuery, columns, key_parameters
+from apps.common.sql import CompiledQuery, list_columns, make_key_parameters
 from apps.environments import services as environments
 from apps.environments.models import Hosted
 from apps.training.models import Task
-from apps.training.states import FINAL
-from apps.training.states.reasons import Reason
+from apps.training.states import FINAL_STATES
+from apps.training.states.reasons import TaskReason
 from fermi.jobs.spec import Cause, JobSpec, Node
 from fermi.planning.request import NEW
 
-GONE = "ENVIRONMENT_DELETED"
+DELETED_CODE = "ENVIRONMENT_DELETED"
 
 
-def are_made_for(task: Task) -> bool:
+def has_new_environments(task: Task) -> bool:
     """Return True if environments are created for the task."""
     return task.request.get("launchMode") == NEW
 
 
-def kept(environments: Collection[str]) -> dict[str, str]:
+def find_unfinished_owners(environments: Collection[str]) -> dict[str, str]:
     """Return the environments among these that were created for a task that has not ended, with that task's id."""
-    return {row["pk"]: row["task"] for row in _KEPT.fetch(**key_parameters(environments))} if environments else {}
+    return (
+        {row["pk"]: row["task"] for row in _UNFINISHED_OWNERS.fetch(**make_key_parameters(environments))}
+        if environments
+        else {}
+    )
 
 
-_KEPT = CompiledQuery(
+_UNFINISHED_OWNERS = CompiledQuery(
     lambda **among: Hosted.objects.filter(pk__in=list(among.values())).exclude(task="").exclude(afterwards=""),
-    columns(Hosted, "pk", "task"),
+    list_columns(Hosted, "pk", "task"),
 )
 
 
-def waits_for(task: Task) -> Cause | None:
+def find_wait_cause(task: Task) -> Cause | None:
     """Return why the task cannot go on: ENVIRONMENT_NOT_MADE if an environment will never run, ENVIRONMENTS_MAKING if
     one does not run yet; None if all run."""
     job = JobSpec.from_json(task.spec)
@@ -51,50 +55,50 @@ def waits_for(task: Task) -> Cause | None:
     for node in job.nodes:
         hosted = rows.get(node.id)
         status = hosted.environment.status if hosted else ""
-        if hosted is None or hosted.wanted != EnvironmentStatus.RUNNING or status in _ENDED:
-            return Cause(Reason.ENVIRONMENT_NOT_MADE, {"environment": node.name, **_why(hosted)})
+        if hosted is None or hosted.wanted != EnvironmentStatus.RUNNING or status in _ENDED_STATUSES:
+            return Cause(TaskReason.ENVIRONMENT_NOT_MADE, {"environment": node.name, **_describe_status(hosted)})
         if status != EnvironmentStatus.RUNNING:
             missing.append((node, hosted))
     if not missing:
         return None
     node, hosted = missing[0]
     count = {"ready": len(job.nodes) - len(missing), "count": len(job.nodes)}
-    return Cause(Reason.ENVIRONMENTS_MAKING, {"environment": node.name, **count, **_why(hosted)})
+    return Cause(TaskReason.ENVIRONMENTS_MAKING, {"environment": node.name, **count, **_describe_status(hosted)})
 
 
-def known(task: Task) -> Mapping[str, Any]:
+def read_running_nodes(task: Task) -> Mapping[str, Any]:
     """Return the part of the task's spec that describes its nodes, from the environments that now run."""
     job = JobSpec.from_json(task.spec)
     rows = DevEnvironment.objects.select_related("zone").in_bulk([node.id for node in job.nodes])
-    nodes = tuple(_as_it_runs(node, rows[node.id]) for node in job.nodes)
+    nodes = tuple(_build_running_node(node, rows[node.id]) for node in job.nodes)
     return {"nodes": replace(job, nodes=nodes).to_json()["nodes"]}
 
 
-def finish(task: Task) -> None:
+def finish_environments(task: Task) -> None:
     """Carry out what the request says about the environments after the task's end."""
-    if are_made_for(task):
+    if has_new_environments(task):
         environments.finish_for_task(task.pk)
 
 
-def finish_all() -> None:
+def finish_all_environments() -> None:
     """Carry it out for all ended tasks whose environments are not finished yet."""
     waiting = Hosted.objects.exclude(task="").exclude(afterwards="").values("task")
-    for key in Task.objects.filter(pk__in=waiting, state__in=FINAL).values_list("pk", flat=True):
+    for key in Task.objects.filter(pk__in=waiting, state__in=FINAL_STATES).values_list("pk", flat=True):
         environments.finish_for_task(key)
 
 
-def _as_it_runs(node: Node, environment: DevEnvironment) -> Node:
+def _build_running_node(node: Node, environment: DevEnvironment) -> Node:
     """Return the node as its environment reports it; the number of GPUs used was decided when the task was created."""
-    return replace(selectors.snapshot(environment), gpu_count=node.gpu_count)
+    return replace(selectors.build_node(environment), gpu_count=node.gpu_count)
 
 
-_ENDED = (EnvironmentStatus.FAILED, EnvironmentStatus.STOPPED, EnvironmentStatus.STOPPING)
+_ENDED_STATUSES = (EnvironmentStatus.FAILED, EnvironmentStatus.STOPPED, EnvironmentStatus.STOPPING)
 
 
-def _why(hosted: Hosted | None) -> dict[str, Any]:
+def _describe_status(hosted: Hosted | None) -> dict[str, Any]:
     """Return the status of an environment as a nested reason (`apps.common.nested_texts`)."""
     if hosted is None:
-        return {"why": GONE, "about": {}}
+        return {"why": DELETED_CODE, "about": {}}
     if doing := hosted.seen.get("doing"):
         return {"why": doing["code"], "about": doing["params"]}
     if hosted.reason:

@@ -8,13 +8,13 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
 from apps.common.clock import now
-from apps.common.row_bounds import check_rows
+from apps.common.row_bounds import check_row_limit
 from apps.files.services import outputs
 from apps.training import models
 from apps.training.core import code, wakeups
-from apps.training.core.engine_access import engine_decides
+from apps.training.core.engine_access import is_scheduled_by_engine
 from apps.training.models import Task
-from apps.training.states import ACTIVE, Kind, State
+from apps.training.states import ACTIVE_STATES, TaskKind, TaskState
 from apps.training.states.limits import DEADLINES
 from fermi.jobs import ranks
 from fermi.jobs.spec import JobSpec, Node
@@ -23,18 +23,22 @@ from fermi.planning.request import TaskRequest
 from fermi.scheduler.snapshot import Select
 from fermi.schema import serialization
 
-A_DAY = timedelta(days=1)
-FIRST = {Kind.TRAINING: State.INITIALIZING, Kind.PREFLIGHT: State.QUEUED, Kind.DRILL: State.INITIALIZING}
+DAY = timedelta(days=1)
+INITIAL_STATES = {
+    TaskKind.TRAINING: TaskState.INITIALIZING,
+    TaskKind.PREFLIGHT: TaskState.QUEUED,
+    TaskKind.DRILL: TaskState.INITIALIZING,
+}
 
 
 @transaction.atomic(savepoint=False)
-def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAINING, **own: Any) -> Task:
+def store_task(job: JobSpec, owner: User, cluster: Cluster, kind: TaskKind = TaskKind.TRAINING, **own: Any) -> Task:
     """Store a new task with its nodes and return it; it is processed once that is committed. `own`: further columns.
     Raises ProblemsError if its code is gone, and the error of `check_rows` if the owner has too many active tasks."""
-    moment, state = now(), FIRST[kind]
-    going_on = Task.objects.filter(owner=owner, kind=kind, created_at__gt=moment - A_DAY, state__in=ACTIVE)
-    check_rows("tasks", going_on)
-    job = code.begin(job, owner)
+    moment, state = now(), INITIAL_STATES[kind]
+    going_on = Task.objects.filter(owner=owner, kind=kind, created_at__gt=moment - DAY, state__in=ACTIVE_STATES)
+    check_row_limit("tasks", going_on)
+    job = code.request_code(job, owner)
     task = Task(
         id=job.task_id,
         kind=kind,
@@ -42,7 +46,7 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
         owner=owner,
         cluster=cluster,
         framework=job.framework,
-        **columns(job, kind),
+        **build_job_columns(job, kind),
         state=state,
         state_since=moment,
         due_at=moment,
@@ -51,50 +55,50 @@ def store(job: JobSpec, owner: User, cluster: Cluster, kind: Kind = Kind.TRAININ
         **own,
     )
     task.save(force_insert=True)
-    if kind is Kind.TRAINING:
-        outputs.begin(task.pk, task.project_id)
-    if task.select is None or engine_decides(task):
+    if kind is TaskKind.TRAINING:
+        outputs.create_outputs(task.pk, task.project_id)
+    if task.select is None or is_scheduled_by_engine(task):
         store_nodes(task, job)  # of what asks for capacity, they are known when its turn comes
-    wakeups.due(task.pk)
+    wakeups.enqueue_due_task(task.pk)
     return task
 
 
-def in_queue(asked: TaskRequest, select: Select | None) -> dict[str, Any]:
+def build_queue_columns(request: TaskRequest, select: Select | None) -> dict[str, Any]:
     """Return the columns that decide a task's place in the queue."""
     return {
-        "priority": asked.priority_number,
-        "preemptible": asked.preemptible,
-        "min_run_seconds": asked.min_run_seconds,
-        "max_run_seconds": asked.max_run_seconds,
+        "priority": request.priority_number,
+        "preemptible": request.preemptible,
+        "min_run_seconds": request.min_run_seconds,
+        "max_run_seconds": request.max_run_seconds,
         "select": None if select is None else serialization.dump(select),
     }
 
 
-def columns(job: JobSpec, kind: Kind = Kind.TRAINING) -> dict[str, Any]:
+def build_job_columns(job: JobSpec, kind: TaskKind = TaskKind.TRAINING) -> dict[str, Any]:
     """Return the columns that describe a task's job."""
-    totals = summary.summarise(job.nodes)
+    totals = summary.summarize_nodes(job.nodes)
     return {
         "distributed": len(job.nodes) > 1,
         "node_count": len(job.nodes),
         "total_gpus": totals["totalGpus"],
-        "world_size": sum(processes(kind, node) for node in job.nodes),
+        "world_size": sum(count_processes(kind, node) for node in job.nodes),
         "master": job.master,
         "max_restarts": job.max_restarts,
-        "inside": runs_inside(job),
+        "inside": has_inside_ranks(job),
         "spec": job.to_json(),
-        "total_steps": _steps(job.hyperparameters.get("totalSteps")),
+        "total_steps": _parse_steps(job.hyperparameters.get("totalSteps")),
         "summary": {name: totals[name] for name in ("totalCpus", "totalMemoryGb", "gpuTypes", "zones", "crossZone")},
     }
 
 
-def runs_inside(job: JobSpec) -> bool:
+def has_inside_ranks(job: JobSpec) -> bool:
     """Return True if any of the job's ranks run inside of an environment."""
     return any(node.inside for node in job.nodes)
 
 
-def _steps(asked: Any) -> int | None:
+def _parse_steps(value: Any) -> int | None:
     """Return the number of steps if it is one; a script's own hyperparameters may hold anything."""
-    return asked if isinstance(asked, int) and 0 <= asked < 2**63 else None
+    return value if isinstance(value, int) and 0 <= value < 2**63 else None
 
 
 def store_nodes(task: Task, job: JobSpec) -> None:
@@ -107,12 +111,12 @@ def store_nodes(task: Task, job: JobSpec) -> None:
             name=at.node.name,
             zone=at.node.zone,
             gpu_type=at.node.gpu_type,
-            processes=processes(Kind(task.kind), at.node),
+            processes=count_processes(TaskKind(task.kind), at.node),
         )
-        for at in ranks.place(job.nodes, job.master)
+        for at in ranks.place_nodes(job.nodes, job.master)
     )
 
 
-def processes(kind: Kind, node: Node) -> int:
+def count_processes(kind: TaskKind, node: Node) -> int:
     """Return the number of ranks on a node; a pre-flight test has one on each node, whatever its GPUs."""
-    return 1 if kind is Kind.PREFLIGHT else node.processes
+    return 1 if kind is TaskKind.PREFLIGHT else node.processes

@@ -3,21 +3,21 @@
 from typing import Any
 
 from apps.training.models import Drill
-from apps.training.preflight.presenters import STATES
+from apps.training.preflight.presenters import STATES_BY_STATUS
 from apps.training.presenters import task_presenter
-from apps.training.states import Action, State, allowed_actions
+from apps.training.states import TaskAction, TaskState, allowed_actions
 
 
-def shown(drill: Drill) -> dict[str, Any]:
+def serialize_drill(drill: Drill) -> dict[str, Any]:
     """Return the drill, which is loaded with its run, and the run with its owner."""
     run, report = drill.run, drill.report
-    status = next(status for status, states in STATES.items() if run.state in states)
-    actions = allowed_actions(State(run.state), changes=getattr(drill, "may_change", False))
+    status = next(status for status, states in STATES_BY_STATUS.items() if run.state in states)
+    actions = allowed_actions(TaskState(run.state), changes=getattr(drill, "may_change", False))
     checkpoint = report.get("checkpoint")
     return {
         "id": drill.pk,
         "status": status,
-        "reason": None if status == "done" else task_presenter.reason(run.reason, run.reason_params),
+        "reason": None if status == "done" else task_presenter.serialize_reason(run.reason, run.reason_params),
         "taskId": drill.task_id,
         "stage": drill.stage,
         "projectId": run.project_id,
@@ -28,7 +28,7 @@ def shown(drill: Drill) -> dict[str, Any]:
         "endedAt": run.ended_at,
         "attempt": run.attempt,
         "step": run.progress.get("step"),
-        "verdict": _verdict(report["verdict"]) if report else None,
+        "verdict": _serialize_verdict(report["verdict"]) if report else None,
         "rank": report.get("rank"),
         "node": report.get("node"),
         "checkpoint": checkpoint
@@ -38,9 +38,9 @@ def shown(drill: Drill) -> dict[str, Any]:
         "stepsLost": report.get("stepsLost"),
         "restartSeconds": report.get("restartSeconds"),
         "resumedSeconds": report.get("resumedSeconds"),
-        "allowedActions": [action for action in actions if action is Action.STOP],
+        "allowedActions": [action for action in actions if action is TaskAction.STOP],
     }
 
 
-def _verdict(found: dict[str, Any]) -> dict[str, Any]:
-    return {"level": found["level"], **task_presenter.warning(found["code"], found["params"])}
+def _serialize_verdict(verdict: dict[str, Any]) -> dict[str, Any]:
+    return {"level": verdict["level"], **task_presenter.serialize_warning(verdict["code"], verdict["params"])}

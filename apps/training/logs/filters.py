@@ -6,14 +6,14 @@ from datetime import datetime
 from typing import Any
 
 from apps.common.errors import ApiError
-from apps.common.texts import text
+from apps.common.texts import render_text
 from apps.training.logs.levels import LEVELS
 
-LARGEST = 2_000
+MAX_PATTERN_SIZE = 2_000
 """Largest program of an expression, in RE2's instructions. A larger one may take a second for a single line."""
 
-TOO_LARGE = "pattern too large"
-WRONG = {
+TOO_LARGE_MESSAGE = "pattern too large"
+ERROR_CODES = {
     "invalid character class range": "REGEX_WHY_RANGE",
     "invalid escape sequence": "REGEX_WHY_ESCAPE",
     "invalid named capture group": "REGEX_WHY_NAME",
@@ -28,11 +28,11 @@ WRONG = {
 }
 """Error messages of RE2 and the codes of their texts."""
 
-GRAVITY = {level: place for place, level in enumerate(LEVELS)}
+SEVERITY = {level: place for place, level in enumerate(LEVELS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class LogFilter:
     """Conditions on lines; a condition that is None accepts all. `level`: this level and more severe ones. A line whose
     level or time is not known is rejected if that is filtered by."""
 
@@ -41,37 +41,37 @@ class Filter:
     since: datetime | None = None
     until: datetime | None = None
 
-    def wants(self, raw: bytes) -> bool:
+    def accepts_text(self, raw: bytes) -> bool:
         """Return True if the line's text matches."""
         return self.matches is None or bool(self.matches(raw))
 
-    def wants_of(self, level: str | None, at: datetime | None) -> bool:
+    def accepts_level(self, level: str | None, at: datetime | None) -> bool:
         """Return True if the line's level and time match."""
-        if self.level is not None and (level is None or GRAVITY[level] < GRAVITY[self.level]):
+        if self.level is not None and (level is None or SEVERITY[level] < SEVERITY[self.level]):
             return False
         if self.since is not None and (at is None or at < self.since):
             return False
         return self.until is None or (at is not None and at <= self.until)
 
 
-EVERYTHING = Filter()
+NO_FILTER = LogFilter()
 
 
-def asked_for(query: Mapping[str, Any]) -> Filter:
+def build_filter(query: Mapping[str, Any]) -> LogFilter:
     """Return the filter of a validated LogQuery."""
     search = query.get("search")
-    matches = (expression if query.get("regex") else containing)(search) if search else None
-    wanted = Filter(matches, query.get("level"), query.get("since"), query.get("until"))
-    return EVERYTHING if wanted == EVERYTHING else wanted
+    matches = (build_regex_matcher if query.get("regex") else build_text_matcher)(search) if search else None
+    wanted = LogFilter(matches, query.get("level"), query.get("since"), query.get("until"))
+    return NO_FILTER if wanted == NO_FILTER else wanted
 
 
-def containing(search: str) -> Callable[[bytes], object]:
+def build_text_matcher(search: str) -> Callable[[bytes], object]:
     """Return a function that matches lines containing the text, ignoring case."""
     folded = search.casefold()
     return lambda raw: folded in raw.decode(errors="replace").casefold()
 
 
-def expression(search: str) -> Callable[[bytes], object]:
+def build_regex_matcher(search: str) -> Callable[[bytes], object]:
     """Return a function that matches lines by a regular expression, ignoring case. RE2 takes time linear in the line
     for every expression (docs/decisions/0055). Raises ApiError 400 for an invalid or too large expression."""
     import re2
@@ -84,11 +84,11 @@ def expression(search: str) -> Callable[[bytes], object]:
     except re2.error as wrong:
         said = wrong.args[0].decode(errors="replace")
         why, _, part = said.partition(": ")
-        if why.startswith(TOO_LARGE):
-            raise ApiError(400, "REGEX_TOO_LARGE", "search", high=LARGEST) from None
-        why = text(WRONG[why])[0] if why in WRONG else why
+        if why.startswith(TOO_LARGE_MESSAGE):
+            raise ApiError(400, "REGEX_TOO_LARGE", "search", high=MAX_PATTERN_SIZE) from None
+        why = render_text(ERROR_CODES[why])[0] if why in ERROR_CODES else why
         raise ApiError(400, "REGEX_INVALID", "search", search=search, why=why, part=part or search) from None
-    if compiled.programsize > LARGEST:
-        raise ApiError(400, "REGEX_TOO_LARGE", "search", high=LARGEST)
+    if compiled.programsize > MAX_PATTERN_SIZE:
+        raise ApiError(400, "REGEX_TOO_LARGE", "search", high=MAX_PATTERN_SIZE)
     found: Callable[[bytes], object] = compiled.search
     return found

@@ -28,31 +28,31 @@ from django.db.models import Q
 from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.training.core import checkpoints, findings, transitions, wakeups
-from apps.training.core.engine_access import backend_for, handle_for
+from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.logs import lines
-from apps.training.logs.trainer_steps import Trainer
+from apps.training.logs.trainer_steps import TrainerPosition
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
-from apps.training.states import Kind
+from apps.training.states import TaskKind
 from fermi.diagnosis import Finding, Level, loss_anomalies
-from fermi.jobs.spec import PulseSeen
+from fermi.jobs.spec import RankProgress
 
 log = logging.getLogger(__name__)
 
-CHUNK = 256 << 10
+CHUNK_BYTES = 256 << 10
 """Most bytes of a rank's log that one pass reads."""
 
-LAG = 1 << 20
+MAX_UNSTORED_BYTES = 1 << 20
 """Bytes without metrics or events that may be read before the offset is stored: reading them again costs nothing."""
 
-DENSE_FIRST, DENSE_OTHERS = 10_000, 500
-KINDS_OF_LINES = 1024  # more than that share their counts
-MOST_EVENTS = 10_000
-HOLD = 15.0
+DENSE_POINTS_RANK_0, DENSE_POINTS_OTHER_RANKS = 10_000, 500
+MAX_LINE_KINDS = 1024  # more than that share their counts
+MAX_EVENTS = 10_000
+MAX_HOLD_SECONDS = 15.0
 """Longest time, in seconds, that a Trainer's first line waits for a progress report of the probe; pods report every ten
 seconds."""
-LONGEST_PATH = 500
+MAX_PATH_LENGTH = 500
 
-KNOWN: dict[str, tuple[str, ...]] = {
+KNOWN_EVENTS: dict[str, tuple[str, ...]] = {
     "started": (),
     "resumed": ("step", "path"),
     "checkpoint": ("step", "path"),
@@ -66,16 +66,16 @@ KNOWN: dict[str, tuple[str, ...]] = {
 `SCRIPT_EVENT`."""
 
 
-def drain(task_id: str, attempt: int, trainer: Trainer | None = None) -> None:
+def drain_logs(task_id: str, attempt: int, trainer: TrainerPosition | None = None) -> None:
     """Read an ended attempt to its end; a last line may lack its line feed. `trainer`: the position of the script's
     Trainer at the end."""
-    reading = Reading(Task.objects.select_related("cluster").get(pk=task_id), attempt)
+    reading = LogReader(Task.objects.select_related("cluster").get(pk=task_id), attempt)
     reading.trainer = trainer
     while reading.read(to_the_end=True).more:
         pass
 
 
-def count_steps(task_id: str, attempt: int, step: int, total: int = 0) -> None:
+def store_step_count(task_id: str, attempt: int, step: int, total: int = 0) -> None:
     """Store how far an attempt is according to its optimizers or its script's Trainer, and of how many steps if that is
     known (else 0), unless its rank 0 has printed a step."""
     found: dict[str, Any] = {"step": step, "counted": True, **({"total": total} if total else {})}
@@ -84,22 +84,22 @@ def count_steps(task_id: str, attempt: int, step: int, total: int = 0) -> None:
         progress = rows.select_for_update().values_list("progress", flat=True).first()
         if progress is not None and progress != {**progress, **found}:
             rows.update(progress={**progress, **found})
-            wakeups.changed(task_id, "metric")
+            wakeups.publish_change(task_id, "metric")
 
 
 @dataclass(slots=True)
-class News:
+class IngestResult:
     """Result of one read. `grown`: ranks that printed anything; `more`: there is more to read at once."""
 
     grown: set[int] = field(default_factory=set)
     more: bool = False
 
 
-class _Overtaken(Exception):
+class _ConcurrentReadError(Exception):
     """Raised if another process stored what was read here."""
 
 
-class Reading:
+class LogReader:
     """Reader of the logs of one attempt. Keeps its position from pass to pass; after an error it reloads it from the
     database.
 
@@ -109,11 +109,11 @@ class Reading:
     def __init__(self, task: Task, attempt: int, confirm: Callable[[str], None] = lambda _: None) -> None:
         self._confirm = confirm
         self._task_id, self._attempt = task.pk, attempt
-        self._handle, self._backend = handle_for(task, attempt), backend_for(task.cluster)
+        self._handle, self._backend = build_handle(task, attempt), get_backend(task.cluster)
         self._cluster = task.cluster
-        self._rehearses = task.kind == Kind.DRILL  # a drill ends as soon as it has shown what it has to show
-        self._tails: dict[int, _Tail] = {}
-        self.trainer: Trainer | None = None
+        self._rehearses = task.kind == TaskKind.DRILL  # a drill ends as soon as it has shown what it has to show
+        self._tails: dict[int, _LogTail] = {}
+        self.trainer: TrainerPosition | None = None
         self._held_since = math.inf  # when the first line came that waits for a report
 
     @property
@@ -122,40 +122,40 @@ class Reading:
         return any(tail.held for tail in self._tails.values())
 
     @property
-    def tells_progress(self) -> bool:
+    def has_printed_step(self) -> bool:
         """Return True if rank 0 has printed a step, as far as was read here."""
         return 0 in self._tails and not self._tails[0].state.get("progress", {"counted": True}).get("counted")
 
-    def hear(self, pulses: Mapping[int, PulseSeen]) -> None:
+    def hear(self, pulses: Mapping[int, RankProgress]) -> None:
         """Take the ranks' progress reports: what their probes count is more exact than a point without a step."""
         counts = [pulse.step for pulse in pulses.values() if pulse.step is not None]
-        self.trainer = Trainer.of(pulses[rank].trainer for rank in sorted(pulses)) or self.trainer
+        self.trainer = TrainerPosition.of(pulses[rank].trainer for rank in sorted(pulses)) or self.trainer
         if counts and not any(pulse.trainer for pulse in pulses.values()):
             self._held_since = -math.inf  # lines of another program: no report will come
-        if not counts or self.tells_progress:
+        if not counts or self.has_printed_step:
             return
         step, total = (self.trainer.step, self.trainer.total) if self.trainer else (max(counts), 0)
         if 0 in self._tails:
             self._tails[0].state |= {"steps": step, "total": total}
-        count_steps(self._task_id, self._attempt, step, total)
+        store_step_count(self._task_id, self._attempt, step, total)
 
-    def read(self, ranks: Iterable[int] | None = None, *, to_the_end: bool = False) -> News:
+    def read(self, ranks: Iterable[int] | None = None, *, to_the_end: bool = False) -> IngestResult:
         """Read the new bytes of `ranks` (by default all), at most CHUNK_BYTES of each, and store what they contain."""
         try:
             return self._pass(ranks, to_the_end)
-        except _Overtaken:
+        except _ConcurrentReadError:
             self._tails = {}
-            return News(more=True)
+            return IngestResult(more=True)
         except BaseException:
             self._tails = {}
             raise
 
-    def _pass(self, ranks: Iterable[int] | None, to_the_end: bool) -> News:
+    def _pass(self, ranks: Iterable[int] | None, to_the_end: bool) -> IngestResult:
         self._tails = self._tails or self._load()
-        news, found = News(), _Found(self._task_id, self._attempt, self._cluster, self.trainer)
+        news, found = IngestResult(), _ParsedRows(self._task_id, self._attempt, self._cluster, self.trainer)
         for rank in self._tails if ranks is None else ranks:
             tail = self._tails[rank]
-            chunk = self._backend.logs(self._handle, rank, tail.position, CHUNK)
+            chunk = self._backend.logs(self._handle, rank, tail.position, CHUNK_BYTES)
             last = to_the_end and chunk.end
             if tail.position + len(chunk.data) > tail.seen:
                 tail.seen = tail.position + len(chunk.data)
@@ -165,18 +165,18 @@ class Reading:
             text = tail.take(chunk.data, last=last)
             rows = found.add(tail, text if to_the_end else self._without_held(tail, text))
             news.more |= not (chunk.end or tail.held)
-            if rows or tail.position - tail.stored > LAG or (last and tail.position > tail.stored):
+            if rows or tail.position - tail.stored > MAX_UNSTORED_BYTES or (last and tail.position > tail.stored):
                 found.tails.append(tail)
         if found.tails:
             self._store(found)
         return news
 
-    def _without_held(self, tail: _Tail, text: bytes) -> bytes:
+    def _without_held(self, tail: _LogTail, text: bytes) -> bytes:
         """Return the whole lines before the first line of a Trainer whose position is not known yet; the rest is read
         once a progress report has come, or after MAX_HOLD_SECONDS."""
         at, moment = -1, time.monotonic()
-        if not self.trainer and moment - self._held_since < HOLD:
-            at = lines.find_epoch(text)
+        if not self.trainer and moment - self._held_since < MAX_HOLD_SECONDS:
+            at = lines.find_epoch_line(text)
         tail.held = at >= 0
         if not tail.held:
             return text
@@ -184,9 +184,9 @@ class Reading:
         tail.position -= len(text) - at
         return text[:at]
 
-    def _load(self) -> dict[int, _Tail]:
+    def _load(self) -> dict[int, _LogTail]:
         cursors = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt)
-        tails = {cursor.rank: _Tail(cursor.rank, cursor.offset, cursor.state) for cursor in cursors}
+        tails = {cursor.rank: _LogTail(cursor.rank, cursor.offset, cursor.state) for cursor in cursors}
         absent = {rank: self._known(rank) for rank in range(self._handle.world_size) if rank not in tails}
         LogCursor.objects.bulk_create(
             [
@@ -195,20 +195,20 @@ class Reading:
             ],
             ignore_conflicts=True,
         )
-        return tails | {rank: _Tail(rank, 0, state) for rank, state in absent.items()}
+        return tails | {rank: _LogTail(rank, 0, state) for rank, state in absent.items()}
 
     def _known(self, rank: int) -> dict[str, Any]:
         """Return the initial state of a cursor: the loss with which training began, from the attempt before."""
         if rank or self._attempt < 2:
             return {}
         before = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt - 1, rank=0).first()
-        known = loss_anomalies.beginnings(before.state.get("losses", {})) if before else {}
+        known = loss_anomalies.extract_starts(before.state.get("losses", {})) if before else {}
         return {"losses": known} if known else {}
 
-    def _store(self, found: _Found) -> None:
+    def _store(self, found: _ParsedRows) -> None:
         """Store everything found in one transaction, or nothing. Raises _ConcurrentReadError."""
         with transaction.atomic():
-            transitions.in_order(self._task_id)
+            transitions.lock_row_order(self._task_id)
             self._confirm(self._task_id)
             if found.replaced:
                 MetricPoint.objects.filter(pk__in=found.replaced).delete()
@@ -225,31 +225,31 @@ class Reading:
             for tail in found.tails:
                 cursor = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt, rank=tail.rank)
                 if not cursor.filter(offset=tail.stored).update(offset=tail.position, state=tail.state):
-                    raise _Overtaken
+                    raise _ConcurrentReadError
             if found.progress:
                 Task.objects.filter(pk=self._task_id, attempt=self._attempt).update(progress=found.progress)
             self._note(found.losses)
             if self._rehearses:
-                wakeups.poke(self._task_id)
+                wakeups.enqueue_task(self._task_id)
             if found.points or found.newest:
-                wakeups.changed(self._task_id, "metric")
+                wakeups.publish_change(self._task_id, "metric")
             if found.events or found.checkpoints:
-                wakeups.changed(self._task_id, "event")
+                wakeups.publish_change(self._task_id, "event")
         for tail in found.tails:
             tail.stored = tail.position
 
-    def _note(self, found: Iterable[Finding | loss_anomalies.Over]) -> None:
+    def _note(self, found: Iterable[Finding | loss_anomalies.Resolved]) -> None:
         """Record loss findings; a certain one may end the attempt, so it wakes the reconciler."""
         for one in found:
-            if isinstance(one, loss_anomalies.Over):
-                findings.over(self._task_id, self._attempt, one.code, one.key)
+            if isinstance(one, loss_anomalies.Resolved):
+                findings.resolve_findings(self._task_id, self._attempt, one.code, one.key)
                 continue
-            findings.note(self._task_id, self._attempt, [one])
+            findings.record_findings(self._task_id, self._attempt, [one])
             if one.level is Level.FAIL:
-                wakeups.poke(self._task_id)
+                wakeups.enqueue_task(self._task_id)
 
 
-class _Tail:
+class _LogTail:
     """Position in a rank's log. `stored` is the offset in the database; nothing between it and `position` has to be
     stored; `seen` is how long the log was; `held`: the next line waits (`LogReader.waits`).
 
@@ -278,7 +278,7 @@ class _Tail:
             del self.state["skipping"]
         if last and end < len(text):
             text, end = text + b"\n", len(text) + 1
-        elif len(text) - end > lines.LONGEST:
+        elif len(text) - end > lines.MAX_LINE_BYTES:
             self.state["skipping"] = True
             self.position += len(text)
             return text[begin:end]
@@ -286,10 +286,10 @@ class _Tail:
         return text[begin:end]
 
 
-class _Found:
+class _ParsedRows:
     """Rows to store after one pass over an attempt."""
 
-    def __init__(self, task_id: str, attempt: int, cluster: Cluster, trainer: Trainer | None) -> None:
+    def __init__(self, task_id: str, attempt: int, cluster: Cluster, trainer: TrainerPosition | None) -> None:
         self._cluster, self._task_id, self._trainer = cluster, task_id, trainer
         self._of = {"task_id": task_id, "attempt": attempt}
         self._now = now()
@@ -299,23 +299,23 @@ class _Found:
         self.events: list[Event] = []
         self.checkpoints: dict[str, Checkpoint] = {}
         self.progress: dict[str, Any] = {}
-        self.tails: list[_Tail] = []
-        self.losses: list[Finding | loss_anomalies.Over] = []
+        self.tails: list[_LogTail] = []
+        self.losses: list[Finding | loss_anomalies.Resolved] = []
 
-    def add(self, tail: _Tail, text: bytes) -> bool:
+    def add(self, tail: _LogTail, text: bytes) -> bool:
         """Parse the lines; return True if there is something to store."""
         rows = False
-        for line in lines.candidates(text):
-            match lines.read(line):
-                case lines.Point() as point:
+        for line in lines.find_candidates(text):
+            match lines.parse_line(line):
+                case lines.PrintedPoint() as point:
                     self._add_point(tail, point)
                     rows = True
-                case lines.Said() as said:
+                case lines.PrintedEvent() as said:
                     self._add_event(tail, said)
                     rows = True
         return rows
 
-    def _add_point(self, tail: _Tail, point: lines.Point) -> None:
+    def _add_point(self, tail: _LogTail, point: lines.PrintedPoint) -> None:
         step = point.step if point.step is not None else self._step_of(tail, point)
         if tail.rank == 0:
             self.progress = tail.state.setdefault("progress", {})
@@ -329,22 +329,22 @@ class _Found:
                 self.progress["loss"] = point.values["loss"]
         at = self._at(point.time)
         if tail.rank == 0:
-            for one in loss_anomalies.read(tail.state.setdefault("losses", {}), step, point.values):
+            for one in loss_anomalies.check_point(tail.state.setdefault("losses", {}), step, point.values):
                 self.losses.append(replace(one, since=at.timestamp()) if isinstance(one, Finding) else one)
         row = MetricPoint(**self._of, rank=tail.rank, step=step, at=at, values=point.values)
-        kind = str(crc32(",".join(point.values).encode()) % KINDS_OF_LINES)
+        kind = str(crc32(",".join(point.values).encode()) % MAX_LINE_KINDS)
         slot = tail.state.setdefault("kinds", {}).setdefault(kind, [0, 0])
         slot[0] += 1
         if slot[1]:
             self.replaced.append(slot[1])
             slot[1] = 0
         self.newest.pop((tail.rank, kind), None)
-        if slot[0] % (slot[0] // (DENSE_OTHERS if tail.rank else DENSE_FIRST) + 1):
+        if slot[0] % (slot[0] // (DENSE_POINTS_OTHER_RANKS if tail.rank else DENSE_POINTS_RANK_0) + 1):
             self.newest[tail.rank, kind] = slot, row
         else:
             self.points.append(row)
 
-    def _step_of(self, tail: _Tail, point: lines.Point) -> int:
+    def _step_of(self, tail: _LogTail, point: lines.PrintedPoint) -> int:
         """Return the step of a line that has none: from its epoch if the script's Trainer is known, else its number."""
         epoch = point.values.get("epoch")
         if self._trainer is None or epoch is None:
@@ -356,28 +356,31 @@ class _Found:
         tail.state["logged"] = (step, epoch)
         return step
 
-    def _add_event(self, tail: _Tail, said: lines.Said) -> None:
+    def _add_event(self, tail: _LogTail, said: lines.PrintedEvent) -> None:
         at = self._at(said.time)
-        known = said.event in KNOWN and all(name in said.params for name in KNOWN[said.event])
+        known = said.event in KNOWN_EVENTS and all(name in said.params for name in KNOWN_EVENTS[said.event])
         if known and said.event == "checkpoint":
             self._add_checkpoint(said, at)
         count = tail.state["events"] = tail.state.get("events", 0) + 1
-        if count <= MOST_EVENTS:
+        if count <= MAX_EVENTS:
             code = f"SCRIPT_{said.event.upper()}" if known else "SCRIPT_EVENT"
             self.events.append(
                 Event(**self._of, at=at, kind="script", code=code, params={"rank": tail.rank, **said.params})
             )
-        elif count == MOST_EVENTS + 1:
-            params = {"rank": tail.rank, "limit": MOST_EVENTS}
+        elif count == MAX_EVENTS + 1:
+            params = {"rank": tail.rank, "limit": MAX_EVENTS}
             self.events.append(Event(**self._of, at=at, kind="script", code="SCRIPT_EVENTS_LEFT_OUT", params=params))
 
-    def _add_checkpoint(self, said: lines.Said, at: datetime) -> None:
-        step, path = lines.integer(said.params["step"]), said.params["path"]
+    def _add_checkpoint(self, said: lines.PrintedEvent, at: datetime) -> None:
+        step, path = lines.parse_integer(said.params["step"]), said.params["path"]
         if step is None or not isinstance(path, str) or not path:
             return
-        path = checkpoints.announced(self._cluster, self._task_id, path)
-        if len(path) <= LONGEST_PATH:
-            size, loss = lines.integer(said.params.get("size_bytes")), lines.number(said.params.get("val_loss"))
+        path = checkpoints.resolve_announced_path(self._cluster, self._task_id, path)
+        if len(path) <= MAX_PATH_LENGTH:
+            size, loss = (
+                lines.parse_integer(said.params.get("size_bytes")),
+                lines.parse_number(said.params.get("val_loss")),
+            )
             self.checkpoints[path] = Checkpoint(**self._of, step=step, path=path, size_bytes=size, val_loss=loss, at=at)
 
     def _at(self, time: float | None) -> datetime:

@@ -21,20 +21,20 @@ import orjson
 
 LEVELS = ("debug", "info", "warning", "error")
 
-REACH = 16 << 10
+MAX_REACH_BYTES = 16 << 10
 """Bytes from the beginning of a line with a level or time to the last line that takes them over. Without such a bound a
 line's level would depend on where reading began."""
 
-HEAD = 256  # characters of a line that are searched for its level and time
+MAX_HEAD_LENGTH = 256  # characters of a line that are searched for its level and time
 
-WORDS = {
+LEVEL_WORDS = {
     **dict.fromkeys(("TRACE", "DEBUG", "VERBOSE"), "debug"),
     **dict.fromkeys(("INFO", "NOTICE", "SUCCESS"), "info"),
     **dict.fromkeys(("WARN", "WARNING"), "warning"),
     **dict.fromkeys(("ERR", "ERROR", "CRIT", "CRITICAL", "FATAL", "SEVERE"), "error"),
 }
-LETTERS = {"V": "debug", "D": "debug", "I": "info", "W": "warning", "E": "error", "F": "error", "C": "error"}
-BEGIN_ERRORS = {
+LEVEL_LETTERS = {"V": "debug", "D": "debug", "I": "info", "W": "warning", "E": "error", "F": "error", "C": "error"}
+ERROR_BEGINNINGS = {
     "Traceback": "Traceback (most recent call last)",
     "Exception": "Exception in thread ",
     "Fatal": "Fatal Python error",
@@ -43,23 +43,27 @@ BEGIN_ERRORS = {
     "Bus": "Bus error",
     "Aborted": "Aborted (core dumped)",
 }
-NAMED_ERRORS = ("Error", "Exception", "KeyboardInterrupt")
+ERROR_SUFFIXES = ("Error", "Exception", "KeyboardInterrupt")
 JSON_HINTS = ('"level', '"severity"', '"time', '"ts"', '"@timestamp"', '"asctime"')
 JSON_LEVELS = ("level", "levelname", "severity")
 JSON_TIMES = ("time", "timestamp", "@timestamp", "ts", "asctime")
 
 # All of them are anchored and bounded, so that none takes longer than its few characters.
-PREFIX = re.compile(r"\[(?:rank|default)?[\d,]{1,12}\](?:<std(?:err|out)>)?:? ?|\([\w ]{0,40}pid=\d{1,10}[^)]{0,60}\) ")
-STAMP = re.compile(r"[\[(]?(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?: ?(Z|[+-]\d\d:?\d\d)(?!\d))?")
-AMERICAN = re.compile(r"[\[(]?(\d\d)/(\d\d)/(\d{4}|\d\d) (\d\d:\d\d:\d\d)")
-YEARLESS = re.compile(r"(\d\d)-(\d\d) (\d\d:\d\d:\d\d)")  # vLLM
-TIME = re.compile(r"[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")  # of an unknown day
-GLOG = re.compile(r"\[?([VDIWEFC])(\d{1,2})(\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,9})?)")
-NEMO = re.compile(r"\[NeMo ([DIWEC]) ")
+RANK_PREFIX = re.compile(
+    r"\[(?:rank|default)?[\d,]{1,12}\](?:<std(?:err|out)>)?:? ?|\([\w ]{0,40}pid=\d{1,10}[^)]{0,60}\) "
+)
+TIMESTAMP = re.compile(
+    r"[\[(]?(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?: ?(Z|[+-]\d\d:?\d\d)(?!\d))?"
+)
+US_TIMESTAMP = re.compile(r"[\[(]?(\d\d)/(\d\d)/(\d{4}|\d\d) (\d\d:\d\d:\d\d)")
+YEARLESS_TIMESTAMP = re.compile(r"(\d\d)-(\d\d) (\d\d:\d\d:\d\d)")  # vLLM
+TIME_ONLY = re.compile(r"[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")  # of an unknown day
+GLOG_PREFIX = re.compile(r"\[?([VDIWEFC])(\d{1,2})(\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,9})?)")
+NEMO_PREFIX = re.compile(r"\[NeMo ([DIWEC]) ")
 SEPARATORS = "[](){}<>|:;,-*>"
 
 
-class Said(NamedTuple):
+class LineLevel(NamedTuple):
     """Level and time of a line. `alone`: the line continues none above it."""
 
     level: str | None = None
@@ -67,10 +71,10 @@ class Said(NamedTuple):
     alone: bool = False
 
 
-NOTHING, ALONE = Said(), Said(alone=True)
+NO_LEVEL, STANDALONE = LineLevel(), LineLevel(alone=True)
 
 
-class Clock:
+class TimestampParser:
     """Converts the times in lines to datetimes. A time without a zone is in `zone`. One without a year is in the year
     in which it is closest to `near()`, a moment of the attempt, which is called only then."""
 
@@ -101,9 +105,9 @@ class Clock:
 
     def of(self, text: str) -> datetime | None:
         """Return the time that `text` begins with; None if it begins with none."""
-        if found := STAMP.match(text):
+        if found := TIMESTAMP.match(text):
             return self.stamp(found)
-        if found := YEARLESS.match(text):
+        if found := YEARLESS_TIMESTAMP.match(text):
             return self.yearless(*found.groups())
         return None
 
@@ -116,10 +120,10 @@ class Clock:
             return None
 
 
-class Above:
+class LevelContext:
     """Level and time that the lines read so far give to the next one."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: TimestampParser) -> None:
         self._clock = clock
         self._level: str | None = None
         self._at: datetime | None = None
@@ -130,8 +134,8 @@ class Above:
         """Pass a line that the filter rejected. It is parsed only if a later line may belong to it."""
         skipped = self._skipped
         skipped.append((offset, raw))
-        if offset - skipped[0][0] > 2 * REACH:
-            self._skipped = [line for line in skipped if offset - line[0] <= REACH]
+        if offset - skipped[0][0] > 2 * MAX_REACH_BYTES:
+            self._skipped = [line for line in skipped if offset - line[0] <= MAX_REACH_BYTES]
 
     def take(self, offset: int, text: str) -> tuple[str | None, datetime | None]:
         """Return the level and the time of the next line."""
@@ -142,136 +146,136 @@ class Above:
         return self._take(offset, text)
 
     def _take(self, offset: int, text: str) -> tuple[str | None, datetime | None]:
-        said = read(text, self._clock)
-        if said is NOTHING and self._level is None and self._at is None:
+        said = parse_level(text, self._clock)
+        if said is NO_LEVEL and self._level is None and self._at is None:
             return None, None
         level, at, alone = said
         if at is not None:
             self._at, self._at_from = at, offset
-        elif self._at is not None and offset - self._at_from > REACH:
+        elif self._at is not None and offset - self._at_from > MAX_REACH_BYTES:
             self._at = None
         if level is not None or alone:
             self._level, self._level_from = level, offset
         elif self._level is not None and (
-            offset - self._level_from > REACH or (self._level != "error" and text[:1] not in {"", " ", "\t"})
+            offset - self._level_from > MAX_REACH_BYTES or (self._level != "error" and text[:1] not in {"", " ", "\t"})
         ):
             self._level = None
         return self._level, self._at
 
 
-def read(text: str, clock: Clock) -> Said:
+def parse_level(text: str, clock: TimestampParser) -> LineLevel:
     """Return the level and time in a line itself. A line without either costs about a microsecond."""
-    head = text[:HEAD]
+    head = text[:MAX_HEAD_LENGTH]
     if "%|" in head:
-        return ALONE
+        return STANDALONE
     first = head[:1]
-    if first in {"[", "("} and (prefix := PREFIX.match(head)):
+    if first in {"[", "("} and (prefix := RANK_PREFIX.match(head)):
         head = head[prefix.end() :]
         first = head[:1]
     if first in {"", " ", "\t"}:
-        return NOTHING
+        return NO_LEVEL
     if first == "{":
-        return _object(text[text.index("{") :], clock)
+        return _parse_object(text[text.index("{") :], clock)
     if first in {"[", "("} or first.isdigit():
-        return _stamped(head, clock)
-    if first in LETTERS and head[1:2].isdigit() and (glog := GLOG.match(head)):
-        return _glog(glog, clock)
-    return _worded(head, clock)
+        return _parse_stamped(head, clock)
+    if first in LEVEL_LETTERS and head[1:2].isdigit() and (glog := GLOG_PREFIX.match(head)):
+        return _parse_glog(glog, clock)
+    return _parse_worded(head, clock)
 
 
-def _worded(head: str, clock: Clock) -> Said:
+def _parse_worded(head: str, clock: TimestampParser) -> LineLevel:
     """Parse a line that begins with a word."""
     word = head.partition(" ")[0]
     name, colon, more = word.partition(":")
-    if level := WORDS.get(name.upper() if colon and not more else name):
-        return Said(level, clock.of(head[len(name) :].lstrip(": [-|")))
-    if name.endswith(NAMED_ERRORS) and (colon or word == head) and name.replace(".", "_").isidentifier():
-        return Said("error")
-    if name in BEGIN_ERRORS and head.startswith(BEGIN_ERRORS[name]):
-        return Said("error")
+    if level := LEVEL_WORDS.get(name.upper() if colon and not more else name):
+        return LineLevel(level, clock.of(head[len(name) :].lstrip(": [-|")))
+    if name.endswith(ERROR_SUFFIXES) and (colon or word == head) and name.replace(".", "_").isidentifier():
+        return LineLevel("error")
+    if name in ERROR_BEGINNINGS and head.startswith(ERROR_BEGINNINGS[name]):
+        return LineLevel("error")
     if ": " in head:
-        if "arning: " in head and _warns(head):
-            return Said("warning")
+        if "arning: " in head and _is_warning(head):
+            return LineLevel("warning")
         if ": error: " in head or ": fatal error: " in head:
-            return Said("error")
+            return LineLevel("error")
     if " NCCL " in head:
-        return Said(_nccl(head), alone=True)
-    return _logfmt(head, clock) if "level=" in head else NOTHING
+        return LineLevel(_parse_nccl(head), alone=True)
+    return _parse_logfmt(head, clock) if "level=" in head else NO_LEVEL
 
 
-def _warns(head: str) -> bool:
+def _is_warning(head: str) -> bool:
     """Return True for `train.py:12: UserWarning: …`, `Warning: …` and `cc: warning: …`."""
     place, _, category = head.partition("arning: ")[0][:-1].rpartition(" ")
     return (not place or place.endswith(":")) and (not category or category.isidentifier())
 
 
-def _logfmt(head: str, clock: Clock) -> Said:
+def _parse_logfmt(head: str, clock: TimestampParser) -> LineLevel:
     words = dict(pair.partition("=")[::2] for pair in head.split())
-    level = WORDS.get(words.get("level", "").strip('"').upper())
-    return Said(level, clock.of((words.get("time") or words.get("ts") or "").strip('"')))
+    level = LEVEL_WORDS.get(words.get("level", "").strip('"').upper())
+    return LineLevel(level, clock.of((words.get("time") or words.get("ts") or "").strip('"')))
 
 
-def _nccl(head: str) -> str | None:
-    return WORDS.get(head.partition(" NCCL ")[2].partition(" ")[0])
+def _parse_nccl(head: str) -> str | None:
+    return LEVEL_WORDS.get(head.partition(" NCCL ")[2].partition(" ")[0])
 
 
-def _stamped(head: str, clock: Clock) -> Said:
+def _parse_stamped(head: str, clock: TimestampParser) -> LineLevel:
     """Parse a line that begins with a time, or with something in brackets."""
-    if found := STAMP.match(head):
+    if found := TIMESTAMP.match(head):
         at = clock.stamp(found)
-    elif found := AMERICAN.match(head):
+    elif found := US_TIMESTAMP.match(head):
         month, day, year, hours = found.groups()
         at = clock.moment(f"{year if len(year) == 4 else '20' + year}-{month}-{day}T{hours}")
-    elif found := TIME.match(head):
+    elif found := TIME_ONLY.match(head):
         at = None
-    elif glog := GLOG.match(head):
-        return _glog(glog, clock)
-    elif nemo := NEMO.match(head):
-        return Said(LETTERS[nemo[1]], clock.of(head[nemo.end() :]))
+    elif glog := GLOG_PREFIX.match(head):
+        return _parse_glog(glog, clock)
+    elif nemo := NEMO_PREFIX.match(head):
+        return LineLevel(LEVEL_LETTERS[nemo[1]], clock.of(head[nemo.end() :]))
     else:
-        return _bracketed(head, clock)
+        return _parse_bracketed(head, clock)
     rest = head[found.end() :]
-    return Said(_nccl(rest) if " NCCL " in rest else _level(rest), at, alone=True)
+    return LineLevel(_parse_nccl(rest) if " NCCL " in rest else _find_level(rest), at, alone=True)
 
 
-def _glog(found: re.Match[str], clock: Clock) -> Said:
+def _parse_glog(found: re.Match[str], clock: TimestampParser) -> LineLevel:
     letter, month, day, hours = found.groups()
-    return Said(LETTERS[letter], clock.yearless(month, day, hours))
+    return LineLevel(LEVEL_LETTERS[letter], clock.yearless(month, day, hours))
 
 
-def _bracketed(head: str, clock: Clock) -> Said:
+def _parse_bracketed(head: str, clock: TimestampParser) -> LineLevel:
     """Parse `[INFO|trainer.py:1] 2026-…` and `[WARNING] …`."""
     inside, _, rest = head[1:].partition("]" if head[0] == "[" else ")")
-    level = WORDS.get(inside.replace("|", ":").partition(":")[0].strip())
-    return Said(level, clock.of(rest.lstrip(" :-|["))) if level else NOTHING
+    level = LEVEL_WORDS.get(inside.replace("|", ":").partition(":")[0].strip())
+    return LineLevel(level, clock.of(rest.lstrip(" :-|["))) if level else NO_LEVEL
 
 
-def _level(rest: str) -> str | None:
+def _find_level(rest: str) -> str | None:
     """Return the first word behind a time that is a level, where a level may be."""
     before = ""
     for place, word in enumerate(rest.split(None, 6)[:6]):
         bare = word.strip(SEPARATORS)
-        if before == ":" and bare in LETTERS:  # TensorFlow
-            return LETTERS[bare]
-        level = WORDS.get(bare.partition(":")[0])
+        if before == ":" and bare in LEVEL_LETTERS:  # TensorFlow
+            return LEVEL_LETTERS[bare]
+        level = LEVEL_WORDS.get(bare.partition(":")[0])
         if level and (place < 2 or bare != word or before[-1] in "]):|->"):
             return level
         before = word
     return None
 
 
-def _object(text: str, clock: Clock) -> Said:
+def _parse_object(text: str, clock: TimestampParser) -> LineLevel:
     """Parse a line in JSON, or a dict as Python prints it."""
     if not any(hint in text for hint in JSON_HINTS):
-        return ALONE
+        return STANDALONE
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return ALONE
+        return STANDALONE
     level = next((found[key] for key in JSON_LEVELS if isinstance(found.get(key), str)), "")
     at = next((found[key] for key in JSON_TIMES if key in found), None)
     if isinstance(at, str):
         moment = clock.of(at)
     else:
         moment = clock.seconds(at) if isinstance(at, int | float) else None
-    return Said(WORDS.get(level.upper()), moment, alone=True)
+    return LineLevel(LEVEL_WORDS.get(level.upper()), moment, alone=True)

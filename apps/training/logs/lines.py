@@ -21,19 +21,19 @@ import orjson
 
 from fermi.schema import sanitize
 
-LONGEST = 64 << 10
+MAX_LINE_BYTES = 64 << 10
 """Longest line in bytes that is parsed; a longer one is log."""
 
-DEEPEST = 16
+MAX_DEPTH = 16
 _BEGINNINGS = (b"\n{", b"\niter ", b"\nstep ")
 _NUMBER = rb"([-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf))(?![\w.])"
-_PLAIN = re.compile(rb"(?:iter|step) (\d{1,18}): (?:loss %b|train loss %b(?:, val loss %b)?)" % ((_NUMBER,) * 3))
-_NAMES = ("loss", "train_loss", "val_loss")
+_PLAIN_LINE = re.compile(rb"(?:iter|step) (\d{1,18}): (?:loss %b|train loss %b(?:, val loss %b)?)" % ((_NUMBER,) * 3))
+_PLAIN_NAMES = ("loss", "train_loss", "val_loss")
 _NOT_LITERAL = re.compile(rb"(?<=: )(?:-?inf|nan)(?=[,}])")
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PrintedPoint:
     """Numbers printed at a step. `step` None: the line has none. Values that were not finite are None. `plain`: parsed
     from a line for people, whose numbers may begin at 0: where optimizer steps are counted, these are used for
     progress."""
@@ -45,7 +45,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PrintedEvent:
     """An event that a script printed; `params` is the whole object."""
 
     event: str
@@ -53,7 +53,7 @@ class Said:
     time: float | None
 
 
-def candidates(text: bytes) -> Iterator[bytes]:
+def find_candidates(text: bytes) -> Iterator[bytes]:
     """Yield the lines of `text` that begin as points and events do. `text` holds whole lines that end with a line feed.
     The search runs in C: any other line costs nanoseconds."""
     text = b"\n" + text
@@ -61,57 +61,57 @@ def candidates(text: bytes) -> Iterator[bytes]:
     while there := [(at, beginning) for beginning, at in found.items() if at >= 0]:
         at, beginning = min(there)
         end = text.index(b"\n", at + 1)
-        if end - at <= LONGEST:
+        if end - at <= MAX_LINE_BYTES:
             yield text[at + 1 : end]
         found[beginning] = text.find(beginning, end)
 
 
-def find_epoch(text: bytes) -> int:
+def find_epoch_line(text: bytes) -> int:
     """Return where the first Trainer line with an epoch and no step begins in `text`; -1 if there is none."""
-    for line in candidates(text):
-        if line.startswith(b"{'") and isinstance(point := read(line), Point) and point.step is None:
+    for line in find_candidates(text):
+        if line.startswith(b"{'") and isinstance(point := parse_line(line), PrintedPoint) and point.step is None:
             return (b"\n" + text).index(b"\n%b\n" % line)
     return -1
 
 
-def read(line: bytes) -> Point | Said | None:
+def parse_line(line: bytes) -> PrintedPoint | PrintedEvent | None:
     """Return the point or event in the line; None if it is just log. Never raises, and returns nothing that a database
     cannot store."""
     if not line.startswith(b"{"):
-        return _read_plain(line)
+        return _parse_plain(line)
     printed = line.startswith(b"{'")
     if not any(word in line for word in ((b"'epoch'", b"'step'") if printed else (b'"step"', b'"event"'))):
         return None
     try:
-        found = _printed(line) if printed else _json(line)
+        found = _parse_python_dict(line) if printed else _parse_json(line)
         if not isinstance(found, dict):
             return None
-        time = number(found.get("time"))
+        time = parse_number(found.get("time"))
         event = found.get("event")
         if event and isinstance(event, str) and not printed:
-            params = _clean(found)
-            return Said(params["event"], params, time)
+            params = _sanitize(found)
+            return PrintedEvent(params["event"], params, time)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
-    return _point(found, time, printed)
+    return _build_point(found, time, printed)
 
 
-def _read_plain(line: bytes) -> Point | None:
-    found = _PLAIN.match(line)
+def _parse_plain(line: bytes) -> PrintedPoint | None:
+    found = _PLAIN_LINE.match(line)
     if found is None:
         return None
     step, *numbers = found.groups()
-    told = {name: number(float(one)) for name, one in zip(_NAMES, numbers, strict=True) if one is not None}
-    return Point(int(step), told, None, plain=True)
+    told = {name: parse_number(float(one)) for name, one in zip(_PLAIN_NAMES, numbers, strict=True) if one is not None}
+    return PrintedPoint(int(step), told, None, plain=True)
 
 
-def integer(value: Any) -> int | None:
+def parse_integer(value: Any) -> int | None:
     """Return the value as a count (a step, a size); None if it is none, or too large for a database's integer."""
-    found = number(value)
+    found = parse_number(value)
     return int(found) if found is not None and 0 <= found < 2**63 else None
 
 
-def number(value: Any) -> float | None:
+def parse_number(value: Any) -> float | None:
     """Return the value if it is a finite number, and an integer of at most 64 bits; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -120,10 +120,10 @@ def number(value: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _point(found: Mapping[str, Any], time: float | None, printed: bool) -> Point | None:
+def _build_point(found: Mapping[str, Any], time: float | None, printed: bool) -> PrintedPoint | None:
     """Return the point. `printed` by a Trainer: it has no step but an epoch, and newer versions print their numbers as
     strings."""
-    step = integer(found.get("step"))
+    step = parse_integer(found.get("step"))
     if step is None and ("step" in found or "epoch" not in found or not printed):
         return None
     values: dict[str, float | None] = {}
@@ -136,32 +136,32 @@ def _point(found: Mapping[str, Any], time: float | None, printed: bool) -> Point
             except ValueError:
                 continue
         if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-            values[sanitize.text(name)] = number(value)
-    return Point(step, values, time) if values else None
+            values[sanitize.sanitize_text(name)] = parse_number(value)
+    return PrintedPoint(step, values, time) if values else None
 
 
-def _json(line: bytes) -> Any:
+def _parse_json(line: bytes) -> Any:
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:  # Python's json writes NaN and Infinity, which orjson does not read
         return json.loads(line.decode(errors="replace"))
 
 
-def _printed(line: bytes) -> Any:
+def _parse_python_dict(line: bytes) -> Any:
     return ast.literal_eval(_NOT_LITERAL.sub(b"None", line.strip()).decode(errors="replace"))
 
 
-def _clean(value: Any, depth: int = 0) -> Any:
+def _sanitize(value: Any, depth: int = 0) -> Any:
     """Return the value without what JSON or the database cannot hold. Raises ValueError if it is nested too deeply."""
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         raise ValueError("nested too deep")
     match value:
         case None | bool():
             return value
         case str():
-            return sanitize.text(value)
+            return sanitize.sanitize_text(value)
         case dict():
-            return {sanitize.text(name): _clean(inner, depth + 1) for name, inner in value.items()}
+            return {sanitize.sanitize_text(name): _sanitize(inner, depth + 1) for name, inner in value.items()}
         case list():
-            return [_clean(inner, depth + 1) for inner in value]
-    return number(value)
+            return [_sanitize(inner, depth + 1) for inner in value]
+    return parse_number(value)

@@ -21,27 +21,27 @@ from django.conf import settings
 
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.core.engine_access import backend_for, handle_for
+from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.logs import filters
-from apps.training.logs.filters import EVERYTHING, Filter
-from apps.training.logs.levels import REACH, Above, Clock
+from apps.training.logs.filters import NO_FILTER, LogFilter
+from apps.training.logs.levels import MAX_REACH_BYTES, LevelContext, TimestampParser
 from apps.training.models import Task
-from fermi.carriage_returns import newest_state, render
+from fermi.carriage_returns import find_newest_state, render_lines
 from fermi.jobs.spec import LogChunk
 
-PIECE = 1 << 18  # bytes read at a time
-SCAN = 1 << 23  # bytes searched for one page; a search with few hits continues with the next page
-PATIENCE = 2.0  # seconds after which a filtered page ends as well
-LONGEST = 1 << 16  # bytes of a line that are shown
+PIECE_BYTES = 1 << 18  # bytes read at a time
+MAX_SCAN_BYTES = 1 << 23  # bytes searched for one page; a search with few hits continues with the next page
+MAX_PAGE_SECONDS = 2.0  # seconds after which a filtered page ends as well
+MAX_LINE_BYTES = 1 << 16  # bytes of a line that are shown
 
-_BEGINS = re.compile(rb"(?<=\n)|\r(?!\n)")
+_LINE_START = re.compile(rb"(?<=\n)|\r(?!\n)")
 """Where a line begins, or another state of one."""
 
-Known = dict[int, tuple[int, Above]]
+LevelContexts = dict[int, tuple[int, LevelContext]]
 """By rank: an offset and the level context there. A caller that reads a log piece by piece keeps it."""
 
 
-class Spot(NamedTuple):
+class LogPosition(NamedTuple):
     """Position in a log. `shown`: the byte up to which the line that begins there was already shown while it was open;
     0: it was not."""
 
@@ -57,7 +57,7 @@ class Spot(NamedTuple):
         return f"{self.offset}-{self.shown}" if self.shown else str(self.offset)
 
 
-class Line(NamedTuple):
+class PrintedLine(NamedTuple):
     """A line of a rank's log. `level` and `at`: its own, or those of the line that it belongs to. `open`: it is not
     complete yet, and the next line of its rank replaces it."""
 
@@ -80,7 +80,7 @@ class Line(NamedTuple):
         return shown
 
 
-class _Found(NamedTuple):
+class _RawLine(NamedTuple):
     """A line in a piece of a log. `raw`: what is shown of it; None: nothing, as it was overwritten."""
 
     offset: int
@@ -89,18 +89,18 @@ class _Found(NamedTuple):
     open: bool = False
 
 
-class Reader:
+class LogPageReader:
     """Reader of the logs of one attempt. `known` is kept by callers that read the same logs again and again."""
 
-    def __init__(self, task: Task, attempt: int, known: Known | None = None) -> None:
+    def __init__(self, task: Task, attempt: int, known: LevelContexts | None = None) -> None:
         self.task = task
         self.attempt = attempt
-        self._backend = backend_for(task.cluster)
-        self._handle = handle_for(task, attempt)
-        self.clock = Clock(lambda: self._begun, settings.LOG_ZONE)
+        self._backend = get_backend(task.cluster)
+        self._handle = build_handle(task, attempt)
+        self.clock = TimestampParser(lambda: self._begun, settings.LOG_ZONE)
         self._known = {} if known is None else known
 
-    def chunk(self, rank: int, cursor: int, limit: int = PIECE) -> LogChunk:
+    def chunk(self, rank: int, cursor: int, limit: int = PIECE_BYTES) -> LogChunk:
         """Return bytes of a rank's log from `cursor` on; a negative cursor counts from the end. Raises BackendError."""
         return self._backend.logs(self._handle, rank, cursor, limit)
 
@@ -115,27 +115,27 @@ class Reader:
         """Yield all that is in a rank's log now, piece by piece."""
         cursor, end, rest = 0, False, b""
         while not end:
-            chunk = self.chunk(rank, cursor, PIECE)
+            chunk = self.chunk(rank, cursor, PIECE_BYTES)
             cursor, end = chunk.cursor, chunk.end
             lines, feed, rest = (rest + chunk.data).rpartition(b"\n")
             if feed:
-                yield render(lines) + feed
-            begin, _ = newest_state(rest)
+                yield render_lines(lines) + feed
+            begin, _ = find_newest_state(rest)
             rest = rest[begin:]
-            if rest and (end or len(rest) >= LONGEST):
-                yield render(rest)
+            if rest and (end or len(rest) >= MAX_LINE_BYTES):
+                yield render_lines(rest)
                 rest = b""
 
     def page(
         self,
         rank: int,
-        begin: Spot,
+        begin: LogPosition,
         limit: int,
-        wanted: Filter = EVERYTHING,
-        scan: int = SCAN,
+        wanted: LogFilter = NO_FILTER,
+        scan: int = MAX_SCAN_BYTES,
         until: float | None = None,
         stop: int | None = None,
-    ) -> tuple[list[Line], Spot, bool]:
+    ) -> tuple[list[PrintedLine], LogPosition, bool]:
         """Return up to `limit` lines from `begin` on, within about `scan` bytes, the position to continue at, and
         whether that is the end for now.
 
@@ -143,13 +143,13 @@ class Reader:
         or it has become too long to wait for. `until`: when to stop, by time.monotonic(); `stop`: where the end for now
         is, if that is known.
         """
-        lines: list[Line] = []
-        cursor, above, every = begin.offset, None, wanted is EVERYTHING
+        lines: list[PrintedLine] = []
+        cursor, above, every = begin.offset, None, wanted is NO_FILTER
         shown, end = 0, stop is not None and begin.end >= stop
         if end:
             return lines, begin, end
         while not end and cursor - begin.offset < scan:
-            chunk = _up_to(stop, self.chunk(rank, cursor, max(2 * LONGEST, min(PIECE, scan))))
+            chunk = _cut_chunk(stop, self.chunk(rank, cursor, max(2 * MAX_LINE_BYTES, min(PIECE_BYTES, scan))))
             end = chunk.end
             for found in self._lines(cursor, chunk):
                 offset, raw, cursor, is_open = found
@@ -158,46 +158,51 @@ class Reader:
                 if raw is None or (is_open and shown <= begin.shown):
                     continue
                 above = above or self.above(rank, begin.offset)
-                if every or wanted.wants(raw):
+                if every or wanted.accepts_text(raw):
                     text = raw.decode(errors="replace")
                     level, at = (copy(above) if is_open else above).take(offset, text)
-                    if every or wanted.wants_of(level, at):
-                        lines.append(Line(rank, offset, text, level, at, is_open))
+                    if every or wanted.accepts_level(level, at):
+                        lines.append(PrintedLine(rank, offset, text, level, at, is_open))
                 elif not is_open:
                     above.skip(offset, raw)
                 if not is_open and (
-                    len(lines) == limit or (every and cursor - begin.offset >= scan) or _is_over(until)
+                    len(lines) == limit or (every and cursor - begin.offset >= scan) or _is_past(until)
                 ):
                     self._known[rank] = cursor, above
-                    return lines, Spot(cursor), False
+                    return lines, LogPosition(cursor), False
         if above:
             self._known[rank] = cursor, above
-        return lines, Spot(cursor, shown), end
+        return lines, LogPosition(cursor, shown), end
 
     def tail(
-        self, rank: int, limit: int, wanted: Filter = EVERYTHING, scan: int = SCAN, until: float | None = None
-    ) -> tuple[list[Line], Spot, bool]:
+        self,
+        rank: int,
+        limit: int,
+        wanted: LogFilter = NO_FILTER,
+        scan: int = MAX_SCAN_BYTES,
+        until: float | None = None,
+    ) -> tuple[list[PrintedLine], LogPosition, bool]:
         """Return the last `limit` lines, within as many bytes as one page reads, as `page` does."""
         end = self.chunk(rank, -1).cursor
-        begin = max(0, end - (min(scan, limit * 2048) if wanted is EVERYTHING else scan))
-        if begin and (whole := _BEGINS.search(self.chunk(rank, begin).data)):
+        begin = max(0, end - (min(scan, limit * 2048) if wanted is NO_FILTER else scan))
+        if begin and (whole := _LINE_START.search(self.chunk(rank, begin).data)):
             begin += whole.start()
-        lines: list[Line] = []
-        spot, at_end = Spot(begin), False
+        lines: list[PrintedLine] = []
+        spot, at_end = LogPosition(begin), False
         while not at_end:
             found, spot, at_end = self.page(rank, spot, 10_000, wanted, until=until)
             lines = (lines + found)[-limit:]
-            if _is_over(until):
+            if _is_past(until):
                 break
         return lines, spot, at_end
 
-    def above(self, rank: int, cursor: int) -> Above:
+    def above(self, rank: int, cursor: int) -> LevelContext:
         """Return the level context of the lines before `cursor`."""
         known, above = self._known.get(rank, (-1, None))
         if above is not None and known == cursor:
             return above
-        above = Above(self.clock)
-        begin = max(0, cursor - REACH)
+        above = LevelContext(self.clock)
+        begin = max(0, cursor - MAX_REACH_BYTES)
         data = self.chunk(rank, begin, cursor - begin).data if cursor else b""
         whole = data.find(b"\n") + 1 if begin else 0
         for offset, raw, *_ in self._lines(begin + whole, LogChunk(data[whole:], cursor, end=False)):
@@ -205,25 +210,25 @@ class Reader:
                 above.skip(offset, raw)
         return above
 
-    def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[_Found]:
+    def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[_RawLine]:
         """Yield each whole line of a chunk, and what there is of the next one."""
         data, begin = chunk.data, 0
         while (newline := data.find(b"\n", begin)) >= 0:
-            state, shown = newest_state(data[begin:newline])
-            yield _Found(cursor + begin + state, shown[:LONGEST], cursor + newline + 1)
+            state, shown = find_newest_state(data[begin:newline])
+            yield _RawLine(cursor + begin + state, shown[:MAX_LINE_BYTES], cursor + newline + 1)
             begin = newline + 1
         rest = data[begin:]
         if not rest:
             return
-        state, shown = newest_state(rest)
+        state, shown = find_newest_state(rest)
         offset, length = cursor + begin + state, len(rest) - state
         again = offset - 1 if state else offset  # from its carriage return on, by which it is known
-        if length >= LONGEST or (chunk.end and self._has_ended):
-            yield _Found(offset, shown[:LONGEST], offset + min(length, LONGEST))
+        if length >= MAX_LINE_BYTES or (chunk.end and self._has_ended):
+            yield _RawLine(offset, shown[:MAX_LINE_BYTES], offset + min(length, MAX_LINE_BYTES))
         elif chunk.end and b"\r" in rest:
-            yield _Found(offset, shown, again, open=True)
+            yield _RawLine(offset, shown, again, open=True)
         elif state:
-            yield _Found(offset, None, again)
+            yield _RawLine(offset, None, again)
 
     @cached_property
     def _begun(self) -> datetime:
@@ -235,71 +240,76 @@ class Reader:
         return self.task.attempts.filter(number=self.attempt, ended_at__isnull=False).exists()
 
 
-def _up_to(stop: int | None, chunk: LogChunk) -> LogChunk:
+def _cut_chunk(stop: int | None, chunk: LogChunk) -> LogChunk:
     if stop is None or chunk.cursor < stop:
         return chunk
     return LogChunk(chunk.data[: len(chunk.data) - (chunk.cursor - stop)], stop, end=True)
 
 
-def _is_over(until: float | None) -> bool:
+def _is_past(until: float | None) -> bool:
     return until is not None and time.monotonic() > until
 
 
-def page(task: Task, query: dict[str, Any]) -> dict[str, Any]:
+def read_page(task: Task, query: dict[str, Any]) -> dict[str, Any]:
     """Return the API's page of lines. `rank` is a number or `all`; `tail` starts with the newest lines. Raises ApiError
     400 for an invalid rank, cursor or filter."""
-    wanted = filters.asked_for(query)
-    begun, offsets = _resume(query.get("cursor", ""))
+    wanted = filters.build_filter(query)
+    begun, offsets = _parse_cursor(query.get("cursor", ""))
     attempt = query.get("attempt") or begun or max(task.attempt, 1)
     if begun != attempt:
         offsets = {}
     every = query["rank"] == "all"
-    ranks = range(task.world_size) if every else [rank_of(task, query["rank"])]
-    reader, share, scan, ended = Reader(task, attempt), max(1, query["limit"] // len(ranks)), SCAN // len(ranks), True
-    until = None if wanted is EVERYTHING else time.monotonic() + PATIENCE
+    ranks = range(task.world_size) if every else [parse_rank(task, query["rank"])]
+    reader, share, scan, ended = (
+        LogPageReader(task, attempt),
+        max(1, query["limit"] // len(ranks)),
+        MAX_SCAN_BYTES // len(ranks),
+        True,
+    )
+    until = None if wanted is NO_FILTER else time.monotonic() + MAX_PAGE_SECONDS
     shown: list[dict[str, Any]] = []
     for rank in ranks:
         if query["tail"] and not begun:
             lines, offsets[rank], end = reader.tail(rank, share, wanted, scan, until)
         else:
-            lines, offsets[rank], end = reader.page(rank, offsets.get(rank, Spot()), share, wanted, scan, until)
+            lines, offsets[rank], end = reader.page(rank, offsets.get(rank, LogPosition()), share, wanted, scan, until)
         shown += [{**({"rank": rank} if every else {}), **line.shown()} for line in lines]
         ended = ended and end
-    cursor = f"{attempt}@{cursor_of(offsets)}"
+    cursor = f"{attempt}@{format_offsets(offsets)}"
     return {"rank": query["rank"], "attempt": attempt, "lines": shown, "cursor": cursor, "end": ended}
 
 
-def _resume(cursor: str) -> tuple[int, dict[int, Spot]]:
+def _parse_cursor(cursor: str) -> tuple[int, dict[int, LogPosition]]:
     """Return the attempt and the offsets of a cursor; (0, {}) without one. Raises ApiError 400."""
     attempt, _, offsets = cursor.rpartition("@")
     try:
-        return (_offset(attempt), offsets_of(offsets)) if cursor else (0, {})
+        return (_parse_offset(attempt), parse_offsets(offsets)) if cursor else (0, {})
     except ValueError:
         raise ApiError(400, "CURSOR_INVALID", "cursor", cursor=cursor) from None
 
 
-def cursor_of(offsets: dict[int, Spot]) -> str:
+def format_offsets(offsets: dict[int, LogPosition]) -> str:
     """Return the offsets as text."""
     return ",".join(f"{rank}:{spot}" for rank, spot in sorted(offsets.items()))
 
 
-def offsets_of(cursor: str) -> dict[int, Spot]:
+def parse_offsets(cursor: str) -> dict[int, LogPosition]:
     """Return the offsets in the text. Raises ValueError if it is no cursor."""
     offsets = {}
     for pair in filter(None, cursor.split(",")):
         rank, _, spot = pair.partition(":")
         offset, dash, shown = spot.partition("-")
-        offsets[_offset(rank)] = Spot(_offset(offset), _offset(shown) if dash else 0)
+        offsets[_parse_offset(rank)] = LogPosition(_parse_offset(offset), _parse_offset(shown) if dash else 0)
     return offsets
 
 
-def _offset(text: str) -> int:
+def _parse_offset(text: str) -> int:
     if not text.isdecimal() or len(text) > 18:
         raise ValueError(text)
     return int(text)
 
 
-def rank_of(task: Task, text: str) -> int:
+def parse_rank(task: Task, text: str) -> int:
     """Return the rank as a number. Raises ApiError 400 if the task has no such rank."""
     if not text.isdecimal() or len(text) > 9 or int(text) >= task.world_size:
         raise ApiError(400, "RANK_UNKNOWN", "rank", rank=text, high=task.world_size - 1)

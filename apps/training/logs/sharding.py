@@ -31,17 +31,17 @@ from apps.training.models import Watch
 
 log = logging.getLogger(__name__)
 
-BEAT = 1.5
-LEASE = 5.0
+BEAT_SECONDS = 1.5
+LEASE_SECONDS = 5.0
 """Seconds: a watcher without a heartbeat for so long follows nothing, and others take over what it followed."""
-TRIES = 10
+MAX_TRIES = 10
 
 
-class Superseded(Exception):
+class LeaseLostError(Exception):
     """Raised if another watcher follows the key now, or may do so."""
 
 
-class Shares(Protocol):
+class WatcherSharding(Protocol):
     """What a watcher needs of the division of work."""
 
     def has(self, key: str) -> bool:
@@ -61,7 +61,7 @@ class Shares(Protocol):
         """Have that thread send a heartbeat now."""
 
 
-class Alone:
+class SingleWatcher:
     """The only watcher: follows everything."""
 
     def has(self, key: str) -> bool:
@@ -81,7 +81,7 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class WatcherMembership:
     """The watchers as of the last heartbeat. `until`: when this is too old to act on, by this process's clock."""
 
     epoch: int = 0
@@ -89,13 +89,13 @@ class View:
     until: float = 0.0
 
 
-class Shared:
+class ShardedWatcher:
     """One of several watchers. `beat` is called by one thread, everything else by any."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._clock = clock
-        self._view = View()
+        self._view = WatcherMembership()
         self._heard: dict[str, tuple[int, float]] = {}  # of each watcher: its last beat, and when it was new
         self._soon = threading.Event()
         self._looked = 0.0
@@ -108,13 +108,13 @@ class Shared:
         view = self._view
         if not (self._has(view, key) and Watch.objects.filter(pk=1, epoch=view.epoch).exists()):
             self.hurry()
-            raise Superseded(key)
+            raise LeaseLostError(key)
 
     def looked(self, moment: float) -> None:
         self._looked = moment
 
-    def _has(self, view: View, key: str) -> bool:
-        return self._clock() < view.until and owner(view.members, key) == self.name
+    def _has(self, view: WatcherMembership, key: str) -> bool:
+        return self._clock() < view.until and find_owner(view.members, key) == self.name
 
     def run(self, ending: threading.Event) -> None:
         """Send heartbeats from a thread of its own, so that neither a slow engine nor much to read makes the watcher
@@ -124,14 +124,14 @@ class Shared:
                 close_old_connections()
                 self.beat()
             except Exception as error:
-                log.warning("watchers cannot share: %s; again in %s s", error, BEAT)
+                log.warning("watchers cannot share: %s; again in %s s", error, BEAT_SECONDS)
                 connection.close_if_unusable_or_obsolete()
-            self._soon.wait(BEAT)
+            self._soon.wait(BEAT_SECONDS)
             self._soon.clear()
         try:
             self.leave()
         except Exception as error:
-            log.warning("others take over in %s s: %s", LEASE, error)
+            log.warning("others take over in %s s: %s", LEASE_SECONDS, error)
         connection.close()
 
     def hurry(self) -> None:
@@ -139,7 +139,7 @@ class Shared:
 
     def beat(self) -> None:
         """Write this watcher's heartbeat, and learn which others are alive."""
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             moment, row = self._clock(), self._row()
             silent = self._silent(row.members, moment)
             members = {who: beat for who, beat in row.members.items() if who not in silent}
@@ -147,14 +147,14 @@ class Shared:
             epoch = row.epoch + (members.keys() != row.members.keys())
             if self._put(row, epoch, members):
                 if silent:
-                    log.warning("silent for %s s, and replaced: %s", LEASE, ", ".join(silent))
-                self._view = View(epoch, tuple(sorted(members)), moment + LEASE)
+                    log.warning("silent for %s s, and replaced: %s", LEASE_SECONDS, ", ".join(silent))
+                self._view = WatcherMembership(epoch, tuple(sorted(members)), moment + LEASE_SECONDS)
                 return
 
     def leave(self) -> None:
         """Remove this watcher from the row, so that others need not wait until it counts as silent."""
-        self._view = View()
-        for _ in range(TRIES):
+        self._view = WatcherMembership()
+        for _ in range(MAX_TRIES):
             row = self._row()
             members = {who: beat for who, beat in row.members.items() if who != self.name}
             if members == row.members or self._put(row, row.epoch + 1, members):
@@ -168,7 +168,7 @@ class Shared:
             who: before[who] if who in before and before[who][0] == beat else (beat, moment)
             for who, beat in members.items()
         }
-        return [who for who, (_, at) in self._heard.items() if who != self.name and moment - at > LEASE]
+        return [who for who, (_, at) in self._heard.items() if who != self.name and moment - at > LEASE_SECONDS]
 
     @staticmethod
     def _row() -> Watch:
@@ -183,7 +183,7 @@ class Shared:
 
 
 @lru_cache(maxsize=1 << 14)
-def owner(members: tuple[str, ...], key: str) -> str:
+def find_owner(members: tuple[str, ...], key: str) -> str:
     """Return the member that follows the key; empty without members. When a member joins or leaves, only what it
     follows changes hands."""
     return max(members, key=lambda who: blake2b(f"{who} {key}".encode(), digest_size=8).digest(), default="")

@@ -15,7 +15,7 @@ DECIMALS, DIGITS = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Trainer:
+class TrainerPosition:
     """Position of a Trainer: at `step` of `total` (0: not known), at `epoch`. It logs `every` so many steps; 0: at
     other moments."""
 
@@ -37,7 +37,7 @@ class Trainer:
         so it comes when a line is due; an evaluation's line may come right after such a line, at the same step."""
         rate = self.step / self.epoch
         exact = epoch * rate
-        found, within = round(exact), _rounding(epoch) * rate + 0.5
+        found, within = round(exact), _get_rounding_error(epoch) * rate + 0.5
         if not trains and abs(before - exact) <= within:
             found = before
         elif trains and self.every:
@@ -47,7 +47,7 @@ class Trainer:
         return min(found, self.total) if self.total else found
 
 
-def _rounding(epoch: float) -> float:
+def _get_rounding_error(epoch: float) -> float:
     """Return by how much the printed epoch may be off."""
     if round(epoch, DECIMALS) == epoch:
         return float(0.5 * 10**-DECIMALS)

@@ -37,7 +37,7 @@ class Migration(migrations.Migration):
                 ('spec', models.JSONField()),
                 ('summary', models.JSONField()),
                 ('warnings', models.JSONField(default=list)),
-                ('state', models.CharField(choices=[(apps.training.states.State['INITIALIZING'], apps.training.states.State['INITIALIZING']), (apps.training.states.State['QUEUED'], apps.training.states.State['QUEUED']), (apps.training.states.State['STARTING'], apps.training.states.State['STARTING']), (apps.training.states.State['RUNNING'], apps.training.states.State['RUNNING']), (apps.training.states.State['STOPPING'], apps.training.states.State['STOPPING']), (apps.training.states.State['SUCCEEDED'], apps.training.states.State['SUCCEEDED']), (apps.training.states.State['FAILED'], apps.training.states.State['FAILED']), (apps.training.states.State['STOPPED'], apps.training.states.State['STOPPED'])], db_index=True, default=apps.training.states.State['INITIALIZING'], max_length=20)),
+                ('state', models.CharField(choices=[(apps.training.states.TaskState['INITIALIZING'], apps.training.states.TaskState['INITIALIZING']), (apps.training.states.TaskState['QUEUED'], apps.training.states.TaskState['QUEUED']), (apps.training.states.TaskState['STARTING'], apps.training.states.TaskState['STARTING']), (apps.training.states.TaskState['RUNNING'], apps.training.states.TaskState['RUNNING']), (apps.training.states.TaskState['STOPPING'], apps.training.states.TaskState['STOPPING']), (apps.training.states.TaskState['SUCCEEDED'], apps.training.states.TaskState['SUCCEEDED']), (apps.training.states.TaskState['FAILED'], apps.training.states.TaskState['FAILED']), (apps.training.states.TaskState['STOPPED'], apps.training.states.TaskState['STOPPED'])], db_index=True, default=apps.training.states.TaskState['INITIALIZING'], max_length=20)),
                 ('state_since', models.DateTimeField()),
                 ('reason', models.CharField(blank=True, default='', max_length=40)),
                 ('reason_params', models.JSONField(blank=True, default=dict)),
@@ -155,7 +155,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='task',
-            constraint=models.CheckConstraint(condition=models.Q(('due_at__isnull', False), ('state__in', [apps.training.states.State['FAILED'], apps.training.states.State['STOPPED'], apps.training.states.State['SUCCEEDED']]), _connector='OR'), name='active_tasks_are_due'),
+            constraint=models.CheckConstraint(condition=models.Q(('due_at__isnull', False), ('state__in', [apps.training.states.TaskState['FAILED'], apps.training.states.TaskState['STOPPED'], apps.training.states.TaskState['SUCCEEDED']]), _connector='OR'), name='active_tasks_are_due'),
         ),
         migrations.AddConstraint(
             model_name='node',

@@ -29,9 +29,9 @@ class Migration(migrations.Migration):
             model_name="task",
             name="kind",
             field=models.CharField(
-                choices=[(kind, kind) for kind in apps.training.states.Kind],
+                choices=[(kind, kind) for kind in apps.training.states.TaskKind],
                 db_index=True,
-                default=apps.training.states.Kind.TRAINING,
+                default=apps.training.states.TaskKind.TRAINING,
                 max_length=20,
             ),
         ),

@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='task',
             name='kind',
-            field=models.CharField(choices=[(apps.training.states.Kind['TRAINING'], apps.training.states.Kind['TRAINING']), (apps.training.states.Kind['PREFLIGHT'], apps.training.states.Kind['PREFLIGHT']), (apps.training.states.Kind['DRILL'], apps.training.states.Kind['DRILL'])], default=apps.training.states.Kind['TRAINING'], max_length=20),
+            field=models.CharField(choices=[(apps.training.states.TaskKind['TRAINING'], apps.training.states.TaskKind['TRAINING']), (apps.training.states.TaskKind['PREFLIGHT'], apps.training.states.TaskKind['PREFLIGHT']), (apps.training.states.TaskKind['DRILL'], apps.training.states.TaskKind['DRILL'])], default=apps.training.states.TaskKind['TRAINING'], max_length=20),
         ),
         migrations.AddIndex(
             model_name='task',

@@ -2,29 +2,29 @@
 
 from typing import Any
 
-from apps.common.texts import language
+from apps.common.texts import get_request_language
 from apps.training.models import Preflight
 from apps.training.presenters import task_presenter
-from apps.training.states import Action, State, allowed_actions
-from fermi.preflight.report import in_words
+from apps.training.states import TaskAction, TaskState, allowed_actions
+from fermi.preflight.report import translate_report
 
-STATES = {
-    "queued": (State.INITIALIZING, State.QUEUED),
-    "running": (State.STARTING, State.RUNNING, State.STOPPING),
-    "done": (State.SUCCEEDED,),
-    "failed": (State.FAILED, State.STOPPED),
+STATES_BY_STATUS = {
+    "queued": (TaskState.INITIALIZING, TaskState.QUEUED),
+    "running": (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING),
+    "done": (TaskState.SUCCEEDED,),
+    "failed": (TaskState.FAILED, TaskState.STOPPED),
 }
 """A test's status, and the states of its run."""
 
 
-def brief(test: Preflight) -> dict[str, Any]:
+def serialize_brief(test: Preflight) -> dict[str, Any]:
     """Return the test as lists show it. It is loaded with its run, and the run with its owner and nodes."""
     run, nodes = test.run, list(test.run.nodes.all())
-    status = next(status for status, states in STATES.items() if run.state in states)
+    status = next(status for status, states in STATES_BY_STATUS.items() if run.state in states)
     return {
         "id": test.pk,
         "status": status,
-        "reason": None if status == "done" else task_presenter.reason(run.reason, run.reason_params),
+        "reason": None if status == "done" else task_presenter.serialize_reason(run.reason, run.reason_params),
         "level": test.level,
         "taskId": test.before_id,
         "projectId": run.project_id,
@@ -33,21 +33,21 @@ def brief(test: Preflight) -> dict[str, Any]:
         "startedAt": run.started_at,
         "endedAt": run.ended_at,
         "environments": [{"id": node.environment_id, "name": node.name} for node in nodes],
-        "verdict": in_words(test.report, language())["verdict"],
+        "verdict": translate_report(test.report, get_request_language())["verdict"],
     }
 
 
-def detail(test: Any) -> dict[str, Any]:
+def serialize_detail(test: Any) -> dict[str, Any]:
     """Return the test with its nodes, pairs and allowed actions. Without a report its nodes' levels are unknown."""
-    actions = allowed_actions(State(test.run.state), changes=test.may_change)
+    actions = allowed_actions(TaskState(test.run.state), changes=test.may_change)
     unknown = [
         {"environmentId": node["id"], "name": node["name"], "level": "unknown", "findings": []}
         for node in test.run.spec["nodes"]
     ]
-    shown = in_words(test.report, language())
+    shown = translate_report(test.report, get_request_language())
     return {
-        **brief(test),
+        **serialize_brief(test),
         **shown,
         "nodes": shown["nodes"] or unknown,
-        "allowedActions": [action for action in actions if action is Action.STOP],
+        "allowedActions": [action for action in actions if action is TaskAction.STOP],
     }

@@ -7,28 +7,28 @@ from apps.code.models import Fetch
 from apps.training.models import Task
 
 
-def shown(task: Task) -> dict[str, Any]:
+def serialize_code(task: Task) -> dict[str, Any]:
     """Return the task's snapshot, its origin, its fetch, and the task before it with code."""
     held = task.spec.get("code") or {}
-    row = selectors.in_project(task.project_id, held.get("snapshot") or "")
+    row = selectors.find_in_project(task.project_id, held.get("snapshot") or "")
     fetch = Fetch.objects.select_related("snapshot").filter(pk=(held.get("source") or {}).get("fetch")).first()
     return {
-        "snapshot": selectors.shown(row) if row else None,
-        "origin": selectors.origin_shown(held.get("origin") or {}) if row else None,
-        "fetch": selectors.fetch_shown(fetch) if fetch else None,
+        "snapshot": selectors.serialize_snapshot(row) if row else None,
+        "origin": selectors.serialize_origin(held.get("origin") or {}) if row else None,
+        "fetch": selectors.serialize_fetch(fetch) if fetch else None,
         "requirements": held.get("requirements") or "off",
-        "script": _entry(task),
-        "previous": _before(task),
+        "script": _format_entrypoint(task),
+        "previous": _find_previous(task),
     }
 
 
-def _entry(task: Task) -> str:
+def _format_entrypoint(task: Task) -> str:
     """Return the script, or `-m` and the module."""
     named = task.spec.get("entrypoint") or {}
     return f"-m {named['module']}" if named.get("module") else named.get("script") or ""
 
 
-def _before(task: Task) -> dict[str, Any] | None:
+def _find_previous(task: Task) -> dict[str, Any] | None:
     """Return the newest earlier task with code and the same name; if there is none, of the same owner."""
     earlier = Task.trainings.filter(project=task.project_id, created_at__lt=task.created_at)
     for rows in (earlier.filter(name=task.name), earlier.filter(owner=task.owner_id)):

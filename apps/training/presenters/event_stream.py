@@ -13,60 +13,62 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from apps.accounts.access import Reader
+from apps.accounts.access import UserRights
 from apps.accounts.models import User
 from apps.common import pubsub
 from apps.common.bounds import MAX_STREAMS
-from apps.common.open_connections import Open
+from apps.common.open_connections import ConnectionLimit
 from apps.training.presenters import stream_polling
-from apps.training.presenters.stream_polling import Position, Question, Rest, message
+from apps.training.presenters.stream_polling import PollAgain, StreamCursor, StreamRequest, format_message
 
-COALESCE = 0.1  # seconds between two answers to the same reader while much happens
-POLL = 1.0  # seconds between two polls of the database while the broker is unavailable
-PATIENCE = 10.0  # seconds without a message until the database is polled all the same
-BEAT = 2.0  # seconds of silence until a heartbeat is sent
+COALESCE_SECONDS = 0.1  # seconds between two answers to the same reader while much happens
+POLL_SECONDS = 1.0  # seconds between two polls of the database while the broker is unavailable
+MAX_SILENCE_SECONDS = 10.0  # seconds without a message until the database is polled all the same
+HEARTBEAT_SECONDS = 2.0  # seconds of silence until a heartbeat is sent
 
-OPEN = Open(MAX_STREAMS, "STREAMS_TOO_MANY")
+OPEN_STREAMS = ConnectionLimit(MAX_STREAMS, "STREAMS_TOO_MANY")
 
 
-async def stream(task_id: str, user: User, resume: str, ranks: str, lang: str) -> AsyncIterator[bytes]:
+async def stream_task(task_id: str, user: User, resume: str, ranks: str, lang: str) -> AsyncIterator[bytes]:
     """Yield the messages of the task's stream. `ranks`: `none`, `all` or one rank whose log lines are included. Ends
     when the task is final and everything is sent, or `user` may no longer see it."""
-    reader = Reader(user.pk, user.is_superuser)
-    question = Question(task_id, reader, lang, ranks, Position.parse(resume) or Position())
-    known: stream_polling.Known = {}
+    reader = UserRights(user.pk, user.is_superuser)
+    question = StreamRequest(task_id, reader, lang, ranks, StreamCursor.parse(resume) or StreamCursor())
+    known: stream_polling.KnownLevels = {}
     yield b"retry: 1000\n\n"
-    with OPEN.one(user.pk):
-        async with pubsub.subscribe(f"task:{task_id}") as inbox:
+    with OPEN_STREAMS.one(user.pk):
+        async with pubsub.subscribe_to(f"task:{task_id}") as inbox:
             while True:
-                answer = await stream_polling.ask(question, known)
+                answer = await stream_polling.poll_stream(question, known)
                 question, known = replace(question, position=answer.position), answer.known
                 if answer.body:
                     yield answer.body
-                if answer.rest is Rest.NOTHING:
-                    yield message("end", {}, answer.position)
+                if answer.rest is PollAgain.NOTHING:
+                    yield format_message("end", {}, answer.position)
                     return
-                if answer.rest is Rest.MORE:
+                if answer.rest is PollAgain.MORE:
                     continue
                 if answer.body:
-                    await asyncio.sleep(_until_next(COALESCE))
-                async for beat in _silence(inbox, answer.again, ranks):
+                    await asyncio.sleep(_get_seconds_to_next(COALESCE_SECONDS))
+                async for beat in _wait_for_change(inbox, answer.again, ranks):
                     yield beat
                 inbox.clear()
 
 
-async def _silence(inbox: pubsub.Inbox, again: float, ranks: str) -> AsyncIterator[bytes]:
+async def _wait_for_change(inbox: pubsub.Subscription, again: float, ranks: str) -> AsyncIterator[bytes]:
     """Yield heartbeats until it is worthwhile to poll again. Heartbeats need no query and have no position: a page that
     receives none knows that what it shows may be old."""
-    look_at = time.monotonic() + min(_until_next(PATIENCE if inbox.connected else POLL), again)
+    look_at = time.monotonic() + min(
+        _get_seconds_to_next(MAX_SILENCE_SECONDS if inbox.connected else POLL_SECONDS), again
+    )
     while (left := look_at - time.monotonic()) > 0:
-        hint = await inbox.get(timeout=min(left, BEAT))
+        hint = await inbox.get(timeout=min(left, HEARTBEAT_SECONDS))
         if hint is None:
             yield b"event: beat\ndata: {}\n\n"
         elif ranks != "none" or hint.get("kind") != "log":
             return
 
 
-def _until_next(period: float) -> float:
+def _get_seconds_to_next(period: float) -> float:
     """Return the seconds until the next multiple of `period` on the monotonic clock."""
     return period - time.monotonic() % period

@@ -9,17 +9,17 @@ from apps.accounts.models import Role, User
 from fermi.jobs import credentials
 
 
-def hidden(request: Mapping[str, Any], project: str, user: User | None) -> dict[str, str]:
+def find_hidden_variables(request: Mapping[str, Any], project: str, user: User | None) -> dict[str, str]:
     """Return the variables of a task's request that `user` may not read, with their values. `user` None: as for a
     viewer."""
     env = request.get("env") or {}
     found = {name: value for name, value in env.items() if credentials.looks_secret(name, value)}
-    if found and user and access.role_in(user, project) is not Role.VIEWER:
+    if found and user and access.get_role(user, project) is not Role.VIEWER:
         return {}
     return found
 
 
-def request(stored: Mapping[str, Any], project: str, user: User) -> Mapping[str, Any]:
+def redact_request(stored: Mapping[str, Any], project: str, user: User) -> Mapping[str, Any]:
     """Return the task's request as `user` may read it."""
-    found = hidden(stored, project, user)
-    return {**stored, "env": credentials.masked(stored["env"])} if found else stored
+    found = find_hidden_variables(stored, project, user)
+    return {**stored, "env": credentials.mask_secrets(stored["env"])} if found else stored

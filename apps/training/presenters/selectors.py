@@ -24,23 +24,23 @@ from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Cast, JSONObject
 
 from apps.accounts import access
-from apps.accounts.access import Someone
+from apps.accounts.access import AnyUser
 from apps.accounts.models import User
-from apps.common.encoding import encode
+from apps.common.encoding import encode_json
 from apps.common.errors import ApiError
-from apps.common.sql import CompiledQuery, Reader, columns, read_json
+from apps.common.sql import CompiledQuery, Reader, list_columns, read_json
 from apps.training.core import elastic_size
 from apps.training.models import Attempt, Drill, Event, Finding, MetricPoint, Node, Preflight, Task
 from apps.training.presenters import redaction
 from apps.training.presenters import task_presenter as presenters
-from apps.training.states import FINAL, Action, State, allowed_actions
+from apps.training.states import FINAL_STATES, TaskAction, TaskState, allowed_actions
 from fermi.diagnosis import Level
 from fermi.jobs import credentials
-from fermi.jobs.ranks import place
+from fermi.jobs.ranks import place_nodes
 from fermi.jobs.spec import JobSpec
-from fermi.scheduler.snapshot import priority_of
+from fermi.scheduler.snapshot import classify_priority
 
-BRIEF = {
+BRIEF_COLUMNS = {
     "taskId": "id",
     "taskName": "name",
     "status": "state",
@@ -63,73 +63,79 @@ BRIEF = {
 }
 """API names and the columns behind them; they are renamed in Python, as aliases in the query made a page a sixth
 slower."""
-_IN_SPEC = KeyTextTransform("totalSteps", KeyTransform("hyperparameters", "spec"))
-_UNTOLD = {"steps_in_spec": Case(When(total_steps=None, then=_IN_SPEC), output_field=TextField())}
+_STEPS_IN_SPEC = KeyTextTransform("totalSteps", KeyTransform("hyperparameters", "spec"))
+_LEGACY_STEPS = {"steps_in_spec": Case(When(total_steps=None, then=_STEPS_IN_SPEC), output_field=TextField())}
 """For tasks from before there was a column; reading each spec would take a tenth of a page's time."""
 
 
-def tasks(user: Someone) -> QuerySet[Task, Any]:
+def query_tasks(user: AnyUser) -> QuerySet[Task, Any]:
     """Return rows for `serialize_brief`, of all training tasks that `user` may see."""
-    return briefs(access.visible(Task.trainings.all(), user), may_change=access.may_change(user))
+    return select_brief_columns(
+        access.filter_visible(Task.trainings.all(), user), may_change=access.build_may_change_expression(user)
+    )
 
 
-def briefs(rows: QuerySet[Task, Any], *more: str, **annotated: Any) -> QuerySet[Task, Any]:
+def select_brief_columns(rows: QuerySet[Task, Any], *extra: str, **annotated: Any) -> QuerySet[Task, Any]:
     """Return rows with the columns that `serialize_brief` needs, which also needs `may_change` in each."""
-    return rows.values(*_COLUMNS, *more, **annotated, **_UNTOLD, **_WORST)
+    return rows.values(*_COLUMNS, *extra, **annotated, **_LEGACY_STEPS, **_WORST_FINDING)
 
 
 def brief_columns(*more: str, **annotated: Reader | None) -> dict[str, Reader | None]:
     """Return the columns of `briefs`, for a compiled query."""
-    return columns(Task, *_COLUMNS, *more, **annotated, steps_in_spec=None, worst=read_json)
+    return list_columns(Task, *_COLUMNS, *more, **annotated, steps_in_spec=None, worst=read_json)
 
 
-_COLUMNS = (*BRIEF.values(), *presenters.WHY, "total_steps", "progress", "paused_at")
+_COLUMNS = (*BRIEF_COLUMNS.values(), *presenters.REASON_COLUMNS, "total_steps", "progress", "paused_at")
 
 
-_GOES_ON = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
-_WRONG = _GOES_ON.exclude(level=Level.INFO).order_by("level", "-since")  # by the alphabet a failure comes first
-_WORST = {"worst": Subquery(_WRONG.values(said=JSONObject(code="code", level="level", params="params"))[:1])}
+_OPEN_FINDINGS = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
+_OPEN_PROBLEMS = _OPEN_FINDINGS.exclude(level=Level.INFO).order_by(
+    "level", "-since"
+)  # by the alphabet a failure comes first
+_WORST_FINDING = {
+    "worst": Subquery(_OPEN_PROBLEMS.values(said=JSONObject(code="code", level="level", params="params"))[:1])
+}
 
 
-def brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
+def serialize_brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str, Any]:
     """Return the row as the API answers it in lists."""
     progress, state, paused = row["progress"], row["state"], row["paused_at"] is not None
     return {
-        **dict(zip(BRIEF, _TOLD(row), strict=True)),
-        "priorityClass": _class(row["priority"]),
+        **dict(zip(BRIEF_COLUMNS, _get_brief_values(row), strict=True)),
+        "priorityClass": _get_priority_class(row["priority"]),
         "paused": paused,
-        "reason": presenters.why(row, lang),
+        "reason": presenters.explain_task(row, lang),
         "step": progress.get("step"),
-        "totalSteps": progress.get("total") or _total(row),
+        "totalSteps": progress.get("total") or _get_total_steps(row),
         "loss": progress.get("loss"),
         "lossNotFinite": "loss" in progress and progress["loss"] is None,
-        "finding": presenters.worst(row["worst"], lang) if state not in FINAL else None,
-        "allowedActions": _actions(state, row["may_change"], paused),
+        "finding": presenters.serialize_worst_finding(row["worst"], lang) if state not in FINAL_STATES else None,
+        "allowedActions": _get_actions(state, row["may_change"], paused),
     }
 
 
-def _total(row: Mapping[str, Any]) -> int | None:
+def _get_total_steps(row: Mapping[str, Any]) -> int | None:
     told = row["steps_in_spec"]
     if told is None:
         return cast("int | None", row["total_steps"])
     return int(told) if str(told).isdecimal() else None
 
 
-_TOLD = itemgetter(*BRIEF.values())
+_get_brief_values = itemgetter(*BRIEF_COLUMNS.values())
 
 
 @lru_cache(1000)
-def _class(priority: int) -> str:
-    return priority_of(priority).name.lower()
+def _get_priority_class(priority: int) -> str:
+    return classify_priority(priority).name.lower()
 
 
 @cache
-def _actions(state: str, may_change: bool, paused: bool) -> tuple[Action, ...]:
-    return tuple(allowed_actions(State(state), changes=may_change, paused=paused))
+def _get_actions(state: str, may_change: bool, paused: bool) -> tuple[TaskAction, ...]:
+    return tuple(allowed_actions(TaskState(state), changes=may_change, paused=paused))
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class StreamState:
     """State of a task that its live stream compares with what the reader has. `fingerprint` changes with `status` and
     with the observed ranks; `event` and `metric` are the newest ids, 0 for none. `again`: in how many seconds the same
     row may say something else."""
@@ -141,27 +147,29 @@ class Pulse:
     again: float = math.inf
 
 
-def pulses(reader: access.Reader, asked: Collection[str], lang: str) -> dict[str, Pulse]:
+def read_stream_states(reader: access.UserRights, asked: Collection[str], lang: str) -> dict[str, StreamState]:
     """Return the states of these tasks by id, in one query, as every open page polls them. Tasks that the reader may
     not see are left out."""
-    rows = tasks(reader).filter(pk__in=asked).annotate(**_NEWEST)
-    return {row["id"]: _pulse(row, lang) for row in rows}
+    rows = query_tasks(reader).filter(pk__in=asked).annotate(**_NEWEST_COLUMNS)
+    return {row["id"]: _build_stream_state(row, lang) for row in rows}
 
 
-def _pulse(row: dict[str, Any], lang: str) -> Pulse:
-    event, metric, seen = (row.pop(name) for name in _NEWEST)
-    status = brief(row, lang)
-    return Pulse(status, crc32(encode([status, seen])), event or 0, metric or 0, presenters.again(row))
+def _build_stream_state(row: dict[str, Any], lang: str) -> StreamState:
+    event, metric, seen = (row.pop(name) for name in _NEWEST_COLUMNS)
+    status = serialize_brief(row, lang)
+    return StreamState(
+        status, crc32(encode_json([status, seen])), event or 0, metric or 0, presenters.get_recheck_delay(row)
+    )
 
 
-_NEWEST = {
+_NEWEST_COLUMNS = {
     "event_": Subquery(Event.objects.filter(task=OuterRef("pk")).order_by("-pk").values("pk")[:1]),
     "metric_": Subquery(MetricPoint.objects.filter(task=OuterRef("pk")).order_by("-pk").values("pk")[:1]),
     "seen_": Subquery(Attempt.objects.filter(task=OuterRef("pk"), number=OuterRef("attempt")).values("seen")[:1]),
 }
 
 
-_TRAINED = {
+_DATA_COLUMNS = {
     "datasetId": F("dataset_version__dataset"),
     "datasetVersionId": F("dataset_version"),
     "modelId": F("model"),
@@ -170,17 +178,17 @@ _TRAINED = {
     "modelName": F("model__name"),
 }
 """The dataset and the model with their names; empty if the script reads none of the platform."""
-_AROUND = {
+_CONTEXT_COLUMNS = {
     "projectName": F("project__name"),
     "minRunSeconds": F("min_run_seconds"),
     "maxRunSeconds": F("max_run_seconds"),
     "preflightId": Subquery(Preflight.objects.filter(before=OuterRef("pk")).values("pk")[:1]),
     "drillId": Subquery(Drill.objects.filter(task=OuterRef("pk")).order_by("-run__created_at").values("pk")[:1]),
 }
-_STORED = ("spec", "request", "summary", "warnings")
+_STORED_COLUMNS = ("spec", "request", "summary", "warnings")
 
 
-class _ByRank(Aggregate):
+class _EnvironmentsByRank(Aggregate):
     """Aggregate of a task's nodes: the environments by node rank, as one JSON object."""
 
     function = "JSONB_OBJECT_AGG"
@@ -190,19 +198,23 @@ class _ByRank(Aggregate):
         return self.as_sql(compiler, connection, function="JSON_GROUP_OBJECT", **extra)
 
 
-_NODES = Node.objects.filter(task=OuterRef("pk")).order_by().values("task")
-_ENVIRONMENTS = _NODES.annotate(by_rank=_ByRank(Cast("node_rank", CharField()), "environment_id")).values("by_rank")
+_TASK_NODES = Node.objects.filter(task=OuterRef("pk")).order_by().values("task")
+_ENVIRONMENTS = _TASK_NODES.annotate(
+    by_rank=_EnvironmentsByRank(Cast("node_rank", CharField()), "environment_id")
+).values("by_rank")
 
 
-def _whole(task: str, reader: access.Reader) -> QuerySet[Task, Any]:
-    rows = access.visible(Task.trainings.filter(pk=task), reader)
-    stored = briefs(rows, *_STORED, may_change=access.may_change(reader))
-    return stored.annotate(**_TRAINED, **_AROUND, environments_=Subquery(_ENVIRONMENTS))
+def _query_detail(task: str, reader: access.UserRights) -> QuerySet[Task, Any]:
+    rows = access.filter_visible(Task.trainings.filter(pk=task), reader)
+    stored = select_brief_columns(rows, *_STORED_COLUMNS, may_change=access.build_may_change_expression(reader))
+    return stored.annotate(**_DATA_COLUMNS, **_CONTEXT_COLUMNS, environments_=Subquery(_ENVIRONMENTS))
 
 
-_WHOLE = CompiledQuery(
-    lambda is_superuser, /, task, user=0: _whole(task, access.Reader(user, is_superuser)),
-    brief_columns(*_STORED, may_change=bool, **dict.fromkeys((*_TRAINED, *_AROUND)), environments_=read_json),
+_DETAIL = CompiledQuery(
+    lambda is_superuser, /, task, user=0: _query_detail(task, access.UserRights(user, is_superuser)),
+    brief_columns(
+        *_STORED_COLUMNS, may_change=bool, **dict.fromkeys((*_DATA_COLUMNS, *_CONTEXT_COLUMNS)), environments_=read_json
+    ),
 )
 _ATTEMPTS = CompiledQuery(
     lambda task: (
@@ -210,40 +222,40 @@ _ATTEMPTS = CompiledQuery(
         .order_by("number")
         .annotate(seen_=Case(When(number=F("task__attempt"), then=F("seen")), default=None))
     ),
-    columns(Attempt, "number", "master_port", "outcome", "outcome_params", "resume_from", "created_at", "running_at",
-            "ended_at", seen_=read_json),
+    list_columns(Attempt, "number", "master_port", "outcome", "outcome_params", "resume_from", "created_at",
+            "running_at", "ended_at", seen_=read_json),
 )  # fmt: skip
 
 
-def detail(user: User, task_id: str) -> dict[str, Any]:
+def get_task_detail(user: User, task_id: str) -> dict[str, Any]:
     """Return everything about the task as `user` may read it. Raises ApiError 404 if they may not see it. Two queries,
     the task first: if it has ended, its attempt has, too."""
-    found = _WHOLE.first(user.is_superuser, task=task_id, **access.reader(user))
+    found = _DETAIL.first(user.is_superuser, task=task_id, **access.build_user_params(user))
     if found is None:
         raise ApiError(404, "NOT_FOUND")
     attempts = _ATTEMPTS.fetch(task=task_id)
     job = JobSpec.from_json(found["spec"])
-    waits = State(found["state"]) in (State.INITIALIZING, State.QUEUED)
+    waits = TaskState(found["state"]) in (TaskState.INITIALIZING, TaskState.QUEUED)
     newest = attempts[-1] if attempts else None
     culprit = newest["outcome_params"].get("rank") if newest else None
     environments = found["environments_"] or {}
     select = (found["request"].get("distributedConfig") or {}).get("select")
-    placements = place(job.nodes, job.master) if environments or select is None else []
+    placements = place_nodes(job.nodes, job.master) if environments or select is None else []
     seen = {rank["rank"]: rank for rank in ((newest["seen_"] or {}).get("ranks", []) if newest else [])}
     return {
-        **brief(found),
-        **{name: found[name] for name in (*_TRAINED, *_AROUND)},
+        **serialize_brief(found),
+        **{name: found[name] for name in (*_DATA_COLUMNS, *_CONTEXT_COLUMNS)},
         "summary": found["summary"],
         "warnings": [
-            presenters.warning(warning["code"], warning["params"])
+            presenters.serialize_warning(warning["code"], warning["params"])
             for warning in found["warnings"]
-            if waits or warning["code"] not in presenters.OF_THE_QUEUE
+            if waits or warning["code"] not in presenters.QUEUE_WARNINGS
         ],
-        "proposal": presenters.proposal(job),
-        "elastic": elastic_size.shown(Task.objects.select_related("cluster").get(pk=task_id), job)
+        "proposal": presenters.serialize_proposal(job),
+        "elastic": elastic_size.serialize_elastic(Task.objects.select_related("cluster").get(pk=task_id), job)
         if job.elastic
         else None,
-        "batch": presenters.batch(job),
+        "batch": presenters.serialize_batch(job),
         "select": select,
         "nodes": [
             {
@@ -255,7 +267,7 @@ def detail(user: User, task_id: str) -> dict[str, Any]:
                 "processes": at.node.processes,
                 "emulated": at.node.emulated,
                 "ranks": list(at.ranks),
-                "runsIn": presenters.runs_in(at.node),
+                "runsIn": presenters.serialize_run_location(at.node),
             }
             for at in placements
         ],
@@ -268,21 +280,21 @@ def detail(user: User, task_id: str) -> dict[str, Any]:
                 "state": seen.get(rank, {}).get("state", "waiting"),
                 "pid": seen.get(rank, {}).get("pid"),
                 "exitCode": seen.get(rank, {}).get("exit_code"),
-                "ending": presenters.ending(seen.get(rank, {}), culprit),
+                "ending": presenters.classify_ending(seen.get(rank, {}), culprit),
             }
             for at in placements
             for local, rank in enumerate(at.ranks)
         ],
-        "attempts": [_attempt(attempt) for attempt in attempts],
-        "request": redaction.request(found["request"], found["project_id"], user),
+        "attempts": [_serialize_attempt(attempt) for attempt in attempts],
+        "request": redaction.redact_request(found["request"], found["project_id"], user),
     }
 
 
-def _attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
+def _serialize_attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "number": attempt["number"],
         "masterPort": attempt["master_port"],
-        "outcome": presenters.reason(attempt["outcome"], attempt["outcome_params"]),
+        "outcome": presenters.serialize_reason(attempt["outcome"], attempt["outcome_params"]),
         "failedRank": attempt["outcome_params"].get("rank"),
         "resumeFrom": attempt["resume_from"] or None,
         "createdAt": attempt["created_at"],
@@ -291,26 +303,28 @@ def _attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def plan(task: Task, number: int | None, user: User | None) -> dict[str, Any] | None:
+def get_plan(task: Task, number: int | None, user: User | None) -> dict[str, Any] | None:
     """Return what was rendered for an attempt, as `user` may read it; None if there is no such attempt."""
     attempts = task.attempts.filter(number=number or task.attempt)
     attempt = attempts.values("number", "plan").first()
     if attempt is None:
         return None
-    files, artifacts = presenters.artifacts(
-        credentials.without(attempt["plan"]["artifacts"], redaction.hidden(task.request, task.project_id, user))
+    files, artifacts = presenters.serialize_artifacts(
+        credentials.redact_secrets(
+            attempt["plan"]["artifacts"], redaction.find_hidden_variables(task.request, task.project_id, user)
+        )
     )
     return {"attempt": attempt["number"], "files": files, "artifacts": artifacts}
 
 
-def events(task_id: str, after: int = 0) -> QuerySet[Event, Any]:
+def query_events(task_id: str, after: int = 0) -> QuerySet[Event, Any]:
     """Return the events with a higher id than `after`, oldest first."""
     return Event.objects.filter(task=task_id, pk__gt=after).order_by("pk").values(
         "id", "attempt", "at", "kind", "code", "params"
     )  # fmt: skip
 
 
-def metrics(task_id: str, filters: Mapping[str, Any]) -> dict[str, Any]:
+def list_metrics(task_id: str, filters: Mapping[str, Any]) -> dict[str, Any]:
     """Return points in the order in which they were stored; `next` is what to pass as `after` to continue, None at the
     end."""
     rows = MetricPoint.objects.filter(task=task_id, pk__gt=filters["after"])

@@ -10,52 +10,59 @@ from typing import Any
 from django.db.models import F, Max, Sum
 
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
-from apps.common.sql import MAX_VALUES, slices
+from apps.common.sql import MAX_VALUES, split_keys
 from apps.scheduling import selectors as sharing
-from apps.training.core.engine_access import clusters_that_decide
+from apps.training.core.engine_access import list_clusters_with_queue
 from apps.training.models import Attempt, Checkpoint, Node, Task
 from apps.training.queue import node_health, runtime_estimates
-from apps.training.queue.runtime_estimates import Past
-from apps.training.states import Kind, State
-from apps.training.states.reasons import Reason
-from fermi.scheduler.snapshot import Held, Place, Scene, Select, Waiting
+from apps.training.queue.runtime_estimates import RuntimeHistory
+from apps.training.states import TaskKind, TaskState
+from apps.training.states.reasons import TaskReason
+from fermi.scheduler.snapshot import EnvironmentInfo, RunningTask, SchedulerSnapshot, Select, WaitingTask
 from fermi.schema import serialization
 
-NOTHING = Past()
+NO_HISTORY = RuntimeHistory()
 
 
-def scene(now: datetime, *more: Waiting, past: Past = NOTHING) -> Scene:
+def load_snapshot(now: datetime, *extra: WaitingTask, history: RuntimeHistory = NO_HISTORY) -> SchedulerSnapshot:
     """Return the queue's current snapshot. `extra`: tasks to add to those that wait; `history`: used to estimate run
     times, which a scheduling pass does not need."""
-    rows = list(in_line().values(*_COLUMNS, user=F("owner__username")))
-    named = _named(row["id"] for row in rows if row["select"] is None)
-    spent = _ran(row["id"] for row in rows if row["attempt"] and (row["max_run_seconds"] is not None or past.runs))
-    waiting = [_waiting(row, named.get(row["id"], ()), spent.get(row["id"], 0.0), past) for row in rows]
-    holders, there = tuple(held(now, past)), tuple(places(node_health.failures(now)))
-    return Scene(
+    rows = list(filter_in_queue().values(*_QUEUE_COLUMNS, user=F("owner__username")))
+    named = _load_named_environments(row["id"] for row in rows if row["select"] is None)
+    spent = _load_held_seconds(
+        row["id"] for row in rows if row["attempt"] and (row["max_run_seconds"] is not None or history.runs)
+    )
+    waiting = [_build_waiting_task(row, named.get(row["id"], ()), spent.get(row["id"], 0.0), history) for row in rows]
+    holders, there = (
+        tuple(load_running_tasks(now, history)),
+        tuple(load_environments(node_health.get_failure_counts(now))),
+    )
+    return SchedulerSnapshot(
         now=now.timestamp(),
-        waiting=(*waiting, *more),
+        waiting=(*waiting, *extra),
         held=holders,
         places=there,
-        projects=sharing.projects(now, holders, there),
-        reservations=tuple(sharing.reservations(now)),
+        projects=sharing.read_projects(now, holders, there),
+        reservations=tuple(sharing.list_reservation_windows(now)),
     )
 
 
-def in_line() -> Any:
+def filter_in_queue() -> Any:
     """Return a query for tasks that could start if they had their environments."""
-    return Task.objects.filter(state=State.QUEUED, in_line_at__isnull=False, stop_requested_at=None, paused_at=None)
+    return Task.objects.filter(state=TaskState.QUEUED, in_line_at__isnull=False, stop_requested_at=None, paused_at=None)
 
 
-_COLUMNS = (
+_QUEUE_COLUMNS = (
     "id", "name", "project_id", "cluster_id", "created_at", "select", "priority", "place", "preemptible",
     "max_run_seconds", "attempt", "owner_id", "framework", "model_id", "reason", "turn",
 )  # fmt: skip
 
 
-def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float, past: Past) -> Waiting:
+def _build_waiting_task(
+    row: Mapping[str, Any], named: tuple[str, ...], held_seconds: float, history: RuntimeHistory
+) -> WaitingTask:
     longest = row["max_run_seconds"]
-    return Waiting(
+    return WaitingTask(
         task=row["id"],
         name=row["name"],
         project=row["project_id"],
@@ -63,94 +70,96 @@ def _waiting(row: Mapping[str, Any], named: tuple[str, ...], ran: float, past: P
         cluster=row["cluster_id"],
         since=row["created_at"].timestamp(),
         named=named,
-        select=selected(row["select"]),
+        select=load_select(row["select"]),
         priority=row["priority"],
         place=row["place"],
         preemptible=row["preemptible"],
-        max_run=None if longest is None else max(longest - ran, 0.0),
-        expected_run=past.left(row, ran),
-        promised=tuple(row["turn"].get("needs", ())) if row["reason"] == Reason.MAKING_ROOM else (),
+        max_run=None if longest is None else max(longest - held_seconds, 0.0),
+        expected_run=history.left(row, held_seconds),
+        promised=tuple(row["turn"].get("needs", ())) if row["reason"] == TaskReason.MAKING_ROOM else (),
     )
 
 
-def selected(data: Mapping[str, Any] | None) -> Select | None:
+def load_select(data: Mapping[str, Any] | None) -> Select | None:
     """Return the stored capacity request; None if the task named its environments."""
     return None if data is None else serialization.load(Select, data)
 
 
-def _named(tasks: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def _load_named_environments(tasks: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the environments that each task named; one that was deleted is an empty string."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     wanted = list(tasks)
-    rows = Node.objects.filter(task__in=wanted if len(wanted) <= MAX_VALUES else in_line().filter(select=None))
+    rows = Node.objects.filter(task__in=wanted if len(wanted) <= MAX_VALUES else filter_in_queue().filter(select=None))
     for task, environment in rows.order_by("node_rank").values_list("task_id", "environment_id"):
         found[task].append(environment or "")
     return {task: tuple(keys) for task, keys in found.items()}
 
 
-def _ran(tasks: Iterable[str]) -> dict[str, float]:
+def _load_held_seconds(tasks: Iterable[str]) -> dict[str, float]:
     """Return for how many seconds ended attempts held environments, by task."""
     found: dict[str, float] = {}
-    for part in slices(tasks):
+    for part in split_keys(tasks):
         ended = Attempt.objects.filter(task__in=part, ended_at__isnull=False).values("task")
         rows = ended.annotate(total=Sum(F("ended_at") - F("created_at"))).values_list("task", "total")
         found |= {task: total.total_seconds() for task, total in rows}
     return found
 
 
-def held(now: datetime, past: Past = NOTHING) -> list[Held]:
+def load_running_tasks(now: datetime, history: RuntimeHistory = NO_HISTORY) -> list[RunningTask]:
     """Return the tasks that hold environments. A holder whose task is gone holds them for ever."""
     leases: defaultdict[str, list[tuple[str, datetime]]] = defaultdict(list)
     for environment, holder, since in Lease.objects.values_list("environment_id", "holder", "since"):
         leases[holder].append((environment, since))
     rows: dict[str, dict[str, Any]] = {}
-    for part in slices(leases):
+    for part in split_keys(leases):
         found: Iterable[Any] = Task.objects.filter(pk__in=part).values(
             "id", "kind", "name", "project_id", "priority", "preemptible", "borrowed", "min_run_seconds", "state",
             "max_run_seconds", "deadline_at", "paused_at", "preempted_at", "stop_requested_at", "attempt", "inside",
-            "cluster_id", *runtime_estimates.COLUMNS, user=F("owner__username"),
+            "cluster_id", *runtime_estimates.SIMILARITY_COLUMNS, user=F("owner__username"),
         )  # fmt: skip
         rows |= {row["id"]: row for row in found}
     again = [
-        key for key, row in rows.items() if row["max_run_seconds"] is not None or (past.runs and row["attempt"] > 1)
+        key for key, row in rows.items() if row["max_run_seconds"] is not None or (history.runs and row["attempt"] > 1)
     ]
-    spent, saved = _ran(again), _saved(rows)
-    engines = clusters_that_decide() if rows else []
+    spent, saved = _load_held_seconds(again), _load_last_saves(rows)
+    engines = list_clusters_with_queue() if rows else []
     return [
-        _expected(now, past, rows.get(key), spent.get(key, 0.0),
-                  _held(key, taken, rows.get(key), spent.get(key, 0.0), saved.get(key), engines))
+        _with_expected_end(now, history, rows.get(key), spent.get(key, 0.0),
+                  _build_running_task(key, taken, rows.get(key), spent.get(key, 0.0), saved.get(key), engines))
         for key, taken in leases.items()
     ]  # fmt: skip
 
 
-def spent(now: datetime) -> Mapping[str, sharing.Spent]:
+def load_monthly_spend(now: datetime) -> Mapping[str, sharing.MonthlySpend]:
     """Return what each project has spent this month so far, by project id."""
-    return sharing.spent_by_project(now, held(now), places())
+    return sharing.sum_spend(now, load_running_tasks(now), load_environments())
 
 
-def _expected(now: datetime, past: Past, row: Mapping[str, Any] | None, spent: float, held: Held) -> Held:
-    if row is None or row["kind"] != Kind.TRAINING or not past.runs:
+def _with_expected_end(
+    now: datetime, history: RuntimeHistory, row: Mapping[str, Any] | None, spent: float, held: RunningTask
+) -> RunningTask:
+    if row is None or row["kind"] != TaskKind.TRAINING or not history.runs:
         return held
-    left = past.left(row, spent + now.timestamp() - held.since)
+    left = history.left(row, spent + now.timestamp() - held.since)
     return held if left is None else replace(held, expected=now.timestamp() + left)
 
 
-def _held(
+def _build_running_task(
     task: str, taken: list[tuple[str, datetime]], row: Mapping[str, Any] | None, spent: float, saved: datetime | None,
     engines: Collection[str],
-) -> Held:  # fmt: skip
+) -> RunningTask:  # fmt: skip
     """Return the running task. `engines`: clusters whose engines have their own queues. Only the engine's queue may
     preempt what it scheduled; a pre-flight test and a drill are short, and run before a waiting task."""
     since = min(moment for _, moment in taken)
     keys = tuple(key for key, _ in taken)
     if row is None:
-        return Held(task, "", "", keys, since.timestamp(), stays=True)
+        return RunningTask(task, "", "", keys, since.timestamp(), stays=True)
     until = None
     if row["max_run_seconds"] is not None:
         left = since + timedelta(seconds=row["max_run_seconds"] - spent)
-        until = (row["deadline_at"] if row["state"] == State.RUNNING and row["deadline_at"] else left).timestamp()
+        until = (row["deadline_at"] if row["state"] == TaskState.RUNNING and row["deadline_at"] else left).timestamp()
     ours = row["inside"] or row["cluster_id"] not in engines
-    return Held(
+    return RunningTask(
         task=task,
         name=row["name"],
         project=row["project_id"],
@@ -163,25 +172,27 @@ def _held(
         until=until,
         saved_at=saved.timestamp() if saved and saved >= since else None,
         leaving=bool(row["paused_at"] or row["preempted_at"] or row["stop_requested_at"])
-        or row["state"] == State.STOPPING,
-        stays=row["kind"] != Kind.TRAINING or not ours,
+        or row["state"] == TaskState.STOPPING,
+        stays=row["kind"] != TaskKind.TRAINING or not ours,
     )
 
 
-def _saved(tasks: Iterable[str]) -> dict[str, datetime]:
+def _load_last_saves(tasks: Iterable[str]) -> dict[str, datetime]:
     """Return when each task's newest checkpoint was saved."""
     found: dict[str, datetime] = {}
-    for part in slices(tasks):
+    for part in split_keys(tasks):
         rows = Checkpoint.objects.filter(task__in=part).values("task").annotate(newest=Max("at"))
         found |= dict(rows.values_list("task", "newest"))
     return found
 
 
-def places(failures: Mapping[str, int] = MappingProxyType({}), among: Collection[str] | None = None) -> list[Place]:
+def load_environments(
+    failures: Mapping[str, int] = MappingProxyType({}), ids: Collection[str] | None = None
+) -> list[EnvironmentInfo]:
     """Return all environments, or those with these `ids`. `failures`: how often each has failed recently."""
-    rows = DevEnvironment.objects.all() if among is None else DevEnvironment.objects.filter(pk__in=among)
+    rows = DevEnvironment.objects.all() if ids is None else DevEnvironment.objects.filter(pk__in=ids)
     return [
-        Place(
+        EnvironmentInfo(
             id=row["id"],
             name=row["name"],
             project=row["project_id"],

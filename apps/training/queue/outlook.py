@@ -16,19 +16,19 @@ from apps.training.queue import load, node_selection, runtime_estimates
 from fermi.jobs.spec import Problem
 from fermi.scheduler import forecast, scheduler
 from fermi.scheduler.forecast import Forecast
-from fermi.scheduler.snapshot import Decision, Held, Place, Scene, Turn, Waiting
-from fermi.scheduler.what_if import sooner
+from fermi.scheduler.snapshot import Decision, EnvironmentInfo, QueueEntry, RunningTask, SchedulerSnapshot, WaitingTask
+from fermi.scheduler.what_if import find_sooner_starts
 
-FRESH = timedelta(seconds=2)
+MAX_AGE = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
-class View:
+class QueueForecast:
     """A snapshot of the queue with the decision and the forecast for it."""
 
     at: datetime
     decided_at: datetime | None
-    scene: Scene
+    scene: SchedulerSnapshot
     decision: Decision
     forecasts: Mapping[str, Forecast]
     _sooner: dict[str, Sequence[Problem]] = field(default_factory=dict)
@@ -37,64 +37,70 @@ class View:
         """Return changes that would let the task start now."""
         with _lock:
             if task not in self._sooner:
-                self._sooner[task] = sooner(self.scene, task, node_selection.Fits())
+                self._sooner[task] = find_sooner_starts(self.scene, task, node_selection.PlacementCheck())
             return self._sooner[task]
 
     @cached_property
-    def turns(self) -> Mapping[str, Turn]:
+    def turns(self) -> Mapping[str, QueueEntry]:
         """Return each waiting task's entry in the decision, by task id."""
         return {turn.task: turn for turn in self.decision.turns}
 
     @cached_property
-    def waiting(self) -> Mapping[str, Waiting]:
+    def waiting(self) -> Mapping[str, WaitingTask]:
         """Return the waiting tasks by id."""
         return {one.task: one for one in self.scene.waiting}
 
     @cached_property
-    def held(self) -> Mapping[str, Held]:
+    def held(self) -> Mapping[str, RunningTask]:
         """Return the tasks that hold environments, by id."""
         return {one.task: one for one in self.scene.held}
 
     @cached_property
-    def gives_way(self) -> Mapping[str, float]:
+    def preemption_ends(self) -> Mapping[str, float]:
         """Return when tasks that will be preempted have saved and ended, in unix seconds by task id, where that is
         before their own end."""
         soon: dict[str, float] = {}
         for turn in self.decision.turns:
             if turn.room_at is not None:
                 for task in turn.after:
-                    soon[task] = min(turn.room_at + forecast.GRACE, soon.get(task, math.inf))
+                    soon[task] = min(turn.room_at + forecast.GRACE_SECONDS, soon.get(task, math.inf))
         return {task: at for task, at in soon.items() if at < (self.held[task].until or math.inf)}
 
     @cached_property
-    def holders(self) -> Mapping[str, Held]:
+    def holders(self) -> Mapping[str, RunningTask]:
         """Return the task that holds each environment, by environment id."""
         return {place: one for one in self.scene.held for place in one.places}
 
     @cached_property
-    def places(self) -> Mapping[str, Place]:
+    def places(self) -> Mapping[str, EnvironmentInfo]:
         """Return the environments by id."""
         return {place.id: place for place in self.scene.places}
 
 
 _lock = Lock()
-_known: View | None = None
+_cached_forecast: QueueForecast | None = None
 
 
-def view() -> View:
+def get_queue_forecast() -> QueueForecast:
     """Return the current forecast, from the cache if it is fresh."""
-    global _known
+    global _cached_forecast
     with _lock:
         moment = now()
         decided = Queue.objects.filter(pk=1).values_list("decided_at", flat=True).first()
-        if _known is None or _known.decided_at != decided or not timedelta() <= moment - _known.at < FRESH:
-            scene = load.scene(moment, past=runtime_estimates.past(moment))
-            decision = scheduler.decide(scene, node_selection.Fits())
-            _known = View(moment, decided, scene, decision, forecast.estimate(scene, decision))
-        return _known
+        if (
+            _cached_forecast is None
+            or _cached_forecast.decided_at != decided
+            or not timedelta() <= moment - _cached_forecast.at < MAX_AGE
+        ):
+            scene = load.load_snapshot(moment, history=runtime_estimates.load_history(moment))
+            decision = scheduler.make_decision(scene, node_selection.PlacementCheck())
+            _cached_forecast = QueueForecast(
+                moment, decided, scene, decision, forecast.estimate_starts(scene, decision)
+            )
+        return _cached_forecast
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Drop the cached forecast, after a user changed something whose result they read next."""
-    global _known
-    _known = None
+    global _cached_forecast
+    _cached_forecast = None

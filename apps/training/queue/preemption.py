@@ -10,21 +10,21 @@ from django.db import transaction
 from apps.clusters.models import Lease
 from apps.common.clock import now
 from apps.training.core import transitions, wakeups
-from apps.training.core.engine_access import engine_decides
+from apps.training.core.engine_access import is_scheduled_by_engine
 from apps.training.models import Task
-from apps.training.states import WITH_ATTEMPT, Kind, State
+from apps.training.states import STATES_WITH_ATTEMPT, TaskKind, TaskState
 
 WHY_RESERVED, WHY_MAINTAINED = "RESERVATION", "MAINTENANCE"
 
 
-def ask(task_id: str, params: Mapping[str, Any]) -> bool:
+def request_preemption(task_id: str, params: Mapping[str, Any]) -> bool:
     """Ask the task to give way, once; return False if it was asked before or is not preemptible now. Its own pass ends
     its attempt. Pre-flight tests and drills are short and end by themselves."""
     with transaction.atomic():
         active = Task.objects.filter(
             pk=task_id,
-            kind=Kind.TRAINING,
-            state__in=[State.QUEUED, *WITH_ATTEMPT - {State.STOPPING}],
+            kind=TaskKind.TRAINING,
+            state__in=[TaskState.QUEUED, *STATES_WITH_ATTEMPT - {TaskState.STOPPING}],
             preempted_at=None,
             paused_at=None,
             stop_requested_at=None,
@@ -32,12 +32,12 @@ def ask(task_id: str, params: Mapping[str, Any]) -> bool:
         if not active.update(preempted_at=now(), preempted_for=dict(params)):
             return False
         task = Task.objects.get(pk=task_id)
-        transitions.record(task.pk, task.attempt, "state", "PREEMPTION_REQUESTED", params)
-        wakeups.poke(task.pk)
+        transitions.record_event(task.pk, task.attempt, "state", "PREEMPTION_REQUESTED", params)
+        wakeups.enqueue_task(task.pk)
     return True
 
 
-def empty_windows(moment: datetime) -> list[str]:
+def preempt_for_reservations(moment: datetime) -> list[str]:
     """Preempt tasks on environments where a reservation of another project, or maintenance, has begun: they save, and
     resume elsewhere or afterwards. Return their ids. Tasks scheduled by an engine's own queue are left out: it would
     only start them there again."""
@@ -53,7 +53,7 @@ def empty_windows(moment: datetime) -> list[str]:
     asked = []
     for task in Task.objects.filter(pk__in=found).select_related("cluster"):
         foreign = [window for window in found[task.pk] if window[1] != task.project_id]
-        if not foreign or engine_decides(task):
+        if not foreign or is_scheduled_by_engine(task):
             continue
         maintained = next((window for window in foreign if window[1] is None), None)
         params = {
@@ -63,6 +63,6 @@ def empty_windows(moment: datetime) -> list[str]:
             "environment": ", ".join(sorted({window[0] for window in foreign})),
             "until": max(window[2] for window in foreign).timestamp(),
         }
-        if ask(task.pk, params):
+        if request_preemption(task.pk, params):
             asked.append(task.pk)
     return asked

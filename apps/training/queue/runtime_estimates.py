@@ -11,20 +11,20 @@ from typing import Any
 from django.db.models import F, Sum
 
 from apps.training.models import Task
-from apps.training.states import Kind, State
+from apps.training.states import TaskKind, TaskState
 
-PAST = timedelta(days=90)
-MOST = 2000
+HISTORY_WINDOW = timedelta(days=90)
+MAX_HISTORY_TASKS = 2000
 """Most tasks that are read: the newest that succeeded."""
-ENOUGH = 3
+MIN_SIMILAR_TASKS = 3
 """Tasks with another name count as similar only if there are at least so many."""
 
-COLUMNS = ("owner_id", "framework", "model_id", "name")
+SIMILARITY_COLUMNS = ("owner_id", "framework", "model_id", "name")
 """Columns by which tasks are similar: those that share all of them, then those that share the first three."""
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class RuntimeHistory:
     """Past run times. `runs`: for how many seconds tasks held environments, shortest first, by what they have in
     common."""
 
@@ -33,8 +33,8 @@ class Past:
     def left(self, row: Mapping[str, Any], held: float = 0.0) -> float | None:
         """Return how many more seconds a task will hold environments that has done so for `held` seconds: the median of
         similar tasks that took longer. None: there is no similar task."""
-        key = tuple(row[name] for name in COLUMNS)
-        for alike, enough in ((key, 1), (key[:-1], ENOUGH)):
+        key = tuple(row[name] for name in SIMILARITY_COLUMNS)
+        for alike, enough in ((key, 1), (key[:-1], MIN_SIMILAR_TASKS)):
             known = self.runs.get(alike, ())
             longer = known[bisect_right(known, held) :]
             if len(known) >= enough and longer:
@@ -42,21 +42,24 @@ class Past:
         return None
 
 
-def collected(rows: Iterable[tuple[tuple[Any, ...], timedelta]]) -> Past:
+def build_history(rows: Iterable[tuple[tuple[Any, ...], timedelta]]) -> RuntimeHistory:
     """Return the history from rows of similarity columns and durations."""
     found: defaultdict[tuple[Any, ...], list[float]] = defaultdict(list)
     for key, took in rows:
         found[key].append(took.total_seconds())
         found[key[:-1]].append(took.total_seconds())
-    return Past({key: sorted(runs) for key, runs in found.items()})
+    return RuntimeHistory({key: sorted(runs) for key, runs in found.items()})
 
 
-def past(now: datetime) -> Past:
+def load_history(now: datetime) -> RuntimeHistory:
     """Return the history of tasks that succeeded within HISTORY_WINDOW, in one query. Tasks that failed or were stopped
     say nothing about others."""
     newest = Task.objects.filter(
-        kind=Kind.TRAINING, state=State.SUCCEEDED, ended_at__gte=now - PAST, attempts__ended_at__isnull=False
+        kind=TaskKind.TRAINING,
+        state=TaskState.SUCCEEDED,
+        ended_at__gte=now - HISTORY_WINDOW,
+        attempts__ended_at__isnull=False,
     ).order_by("-ended_at")
     took = Sum(F("attempts__ended_at") - F("attempts__created_at"))
-    rows = newest.annotate(took=took).values_list(*COLUMNS, "took")[:MOST]
-    return collected((row[:-1], row[-1]) for row in rows)
+    rows = newest.annotate(took=took).values_list(*SIMILARITY_COLUMNS, "took")[:MAX_HISTORY_TASKS]
+    return build_history((row[:-1], row[-1]) for row in rows)

@@ -28,51 +28,58 @@ from apps.training.core import (
     uncollected_files,
     wakeups,
 )
-from apps.training.core.engine_access import backend_for, cause, declared, handle_for, job_for, secrets_of
+from apps.training.core.engine_access import (
+    build_attempt_job,
+    build_cause,
+    build_handle,
+    find_declared_cause,
+    get_backend,
+    reveal_secrets,
+)
 from apps.training.drills import runs as drills
 from apps.training.logs import ingest
-from apps.training.logs.trainer_steps import Trainer
+from apps.training.logs.trainer_steps import TrainerPosition
 from apps.training.models import Attempt, Task
 from apps.training.preflight import runs
 from apps.training.queue import turn
-from apps.training.queue.limits import OverLimit
+from apps.training.queue.limits import OverLimitError
 from apps.training.reconcile import crash_analysis, diagnosis, ports, prerequisites, restarts
-from apps.training.states import FINAL, Kind, State
-from apps.training.states.decisions import Decision
+from apps.training.states import FINAL_STATES, TaskKind, TaskState
+from apps.training.states.decisions import ReconcileDecision
 from apps.training.states.limits import (
     DEADLINES,
     FAILURE_GRACE_SECONDS,
-    FAILURE_STILL_SECONDS,
-    LOOK_AGAIN,
-    OVER_LIMIT,
+    FAILURE_IDLE_SECONDS,
+    OVER_LIMIT_RETRY_INTERVAL,
+    RECONCILE_INTERVALS,
 )
-from apps.training.states.reasons import GIVEN_WAY, Reason
+from apps.training.states.reasons import YIELDING_OUTCOMES, TaskReason
 from fermi.jobs import run_location
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import Cause, JobSpec, Observation, Phase, Rendered, attempt_name
+from fermi.jobs.spec import Cause, JobSpec, Observation, Phase, Rendered, format_attempt_name
 from fermi.planning import plugins
 
 
-def prepare(task: Task) -> timedelta | None:
+def prepare_task(task: Task) -> timedelta | None:
     """Check what the task needs before it is queued, all side by side; fail it at once if one of them cannot be had,
     else move it to queued when all are ready."""
-    needs = prerequisites.needs(task)
+    needs = prerequisites.list_prerequisites(task)
     if failed := next((need.failed for need in needs if need.failed), None):
-        with transitions.owned(task):
-            transitions.move(task, State.FAILED, failed.code, failed.params)
+        with transitions.lock_task(task):
+            transitions.change_state(task, TaskState.FAILED, failed.code, failed.params)
             _release_if_final(task)
         return timedelta()
     if waits := next((need.waits for need in needs if need.waits), None):
-        transitions.explain(task, waits.code, waits.params)
-        return LOOK_AGAIN[State.INITIALIZING]
+        transitions.explain_wait(task, waits.code, waits.params)
+        return RECONCILE_INTERVALS[TaskState.INITIALIZING]
     spec = dict(task.spec)
     for need in needs:
         spec |= need.known
-    transitions.move(task, State.QUEUED, spec=spec)
+    transitions.change_state(task, TaskState.QUEUED, spec=spec)
     return None
 
 
-def lease(task: Task) -> timedelta | None:
+def lease_environments(task: Task) -> timedelta | None:
     """Start the next attempt on its own port once the task holds all its environments; until then it stands in the
     queue.
 
@@ -81,259 +88,273 @@ def lease(task: Task) -> timedelta | None:
     even after a hint.
     """
     if task.paused_at or task.preempted_at:
-        return turn.rest(task)
-    if (begins := restarts.begins_at(task.attempts.all())) and begins > (moment := now()):
+        return turn.suspend_task(task)
+    if (begins := restarts.compute_start_time(task.attempts.all())) and begins > (moment := now()):
         return begins - moment
-    if full := restarts.still_full(task.attempts.all()):
-        transitions.explain(task, *full)
-        return LOOK_AGAIN[State.QUEUED]
-    if (remaining := restarts.remaining(task)) is not None and remaining <= timedelta():
-        with transitions.owned(task):
-            transitions.move(task, State.FAILED, Reason.RUN_TIMEOUT)
+    if full := restarts.find_full_disk(task.attempts.all()):
+        transitions.explain_wait(task, *full)
+        return RECONCILE_INTERVALS[TaskState.QUEUED]
+    if (remaining := restarts.compute_remaining_time(task)) is not None and remaining <= timedelta():
+        with transitions.lock_task(task):
+            transitions.change_state(task, TaskState.FAILED, TaskReason.RUN_TIMEOUT)
             _release_if_final(task)
         return timedelta()
     job = JobSpec.from_json(task.spec)
-    is_given = not task.attempt and bool(leases.held(task.pk))
-    if placement.replace_lost(task) or (not is_given and elastic_size.resize(task)):
+    is_given = not task.attempt and bool(leases.list_held_environments(task.pk))
+    if placement.replace_lost_nodes(task) or (not is_given and elastic_size.resize_task(task)):
         return None
-    if lost := placement.first_unusable(job):
-        if task.select and turn.decides(task):
-            return turn.stand(task, job)
-        return _aside(task, Reason.ENVIRONMENT_UNAVAILABLE, lost)
+    if lost := placement.describe_first_unusable(job):
+        if task.select and turn.is_scheduled_by_platform(task):
+            return turn.enter_queue(task, job)
+        return _leave_queue(task, TaskReason.ENVIRONMENT_UNAVAILABLE, lost)
     if job.when_in_use == "wait" and not task.attempt:
-        using = memory.in_use(node.id for node in job.nodes)
+        using = memory.find_memory_in_use(node.id for node in job.nodes)
         if using.environments:
-            return _aside(task, Reason.ENVIRONMENTS_IN_USE, {"environments": memory.named(using.environments)})
+            return _leave_queue(
+                task, TaskReason.ENVIRONMENTS_IN_USE, {"environments": memory.describe_holders(using.environments)}
+            )
         if using.looking:
-            return _aside(task, Reason.MEMORY_LOOKED_AT, {})
+            return _leave_queue(task, TaskReason.MEMORY_LOOKED_AT, {})
     try:
-        secrets_of(task)
-    except secrets.Unavailable as absent:
-        return _aside(task, absent.code, absent.params)
-    turn.learn_way(task, job)
+        reveal_secrets(task)
+    except secrets.SecretUnavailableError as absent:
+        return _leave_queue(task, absent.code, absent.params)
+    turn.update_run_location(task, job)
     if not turn.has_turn(task, job):
-        wait = turn.stand(task, job)
+        wait = turn.enter_queue(task, job)
         if wait is not None or task.select:  # what was chosen for it is yet to be loaded
             return wait
-    for stage in (runs.stage, drills.stage):
+    for stage in (runs.run_stage, drills.run_stage):
         if (wait := stage(task)) is not None:
             return wait
     try:
-        code.lay_ready(job)
-    except (store.Lost, OSError) as lost_code:
-        return _aside(task, Reason.CODE_LOST, {"why": str(lost_code)})
-    backend = backend_for(task.cluster)
-    there = ports.look(task, backend)
-    settled, _ = run_location.settle(job, backend.ways(job))  # a spare may have taken a place, GPUs may be free now
-    number, (resume_from, in_vain) = task.attempt + 1, checkpoint_choice.point(task)
+        code.build_archive(job)
+    except (store.ContentMissingError, OSError) as lost_code:
+        return _leave_queue(task, TaskReason.CODE_LOST, {"why": str(lost_code)})
+    backend = get_backend(task.cluster)
+    there = ports.find_ports(task, backend)
+    settled, _ = run_location.choose_run_locations(
+        job, backend.ways(job)
+    )  # a spare may have taken a place, GPUs may be free now
+    number, (resume_from, in_vain) = task.attempt + 1, checkpoint_choice.choose_resume_path(task)
     try:
-        with transitions.owned(task):
-            held = turn.take(task, job)
+        with transitions.lock_task(task):
+            held = turn.acquire_environments(task, job)
             if not held:
-                port = there.take(attempt_name(task.pk, number))
+                port = there.take(format_attempt_name(task.pk, number))
                 attempt = Attempt(
                     task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
                 )
-                launched = drills.rehearsed(task, job_for(task, settled, attempt, remaining))
-                plan = plugins.planner(task.framework).plan(launched)
+                launched = drills.prepare_job(task, build_attempt_job(task, settled, attempt, remaining))
+                plan = plugins.get_planner(task.framework).plan(launched)
                 attempt.plan = backend.render(launched, plan).to_json()
                 attempt.save(force_insert=True)
                 spec = task.spec if settled == job else {**task.spec, "nodes": settled.to_json()["nodes"]}
-                transitions.move(task, State.STARTING, attempt=number, resize_requested_at=None, spec=spec)
+                transitions.change_state(task, TaskState.STARTING, attempt=number, resize_requested_at=None, spec=spec)
                 params = {"number": number, "port": port, "resumeFrom": resume_from}
-                transitions.record(task.pk, number, "attempt", "ATTEMPT_BEGAN", params)
+                transitions.record_event(task.pk, number, "attempt", "ATTEMPT_BEGAN", params)
                 if there.busy:
-                    transitions.record(task.pk, number, "attempt", "MASTER_PORT_BUSY", {**there.busy, "instead": port})
-                if back := diagnosis.stepped_back(task, resume_from, in_vain):
-                    transitions.record(task.pk, number, "attempt", *back)
-                elif again := checkpoint_choice.steps_without(task, resume_from):
-                    transitions.record(task.pk, number, "attempt", "RESUMED_WITHOUT_CHECKPOINT", {"lost": again})
-    except OverLimit as over:
-        _aside(task, over.problem.code, over.problem.params)
-        return OVER_LIMIT
-    except leases.NoFreePort:
+                    transitions.record_event(
+                        task.pk, number, "attempt", "MASTER_PORT_BUSY", {**there.busy, "instead": port}
+                    )
+                if back := diagnosis.describe_step_back(task, resume_from, in_vain):
+                    transitions.record_event(task.pk, number, "attempt", *back)
+                elif again := checkpoint_choice.count_lost_steps(task, resume_from):
+                    transitions.record_event(task.pk, number, "attempt", "RESUMED_WITHOUT_CHECKPOINT", {"lost": again})
+    except OverLimitError as over:
+        _leave_queue(task, over.problem.code, over.problem.params)
+        return OVER_LIMIT_RETRY_INTERVAL
+    except leases.NoFreePortError:
         if there.candidates:  # other attempts leased them first: try again
             return timedelta()
-        return _aside(task, Reason.PORTS_TAKEN, there.explained())
+        return _leave_queue(task, TaskReason.PORTS_TAKEN, there.explained())
     if held:  # another task took one outside of the queue: queue again
-        return turn.stand(task, job)
+        return turn.enter_queue(task, job)
     return None
 
 
-def _aside(task: Task, code: str, params: Mapping[str, Any]) -> timedelta:
+def _leave_queue(task: Task, code: str, params: Mapping[str, Any]) -> timedelta:
     """Take the task out of the queue while it waits for something of its own, so that it blocks no other; store the
     reason."""
-    turn.step_aside(task)
-    transitions.explain(task, code, params)
-    return LOOK_AGAIN[State.QUEUED]
+    turn.leave_queue(task)
+    transitions.explain_wait(task, code, params)
+    return RECONCILE_INTERVALS[TaskState.QUEUED]
 
 
-def submit(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+def submit_attempt(task: Task, attempt: Attempt, decision: ReconcileDecision) -> timedelta | None:
     """Submit the attempt to the engine, and store why it waits there. A permanent error is stored as the attempt's
     outcome."""
     waiting = decision.cause
     try:
-        backend_for(task.cluster).submit(Rendered.from_json(attempt.plan), secrets_of(task))
-    except secrets.Unavailable as absent:
+        get_backend(task.cluster).submit(Rendered.from_json(attempt.plan), reveal_secrets(task))
+    except secrets.SecretUnavailableError as absent:
         _store_outcome(task, attempt, absent.code, absent.params)
         return None
     except BackendError as error:
-        if error.permanent and declared(task.cluster, error.code):
+        if error.permanent and find_declared_cause(task.cluster, error.code):
             _store_outcome(task, attempt, error.code, error.params)
             return None
         if error.permanent:
-            _store_outcome(task, attempt, Reason.START_FAILED, {"cause": describe_error(error)})
+            _store_outcome(task, attempt, TaskReason.START_FAILED, {"cause": describe_error(error)})
             return None
         waiting = Cause(error.code, error.params)
     else:
-        with transitions.owned(task):
+        with transitions.lock_task(task):
             Attempt.objects.filter(pk=attempt.pk, submitted_at=None).update(submitted_at=now())
-    transitions.explain(task, waiting.code, dict(waiting.params))
-    return LOOK_AGAIN[State.STARTING]
+    transitions.explain_wait(task, waiting.code, dict(waiting.params))
+    return RECONCILE_INTERVALS[TaskState.STARTING]
 
 
-def advance(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+def advance_state(task: Task, attempt: Attempt, decision: ReconcileDecision) -> timedelta | None:
     """Change the state while the attempt goes on."""
     assert decision.to is not None
-    with transitions.owned(task):
-        if decision.to is State.RUNNING:
+    with transitions.lock_task(task):
+        if decision.to is TaskState.RUNNING:
             Attempt.objects.filter(pk=attempt.pk, running_at=None).update(running_at=now())
-        transitions.move(task, decision.to, attempt.outcome, attempt.outcome_params, **_bounded(task, decision.to))
+        transitions.change_state(
+            task, decision.to, attempt.outcome, attempt.outcome_params, **_build_deadline(task, decision.to)
+        )
     return None
 
 
-def _bounded(task: Task, to: State) -> dict[str, Any]:
+def _build_deadline(task: Task, to: TaskState) -> dict[str, Any]:
     """Return the deadline of a task that limits its own run time; empty for others."""
-    remaining = restarts.remaining(task) if to is State.RUNNING else None
+    remaining = restarts.compute_remaining_time(task) if to is TaskState.RUNNING else None
     return {} if remaining is None else {"deadline_at": now() + max(remaining, timedelta())}
 
 
-def record_outcome(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+def record_outcome(task: Task, attempt: Attempt, decision: ReconcileDecision) -> timedelta | None:
     """Store the outcome of an attempt whose end is known, with what its ranks and logs explain."""
     params = dict(decision.cause.params)
     if isinstance(ranks := params.get("ranks"), list):
         names = task.nodes.filter(node_rank__in=params["node"]).values_list("name", flat=True)
-        params |= {"ranks": restarts.named(ranks), "node": restarts.named(list(names))}
-    _store_outcome(task, attempt, *crash_analysis.told(task, attempt, decision.cause.code, params))
+        params |= {"ranks": restarts.format_names(ranks), "node": restarts.format_names(list(names))}
+    _store_outcome(task, attempt, *crash_analysis.explain_outcome(task, attempt, decision.cause.code, params))
     return None
 
 
-def cancel(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+def cancel_attempt(task: Task, attempt: Attempt, decision: ReconcileDecision) -> timedelta | None:
     """Ask the engine to end what is left of the attempt."""
-    asked = cause(task.cluster, attempt.outcome).asked
-    grace, still = (task.spec["grace_seconds"], None) if asked else (FAILURE_GRACE_SECONDS, FAILURE_STILL_SECONDS)
-    backend_for(task.cluster).cancel(handle_for(task, attempt.number), grace, still)
+    asked = build_cause(task.cluster, attempt.outcome).asked
+    grace, still = (task.spec["grace_seconds"], None) if asked else (FAILURE_GRACE_SECONDS, FAILURE_IDLE_SECONDS)
+    get_backend(task.cluster).cancel(build_handle(task, attempt.number), grace, still)
     if decision.cause.code:
-        transitions.explain(task, decision.cause.code, decision.cause.params)
-    elif attempt.outcome != Reason.COMPLETED:  # the engine could not be asked for a while, and can again
-        transitions.explain(task, attempt.outcome, attempt.outcome_params)
-    return LOOK_AGAIN[State.STOPPING]
+        transitions.explain_wait(task, decision.cause.code, decision.cause.params)
+    elif attempt.outcome != TaskReason.COMPLETED:  # the engine could not be asked for a while, and can again
+        transitions.explain_wait(task, attempt.outcome, attempt.outcome_params)
+    return RECONCILE_INTERVALS[TaskState.STOPPING]
 
 
-def close(task: Task, attempt: Attempt, decision: Decision) -> timedelta | None:
+def close_attempt(task: Task, attempt: Attempt, decision: ReconcileDecision) -> timedelta | None:
     """Close an attempt of which nothing is left: read its output to the end, then restart or end the task."""
     assert decision.to is not None
     ranks = attempt.seen.get("ranks", ())
-    trainer = Trainer.of(rank.get("trainer") for rank in ranks)
-    ingest.drain(task.pk, attempt.number, trainer)
+    trainer = TrainerPosition.of(rank.get("trainer") for rank in ranks)
+    ingest.drain_logs(task.pk, attempt.number, trainer)
     if trainer:
-        ingest.count_steps(task.pk, attempt.number, trainer.step, trainer.total)
+        ingest.store_step_count(task.pk, attempt.number, trainer.step, trainer.total)
     elif (step := max((rank.get("last_step") or 0 for rank in ranks), default=0)) > 0:
-        ingest.count_steps(task.pk, attempt.number, step)
+        ingest.store_step_count(task.pk, attempt.number, step)
     with suppress(BackendError):
-        uncollected_files.note(task, attempt.number)
-    if crash_analysis.corrected(task, attempt):
+        uncollected_files.record_uncollected_files(task, attempt.number)
+    if crash_analysis.update_outcome(task, attempt):
         return None  # the rest of the output may change the decision: decide again
-    report = runs.report(task, attempt.number) if task.kind == Kind.PREFLIGHT else None
-    to = State.FAILED if decision.to is State.QUEUED and diagnosis.is_last(task, attempt) else decision.to
-    restart = to is State.QUEUED
-    gives_way = restart and attempt.outcome in GIVEN_WAY
-    again = restarts.repeated(task.attempts.all(), attempt, crash_analysis.last_steps(task, attempt))
+    report = runs.judge_output(task, attempt.number) if task.kind == TaskKind.PREFLIGHT else None
+    to = (
+        TaskState.FAILED
+        if decision.to is TaskState.QUEUED and diagnosis.is_last_attempt(task, attempt)
+        else decision.to
+    )
+    restart = to is TaskState.QUEUED
+    gives_way = restart and attempt.outcome in YIELDING_OUTCOMES
+    again = restarts.describe_repetition(task.attempts.all(), attempt, crash_analysis.read_last_steps(task, attempt))
     reason, params = attempt.outcome, {**attempt.outcome_params, **again}
     if restart and not gives_way:
-        reason, params = Reason.RESTARTING, {"cause": attempt.outcome, "next": attempt.number + 1, **params}
-    elif to is State.STOPPED and (killed := restarts.killed_by_a_stop(attempt)):
-        reason, params = Reason.STOPPED_AND_KILLED, killed
-    elif to is State.FAILED and (loop := crash_analysis.reason(task, attempt)):
+        reason, params = TaskReason.RESTARTING, {"cause": attempt.outcome, "next": attempt.number + 1, **params}
+    elif to is TaskState.STOPPED and (killed := restarts.describe_killed_ranks(attempt)):
+        reason, params = TaskReason.STOPPED_AND_KILLED, killed
+    elif to is TaskState.FAILED and (loop := crash_analysis.find_loop_reason(task, attempt)):
         reason, params = loop
-    elif reason == Reason.COMPLETED and params:
-        reason = Reason.COMPLETED_AND_KILLED
-    elif reason == Reason.COMPLETED and (found := diagnosis.without_step(task, attempt)):
-        reason, params = Reason.COMPLETED_WITHOUT_STEP, found
-    with transitions.owned(task):
+    elif reason == TaskReason.COMPLETED and params:
+        reason = TaskReason.COMPLETED_AND_KILLED
+    elif reason == TaskReason.COMPLETED and (found := diagnosis.describe_missing_steps(task, attempt)):
+        reason, params = TaskReason.COMPLETED_WITHOUT_STEP, found
+    with transitions.lock_task(task):
         Attempt.objects.filter(pk=attempt.pk, ended_at=None).update(ended_at=now())
         ending = {"number": attempt.number, "outcome": attempt.outcome, **attempt.outcome_params}
-        transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDED", ending)
-        if attempt.outcome == Reason.COMPLETED:
-            crash_analysis.note_left_running(task, attempt)
+        transitions.record_event(task.pk, attempt.number, "attempt", "ATTEMPT_ENDED", ending)
+        if attempt.outcome == TaskReason.COMPLETED:
+            crash_analysis.record_left_running(task, attempt)
         if again:
             same = {"outcome": attempt.outcome, "times": again["again"], "step": again["step"]}
-            transitions.record(task.pk, attempt.number, "attempt", "SAME_FAILURE", {**attempt.outcome_params, **same})
+            transitions.record_event(
+                task.pk, attempt.number, "attempt", "SAME_FAILURE", {**attempt.outcome_params, **same}
+            )
         leases.release_ports(attempt.name)
-        transitions.move(task, to, reason, params)
+        transitions.change_state(task, to, reason, params)
         if gives_way:
-            turn.rest(task)
+            turn.suspend_task(task)
         if report is not None:
-            runs.finish(task, report)
+            runs.finish_test(task, report)
         _release_if_final(task)
     return None if restart else timedelta()
 
 
-def wait(task: Task, decision: Decision) -> timedelta:
+def report_waiting(task: Task, decision: ReconcileDecision) -> timedelta:
     """Store that the engine cannot be asked, and remove that reason once it can be."""
-    if not is_said(task, decision):
-        transitions.explain(task, decision.cause.code, dict(decision.cause.params))
-    return LOOK_AGAIN[State(task.state)]
+    if not is_reason_stored(task, decision):
+        transitions.explain_wait(task, decision.cause.code, dict(decision.cause.params))
+    return RECONCILE_INTERVALS[TaskState(task.state)]
 
 
-def is_said(task: Task, decision: Decision) -> bool:
+def is_reason_stored(task: Task, decision: ReconcileDecision) -> bool:
     """Return True if the stored reason is the decision's. A starting task keeps the last reason it got."""
-    return task.reason == decision.cause.code or (not decision.cause.code and task.state == State.STARTING)
+    return task.reason == decision.cause.code or (not decision.cause.code and task.state == TaskState.STARTING)
 
 
-def wait_for_engine(task: Task, cause: Cause) -> timedelta:
+def report_engine_error(task: Task, cause: Cause) -> timedelta:
     """Store why the engine could not carry out the action; it is tried again soon."""
-    transitions.explain(task, cause.code, dict(cause.params))
-    return min(LOOK_AGAIN[State(task.state)], LOOK_AGAIN[State.STARTING])
+    transitions.explain_wait(task, cause.code, dict(cause.params))
+    return min(RECONCILE_INTERVALS[TaskState(task.state)], RECONCILE_INTERVALS[TaskState.STARTING])
 
 
-def end(task: Task, decision: Decision) -> timedelta | None:
+def end_task(task: Task, decision: ReconcileDecision) -> timedelta | None:
     """End a task that has no attempt."""
     assert decision.to is not None
-    with transitions.owned(task):
-        transitions.move(task, decision.to, decision.cause.code, decision.cause.params)
-        runs.end_with(task)
-        drills.end_with(task)
+    with transitions.lock_task(task):
+        transitions.change_state(task, decision.to, decision.cause.code, decision.cause.params)
+        runs.stop_with_task(task)
+        drills.stop_with_task(task)
         _release_if_final(task)
     return timedelta()
 
 
-def is_news(attempt: Attempt, observation: Observation) -> bool:
+def has_new_observation(attempt: Attempt, observation: Observation) -> bool:
     """Return True if the observation differs from the stored one and is known."""
-    return observation.phase is not Phase.UNKNOWN and attempt.seen_mark != observation_store.mark(observation)
+    return observation.phase is not Phase.UNKNOWN and attempt.seen_mark != observation_store.compute_digest(observation)
 
 
 def _store_outcome(task: Task, attempt: Attempt, outcome: str, params: dict[str, Any]) -> None:
     """Store the attempt's outcome unless another process stored one first (StaleTaskError). The attempt is being ended
     from now on, with a deadline of its own."""
-    with transitions.owned(task):
+    with transitions.lock_task(task):
         first = Attempt.objects.filter(pk=attempt.pk, outcome=attempt.outcome)
-        if not first.update(**outcomes.stored(outcome, params)):
-            raise transitions.Stale(task.pk)
-        transitions.record(task.pk, attempt.number, "attempt", "ATTEMPT_ENDING", {"outcome": outcome, **params})
-        if outcome == Reason.STOPPED_BY_USER:
-            transitions.move(task, State.STOPPING, outcome, params)
-        elif outcome != Reason.COMPLETED:
-            transitions.explain(task, outcome, params)
+        if not first.update(**outcomes.build_outcome_columns(outcome, params)):
+            raise transitions.StaleTaskError(task.pk)
+        transitions.record_event(task.pk, attempt.number, "attempt", "ATTEMPT_ENDING", {"outcome": outcome, **params})
+        if outcome == TaskReason.STOPPED_BY_USER:
+            transitions.change_state(task, TaskState.STOPPING, outcome, params)
+        elif outcome != TaskReason.COMPLETED:
+            transitions.explain_wait(task, outcome, params)
         grace = timedelta(seconds=task.spec["grace_seconds"])
-        Task.objects.filter(pk=task.pk).update(deadline_at=now() + grace + DEADLINES[State.STOPPING])
+        Task.objects.filter(pk=task.pk).update(deadline_at=now() + grace + DEADLINES[TaskState.STOPPING])
 
 
 def _release_if_final(task: Task) -> None:
-    if State(task.state) in FINAL:
-        if task.kind == Kind.DRILL:
-            drills.finish(task)
-        if not turn.give_on(task):
-            releasing.give_back(task)
-        task_environments.finish(task)
-        wakeups.poke_waiting()
+    if TaskState(task.state) in FINAL_STATES:
+        if task.kind == TaskKind.DRILL:
+            drills.finish_drill(task)
+        if not turn.return_environments(task):
+            releasing.release_environments(task)
+        task_environments.finish_environments(task)
+        wakeups.enqueue_waiting_tasks()

@@ -7,24 +7,24 @@ from typing import Any
 
 from apps.common.clock import now
 from apps.training.core import checkpoint_choice, findings
-from apps.training.core.engine_access import cause
+from apps.training.core.engine_access import build_cause
 from apps.training.drills import runs
 from apps.training.models import Attempt, Finding, Task
 from apps.training.reconcile import crash_analysis
-from apps.training.states import Kind
-from apps.training.states.reasons import Reason
+from apps.training.states import TaskKind
+from apps.training.states.reasons import TaskReason
 from fermi.diagnosis import Level, hangs, loss_anomalies
-from fermi.jobs.ranks import place
+from fermi.jobs.ranks import place_nodes
 from fermi.jobs.spec import Cause, JobSpec, Observation, Phase
 
-MOST_ROLLBACKS = 2
+MAX_ROLLBACKS = 2
 """Most rollbacks to the same checkpoint: a loss that goes bad there a third time always does."""
 
 
-def of(task: Task, attempt: Attempt) -> Cause | None:
+def find_end_cause(task: Task, attempt: Attempt) -> Cause | None:
     """Return why a running attempt has to end, as its output shows; None if it goes on."""
-    if task.kind == Kind.DRILL:
-        return runs.found(task, attempt)
+    if task.kind == TaskKind.DRILL:
+        return runs.find_end_cause(task, attempt)
     then = task.spec.get("on_bad_loss", "report")
     if then == "report":
         return None
@@ -33,25 +33,25 @@ def of(task: Task, attempt: Attempt) -> Cause | None:
     )
     if (row := bad.order_by("pk").first()) is None:
         return None
-    return cause(task.cluster, Reason.BAD_LOSS, {**row.params, "how": row.code, "then": then})
+    return build_cause(task.cluster, TaskReason.BAD_LOSS, {**row.params, "how": row.code, "then": then})
 
 
-def is_last(task: Task, attempt: Attempt) -> bool:
+def is_last_attempt(task: Task, attempt: Attempt) -> bool:
     """Return True if no attempt may follow this one, even if restarts are left."""
-    if task.kind == Kind.DRILL:
-        return runs.is_last(task, attempt)
-    if attempt.outcome_params.get("then") == "stop" and attempt.outcome in (Reason.BAD_LOSS, *hangs.ENDING):
+    if task.kind == TaskKind.DRILL:
+        return runs.is_last_attempt(task, attempt)
+    if attempt.outcome_params.get("then") == "stop" and attempt.outcome in (TaskReason.BAD_LOSS, *hangs.ENDING_CODES):
         return True
-    if attempt.outcome == Reason.BAD_LOSS:
-        return _rolled_back_enough(task)
-    return bool(crash_analysis.hangs_again(task, attempt) or crash_analysis.loop(task, attempt))
+    if attempt.outcome == TaskReason.BAD_LOSS:
+        return _has_rolled_back_enough(task)
+    return bool(crash_analysis.detect_hang_loop(task, attempt) or crash_analysis.detect_crash_loop(task, attempt))
 
 
-def without_step(task: Task, attempt: Attempt) -> dict[str, Any]:
+def describe_missing_steps(task: Task, attempt: Attempt) -> dict[str, Any]:
     """Return parameters for an attempt whose ranks all succeeded without an optimizer step that the probe saw. Empty if
     a user's script reported training of its own, or steps cannot be seen (JAX)."""
     ranks = attempt.seen.get("ranks", ())
-    if task.kind != Kind.TRAINING or not task.spec.get("entrypoint") or task.framework == "jax":
+    if task.kind != TaskKind.TRAINING or not task.spec.get("entrypoint") or task.framework == "jax":
         return {}
     if not ranks or any(rank.get("last_step") != 0 for rank in ranks):  # None: it has no pulse
         return {}
@@ -62,57 +62,59 @@ def without_step(task: Task, attempt: Attempt) -> dict[str, Any]:
     return {"seconds": max(1, round(ended - began.timestamp())), "count": len(ranks)}
 
 
-def site(task: Task, seen: Observation) -> hangs.Site:
+def build_gang_layout(task: Task, observation: Observation) -> hangs.GangLayout:
     """Return the nodes' names and addresses, by which other nodes' connections may name them, and how long a likely
     hang has to last before it is certain. Past stalls are read only once that matters."""
     job = JobSpec.from_json(task.spec)
-    placed = place(job.nodes, job.master)
+    placed = place_nodes(job.nodes, job.master)
     addresses = {
         address: at.node_rank
         for at in placed
         for address in (at.node.ip, at.node.host, at.node.address, at.node.hostname)
         if address
     }
-    since = min((rank.stalled.get("since") or inf for rank in seen.ranks if rank.stalled), default=inf)
-    past = findings.longest_stalls(task) if now().timestamp() - since >= hangs.MIN_PATIENCE else ()
+    since = min((rank.stalled.get("since") or inf for rank in observation.ranks if rank.stalled), default=inf)
+    past = findings.list_longest_stalls(task) if now().timestamp() - since >= hangs.MIN_CERTAIN_SECONDS else ()
     names = [at.node.name for at in placed]
-    return hangs.Site(names, addresses, patient=bool(job.hang_seconds), patience=hangs.patience(past))
+    return hangs.GangLayout(
+        names, addresses, patient=bool(job.hang_seconds), patience=hangs.compute_certain_seconds(past)
+    )
 
 
-def on_hang(task: Task) -> str:
+def get_hang_policy(task: Task) -> str:
     """Return what to do if the attempt hangs for certain. A pre-flight test has its own time limits."""
-    return "report" if task.kind == Kind.PREFLIGHT else str(task.spec.get("on_hang", "restart"))
+    return "report" if task.kind == TaskKind.PREFLIGHT else str(task.spec.get("on_hang", "restart"))
 
 
-def may_hang(attempt: Attempt, seen: Observation) -> bool:
+def may_hang(attempt: Attempt, observation: Observation) -> bool:
     """Return True if a rank does not advance, or did not when last observed. Makes no query."""
-    if attempt.outcome or seen.phase is Phase.UNKNOWN:
+    if attempt.outcome or observation.phase is Phase.UNKNOWN:
         return False
     before = attempt.seen.get("ranks", ())
-    return any(rank.stalled for rank in seen.ranks) or any(rank.get("stalled") for rank in before)
+    return any(rank.stalled for rank in observation.ranks) or any(rank.get("stalled") for rank in before)
 
 
-def note_hang(task: Task, attempt: Attempt, found: hangs.Verdict | None) -> None:
+def record_hang(task: Task, attempt: Attempt, verdict: hangs.HangVerdict | None) -> None:
     """Record the hang verdict as a finding, and resolve other hang findings of the attempt."""
-    code = found.finding.code if found else ""
-    if found:
-        findings.note(task.pk, attempt.number, [found.finding])
+    code = verdict.finding.code if verdict else ""
+    if verdict:
+        findings.record_findings(task.pk, attempt.number, [verdict.finding])
     for other in set(hangs.CODES) - {code}:
-        findings.over(task.pk, attempt.number, other)
+        findings.resolve_findings(task.pk, attempt.number, other)
 
 
-def _rolled_back_enough(task: Task) -> bool:
+def _has_rolled_back_enough(task: Task) -> bool:
     attempts = sorted(task.attempts.all(), key=lambda one: one.number)
-    back = [after.resume_from for before, after in pairwise(attempts) if before.outcome == Reason.BAD_LOSS]
-    return len(back) >= MOST_ROLLBACKS and back.count(checkpoint_choice.point(task)[0]) >= MOST_ROLLBACKS
+    back = [after.resume_from for before, after in pairwise(attempts) if before.outcome == TaskReason.BAD_LOSS]
+    return len(back) >= MAX_ROLLBACKS and back.count(checkpoint_choice.choose_resume_path(task)[0]) >= MAX_ROLLBACKS
 
 
-def stepped_back(task: Task, path: str, skipped: list[str]) -> tuple[str, dict[str, Any]] | None:
+def describe_step_back(task: Task, path: str, skipped: list[str]) -> tuple[str, dict[str, Any]] | None:
     """Return the event, as (code, params), for an attempt that resumes from an earlier checkpoint than the newest; None
     if it does not."""
-    gone_bad = checkpoint_choice.went_bad(task)
+    gone_bad = checkpoint_choice.list_diverged_attempts(task)
     newest = task.attempts.order_by("-number").first()
-    if gone_bad and newest and (skipped or newest.outcome == Reason.BAD_LOSS):
+    if gone_bad and newest and (skipped or newest.outcome == TaskReason.BAD_LOSS):
         params = {"step": gone_bad[-1].step, **({"skipped": ", ".join(skipped)} if skipped else {})}
         return ("ROLLED_BACK", {"path": path, **params}) if path else ("ROLLED_BACK_TO_START", params)
     return ("RESUME_STEPPED_BACK", {"path": path, "skipped": ", ".join(skipped)}) if skipped else None

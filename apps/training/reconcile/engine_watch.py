@@ -8,31 +8,31 @@ from typing import Self
 from django.db import connection
 
 from apps.clusters import reachability
-from apps.clusters.cluster_threads import PerCluster
+from apps.clusters.cluster_threads import ClusterThreads
 from apps.clusters.models import Cluster
 from apps.training.core import wakeups
-from apps.training.core.engine_access import backend_for
+from apps.training.core.engine_access import get_backend
 from apps.training.models import Attempt
-from fermi.engines.base import Remote
+from fermi.engines.base import RemoteBackend
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import attempt_parts
+from fermi.jobs.spec import parse_attempt_name
 
 log = logging.getLogger(__name__)
 
 
-def following() -> PerCluster:
+def create_engine_watchers() -> ClusterThreads:
     """Return the threads, one per remote cluster, that have changed tasks reconciled and logs collected."""
 
     def follow(cluster: Cluster, ending: threading.Event) -> None:
-        backend = backend_for(cluster)
-        assert isinstance(backend, Remote)
-        with _Gathered(str(cluster)) as gathered:
-            backend.watch(ending, lambda attempt: gathered.add(attempt_parts(attempt)[0]))
+        backend = get_backend(cluster)
+        assert isinstance(backend, RemoteBackend)
+        with _TaskBatcher(str(cluster)) as gathered:
+            backend.watch(ending, lambda attempt: gathered.add(parse_attempt_name(attempt)[0]))
 
-    return PerCluster("engine", lambda cluster: isinstance(backend_for(cluster), Remote), follow)
+    return ClusterThreads("engine", lambda cluster: isinstance(get_backend(cluster), RemoteBackend), follow)
 
 
-class _Gathered:
+class _TaskBatcher:
     """Enqueues tasks in a thread of its own: each at once, and together those that come while that is being done."""
 
     def __init__(self, name: str) -> None:
@@ -59,14 +59,14 @@ class _Gathered:
                 told.append(self._waiting.get())
             ended = None in told
             try:
-                wakeups.poke_all({task_id for task_id in told if task_id})
+                wakeups.enqueue_tasks({task_id for task_id in told if task_id})
             except Exception:
                 log.exception("changes of attempts wait until they are seen again")
                 connection.close_if_unusable_or_obsolete()
         connection.close()
 
 
-def sweep() -> int:
+def delete_orphans() -> int:
     """Delete what clusters have of attempts that have ended or are not known; return how many there were.
 
     The engine is asked first and the database then: an attempt is stored before it is submitted, so one that is about
@@ -74,12 +74,12 @@ def sweep() -> int:
     """
     removed = 0
     for cluster in Cluster.objects.all():
-        backend = backend_for(cluster)
-        if not isinstance(backend, Remote):
+        backend = get_backend(cluster)
+        if not isinstance(backend, RemoteBackend):
             continue
         try:
             orphans = backend.orphans(())
-            reachability.found(cluster)
+            reachability.record_reachable(cluster)
             for handle in orphans:
                 alive = Attempt.objects.filter(task=handle.task_id, number=handle.attempt, ended_at=None)
                 if not alive.exists():
@@ -88,5 +88,5 @@ def sweep() -> int:
                     removed += 1
         except BackendError as error:
             log.warning("%s: orphans stay: %s", cluster, error)
-            reachability.lost(cluster, error)
+            reachability.record_unreachable(cluster, error)
     return removed

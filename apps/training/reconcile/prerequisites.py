@@ -9,12 +9,12 @@ from apps.code import fetch as fetching
 from apps.code.models import FetchStatus
 from apps.training.core import code, task_environments
 from apps.training.models import Task
-from apps.training.states.reasons import Reason
+from apps.training.states.reasons import TaskReason
 from fermi.jobs.spec import Cause, JobSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Prerequisite:
     """State of one prerequisite. `failed`: why it cannot be had; `waits`: why it is not ready yet; otherwise `known`:
     what the task's spec gets from it."""
 
@@ -23,41 +23,41 @@ class Need:
     known: Mapping[str, Any] = field(default_factory=dict)
 
 
-def needs(task: Task) -> list[Need]:
+def list_prerequisites(task: Task) -> list[Prerequisite]:
     """Return the state of each prerequisite of the task."""
-    return [_environments(task), _code(task), _dataset(task)]
+    return [_check_environments(task), _check_code(task), _check_dataset(task)]
 
 
-def _environments(task: Task) -> Need:
-    if not task_environments.are_made_for(task):
-        return Need()
-    cause = task_environments.waits_for(task)
+def _check_environments(task: Task) -> Prerequisite:
+    if not task_environments.has_new_environments(task):
+        return Prerequisite()
+    cause = task_environments.find_wait_cause(task)
     if cause is None:
-        return Need(known=task_environments.known(task))
-    return Need(failed=cause) if cause.code == Reason.ENVIRONMENT_NOT_MADE else Need(waits=cause)
+        return Prerequisite(known=task_environments.read_running_nodes(task))
+    return Prerequisite(failed=cause) if cause.code == TaskReason.ENVIRONMENT_NOT_MADE else Prerequisite(waits=cause)
 
 
-def _code(task: Task) -> Need:
-    job, fetch = code.fetched(JobSpec.from_json(task.spec))
+def _check_code(task: Task) -> Prerequisite:
+    job, fetch = code.resolve_fetch(JobSpec.from_json(task.spec))
     if job is None and fetch and fetch.status == FetchStatus.FETCHING:
-        return Need(waits=Cause(Reason.CODE_FETCHING, {"url": fetching.whence(fetch.source)}))
+        return Prerequisite(waits=Cause(TaskReason.CODE_FETCHING, {"url": fetching.describe_source(fetch.source)}))
     if job is None:
-        error = (fetch and fetch.error) or {"code": Reason.CODE_LOST}
-        return Need(failed=Cause(Reason.CODE_FETCH_FAILED, {**error, "cause": error["code"]}))
+        error = (fetch and fetch.error) or {"code": TaskReason.CODE_LOST}
+        return Prerequisite(failed=Cause(TaskReason.CODE_FETCH_FAILED, {**error, "cause": error["code"]}))
     if job.code is None:
-        return Need()
-    if wrong := code.inspect(job).problems if fetch else ():
-        return Need(failed=Cause(wrong[0].code, wrong[0].params))
-    return Need(known={"code": job.to_json()["code"]})
+        return Prerequisite()
+    if wrong := code.inspect_code(job).problems if fetch else ():
+        return Prerequisite(failed=Cause(wrong[0].code, wrong[0].params))
+    return Prerequisite(known={"code": job.to_json()["code"]})
 
 
-def _dataset(task: Task) -> Need:
+def _check_dataset(task: Task) -> Prerequisite:
     version = DatasetVersion.objects.filter(pk=task.dataset_version_id).first()
     if version is None:
-        return Need()
+        return Prerequisite()
     if version.status == VersionStatus.FAILED:
-        return Need(failed=Cause(Reason.DATASET_FAILED, {"version": version.name, **(version.error or {})}))
+        return Prerequisite(failed=Cause(TaskReason.DATASET_FAILED, {"version": version.name, **(version.error or {})}))
     if version.status == VersionStatus.PREPARING:
         params = {"version": version.name, "percent": int(version.progress * 100)}
-        return Need(waits=Cause(Reason.DATASET_PREPARING, params))
-    return Need(known={"train_data": version.train_path, "valid_data": version.valid_path})
+        return Prerequisite(waits=Cause(TaskReason.DATASET_PREPARING, params))
+    return Prerequisite(known={"train_data": version.train_path, "valid_data": version.valid_path})

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 
-class Heard:
+class WatcherHeartbeats:
     """Last scans of all watchers, as this process learnt of them. `clock`: monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._news: dict[str, tuple[float, float]] = {}  # by watcher: its last look, and since when that is known
 
-    def all_look(self, members: Mapping[str, int], looked: Mapping[str, float], patience: timedelta) -> bool:
+    def have_all_looked(self, members: Mapping[str, int], looked: Mapping[str, float], patience: timedelta) -> bool:
         """Return True if each of `members` reported a new scan within `patience`."""
         moment, before = self._clock(), self._news
         self._news = {

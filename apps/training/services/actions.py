@@ -15,101 +15,107 @@ from apps.training.models import Task
 from apps.training.presenters import redaction
 from apps.training.services import code_source
 from apps.training.services import delete as removing
-from apps.training.states import ACTIVE, FINAL, Action, State, allowed_actions
+from apps.training.states import ACTIVE_STATES, FINAL_STATES, TaskAction, TaskState, allowed_actions
 from fermi.jobs.spec import JobSpec
-from fermi.jobs.user_paths import TREES
+from fermi.jobs.user_paths import TREES_FOLDER
 
 
-def find(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
+def find_task(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
     """Return the training task, with its cluster. Raises ApiError 404 if `user` may not see it, 403 without `role` in
     its project."""
     rows = Task.trainings.select_related("cluster")
-    return access.get(rows, user, task_id, role)
+    return access.get_object(rows, user, task_id, role)
 
 
-def find_any(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
+def find_task_of_any_kind(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
     """Return the task of any kind, so also a pre-flight test or a drill by its own id."""
-    return access.get(Task.objects.select_related("cluster"), user, task_id, role)
+    return access.get_object(Task.objects.select_related("cluster"), user, task_id, role)
 
 
-def stop(user: User, task_id: str) -> Task:
+def stop_task(user: User, task_id: str) -> Task:
     """Request a stop and return the task. Asking again changes nothing, and a task that has ended stays as it ended."""
-    return _stop(user, find(user, task_id, Role.MEMBER))
+    return _stop(user, find_task(user, task_id, Role.MEMBER))
 
 
-def grow(user: User, task_id: str) -> Task:
+def grow_task(user: User, task_id: str) -> Task:
     """Have an elastic task save, end its attempt and resume on all nodes that are available now. Asking again changes
     nothing. Raises ApiError 409 if it is not elastic, does not run or could not grow."""
-    task = find(user, task_id, Role.MEMBER)
+    task = find_task(user, task_id, Role.MEMBER)
     job = JobSpec.from_json(task.spec)
     if job.elastic is None:
         raise ApiError(409, "NOT_ELASTIC")
-    if task.state != State.RUNNING:
+    if task.state != TaskState.RUNNING:
         raise ApiError(409, "GROW_NEEDS_RUNNING", status=task.state)
-    larger = elastic_size.larger(task)
+    larger = elastic_size.find_larger_job(task)
     if larger is None:
         raise ApiError(409, "NOTHING_TO_GROW", nodes=len(job.nodes), all=job.elastic.max_nodes)
     with transaction.atomic():
-        fresh = Task.objects.filter(pk=task.pk, resize_requested_at=None, stop_requested_at=None, state=State.RUNNING)
+        fresh = Task.objects.filter(
+            pk=task.pk, resize_requested_at=None, stop_requested_at=None, state=TaskState.RUNNING
+        )
         if fresh.update(resize_requested_at=now()):
             params = {"by": user.username, "nodes": len(larger.nodes)}
-            transitions.record(task.pk, task.attempt, "state", "GROW_REQUESTED", params)
-            audit.record(user, "task.grow", task.pk, project=task.project_id)
-            wakeups.poke(task.pk)
+            transitions.record_event(task.pk, task.attempt, "state", "GROW_REQUESTED", params)
+            audit.record_event(user, "task.grow", task.pk, project=task.project_id)
+            wakeups.enqueue_task(task.pk)
     task.refresh_from_db()
     return task
 
 
-def stop_any(user: User, task_id: str) -> Task:
+def stop_task_of_any_kind(user: User, task_id: str) -> Task:
     """Request a stop of a task of any kind, so also of a pre-flight test or a drill by its own id."""
-    return _stop(user, find_any(user, task_id, Role.MEMBER))
+    return _stop(user, find_task_of_any_kind(user, task_id, Role.MEMBER))
 
 
 def _stop(user: User, task: Task) -> Task:
     with transaction.atomic():
-        fresh = Task.objects.filter(pk=task.pk, stop_requested_at=None, state__in=ACTIVE)
+        fresh = Task.objects.filter(pk=task.pk, stop_requested_at=None, state__in=ACTIVE_STATES)
         if fresh.update(stop_requested_at=now()):
-            transitions.record(task.pk, task.attempt, "state", "STOP_REQUESTED", {"by": user.username})
-            audit.record(user, "task.stop", task.pk, project=task.project_id)
-            wakeups.poke(task.pk)
+            transitions.record_event(task.pk, task.attempt, "state", "STOP_REQUESTED", {"by": user.username})
+            audit.record_event(user, "task.stop", task.pk, project=task.project_id)
+            wakeups.enqueue_task(task.pk)
     task.refresh_from_db()
     return task
 
 
-def again(user: User, task_id: str, choice: code_source.Choice, snapshot: str | None = None) -> dict[str, Any]:
+def build_retry_request(
+    user: User, task_id: str, choice: code_source.RetryCode, snapshot: str | None = None
+) -> dict[str, Any]:
     """Return the request that `retry` submits: that of a task which did not succeed, resuming from its newest
     checkpoint. `choice`: which code to run, unless `snapshot` names another one of the project. Raises ApiError 409 if
     the task cannot be retried."""
-    task = find(user, task_id, Role.MEMBER)
-    _refuse_unless(task, Action.RETRY)
-    newest = checkpoint_choice.newest(task)
-    request = code.again(task.request, task.spec, code_source.snapshot_to_run(task, choice, snapshot))
+    task = find_task(user, task_id, Role.MEMBER)
+    _refuse_unless(task, TaskAction.RETRY)
+    newest = checkpoint_choice.find_newest_checkpoint(task)
+    request = code.rebuild_request(task.request, task.spec, code_source.choose_snapshot(task, choice, snapshot))
     return {**request, **({"resumeFrom": newest} if newest else {})}
 
 
-def clone(user: User, task_id: str) -> dict[str, Any]:
+def clone_request(user: User, task_id: str) -> dict[str, Any]:
     """Return the request of a task, to be edited and submitted."""
-    task = find(user, task_id)
-    return {"request": code.again(redaction.request(task.request, task.project_id, user), task.spec)}
+    task = find_task(user, task_id)
+    return {"request": code.rebuild_request(redaction.redact_request(task.request, task.project_id, user), task.spec)}
 
 
-def delete(user: User, task_id: str) -> None:
+def delete_task(user: User, task_id: str) -> None:
     """Delete a task that has ended, with its logs and checkpoints. Raises ApiError 409 if it is active, or another task
     uses its checkpoints."""
-    task = find(user, task_id, Role.MEMBER)
-    _refuse_unless(task, Action.DELETE)
+    task = find_task(user, task_id, Role.MEMBER)
+    _refuse_unless(task, TaskAction.DELETE)
     resumed = Q()
-    for folder in (task.spec["checkpoint_dir"], settings.DATA_DIR / TREES / task.pk):
+    for folder in (task.spec["checkpoint_dir"], settings.DATA_DIR / TREES_FOLDER / task.pk):
         resumed |= Q(spec__resume_from__startswith=f"{folder}/")
-    if busy := Task.objects.filter(resumed, state__in=ACTIVE).values_list("pk", flat=True).first():
+    if busy := Task.objects.filter(resumed, state__in=ACTIVE_STATES).values_list("pk", flat=True).first():
         raise ApiError(409, "CHECKPOINTS_IN_USE", task=busy)
-    if going_on := next((run.pk for run in removing.runs_of(task) if run.state in ACTIVE), None):
+    if going_on := next((run.pk for run in removing.list_runs(task) if run.state in ACTIVE_STATES), None):
         raise ApiError(409, "DRILL_UNDER_WAY", drill=going_on)
-    removing.remove(task, lambda: audit.record(user, "task.delete", task.pk, project=task.project_id, name=task.name))
+    removing.remove_task(
+        task, lambda: audit.record_event(user, "task.delete", task.pk, project=task.project_id, name=task.name)
+    )
 
 
-def _refuse_unless(task: Task, action: Action) -> None:
-    state = State(task.state)
+def _refuse_unless(task: Task, action: TaskAction) -> None:
+    state = TaskState(task.state)
     if action not in allowed_actions(state):
-        code = "ACTION_NOT_ALLOWED" if state in FINAL else "TASK_NOT_FINAL"
+        code = "ACTION_NOT_ALLOWED" if state in FINAL_STATES else "TASK_NOT_FINAL"
         raise ApiError(409, code, action=action, status=state)

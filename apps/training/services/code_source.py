@@ -9,12 +9,12 @@ from apps.accounts.models import Project
 from apps.code import changes, git
 from apps.code.errors import FetchError
 from apps.common.errors import ApiError
-from apps.common.texts import text
+from apps.common.texts import render_text
 from apps.training.models import Task
 
-Choice = Literal["auto", "snapshot", "current"]
+RetryCode = Literal["auto", "snapshot", "current"]
 """Code that a retry runs: the task's snapshot, its source as it is now, or the source if it has changed."""
-DEFAULT: Choice = "auto"
+DEFAULT_RETRY_CODE: RetryCode = "auto"
 """Choice of the API and the operators' console if the caller makes none."""
 
 
@@ -39,11 +39,11 @@ def check_source(task: Task) -> SourceState:
     try:
         commit = (held.get("origin") or {}).get("commit") or ""
         return SourceState(changes.has_changed(project, source, held["snapshot"], commit))
-    except (FetchError, secrets.Unavailable) as error:
+    except (FetchError, secrets.SecretUnavailableError) as error:
         return SourceState(None, {"code": error.code, **error.params})
 
 
-def snapshot_to_run(task: Task, choice: Choice, snapshot: str | None = None) -> str | None:
+def choose_snapshot(task: Task, choice: RetryCode, snapshot: str | None = None) -> str | None:
     """Return the `snapshot` for `core.code.rebuild_request`: the one that the caller names, None for the task's own, ""
     to fetch the code again. Raises ApiError 409 if the code was uploaded, so that the platform cannot fetch it again.
     """
@@ -61,13 +61,13 @@ def describe_source(task: Task) -> dict[str, Any]:
     source = held.get("source") or {}
     asked = source.get("git") or {}
     found = check_source(task)
-    message, hint = text(found.why["code"], found.why) if found.why else ("", "")
+    message, hint = render_text(found.why["code"], found.why) if found.why else ("", "")
     return {
         "snapshotId": held.get("snapshot") or None,
         "kind": "git" if asked else "environment" if "environment" in source else "upload" if held else "node",
         "environment": source.get("name") or "",
         "path": source.get("path") or "",
-        "url": git.shown(asked.get("url") or ""),
+        "url": git.redact_url(asked.get("url") or ""),
         "revision": asked.get("revision") or "",
         "changed": found.changed,
         "why": {"code": found.why["code"], "message": message, "hint": hint} if found.why else None,

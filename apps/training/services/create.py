@@ -14,39 +14,39 @@ from apps.common.ids import new_id
 from apps.training.core import task_store, trace_context, transitions
 from apps.training.models import Task
 from apps.training.services import actions, planned_environments
-from apps.training.services.build import Draft, build
-from apps.training.services.code_source import DEFAULT, Choice
+from apps.training.services.build import TaskDraft, build_draft
+from apps.training.services.code_source import DEFAULT_RETRY_CODE, RetryCode
 from fermi.jobs import json_shape
 from fermi.jobs.spec import Problem
 from fermi.planning.request import TaskRequest
 
 
-def submit(user: User, request: Mapping[str, Any]) -> Task:
+def submit_request(user: User, request: Mapping[str, Any]) -> Task:
     """Create a task from a request that did not come through the API: of a group, or of a task that runs again. Raises
     ProblemsError."""
-    asked, wrong = json_shape.read(TaskRequest, request)
-    return create(user, asked, request, wrong=wrong)
+    asked, wrong = json_shape.read_object(TaskRequest, request)
+    return create_task(user, asked, request, shape_problems=wrong)
 
 
-def draft(user: User, request: Mapping[str, Any], task_id: str) -> Draft:
+def draft_request(user: User, request: Mapping[str, Any], task_id: str) -> TaskDraft:
     """Return the draft that `submit_request` would run, with all its problems."""
-    asked, wrong = json_shape.read(TaskRequest, request)
-    return build(user, asked, request, task_id, wrong)
+    asked, wrong = json_shape.read_object(TaskRequest, request)
+    return build_draft(user, asked, request, task_id, wrong)
 
 
-def retry(user: User, task_id: str, code: Choice = DEFAULT, snapshot: str | None = None) -> Task:
+def retry_task(user: User, task_id: str, code: RetryCode = DEFAULT_RETRY_CODE, snapshot: str | None = None) -> Task:
     """Create a task that resumes from the newest checkpoint of another one, with the chosen code or another `snapshot`
     of the project. Raises ApiError if the task cannot be retried, and ProblemsError."""
-    return submit(user, actions.again(user, task_id, code, snapshot))
+    return submit_request(user, actions.build_retry_request(user, task_id, code, snapshot))
 
 
-def create(
+def create_task(
     user: User,
-    asked: TaskRequest,
+    task_request: TaskRequest,
     request: Mapping[str, Any],
     key: str | None = None,
-    wrong: Sequence[Problem] = (),
-    came: Mapping[str, Any] | None = None,
+    shape_problems: Sequence[Problem] = (),
+    trace: Mapping[str, Any] | None = None,
 ) -> Task:
     """Create a task and return it.
 
@@ -56,47 +56,47 @@ def create(
     tasks.
     """
     digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
-    if key and (before := _before(user, key, digest)):
+    if key and (before := _find_existing(user, key, digest)):
         return before
-    draft = build(user, asked, request, new_id("task"), wrong, look=False)
+    draft = build_draft(user, task_request, request, new_id("task"), shape_problems, start_surveys=False)
     if draft.problems:
         raise ProblemsError(draft.problems)
-    access.require(user, draft.choice.project, Role.MEMBER)
+    access.require_role(user, draft.choice.project, Role.MEMBER)
     try:
         with transaction.atomic():
-            return _store(user, draft, key, digest, trace_context.checked(came or {}))
+            return _store_draft(user, draft, key, digest, trace_context.add_check_time(trace or {}))
     except IntegrityError:
-        if key and (before := _before(user, key, digest)):  # the same request came twice at the same time
+        if key and (before := _find_existing(user, key, digest)):  # the same request came twice at the same time
             return before
         raise
 
 
-def _before(user: User, key: str, digest: str) -> Task | None:
+def _find_existing(user: User, key: str, digest: str) -> Task | None:
     task = Task.objects.filter(owner=user, idempotency_key=key).first()
     if task and task.request_hash != digest:
         raise ApiError(409, "IDEMPOTENCY_CONFLICT", "Idempotency-Key", key=key, made=task.pk)
     return task
 
 
-def _store(user: User, draft: Draft, key: str | None, digest: str, trace: Mapping[str, Any]) -> Task:
+def _store_draft(user: User, draft: TaskDraft, key: str | None, digest: str, trace: Mapping[str, Any]) -> Task:
     assert draft.job
     assert draft.cluster
     if draft.choice.planned:
-        planned_environments.make(user, draft.choice.planned, draft.job.task_id)
-    task = task_store.store(
+        planned_environments.create_environments(user, draft.choice.planned, draft.job.task_id)
+    task = task_store.store_task(
         draft.job,
         user,
         draft.cluster,
         name=draft.name,
         dataset_version=draft.version,
         model=draft.model,
-        **task_store.in_queue(draft.asked, draft.choice.select),
+        **task_store.build_queue_columns(draft.asked, draft.choice.select),
         request=draft.request,
         warnings=[{"code": warning.code, "params": dict(warning.params)} for warning in draft.warnings],
         idempotency_key=key or None,
         request_hash=digest,
         trace=trace,
     )
-    transitions.record(task.pk, 0, "state", "TASK_CREATED", {"owner": user.username})
-    audit.record(user, "task.create", task.pk, project=task.project_id, name=task.name)
+    transitions.record_event(task.pk, 0, "state", "TASK_CREATED", {"owner": user.username})
+    audit.record_event(user, "task.create", task.pk, project=task.project_id, name=task.name)
     return task

@@ -13,29 +13,36 @@ from apps.training.models import Task
 from apps.training.presenters import findings
 from apps.training.reports import diagnosis_facts
 from apps.training.services import restart
-from apps.training.states import FINAL, Kind, State, allowed_actions
-from apps.training.states import Action as Step
+from apps.training.states import FINAL_STATES, TaskKind, TaskState, allowed_actions
+from apps.training.states import TaskAction as Step
 from fermi.diagnosis import Action, Evidence, Where, diagnose
-from fermi.diagnosis.actions import Do
+from fermi.diagnosis.actions import ActionCode
 from fermi.jobs.errors import BackendError
 
-LINES = 30
-LOOKED_AT = 300
-LONGEST = 500  # characters of a line
-BEGINS = "Traceback (most recent call last)"
+MAX_LINES = 30
+MAX_LINES_READ = 300
+MAX_LINE_LENGTH = 500  # characters of a line
+TRACEBACK_START = "Traceback (most recent call last)"
 
-STACK = "STACK_OF_RANKS"
+STACK_EVIDENCE = "STACK_OF_RANKS"
 
-GOES_ON = {Do.RESTART_FROM_CHECKPOINT, Do.WITHOUT_NODE, Do.USE_SPARE, Do.RESUME, Do.STOP, Do.EDIT_SCRIPT}
+RESUMING_ACTIONS = {
+    ActionCode.RESTART_FROM_CHECKPOINT,
+    ActionCode.WITHOUT_NODE,
+    ActionCode.USE_SPARE,
+    ActionCode.RESUME,
+    ActionCode.STOP,
+    ActionCode.EDIT_SCRIPT,
+}
 """Actions whose hints say where training would resume."""
-CLONES = {Do.RAISE_LIMIT, Do.LOWER_BATCH, Do.CHANGE_FIELD, Do.CHOOSE_OTHERS}
+CLONING_ACTIONS = {ActionCode.RAISE_LIMIT, ActionCode.LOWER_BATCH, ActionCode.CHANGE_FIELD, ActionCode.CHOOSE_OTHERS}
 
 
-def of(user: User, task: Task) -> dict[str, Any]:
+def diagnose_task(user: User, task: Task) -> dict[str, Any]:
     """Return the diagnosis of the task, as the API answers it. `task` is loaded with its cluster."""
-    known = diagnosis_facts.of(task, user)
+    known = diagnosis_facts.build_facts(task, user)
     found = diagnose.diagnose(known)
-    may = _May(user, task)
+    may = _AllowedActions(user, task)
     have = {
         where.rank
         for one in found.findings
@@ -43,13 +50,15 @@ def of(user: User, task: Task) -> dict[str, Any]:
         for where in one.finding.where
         if _is_newest(task, one)
     }
-    told = [_with_lines(task, one, have) for one in found.findings]
+    told = [_add_last_lines(task, one, have) for one in found.findings]
     return {
         "taskId": task.pk,
         "status": task.state,
         "healthy": found.healthy,
-        "summary": findings.said(found.summary)[0],
-        "findings": [findings.shown(one, [may.shown(action) for action in one.finding.actions]) for one in told],
+        "summary": findings.translate_text(found.summary)[0],
+        "findings": [
+            findings.serialize_finding(one, [may.shown(action) for action in one.finding.actions]) for one in told
+        ],
         "resumePoint": may.point
         and {
             "step": may.point.step,
@@ -62,87 +71,93 @@ def of(user: User, task: Task) -> dict[str, Any]:
     }
 
 
-def _is_newest(task: Task, told: diagnose.Told) -> bool:
-    return told.attempt == task.attempt and told.until is None
+def _is_newest(task: Task, stored: diagnose.StoredFinding) -> bool:
+    return stored.attempt == task.attempt and stored.until is None
 
 
-def _with_lines(task: Task, told: diagnose.Told, have: set[int | None]) -> diagnose.Told:
+def _add_last_lines(
+    task: Task, stored: diagnose.StoredFinding, ranks_with_lines: set[int | None]
+) -> diagnose.StoredFinding:
     """Return the finding with the last lines of the rank that it names, if that rank failed in the newest attempt.
     Beside the stack of a hanging rank they are added only if they contain a traceback, of a thread that it waits for,
     for example. `ranks_with_lines`: ranks whose lines another finding shows."""
-    finding, where = told.finding, next((where for where in told.finding.where if where.rank is not None), Where())
-    is_end = _is_newest(task, told) and finding.params.get("rank") == where.rank
-    hangs = any(one.code == STACK for one in finding.evidence)
-    if where.rank is None or not is_end or (where.rank in have and not hangs):
-        return told
-    lines = _last_lines(task, told.attempt, where.rank)
-    if not lines or (hangs and not any(BEGINS in line for line in lines)):
-        return told
+    finding, where = stored.finding, next((where for where in stored.finding.where if where.rank is not None), Where())
+    is_end = _is_newest(task, stored) and finding.params.get("rank") == where.rank
+    hangs = any(one.code == STACK_EVIDENCE for one in finding.evidence)
+    if where.rank is None or not is_end or (where.rank in ranks_with_lines and not hangs):
+        return stored
+    lines = _read_last_lines(task, stored.attempt, where.rank)
+    if not lines or (hangs and not any(TRACEBACK_START in line for line in lines)):
+        return stored
     evidence = Evidence("LAST_LINES", {"rank": where.rank, "node": where.node}, lines, where)
-    return replace(told, finding=replace(finding, evidence=[evidence, *finding.evidence]))
+    return replace(stored, finding=replace(finding, evidence=[evidence, *finding.evidence]))
 
 
-def _last_lines(task: Task, attempt: int, rank: int) -> list[str]:
+def _read_last_lines(task: Task, attempt: int, rank: int) -> list[str]:
     """Return the lines from the last traceback on, or the last ones."""
     try:
-        found, _, _ = pages.Reader(task, attempt).tail(rank, LOOKED_AT)
+        found, _, _ = pages.LogPageReader(task, attempt).tail(rank, MAX_LINES_READ)
     except BackendError:
         return []
-    lines = [line.text[:LONGEST] for line in found]
-    begins = next((at for at in range(len(lines) - 1, -1, -1) if BEGINS in lines[at]), None)
-    if begins is None or len(lines) - begins <= LINES:
-        return lines[-LINES:] if begins is None else lines[begins:]
-    return [*lines[begins : begins + 3], "…", *lines[3 + 1 - LINES :]]
+    lines = [line.text[:MAX_LINE_LENGTH] for line in found]
+    begins = next((at for at in range(len(lines) - 1, -1, -1) if TRACEBACK_START in lines[at]), None)
+    if begins is None or len(lines) - begins <= MAX_LINES:
+        return lines[-MAX_LINES:] if begins is None else lines[begins:]
+    return [*lines[begins : begins + 3], "…", *lines[3 + 1 - MAX_LINES :]]
 
 
-class _May:
+class _AllowedActions:
     """Actions that a user may take on the task now."""
 
     def __init__(self, user: User, task: Task) -> None:
         self.user, self.task = user, task
-        self.state = State(task.state)
+        self.state = TaskState(task.state)
         self.member = access.is_member(user, task.project_id)
         self.steps = (
             allowed_actions(self.state, changes=self.member, paused=bool(task.paused_at))
-            if task.kind == Kind.TRAINING
+            if task.kind == TaskKind.TRAINING
             else []
         )
         self.environments = dict(task.nodes.values_list("node_rank", "environment_id"))
-        self.point = checkpoint_choice.outlook(task)
-        self.goes_on = findings.resume_point(self.point, running=self.state is State.RUNNING) if self.point else ""
+        self.point = checkpoint_choice.find_resume_point(task)
+        self.goes_on = (
+            findings.describe_resume_point(self.point, running=self.state is TaskState.RUNNING) if self.point else ""
+        )
 
     def shown(self, action: Action) -> dict[str, Any]:
         """Return the action as the API answers it."""
         environment = self.environments.get(action.params.get("nodeRank", -1))
-        if action.code == Do.RESTART_FROM_CHECKPOINT and self.point and self.point.step is not None:
+        if action.code == ActionCode.RESTART_FROM_CHECKPOINT and self.point and self.point.step is not None:
             action = replace(action, params={**action.params, "step": f"{self.point.step:,}"})
         params = {**action.params, **({"environmentId": environment} if environment else {})}
-        found = findings.action(action, params, allowed=self._may(Do(action.code), environment))
-        return {**found, "hint": f"{found['hint']} {self.goes_on}".strip()} if action.code in GOES_ON else found
+        found = findings.serialize_action(action, params, allowed=self._may(ActionCode(action.code), environment))
+        return (
+            {**found, "hint": f"{found['hint']} {self.goes_on}".strip()} if action.code in RESUMING_ACTIONS else found
+        )
 
-    def _may(self, code: Do, environment: str | None) -> bool:
+    def _may(self, code: ActionCode, environment: str | None) -> bool:
         match code:
-            case Do.RESTART_FROM_CHECKPOINT:
-                return Step.RETRY in self.steps or (self.state is State.RUNNING and Step.STOP in self.steps)
-            case Do.WITHOUT_NODE | Do.USE_SPARE:
+            case ActionCode.RESTART_FROM_CHECKPOINT:
+                return Step.RETRY in self.steps or (self.state is TaskState.RUNNING and Step.STOP in self.steps)
+            case ActionCode.WITHOUT_NODE | ActionCode.USE_SPARE:
                 may = Step.RETRY in self.steps or Step.STOP in self.steps
-                use_spares = code is Do.USE_SPARE
+                use_spares = code is ActionCode.USE_SPARE
                 return bool(
                     may and environment
-                    and restart.can(self.user, self.task, [environment], use_spares=use_spares)
+                    and restart.can_restart(self.user, self.task, [environment], use_spares=use_spares)
                 )  # fmt: skip
-            case Do.CORDON:
+            case ActionCode.CORDON:
                 open_ones = DevEnvironment.objects.filter(pk=environment, cordoned=False)
-                is_maintainer = access.role_in(self.user, self.task.project_id) is Role.MAINTAINER
+                is_maintainer = access.get_role(self.user, self.task.project_id) is Role.MAINTAINER
                 return is_maintainer and open_ones.exists()
-            case Do.PREFLIGHT:
-                return self.member and self.state in FINAL
-            case Do.STOP:
+            case ActionCode.PREFLIGHT:
+                return self.member and self.state in FINAL_STATES
+            case ActionCode.STOP:
                 return Step.STOP in self.steps
-            case Do.RESUME:
+            case ActionCode.RESUME:
                 return Step.RESUME in self.steps
-            case Do.ADD_SECRET:
-                return access.role_in(self.user, self.task.project_id) is Role.MAINTAINER
-            case _ if code in CLONES:
+            case ActionCode.ADD_SECRET:
+                return access.get_role(self.user, self.task.project_id) is Role.MAINTAINER
+            case _ if code in CLONING_ACTIONS:
                 return Step.CLONE in self.steps
         return True

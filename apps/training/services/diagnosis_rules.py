@@ -14,12 +14,12 @@ from apps.training.models import DiagnosisRules
 from apps.training.presenters import findings
 from fermi.diagnosis import diagnose, root_cause, rules
 from fermi.diagnosis.rules import RuleProblem
-from fermi.jobs.spec import Problem, RankSeen
+from fermi.jobs.spec import Problem, RankStatus
 
 
-def shown(user: User, project_id: str) -> dict[str, Any]:
+def get_rules(user: User, project_id: str) -> dict[str, Any]:
     """Return the project's rules as TOML, and who changed them last."""
-    project = access.project(user, project_id)
+    project = access.get_project(user, project_id)
     row = DiagnosisRules.objects.filter(project=project).select_related("updated_by").first()
     return {
         "text": row.text if row else "",
@@ -29,36 +29,38 @@ def shown(user: User, project_id: str) -> dict[str, Any]:
 
 
 @transaction.atomic
-def put(user: User, project_id: str, text: str) -> dict[str, Any]:
+def replace_rules(user: User, project_id: str, text: str) -> dict[str, Any]:
     """Replace all rules of the project; an empty text deletes them. Raises ProblemsError for rules that cannot be
     parsed."""
-    project = access.project(user, project_id)
-    access.require(user, project, Role.MAINTAINER)
-    _, wrong = rules.parse(text)
+    project = access.get_project(user, project_id)
+    access.require_role(user, project, Role.MAINTAINER)
+    _, wrong = rules.parse_rules(text)
     if wrong:
-        raise ProblemsError(_problems(wrong))
+        raise ProblemsError(_to_problems(wrong))
     values = {"text": text, "updated_at": now(), "updated_by": user}
     DiagnosisRules.objects.update_or_create(project=project, defaults=values)
-    audit.record(user, "diagnosis-rules.set", project.pk, project=project, bytes=len(text.encode()))
-    return shown(user, project_id)
+    audit.record_event(user, "diagnosis-rules.set", project.pk, project=project, bytes=len(text.encode()))
+    return get_rules(user, project_id)
 
 
-def tried(user: User, project_id: str, log: str, text: str | None = None) -> dict[str, Any]:
+def try_rules(user: User, project_id: str, log: str, text: str | None = None) -> dict[str, Any]:
     """Return what would be diagnosed for a failed rank that printed `log`, by the project's rules, or those in `text`,
     and the platform's. Stores nothing. Raises ProblemsError."""
-    project = access.project(user, project_id)
-    own, wrong = rules.parse(diagnosis_rules.text_of(project.pk) if text is None else text)
+    project = access.get_project(user, project_id)
+    own, wrong = rules.parse_rules(diagnosis_rules.read_rules_text(project.pk) if text is None else text)
     if wrong:
-        raise ProblemsError(_problems(wrong))
-    told = root_cause.explain([RankSeen(0, 0, "exited", exit_code=1)], 0, ["-"], lambda rank: log.encode(), own)
+        raise ProblemsError(_to_problems(wrong))
+    told = root_cause.explain_failure(
+        [RankStatus(0, 0, "exited", exit_code=1)], 0, ["-"], lambda rank: log.encode(), own
+    )
     found = told.finding() if told else None
     return {
         "exception": told.exception if told else "",
         "at": told.at if told else "",
         "rule": (told.about or {}).get("rule", told.why) if told else "",
-        "finding": findings.shown(diagnose.Told(found, 1), []) if found else None,
+        "finding": findings.serialize_finding(diagnose.StoredFinding(found, 1), []) if found else None,
     }
 
 
-def _problems(wrong: Iterable[RuleProblem]) -> list[Problem]:
-    return [Problem("text", one.code, {**one.params, "line": one.line}) for one in wrong]
+def _to_problems(rule_problems: Iterable[RuleProblem]) -> list[Problem]:
+    return [Problem("text", one.code, {**one.params, "line": one.line}) for one in rule_problems]

@@ -13,18 +13,18 @@ from apps.scheduling import selectors as sharing
 from apps.training.core import task_environments
 from apps.training.queue import load
 from apps.training.services import planned_environments
-from apps.training.services.planned_environments import Planned
+from apps.training.services.planned_environments import PlannedEnvironments
 from fermi.jobs.spec import Problem
 from fermi.planning.request import NEW, SelectRequest, TaskRequest
 from fermi.scheduler import placement, request_text
-from fermi.scheduler.snapshot import Place, Select, Waiting
+from fermi.scheduler.snapshot import EnvironmentInfo, Select, WaitingTask
 
 CONFIG = "distributedConfig"
 SELECT = f"{CONFIG}.select"
 
 
 @dataclass(slots=True)
-class Choice:
+class EnvironmentChoice:
     """Environments of a request. `where`: the field that named them. `select`: the requested capacity, for which the
     environments are what suits best now, master first; they may be others when the turn comes. `planned`: environments
     that are to be created."""
@@ -33,64 +33,66 @@ class Choice:
     where: str
     project: Project | None = None
     select: Select | None = None
-    planned: Planned | None = None
+    planned: PlannedEnvironments | None = None
 
 
-def choose(user: User, asked: TaskRequest, task_id: str, problems: list[Problem]) -> Choice:
+def choose_environments(user: User, request: TaskRequest, task_id: str, problems: list[Problem]) -> EnvironmentChoice:
     """Return the environments of a request; problems are added to `problems`."""
-    if asked.launch_mode == NEW:
-        return _to_be_made(user, asked, task_id, problems)
-    if asked.distributed.select is not None:
-        return _by_capacity(user, asked, asked.distributed.select, problems)
-    ids, where = asked.environment_ids, environments_field(asked)
+    if request.launch_mode == NEW:
+        return _plan_new_environments(user, request, task_id, problems)
+    if request.distributed.select is not None:
+        return _choose_by_capacity(user, request, request.distributed.select, problems)
+    ids, where = request.environment_ids, get_environments_field(request)
     if where != "environmentIds":
-        nodes = asked.distributed.node_ids
+        nodes = request.distributed.node_ids
         if stray := [key for key in ids if key not in nodes]:
             problems.append(Problem("environmentIds", "ENVIRONMENTS_CONTRADICT", {"environments": ", ".join(stray)}))
         ids = nodes
-    found = environments_named(user, ids, where, problems)
-    project = _project(user, asked, found, problems)
+    found = find_named_environments(user, ids, where, problems)
+    project = _find_project(user, request, found, problems)
     if project:
-        problems += foreign(project.pk, found, ids, where)
-    return Choice(found, where, project)
+        problems += check_foreign(project.pk, found, ids, where)
+    return EnvironmentChoice(found, where, project)
 
 
-def environments_field(asked: TaskRequest) -> str:
+def get_environments_field(request: TaskRequest) -> str:
     """Return the name of the field that decides where the task runs."""
-    config = asked.distributed_config
-    if asked.launch_mode == NEW:
+    config = request.distributed_config
+    if request.launch_mode == NEW:
         return planned_environments.FIELD
-    if asked.distributed.select is not None:
+    if request.distributed.select is not None:
         return SELECT
-    chosen = config and config.enabled and (config.node_ids or not asked.environment_ids)
+    chosen = config and config.enabled and (config.node_ids or not request.environment_ids)
     return f"{CONFIG}.nodeIds" if chosen else "environmentIds"
 
 
-def environments_named(user: User, ids: Sequence[str], where: str, problems: list[Problem]) -> list[DevEnvironment]:
+def find_named_environments(
+    user: User, ids: Sequence[str], field_name: str, problems: list[Problem]
+) -> list[DevEnvironment]:
     """Return the environments with these ids that one task can use together; problems are added to `problems`, at the
     field `field_name`."""
     if not ids:
-        problems.append(Problem(where, "ENVIRONMENT_REQUIRED"))
-    found, wrong = clusters.pick(user, ids, where)
+        problems.append(Problem(field_name, "ENVIRONMENT_REQUIRED"))
+    found, wrong = clusters.select_environments(user, ids, field_name)
     problems += wrong
-    kept = task_environments.kept([environment.pk for environment in found])
+    kept = task_environments.find_unfinished_owners([environment.pk for environment in found])
     for environment in found:
-        at = f"{where}.{ids.index(environment.pk)}"
+        at = f"{field_name}.{ids.index(environment.pk)}"
         if task := kept.get(environment.pk):
             params = {"environment": environment.name, "task": task}
             problems.append(Problem(at, "ENVIRONMENT_MADE_FOR_TASK", params))
-        if obstacle := clusters.obstacle(environment.name, environment.status, environment.cordoned):
+        if obstacle := clusters.find_obstacle(environment.name, environment.status, environment.cordoned):
             problems.append(Problem(at, obstacle.code, obstacle.params))
-        problems += _of_another_cluster(at, environment, found[0])
+        problems += _check_same_cluster(at, environment, found[0])
     return found
 
 
-def foreign(project: str, found: Sequence[DevEnvironment], ids: Sequence[str], where: str) -> list[Problem]:
+def check_foreign(project: str, found: Sequence[DevEnvironment], ids: Sequence[str], field_name: str) -> list[Problem]:
     """Return a problem for each environment that only tasks of another project may use."""
     first = next((one for one in found if one.project_id == project), found[0] if found else None)
     return [
         Problem(
-            f"{where}.{ids.index(one.pk)}",
+            f"{field_name}.{ids.index(one.pk)}",
             "ENVIRONMENT_FOREIGN",
             {"environment": one.name, "first": first.name if first else ""},
         )
@@ -99,11 +101,11 @@ def foreign(project: str, found: Sequence[DevEnvironment], ids: Sequence[str], w
     ]
 
 
-def check_spares(user: User, asked: TaskRequest, choice: Choice, problems: list[Problem]) -> None:
+def check_spares(user: User, request: TaskRequest, choice: EnvironmentChoice, problems: list[Problem]) -> None:
     """Add the problems of the request's spare environments to `problems`. They need not be usable before an environment
     is lost."""
-    ids, where = asked.spare_environment_ids, "spareEnvironmentIds"
-    found, wrong = clusters.pick(user, ids, where)
+    ids, where = request.spare_environment_ids, "spareEnvironmentIds"
+    found, wrong = clusters.select_environments(user, ids, where)
     problems += wrong
     for spare in found:
         at = f"{where}.{ids.index(spare.pk)}"
@@ -114,13 +116,13 @@ def check_spares(user: User, asked: TaskRequest, choice: Choice, problems: list[
             if choice.project and not spare.shared and spare.project_id != choice.project.pk:
                 params = {"environment": spare.name, "first": first.name}
                 problems.append(Problem(at, "ENVIRONMENT_FOREIGN", params))
-            problems += _of_another_cluster(at, spare, first)
+            problems += _check_same_cluster(at, spare, first)
 
 
-def master(asked: TaskRequest, choice: Choice, problems: list[Problem]) -> str:
+def choose_master(request: TaskRequest, choice: EnvironmentChoice, problems: list[Problem]) -> str:
     """Return the master's id. If it is missing or wrong, a problem is added and the first environment is used, so that
     the rest can be shown."""
-    chosen, where = asked.distributed.master_node, f"{CONFIG}.masterNode"
+    chosen, where = request.distributed.master_node, f"{CONFIG}.masterNode"
     ids = [environment.pk for environment in choice.environments]
     if choice.select is not None:
         if chosen:
@@ -136,53 +138,55 @@ def master(asked: TaskRequest, choice: Choice, problems: list[Problem]) -> str:
     return ids[0] if ids else ""
 
 
-def select_of(asked: SelectRequest) -> Select:
+def build_select(request: SelectRequest) -> Select:
     """Return the scheduler's form of a capacity request."""
     return Select(
-        nodes=asked.nodes,
-        gpus_per_node=asked.gpus_per_node,
-        total_gpus=asked.total_gpus,
-        gpu_types=asked.gpu_types,
-        zones=asked.zones,
-        same_zone=asked.same_zone,
-        labels=asked.labels,
-        exclude=asked.exclude,
+        nodes=request.nodes,
+        gpus_per_node=request.gpus_per_node,
+        total_gpus=request.total_gpus,
+        gpu_types=request.gpu_types,
+        zones=request.zones,
+        same_zone=request.same_zone,
+        labels=request.labels,
+        exclude=request.exclude,
     )
 
 
-def waiting(choice: Choice, user: User, task: str, asked: TaskRequest) -> Waiting:
+def build_waiting_task(choice: EnvironmentChoice, user: User, task_id: str, request: TaskRequest) -> WaitingTask:
     """Return the task as it would wait in the queue now."""
-    return Waiting(
-        task=task,
-        name=asked.task_name,
+    return WaitingTask(
+        task=task_id,
+        name=request.task_name,
         project=choice.project.pk if choice.project else "",
         user=user.username,
         cluster=choice.environments[0].cluster_id if choice.environments else "",
         since=now().timestamp(),
         named=() if choice.select else tuple(environment.pk for environment in choice.environments),
         select=choice.select,
-        priority=asked.priority_number,
-        preemptible=asked.preemptible,
-        max_run=asked.max_run_seconds,
+        priority=request.priority_number,
+        preemptible=request.preemptible,
+        max_run=request.max_run_seconds,
     )
 
 
-def _by_capacity(user: User, asked: TaskRequest, wanted: SelectRequest, problems: list[Problem]) -> Choice:
+def _choose_by_capacity(
+    user: User, request: TaskRequest, wanted: SelectRequest, problems: list[Problem]
+) -> EnvironmentChoice:
     """Return what suits best of what is free now, else of all there is, in the first cluster that has it. If the
     request says nothing about GPUs, environments with GPUs come first, and others are chosen only if no GPUs suit."""
-    named = [*asked.distributed.node_ids, *asked.environment_ids]
+    named = [*request.distributed.node_ids, *request.environment_ids]
     if named:
         problems.append(Problem(SELECT, "SELECT_WITH_NODES", {"environments": ", ".join(named)}))
     twice = wanted.gpus_per_node is not None and wanted.total_gpus is not None
     if twice:
         problems.append(Problem(SELECT, "SELECT_GPUS_TWICE"))
-    select = select_of(wanted)
-    choice = Choice([], SELECT, _project(user, asked, [], problems), select)
+    select = build_select(wanted)
+    choice = EnvironmentChoice([], SELECT, _find_project(user, request, [], problems), select)
     if choice.project is None or twice:
         return choice
-    there, taken = load.places(), set(Lease.objects.values_list("environment_id", flat=True))
+    there, taken = load.load_environments(), set(Lease.objects.values_list("environment_id", flat=True))
     homes = sorted({place.cluster for place in there if place.shared or place.project == choice.project.pk})
-    limits = sharing.known(choice.project, sharing.limits_of(choice.project))
+    limits = sharing.build_project(choice.project, sharing.get_limits(choice.project))
     free = [place for place in there if place.id not in taken]
     rounds = [
         (select, free, limits),
@@ -194,46 +198,52 @@ def _by_capacity(user: User, asked: TaskRequest, wanted: SelectRequest, problems
         rounds = [(on_gpus, free, limits), (on_gpus, there, limits), *rounds]
     for select, open_ones, within in rounds:
         for cluster in homes:
-            asks = Waiting("", choice.project.pk, user.username, cluster, 0.0, select=select)
-            if found := placement.choose(asks, open_ones, within):
+            asks = WaitingTask("", choice.project.pk, user.username, cluster, 0.0, select=select)
+            if found := placement.choose_environments(asks, open_ones, within):
                 rows = DevEnvironment.objects.select_related("zone", "cluster").in_bulk([place.id for place in found])
                 choice.environments = [rows[place.id] for place in found if place.id in rows]
                 choice.select = select
                 return choice
-    problems.append(_impossible(choice.select, choice.project.pk, homes, there))
+    problems.append(_explain_impossible(choice.select, choice.project.pk, homes, there))
     return choice
 
 
-def _to_be_made(user: User, asked: TaskRequest, task_id: str, problems: list[Problem]) -> Choice:
-    choice = Choice([], planned_environments.FIELD, _project(user, asked, [], problems))
-    if choice.project and (found := planned_environments.plan(user, asked, choice.project, task_id, problems)):
+def _plan_new_environments(
+    user: User, request: TaskRequest, task_id: str, problems: list[Problem]
+) -> EnvironmentChoice:
+    choice = EnvironmentChoice([], planned_environments.FIELD, _find_project(user, request, [], problems))
+    if choice.project and (
+        found := planned_environments.plan_environments(user, request, choice.project, task_id, problems)
+    ):
         choice.planned, choice.environments = found, found.environments
     return choice
 
 
-def _impossible(select: Select | None, project: str, homes: Sequence[str], there: Sequence[Place]) -> Problem:
+def _explain_impossible(
+    select: Select | None, project: str, homes: Sequence[str], there: Sequence[EnvironmentInfo]
+) -> Problem:
     assert select is not None
-    found = request_text.possible(select, project, homes[0] if len(homes) == 1 else "", there)
-    return found or Problem(SELECT, "SELECT_IMPOSSIBLE", {"wanted": request_text.text(select), "found": 0})
+    found = request_text.check_possible(select, project, homes[0] if len(homes) == 1 else "", there)
+    return found or Problem(SELECT, "SELECT_IMPOSSIBLE", {"wanted": request_text.format_request(select), "found": 0})
 
 
-def _project(
-    user: User, asked: TaskRequest, found: Sequence[DevEnvironment], problems: list[Problem]
+def _find_project(
+    user: User, request: TaskRequest, found: Sequence[DevEnvironment], problems: list[Problem]
 ) -> Project | None:
     """Return the project that the request names; else that of its environments, if others may not use them; else the
     user's only one."""
-    mine = access.visible(Project.objects.all(), user, "pk")
-    if asked.project_id:
-        project = mine.filter(pk=asked.project_id).first()
+    mine = access.filter_visible(Project.objects.all(), user, "pk")
+    if request.project_id:
+        project = mine.filter(pk=request.project_id).first()
         if project is None:
-            problems.append(Problem("projectId", "PROJECT_UNKNOWN", {"project": asked.project_id}))
+            problems.append(Problem("projectId", "PROJECT_UNKNOWN", {"project": request.project_id}))
         return project
     owners = [one.project_id for one in found if not one.shared] or [
         one.project_id for one in found if access.is_member(user, one.project_id)
     ]
     if owners:
         return next(one.project for one in found if one.project_id == owners[0])
-    if found or asked.distributed.select is not None or asked.launch_mode == NEW:
+    if found or request.distributed.select is not None or request.launch_mode == NEW:
         several = list(mine.order_by("name")[:20])
         if len(several) == 1:
             return several[0]
@@ -241,7 +251,7 @@ def _project(
     return None
 
 
-def _of_another_cluster(where: str, environment: DevEnvironment, first: DevEnvironment) -> list[Problem]:
+def _check_same_cluster(where: str, environment: DevEnvironment, first: DevEnvironment) -> list[Problem]:
     """Return the problem of two environments in different clusters."""
     if environment.cluster_id == first.cluster_id:
         return []

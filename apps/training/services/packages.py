@@ -9,23 +9,23 @@ from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment
 from apps.environments import standby
 from apps.environments.packages import presenters, surveys
-from apps.environments.packages.surveys import Seen
+from apps.environments.packages.surveys import PackageSurvey
 from fermi.jobs.spec import JobSpec, Problem
 from fermi.planning import packages
 from fermi.planning.imports import Imports
-from fermi.planning.packages import Difference, Missing
+from fermi.planning.packages import MissingModule, VersionDifference
 
-MAX_TOLD = 5
+MAX_LISTED = 5
 """Most modules, and packages, that a warning describes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PackageReport:
     """Packages of the environments in which ranks run; empty where there are none."""
 
-    seen: Sequence[Seen] = ()
-    differences: Sequence[Difference] = ()
-    missing: Sequence[Missing] = ()
+    seen: Sequence[PackageSurvey] = ()
+    differences: Sequence[VersionDifference] = ()
+    missing: Sequence[MissingModule] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
 
@@ -37,12 +37,12 @@ class Found:
 
     def warnings(self) -> list[Problem]:
         """Return the warnings about missing and different packages."""
-        found = [self._missing(one) for one in self.missing[:MAX_TOLD]]
-        if rest := self.missing[MAX_TOLD:]:
+        found = [self._missing(one) for one in self.missing[:MAX_LISTED]]
+        if rest := self.missing[MAX_LISTED:]:
             found.append(Problem("", "IMPORTS_MISSING_MORE", {"modules": ", ".join(one.module for one in rest)}))
         if self.differences:
             fatal = [one for one in self.differences if one.fatal]
-            named = (fatal or self.differences)[:MAX_TOLD]
+            named = (fatal or self.differences)[:MAX_LISTED]
             params: dict[str, Any] = {
                 "differences": "; ".join(map(self._told, named)),
                 "command": f"fermi environments packages {self._ids()}",
@@ -58,21 +58,21 @@ class Found:
             return None
         return {
             "python": self.python,
-            "environments": [presenters.environment(one) for one in self.seen],
+            "environments": [presenters.serialize_environment(one) for one in self.seen],
             "looking": any(one.looking for one in self.seen),
-            "differences": [presenters.difference(one) for one in self.differences],
-            "missing": [presenters.missing(one) for one in self.missing],
+            "differences": [presenters.serialize_difference(one) for one in self.differences],
+            "missing": [presenters.serialize_missing(one) for one in self.missing],
             "level": self.level,
         }
 
-    def _missing(self, one: Missing) -> Problem:
+    def _missing(self, one: MissingModule) -> Problem:
         where = ", ".join(self.names[key] for key in one.environments)
         params = {"module": one.module, "place": one.place, "environments": where}
         if one.requirement:
             params["command"] = f"fermi environments level {self._ids()} --package {one.requirement}"
         return Problem("", "IMPORT_MISSING", params)
 
-    def _told(self, one: Difference) -> str:
+    def _told(self, one: VersionDifference) -> str:
         """Return the versions of a package as text, such as `torch 2.5.1 (a, b), 2.4.0 (c)`."""
         by_version: dict[str, list[str]] = {}
         for key, version in one.values.items():
@@ -83,15 +83,19 @@ class Found:
         return " ".join(one.environment.pk for one in self.seen)
 
 
-def find(user: User, job: JobSpec, environments: Sequence[DevEnvironment], imports: Imports, *, look: bool) -> Found:
+def compare_packages(
+    user: User, job: JobSpec, environments: Sequence[DevEnvironment], imports: Imports, *, start_surveys: bool
+) -> PackageReport:
     """Return the package report. `environments`: at least those of the job; those that are to be created have nothing
     yet. `start_surveys`: whether environments that are not surveyed yet are surveyed."""
     inside = {node.id for node in job.nodes if node.way is not None and node.way.inside}
     within = [one for one in environments if one.pk in inside and not one._state.adding]
     if not within:
-        return Found()
-    standby.request(within)  # it stands by before the button is pressed
-    seen = surveys.request_looks(user, within, job.python, list(imports.needed), look=look)
-    known = presenters.looks(seen)
-    found = packages.relevant(packages.differences(known), known, imports)
-    return Found(seen, found, packages.missing(known, imports), {one.pk: one.name for one in within}, job.python)
+        return PackageReport()
+    standby.request_standby(within)  # it stands by before the button is pressed
+    seen = surveys.request_surveys(user, within, job.python, list(imports.needed), may_schedule=start_surveys)
+    known = presenters.index_surveys(seen)
+    found = packages.filter_relevant(packages.find_differences(known), known, imports)
+    return PackageReport(
+        seen, found, packages.find_missing_modules(known, imports), {one.pk: one.name for one in within}, job.python
+    )

@@ -14,45 +14,45 @@ from apps.common.errors import ApiError
 from apps.training.core import transitions, wakeups
 from apps.training.models import Task
 from apps.training.services import actions
-from apps.training.states import ACTIVE, State
+from apps.training.states import ACTIVE_STATES, TaskState
 from apps.training.states.limits import DEADLINES
 
 
-def pause(user: User, task_id: str) -> Task:
+def pause_task(user: User, task_id: str) -> Task:
     """Request a pause and return the task. Asking again changes nothing. Raises ApiError 409 if the task is not
     active."""
-    task = actions.find(user, task_id, Role.MEMBER)
-    if State(task.state) not in ACTIVE or task.state == State.STOPPING:
+    task = actions.find_task(user, task_id, Role.MEMBER)
+    if TaskState(task.state) not in ACTIVE_STATES or task.state == TaskState.STOPPING:
         raise ApiError(409, "PAUSE_NEEDS_ACTIVE", status=task.state)
     with transaction.atomic():
         fresh = Task.objects.filter(
-            pk=task.pk, paused_at=None, stop_requested_at=None, state__in=ACTIVE - {State.STOPPING}
+            pk=task.pk, paused_at=None, stop_requested_at=None, state__in=ACTIVE_STATES - {TaskState.STOPPING}
         )
         who = {"by": user.username}
         if fresh.update(paused_at=now(), preempted_at=None, preempted_for=who):
-            _told(user, task, "task.pause", "PAUSE_REQUESTED", who)
+            _record_request(user, task, "task.pause", "PAUSE_REQUESTED", who)
     task.refresh_from_db()
     return task
 
 
-def resume(user: User, task_id: str) -> Task:
+def resume_task(user: User, task_id: str) -> Task:
     """Resume a paused task and return it: it continues from its newest checkpoint when its turn comes. Asking again
     changes nothing. Raises ApiError 409 if the task has ended."""
-    task = actions.find(user, task_id, Role.MEMBER)
-    if State(task.state) not in ACTIVE:
+    task = actions.find_task(user, task_id, Role.MEMBER)
+    if TaskState(task.state) not in ACTIVE_STATES:
         raise ApiError(409, "RESUME_NEEDS_PAUSED", status=task.state)
     with transaction.atomic():
         paused = Task.objects.filter(pk=task.pk, paused_at__isnull=False, stop_requested_at=None)
         if paused.update(paused_at=None, preempted_for={}):
-            rests = Task.objects.filter(pk=task.pk, state=State.QUEUED)
-            rests.update(deadline_at=now() + DEADLINES[State.QUEUED])
-            _told(user, task, "task.resume", "RESUME_REQUESTED", {"by": user.username})
+            rests = Task.objects.filter(pk=task.pk, state=TaskState.QUEUED)
+            rests.update(deadline_at=now() + DEADLINES[TaskState.QUEUED])
+            _record_request(user, task, "task.resume", "RESUME_REQUESTED", {"by": user.username})
     task.refresh_from_db()
     return task
 
 
-def _told(user: User, task: Task, action: str, code: str, params: dict[str, Any]) -> None:
-    transitions.record(task.pk, task.attempt, "state", code, params)
-    audit.record(user, action, task.pk, project=task.project_id)
-    wakeups.changed(task.pk, "status")
-    wakeups.poke(task.pk)
+def _record_request(user: User, task: Task, action: str, code: str, params: dict[str, Any]) -> None:
+    transitions.record_event(task.pk, task.attempt, "state", code, params)
+    audit.record_event(user, action, task.pk, project=task.project_id)
+    wakeups.publish_change(task.pk, "status")
+    wakeups.enqueue_task(task.pk)

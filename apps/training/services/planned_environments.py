@@ -9,7 +9,7 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.environments import services as environments
 from apps.environments import specs
 from fermi.jobs.spec import Problem
-from fermi.planning.request import NAME_LENGTH, NewEnvironmentsRequest, TaskRequest
+from fermi.planning.request import MAX_NAME_LENGTH, NewEnvironmentsRequest, TaskRequest
 
 FIELD = "newEnvironments"
 CONFIG = "distributedConfig"
@@ -17,42 +17,44 @@ _FIELDS = {"templateId": f"{FIELD}.template", "clusterId": f"{FIELD}.clusterId",
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedEnvironments:
     """Environments to be created. `drafts`: one for each of `environments`, which are stored nowhere yet; the first is
     the master."""
 
-    drafts: Sequence[environments.Draft]
+    drafts: Sequence[environments.ValidatedEnvironment]
     environments: list[DevEnvironment]
     afterwards: str
 
 
-def plan(user: User, asked: TaskRequest, project: Project, task_id: str, problems: list[Problem]) -> Planned | None:
+def plan_environments(
+    user: User, request: TaskRequest, project: Project, task_id: str, problems: list[Problem]
+) -> PlannedEnvironments | None:
     """Return the environments that the request would create; None if too much is wrong to say what they would be.
     Problems are added to `problems`."""
-    wanted = asked.new_environments
-    problems += _contradictions(asked)
+    wanted = request.new_environments
+    problems += _list_contradictions(request)
     if wanted is None or not wanted.template:
         problems.append(Problem(FIELD if wanted is None else f"{FIELD}.template", "NEW_ENVIRONMENTS_REQUIRED"))
         return None
-    drafts = environments.drafts(user, _asked(asked, wanted, project, task_id))
-    for problem in (_told(problem) for draft in drafts for problem in draft.problems):
+    drafts = environments.validate_environments(user, _build_requests(request, wanted, project, task_id))
+    for problem in (_to_task_problem(problem) for draft in drafts for problem in draft.problems):
         if problem not in problems:
             problems.append(problem)
-    rows = [_row(user, draft) for draft in drafts]
-    return Planned(drafts, [row for row in rows if row], wanted.afterwards)
+    rows = [_build_row(user, draft) for draft in drafts]
+    return PlannedEnvironments(drafts, [row for row in rows if row], wanted.afterwards)
 
 
-def make(user: User, planned: Planned, task_id: str) -> None:
+def create_environments(user: User, planned: PlannedEnvironments, task_id: str) -> None:
     """Create the environments, in the caller's transaction and before the task's nodes are stored."""
     for draft in planned.drafts:
-        environments.make(user, draft.asked, draft=draft, task=task_id, afterwards=planned.afterwards)
+        environments.create_environment(user, draft.asked, draft=draft, task=task_id, afterwards=planned.afterwards)
 
 
-def _contradictions(asked: TaskRequest) -> list[Problem]:
+def _list_contradictions(request: TaskRequest) -> list[Problem]:
     """Return a problem for each field that names existing environments."""
-    config, found = asked.distributed, []
-    if named := [*asked.environment_ids, *config.node_ids]:
-        where = "environmentIds" if asked.environment_ids else f"{CONFIG}.nodeIds"
+    config, found = request.distributed, []
+    if named := [*request.environment_ids, *config.node_ids]:
+        where = "environmentIds" if request.environment_ids else f"{CONFIG}.nodeIds"
         found.append(Problem(where, "NEW_WITH_NODES", {"environments": ", ".join(named)}))
     if config.select is not None:
         found.append(Problem(f"{CONFIG}.select", "NEW_WITH_NODES", {"environments": "select"}))
@@ -61,17 +63,17 @@ def _contradictions(asked: TaskRequest) -> list[Problem]:
     return found
 
 
-def _asked(
-    asked: TaskRequest, wanted: NewEnvironmentsRequest, project: Project, task_id: str
-) -> list[environments.Asked]:
+def _build_requests(
+    request: TaskRequest, wanted: NewEnvironmentsRequest, project: Project, task_id: str
+) -> list[environments.CreateRequest]:
     """Return the requests for the environments, named after the task so that tasks with the same name do not
     collide."""
     mark = task_id.rpartition("-")[2][:4]
     return [
-        environments.Asked(
+        environments.CreateRequest(
             template=wanted.template,
             project=project.pk,
-            name=f"{asked.task_name[: NAME_LENGTH - 12]}-{mark}-{number}",
+            name=f"{request.task_name[: MAX_NAME_LENGTH - 12]}-{mark}-{number}",
             cluster=wanted.cluster_id or "",
             zone=wanted.zone or "",
         )
@@ -79,12 +81,12 @@ def _asked(
     ]
 
 
-def _told(problem: Problem) -> Problem:
+def _to_task_problem(problem: Problem) -> Problem:
     """Return the problem at the field of the task's request; problems that all environments share are reported once."""
     return replace(problem, field=_FIELDS.get(problem.field, FIELD))
 
 
-def _row(user: User, draft: environments.Draft) -> DevEnvironment | None:
+def _build_row(user: User, draft: environments.ValidatedEnvironment) -> DevEnvironment | None:
     spec = draft.spec
     if spec is None:
         return None
@@ -98,5 +100,5 @@ def _row(user: User, draft: environments.Draft) -> DevEnvironment | None:
         status=EnvironmentStatus.CREATING,
         host=spec.host,
         engine=dict(draft.marks),
-        **specs.facts(spec),
+        **specs.build_columns(spec),
     )

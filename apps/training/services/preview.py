@@ -10,82 +10,84 @@ from django.conf import settings
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.clock import now
-from apps.common.errors import cut
+from apps.common.errors import limit_problems
 from apps.scheduling import pricing
-from apps.training.core.engine_access import backend_for, seen_from
+from apps.training.core.engine_access import get_backend, map_paths_to_cluster
 from apps.training.presenters import task_presenter
 from apps.training.queue import load
 from apps.training.services import environment_choice, scaling
-from apps.training.services.build import Draft, build
-from apps.training.services.environment_choice import environments_field
+from apps.training.services.build import TaskDraft, build_draft
+from apps.training.services.environment_choice import get_environments_field
 from fermi.jobs import run_location
-from fermi.jobs.spec import SHOWN, JobSpec, Plan, Problem, Rendered, resolve
+from fermi.jobs.spec import LATE_TEXTS, JobSpec, Plan, Problem, Rendered, resolve
 from fermi.planning import plugins, summary
 from fermi.planning.request import TaskRequest
 from fermi.scheduler import request_text, scheduler
 
-TASK = "task-preview"
+PREVIEW_TASK_ID = "task-preview"
 
 
-def preview(
-    user: User, asked: TaskRequest, request: Mapping[str, Any], wrong: Sequence[Problem] = ()
+def preview_task(
+    user: User, task_request: TaskRequest, request: Mapping[str, Any], shape_problems: Sequence[Problem] = ()
 ) -> dict[str, Any]:
     """Return the preview as the API answers it. With problems it contains as much as can be shown. `shape_problems`:
     problems of fields that could not be parsed."""
-    draft = build(user, asked, request, TASK, wrong)
-    problems = [*draft.problems, *_role(user, draft, asked)]
+    draft = build_draft(user, task_request, request, PREVIEW_TASK_ID, shape_problems)
+    problems = [*draft.problems, *_check_role(user, draft, task_request)]
     shown: dict[str, Any] = {
-        "problems": [task_presenter.problem(problem) for problem in cut(problems)],
-        "warnings": [task_presenter.warning(warning.code, warning.params) for warning in draft.warnings],
+        "problems": [task_presenter.serialize_problem(problem) for problem in limit_problems(problems)],
+        "warnings": [task_presenter.serialize_warning(warning.code, warning.params) for warning in draft.warnings],
         "chosen": None, "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
         "masterNode": None,
-        "summary": summary.summarise([]), "hourly": None, "inUse": [], "memoryLooking": False,
+        "summary": summary.summarize_nodes([]), "hourly": None, "inUse": [], "memoryLooking": False,
         "packages": None,
         "environments": [], "ranks": [], "files": [], "artifacts": [], "command": [],
     }  # fmt: skip
     job = draft.job
     if draft.choice.select and draft.choice.environments:
-        shown["chosen"] = _chosen(user, draft)
+        shown["chosen"] = _serialize_choice(user, draft)
     if job is None:
         return shown
     shown |= {
         "worldSize": job.world_size,
         "nodeCount": len(job.nodes),
         "masterNode": job.master,
-        "summary": summary.summarise(job.nodes),
-        "hourly": _hourly(draft, job),
-        "environments": _environments(draft, job),
+        "summary": summary.summarize_nodes(job.nodes),
+        "hourly": _compute_hourly_price(draft, job),
+        "environments": _list_environments(draft, job),
         "inUse": draft.using.environments,
         "memoryLooking": draft.using.looking,
         "packages": draft.installed.shown(),
-        "proposal": task_presenter.proposal(job),
-        "splits": plugins.framework(job.framework).splits(job),
-        "batch": task_presenter.batch(job),
-        "scaling": task_presenter.expectation(expected) if (expected := scaling.expect(user, job)) else None,
+        "proposal": task_presenter.serialize_proposal(job),
+        "splits": plugins.get_framework(job.framework).splits(job),
+        "batch": task_presenter.serialize_batch(job),
+        "scaling": task_presenter.serialize_scaling(expected)
+        if (expected := scaling.estimate_scaling(user, job))
+        else None,
     }
-    if (found := rendered(draft)) is None:
+    if (found := render_draft(draft)) is None:
         return shown
     plan, sent = found
-    files, artifacts = task_presenter.artifacts(sent.to_json()["artifacts"])
+    files, artifacts = task_presenter.serialize_artifacts(sent.to_json()["artifacts"])
     return {
         **shown,
-        "ranks": _ranks(plan, named(job)),
+        "ranks": _serialize_ranks(plan, mask_secrets(job)),
         "files": files,
         "artifacts": artifacts,
-        "command": [resolve(word, SHOWN) for word in plan.nodes[0].command],
+        "command": [resolve(word, LATE_TEXTS) for word in plan.nodes[0].command],
     }
 
 
-def _chosen(user: User, draft: Draft) -> dict[str, Any]:
+def _serialize_choice(user: User, draft: TaskDraft) -> dict[str, Any]:
     """Return what the platform would choose if the task were created now, and why; if it would wait, for what."""
-    asks = environment_choice.waiting(draft.choice, user, TASK, draft.asked)
-    scene = load.scene(now(), asks)
-    turn = next(turn for turn in scheduler.decide(scene).turns if turn.task == TASK)
+    asks = environment_choice.build_waiting_task(draft.choice, user, PREVIEW_TASK_ID, draft.asked)
+    scene = load.load_snapshot(now(), asks)
+    turn = next(turn for turn in scheduler.make_decision(scene).turns if turn.task == PREVIEW_TASK_ID)
     known = {place.id: place for place in scene.places}
     keys = turn.start or tuple(environment.pk for environment in draft.choice.environments)
     places = [known[key] for key in keys if key in known]
     taken = {key for held in scene.held for key in held.places}
-    reasons = request_text.explain(asks, places, [place for place in scene.places if place.id not in taken])
+    reasons = request_text.explain_choice(asks, places, [place for place in scene.places if place.id not in taken])
     return {
         "nodeIds": list(keys),
         "masterNode": keys[0],
@@ -93,12 +95,12 @@ def _chosen(user: User, draft: Draft) -> dict[str, Any]:
         "startsNow": bool(turn.start),
         "number": turn.number,
         "begins": datetime.fromtimestamp(turn.begins, UTC) if turn.begins is not None else None,
-        "reason": task_presenter.reason(turn.why.code, turn.why.params) if turn.why else None,
-        "reasons": [task_presenter.warning(one.code, one.params) for one in reasons],
+        "reason": task_presenter.serialize_reason(turn.why.code, turn.why.params) if turn.why else None,
+        "reasons": [task_presenter.serialize_warning(one.code, one.params) for one in reasons],
     }
 
 
-def _environments(draft: Draft, job: JobSpec) -> list[dict[str, Any]]:
+def _list_environments(draft: TaskDraft, job: JobSpec) -> list[dict[str, Any]]:
     """Return where the ranks of each environment run. It is None for an environment whose run location is refused: the
     problem says why."""
     refused = {problem.params.get("environment") for problem in draft.problems if problem.field == run_location.FIELD}
@@ -106,16 +108,16 @@ def _environments(draft: Draft, job: JobSpec) -> list[dict[str, Any]]:
         {
             "environmentId": node.id,
             "name": node.name,
-            "runsIn": None if node.name in refused else task_presenter.runs_in(node),
+            "runsIn": None if node.name in refused else task_presenter.serialize_run_location(node),
         }
         for node in job.nodes
     ]
 
 
-def _hourly(draft: Draft, job: JobSpec) -> dict[str, Any] | None:
+def _compute_hourly_price(draft: TaskDraft, job: JobSpec) -> dict[str, Any] | None:
     """Return the cost of the job's GPUs for an hour at the current prices; None if a price is not known."""
     zones = {environment.pk: environment.zone_id for environment in draft.choice.environments}
-    known, moment = pricing.prices(), now()
+    known, moment = pricing.read_prices(), now()
     each = [(node.gpu_count, known.of(node.gpu_type, zones[node.id], moment)) for node in job.nodes if node.gpu_count]
     amounts = [count * price for count, price in each if price is not None]
     if not amounts or len(amounts) < len(each):
@@ -123,43 +125,43 @@ def _hourly(draft: Draft, job: JobSpec) -> dict[str, Any] | None:
     return {"amount": sum(amounts), "currency": settings.CURRENCY}
 
 
-def named(job: JobSpec | None) -> dict[str, str]:
+def mask_secrets(job: JobSpec | None) -> dict[str, str]:
     """Return placeholders for the values of secrets, by variable."""
     return {name: f"<secret {secret}>" for name, secret in job.secret_env.items()} if job else {}
 
 
-def _role(user: User, draft: Draft, asked: TaskRequest) -> list[Problem]:
+def _check_role(user: User, draft: TaskDraft, asked: TaskRequest) -> list[Problem]:
     """Return the problem that a viewer may not create the task. Viewers may preview it."""
     project = draft.choice.project
     if project is None or access.is_member(user, project):
         return []
-    return [Problem(environments_field(asked), "MEMBER_REQUIRED", {"project": project.name})]
+    return [Problem(get_environments_field(asked), "MEMBER_REQUIRED", {"project": project.name})]
 
 
-def rendered(draft: Draft) -> tuple[Plan, Rendered] | None:
+def render_draft(draft: TaskDraft) -> tuple[Plan, Rendered] | None:
     """Return the plan of the draft's first attempt and what the engine would receive. Values that break a rule of the
     framework are replaced by their defaults; None if more than that is wrong."""
     job, cluster = draft.job, draft.cluster
     if job is None or cluster is None:
         return None
-    framework = plugins.framework(job.framework)
+    framework = plugins.get_framework(job.framework)
     if broken := framework.problems(job):
-        job = _without(job, {problem.field for problem in broken})
+        job = _drop_values(job, {problem.field for problem in broken})
         if framework.problems(job):
             return None
-    job = seen_from(cluster, job.for_attempt(1, master_port=job.master_port, resume_from=job.resume_from))
-    plan = plugins.framework(job.framework).plan(job)
-    return plan, backend_for(cluster).render(job, plan)
+    job = map_paths_to_cluster(cluster, job.for_attempt(1, master_port=job.master_port, resume_from=job.resume_from))
+    plan = plugins.get_framework(job.framework).plan(job)
+    return plan, get_backend(cluster).render(job, plan)
 
 
-_VALUES = {
+_VALUE_FIELDS = {
     "options": "distributedConfig.options",
     "strategy": "distributedConfig.strategy",
     "hyperparameters": "hyperparameters",
 }
 
 
-def _without(job: JobSpec, fields: Collection[str]) -> JobSpec:
+def _drop_values(job: JobSpec, fields: Collection[str]) -> JobSpec:
     """Return the job without the values that `fields`, or fields within them, name."""
     kept = {
         part: {
@@ -167,15 +169,15 @@ def _without(job: JobSpec, fields: Collection[str]) -> JobSpec:
             for name, value in getattr(job, part).items()
             if not any(f"{field}.".startswith(f"{where}.{name}.") for field in fields)
         }
-        for part, where in _VALUES.items()
+        for part, where in _VALUE_FIELDS.items()
     }
     return replace(job, **kept)  # type: ignore[arg-type]
 
 
-def _ranks(plan: Plan, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
+def _serialize_ranks(plan: Plan, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
     rows = []
     for node in plan.nodes:
-        shared = {name: resolve(value, SHOWN) for name, value in node.env.items()}
+        shared = {name: resolve(value, LATE_TEXTS) for name, value in node.env.items()}
         rows += [
             {
                 "rank": process.rank,
@@ -184,7 +186,11 @@ def _ranks(plan: Plan, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
                 "environmentId": node.node.id,
                 "environmentName": node.node.name,
                 "device": process.device,
-                "env": {**shared, **secrets, **{name: resolve(value, SHOWN) for name, value in process.env.items()}},
+                "env": {
+                    **shared,
+                    **secrets,
+                    **{name: resolve(value, LATE_TEXTS) for name, value in process.env.items()},
+                },
             }
             for process in node.processes
         ]

@@ -14,7 +14,7 @@ derives from the two tables in this module.
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class TaskKind(StrEnum):
     """What a task is for. All kinds share leases, attempts, deadlines and ends."""
 
     TRAINING = "training"
@@ -22,7 +22,7 @@ class Kind(StrEnum):
     DRILL = "drill"
 
 
-class State(StrEnum):
+class TaskState(StrEnum):
     """States of a task; see the drawing above."""
 
     INITIALIZING = "initializing"
@@ -35,24 +35,24 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
-ARROWS: dict[State, frozenset[State]] = {
-    State.INITIALIZING: frozenset({State.QUEUED, State.FAILED, State.STOPPED}),
-    State.QUEUED: frozenset({State.STARTING, State.FAILED, State.STOPPED}),
-    State.STARTING: frozenset({State.RUNNING, State.QUEUED, State.STOPPING, State.FAILED}),
-    State.RUNNING: frozenset({State.QUEUED, State.STOPPING, State.SUCCEEDED, State.FAILED}),
-    State.STOPPING: frozenset({State.STOPPED, State.SUCCEEDED}),
-    State.SUCCEEDED: frozenset(),
-    State.FAILED: frozenset(),
-    State.STOPPED: frozenset(),
+TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
+    TaskState.INITIALIZING: frozenset({TaskState.QUEUED, TaskState.FAILED, TaskState.STOPPED}),
+    TaskState.QUEUED: frozenset({TaskState.STARTING, TaskState.FAILED, TaskState.STOPPED}),
+    TaskState.STARTING: frozenset({TaskState.RUNNING, TaskState.QUEUED, TaskState.STOPPING, TaskState.FAILED}),
+    TaskState.RUNNING: frozenset({TaskState.QUEUED, TaskState.STOPPING, TaskState.SUCCEEDED, TaskState.FAILED}),
+    TaskState.STOPPING: frozenset({TaskState.STOPPED, TaskState.SUCCEEDED}),
+    TaskState.SUCCEEDED: frozenset(),
+    TaskState.FAILED: frozenset(),
+    TaskState.STOPPED: frozenset(),
 }
 
-FINAL = frozenset(state for state, onward in ARROWS.items() if not onward)
-ACTIVE = frozenset(State) - FINAL
-WITH_ATTEMPT = frozenset({State.STARTING, State.RUNNING, State.STOPPING})
+FINAL_STATES = frozenset(state for state, onward in TRANSITIONS.items() if not onward)
+ACTIVE_STATES = frozenset(TaskState) - FINAL_STATES
+STATES_WITH_ATTEMPT = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING})
 """States in which an attempt is alive: the engine has to be asked about it, and its environments are held."""
 
 
-class Action(StrEnum):
+class TaskAction(StrEnum):
     """Actions that users can take on a task."""
 
     STOP = "stop"
@@ -63,7 +63,7 @@ class Action(StrEnum):
     RESUME = "resume"
 
 
-def allowed_actions(state: State, *, changes: bool = True, paused: bool | None = None) -> list[Action]:
+def allowed_actions(state: TaskState, *, changes: bool = True, paused: bool | None = None) -> list[TaskAction]:
     """Return the actions that are allowed on a task in `state`, in the order in which they are offered.
 
     `changes`: whether the user may change things in the task's project; without it the list is empty. `retry` is
@@ -72,7 +72,7 @@ def allowed_actions(state: State, *, changes: bool = True, paused: bool | None =
     """
     if not changes:
         return []
-    if state not in FINAL:
-        steer = [] if paused is None else [Action.RESUME if paused else Action.PAUSE]
-        return [Action.CLONE] if state is State.STOPPING else [Action.STOP, *steer, Action.CLONE]
-    return ([] if state is State.SUCCEEDED else [Action.RETRY]) + [Action.CLONE, Action.DELETE]
+    if state not in FINAL_STATES:
+        steer = [] if paused is None else [TaskAction.RESUME if paused else TaskAction.PAUSE]
+        return [TaskAction.CLONE] if state is TaskState.STOPPING else [TaskAction.STOP, *steer, TaskAction.CLONE]
+    return ([] if state is TaskState.SUCCEEDED else [TaskAction.RETRY]) + [TaskAction.CLONE, TaskAction.DELETE]

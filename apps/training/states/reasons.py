@@ -5,11 +5,11 @@ The texts are in `fermi.messages` under the same codes.
 
 from enum import StrEnum
 
-from fermi.jobs.causes import ALWAYS, declared
+from fermi.jobs.causes import ALWAYS_FREE, declare_causes
 from fermi.jobs.spec import Cause
 
 
-class Reason(StrEnum):
+class TaskReason(StrEnum):
     # waiting
     """Codes for why a task waits, why an attempt ended, or why a task ended."""
 
@@ -84,31 +84,36 @@ class Reason(StrEnum):
     STOP_UNCONFIRMED = "STOP_UNCONFIRMED"
 
 
-CAUSES = declared(
-    *map(Cause, Reason),
-    Cause(Reason.STOPPED_BY_USER, asked=True),
-    Cause(Reason.NEVER_ENDED, retry=True),
-    Cause(Reason.BAD_LOSS, retry=True),
-    Cause(Reason.HANG, retry=True),
-    Cause(Reason.COLLECTIVE_MISMATCH, retry=True),
-    Cause(Reason.NETWORK_CUT, retry=True),
-    Cause(Reason.ATTEMPT_LOST, retry=True),
-    Cause(Reason.RESIZING, retry=True, asked=True, free=ALWAYS),
-    Cause(Reason.GAVE_WAY, retry=True, asked=True, free=ALWAYS),
-    Cause(Reason.PAUSED, retry=True, asked=True, free=ALWAYS),
-    Cause(Reason.RUN_TIMEOUT, asked=True),
-    Cause(Reason.START_FAILED, retry=True),
-    Cause(Reason.START_TIMEOUT, retry=True),
-    Cause(Reason.SECRET_MISSING, retry=True, free=ALWAYS),
-    Cause(Reason.SECRET_UNREADABLE, retry=True, free=ALWAYS),
+CAUSES = declare_causes(
+    *map(Cause, TaskReason),
+    Cause(TaskReason.STOPPED_BY_USER, asked=True),
+    Cause(TaskReason.NEVER_ENDED, retry=True),
+    Cause(TaskReason.BAD_LOSS, retry=True),
+    Cause(TaskReason.HANG, retry=True),
+    Cause(TaskReason.COLLECTIVE_MISMATCH, retry=True),
+    Cause(TaskReason.NETWORK_CUT, retry=True),
+    Cause(TaskReason.ATTEMPT_LOST, retry=True),
+    Cause(TaskReason.RESIZING, retry=True, asked=True, free=ALWAYS_FREE),
+    Cause(TaskReason.GAVE_WAY, retry=True, asked=True, free=ALWAYS_FREE),
+    Cause(TaskReason.PAUSED, retry=True, asked=True, free=ALWAYS_FREE),
+    Cause(TaskReason.RUN_TIMEOUT, asked=True),
+    Cause(TaskReason.START_FAILED, retry=True),
+    Cause(TaskReason.START_TIMEOUT, retry=True),
+    Cause(TaskReason.SECRET_MISSING, retry=True, free=ALWAYS_FREE),
+    Cause(TaskReason.SECRET_UNREADABLE, retry=True, free=ALWAYS_FREE),
 )
 """Every reason by its code, with what follows from it if it ends an attempt."""
 
-GOOD_ENDS = frozenset(
-    {Reason.COMPLETED, Reason.COMPLETED_AND_KILLED, Reason.COMPLETED_WITHOUT_STEP, Reason.STOPPED_AND_KILLED}
-    | {Reason(code) for code, cause in CAUSES.items() if cause.asked}
+NON_FAILURE_OUTCOMES = frozenset(
+    {
+        TaskReason.COMPLETED,
+        TaskReason.COMPLETED_AND_KILLED,
+        TaskReason.COMPLETED_WITHOUT_STEP,
+        TaskReason.STOPPED_AND_KILLED,
+    }
+    | {TaskReason(code) for code, cause in CAUSES.items() if cause.asked}
 )
 """Outcomes of attempts that came to their end, or to one that was requested: not counted as failures."""
 
-GIVEN_WAY = frozenset({Reason.GAVE_WAY, Reason.PAUSED})
+YIELDING_OUTCOMES = frozenset({TaskReason.GAVE_WAY, TaskReason.PAUSED})
 """Outcomes after which the task gives its environments back and continues later."""

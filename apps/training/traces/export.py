@@ -17,106 +17,108 @@ from django.db.models import QuerySet
 from apps.common import tracing
 from apps.common.clock import now
 from apps.common.tracing import Span
-from apps.training.core.trace_context import origin
+from apps.training.core.trace_context import build_task_context
 from apps.training.models import Attempt, Task, TraceExport
 from apps.training.traces import spans
 
 log = logging.getLogger(__name__)
 
-CLAIM = timedelta(minutes=2)
-LOOK_AGAIN = timedelta(seconds=15)
+CLAIM_DURATION = timedelta(minutes=2)
+RECHECK_INTERVAL = timedelta(seconds=15)
 """Interval until a start is checked again that has no first step yet."""
-AT_ONCE, MOST = 200, 10_000
-TRIES = 5
-KEPT, COUNTED = timedelta(hours=1), timedelta(days=1)
-REST = 30.0  # seconds without trying, after a collector took nothing
-_free = threading.Lock()
-_rests_until = 0.0
-_away = False
+BATCH_SIZE, MAX_WAITING_PARTS = 200, 10_000
+MAX_TRIES = 5
+MAX_AGE, DROPPED_RETENTION = timedelta(hours=1), timedelta(days=1)
+COLLECTOR_PAUSE_SECONDS = 30.0  # seconds without trying, after a collector took nothing
+_lock = threading.Lock()
+_paused_until = 0.0
+_collector_away = False
 
 
-def export() -> int:
+def export_due_parts() -> int:
     """Export the parts that are due; return how many were sent."""
-    if time.monotonic() < _rests_until or not _free.acquire(blocking=False):
+    if time.monotonic() < _paused_until or not _lock.acquire(blocking=False):
         return 0
     try:
-        _drop()
+        _drop_expired()
         sent = 0
         due = TraceExport.objects.filter(due_at__lte=now()).order_by("tries", "due_at")
-        for one in due[:AT_ONCE]:
-            if (done := _one(one)) is False:
+        for one in due[:BATCH_SIZE]:
+            if (done := _export_part(one)) is False:
                 break
             sent += bool(done)
         return sent
     finally:
-        _free.release()
+        _lock.release()
 
 
-def _one(one: TraceExport) -> bool | None:
+def _export_part(part: TraceExport) -> bool | None:
     """Export one part. Return False if the collector did not accept it; None if another process has it, it is not
     complete, or it cannot be built."""
-    claim = now() + CLAIM + timedelta(microseconds=random.randrange(1_000_000))
-    if not TraceExport.objects.filter(pk=one.pk, due_at=one.due_at).update(due_at=claim):
+    claim = now() + CLAIM_DURATION + timedelta(microseconds=random.randrange(1_000_000))
+    if not TraceExport.objects.filter(pk=part.pk, due_at=part.due_at).update(due_at=claim):
         return None
-    mine = TraceExport.objects.filter(pk=one.pk, due_at=claim)
-    task = Task.objects.select_related("cluster").filter(pk=one.task_id).first()
+    mine = TraceExport.objects.filter(pk=part.pk, due_at=claim)
+    task = Task.objects.select_related("cluster").filter(pk=part.task_id).first()
     if task is None:
         return None
-    attempt = Attempt.objects.defer("plan").filter(task=task, number=one.attempt).first()
-    if not spans.is_complete(task, one.part, attempt):
-        mine.update(due_at=now() + LOOK_AGAIN)
+    attempt = Attempt.objects.defer("plan").filter(task=task, number=part.attempt).first()
+    if not spans.is_part_complete(task, part.part, attempt):
+        mine.update(due_at=now() + RECHECK_INTERVAL)
         return None
     try:
-        told = spans.of(task, one.part, attempt) if origin(task).sampled else []
+        told = spans.build_spans(task, part.part, attempt) if build_task_context(task).sampled else []
     except Exception:
-        log.exception("the %s part of the trace of %s cannot be told", one.part, task.pk)
-        _later(one, mine)
+        log.exception("the %s part of the trace of %s cannot be told", part.part, task.pk)
+        _postpone(part, mine)
         return None
-    taken = _send(told)
+    taken = _send_spans(told)
     if taken:
         mine.delete()
     else:
-        _later(one, mine)
+        _postpone(part, mine)
     return taken
 
 
-def _later(one: TraceExport, mine: QuerySet[TraceExport]) -> None:
-    if one.tries + 1 >= TRIES:
-        mine.update(due_at=None, dropped_at=now(), tries=TRIES)
+def _postpone(part: TraceExport, mine: QuerySet[TraceExport]) -> None:
+    if part.tries + 1 >= MAX_TRIES:
+        mine.update(due_at=None, dropped_at=now(), tries=MAX_TRIES)
     else:
-        mine.update(due_at=now() + timedelta(seconds=REST), tries=one.tries + 1)
+        mine.update(due_at=now() + timedelta(seconds=COLLECTOR_PAUSE_SECONDS), tries=part.tries + 1)
 
 
-def _send(told: Sequence[Span]) -> bool:
-    if not told:
+def _send_spans(spans_to_send: Sequence[Span]) -> bool:
+    if not spans_to_send:
         return True
     try:
-        taken = tracing.send(told)
+        taken = tracing.export_spans(spans_to_send)
     except Exception:
         log.exception("spans cannot be sent")
         taken = False
-    _noted(taken)
+    _record_collector_state(taken)
     return taken
 
 
-def _noted(taken: bool) -> None:
+def _record_collector_state(taken: bool) -> None:
     """Log once that the collector is unavailable, and once that it is back."""
-    global _away
-    global _rests_until
-    if taken == _away:
+    global _collector_away
+    global _paused_until
+    if taken == _collector_away:
         log.warning("the collector of traces takes them again" if taken else "the collector of traces takes nothing")
-    _away = not taken
-    if _away:
-        _rests_until = time.monotonic() + REST
+    _collector_away = not taken
+    if _collector_away:
+        _paused_until = time.monotonic() + COLLECTOR_PAUSE_SECONDS
 
 
-def _drop() -> None:
+def _drop_expired() -> None:
     moment = now()
     waiting = TraceExport.objects.filter(due_at__isnull=False)
-    dropped = waiting.filter(created_at__lt=moment - KEPT).update(due_at=None, dropped_at=moment)
-    if waiting.count() > MOST:
-        oldest = list(waiting.order_by("-created_at").values_list("pk", flat=True)[MOST : 2 * MOST])
+    dropped = waiting.filter(created_at__lt=moment - MAX_AGE).update(due_at=None, dropped_at=moment)
+    if waiting.count() > MAX_WAITING_PARTS:
+        oldest = list(
+            waiting.order_by("-created_at").values_list("pk", flat=True)[MAX_WAITING_PARTS : 2 * MAX_WAITING_PARTS]
+        )
         dropped += waiting.filter(pk__in=oldest).update(due_at=None, dropped_at=moment)
     if dropped:
         log.warning("%s parts of traces were dropped: no collector took them", dropped)
-    TraceExport.objects.filter(dropped_at__lt=moment - COUNTED).delete()
+    TraceExport.objects.filter(dropped_at__lt=moment - DROPPED_RETENTION).delete()

@@ -10,14 +10,14 @@ from apps.accounts.models import User
 from apps.common.errors import ApiError
 from apps.workers import tokens
 from apps.workers.models import JoinToken, Worker
-from apps.workers.services.registration import join_token
+from apps.workers.services.registration import get_join_token
 
 
 class JoinAuthentication(BaseAuthentication):
     """`request.auth` is the join token."""
 
     def authenticate(self, request: Request) -> tuple[User, JoinToken]:
-        found = join_token(_bearer(request))
+        found = get_join_token(_get_bearer_token(request))
         return found.owner, found
 
     def authenticate_header(self, request: Request) -> str:
@@ -30,7 +30,7 @@ class WorkerAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[None, str]:
         worker = request.parser_context["kwargs"]["worker_id"]
         known = Worker.objects.filter(pk=worker).values_list("digest", flat=True).first()
-        if known is None or not hmac.compare_digest(known, tokens.digest(_bearer(request))):
+        if known is None or not hmac.compare_digest(known, tokens.hash_token(_get_bearer_token(request))):
             raise ApiError(401, "WORKER_TOKEN_INVALID", workers=worker)
         return None, worker
 
@@ -38,7 +38,7 @@ class WorkerAuthentication(BaseAuthentication):
         return "Bearer"
 
 
-def _bearer(request: Request) -> str:
+def _get_bearer_token(request: Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 

@@ -7,7 +7,7 @@ from django.db.models.functions import Cast, Concat, LPad
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import WarningItem
-from apps.common.openapi import INT4, INT8, AddressField, Key, ProblemItem
+from apps.common.openapi import MAX_INT4, MAX_INT8, AddressField, KeyField, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.schemas import STATES
 from apps.workers import selectors
@@ -16,19 +16,19 @@ from apps.workers.heartbeat.schema import (
     CAUSE_NUMBERS,
     CAUSE_TEXTS,
     CAUSE_WORDS,
-    COUNT,
     DAY_SECONDS,
-    LONGEST,
-    MOST_PORTS,
-    MOST_WORKERS,
+    MAX_COUNT,
+    MAX_PORTS,
+    MAX_TEXT_LENGTH,
+    MAX_WORKERS,
+    PROCESS_STATES,
 )
-from apps.workers.heartbeat.schema import STATES as PROCESS_STATES
 from apps.workers.models import GROUP_NAME_LENGTH, NODE_LENGTH, CommunicationBackend
-from fermi.planning.request import MOST_RESTARTS
+from fermi.planning.request import MAX_RESTARTS_LIMIT
 
 WORKER_STATUSES = [(status, status) for status in STATUSES]
-PROCESSES = [(state, state) for state in PROCESS_STATES]
-SHOWN_PROCESSES = [(state, state) for state in ("idle", *PROCESS_STATES)]
+PROCESS_CHOICES = [(state, state) for state in PROCESS_STATES]
+SHOWN_PROCESS_CHOICES = [(state, state) for state in ("idle", *PROCESS_STATES)]
 ACTIONS = [(action, action) for action in ("start", "stop", "restart", "edit", "delete")]
 WORKER_ACTIONS = [(action, action) for action in selectors.WORKER_ACTIONS]
 _BY_NUMBER = Concat("node", Value(" "), LPad(Cast("number", CharField()), 10, Value("0")))
@@ -51,7 +51,7 @@ class JoinTokenItem(serializers.Serializer):
 
 class JoinTokenCreateRequest(serializers.Serializer):
     name = serializers.CharField(max_length=100)
-    projectId = Key(
+    projectId = KeyField(
         source="project_id", required=False, allow_null=True, default=None, help_text="by default your only one"
     )
 
@@ -106,7 +106,7 @@ class WorkerFacts(serializers.Serializer):
 
 
 class WorkerRegisterRequest(serializers.Serializer):
-    workers = serializers.ListField(child=WorkerEntry(), min_length=1, max_length=MOST_WORKERS)
+    workers = serializers.ListField(child=WorkerEntry(), min_length=1, max_length=MAX_WORKERS)
     incarnation = serializers.CharField(max_length=64, help_text="another one for each start of the agent")
     facts = WorkerFacts()
 
@@ -127,10 +127,10 @@ class WorkerCause(serializers.Serializer):
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         given: dict[str, Any] = {"allow_null": True, "required": False}
-        numbers = {"min_value": -COUNT, "max_value": COUNT, **given}
-        texts = {"max_length": LONGEST, "allow_blank": True, **given}
+        numbers = {"min_value": -MAX_COUNT, "max_value": MAX_COUNT, **given}
+        texts = {"max_length": MAX_TEXT_LENGTH, "allow_blank": True, **given}
         return {
-            **{name: serializers.CharField(max_length=LONGEST, **given) for name in CAUSE_WORDS},
+            **{name: serializers.CharField(max_length=MAX_TEXT_LENGTH, **given) for name in CAUSE_WORDS},
             **{name: serializers.IntegerField(**numbers) for name in CAUSE_NUMBERS},
             **{name: serializers.CharField(**texts) for name in CAUSE_TEXTS},
         }
@@ -140,11 +140,15 @@ class WorkerProcess(serializers.Serializer):
     TAKES_MORE = True
 
     name = serializers.CharField(max_length=80, help_text="the attempt, as in the order")
-    rank = serializers.IntegerField(min_value=0, max_value=INT4, allow_null=True, required=False)
-    state = serializers.ChoiceField(PROCESSES)
-    pid = serializers.IntegerField(min_value=0, max_value=INT4, allow_null=True, required=False)
+    rank = serializers.IntegerField(min_value=0, max_value=MAX_INT4, allow_null=True, required=False)
+    state = serializers.ChoiceField(PROCESS_CHOICES)
+    pid = serializers.IntegerField(min_value=0, max_value=MAX_INT4, allow_null=True, required=False)
     exitCode = serializers.IntegerField(
-        min_value=-INT4, max_value=INT4, allow_null=True, required=False, help_text="negative: killed by that signal"
+        min_value=-MAX_INT4,
+        max_value=MAX_INT4,
+        allow_null=True,
+        required=False,
+        help_text="negative: killed by that signal",
     )
     endedAt = serializers.FloatField(allow_null=True, required=False, help_text="unix seconds")
     left = serializers.BooleanField(
@@ -181,7 +185,7 @@ class WorkerPort(serializers.Serializer):
     holder = serializers.CharField(
         allow_null=True,
         required=False,
-        max_length=LONGEST,
+        max_length=MAX_TEXT_LENGTH,
         help_text="`pid 4711 (nc -l)`; null: not the agent's to see",
     )
 
@@ -195,7 +199,7 @@ class WorkerUsage(serializers.Serializer):
     cpuPercent = serializers.FloatField(allow_null=True, required=False)
     memoryUsedMb = serializers.FloatField(allow_null=True, required=False)
     ports = serializers.ListField(
-        child=WorkerPort(), required=False, max_length=MOST_PORTS,
+        child=WorkerPort(), required=False, max_length=MAX_PORTS,
         help_text="of one worker of a host: the TCP ports that others than training listen on there",
     )  # fmt: skip
 
@@ -203,7 +207,7 @@ class WorkerUsage(serializers.Serializer):
 class WorkerLogs(serializers.Serializer):
     TAKES_MORE = True
 
-    offset = serializers.IntegerField(min_value=0, max_value=INT8)
+    offset = serializers.IntegerField(min_value=0, max_value=MAX_INT8)
 
 
 class WorkerBeat(serializers.Serializer):
@@ -212,8 +216,12 @@ class WorkerBeat(serializers.Serializer):
     id = serializers.CharField(max_length=80)
     token = serializers.CharField(max_length=200, help_text="the worker's own")
     incarnation = serializers.CharField(max_length=64)
-    sequence = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, help_text="counts up within an incarnation")
-    generation = serializers.IntegerField(min_value=-COUNT, max_value=COUNT, help_text="the newest one acted on")
+    sequence = serializers.IntegerField(
+        min_value=-MAX_COUNT, max_value=MAX_COUNT, help_text="counts up within an incarnation"
+    )
+    generation = serializers.IntegerField(
+        min_value=-MAX_COUNT, max_value=MAX_COUNT, help_text="the newest one acted on"
+    )
     process = WorkerProcess(allow_null=True, default=None)
     usage = WorkerUsage(required=False, allow_null=True)
     pulse = serializers.JSONField(
@@ -237,7 +245,7 @@ class WorkerHeartbeatRequest(serializers.Serializer):
         default=0,
         help_text="how long the answer may be held while there is nothing new",
     )
-    workers = serializers.ListField(child=WorkerBeat(), max_length=MOST_WORKERS)
+    workers = serializers.ListField(child=WorkerBeat(), max_length=MAX_WORKERS)
 
 
 class WorkerOrderRef(serializers.Serializer):
@@ -315,7 +323,7 @@ class WorkerHosted(serializers.Serializer):
 
 
 class WorkerLogQuery(serializers.Serializer):
-    offset = serializers.IntegerField(min_value=0, max_value=INT8)
+    offset = serializers.IntegerField(min_value=0, max_value=MAX_INT8)
 
 
 class WorkerLogAnswer(serializers.Serializer):
@@ -324,8 +332,8 @@ class WorkerLogAnswer(serializers.Serializer):
 
 # What people see --------------------------------------------------------------------------------------------------
 class WorkerQuery(PageQuery):
-    group = Key(required=False, allow_blank=True, help_text="id or name; `none` = in no group")
-    node = Key(required=False, allow_blank=True)
+    group = KeyField(required=False, allow_blank=True, help_text="id or name; `none` = in no group")
+    node = KeyField(required=False, allow_blank=True)
     status = serializers.ListField(
         child=serializers.ChoiceField(WORKER_STATUSES), max_length=100, required=False, help_text="may repeat"
     )
@@ -338,7 +346,7 @@ class GroupRef(serializers.Serializer):
 
 
 class WorkerProcessItem(serializers.Serializer):
-    state = serializers.ChoiceField(SHOWN_PROCESSES)
+    state = serializers.ChoiceField(SHOWN_PROCESS_CHOICES)
     pid = serializers.IntegerField(allow_null=True)
     exitCode = serializers.IntegerField(allow_null=True)
     taskId = serializers.CharField(allow_null=True)
@@ -414,11 +422,13 @@ class GroupChangeRequest(serializers.Serializer):
         source="secret_env", child=serializers.CharField(max_length=63), required=False,
         help_text="variables by name, each with the name of a secret of the project whose value it gets",
     )  # fmt: skip
-    maxRestarts = serializers.IntegerField(source="max_restarts", min_value=0, max_value=MOST_RESTARTS, required=False)
+    maxRestarts = serializers.IntegerField(
+        source="max_restarts", min_value=0, max_value=MAX_RESTARTS_LIMIT, required=False
+    )
 
 
 class GroupCreateRequest(GroupChangeRequest):
-    projectId = Key(
+    projectId = KeyField(
         source="project_id", required=False, allow_null=True, default=None, help_text="by default your only one"
     )
     workerIds = serializers.ListField(
@@ -431,7 +441,7 @@ class GroupMoveRequest(serializers.Serializer):
     workerIds = serializers.ListField(
         source="worker_ids", child=serializers.CharField(max_length=80), min_length=1, max_length=10_000
     )
-    groupId = Key(source="group_id", allow_null=True, help_text="null = out of any group")
+    groupId = KeyField(source="group_id", allow_null=True, help_text="null = out of any group")
 
 
 class GroupTask(serializers.Serializer):

@@ -22,24 +22,24 @@ from apps.workers import revisions
 from apps.workers.models import Channel, Worker
 from apps.workers.services import host_runs
 
-SECONDS = 10.0
+WAIT_SECONDS = 10.0
 """Timeout; an agent that listens connects at once."""
-LONGEST = 100
+MAX_ID_LENGTH = 100
 
 
-def wait(worker: str, machine: str, run: str) -> socket.socket:
+def wait_for_stream(worker: str, machine: str, run: str) -> socket.socket:
     """Return a stream from the worker's host, as long as that is this machine: to a dev environment's run, or next to
     the rank of an attempt that the worker runs. Raises TimeoutError and LookupError."""
-    with socket.create_server((settings.INTERNAL_ADDRESS, 0), family=_family()) as listening:
+    with socket.create_server((settings.INTERNAL_ADDRESS, 0), family=_get_family()) as listening:
         host, port = listening.getsockname()[:2]
-        channel = _ask(worker, machine, run, f"{host}|{port}")
+        channel = _create_channel(worker, machine, run, f"{host}|{port}")
         try:
-            return _accepted(listening, channel, time.monotonic() + SECONDS)
+            return _accept_stream(listening, channel, time.monotonic() + WAIT_SECONDS)
         finally:
             Channel.objects.filter(pk=channel).delete()
 
 
-def claim(worker: str, channel: str) -> tuple[str, int] | None:
+def claim_channel(worker: str, channel: str) -> tuple[str, int] | None:
     """Return the address at which the channel is waited for; None if it is not, and for the second request."""
     row = Channel.objects.filter(pk=channel, worker=worker, until__gt=now()).first()
     if row is None or not Channel.objects.filter(pk=channel).delete()[0]:
@@ -48,27 +48,27 @@ def claim(worker: str, channel: str) -> tuple[str, int] | None:
     return host, int(port)
 
 
-def _ask(worker: str, machine: str, run: str, address: str) -> str:
+def _create_channel(worker: str, machine: str, run: str, address: str) -> str:
     channel = secrets.token_urlsafe(32)
     with transaction.atomic():
-        revision = revisions.following()
+        revision = revisions.take_next_revision()
         Channel.objects.filter(until__lt=now()).delete()
         if not Worker.objects.filter(pk=worker, machine=machine).exists():
             raise LookupError(worker)
-        until = now() + timedelta(seconds=SECONDS)
+        until = now() + timedelta(seconds=WAIT_SECONDS)
         Channel.objects.create(pk=channel, worker=worker, run=run, address=address, until=until)
-        host_runs.tell(worker, revision)
+        host_runs.update_host_orders(worker, revision)
     return channel
 
 
-def _accepted(listening: socket.socket, channel: str, until: float) -> socket.socket:
+def _accept_stream(listening: socket.socket, channel: str, until: float) -> socket.socket:
     """Return the connection that knows the id. Raises TimeoutError."""
     while (left := until - time.monotonic()) > 0:
         listening.settimeout(left)
         stream, _ = listening.accept()
         with suppress(OSError):
             stream.settimeout(1.0)
-            if secrets.compare_digest(_line(stream), channel.encode()):
+            if secrets.compare_digest(_read_line(stream), channel.encode()):
                 stream.settimeout(None)
                 stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return stream
@@ -76,10 +76,10 @@ def _accepted(listening: socket.socket, channel: str, until: float) -> socket.so
     raise TimeoutError
 
 
-def _line(stream: socket.socket) -> bytes:
+def _read_line(stream: socket.socket) -> bytes:
     """Return the first line, without reading a byte after it. Raises OSError."""
     said = bytearray()
-    while len(said) < LONGEST:
+    while len(said) < MAX_ID_LENGTH:
         byte = stream.recv(1)
         if byte in (b"", b"\n"):
             break
@@ -87,5 +87,5 @@ def _line(stream: socket.socket) -> bytes:
     return bytes(said)
 
 
-def _family() -> socket.AddressFamily:
+def _get_family() -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in settings.INTERNAL_ADDRESS else socket.AF_INET

@@ -10,14 +10,14 @@ from django.conf import settings
 from apps.common.errors import ApiError
 from apps.workers.models import HostRun, Order
 from fermi.engines import logfiles
-from fermi.engines.agent.environments import log_path
-from fermi.engines.environments import HostedHandle
+from fermi.engines.agent.environments import build_log_path
+from fermi.engines.environments import EnvironmentHandle
 
-LONGEST = 1 << 40
+MAX_LOG_BYTES = 1 << 40
 """Largest offset of a dev environment's log, in bytes."""
 
 
-class Gap(Exception):
+class OffsetGapError(Exception):
     """The piece begins after the end of what is stored."""
 
     def __init__(self, acknowledged: int) -> None:
@@ -25,37 +25,40 @@ class Gap(Exception):
         self.acknowledged = acknowledged
 
 
-def append(worker_id: str, task: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
+def append_rank_log(worker_id: str, task: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
     """Store a piece of a rank's log. Returns how many bytes are stored now. Raises OffsetGapError, and ApiError 404."""
     theirs = Order.objects.filter(launch__task=task, launch__attempt=attempt, worker=worker_id, rank=rank)
     if not theirs.exists():
         raise ApiError(404, "RANK_NOT_OF_WORKER", worker=worker_id, task=task, attempt=attempt, rank=rank)
-    return _append(Path(settings.DATA_DIR, "logs", task, str(attempt), f"{rank}.log"), offset, data)
+    return _append_at(Path(settings.DATA_DIR, "logs", task, str(attempt), f"{rank}.log"), offset, data)
 
 
-def append_hosted(worker_id: str, run: str, offset: int, data: bytes) -> int:
+def append_run_log(worker_id: str, run: str, offset: int, data: bytes) -> int:
     """Store a piece of the log of a dev environment's run, of which both sides keep the newest part only: what its host
     no longer has is a hole here, too. Returns how many bytes are stored now."""
     row = HostRun.objects.filter(pk=run, worker=worker_id).first()
     if row is None:
         raise ApiError(404, "RUN_NOT_OF_WORKER", worker=worker_id, run=run)
-    return _append(
-        log_path(Path(settings.DATA_DIR), HostedHandle(row.environment, row.number)), offset, data, trimmed=True
+    return _append_at(
+        build_log_path(Path(settings.DATA_DIR), EnvironmentHandle(row.environment, row.number)),
+        offset,
+        data,
+        trimmed=True,
     )
 
 
-def _append(path: Path, offset: int, data: bytes, *, trimmed: bool = False) -> int:
+def _append_at(path: Path, offset: int, data: bytes, *, trimmed: bool = False) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         size = os.fstat(file.fileno()).st_size
         if offset > size:
-            if not trimmed or offset > LONGEST:
-                raise Gap(size)
+            if not trimmed or offset > MAX_LOG_BYTES:
+                raise OffsetGapError(size)
             file.truncate(offset)
             size = offset
         file.write(data[size - offset :])
         file.flush()
         if trimmed:
-            logfiles.trim(file)
+            logfiles.trim_log(file)
         return os.fstat(file.fileno()).st_size

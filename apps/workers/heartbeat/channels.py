@@ -20,41 +20,46 @@ from apps.workers import tokens
 from apps.workers.engine import channels
 from apps.workers.models import Worker
 
-PATH = re.compile(r"/api/v1/workers/([^/]+)/channels/([A-Za-z0-9_-]+)")
-PIECE = 1 << 16
-REFUSED = 4404
-END = json.dumps({"end": True})
+PATH_PATTERN = re.compile(r"/api/v1/workers/([^/]+)/channels/([A-Za-z0-9_-]+)")
+CHUNK_BYTES = 1 << 16
+REFUSED_CODE = 4404
+END_MESSAGE = json.dumps({"end": True})
 
 
-class Channels:
+class AgentChannelsApp:
     def __init__(self, onward: App) -> None:
         self._onward = onward
         self._database = ThreadPoolExecutor(2, "channels")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = PATH.fullmatch(scope["path"]) if scope["type"] == "websocket" else None
+        path = PATH_PATTERN.fullmatch(scope["path"]) if scope["type"] == "websocket" else None
         if path is None:
             await self._onward(scope, receive, send)
             return
         await receive()
         loop = asyncio.get_running_loop()
-        token = _bearer(scope)
-        address = await loop.run_in_executor(self._database, _claim, path[1], path[2], token)
+        token = _get_bearer_token(scope)
+        address = await loop.run_in_executor(self._database, _claim_channel, path[1], path[2], token)
         try:
             if address is None:
                 raise OSError("nobody waits for it")
             reader, writer = await asyncio.open_connection(*address)
         except OSError:
-            await send({"type": "websocket.close", "code": REFUSED})  # before it was accepted: HTTP 403
+            await send({"type": "websocket.close", "code": REFUSED_CODE})  # before it was accepted: HTTP 403
             return
         writer.write(path[2].encode() + b"\n")
         await send({"type": "websocket.accept"})
-        await _bridge(reader, writer, receive, send)
+        await _bridge_streams(reader, writer, receive, send)
 
 
-async def _bridge(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, receive: Receive, send: Send) -> None:
+async def _bridge_streams(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, receive: Receive, send: Send
+) -> None:
     """Relay until both sides have sent all, or one is gone."""
-    both = [asyncio.ensure_future(_outward(reader, send)), asyncio.ensure_future(_inward(receive, writer))]
+    both = [
+        asyncio.ensure_future(_relay_to_agent(reader, send)),
+        asyncio.ensure_future(_relay_from_agent(receive, writer)),
+    ]
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_EXCEPTION)
     finally:
@@ -66,13 +71,13 @@ async def _bridge(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, re
             await send({"type": "websocket.close", "code": 1000})
 
 
-async def _outward(reader: asyncio.StreamReader, send: Send) -> None:
-    while data := await reader.read(PIECE):
+async def _relay_to_agent(reader: asyncio.StreamReader, send: Send) -> None:
+    while data := await reader.read(CHUNK_BYTES):
         await send({"type": "websocket.send", "bytes": data})
-    await send({"type": "websocket.send", "text": END})
+    await send({"type": "websocket.send", "text": END_MESSAGE})
 
 
-async def _inward(receive: Receive, writer: asyncio.StreamWriter) -> None:
+async def _relay_from_agent(receive: Receive, writer: asyncio.StreamWriter) -> None:
     """Relay from the agent. Raises ConnectionError if the agent disconnects before its end."""
     while True:
         message = await receive()
@@ -86,18 +91,18 @@ async def _inward(receive: Receive, writer: asyncio.StreamWriter) -> None:
             return
 
 
-def _claim(worker: str, channel: str, token: str) -> tuple[str, int] | None:
+def _claim_channel(worker: str, channel: str, token: str) -> tuple[str, int] | None:
     close_old_connections()
     try:
         known = Worker.objects.filter(pk=worker).values_list("digest", flat=True).first()
-        if known is None or not hmac.compare_digest(known, tokens.digest(token)):
+        if known is None or not hmac.compare_digest(known, tokens.hash_token(token)):
             return None
-        return channels.claim(worker, channel)
+        return channels.claim_channel(worker, channel)
     finally:
         close_old_connections()
 
 
-def _bearer(scope: Mapping[str, Any]) -> str:
+def _get_bearer_token(scope: Mapping[str, Any]) -> str:
     said = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
     scheme, _, token = said.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

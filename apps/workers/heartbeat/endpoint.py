@@ -16,24 +16,24 @@ from django.db import connection
 
 from apps.common import asgi, bounds
 from apps.common.asgi import App, Receive, Scope, Send
-from apps.common.encoding import encode
+from apps.common.encoding import encode_json
 from apps.common.errors import ApiError
-from apps.common.texts import asked_for, text
+from apps.common.texts import parse_accept_language, render_text
 from apps.workers.heartbeat import schema
-from apps.workers.heartbeat.cache import Cache
-from apps.workers.heartbeat.schema import Beat
-from apps.workers.heartbeat.sync import Sync
-from apps.workers.heartbeat.telemetry import Used
+from apps.workers.heartbeat.cache import HeartbeatCache
+from apps.workers.heartbeat.schema import HeartbeatEntry
+from apps.workers.heartbeat.sync import CacheSync
+from apps.workers.heartbeat.telemetry import TelemetryCollector
 
 
-class Heartbeats:
+class HeartbeatEndpoint:
     """ASGI application of heartbeats; other requests go `onward`."""
 
     def __init__(self, onward: App) -> None:
         self._onward = onward
-        self._cache = Cache(self._changed)
-        self._used = Used()
-        self._sync = Sync(self._cache, self._used)
+        self._cache = HeartbeatCache(self._changed)
+        self._used = TelemetryCollector()
+        self._sync = CacheSync(self._cache, self._used)
         self._started = False
         self._database = ThreadPoolExecutor(1, "heartbeats")
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -41,26 +41,26 @@ class Heartbeats:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._start()
-        if scope["type"] != "http" or scope["path"] != bounds.HEARTBEAT or scope["method"] != "POST":
+        if scope["type"] != "http" or scope["path"] != bounds.HEARTBEAT_PATH or scope["method"] != "POST":
             await self._onward(scope, receive, send)
             return
-        body = await _read(receive, int(asgi.header(scope, b"content-length") or 0))
+        body = await _read_body(receive, int(asgi.get_header(scope, b"content-length") or 0))
         if bounds.has_too_many_values(body):
             raise ApiError(400, "BODY_TOO_MANY_VALUES", limit=bounds.MAX_VALUES)
         try:
-            wait, heard = schema.read(orjson.loads(body))
+            wait, heard = schema.parse_heartbeat(orjson.loads(body))
         except ValueError:  # orjson's error is one
-            await self._onward(scope, _again(body, receive), send)
+            await self._onward(scope, _replay_body(body, receive), send)
             return
-        lang = asked_for(asgi.header(scope, b"accept-language"))
-        await asgi.answer(send, await self._answer(heard, wait, lang))
+        lang = parse_accept_language(asgi.get_header(scope, b"accept-language"))
+        await asgi.send_response(send, await self._answer(heard, wait, lang))
 
     def _start(self) -> None:
         if not self._started:  # whatever is asked first: somebody listens from here on
             self._started = True
             self._sync.start()
 
-    async def _answer(self, heard: list[Beat], wait: float, lang: str) -> bytes:
+    async def _answer(self, heard: list[HeartbeatEntry], wait: float, lang: str) -> bytes:
         self._loop = asyncio.get_running_loop()
         if strangers := self._cache.strangers(heard):
             await self._loop.run_in_executor(self._database, self._load, strangers)
@@ -71,9 +71,9 @@ class Heartbeats:
         if wait and not self._cache.has_news(heard):
             await self._until_news(heard, min(wait, settings.WORKER_HEARTBEAT_S))
             answers = self._cache.answers(heard, lang)
-        return _encoded(answers, lang)
+        return _encode_answer(answers, lang)
 
-    async def _until_news(self, heard: list[Beat], seconds: float) -> None:
+    async def _until_news(self, heard: list[HeartbeatEntry], seconds: float) -> None:
         news = asyncio.Event()
         try:
             for beat in heard:
@@ -106,25 +106,25 @@ class Heartbeats:
                 news.set()
 
 
-def _encoded(workers: list[dict[str, Any]], lang: str) -> bytes:
+def _encode_answer(workers: list[dict[str, Any]], lang: str) -> bytes:
     data = {"intervalSeconds": settings.WORKER_HEARTBEAT_S, "workers": workers}
-    return encode({"code": 200, "message": text("OK", lang=lang)[0], "data": data})
+    return encode_json({"code": 200, "message": render_text("OK", lang=lang)[0], "data": data})
 
 
-async def _read(receive: Receive, declared: int) -> bytes:
+async def _read_body(receive: Receive, declared: int) -> bytes:
     """Return the body. Raises ApiError 413 as soon as it is known to be too large."""
     pieces: list[bytes] = []
     size = declared
-    while size <= bounds.MAX_HEARTBEAT:
+    while size <= bounds.MAX_HEARTBEAT_BYTES:
         message = await receive()
         pieces.append(message.get("body", b""))
         if not message.get("more_body"):
             return b"".join(pieces)
         size = sum(map(len, pieces))
-    raise ApiError(413, "BODY_TOO_LARGE", limit=bounds.MAX_HEARTBEAT)
+    raise ApiError(413, "BODY_TOO_LARGE", limit=bounds.MAX_HEARTBEAT_BYTES)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that gives the body that was read, then the rest."""
     first = [body]
 

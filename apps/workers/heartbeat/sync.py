@@ -9,22 +9,24 @@ from django.db import close_old_connections, connection
 from apps.common import pubsub
 from apps.telemetry import writer
 from apps.workers import health, hints
-from apps.workers.heartbeat.cache import Cache
-from apps.workers.heartbeat.telemetry import Used
+from apps.workers.heartbeat.cache import HeartbeatCache
+from apps.workers.heartbeat.telemetry import TelemetryCollector
 
 log = logging.getLogger(__name__)
 
-REFRESH = 1.0  # seconds between two looks for what workers are to do, unless the bus says that something changed
-FLUSH = health.TICK.total_seconds()
-HASTE = 0.02  # seconds that the change of a process waits for others to be stored with it
-IDLE = 5.0  # seconds between two looks for a first worker
+REFRESH_SECONDS = (
+    1.0  # seconds between two looks for what workers are to do, unless the bus says that something changed
+)
+FLUSH_SECONDS = health.LISTEN_INTERVAL.total_seconds()
+BATCH_SECONDS = 0.02  # seconds that the change of a process waits for others to be stored with it
+IDLE_SECONDS = 5.0  # seconds between two looks for a first worker
 
 
-class Sync:
+class CacheSync:
     """Threads that refresh and flush the cache."""
 
-    def __init__(self, cache: Cache, used: Used | None = None) -> None:
-        self._cache, self._used = cache, used or Used()
+    def __init__(self, cache: HeartbeatCache, collector: TelemetryCollector | None = None) -> None:
+        self._cache, self._used = cache, collector or TelemetryCollector()
         self._wake = threading.Event()
         self._rung = False
 
@@ -33,16 +35,16 @@ class Sync:
         for target in (self._keep, self._listen):
             threading.Thread(target=target, name=f"workers{target.__name__}", daemon=True).start()
         using = self._used, threading.Event()
-        threading.Thread(target=writer.keep, args=using, name="workers_use", daemon=True).start()
+        threading.Thread(target=writer.run_writer, args=using, name="workers_use", daemon=True).start()
 
     def hurry(self) -> None:
         """Store reports soon, because others wait for them."""
         self._wake.set()
 
     def _listen(self) -> None:
-        with pubsub.listen(hints.CHANNEL) as bell:
+        with pubsub.listen_for_wakeups(hints.CHANNEL) as bell:
             while True:
-                if bell.wait(IDLE):
+                if bell.wait(IDLE_SECONDS):
                     self._rung = True
                     self._wake.set()
 
@@ -55,16 +57,16 @@ class Sync:
                 if self._rung or moment >= refresh:
                     self._rung = False
                     self._cache.refresh()
-                    refresh = moment + (REFRESH if len(self._cache) else IDLE)
+                    refresh = moment + (REFRESH_SECONDS if len(self._cache) else IDLE_SECONDS)
                 if self._cache.urgent or (moment >= flush and len(self._cache)):
                     self._cache.flush()
-                    flush = moment + FLUSH
+                    flush = moment + FLUSH_SECONDS
             except Exception:
-                log.exception("what workers say cannot be stored; again in %s s", REFRESH)
+                log.exception("what workers say cannot be stored; again in %s s", REFRESH_SECONDS)
                 connection.close_if_unusable_or_obsolete()
-                refresh = flush = time.monotonic() + REFRESH
-                time.sleep(REFRESH)
+                refresh = flush = time.monotonic() + REFRESH_SECONDS
+                time.sleep(REFRESH_SECONDS)
             due = min(refresh, flush) if len(self._cache) else refresh
             if self._wake.wait(max(0.0, due - time.monotonic())):
                 self._wake.clear()
-                time.sleep(HASTE)
+                time.sleep(BATCH_SECONDS)

@@ -10,30 +10,30 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from apps.telemetry import subjects
-from apps.telemetry.writer import Writer
-from apps.workers.heartbeat.schema import Beat
+from apps.telemetry.writer import TelemetryWriter
+from apps.workers.heartbeat.schema import HeartbeatEntry
 from apps.workers.models import Worker
-from fermi.jobs.spec import attempt_parts
+from fermi.jobs.spec import parse_attempt_name
 from fermi.telemetry.metrics import GPU, METRICS, RANK
 
-FIND_SECONDS = 60.0
+LOOKUP_SECONDS = 60.0
 """Interval of reading which environment a worker belongs to; sooner for a new worker."""
-FIND_LEAST = 5.0
-MOST = 20_000
+MIN_LOOKUP_SECONDS = 5.0
+MAX_PENDING_BEATS = 20_000
 """Heartbeats that wait while the database is unavailable."""
 
 
-class Used:
+class TelemetryCollector:
     """Collects reported use: `hear` only queues, and may be called in an event loop; `flush` uses the database."""
 
-    def __init__(self, writer: Writer | None = None) -> None:
-        self._writer = writer or Writer()
-        self._heard: deque[tuple[Beat, str]] = deque(maxlen=MOST)
+    def __init__(self, writer: TelemetryWriter | None = None) -> None:
+        self._writer = writer or TelemetryWriter()
+        self._heard: deque[tuple[HeartbeatEntry, str]] = deque(maxlen=MAX_PENDING_BEATS)
         self._places: dict[str, tuple[str, str, int]] = {}  # by worker: node, environment, place in there
         self._on_node: dict[str, set[str]] = {}
         self._find_at = self._found_at = 0.0
 
-    def hear(self, beats: Iterable[tuple[Beat, Mapping[str, Any]]]) -> None:
+    def hear(self, beats: Iterable[tuple[HeartbeatEntry, Mapping[str, Any]]]) -> None:
         """Queue heartbeats with their answers: only a worker that was told to run a task reports for that task."""
         for beat, answer in beats:
             if beat.used and not answer["error"]:
@@ -46,12 +46,12 @@ class Used:
             self._put(beat, order)
         return self._writer.flush(all_of_it=all_of_it)
 
-    def _find(self, heard: list[Beat]) -> None:
+    def _find(self, heard: list[HeartbeatEntry]) -> None:
         moment = time.monotonic()
         unknown = any(beat.worker not in self._places for beat in heard)
-        if not heard or moment < (self._found_at + FIND_LEAST if unknown else self._find_at):
+        if not heard or moment < (self._found_at + MIN_LOOKUP_SECONDS if unknown else self._find_at):
             return
-        self._found_at, self._find_at = moment, moment + FIND_SECONDS
+        self._found_at, self._find_at = moment, moment + LOOKUP_SECONDS
         counts: defaultdict[str, int] = defaultdict(int)
         on_node: defaultdict[str, set[str]] = defaultdict(set)
         self._places = {}
@@ -62,7 +62,7 @@ class Used:
             on_node[node].add(environment)
         self._on_node = on_node
 
-    def _put(self, beat: Beat, order: str) -> None:
+    def _put(self, beat: HeartbeatEntry, order: str) -> None:
         assert beat.used is not None
         ranks, gpus, host = dict[str, float](), dict[str, float](), dict[str, float]()
         own_rank = str((beat.process or {}).get("rank"))
@@ -77,12 +77,12 @@ class Used:
                 host[key] = value
         at, emulated = beat.used.at, beat.used.emulated
         own = {f"{name}:0": value for name, value in gpus.items()}
-        self._writer.put(subjects.worker(beat.worker), at, {**own, **ranks}, emulated=emulated)
+        self._writer.put(subjects.make_worker_subject(beat.worker), at, {**own, **ranks}, emulated=emulated)
         if order and ranks and beat.process and beat.process["name"] == order:
-            self._writer.put(subjects.task(attempt_parts(order)[0]), at, ranks, emulated=emulated)
+            self._writer.put(subjects.make_task_subject(parse_attempt_name(order)[0]), at, ranks, emulated=emulated)
         if beat.worker in self._places:
             node, environment, place = self._places[beat.worker]
             told = {f"{name}:{place}": value for name, value in gpus.items()}
-            self._writer.put(subjects.environment(environment), at, told, emulated=emulated)
+            self._writer.put(subjects.make_environment_subject(environment), at, told, emulated=emulated)
             for one in self._on_node.get(node, ()) if host else ():
-                self._writer.put(subjects.environment(one), at, host)
+                self._writer.put(subjects.make_environment_subject(one), at, host)

@@ -21,28 +21,28 @@ from pathlib import Path
 from typing import Any
 
 from fermi.agent import host_facts
-from fermi.agent.engines import Engines
-from fermi.agent.environments import Hosted
-from fermi.agent.errors import AgentError, all_of, refusal
-from fermi.agent.log_shipping import ship_all
-from fermi.agent.ports import TakenPorts
-from fermi.agent.runs import Host, Run
-from fermi.agent.sandbox import Confining
-from fermi.agent.server import Server
+from fermi.agent.engines import ContainerEngineLookup
+from fermi.agent.environments import EnvironmentRunner
+from fermi.agent.errors import AgentError, convert_refusal, format_problems
+from fermi.agent.log_shipping import ship_logs
+from fermi.agent.ports import BusyPorts
+from fermi.agent.runs import HostContext, RankRun
+from fermi.agent.sandbox import HostSandbox
+from fermi.agent.server import WorkerApi
 from fermi.agent.settings import Settings
-from fermi.agent.state import Folder
-from fermi.agent.streams_dial import Ways
-from fermi.agent.usage import NOTHING, Sampler
+from fermi.agent.state import StateDirectory
+from fermi.agent.streams_dial import ReverseTunnels
+from fermi.agent.usage import NO_USAGE, UsageSampler
 from fermi.agent.worker import Worker, end_siblings
 from fermi.client import Conflict, FermiError, RequestRefused, Throttled, UnexpectedAnswer
-from fermi.engines.local.launcher import Launcher, default_python
+from fermi.engines.local.launcher import Launcher, get_default_python
 from fermi.jobs.errors import BackendError
 from fermi.planning import plugins
 from fermi.runner import programs
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.1, 1.0  # while something runs, else
+STEP_SECONDS = 0.1, 1.0  # while something runs, else
 SHIP_SECONDS = 0.5
 RETRY_SECONDS = 0.5, 5.0
 USAGE_SECONDS = 5.0
@@ -62,19 +62,19 @@ class Agent:
         gpus = host_facts.choose_gpus(settings, numbers)
         if not settings.server:
             raise AgentError("WORKER_SERVER_REQUIRED")
-        self.server = Server(settings.server)
+        self.server = WorkerApi(settings.server)
         self.token = settings.join_token()
-        self.folder = Folder(settings.state_folder(self.node), list(gpus))
-        state, python = self.folder.path, settings.python or default_python()
+        self.folder = StateDirectory(settings.state_folder(self.node), list(gpus))
+        state, python = self.folder.path, settings.python or get_default_python()
         workspace = Path(settings.workspace).expanduser().resolve() if settings.workspace else state / "workspace"
         private = [Path(path) for path in (config, settings.token_file) if path]
-        programs.keep_trusted_path([str(state), str(workspace), *settings.writes])
-        self.confining = Confining.of(
+        programs.set_trusted_path([str(state), str(workspace), *settings.writes])
+        self.confining = HostSandbox.of(
             state, workspace, python, private, wanted=settings.confine,
             reads=settings.reads, writes=settings.writes,
         )  # fmt: skip
-        self.host = Host(state, workspace, python, self.confining)
-        self.address = host_facts.address(settings, self.server.host, self.server.port)
+        self.host = HostContext(state, workspace, python, self.confining)
+        self.address = host_facts.find_address(settings, self.server.host, self.server.port)
         self.workers = [Worker(name, gpu, self.folder.worker(name), self.host) for name, gpu in gpus.items()]
         self.by_id = {worker.id: worker for worker in self.workers}
         self.secrets = {worker.id: self.folder.secret(worker.id) for worker in self.workers}
@@ -85,7 +85,7 @@ class Agent:
         self._registering = threading.Lock()
         self._sequence = 0
         self._launched: dict[str, float] = {}
-        self._usage = {worker.id: dict(NOTHING) for worker in self.workers}
+        self._usage = {worker.id: dict(NO_USAGE) for worker in self.workers}
         self._used: dict[str, dict[str, Any]] = {}  # as it is told, by worker
         self._used_told: dict[str, float] = {}  # up to which moment
         self._said: dict[str, str] = {}
@@ -101,9 +101,9 @@ class Agent:
             "private": [str(state / "workers"), *map(str, private)], "containers": settings.containers,
             "task_reads": list(settings.reads), "task_writes": list(settings.writes),
         }  # fmt: skip
-        self.engines = Engines(state / "hosted" / "containers", wanted=settings.containers)
-        self.hosted = Hosted(kept, self.server, self.secrets.__getitem__, self._changed.set, self._say)
-        self.ways = Ways(self.server, self.secrets.__getitem__, self._dial, self._say)
+        self.engines = ContainerEngineLookup(state / "hosted" / "containers", wanted=settings.containers)
+        self.hosted = EnvironmentRunner(kept, self.server, self.secrets.__getitem__, self._changed.set, self._say)
+        self.ways = ReverseTunnels(self.server, self.secrets.__getitem__, self._dial, self._say)
 
     def run(self) -> None:
         """Run until `stop`. Training goes on afterwards."""
@@ -117,10 +117,10 @@ class Agent:
         if self.address.startswith("127."):
             self._say("address", "", f"other hosts cannot reach {self.address}: several nodes need --address")
         if self.settings.warm:
-            self.launcher.stand_by(plugins.framework(plugins.DEFAULT).preload)
+            self.launcher.stand_by(plugins.get_framework(plugins.DEFAULT_FRAMEWORK).preload)
         while not self._ending.is_set():
             busy = self._supervise()
-            self._news.wait(LOOK_SECONDS[0] if busy else LOOK_SECONDS[1])
+            self._news.wait(STEP_SECONDS[0] if busy else STEP_SECONDS[1])
             self._news.clear()
         self.launcher.close()
 
@@ -158,7 +158,7 @@ class Agent:
                 self._ship_now.set()
             return any(not run.over for worker in self.workers for run in worker.runs.values()) or bool(startable)
 
-    def _launch(self, name: str, runs: Sequence[Run]) -> None:
+    def _launch(self, name: str, runs: Sequence[RankRun]) -> None:
         """Start this host's ranks of an attempt once all of them are known: they are forked from one process. Start
         them again if one left no trace for a while."""
         now = time.monotonic()
@@ -178,7 +178,7 @@ class Agent:
         else:
             return
         for run in runs:
-            run.could_not_start(why)
+            run.record_failed_start(why)
 
     # listen, report
 
@@ -215,7 +215,7 @@ class Agent:
             said = [
                 {"id": worker.id, "token": tokens[worker.id], "incarnation": self.incarnation,
                  "sequence": self._sequence, **worker.report(self._usage[worker.id]), "pulse": worker.pulse(),
-                 **self._news_of_use(worker.id), **self.hosted.report(worker.id)}
+                 **self._build_telemetry(worker.id), **self.hosted.report(worker.id)}
                 for worker in workers
             ]  # fmt: skip
         asked_at = time.monotonic()
@@ -248,13 +248,13 @@ class Agent:
             self._register_again(refused)
         return not refused
 
-    def _news_of_use(self, worker: str) -> dict[str, Any]:
+    def _build_telemetry(self, worker: str) -> dict[str, Any]:
         used = self._used.get(worker)
         return {"telemetry": used} if used and used["at"] > self._used_told.get(worker, 0.0) else {}
 
     def _fetch(self, worker: Worker) -> None:
         with self._lock:
-            if not worker.lacks_order():
+            if not worker.needs_order():
                 return
         try:
             body = self.server.order(worker.id, self.secrets[worker.id])
@@ -272,7 +272,7 @@ class Agent:
 
     def _lacking(self) -> bool:
         with self._lock:
-            return any(worker.lacks_order() for worker in self.workers)
+            return any(worker.needs_order() for worker in self.workers)
 
     # ship, measure
 
@@ -289,7 +289,7 @@ class Agent:
                     return self.server.append(worker.id, token, f"logs/{name}", offset, data)
 
                 if token:
-                    failure = ship_all(waiting, append) or failure
+                    failure = ship_logs(waiting, append) or failure
                 if any(run.shipped for run in waiting):
                     self._news.set()
             self._say("logs", "", f"logs wait: {failure.message}" if failure else "")
@@ -299,7 +299,7 @@ class Agent:
 
     def _measure(self) -> None:
         emulated = all(worker.gpu is None for worker in self.workers)
-        sampler, taken = Sampler([str(self.host.workspace), str(self.host.state)], emulated=emulated), TakenPorts()
+        sampler, taken = UsageSampler([str(self.host.workspace), str(self.host.state)], emulated=emulated), BusyPorts()
         while not self._ending.is_set():
             with self._lock:
                 now = [(w.id, w.gpu, run.leader if (run := w.current()) and not run.over else None)
@@ -323,7 +323,7 @@ class Agent:
     def _host(self) -> None:
         while not self._ending.is_set():
             busy = self.hosted.step()
-            self.hosted.news.wait(LOOK_SECONDS[1] if busy else IDLE_SECONDS)
+            self.hosted.news.wait(STEP_SECONDS[1] if busy else IDLE_SECONDS)
             self.hosted.news.clear()
 
     def _engines(self) -> None:
@@ -357,7 +357,7 @@ class Agent:
                 return
             except (RequestRefused, UnexpectedAnswer) as error:
                 if not known and not isinstance(error, Throttled):
-                    raise refusal(error, self.server.url) from error
+                    raise convert_refusal(error, self.server.url) from error
                 self._refused(error, self.workers)
             except FermiError as error:
                 self._say("register", "", f"not registered yet: {error.message}")
@@ -369,7 +369,7 @@ class Agent:
     def _refused(self, error: FermiError, workers: Sequence[Worker]) -> None:
         """Log a refused registration. Workers have their own tokens, so they go on, unless another host has them
         now."""
-        self._say("register", "", f"not registered: {all_of(error)}")
+        self._say("register", "", f"not registered: {format_problems(error)}")
         if isinstance(error, Conflict):
             with self._lock:
                 for worker in workers:
@@ -389,7 +389,7 @@ class Agent:
                 self._refused(error, still)
 
     def _ask_to_register(self) -> None:
-        self._told = self._told or host_facts.gather(
+        self._told = self._told or host_facts.collect_facts(
             self.settings, self.folder.machine, self.address, self.host.python, str(self.host.workspace),
             self.engines.soon(),
         )  # fmt: skip
@@ -397,7 +397,7 @@ class Agent:
         body = {"workers": workers, "incarnation": self.incarnation, "facts": self._told}
         secrets = self.server.register(self.token, body)
         for worker, secret in secrets.items():
-            self.folder.keep_secret(worker, secret)
+            self.folder.store_secret(worker, secret)
         with self._lock:
             self.secrets |= secrets
         self._say("register", "", f"registered at {self.server.url}: {', '.join(sorted(secrets))}")

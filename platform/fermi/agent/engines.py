@@ -5,11 +5,11 @@ from pathlib import Path
 
 from fermi.engines.local import container_engines
 
-PATIENCE_SECONDS = 3.0
+WAIT_SECONDS = 3.0
 """How long the first report of a host's facts waits for it; a later result is reported later."""
 
 
-class Engines:
+class ContainerEngineLookup:
     """`words`: what is reported to the platform, empty for none. `folder`: where the check may leave an empty
     folder."""
 
@@ -20,7 +20,7 @@ class Engines:
 
     def look(self) -> str:
         """Check for an engine and return its description."""
-        found = container_engines.find(self._folder)
+        found = container_engines.find_container_engine(self._folder)
         self.words = found.words if found else ""
         self._looked.set()
         return self.words
@@ -28,5 +28,5 @@ class Engines:
     def soon(self) -> str:
         """Return the description, after waiting for the first check for a moment."""
         if self.wanted:
-            self._looked.wait(PATIENCE_SECONDS)
+            self._looked.wait(WAIT_SECONDS)
         return self.words

@@ -20,9 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fermi.agent.server import Server
+from fermi.agent.server import WorkerApi
 from fermi.client import FermiError, Forbidden, NotFound
-from fermi.engines.environments import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Hosting
+from fermi.engines.environments import (
+    EnvironmentBackend,
+    EnvironmentHandle,
+    EnvironmentPhase,
+    EnvironmentSpec,
+    EnvironmentStatus,
+)
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause
 from fermi.planning import plugins
@@ -30,12 +36,12 @@ from fermi.runner import files
 from fermi.schema import serialization
 
 FENCED_GRACE_SECONDS = 3.0
-PIECE = 1 << 19
-OVER = (HostedPhase.ENDED, HostedPhase.ABSENT)
+CHUNK_BYTES = 1 << 19
+FINAL_PHASES = (EnvironmentPhase.ENDED, EnvironmentPhase.ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedRun:
     """A started run. `worker`: its orders come with this worker's heartbeats."""
 
     name: str
@@ -44,19 +50,19 @@ class Begun:
     worker: str
 
     @property
-    def handle(self) -> HostedHandle:
+    def handle(self) -> EnvironmentHandle:
         """The engine's handle of the run."""
-        return HostedHandle(self.environment, self.run)
+        return EnvironmentHandle(self.environment, self.run)
 
 
-class Hosted:
+class EnvironmentRunner:
     """Starts and ends runs of environments. `step` belongs to one thread; the rest may be called from any.
     `connection`: of the engine `local` here."""
 
     def __init__(
         self,
         connection: Mapping[str, Any],
-        server: Server,
+        server: WorkerApi,
         token: Callable[[str], str],
         changed: Callable[[], None],
         say: Callable[[str, str, str], None],
@@ -65,13 +71,13 @@ class Hosted:
         self._connection, self._folder = connection, Path(connection["data_dir"])
         self._server, self._token, self._changed, self._say = server, token, changed, say
         self._told: dict[str, Mapping[str, Any]] = {}  # by worker; one that is missing was not heard yet
-        self._begun = _load(self._folder / "told")
-        self._seen: dict[str, HostedSeen] = {}
-        self._refused: dict[str, HostedSeen] = {}
+        self._begun = _load_started(self._folder / "told")
+        self._seen: dict[str, EnvironmentStatus] = {}
+        self._refused: dict[str, EnvironmentStatus] = {}
         self._gone: set[str] = set()
         self._shipped: dict[str, int] = {}
         self._complete: set[str] = set()  # their logs are shipped, and they are not wanted any more
-        self._engine: Hosting | None = None
+        self._engine: EnvironmentBackend | None = None
 
     def learn(self, worker: str, told: Mapping[str, Any] | None) -> None:
         """Record the answer to a heartbeat."""
@@ -98,7 +104,7 @@ class Hosted:
         self._look()
         for begun in list(self._begun.values()):
             self._ship(begun)
-            if self._is_forgotten(begun):
+            if self._can_forget(begun):
                 self._forget(begun)
         if self._picture() != before:
             self._changed()
@@ -114,7 +120,7 @@ class Hosted:
             if order["stop"]:
                 begun = self._begun.get(order["name"]) or self._note(worker, order)
                 self._end(begun, float(order["stop"].get("graceSeconds") or 0.0))
-            elif not self._has_begun(order["name"]) and not self._stands_in_the_way(order):
+            elif not self._has_begun(order["name"]) and not self._is_blocking(order):
                 self._begin(worker, order)
         for environment in told["removed"]:
             if environment not in self._gone and not any(self._lives(one) for one in self._of(environment)):
@@ -131,17 +137,17 @@ class Hosted:
         self._note(worker, order)
         try:
             engine = self._hosting()
-            engine.start(engine.render(serialization.load(HostedSpec, body["spec"])), body.get("secrets") or {})
+            engine.start(engine.render(serialization.load(EnvironmentSpec, body["spec"])), body.get("secrets") or {})
         except BackendError as error:
             cause = Cause(error.code, error.params)
-            waits = HostedSeen(HostedPhase.STARTING, True, waiting=cause)
-            self._refused[name] = HostedSeen(HostedPhase.ENDED, False, cause) if error.permanent else waits
+            waits = EnvironmentStatus(EnvironmentPhase.STARTING, True, waiting=cause)
+            self._refused[name] = EnvironmentStatus(EnvironmentPhase.ENDED, False, cause) if error.permanent else waits
             self._say("environment", name, f"it does not begin: {error}")
         else:
             self._refused.pop(name, None)
             self._say("environment", name, "")
 
-    def _end(self, begun: Begun, grace_seconds: float) -> None:
+    def _end(self, begun: StartedRun, grace_seconds: float) -> None:
         self._refused.pop(begun.name, None)
         seen = self._seen.get(begun.name)
         if seen is None or seen.left is not False:
@@ -171,49 +177,49 @@ class Hosted:
     def _has_begun(self, name: str) -> bool:
         seen, refused = self._seen.get(name), self._refused.get(name)
         if refused:
-            return refused.phase is HostedPhase.ENDED
-        return name in self._begun and (seen is None or seen.phase is not HostedPhase.ABSENT)
+            return refused.phase is EnvironmentPhase.ENDED
+        return name in self._begun and (seen is None or seen.phase is not EnvironmentPhase.ABSENT)
 
-    def _stands_in_the_way(self, order: Mapping[str, Any]) -> bool:
+    def _is_blocking(self, order: Mapping[str, Any]) -> bool:
         return any(self._lives(one) for one in self._of(order["environment"]) if one.name != order["name"])
 
-    def _lives(self, begun: Begun) -> bool:
+    def _lives(self, begun: StartedRun) -> bool:
         seen = self._seen.get(begun.name)
-        return seen is None or (seen.left is not False and seen.phase is not HostedPhase.ABSENT)
+        return seen is None or (seen.left is not False and seen.phase is not EnvironmentPhase.ABSENT)
 
-    def _is_forgotten(self, begun: Begun) -> bool:
+    def _can_forget(self, begun: StartedRun) -> bool:
         """Return True if the run is not wanted, nothing of it lives, and its log is shipped."""
         return begun.name in self._complete and not self._lives(begun) and not self._is_wanted(begun)
 
-    def _is_wanted(self, begun: Begun) -> bool:
+    def _is_wanted(self, begun: StartedRun) -> bool:
         """Return True if the run is wanted, or may be because its worker has not had an answer yet."""
         told = self._told.get(begun.worker)
         return told is None or any(order["name"] == begun.name for order in told["runs"])
 
-    def _of(self, environment: str) -> list[Begun]:
+    def _of(self, environment: str) -> list[StartedRun]:
         return [one for one in self._begun.values() if one.environment == environment]
 
     def _begun_by(self, name: str) -> str:
         return self._begun[name].worker if name in self._begun else ""
 
-    def _shown(self) -> dict[str, HostedSeen]:
+    def _shown(self) -> dict[str, EnvironmentStatus]:
         return {**self._seen, **self._refused}
 
     def _picture(self) -> Any:
         """Return the part of the state whose changes are reported at once."""
         return {name: (seen.phase, seen.left) for name, seen in self._shown().items()}, set(self._gone)
 
-    def _note(self, worker: str, order: Mapping[str, Any]) -> Begun:
-        begun = Begun(order["name"], order["environment"], int(order["run"]), worker)
+    def _note(self, worker: str, order: Mapping[str, Any]) -> StartedRun:
+        begun = StartedRun(order["name"], order["environment"], int(order["run"]), worker)
         if self._begun.get(begun.name) != begun:
             path = self._folder / "told" / f"{begun.name}.json"
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             about = {"environment": begun.environment, "run": begun.run, "worker": worker}
-            files.write_atomically(str(path), about, 0o600)
+            files.write_json_atomically(str(path), about, 0o600)
             self._begun = {**self._begun, begun.name: begun}
         return begun
 
-    def _forget(self, begun: Begun) -> None:
+    def _forget(self, begun: StartedRun) -> None:
         (self._folder / "told" / f"{begun.name}.json").unlink(missing_ok=True)
         self._begun = {name: one for name, one in self._begun.items() if name != begun.name}
         self._seen.pop(begun.name, None)
@@ -221,17 +227,17 @@ class Hosted:
         self._shipped.pop(begun.name, None)
         self._complete.discard(begun.name)
 
-    def _hosting(self) -> Hosting:
+    def _hosting(self) -> EnvironmentBackend:
         """Return the engine, which is created at first use: most hosts only train."""
         if self._engine is None:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._engine = plugins.hosting("local", dict(self._connection))
+            self._engine = plugins.get_environment_backend("local", dict(self._connection))
             assert self._engine is not None
         return self._engine
 
     # logs and streams
 
-    def _ship(self, begun: Begun) -> None:
+    def _ship(self, begun: StartedRun) -> None:
         """Send all of the log that there is now, by offset; again later if the platform is unreachable."""
         if begun.name in self._complete:
             return
@@ -240,7 +246,7 @@ class Hosted:
         try:
             known = self._shipped.get(begun.name)
             at = self._server.append(begun.worker, token, log, 0, b"") if known is None else known
-            while (chunk := self._hosting().logs(begun.handle, at, PIECE)).data:
+            while (chunk := self._hosting().logs(begun.handle, at, CHUNK_BYTES)).data:
                 at = self._server.append(begun.worker, token, log, chunk.cursor - len(chunk.data), chunk.data)
             self._shipped[begun.name] = at
             if ended and not self._is_wanted(begun):
@@ -257,10 +263,10 @@ class Hosted:
         return self._hosting().dial(begun.handle) if begun else None
 
 
-def _load(folder: Path) -> dict[str, Begun]:
+def _load_started(folder: Path) -> dict[str, StartedRun]:
     found = {}
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         with suppress(OSError, ValueError, KeyError):
             about = json.loads(path.read_text(encoding="utf-8"))
-            found[path.stem] = Begun(path.stem, about["environment"], int(about["run"]), about["worker"])
+            found[path.stem] = StartedRun(path.stem, about["environment"], int(about["run"]), about["worker"])
     return found

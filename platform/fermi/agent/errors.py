@@ -13,18 +13,18 @@ class AgentError(Exception):
 
     def words(self, lang: str) -> str:
         """Return the text in this language."""
-        message, hint = messages.text(self.code, lang, **self.params)
+        message, hint = messages.render_text(self.code, lang, **self.params)
         return f"{message}\n{hint}".rstrip()
 
 
-def refusal(error: FermiError, url: str) -> AgentError:
+def convert_refusal(error: FermiError, url: str) -> AgentError:
     """Return the error of a registration that is refused for good."""
     if isinstance(error, NotAuthenticated | Forbidden):
         return AgentError("WORKER_TOKEN_REFUSED", url=url, why=error.message)
-    return AgentError("WORKER_REFUSED", why=all_of(error))
+    return AgentError("WORKER_REFUSED", why=format_problems(error))
 
 
-def all_of(error: FermiError) -> str:
+def format_problems(error: FermiError) -> str:
     """Return all problems of an error in one line."""
     problems = [f"{item.field}: {item.message}" if item.field else item.message for item in error.errors]
     return "; ".join(problems) or error.message

@@ -15,10 +15,10 @@ from fermi.planning import plugins
 from fermi.runner import interfaces
 from fermi.telemetry import nvidia_smi
 
-EMULATED = "A100"
+EMULATED_GPU_TYPE = "A100"
 """The default GPU type that CPU processes emulate; the platform marks it as emulated."""
 
-_TELL = """
+_VERSIONS_PROGRAM = """
 import importlib.metadata as m, json, sys
 def version(name):
     try: return m.version(name)
@@ -33,8 +33,8 @@ def choose_gpus(settings: Settings, numbers: Mapping[str, int]) -> dict[str, int
     """Return the GPU of each worker, None = a CPU process; if none is named, one worker for each GPU of the host. A
     host without a GPU has one worker, unless processes emulate GPUs (`emulate`). Raises AgentError for a GPU that the
     host does not have."""
-    rows = [] if settings.emulate else nvidia_smi.ask(("index", "uuid")) or []
-    there = [index for row in rows if (index := nvidia_smi.whole(row, "index")) is not None]
+    rows = [] if settings.emulate else nvidia_smi.run_query(("index", "uuid")) or []
+    there = [index for row in rows if (index := nvidia_smi.get_int(row, "index")) is not None]
     wanted = numbers or {f"{settings.node}-{number}": number for number in there or (0,)}
     if not there and (settings.emulate or (not settings.gpus and len(wanted) == 1)):
         return dict.fromkeys(wanted)
@@ -44,7 +44,7 @@ def choose_gpus(settings: Settings, numbers: Mapping[str, int]) -> dict[str, int
     return dict(wanted)
 
 
-def address(settings: Settings, server_host: str, server_port: int) -> str:
+def find_address(settings: Settings, server_host: str, server_port: int) -> str:
     """Return the address by which other hosts reach this one: the configured one, else the one that reaches the
     platform."""
     if settings.address:
@@ -57,25 +57,26 @@ def address(settings: Settings, server_host: str, server_port: int) -> str:
     return socket.gethostname()
 
 
-def gather(
+def collect_facts(
     settings: Settings, machine: str, where: str, python: str, workspace: str, containers: str
 ) -> dict[str, Any]:
     """Return the facts. `containers`: the engine that runs images here; empty: none."""
-    rows = [] if settings.emulate else nvidia_smi.ask(("driver_version", "name")) or []
-    stack = _versions(python)
+    rows = [] if settings.emulate else nvidia_smi.run_query(("driver_version", "name")) or []
+    stack = _query_versions(python)
     versions = {
         **{name: value for name, value in stack.items() if value},
-        "fermi": _own_version(),
+        "fermi": _read_own_version(),
         **({"driver": rows[0].get("driver_version", "")} if rows else {}),
     }
     return {
         "machineId": machine,
         "host": socket.gethostname(),
         "address": where,
-        "ip": _ip(where),
-        "network": _network(where),
+        "ip": _resolve_ip(where),
+        "network": _describe_network(where),
         "zone": settings.zone,
-        "gpuType": settings.gpu_type or (rows[0].get("name", "") if rows else EMULATED if settings.emulate else ""),
+        "gpuType": settings.gpu_type
+        or (rows[0].get("name", "") if rows else EMULATED_GPU_TYPE if settings.emulate else ""),
         "gpuCount": len(rows),
         "emulated": settings.emulate,
         "cpuCores": len(os.sched_getaffinity(0)),
@@ -89,34 +90,34 @@ def gather(
     }
 
 
-def _ip(where: str) -> str | None:
+def _resolve_ip(where: str) -> str | None:
     with suppress(OSError):
         return str(socket.getaddrinfo(where, 0, type=socket.SOCK_STREAM)[0][4][0])
     return None
 
 
-def _network(where: str) -> dict[str, Any]:
+def _describe_network(where: str) -> dict[str, Any]:
     """Return what is known, in the form that `fermi.jobs.network` reads."""
     found: dict[str, Any] = {}
-    if interface := interfaces.interface_to(where):
+    if interface := interfaces.find_interface_to(where):
         found["interface"] = interface
     with suppress(OSError):
         found["infiniband"] = sorted(os.listdir("/sys/class/infiniband"))
     return found
 
 
-def _own_version() -> str:
+def _read_own_version() -> str:
     with suppress(metadata.PackageNotFoundError):
         return metadata.version("fermi-training")
     return ""
 
 
-def _versions(python: str) -> dict[str, str | None]:
+def _query_versions(python: str) -> dict[str, str | None]:
     """Return the versions of the training stack, None for what is missing; empty for an interpreter that cannot be run,
     because ranks will report why."""
     try:
         done = subprocess.run(
-            [python, "-c", _TELL, *plugins.libraries()],
+            [python, "-c", _VERSIONS_PROGRAM, *plugins.list_libraries()],
             capture_output=True,
             encoding="utf-8",
             errors="replace",

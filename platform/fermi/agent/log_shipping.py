@@ -6,18 +6,18 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from fermi.agent.runs import Run
+from fermi.agent.runs import RankRun
 from fermi.client import FermiError, Forbidden, NotFound
 
 log = logging.getLogger(__name__)
 
-PIECE = 1 << 19
+CHUNK_BYTES = 1 << 19
 
-Append = Callable[[str, int, bytes], int]
+AppendLog = Callable[[str, int, bytes], int]
 """`(log, offset, data) -> bytes that the server has`; raises FermiError."""
 
 
-def ship(run: Run, append: Append) -> None:
+def ship_log(run: RankRun, append: AppendLog) -> None:
     """Send all that there is now. Raises FermiError when the server cannot accept it; the next call goes on from
     there."""
     if run.shipped:
@@ -25,29 +25,29 @@ def ship(run: Run, append: Append) -> None:
     over = run.over  # before the length: what is written later belongs to a later call
     if run.log is None or not run.log.exists():
         if over:
-            run.has_shipped()
+            run.mark_shipped()
         return
     try:
         if run.acknowledged is None:
             run.acknowledged = append(run.log_name, run.log.stat().st_size, b"")
-        _send(run, append)
+        _send_chunks(run, append)
     except (NotFound, Forbidden) as error:
         if run.over:  # its task was deleted
             log.warning("the log of %s rank %s is not wanted any more: %s", run.name, run.rank, error.message)
-            run.has_shipped()
+            run.mark_shipped()
             return
         raise
     if over and run.acknowledged >= run.log.stat().st_size:
-        run.has_shipped()
+        run.mark_shipped()
 
 
-def _send(run: Run, append: Append) -> None:
+def _send_chunks(run: RankRun, append: AppendLog) -> None:
     assert run.log is not None
     assert run.acknowledged is not None
     with open(run.log, "rb") as file:
         while True:
             file.seek(run.acknowledged)
-            data = file.read(PIECE)
+            data = file.read(CHUNK_BYTES)
             if not data:
                 return
             before = run.acknowledged
@@ -56,13 +56,13 @@ def _send(run: Run, append: Append) -> None:
                 raise FermiError(f"the server took nothing of {len(data)} bytes", code="LOG_NOT_TAKEN")
 
 
-def ship_all(runs: list[Run], append: Append) -> FermiError | None:
+def ship_logs(runs: list[RankRun], append: AppendLog) -> FermiError | None:
     """Send each log as far as possible, and return the last failure. One refused log does not delay the others."""
     failure = None
     for run in runs:
         with suppress(FileNotFoundError):  # removed meanwhile
             try:
-                ship(run, append)
+                ship_log(run, append)
             except FermiError as error:
                 failure = error
     return failure

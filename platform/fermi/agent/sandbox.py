@@ -12,16 +12,16 @@ from typing import Any, Self
 
 from fermi import messages
 from fermi.engines import isolation
-from fermi.engines.isolation import Isolation, Place
-from fermi.jobs.rank_env import COMPILED_FOLDER, COMPILED_IN
-from fermi.jobs.user_paths import CHECKPOINTS, FILES, output_folder, task_folder
+from fermi.engines.isolation import Isolation, SandboxPaths
+from fermi.jobs.rank_env import COMPILE_FOLDER, COMPILE_VARIABLE
+from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, FILES_FOLDER, find_output_folder, find_task_folder
 
 
 @dataclass(frozen=True, slots=True)
-class Confining:
+class HostSandbox:
     """The isolation of this host, and its paths."""
 
-    place: Place
+    place: SandboxPaths
     isolation: Isolation
 
     @classmethod
@@ -30,11 +30,11 @@ class Confining:
         reads: Sequence[str] = (), writes: Sequence[str] = (),
     ) -> Self:  # fmt: skip
         """Return the sandbox for these paths. `private`: inaccessible files; `wanted`: whether ranks are confined."""
-        place = Place(
+        place = SandboxPaths(
             state, workspace, python, private=tuple(path.expanduser().absolute() for path in private),
             reads=tuple(map(Path, reads)), writes=tuple(map(Path, writes)),
         )  # fmt: skip
-        return cls(place, isolation.chosen("landlock" if wanted else "off", place))
+        return cls(place, isolation.choose_isolation("landlock" if wanted else "off", place))
 
     def order(
         self,
@@ -49,22 +49,22 @@ class Confining:
         """Return the sandbox of one rank, whose environment is `env`, for its runner; see `fermi.runner.sandbox`.
         `code`: the tree that it starts in, if it has one, and its packages. `home`: HOME, of its project."""
         place, own, readable = self.place, [*code], [files, *packages]
-        compiled = files / COMPILED_FOLDER
-        own += [compiled] if env.get(COMPILED_IN) == str(compiled) else []
+        compiled = files / COMPILE_FOLDER
+        own += [compiled] if env.get(COMPILE_VARIABLE) == str(compiled) else []
         checkpoints = Path(env.get("FERMI_CHECKPOINT_DIR", ""))
-        if self.isolation.protects and checkpoints.parent.name == CHECKPOINTS and len(checkpoints.parents) > 2:
+        if self.isolation.protects and checkpoints.parent.name == CHECKPOINTS_FOLDER and len(checkpoints.parents) > 2:
             data = checkpoints.parents[1]
             place = replace(place, private=(*place.private, data))
             with suppress(OSError):  # a script may do without
                 checkpoints.mkdir(parents=True, exist_ok=True)
             own += [checkpoints] if checkpoints.is_dir() else []
-            resume = task_folder(data, env.get("FERMI_RESUME_FROM", ""))
-            if outputs := output_folder(data, env.get("FERMI_OUTPUT_DIR", "")):
+            resume = find_task_folder(data, env.get("FERMI_RESUME_FROM", ""))
+            if outputs := find_output_folder(data, env.get("FERMI_OUTPUT_DIR", "")):
                 with suppress(OSError):
                     outputs.mkdir(parents=True, exist_ok=True)
                 own += [outputs] if outputs.is_dir() else []
             shared = Path(env.get("FERMI_FILES_DIR", ""))
-            readable += [shared] if shared.parent == data / FILES else []
+            readable += [shared] if shared.parent == data / FILES_FOLDER else []
             readable += [data / "datasets", data / "workspace", *([resume] if resume else [])]
         return self.isolation.order(place, own=own, readable=readable, logs=logs, home=home)
 
@@ -72,4 +72,4 @@ class Confining:
         """Return a text for the user who starts the agent."""
         code = "WORKER_CONFINES" if self.isolation.protects else "WORKER_CONFINES_NOTHING"
         said = [(code, {"state": str(self.place.home)}), *self.isolation.reasons]
-        return " ".join(part for code, params in said for part in messages.text(code, lang, **params) if part)
+        return " ".join(part for code, params in said for part in messages.render_text(code, lang, **params) if part)

@@ -15,7 +15,7 @@ TIMEOUT_SECONDS = 10.0
 """Without a byte; a held heartbeat gets as much more as it is to be held."""
 
 
-class Server:
+class WorkerApi:
     """A client of the platform's worker API. All methods raise FermiError, and may be called from any thread."""
 
     def __init__(self, url: str) -> None:

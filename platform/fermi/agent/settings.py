@@ -11,12 +11,12 @@ from typing import Any
 import yaml
 
 from fermi.agent.errors import AgentError
-from fermi.engines.isolation import DEFAULT_READS
-from fermi.jobs.ranks import split
+from fermi.engines.isolation import DEFAULT_READ_FOLDERS
+from fermi.jobs.ranks import parse_worker_name
 from fermi.schema import suggestions
 
-LISTS = {"ids": "ids", "reads": "folders", "writes": "folders"}
-_NODE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,60}[A-Za-z0-9])?")
+LIST_SETTINGS = {"ids": "ids", "reads": "folders", "writes": "folders"}
+_NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,60}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Settings:
     python: str = ""
     warm: bool = True
     confine: bool = True
-    reads: tuple[str, ...] = DEFAULT_READS
+    reads: tuple[str, ...] = DEFAULT_READ_FOLDERS
     writes: tuple[str, ...] = ()
     containers: bool = True
 
@@ -51,17 +51,17 @@ class Settings:
         if not self.ids:
             if not self.node:
                 raise AgentError("WORKER_ID_REQUIRED")
-            if not _NODE.fullmatch(self.node):
+            if not _NODE_NAME.fullmatch(self.node):
                 raise AgentError("WORKER_NODE_INVALID", node=self.node)
             return self.node, {f"{self.node}-{number}": number for number in self.gpus}
         found: dict[str, int] = {}
         nodes = set()
         for worker in self.ids:
             try:
-                node, number = split(worker)
+                node, number = parse_worker_name(worker)
             except ValueError:
                 raise AgentError("WORKER_ID_INVALID", id=worker) from None
-            if not _NODE.fullmatch(node):
+            if not _NODE_NAME.fullmatch(node):
                 raise AgentError("WORKER_ID_INVALID", id=worker)
             if worker in found:
                 raise AgentError("WORKER_ID_TWICE", id=worker)
@@ -90,22 +90,22 @@ class Settings:
         return home / "fermi-worker" / node
 
 
-def load(path: str | None, given: Mapping[str, Any]) -> Settings:
+def load_settings(path: str | None, options: Mapping[str, Any]) -> Settings:
     """Return the settings. `options`: of the command line; None, empty or False = not given. Raises AgentError with
     what is wrong in the file."""
-    stored = _read(Path(path)) if path else {}
+    stored = _read_file(Path(path)) if path else {}
     known = {field.name: type(field.default) for field in fields(Settings)}
     values: dict[str, Any] = {}
     for name, value in stored.items():
         if name not in known:
-            near = suggestions.name(name, known)
+            near = suggestions.suggest_name(name, known)
             raise AgentError("WORKER_SETTING_UNKNOWN", path=path, name=name, nearest=near, allowed=", ".join(known))
-        values[name] = _fitting(str(path), name, value, known[name])
-    values |= {name: value for name, value in given.items() if value not in (None, "", (), False)}
+        values[name] = _check_value(str(path), name, value, known[name])
+    values |= {name: value for name, value in options.items() if value not in (None, "", (), False)}
     return Settings(**values)
 
 
-def numbers(text: str) -> tuple[int, ...]:
+def parse_numbers(text: str) -> tuple[int, ...]:
     """Return `0,1,4-7` as numbers. Raises AgentError."""
     found: list[int] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
@@ -116,7 +116,7 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read_file(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -130,12 +130,12 @@ def _read(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _fitting(path: str, name: str, value: Any, kind: type) -> Any:
+def _check_value(path: str, name: str, value: Any, kind: type) -> Any:
     if name == "gpus":
-        return numbers(",".join(map(str, value)) if isinstance(value, list) else str(value))
-    if name in LISTS and isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return parse_numbers(",".join(map(str, value)) if isinstance(value, list) else str(value))
+    if name in LIST_SETTINGS and isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
     if kind is tuple or not isinstance(value, kind):
-        expected = {str: "text", bool: "true / false"}.get(kind, f"a list of {LISTS.get(name, 'ids')}")
+        expected = {str: "text", bool: "true / false"}.get(kind, f"a list of {LIST_SETTINGS.get(name, 'ids')}")
         raise AgentError("WORKER_SETTING_INVALID", path=path, name=name, found=str(value), expected=expected)
     return value

@@ -16,7 +16,7 @@ from fermi.agent.errors import AgentError
 from fermi.runner import files
 
 
-class Folder:
+class StateDirectory:
     """Creates and locks the folder. Raises AgentError when it cannot be written, or when another agent drives one of
     `workers`."""
 
@@ -48,9 +48,9 @@ class Folder:
         except FileNotFoundError:
             return ""
 
-    def keep_secret(self, worker: str, secret: str) -> None:
+    def store_secret(self, worker: str, secret: str) -> None:
         """Store the worker's token."""
-        _put(self.worker(worker) / "secret", secret)
+        _write_private_file(self.worker(worker) / "secret", secret)
 
     def close(self) -> None:
         """Release the locks."""
@@ -61,14 +61,14 @@ class Folder:
         """Return the machine's id. A copied folder is another machine, and so is a host whose folder was lost."""
         path = self.path / "machine"
         if not path.exists():
-            _put(path, uuid.uuid4().hex)
+            _write_private_file(path, uuid.uuid4().hex)
         host = ""
         with suppress(OSError):
             host = Path("/etc/machine-id").read_text(encoding="utf-8").strip()
         return hashlib.sha256(f"{host} {path.read_text()}".encode()).hexdigest()[:32]
 
 
-def _put(path: Path, text: str) -> None:
+def _write_private_file(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

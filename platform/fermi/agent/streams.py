@@ -9,14 +9,14 @@ from contextlib import suppress
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
-PIECE = 1 << 16
-END = json.dumps({"end": True})
+CHUNK_BYTES = 1 << 16
+END_MESSAGE = json.dumps({"end": True})
 
 
-def join(stream: socket.socket, web: ClientConnection) -> None:
+def join_streams(stream: socket.socket, web: ClientConnection) -> None:
     """Forward both directions until both sides have sent all, or one is gone; closes the WebSocket, not the stream."""
     stream.settimeout(None)
-    outward = threading.Thread(target=_outward, args=(stream, web), daemon=True)
+    outward = threading.Thread(target=_forward_stream, args=(stream, web), daemon=True)
     outward.start()
     try:
         for message in web:
@@ -25,24 +25,24 @@ def join(stream: socket.socket, web: ClientConnection) -> None:
                 outward.join()
                 return
             stream.sendall(message)
-        _cut(stream)  # the platform went without a word
+        _shut_down(stream)  # the platform went without a word
     except (OSError, ConnectionClosed):
-        _cut(stream)
+        _shut_down(stream)
     finally:
         with suppress(OSError, ConnectionClosed):
             web.close()
 
 
-def _outward(stream: socket.socket, web: ClientConnection) -> None:
+def _forward_stream(stream: socket.socket, web: ClientConnection) -> None:
     try:
-        while data := stream.recv(PIECE):
+        while data := stream.recv(CHUNK_BYTES):
             web.send(data)
-        web.send(END)
+        web.send(END_MESSAGE)
     except (OSError, ConnectionClosed):
         with suppress(OSError, ConnectionClosed):
             web.close()
 
 
-def _cut(stream: socket.socket) -> None:
+def _shut_down(stream: socket.socket) -> None:
     with suppress(OSError):
         stream.shutdown(socket.SHUT_RDWR)

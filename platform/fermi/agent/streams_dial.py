@@ -7,18 +7,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from fermi.agent import streams
-from fermi.agent.server import Server
+from fermi.agent.server import WorkerApi
 from fermi.client import FermiError
 
 Dial = Callable[[str, str], socket.socket | None]
 """Returns a stream for a worker and the name of a run, or None. Raises OSError and BackendError."""
 
 
-class Ways:
+class ReverseTunnels:
     """Opens the streams that heartbeats request."""
 
     def __init__(
-        self, server: Server, token: Callable[[str], str], dial: Dial, say: Callable[[str, str, str], None]
+        self, server: WorkerApi, token: Callable[[str], str], dial: Dial, say: Callable[[str, str, str], None]
     ) -> None:
         self._server, self._token, self._dial, self._say = server, token, dial, say
         self._opened: deque[str] = deque(maxlen=1000)
@@ -47,4 +47,4 @@ class Ways:
                 self._say("channel", run, f"no way to the platform: {error.message}")
                 return
             self._say("channel", run, "")
-            streams.join(stream, web)
+            streams.join_streams(stream, web)

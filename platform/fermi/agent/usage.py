@@ -4,18 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fermi.telemetry import sampler
-from fermi.telemetry.aggregation import Folding
-from fermi.telemetry.metrics import GPU, METRICS, RANK, parts
+from fermi.telemetry.aggregation import SampleAggregator
+from fermi.telemetry.metrics import GPU, METRICS, RANK, parse_key
 
-NOTHING = dict.fromkeys(("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb"))
+NO_USAGE = dict.fromkeys(("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb"))
 
 
-class Sampler:
+class UsageSampler:
     """Takes samples with `fermi.telemetry`, as everywhere. `folders`: where ranks read and write."""
 
     def __init__(self, folders: Iterable[str] = (), *, emulated: bool = False) -> None:
-        self._sampler = sampler.Sampler(folders, "" if emulated else None)
-        self._folding = Folding()
+        self._sampler = sampler.TelemetrySampler(folders, "" if emulated else None)
+        self._folding = SampleAggregator()
         self.told: dict[str, dict[str, Any]] = {}
         """The newest quarter of a minute of telemetry by worker: values of its GPU and rank; the first worker also has
         the host's."""
@@ -27,7 +27,7 @@ class Sampler:
         sample = self._sampler.sample(pids, {place: place for place in pids})
         if folded := self._folding.add(sample):
             self.told = {worker: told for worker, told in self._parts(workers, folded) if told["values"]}
-        return {worker: _usage(sample["values"], place, gpu) for place, (worker, gpu, _) in enumerate(workers)}
+        return {worker: _build_usage(sample["values"], place, gpu) for place, (worker, gpu, _) in enumerate(workers)}
 
     @staticmethod
     def _parts(
@@ -36,7 +36,7 @@ class Sampler:
         for place, (worker, gpu, leader) in enumerate(workers):
             values = {}
             for key, value in sample["values"].items():
-                name, index = parts(key) or ("", "")
+                name, index = parse_key(key) or ("", "")
                 of = METRICS[name].of if name else ""
                 if of == RANK and index == str(place) and leader is not None and leader.get("rank") is not None:
                     values[f"{name}:{leader['rank']}"] = value
@@ -47,11 +47,11 @@ class Sampler:
             yield worker, {**sample, "values": values}
 
 
-def _usage(values: Mapping[str, float], place: int, gpu: int | None) -> dict[str, Any]:
+def _build_usage(values: Mapping[str, float], place: int, gpu: int | None) -> dict[str, Any]:
     def whole(key: str, unit: int = 0) -> int | None:
         return int(values[key]) >> unit if key in values else None
 
-    found = dict(NOTHING)
+    found = dict(NO_USAGE)
     if gpu is not None:
         found.update(gpuUtilization=whole(f"gpu:{gpu}"), gpuMemoryUsedMb=whole(f"gpu_memory:{gpu}", 20),
                      gpuMemoryTotalMb=whole(f"gpu_memory_total:{gpu}", 20))  # fmt: skip

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from fermi.agent import runs
-from fermi.agent.runs import Host, Run
-from fermi.runner.node import SIBLINGS_GRACE_SECONDS, STILL_SECONDS
+from fermi.agent.runs import HostContext, RankRun
+from fermi.runner.node import IDLE_SIBLING_SECONDS, SIBLINGS_GRACE_SECONDS
 
 FENCED_GRACE_SECONDS = 3.0
 """How long a process may take to exit that the platform has given up: its place belongs to another attempt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class DesiredRun:
     """The server's answer for a worker."""
 
     generation: int
@@ -39,12 +39,12 @@ class Desired:
 class Worker:
     """`desired` is None until the server has answered: until then nothing is started and nothing is ended."""
 
-    def __init__(self, name: str, gpu: int | None, folder: Path, host: Host) -> None:
+    def __init__(self, name: str, gpu: int | None, folder: Path, host: HostContext) -> None:
         self.id, self.gpu = name, gpu
         self.host = host
         self.folder = folder / "runs"
-        self.runs = runs.load(self.folder)
-        self.desired: Desired | None = None
+        self.runs = runs.load_runs(self.folder)
+        self.desired: DesiredRun | None = None
         self.heard_at = 0.0
         self.body: Mapping[str, Any] | None = None
 
@@ -52,7 +52,7 @@ class Worker:
         """Apply an answer that was requested at `asked_at`, and return True if it differs. Answers may arrive out of
         order: a lower generation counts only when it was requested after the higher one arrived (a restored database).
         """
-        new = Desired(int(answer["generation"]), answer.get("order"), answer.get("stop"))
+        new = DesiredRun(int(answer["generation"]), answer.get("order"), answer.get("stop"))
         known = self.desired
         if known and new.generation < known.generation and asked_at < self.heard_at:
             return False
@@ -66,7 +66,7 @@ class Worker:
         """The wanted attempt's name; empty when there is none."""
         return self.desired.name if self.desired else ""
 
-    def lacks_order(self) -> bool:
+    def needs_order(self) -> bool:
         """Return True if the order's body has to be fetched."""
         wanted = self.desired
         if wanted is None or not wanted.order or wanted.name in self.runs or self.body is not None:
@@ -75,7 +75,7 @@ class Worker:
 
     def disown(self) -> None:
         """End what runs here, because another host drives the worker now."""
-        self.desired = Desired(0)
+        self.desired = DesiredRun(0)
 
     def settle(self) -> None:
         """Do one step; the caller starts what is `startable`, since the ranks of a host are forked together. Raises
@@ -96,7 +96,7 @@ class Worker:
         if wanted.order:
             self._settle_wanted(wanted, wanted.order)
 
-    def startable(self) -> list[Run]:
+    def startable(self) -> list[RankRun]:
         """Return the run that is wanted, not started, and not blocked."""
         wanted = self.wanted_name
         if any(not run.over for name, run in self.runs.items() if name != wanted):
@@ -128,7 +128,7 @@ class Worker:
         run = self.current()
         return run.pulse if run else None
 
-    def current(self) -> Run | None:
+    def current(self) -> RankRun | None:
         """Return the run that is reported: one that has to end comes before the wanted one."""
         wanted = self.wanted_name
         going = [run for name, run in self.runs.items() if name != wanted and not run.over]
@@ -136,13 +136,13 @@ class Worker:
             return going[0]
         return self.runs.get(wanted) or next(iter(self.runs.values()), None)
 
-    def _settle_wanted(self, wanted: Desired, order: Mapping[str, Any]) -> None:
+    def _settle_wanted(self, wanted: DesiredRun, order: Mapping[str, Any]) -> None:
         run = self.runs.get(wanted.name)
         stopped = self._stopped(wanted.name)
         if run is None and (stopped or order.get("begun")):
-            run = Run.create_ended(self.folder / wanted.name, wanted.name, order["rank"])
+            run = RankRun.create_ended(self.folder / wanted.name, wanted.name, order["rank"])
         elif run is None and self.body and self.body["digest"] == order["digest"]:
-            run = Run.create(self.folder / wanted.name, self.body, self.host)
+            run = RankRun.create(self.folder / wanted.name, self.body, self.host)
         if run is None:
             return
         self.runs[wanted.name] = run
@@ -160,4 +160,4 @@ def end_siblings(workers: Sequence[Worker]) -> None:
     failed = {run.name for run in everything if run.failed}
     for run in everything:
         if run.name in failed and not run.over and not run.stopping:
-            run.end(SIBLINGS_GRACE_SECONDS, STILL_SECONDS)
+            run.end(SIBLINGS_GRACE_SECONDS, IDLE_SIBLING_SECONDS)

@@ -72,7 +72,7 @@ def _text(error: FermiError) -> tuple[str, str]:
     from fermi import messages
     from fermi.cli.texts import language
 
-    return messages.text(error.code, language()) if error.message == error.code and error.code else ("", "")
+    return messages.render_text(error.code, language()) if error.message == error.code and error.code else ("", "")
 
 
 def _advice(error: FermiError) -> list[str]:

@@ -100,7 +100,7 @@ _KINDS: dict[str, type] = {"string": str, "integer": int, "number": float}
 
 
 def fields(kind: type = TaskRequest) -> Iterator[Field]:
-    properties = json_shape.schema(kind)["properties"]
+    properties = json_shape.build_schema(kind)["properties"]
     for within, known in (("", properties), (CONFIG, properties[CONFIG]["properties"])):
         for name, rule in known.items():
             if "x-flag" in rule:

@@ -31,10 +31,10 @@ class Where(NamedTuple):
 
 def port(where: Where) -> Iterator[Look]:
     """Whether rank 0 could listen, on this machine."""
-    if ports.is_free(where.port):
+    if ports.is_port_free(where.port):
         yield Look("pass", _("PORT_FREE", port=where.port))
     else:
-        who = ports.holder(where.port) or _("ANOTHER_USERS_PROCESS")
+        who = ports.describe_holder(where.port) or _("ANOTHER_USERS_PROCESS")
         yield Look("fail", _("PORT_IN_USE", port=where.port, who=who))
 
 
@@ -52,7 +52,7 @@ def network(where: Where) -> Iterator[Look]:
         yield Look("warn", text + " " + _("ADDRESS_IS_LOOPBACK"))
     else:
         yield Look("pass", text)
-    if interface := interfaces.interface_to(where.host):
+    if interface := interfaces.find_interface_to(where.host):
         yield Look("pass", _("WAY_BY_INTERFACE", interface=interface))
     try:
         socket.create_connection((where.host, where.port), TIMEOUT_S).close()
@@ -79,23 +79,25 @@ def memory(_where: Where) -> Iterator[Look]:
 
 
 def _gpus() -> Iterator[Look]:
-    rows = nvidia_smi.ask(("index", "memory.used", "memory.total", "name"), seconds=GPU_SECONDS)
+    rows = nvidia_smi.run_query(("index", "memory.used", "memory.total", "name"), seconds=GPU_SECONDS)
     if not rows:
         yield Look("pass", _("NO_GPUS_HERE"))
         return
     for row in rows:
-        used, total = nvidia_smi.number(row, "memory.used"), nvidia_smi.number(row, "memory.total")
+        used, total = nvidia_smi.get_number(row, "memory.used"), nvidia_smi.get_number(row, "memory.total")
         level: Literal["pass", "warn"] = "pass" if used is None or total is None or used < total / 10 else "warn"
         one, memory, of = f"{row.get('index')}", row.get("memory.used", "–"), row.get("memory.total", "–")
         yield Look(level, _("GPU_MEMORY_USED", index=one, name=row.get("name"), used=memory, total=of))
-    for row in nvidia_smi.ask(("pid", "used_memory", "process_name"), of="compute-apps", seconds=GPU_SECONDS) or ():
+    for row in (
+        nvidia_smi.run_query(("pid", "used_memory", "process_name"), target="compute-apps", seconds=GPU_SECONDS) or ()
+    ):
         name, memory = row.get("process_name", "–"), row.get("used_memory", "–")
         yield Look("warn", _("GPU_HELD_BY_PROCESS", pid=row.get("pid"), name=name, used=memory))
 
 
 def stack(_where: Where) -> Iterator[Look]:
     """What a training needs, as this interpreter has it."""
-    for name in plugins.stacks():
+    for name in plugins.list_stacks():
         try:
             yield Look("pass", f"{name} {version(name)}")
         except PackageNotFoundError:

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fermi.characters import BIDI, escape_bidi
+from fermi.characters import BIDI_PATTERN, escape_bidi
 from fermi.cli.texts import _
 from fermi.client.errors import Problem
 
@@ -43,7 +43,7 @@ _IN_JSON = {
     for code in (
         *range(0x7F, 0xA0),
         *range(0xD800, 0xE000),
-        *(code for code in range(0x10000) if BIDI.match(chr(code))),
+        *(code for code in range(0x10000) if BIDI_PATTERN.match(chr(code))),
     )
 }
 """Those that JSON itself leaves as they are; whoever reads it gets the same text."""
@@ -90,7 +90,7 @@ def as_json(data: Any, indent: int | None = None) -> str:
 def as_yaml(data: Any) -> str:
     import yaml
 
-    seen = not BIDI.search(json.dumps(data, ensure_ascii=False))
+    seen = not BIDI_PATTERN.search(json.dumps(data, ensure_ascii=False))
     return yaml.safe_dump(data, allow_unicode=seen, sort_keys=False, width=120)
 
 

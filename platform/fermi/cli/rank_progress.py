@@ -51,4 +51,4 @@ def _share(pulse: RankPulse) -> str | None:
 
 
 def _size(number: int | None) -> str | None:
-    return None if number is None else humanize.size(number)
+    return None if number is None else humanize.format_bytes(number)

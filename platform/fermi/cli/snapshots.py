@@ -23,24 +23,24 @@ def send(fermi: Fermi, folder: str, project: str | None) -> SnapshotItem:
         raise click.UsageError(_("CODE_NO_FOLDER", folder=folder))
     limits = fermi.code.limits()
     try:
-        found = tree.walk(top)
-        tree.within({"files": limits["files"], "fileMb": limits["fileMb"], "totalMb": limits["totalMb"]}, found)
-        files = [*tree.hashed(top, found)]
-        manifest = snapshot.dump(files)
-        snapshot.load(manifest)
-    except snapshot.Wrong as error:
+        found = tree.list_files(top)
+        tree.check_limits({"files": limits["files"], "fileMb": limits["fileMb"], "totalMb": limits["totalMb"]}, found)
+        files = [*tree.hash_files(top, found)]
+        manifest = snapshot.serialize_manifest(files)
+        snapshot.parse_manifest(manifest)
+    except snapshot.ManifestError as error:
         raise click.UsageError(_said(error.code, error.params)) from error
     places = {one.path: one.where for one in found}
     contents = {one.sha256: (one.size, partial(_open, places[one.path])) for one in files if one.sha256}
-    origin, patch = tree.origin(top)
-    key = snapshot.identity(manifest)
+    origin, patch = tree.read_origin(top)
+    key = snapshot.compute_snapshot_id(manifest)
 
     def told(missing: SnapshotMissing) -> None:
         if missing["missing"]:
-            say(_("CODE_SENDING", count=len(missing["missing"]), size=f"{missing['missingBytes'] / tree.MB:.1f}"))
+            say(_("CODE_SENDING", count=len(missing["missing"]), size=f"{missing['missingBytes'] / tree.MIB:.1f}"))
 
     sent = fermi.code.put(key, manifest, contents, project=project, origin=origin, patch=patch, said=told)
-    say(_("CODE_SENT", id=sent["id"][:12], files=sent["files"], size=f"{sent['sizeBytes'] / tree.MB:.1f}"))
+    say(_("CODE_SENT", id=sent["id"][:12], files=sent["files"], size=f"{sent['sizeBytes'] / tree.MIB:.1f}"))
     return sent
 
 
@@ -49,4 +49,4 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _said(code: str, params: Any) -> str:
-    return " ".join(filter(None, messages.text(code, texts.language(), **params)))
+    return " ".join(filter(None, messages.render_text(code, texts.language(), **params)))

@@ -4,14 +4,14 @@ import os
 from collections.abc import Sequence
 
 from fermi import messages
-from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, known
+from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, match_language
 
 _language = DEFAULT
 
 
 def _(code: str, **parts: object) -> str:
     """The sentence of `code` (messages/<language>/cli.toml) in the chosen language."""
-    return messages.say("cli", code, _language, **parts)
+    return messages.render_sentence("cli", code, _language, **parts)
 
 
 def use(language: str) -> None:
@@ -43,11 +43,11 @@ def _kept() -> str:
         kept = config.load().language
     except FermiError:  # said when the file is needed
         return ""
-    return known(kept)
+    return match_language(kept)
 
 
 def _of_locale() -> str:
     """POSIX's order: the first of the three that is set and not empty counts, and none is the locale C, whose language
     is English."""
     locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
-    return known(locale) or FALLBACK
+    return match_language(locale) or FALLBACK

@@ -53,8 +53,8 @@ class Channel:
             except TimeoutError as error:
                 raise Unreachable(f"{self._way.url} did not open {self._way.path}", code="UNREACHABLE") from error
         try:
-            self.answer = protocol.read_line(said if isinstance(said, bytes) else said.encode())
-        except protocol.WireError as error:
+            self.answer = protocol.parse_line(said if isinstance(said, bytes) else said.encode())
+        except protocol.ProtocolError as error:
             raise Unreachable(f"{self._way.address}: {error}", code="UNEXPECTED_ANSWER") from error
         if not self.answer.get("ok"):
             code = str(self.answer.get("code") or "UNEXPECTED_ANSWER")
@@ -179,7 +179,7 @@ class Running(Channel):
             if channel in (protocol.OUT, protocol.ERR):
                 yield channel, payload
             elif channel == protocol.CONTROL:
-                said = protocol.read_line(payload)
+                said = protocol.parse_line(payload)
                 if "exit" in said:
                     self.exit_code = int(said["exit"])
                     return
@@ -246,7 +246,7 @@ async def _connect_once(way: Way) -> ClientConnection:
             open_timeout=OPENING_S,
             ping_interval=None,  # see Channel._keep
             close_timeout=5.0,
-            max_size=protocol.LONGEST_FRAME + 1,
+            max_size=protocol.MAX_FRAME_BYTES + 1,
             ssl=_trust() if way.address.startswith("wss:") else None,
         )
     except InvalidStatus as error:

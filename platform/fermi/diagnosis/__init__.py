@@ -67,8 +67,8 @@ class Finding:
     key: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "params", sanitize.params(dict(self.params)))
+        object.__setattr__(self, "params", sanitize.sanitize_params(dict(self.params)))
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = sanitize.params(dataclasses.asdict(self))
+        found: dict[str, Any] = sanitize.sanitize_params(dataclasses.asdict(self))
         return found

@@ -13,10 +13,10 @@ from typing import Any
 
 from fermi.diagnosis import Action
 
-LABEL = "ACTION_"
+TEXT_PREFIX = "ACTION_"
 
 
-class Do(StrEnum):
+class ActionCode(StrEnum):
     # what the platform does itself, at the press of a button
     RESTART_FROM_CHECKPOINT = "RESTART_FROM_CHECKPOINT"
     WITHOUT_NODE = "WITHOUT_NODE"
@@ -44,57 +44,78 @@ class Do(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Takes:
+class ActionParams:
     """The names of an action's required (`needs`) and optional (`may`) parameters."""
 
     needs: tuple[str, ...] = ()
     may: tuple[str, ...] = ()
 
 
-OF_A_NODE = Takes(needs=("nodeRank", "node"))
+NODE_PARAMS = ActionParams(needs=("nodeRank", "node"))
 
-ACTIONS: Mapping[str, Takes] = {
+ACTIONS: Mapping[str, ActionParams] = {
     # of a task that runs: its next attempt; of one that has ended: a retry. `step`: of the newest checkpoint, filled in
     # when it is shown
-    Do.RESTART_FROM_CHECKPOINT: Takes(may=("step",)),
-    Do.WITHOUT_NODE: OF_A_NODE,
-    Do.USE_SPARE: OF_A_NODE,
-    Do.CORDON: OF_A_NODE,
-    Do.PREFLIGHT: Takes(),
-    Do.STOP: Takes(),
-    Do.RESUME: Takes(),
-    Do.RAISE_LIMIT: Takes(needs=("field",), may=("to",)),  # `field`: of the request, as the API spells it
-    Do.LOWER_BATCH: Takes(),
-    Do.CHANGE_FIELD: Takes(needs=("field",), may=("to",)),
-    Do.CHOOSE_OTHERS: Takes(),
-    Do.SEE_LOG: Takes(needs=("rank",)),
-    Do.SEE_TASK: Takes(needs=("task",)),
-    Do.EDIT_SCRIPT: Takes(may=("at",)),  # `at`: as in `train.py:88 in forward`
-    Do.INSTALL: Takes(needs=("what",), may=("node",)),
-    Do.CONTINUE_PROCESS: Takes(needs=("pid",), may=("node",)),
-    Do.FREE_DISK: Takes(needs=("path",), may=("node",)),
-    Do.ADD_SECRET: Takes(needs=("secret",)),
-    Do.ASK_OPERATOR: Takes(),
-    Do.WAIT: Takes(),
+    ActionCode.RESTART_FROM_CHECKPOINT: ActionParams(may=("step",)),
+    ActionCode.WITHOUT_NODE: NODE_PARAMS,
+    ActionCode.USE_SPARE: NODE_PARAMS,
+    ActionCode.CORDON: NODE_PARAMS,
+    ActionCode.PREFLIGHT: ActionParams(),
+    ActionCode.STOP: ActionParams(),
+    ActionCode.RESUME: ActionParams(),
+    ActionCode.RAISE_LIMIT: ActionParams(
+        needs=("field",), may=("to",)
+    ),  # `field`: of the request, as the API spells it
+    ActionCode.LOWER_BATCH: ActionParams(),
+    ActionCode.CHANGE_FIELD: ActionParams(needs=("field",), may=("to",)),
+    ActionCode.CHOOSE_OTHERS: ActionParams(),
+    ActionCode.SEE_LOG: ActionParams(needs=("rank",)),
+    ActionCode.SEE_TASK: ActionParams(needs=("task",)),
+    ActionCode.EDIT_SCRIPT: ActionParams(may=("at",)),  # `at`: as in `train.py:88 in forward`
+    ActionCode.INSTALL: ActionParams(needs=("what",), may=("node",)),
+    ActionCode.CONTINUE_PROCESS: ActionParams(needs=("pid",), may=("node",)),
+    ActionCode.FREE_DISK: ActionParams(needs=("path",), may=("node",)),
+    ActionCode.ADD_SECRET: ActionParams(needs=("secret",)),
+    ActionCode.ASK_OPERATOR: ActionParams(),
+    ActionCode.WAIT: ActionParams(),
 }
 
 
 _ORDER = [
-    Do.INSTALL, Do.ADD_SECRET, Do.FREE_DISK, Do.CONTINUE_PROCESS, Do.LOWER_BATCH, Do.EDIT_SCRIPT, Do.SEE_LOG, Do.RESUME,
-    Do.RAISE_LIMIT, Do.CHANGE_FIELD, Do.RESTART_FROM_CHECKPOINT, Do.USE_SPARE, Do.WITHOUT_NODE, Do.SEE_TASK,
-    Do.CHOOSE_OTHERS, Do.PREFLIGHT, Do.WAIT, Do.ASK_OPERATOR, Do.CORDON, Do.STOP,
-]  # fmt: skip
+    ActionCode.INSTALL,
+    ActionCode.ADD_SECRET,
+    ActionCode.FREE_DISK,
+    ActionCode.CONTINUE_PROCESS,
+    ActionCode.LOWER_BATCH,
+    ActionCode.EDIT_SCRIPT,
+    ActionCode.SEE_LOG,
+    ActionCode.RESUME,
+    ActionCode.RAISE_LIMIT,
+    ActionCode.CHANGE_FIELD,
+    ActionCode.RESTART_FROM_CHECKPOINT,
+    ActionCode.USE_SPARE,
+    ActionCode.WITHOUT_NODE,
+    ActionCode.SEE_TASK,
+    ActionCode.CHOOSE_OTHERS,
+    ActionCode.PREFLIGHT,
+    ActionCode.WAIT,
+    ActionCode.ASK_OPERATOR,
+    ActionCode.CORDON,
+    ActionCode.STOP,
+]
 """What removes the cause comes first; then what continues, what waits, and what costs other users something."""
-ANYWAY = "onCrashLoop"
+CRASH_LOOP_FIELD = "onCrashLoop"
 """The field that has the platform retry what has just failed twice: a last resort."""
 
 
-def in_order(found: Iterable[Action]) -> list[Action]:
+def sort_actions(actions: Iterable[Action]) -> list[Action]:
     """Return the actions, the best first; those of one kind keep their order."""
-    return sorted(found, key=lambda one: (one.params.get("field") == ANYWAY, _ORDER.index(Do(one.code))))
+    return sorted(
+        actions, key=lambda one: (one.params.get("field") == CRASH_LOOP_FIELD, _ORDER.index(ActionCode(one.code)))
+    )
 
 
-def take(code: Do, **params: Any) -> Action:
+def build_action(code: ActionCode, **params: Any) -> Action:
     """Return the action. Parameters that are None or empty count as unknown. Raises ValueError for a parameter that the
     action does not have, or that it lacks."""
     named = {name: value for name, value in params.items() if value not in (None, "")}

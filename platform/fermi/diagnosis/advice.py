@@ -4,134 +4,145 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fermi.diagnosis import Action
-from fermi.diagnosis.actions import ANYWAY, Do, take
-from fermi.jobs.causes import BY_RANKS, WITHOUT_ROOM
+from fermi.diagnosis.actions import CRASH_LOOP_FIELD, ActionCode, build_action
+from fermi.jobs.causes import NO_SPACE_CODES, RANK_CODES
 from fermi.jobs.spec import Cause
 
 Params = Mapping[str, Any]
 Advice = Callable[[Params], list[Action]]
 
 
-def _just(*codes: Do) -> Advice:
-    return lambda _: [take(code) for code in codes]
+def _advise(*codes: ActionCode) -> Advice:
+    return lambda _: [build_action(code) for code in codes]
 
 
-def _change(field: str, *more: Do) -> Advice:
-    return lambda _: [take(Do.CHANGE_FIELD, field=field), *(take(code) for code in more)]
+def _advise_change(field: str, *more: ActionCode) -> Advice:
+    return lambda _: [build_action(ActionCode.CHANGE_FIELD, field=field), *(build_action(code) for code in more)]
 
 
-def _of_disk(params: Params) -> list[Action]:
-    return [take(Do.FREE_DISK, path=params["path"], node=params.get("node"))] if params.get("path") else []
+def _advise_disk(params: Params) -> list[Action]:
+    return (
+        [build_action(ActionCode.FREE_DISK, path=params["path"], node=params.get("node"))] if params.get("path") else []
+    )
 
 
-def _of_holders(params: Params) -> list[Action]:
+def _advise_holders(params: Params) -> list[Action]:
     tasks = dict.fromkeys(str(holder["task"]) for holder in params.get("holders", ()) if holder.get("task"))
-    return [*(take(Do.SEE_TASK, task=task) for task in tasks), take(Do.CHOOSE_OTHERS), take(Do.WAIT)]
+    return [
+        *(build_action(ActionCode.SEE_TASK, task=task) for task in tasks),
+        build_action(ActionCode.CHOOSE_OTHERS),
+        build_action(ActionCode.WAIT),
+    ]
 
 
-def _of_secret(params: Params) -> list[Action]:
-    return [take(Do.ADD_SECRET, secret=params["secret"])] if params.get("secret") else []
+def _advise_secret(params: Params) -> list[Action]:
+    return [build_action(ActionCode.ADD_SECRET, secret=params["secret"])] if params.get("secret") else []
 
 
-KNOWN: Mapping[str, Advice] = {
+ADVICE_BY_CODE: Mapping[str, Advice] = {
     # waiting
-    "DATASET_PREPARING": _just(Do.WAIT),
-    "WAITING_FOR_ENVIRONMENTS": _of_holders,
-    "ENVIRONMENT_UNAVAILABLE": _just(Do.CHOOSE_OTHERS, Do.ASK_OPERATOR),
-    "PORTS_TAKEN": _change("distributedConfig.masterPort", Do.ASK_OPERATOR),
-    "RESTARTING": _just(Do.WAIT),
-    **dict.fromkeys(("WAITING_FOR_TURN", "MAKING_ROOM", "GAVE_WAY"), _just(Do.WAIT)),
+    "DATASET_PREPARING": _advise(ActionCode.WAIT),
+    "WAITING_FOR_ENVIRONMENTS": _advise_holders,
+    "ENVIRONMENT_UNAVAILABLE": _advise(ActionCode.CHOOSE_OTHERS, ActionCode.ASK_OPERATOR),
+    "PORTS_TAKEN": _advise_change("distributedConfig.masterPort", ActionCode.ASK_OPERATOR),
+    "RESTARTING": _advise(ActionCode.WAIT),
+    **dict.fromkeys(("WAITING_FOR_TURN", "MAKING_ROOM", "GAVE_WAY"), _advise(ActionCode.WAIT)),
     **dict.fromkeys(
         ("WAITING_FOR_CAPACITY", "WAITING_FOR_RESERVATION", "WAITING_FOR_MAINTENANCE", "WAITING_FOR_MIN_RUN"),
-        _just(Do.CHOOSE_OTHERS, Do.WAIT),
+        _advise(ActionCode.CHOOSE_OTHERS, ActionCode.WAIT),
     ),
-    "WAITING_FOR_FIT": _just(Do.CHOOSE_OTHERS),
+    "WAITING_FOR_FIT": _advise(ActionCode.CHOOSE_OTHERS),
     **dict.fromkeys(
-        ("LIMIT_GPUS", "LIMIT_TASKS", "LIMIT_USER_GPUS", "LIMIT_USER_TASKS"), _just(Do.WAIT, Do.ASK_OPERATOR)
+        ("LIMIT_GPUS", "LIMIT_TASKS", "LIMIT_USER_GPUS", "LIMIT_USER_TASKS"),
+        _advise(ActionCode.WAIT, ActionCode.ASK_OPERATOR),
     ),
-    **dict.fromkeys(("LIMIT_GPU_HOURS", "LIMIT_USER_GPU_HOURS", "BUDGET_SPENT"), _just(Do.ASK_OPERATOR, Do.WAIT)),
-    "BUDGET_PREEMPTIBLE_ONLY": _change("preemptible", Do.ASK_OPERATOR),
-    "PAUSED": _just(Do.RESUME),
-    "SECRET_MISSING": _of_secret,
-    "SECRET_UNREADABLE": _just(Do.ASK_OPERATOR),
-    "PREFLIGHT_RUNNING": _just(Do.WAIT),
-    "PROCESS_SILENT": _just(Do.WAIT, Do.ASK_OPERATOR),
-    "ATTEMPT_UNREADABLE": _just(Do.ASK_OPERATOR),
-    "STOP_UNCONFIRMED": _just(Do.WAIT, Do.ASK_OPERATOR),
+    **dict.fromkeys(
+        ("LIMIT_GPU_HOURS", "LIMIT_USER_GPU_HOURS", "BUDGET_SPENT"), _advise(ActionCode.ASK_OPERATOR, ActionCode.WAIT)
+    ),
+    "BUDGET_PREEMPTIBLE_ONLY": _advise_change("preemptible", ActionCode.ASK_OPERATOR),
+    "PAUSED": _advise(ActionCode.RESUME),
+    "SECRET_MISSING": _advise_secret,
+    "SECRET_UNREADABLE": _advise(ActionCode.ASK_OPERATOR),
+    "PREFLIGHT_RUNNING": _advise(ActionCode.WAIT),
+    "PROCESS_SILENT": _advise(ActionCode.WAIT, ActionCode.ASK_OPERATOR),
+    "ATTEMPT_UNREADABLE": _advise(ActionCode.ASK_OPERATOR),
+    "STOP_UNCONFIRMED": _advise(ActionCode.WAIT, ActionCode.ASK_OPERATOR),
     # ends without an attempt
-    "DATASET_FAILED": _change("datasetVersionId"),
-    "INITIALIZE_TIMEOUT": _just(Do.ASK_OPERATOR),
-    "QUEUE_TIMEOUT": _just(Do.CHOOSE_OTHERS),
-    "PREFLIGHT_FAILED": _just(Do.CHOOSE_OTHERS, Do.ASK_OPERATOR),
+    "DATASET_FAILED": _advise_change("datasetVersionId"),
+    "INITIALIZE_TIMEOUT": _advise(ActionCode.ASK_OPERATOR),
+    "QUEUE_TIMEOUT": _advise(ActionCode.CHOOSE_OTHERS),
+    "PREFLIGHT_FAILED": _advise(ActionCode.CHOOSE_OTHERS, ActionCode.ASK_OPERATOR),
     # ends of an attempt
     "CRASH_LOOP": lambda params: [
-        take(Do.EDIT_SCRIPT, at=params.get("at")),
-        take(Do.CHANGE_FIELD, field=ANYWAY, to="restart"),
+        build_action(ActionCode.EDIT_SCRIPT, at=params.get("at")),
+        build_action(ActionCode.CHANGE_FIELD, field=CRASH_LOOP_FIELD, to="restart"),
     ],
     "HANG_LOOP": lambda params: [
-        take(Do.EDIT_SCRIPT, at=params.get("place")),
-        take(Do.CHANGE_FIELD, field=ANYWAY, to="restart"),
+        build_action(ActionCode.EDIT_SCRIPT, at=params.get("place")),
+        build_action(ActionCode.CHANGE_FIELD, field=CRASH_LOOP_FIELD, to="restart"),
     ],
-    "BAD_LOSS": _change("hyperparameters.learningRate"),
-    "HANG": lambda _: [take(Do.EDIT_SCRIPT), take(Do.RAISE_LIMIT, field="hangSeconds")],
-    "NEVER_ENDED": _just(Do.EDIT_SCRIPT),
-    "RUN_TIMEOUT": _just(),
-    "HANG_SUSPECTED": _just(Do.WAIT, Do.STOP),
-    "RANK_STOPPED": _just(),
-    "COLLECTIVE_MISMATCH": _just(Do.EDIT_SCRIPT),
-    "NETWORK_CUT": _just(Do.PREFLIGHT, Do.ASK_OPERATOR),
-    "START_TIMEOUT": _just(Do.PREFLIGHT),
-    "MASTER_PORT_TAKEN": _just(),
-    "MASTER_UNREACHABLE": _just(Do.PREFLIGHT),
-    "NODES_MISSING": _just(Do.PREFLIGHT),
-    "DISK_FULL": _of_disk,
-    **dict.fromkeys(WITHOUT_ROOM, _of_disk),
-    "DISK_BOUND_REACHED": lambda params: [*_of_disk(params), take(Do.ASK_OPERATOR)],
-    "MEMORY_BOUND_REACHED": _just(Do.LOWER_BATCH, Do.CHOOSE_OTHERS, Do.ASK_OPERATOR),
-    **dict.fromkeys(("PROCESS_BOUND_REACHED", "OPEN_FILE_BOUND_REACHED"), _just(Do.EDIT_SCRIPT, Do.ASK_OPERATOR)),
-    "OUT_OF_MEMORY": _just(Do.LOWER_BATCH, Do.CHOOSE_OTHERS),
+    "BAD_LOSS": _advise_change("hyperparameters.learningRate"),
+    "HANG": lambda _: [build_action(ActionCode.EDIT_SCRIPT), build_action(ActionCode.RAISE_LIMIT, field="hangSeconds")],
+    "NEVER_ENDED": _advise(ActionCode.EDIT_SCRIPT),
+    "RUN_TIMEOUT": _advise(),
+    "HANG_SUSPECTED": _advise(ActionCode.WAIT, ActionCode.STOP),
+    "RANK_STOPPED": _advise(),
+    "COLLECTIVE_MISMATCH": _advise(ActionCode.EDIT_SCRIPT),
+    "NETWORK_CUT": _advise(ActionCode.PREFLIGHT, ActionCode.ASK_OPERATOR),
+    "START_TIMEOUT": _advise(ActionCode.PREFLIGHT),
+    "MASTER_PORT_TAKEN": _advise(),
+    "MASTER_UNREACHABLE": _advise(ActionCode.PREFLIGHT),
+    "NODES_MISSING": _advise(ActionCode.PREFLIGHT),
+    "DISK_FULL": _advise_disk,
+    **dict.fromkeys(NO_SPACE_CODES, _advise_disk),
+    "DISK_BOUND_REACHED": lambda params: [*_advise_disk(params), build_action(ActionCode.ASK_OPERATOR)],
+    "MEMORY_BOUND_REACHED": _advise(ActionCode.LOWER_BATCH, ActionCode.CHOOSE_OTHERS, ActionCode.ASK_OPERATOR),
+    **dict.fromkeys(
+        ("PROCESS_BOUND_REACHED", "OPEN_FILE_BOUND_REACHED"), _advise(ActionCode.EDIT_SCRIPT, ActionCode.ASK_OPERATOR)
+    ),
+    "OUT_OF_MEMORY": _advise(ActionCode.LOWER_BATCH, ActionCode.CHOOSE_OTHERS),
     **dict.fromkeys(
         ("ENGINE_UNREACHABLE", "ENGINE_UNAUTHORIZED", "ENGINE_NOT_CONFIGURED", "ENGINE_FORBIDDEN", "ENGINE_REJECTED"),
-        _just(Do.ASK_OPERATOR),
+        _advise(ActionCode.ASK_OPERATOR),
     ),
 }
 """Actions by codes that any engine may give, beside those that follow from what is declared of a cause."""
 
-SELECT = "distributedConfig.select"
-CHANGES: Mapping[str, tuple[str, str]] = {
-    "SOONER_OTHER_TYPE": (f"{SELECT}.gpuTypes", "types"),
-    "SOONER_OTHER_ZONE": (f"{SELECT}.zones", "zones"),
-    "SOONER_NOT_EXCLUDED": (f"{SELECT}.exclude", ""),
+SELECT_FIELD = "distributedConfig.select"
+FIELDS_TO_CHANGE: Mapping[str, tuple[str, str]] = {
+    "SOONER_OTHER_TYPE": (f"{SELECT_FIELD}.gpuTypes", "types"),
+    "SOONER_OTHER_ZONE": (f"{SELECT_FIELD}.zones", "zones"),
+    "SOONER_NOT_EXCLUDED": (f"{SELECT_FIELD}.exclude", ""),
     "SOONER_SHORTER": ("maxRunSeconds", "seconds"),
     "SOONER_HIGHER_CLASS": ("priority", "priority"),
 }
 """By the change that would let a task start sooner: the field to change, and which parameter is its value."""
 
-NODE_MAY_BE_UNFIT = frozenset({"NODES_MISSING", "MASTER_UNREACHABLE", "OUT_OF_MEMORY"})
+UNFIT_NODE_CODES = frozenset({"NODES_MISSING", "MASTER_UNREACHABLE", "OUT_OF_MEMORY"})
 
 
-def actions(cause: Cause, nodes: Sequence[str], *, ended: bool) -> list[Action]:
+def list_actions(cause: Cause, nodes: Sequence[str], *, ended: bool) -> list[Action]:
     """Return the actions for a cause. `cause` comes with what is declared of it; `nodes`: the names by node rank;
     `ended`: the task has ended."""
-    found = list(KNOWN.get(cause.code, lambda _: [])(cause.params))
-    if cause.code in BY_RANKS:
-        found.append(take(Do.EDIT_SCRIPT, at=cause.params.get("at")))
+    found = list(ADVICE_BY_CODE.get(cause.code, lambda _: [])(cause.params))
+    if cause.code in RANK_CODES:
+        found.append(build_action(ActionCode.EDIT_SCRIPT, at=cause.params.get("at")))
     if isinstance(rank := cause.params.get("rank"), int):
-        found.append(take(Do.SEE_LOG, rank=rank))
-    if cause.lost or cause.code in NODE_MAY_BE_UNFIT:
-        found += of_node(cause.params, nodes)
+        found.append(build_action(ActionCode.SEE_LOG, rank=rank))
+    if cause.lost or cause.code in UNFIT_NODE_CODES:
+        found += list_node_actions(cause.params, nodes)
     if ended:
-        found.append(take(Do.RESTART_FROM_CHECKPOINT))
+        found.append(build_action(ActionCode.RESTART_FROM_CHECKPOINT))
     elif cause.patient:
-        found.append(take(Do.WAIT))
-    if not ended and cause.code not in KNOWN and not cause.patient:
-        found += [take(Do.ASK_OPERATOR), take(Do.STOP)]
-    elif ended and not cause.retry and cause.code not in KNOWN:
-        found.append(take(Do.ASK_OPERATOR))
+        found.append(build_action(ActionCode.WAIT))
+    if not ended and cause.code not in ADVICE_BY_CODE and not cause.patient:
+        found += [build_action(ActionCode.ASK_OPERATOR), build_action(ActionCode.STOP)]
+    elif ended and not cause.retry and cause.code not in ADVICE_BY_CODE:
+        found.append(build_action(ActionCode.ASK_OPERATOR))
     return list({(one.code, tuple(sorted(one.params.items()))): one for one in found}.values())
 
 
-def of_node(params: Params, nodes: Sequence[str]) -> list[Action]:
+def list_node_actions(params: Params, nodes: Sequence[str]) -> list[Action]:
     """Return the actions for the node of the task that the text names, if it names one."""
     name = params.get("node") or params.get("environment")
     node_rank = params.get("nodeRank")
@@ -140,4 +151,4 @@ def of_node(params: Params, nodes: Sequence[str]) -> list[Action]:
     if node_rank is None or not 0 <= node_rank < len(nodes):
         return []
     about = {"nodeRank": node_rank, "node": nodes[node_rank]}
-    return [take(code, **about) for code in (Do.USE_SPARE, Do.WITHOUT_NODE, Do.CORDON)]
+    return [build_action(code, **about) for code in (ActionCode.USE_SPARE, ActionCode.WITHOUT_NODE, ActionCode.CORDON)]

@@ -12,10 +12,10 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from fermi.jobs.snapshot import File
-from fermi.jobs.spec import JobSpec, RankSeen
-from fermi.runner.gitignore import Rules
-from fermi.runner.tree import IGNORES
+from fermi.jobs.snapshot import SnapshotFile
+from fermi.jobs.spec import JobSpec, RankStatus
+from fermi.runner.gitignore import IgnoreRules
+from fermi.runner.tree import IGNORE_FILES
 
 MAX_IGNORES, MAX_IGNORE_BYTES = 256, 32 << 10
 """Number and bytes of a snapshot's ignore files, together; with more, which nobody writes by hand, none is read."""
@@ -24,7 +24,7 @@ MAX_PATH, MAX_FOLDERS = 255, 32
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentCode:
     """The files of a snapshot of code. `ignores`: the texts of the ignore files among them, by path."""
 
     snapshot: str
@@ -32,10 +32,10 @@ class Sent:
     ignores: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshot: str, files: Iterable[File], read: Callable[[str], bytes]) -> Self:
+    def of(cls, snapshot: str, files: Iterable[SnapshotFile], read: Callable[[str], bytes]) -> Self:
         """Return the files of a snapshot. `read` returns the content with that SHA-256, and raises OSError."""
         known = [*files]
-        ignoring = [one for one in known if one.size and PurePosixPath(one.path).name in IGNORES]
+        ignoring = [one for one in known if one.size and PurePosixPath(one.path).name in IGNORE_FILES]
         few = len(ignoring) <= MAX_IGNORES and sum(one.size for one in ignoring) <= MAX_IGNORE_BYTES
         texts = {one.path: read(one.sha256).decode(errors="replace") for one in ignoring if few}
         return cls(snapshot, frozenset(one.path for one in known), texts)
@@ -54,7 +54,7 @@ class Sent:
                 return path.removeprefix(folder) if path.startswith(folder) else ""
         return ""
 
-    def left_out_by(self, path: str) -> str:
+    def find_ignore_line(self, path: str) -> str:
         """Return the line that excludes a path from the code, and its file: `data/ (.gitignore)`; "" where none does,
         or the path is too long. Whether the path is a folder's is unknown, so it counts as either."""
         parts = path.split("/")
@@ -77,13 +77,13 @@ class Sent:
         return ""
 
     @cached_property
-    def _rules(self) -> list[tuple[str, str, list[tuple[str, Rules]]]]:
+    def _rules(self) -> list[tuple[str, str, list[tuple[str, IgnoreRules]]]]:
         found = []
         for path, text in self.ignores.items():
             folder, _, name = path.rpartition("/")
-            lines = [(line, Rules([line])) for line in text.removeprefix("\ufeff").split("\n")]
+            lines = [(line, IgnoreRules([line])) for line in text.removeprefix("\ufeff").split("\n")]
             found.append((f"{folder}/" if folder else "", name, lines))
-        return sorted(found, key=lambda one: (-len(one[0]), -IGNORES.index(one[1])))
+        return sorted(found, key=lambda one: (-len(one[0]), -IGNORE_FILES.index(one[1])))
 
     def folder_of(self, module: str) -> str | None:
         """Return the folder from which `module` could be imported, "." for the code's own; None where it is not in the
@@ -97,41 +97,43 @@ class Sent:
         return (min(folders, key=lambda one: (one.count("/"), one)).rstrip("/") or ".") if folders else None
 
 
-class Facts:
+class JobFacts:
     """What is known of one job. `sent`: returns its code, called only where it matters; None: it has none, or it is
     unknown."""
 
-    def __init__(self, job: JobSpec | None = None, sent: Callable[[], Sent | None] = lambda: None) -> None:
+    def __init__(self, job: JobSpec | None = None, sent: Callable[[], SentCode | None] = lambda: None) -> None:
         self._nodes = {node.name: node for node in job.nodes} if job else {}
         self._ask = sent
 
     @cached_property
-    def _sent(self) -> Sent | None:
+    def _sent(self) -> SentCode | None:
         return self._ask()
 
-    def about(self, seen: RankSeen, name: str, params: Mapping[str, str], frames: Iterable[str] = ()) -> dict[str, Any]:
+    def about(
+        self, rank: RankStatus, name: str, params: Mapping[str, str], frames: Iterable[str] = ()
+    ) -> dict[str, Any]:
         """Return what is known of an error that a rule found in the output of a rank on the node `name`. `params`: the
         rule's; `frames`: the files of the traceback."""
-        return dict(self._about(seen, name, params, [*frames]))
+        return dict(self._about(rank, name, params, [*frames]))
 
     def _about(
-        self, seen: RankSeen, name: str, params: Mapping[str, str], frames: list[str]
+        self, rank: RankStatus, name: str, params: Mapping[str, str], frames: list[str]
     ) -> Iterator[tuple[str, Any]]:
         node = self._nodes.get(name)
         if node and not node.has_cuda:
             yield "withoutGpu", True
             if node.emulated:
                 yield "emulated", True
-        refused = (seen.error or {}).get("refused")
+        refused = (rank.error or {}).get("refused")
         if refused and "path" in params:
             yield "refused", refused
         elif "path" in params and (sent := self._sent) and (path := sent.inside(params["path"], frames)):
-            if line := sent.left_out_by(path):
+            if line := sent.find_ignore_line(path):
                 yield "leftOut", line
             elif path not in sent.paths:
                 yield "notSent", sent.snapshot[:12]
         if "module" in params and (sent := self._sent):
             if (folder := sent.folder_of(params["module"])) is not None:
                 yield "inCode", folder
-            elif line := sent.left_out_by(params["module"].replace(".", "/")):
+            elif line := sent.find_ignore_line(params["module"].replace(".", "/")):
                 yield "leftOut", line

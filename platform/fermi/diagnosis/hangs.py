@@ -27,47 +27,47 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fermi.diagnosis import Action, Evidence, Finding, Level, Where, collective_groups
-from fermi.diagnosis.actions import Do, take
-from fermi.diagnosis.collective_groups import list_names
-from fermi.jobs.spec import RankSeen
+from fermi.diagnosis.actions import ActionCode, build_action
+from fermi.diagnosis.collective_groups import format_names
+from fermi.jobs.spec import RankStatus
 
 HANG, SUSPECTED, MISMATCH, CUT, LEFT, STOPPED = (
     "HANG", "HANG_SUSPECTED", "COLLECTIVE_MISMATCH", "NETWORK_CUT", "RANKS_LEFT_BEHIND", "RANK_STOPPED",
 )  # fmt: skip
 CODES = (HANG, SUSPECTED, MISMATCH, CUT, LEFT, STOPPED)
-ENDING = (HANG, MISMATCH, CUT)
+ENDING_CODES = (HANG, MISMATCH, CUT)
 """Codes that end an attempt, where its task asks for that."""
 
-LOOKS = 2
-SUSPICIOUS = 600.0
+MIN_LOOKS = 2
+WARNING_SECONDS = 600.0
 """Seconds after which a doubt becomes a warning: as long as evaluations and checkpoints take."""
-MIN_PATIENCE, TIMES = 600.0, 3.0
+MIN_CERTAIN_SECONDS, PAST_FACTOR = 600.0, 3.0
 """Seconds for which a likely hang lasts at least before it is certain; and the factor of the longest stall before."""
-KEPT_WAITING = 45.0
+KEPT_WAITING_SECONDS = 45.0
 """Seconds after which the ranks are named for which others wait, and which do not stall themselves."""
-RETRIES, SILENT, MANY_RETRIES = 2, 4.0, 5
+MIN_RETRIES, SILENT_SECONDS, MANY_RETRIES = 2, 4.0, 5
 """A connection is dead after so many retransmissions and so many silent seconds; or after so many retransmissions that
 it must have been silent as long, since each waits twice as long as the one before."""
-BEHIND = 8.0
+LEFT_BEHIND_SECONDS = 8.0
 """Seconds after the last of the other ranks ended successfully."""
-MOST_NAMED, MOST_GROUPS, DEEPEST = 16, 8, 8
-MEETING = "init_process_group"
+MAX_NAMED, MAX_GROUPS, MAX_STACK_FRAMES = 16, 8, 8
+RENDEZVOUS_FUNCTION = "init_process_group"
 """The function in which ranks wait for each other before any collective."""
-CHILD = "do_wait"
+CHILD_WAIT = "do_wait"
 _SLEEPS, _CONNECTIONS = ("nanosleep",), ("wait_woken", "sk_stream_wait", "sk_wait_data")
 
-Stalled = Mapping[str, Any]
+StallEvidence = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class GangLayout:
     """Where an attempt runs. `names`: of its nodes, by node rank; `addresses`: node ranks by address. `patient`: the
     task itself states how long is too long. `patience`: otherwise, seconds after which a likely hang is certain."""
 
     names: Sequence[str] = ()
     addresses: Mapping[str, int] = field(default_factory=dict)
     patient: bool = False
-    patience: float = MIN_PATIENCE
+    patience: float = MIN_CERTAIN_SECONDS
 
     def name(self, node_rank: int) -> str:
         return self.names[node_rank] if 0 <= node_rank < len(self.names) else str(node_rank)
@@ -78,7 +78,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HangVerdict:
     """The result. `certain`: what the task asks for in this case may be done. `ranks`: those that are named."""
 
     finding: Finding
@@ -86,13 +86,13 @@ class Verdict:
     ranks: tuple[int, ...] = ()
 
 
-def patience(past: Iterable[float]) -> float:
+def compute_certain_seconds(past: Iterable[float]) -> float:
     """Return the seconds after which a likely hang is certain. `past`: how long ranks of this task and its project have
     stalled and continued after, in seconds."""
-    return max(MIN_PATIENCE, TIMES * max(past, default=0.0))
+    return max(MIN_CERTAIN_SECONDS, PAST_FACTOR * max(past, default=0.0))
 
 
-def judge(ranks: Sequence[RankSeen], site: Site, moment: float) -> Verdict | None:
+def detect_hang(ranks: Sequence[RankStatus], layout: GangLayout, now: float) -> HangVerdict | None:
     """Return the hang, or None where the ranks advance as far as can be told. The time is in unix seconds."""
     if not any(rank.stalled for rank in ranks):
         return None
@@ -100,13 +100,13 @@ def judge(ranks: Sequence[RankSeen], site: Site, moment: float) -> Verdict | Non
     ended = [rank for rank in ranks if rank.state == "exited"]
     if not living or any(rank.exit_code != 0 or rank.asked for rank in ended):
         return None
-    gang = _Gang([rank for rank in living if rank.stalled], living, ended, site, moment)
+    gang = _Gang([rank for rank in living if rank.stalled], living, ended, layout, now)
     if not gang.stalled:
         return None
     if stopped := gang.stopped():
         return stopped
     if len(gang.stalled) < len(living):
-        return gang.one_works()
+        return gang.find_working_rank()
     return gang.left_behind() or gang.cut() or gang.mismatch() or gang.groups() or gang.hang()
 
 
@@ -115,55 +115,58 @@ class _Gang:
 
     def __init__(
         self,
-        stalled: Sequence[RankSeen],
-        living: Sequence[RankSeen],
-        ended: Sequence[RankSeen],
-        site: Site,
+        stalled: Sequence[RankStatus],
+        living: Sequence[RankStatus],
+        ended: Sequence[RankStatus],
+        site: GangLayout,
         moment: float,
     ) -> None:
         self.stalled, self.living, self.ended, self.site, self.moment = stalled, living, ended, site, moment
-        self.waiting = [rank for rank in stalled if _of(rank)["in"]]
-        self.odd = [rank for rank in stalled if not _of(rank)["in"]]
-        self.since = max((_of(rank)["since"] for rank in stalled), default=moment)
+        self.waiting = [rank for rank in stalled if _get_evidence(rank)["in"]]
+        self.odd = [rank for rank in stalled if not _get_evidence(rank)["in"]]
+        self.since = max((_get_evidence(rank)["since"] for rank in stalled), default=moment)
 
     # --- the kinds ---
 
-    def stopped(self) -> Verdict | None:
+    def stopped(self) -> HangVerdict | None:
         """A signal or a debugger holds ranks: waiting for them is normal."""
-        held = [rank for rank in self.stalled if _of(rank)["stopped"]]
+        held = [rank for rank in self.stalled if _get_evidence(rank)["stopped"]]
         if not held:
             return None
-        by = _of(held[0])["stopped"]
-        pids = [_of(rank)["stopped"]["pid"] or rank.pid for rank in held]
-        more = {"pids": " ".join(str(pid) for pid in pids[:MOST_NAMED] if pid)}
+        by = _get_evidence(held[0])["stopped"]
+        pids = [_get_evidence(rank)["stopped"]["pid"] or rank.pid for rank in held]
+        more = {"pids": " ".join(str(pid) for pid in pids[:MAX_NAMED] if pid)}
         more |= {name: by[name] for name in ("signal", "tracer") if by[name]}
         return self._verdict(STOPPED, held, certain=False, level=Level.FAIL, more=more)
 
-    def one_works(self) -> Verdict | None:
+    def find_working_rank(self) -> HangVerdict | None:
         """Some wait for ranks that advance: after very long, that is suspicious."""
         works = [rank for rank in self.living if not rank.stalled]
-        oldest = min(_of(rank)["since"] for rank in self.stalled)
+        oldest = min(_get_evidence(rank)["since"] for rank in self.stalled)
         lasts = self.moment - oldest
-        if not self.waiting or lasts < KEPT_WAITING:
+        if not self.waiting or lasts < KEPT_WAITING_SECONDS:
             return None
-        level = Level.WARN if lasts >= 3 * SUSPICIOUS else Level.INFO
+        level = Level.WARN if lasts >= 3 * WARNING_SECONDS else Level.INFO
         return self._verdict(SUSPECTED, works, certain=False, level=level, since=oldest, why="works")
 
-    def left_behind(self) -> Verdict | None:
+    def left_behind(self) -> HangVerdict | None:
         """Rank 0 has ended, so the task is done; others remain."""
         if not self.ended or any(rank.rank == 0 for rank in self.living):
             return None
         over = max(rank.ended_at or 0.0 for rank in self.ended)
-        if not all(_is_still(rank) for rank in self.stalled) or self.moment - max(over, self.since) < BEHIND:
+        if (
+            not all(_is_still(rank) for rank in self.stalled)
+            or self.moment - max(over, self.since) < LEFT_BEHIND_SECONDS
+        ):
             return None
         return self._verdict(LEFT, self.stalled, certain=True, level=Level.WARN)
 
-    def cut(self) -> Verdict | None:
+    def cut(self) -> HangVerdict | None:
         """Connections are dead. Of several pairs of nodes the one between which most of them are."""
         dead = [
             (rank.node_rank, str(link["peer"]), link)
             for rank in self.stalled
-            for link in _of(rank)["links"]
+            for link in _get_evidence(rank)["links"]
             if _is_dead(link["retries"] or 0, link["seconds"] or 0.0)
         ]
         if not dead or not all(_is_still(rank) for rank in self.waiting or self.stalled):
@@ -188,7 +191,7 @@ class _Gang:
         lines = [
             f"{self.site.name(here)} -> {self.site.at(peer)}{peer}:{link['port']}: "
             f"{link['unacked']} bytes unacknowledged, {link['retries']} retries"
-            for here, peer, link in dead[:MOST_GROUPS]
+            for here, peer, link in dead[:MAX_GROUPS]
         ]
         finding = Finding(
             CUT,
@@ -197,83 +200,92 @@ class _Gang:
             where=[Where(node_rank=node, node=self.site.name(node)) for node in nodes],
             since=self.since,
             evidence=[Evidence("LINKS_DEAD", lines=lines), *self._groups()],
-            actions=[take(Do.PREFLIGHT), *self._nodes(nodes), take(Do.RESTART_FROM_CHECKPOINT), take(Do.ASK_OPERATOR)],
+            actions=[
+                build_action(ActionCode.PREFLIGHT),
+                *self._nodes(nodes),
+                build_action(ActionCode.RESTART_FROM_CHECKPOINT),
+                build_action(ActionCode.ASK_OPERATOR),
+            ],
         )
-        return Verdict(finding, True, tuple(rank.rank for rank in self.stalled if rank.node_rank in nodes))
+        return HangVerdict(finding, True, tuple(rank.rank for rank in self.stalled if rank.node_rank in nodes))
 
-    def mismatch(self) -> Verdict | None:
+    def mismatch(self) -> HangVerdict | None:
         """Ranks are in collectives that can never meet. Only of the group of all: a rank numbers the others as it joins
         them, so two ranks' second groups need not be one. While a rank is elsewhere, a broadcast's root may be ahead of
         those that it does not wait for: then only collectives of one number are compared. The same holds for a rank
         whose GPU still computes what is queued before the broadcast."""
         if len(self.waiting) < 2 or not all(_is_still(rank) for rank in self.waiting):
             return None
-        together: dict[tuple[str, int], list[tuple[RankSeen, tuple[Any, ...]]]] = {}
-        ops = [(rank, op) for rank in self.waiting if (op := _of(rank)["op"]) and _is_of_all(op, _of(rank)["in"])]
+        together: dict[tuple[str, int], list[tuple[RankStatus, tuple[Any, ...]]]] = {}
+        ops = [
+            (rank, op)
+            for rank in self.waiting
+            if (op := _get_evidence(rank)["op"]) and _is_of_all(op, _get_evidence(rank)["in"])
+        ]
         first = min((op["seq"] or 0 for _, op in ops), default=0)
         for rank, op in ops:
             seq = op["seq"] or 0
             number = seq if len(ops) < len(self.stalled) else 0
-            said = _passed(rank, str(op["group"]), first) if seq != first and not number else None
+            said = _find_passed(rank, str(op["group"]), first) if seq != first and not number else None
             if seq != first and said is None and self.a_gpu_computes():
                 number = seq
             together.setdefault((str(op["group"]), number), []).append(
-                (rank, said or (seq, _of(rank)["in"], _sizes(op["sizes"])))
+                (rank, said or (seq, _get_evidence(rank)["in"], _read_sizes(op["sizes"])))
             )
         for members in together.values():
             kinds = Counter(said for _, said in members)
-            if len(kinds) < 2 or not _differ(list(kinds)):
+            if len(kinds) < 2 or not _can_never_meet(list(kinds)):
                 continue
             usual = max(kinds, key=lambda said: (kinds[said], -min(r.rank for r, one in members if one == said)))
             others = [(rank, said) for rank, said in members if said != usual]
             apart = others[0][1]
             params = {
-                "op": _named(usual), "found": _named(apart), "count": kinds[usual],
-                "at": _place(_of(next(rank for rank, said in members if said == usual))),
-                "place": _place(_of(others[0][0])),
+                "op": _format_collective(usual), "found": _format_collective(apart), "count": kinds[usual],
+                "at": _get_place(_get_evidence(next(rank for rank, said in members if said == usual))),
+                "place": _get_place(_get_evidence(others[0][0])),
             }  # fmt: skip
             if apart[0] != usual[0]:
                 params |= {"seq": apart[0], "usual": usual[0]}
             return self._verdict(MISMATCH, [rank for rank, _ in others], certain=True, more=params)
         return None
 
-    def groups(self) -> Verdict | None:
+    def groups(self) -> HangVerdict | None:
         """Ranks wait for each other in collectives of different groups, or in one with different roots."""
         if len(self.waiting) < 2 or not all(_is_still(rank) for rank in self.waiting):
             return None
-        found, by_rank = collective_groups.waits(self.waiting), {rank.rank: rank for rank in self.waiting}
-        if differ := collective_groups.roots(found):
+        found, by_rank = collective_groups.list_waits(self.waiting), {rank.rank: rank for rank in self.waiting}
+        if differ := collective_groups.find_differing_roots(found):
             (usual, *more), others = differ
             said = [f"{one.op} with root {one.root}" for one in (usual, others[0])]
             there, apart = [usual, *more], others
-        elif pair := collective_groups.crossed(found, collective_groups.overlapping(self.waiting)):
+        elif pair := collective_groups.find_crossed_waits(found, collective_groups.find_overlapping(self.waiting)):
             usual, other = pair
             said = [str(one) for one in pair]
             there, apart = [one for one in found if one.key == usual.key], [other]
         else:
             return None
         params = {
-            "op": said[0], "found": said[1], "count": len(there), "at": _place(_of(by_rank[usual.rank])),
-            "place": _place(_of(by_rank[apart[0].rank])),
+            "op": said[0], "found": said[1], "count": len(there), "at": _get_place(_get_evidence(by_rank[usual.rank])),
+            "place": _get_place(_get_evidence(by_rank[apart[0].rank])),
         }  # fmt: skip
         return self._verdict(MISMATCH, [by_rank[one.rank] for one in apart], certain=True, more=params)
 
-    def hang(self) -> Verdict | None:
+    def hang(self) -> HangVerdict | None:
         odd = self.odd or self.waiting
         if not all(_is_still(rank) for rank in odd):
-            working = [rank for rank in odd if not _of(rank)["still"]]
-            disk = [rank for rank in working if _of(rank)["state"] == "D"]
-            if not all(_looked(rank) for rank in odd):
+            working = [rank for rank in odd if not _get_evidence(rank)["still"]]
+            disk = [rank for rank in working if _get_evidence(rank)["state"] == "D"]
+            if not all(_has_looks(rank) for rank in odd):
                 return None
-            if all(_of(rank)["children"] for rank in working):
+            if all(_get_evidence(rank)["children"] for rank in working):
                 return self._verdict(SUSPECTED, working, certain=False, level=Level.INFO, why="children")
             return self._verdict(SUSPECTED, disk or working, certain=False, why="disk" if disk else "computes")
-        meet = all(_of(rank)["in"] == MEETING for rank in self.waiting)
-        begun = self.site.patient or any(_of(rank)["step"] for rank in self.stalled) or not meet
+        meet = all(_get_evidence(rank)["in"] == RENDEZVOUS_FUNCTION for rank in self.waiting)
+        begun = self.site.patient or any(_get_evidence(rank)["step"] for rank in self.stalled) or not meet
         if not begun:
             return self._verdict(SUSPECTED, odd, certain=False, why="starting")
         lasts = self.moment - self.since
-        whys = [why for rank in self.odd if not self.site.patient and (why := _doubt(rank, lasts, self.site))]
+        whys = [why for rank in self.odd if not self.site.patient and (why := _find_doubt(rank, lasts, self.site))]
         if whys:
             return self._verdict(SUSPECTED, odd, certain=False, why=whys[0])
         if self.is_deadlock():
@@ -289,9 +301,10 @@ class _Gang:
         own threads can release, and all of these wait so, too; or all wait in collectives of all ranks, one of which
         has ended. Collectives that can never meet: see `mismatch`."""
         if self.odd:
-            return all(_of(rank)["locked"] and not _of(rank)["moves"] for rank in self.odd)
+            return all(_get_evidence(rank)["locked"] and not _get_evidence(rank)["moves"] for rank in self.odd)
         return bool(self.ended) and all(
-            _of(rank)["op"] and _is_of_all(_of(rank)["op"], _of(rank)["in"]) for rank in self.waiting
+            _get_evidence(rank)["op"] and _is_of_all(_get_evidence(rank)["op"], _get_evidence(rank)["in"])
+            for rank in self.waiting
         )
 
     def a_gpu_computes(self) -> bool:
@@ -299,89 +312,105 @@ class _Gang:
         utilisation says of both that a kernel was running (NVML's API reference, `nvmlUtilization_t`), and torch's
         flight recorder calls a collective `scheduled` until it has ended, unless TORCH_NCCL_ENABLE_TIMING is set (torch
         2.11, `FlightRecorder`)."""
-        return any(_of(rank)["gpu"] for rank in self.waiting)
+        return any(_get_evidence(rank)["gpu"] for rank in self.waiting)
 
     # --- what is said of them ---
 
     def _verdict(
         self,
         code: str,
-        named: Sequence[RankSeen],
+        named: Sequence[RankStatus],
         *,
         certain: bool,
         level: Level | None = None,
         since: float | None = None,
         why: str = "",
         more: Mapping[str, Any] | None = None,
-    ) -> Verdict:
+    ) -> HangVerdict:
         since = self.since if since is None else since
         named = sorted(named, key=lambda rank: rank.rank)
         lasts = self.moment - since
         if level is None:
-            level = Level.FAIL if certain else Level.WARN if lasts >= SUSPICIOUS else Level.INFO
+            level = Level.FAIL if certain else Level.WARN if lasts >= WARNING_SECONDS else Level.INFO
         nodes = sorted({rank.node_rank for rank in named})
         others = [rank for rank in self.waiting if rank not in named]
         params: dict[str, Any] = {
-            "ranks": list_names([rank.rank for rank in named]),
-            "node": list_names([self.site.name(node) for node in nodes]),
+            "ranks": format_names([rank.rank for rank in named]),
+            "node": format_names([self.site.name(node) for node in nodes]),
             **self._duration(lasts),
-            **({"place": place} if (place := _common([_place(_of(rank)) for rank in named if rank.stalled])) else {}),
+            **({"place": place} if (place := _find_most_common([_get_place(_get_evidence(rank)) for rank in named if
+            rank.stalled])) else {}),
             **({"why": why} if why else {}),
         }  # fmt: skip
         if len(named) == 1:
             params |= {"rank": named[0].rank, "nodeRank": named[0].node_rank}
         if others:
-            params |= {"count": len(others), "op": _common([_of(rank)["in"] for rank in others]) or "a collective"}
-            params |= {"at": at} if (at := _common([_place(_of(rank)) for rank in others])) else {}
+            params |= {
+                "count": len(others),
+                "op": _find_most_common([_get_evidence(rank)["in"] for rank in others]) or "a collective",
+            }
+            params |= (
+                {"at": at} if (at := _find_most_common([_get_place(_get_evidence(rank)) for rank in others])) else {}
+            )
         elif named and all(rank in self.waiting for rank in named):
-            params |= {"op": _common([_of(rank)["in"] for rank in named]) or "a collective", "all": len(named)}
+            params |= {
+                "op": _find_most_common([_get_evidence(rank)["in"] for rank in named]) or "a collective",
+                "all": len(named),
+            }
         finding = Finding(
             code,
             level,
             {**params, **(more or {})},
-            where=[Where(rank.rank, rank.node_rank, self.site.name(rank.node_rank)) for rank in named[:MOST_NAMED]],
+            where=[Where(rank.rank, rank.node_rank, self.site.name(rank.node_rank)) for rank in named[:MAX_NAMED]],
             since=since,
             evidence=[*self._incomplete(), *self._groups(), *self._ras()],
             actions=self._actions(code, named, nodes),
         )
-        return Verdict(finding, certain, tuple(rank.rank for rank in named))
+        return HangVerdict(finding, certain, tuple(rank.rank for rank in named))
 
-    def _actions(self, code: str, named: Sequence[RankSeen], nodes: Sequence[int]) -> list[Action]:
-        at = next((_place(_of(rank)) for rank in named if rank.stalled), "")
-        logs = [take(Do.SEE_LOG, rank=named[0].rank)] if named else []
+    def _actions(self, code: str, named: Sequence[RankStatus], nodes: Sequence[int]) -> list[Action]:
+        at = next((_get_place(_get_evidence(rank)) for rank in named if rank.stalled), "")
+        logs = [build_action(ActionCode.SEE_LOG, rank=named[0].rank)] if named else []
         if code == LEFT:
-            return [take(Do.EDIT_SCRIPT, at=at), *logs]
+            return [build_action(ActionCode.EDIT_SCRIPT, at=at), *logs]
         if code == MISMATCH:
-            return [take(Do.EDIT_SCRIPT, at=at), *logs, take(Do.STOP)]
+            return [build_action(ActionCode.EDIT_SCRIPT, at=at), *logs, build_action(ActionCode.STOP)]
         if code == STOPPED:
-            pids = [(rank, _of(rank)["stopped"]["pid"] or rank.pid) for rank in named[:MOST_GROUPS]]
+            pids = [(rank, _get_evidence(rank)["stopped"]["pid"] or rank.pid) for rank in named[:MAX_GROUPS]]
             named_by = [(pid, self.site.name(rank.node_rank)) for rank, pid in pids if pid]
-            return [*(take(Do.CONTINUE_PROCESS, pid=pid, node=node) for pid, node in named_by), *logs]
+            return [*(build_action(ActionCode.CONTINUE_PROCESS, pid=pid, node=node) for pid, node in named_by), *logs]
         if code == SUSPECTED:
-            return [*logs, take(Do.WAIT), take(Do.RESTART_FROM_CHECKPOINT), take(Do.RAISE_LIMIT, field="hangSeconds")]
+            return [
+                *logs,
+                build_action(ActionCode.WAIT),
+                build_action(ActionCode.RESTART_FROM_CHECKPOINT),
+                build_action(ActionCode.RAISE_LIMIT, field="hangSeconds"),
+            ]
         one_node = self._nodes(nodes) if len(nodes) == 1 and len(self.site.names) > 1 else []
-        return [take(Do.RESTART_FROM_CHECKPOINT), *logs, take(Do.EDIT_SCRIPT, at=at), *one_node,
-                take(Do.RAISE_LIMIT, field="hangSeconds")]  # fmt: skip
+        return [build_action(ActionCode.RESTART_FROM_CHECKPOINT), *logs, build_action(ActionCode.EDIT_SCRIPT, at=at),
+                *one_node, build_action(ActionCode.RAISE_LIMIT, field="hangSeconds")]  # fmt: skip
 
     def _nodes(self, nodes: Sequence[int]) -> list[Action]:
         return [
-            take(code, nodeRank=node, node=self.site.name(node))
+            build_action(code, nodeRank=node, node=self.site.name(node))
             for node in nodes
-            for code in (Do.USE_SPARE, Do.WITHOUT_NODE, Do.CORDON)
+            for code in (ActionCode.USE_SPARE, ActionCode.WITHOUT_NODE, ActionCode.CORDON)
         ]
 
     def _groups(self) -> list[Evidence]:
         """Return the ranks by the place where they are, the fewest first: a rank that is alone is the one waited
         for."""
-        groups: dict[tuple[str, ...], list[RankSeen]] = {}
+        groups: dict[tuple[str, ...], list[RankStatus]] = {}
         for rank in self.stalled:
-            groups.setdefault((_of(rank)["in"], *_of(rank)["stack"][:DEEPEST]), []).append(rank)
+            groups.setdefault((_get_evidence(rank)["in"], *_get_evidence(rank)["stack"][:MAX_STACK_FRAMES]), []).append(
+                rank
+            )
         found = []
-        for members in sorted(groups.values(), key=len)[:MOST_GROUPS]:
-            first = _of(members[0])
-            nodes = list_names([self.site.name(node) for node in sorted({rank.node_rank for rank in members})])
-            params = {"ranks": list_names([rank.rank for rank in members]), "node": nodes, "count": len(members)}
-            params |= {"op": _named_op(first)} if first["in"] else {}
+        for members in sorted(groups.values(), key=len)[:MAX_GROUPS]:
+            first = _get_evidence(members[0])
+            nodes = format_names([self.site.name(node) for node in sorted({rank.node_rank for rank in members})])
+            params = {"ranks": format_names([rank.rank for rank in members]), "node": nodes, "count": len(members)}
+            params |= {"op": _format_wait(first)} if first["in"] else {}
             where = Where(members[0].rank, members[0].node_rank, self.site.name(members[0].node_rank))
             found.append(Evidence("STACK_OF_RANKS", params, list(first["stack"]), where))
             if threads := list(first["threads"]):
@@ -391,80 +420,80 @@ class _Gang:
     def _incomplete(self) -> list[Evidence]:
         """Return collectives of groups of some of the ranks, and which ranks are missing from them."""
         whole = len(self.living) + len(self.ended)
-        unsure = collective_groups.overlapping(self.stalled)
-        lacking = collective_groups.incomplete(collective_groups.waits(self.waiting), unsure)
+        unsure = collective_groups.find_overlapping(self.stalled)
+        lacking = collective_groups.find_incomplete(collective_groups.list_waits(self.waiting), unsure)
         found = [one for one in lacking if len(one.wait.members) < whole]
         return [
             Evidence(
                 "COLLECTIVE_LACKS",
-                {"op": str(one.wait), "ranks": list_names(one.there), "missing": list_names(one.missing)},
+                {"op": str(one.wait), "ranks": format_names(one.there), "missing": format_names(one.missing)},
             )
-            for one in found[:MOST_GROUPS]
+            for one in found[:MAX_GROUPS]
         ]
 
     def _ras(self) -> list[Evidence]:
         """Return what NCCL itself reports of the job; every one of its processes reports the same."""
-        told = next((rank for rank in self.stalled if _of(rank)["ras"]), None)
+        told = next((rank for rank in self.stalled if _get_evidence(rank)["ras"]), None)
         if told is None:
             return []
         where = Where(told.rank, told.node_rank, self.site.name(told.node_rank))
-        return [Evidence("NCCL_SAYS", lines=list(_of(told)["ras"]), where=where)]
+        return [Evidence("NCCL_SAYS", lines=list(_get_evidence(told)["ras"]), where=where)]
 
     def _duration(self, seconds: float) -> dict[str, int]:
         return {"seconds": max(0, round(seconds))}
 
 
-_NOTHING: Mapping[str, Any] = {
+_NO_EVIDENCE: Mapping[str, Any] = {
     "in": "", "still": False, "looks": 0, "since": 0.0, "stack": (), "threads": (), "links": (), "at": "",
     "state": "", "waits": "", "op": None, "step": None, "flight": None, "ras": (), "children": False,
     "moves": False, "timed": False, "locked": False, "stopped": None, "gpu": False,
 }  # fmt: skip
 
 
-def _of(rank: RankSeen) -> Stalled:
+def _get_evidence(rank: RankStatus) -> StallEvidence:
     """Return what the runner reports of a rank that has stalled; a part that was not believed counts as not
     reported."""
     said = rank.stalled or {}
-    found = {name: nothing if said.get(name) is None else said[name] for name, nothing in _NOTHING.items()}
-    if not found["in"] and any(frame.startswith(f"{MEETING} (torch/") for frame in found["stack"]):
-        found["in"] = MEETING
+    found = {name: nothing if said.get(name) is None else said[name] for name, nothing in _NO_EVIDENCE.items()}
+    if not found["in"] and any(frame.startswith(f"{RENDEZVOUS_FUNCTION} (torch/") for frame in found["stack"]):
+        found["in"] = RENDEZVOUS_FUNCTION
     return found
 
 
 def _is_dead(retries: int, seconds: float) -> bool:
-    return retries >= RETRIES and (seconds >= SILENT or retries >= MANY_RETRIES)
+    return retries >= MIN_RETRIES and (seconds >= SILENT_SECONDS or retries >= MANY_RETRIES)
 
 
-def _looked(rank: RankSeen) -> bool:
-    return bool(_of(rank)["looks"] >= LOOKS)
+def _has_looks(rank: RankStatus) -> bool:
+    return bool(_get_evidence(rank)["looks"] >= MIN_LOOKS)
 
 
-def _is_still(rank: RankSeen) -> bool:
-    return bool(_of(rank)["still"]) and _looked(rank)
+def _is_still(rank: RankStatus) -> bool:
+    return bool(_get_evidence(rank)["still"]) and _has_looks(rank)
 
 
-def _doubt(rank: RankSeen, lasts: float, site: Site) -> str:
+def _find_doubt(rank: RankStatus, seconds: float, layout: GangLayout) -> str:
     """Return why a rank that is still may continue all the same, or "". Waiting for a timer, and coming back from
     waits, are progress however long they last. The other end of a connection, and a program of its own, may be at work
     unseen: that is a doubt until it has lasted as long as the project's past requires."""
-    said = _of(rank)
+    said = _get_evidence(rank)
     if any(word in said["waits"] for word in _SLEEPS) or said["timed"]:
         return "sleeps"
     if said["moves"]:
         return "moves"
-    if lasts >= site.patience:
+    if seconds >= layout.patience:
         return ""
-    if said["waits"] == CHILD:
+    if said["waits"] == CHILD_WAIT:
         return "child"
     return "network" if any(word in said["waits"] for word in _CONNECTIONS) else ""
 
 
-def _place(said: Stalled) -> str:
+def _get_place(evidence: StallEvidence) -> str:
     """Return the script's own line; without one, the innermost of all."""
-    return str(said["at"] or next(iter(said["stack"]), ""))
+    return str(evidence["at"] or next(iter(evidence["stack"]), ""))
 
 
-def _sizes(sizes: Any) -> tuple[tuple[Any, ...], ...]:
+def _read_sizes(sizes: Any) -> tuple[tuple[Any, ...], ...]:
     return tuple(tuple(one) if isinstance(one, list | tuple) else (one,) for one in sizes or ())
 
 
@@ -474,15 +503,15 @@ def _is_of_all(op: Mapping[str, Any], name: str) -> bool:
     return not between_two and str(op["group"]).rpartition(" ")[2] == "0"
 
 
-def _passed(rank: RankSeen, group: str, seq: int) -> tuple[Any, ...] | None:
+def _find_passed(rank: RankStatus, group: str, seq: int) -> tuple[Any, ...] | None:
     """Return what a rank that is ahead did in the collective in which others still wait, from its flight recorder."""
-    for one in (_of(rank)["flight"] or {}).get("last") or ():
+    for one in (_get_evidence(rank)["flight"] or {}).get("last") or ():
         if one["seq"] == seq and str(one["group"]) == group:
-            return seq, str(one["op"]), _sizes(one["sizes"])
+            return seq, str(one["op"]), _read_sizes(one["sizes"])
     return None
 
 
-def _differ(kinds: Sequence[tuple[Any, ...]]) -> bool:
+def _can_never_meet(kinds: Sequence[tuple[Any, ...]]) -> bool:
     """Return whether they can never meet. Some collectives take tensors of different sizes."""
     seqs, ops = {seq for seq, _, _ in kinds}, {op for _, op, _ in kinds}
     if len(ops) > 1 or len(seqs) > 1:
@@ -491,17 +520,17 @@ def _differ(kinds: Sequence[tuple[Any, ...]]) -> bool:
     return not uneven and len({sizes for _, _, sizes in kinds}) > 1
 
 
-def _named(said: tuple[Any, ...]) -> str:
-    _, op, sizes = said
+def _format_collective(collective: tuple[Any, ...]) -> str:
+    _, op, sizes = collective
     return f"{op} {', '.join(str(list(one)) for one in sizes[:4])}".strip()
 
 
-def _named_op(said: Stalled) -> str:
-    op = said["op"]
-    return _named((None, said["in"], _sizes(op["sizes"]))) if op else str(said["in"])
+def _format_wait(evidence: StallEvidence) -> str:
+    op = evidence["op"]
+    return _format_collective((None, evidence["in"], _read_sizes(op["sizes"]))) if op else str(evidence["in"])
 
 
-def _common(texts: Sequence[str]) -> str:
+def _find_most_common(texts: Sequence[str]) -> str:
     """Return the most frequent text."""
     counted = Counter(text for text in texts if text)
     return counted.most_common(1)[0][0] if counted else ""

@@ -28,35 +28,35 @@ from statistics import fmean, median, pstdev
 from typing import Any
 
 from fermi.diagnosis import Action, Evidence, Finding, Level
-from fermi.diagnosis.actions import Do, take
+from fermi.diagnosis.actions import ActionCode, build_action
 
 NOT_FINITE, JUMPED, STUCK = "LOSS_NOT_FINITE", "LOSS_JUMPED", "LOSS_STUCK"
 CODES = frozenset({NOT_FINITE, JUMPED})
 """Codes of a loss that is no longer valid."""
-ROLL_BACK = take(Do.CHANGE_FIELD, field="onBadLoss", to="rollback")
+ROLLBACK_ACTION = build_action(ActionCode.CHANGE_FIELD, field="onBadLoss", to="rollback")
 """The action that lets a task resume from the newest checkpoint before such a loss."""
 
-NAMES = frozenset(
+LOSS_NAMES = frozenset(
     {"loss", "train_loss", "training_loss", "loss_train", "lm_loss", "total_loss", "train_loss_step", "train_lm_loss"}
 )
 """Metrics that count as the training loss, in lower case and with `_` between words."""
 
-CERTAIN = 3
-WINDOW, SUSTAINED, LOWEST = 50, 10, 2
-SHORTEST = 40
-BEGINNING = 10
-SPREADS, LOST, WORTH, FARTHER = 8.0, 0.5, 0.3, 10.0
-FARTHER_FROM, MANIFOLD = 200, 5.0
-SAME_DIGITS, SAME_SHORT, SAME_LATER = 100, 300, 200
+CERTAIN_POINTS = 3
+WINDOW_POINTS, SUSTAINED_POINTS, IGNORED_LOW_POINTS = 50, 10, 2
+MIN_POINTS = 40
+START_POINTS = 10
+MIN_NOISE_FACTOR, MIN_LOST_SHARE, MIN_GAINED_SHARE, MIN_RANGE_FACTOR = 8.0, 0.5, 0.3, 10.0
+LONG_RUN_POINTS, MIN_LEVEL_FACTOR = 200, 5.0
+SAME_POINTS, SAME_POINTS_FEW_DIGITS, SAME_POINTS_LATER = 100, 300, 200
 """Points that are exactly the same: from the first on, with `MIN_DIGITS` digits and with fewer; later on, with
 `MANY_DIGITS`."""
-DIGITS, MANY_DIGITS = 4, 5
-LEVEL, BY_CHANCE, EVEN = 600, 3.0, 0.05
-MOST_SERIES, MOST_TOLD, SHOWN = 3, 5, 6
+MIN_DIGITS, MANY_DIGITS = 4, 5
+LEVEL_POINTS, CHANCE_ERRORS, MAX_LEVEL_SPREAD = 600, 3.0, 0.05
+MAX_SERIES, MAX_REPORTED, MAX_LINES = 3, 5, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class Resolved:
     """A finding about the metric `key` that holds no more."""
 
     code: str
@@ -65,165 +65,173 @@ class Over:
 
 def is_loss(name: str) -> bool:
     """Return whether a metric is the training loss."""
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") in NAMES
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") in LOSS_NAMES
 
 
-def beginnings(state: Mapping[str, Any]) -> dict[str, Any]:
+def extract_starts(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state that the next attempt needs: the loss with which training began."""
     return {name: {"start": one["start"]} for name, one in state.items() if one.get("start") is not None}
 
 
-def read(state: MutableMapping[str, Any], step: int, values: Mapping[str, float | None]) -> Iterator[Finding | Over]:
+def check_point(
+    state: MutableMapping[str, Any], step: int, values: Mapping[str, float | None]
+) -> Iterator[Finding | Resolved]:
     """Yield what a point shows. `state` is updated; a value that was not finite is None."""
     for name in values:
-        if is_loss(name) and (name in state or len(state) < MOST_SERIES):
+        if is_loss(name) and (name in state or len(state) < MAX_SERIES):
             one, value = state.setdefault(name, {}), values[name]
-            yield from _missing(name, one, step) if value is None else _finite(name, one, step, value)
+            yield from _check_missing(name, one, step) if value is None else _check_finite(name, one, step, value)
 
 
-def _missing(name: str, one: dict[str, Any], step: int) -> Iterator[Finding]:
-    bad = one.setdefault("bad", {"step": step, "good": (one.get("steps") or [None])[-1], "points": 0})
+def _check_missing(name: str, series: dict[str, Any], step: int) -> Iterator[Finding]:
+    bad = series.setdefault("bad", {"step": step, "good": (series.get("steps") or [None])[-1], "points": 0})
     bad["points"] += 1
     bad["well"] = 0
-    if bad["points"] > CERTAIN or one.get("told", 0) >= MOST_TOLD:
+    if bad["points"] > CERTAIN_POINTS or series.get("told", 0) >= MAX_REPORTED:
         return
-    certain = bad["points"] == CERTAIN
-    if certain or not one.get("doubted"):
-        one["doubted"] = True
-        one["told"] = one.get("told", 0) + certain
+    certain = bad["points"] == CERTAIN_POINTS
+    if certain or not series.get("doubted"):
+        series["doubted"] = True
+        series["told"] = series.get("told", 0) + certain
         params = {"metric": name, "step": bad["step"], "good": bad["good"], "count": bad["points"]}
-        lines = [*_lines(name, one, SHOWN), f"step {step}: {name} is not finite"]
-        yield _finding(NOT_FINITE, Level.FAIL if certain else Level.WARN, name, params, lines)
+        lines = [*_format_lines(name, series, MAX_LINES), f"step {step}: {name} is not finite"]
+        yield _build_finding(NOT_FINITE, Level.FAIL if certain else Level.WARN, name, params, lines)
 
 
-def _finite(name: str, one: dict[str, Any], step: int, value: float) -> Iterator[Finding | Over]:
-    if bad := one.get("bad"):
+def _check_finite(name: str, series: dict[str, Any], step: int, value: float) -> Iterator[Finding | Resolved]:
+    if bad := series.get("bad"):
         bad["well"] += 1
-        if bad["points"] < CERTAIN or bad["well"] >= CERTAIN:
-            del one["bad"]
-            yield Over(NOT_FINITE, name)
-    _remember(one, step, value)
-    yield from _stuck(name, one, step)
-    if jump := one.get("jump"):
+        if bad["points"] < CERTAIN_POINTS or bad["well"] >= CERTAIN_POINTS:
+            del series["bad"]
+            yield Resolved(NOT_FINITE, name)
+    _record_value(series, step, value)
+    yield from _check_stuck(name, series, step)
+    if jump := series.get("jump"):
         jump["well"] = jump["well"] + 1 if value < (jump["before"] + jump["level"]) / 2 else 0
-        if jump["well"] >= SUSTAINED:
-            del one["jump"]
-            yield Over(JUMPED, name)
-    elif one["count"] >= SHORTEST and one.get("told", 0) < MOST_TOLD and (found := _jump(one)):
+        if jump["well"] >= SUSTAINED_POINTS:
+            del series["jump"]
+            yield Resolved(JUMPED, name)
+    elif series["count"] >= MIN_POINTS and series.get("told", 0) < MAX_REPORTED and (found := _find_jump(series)):
         before, level = found
         limit = (before + level) / 2
-        at = len(one["values"]) - SUSTAINED
-        while one["values"][at] < limit:
+        at = len(series["values"]) - SUSTAINED_POINTS
+        while series["values"][at] < limit:
             at += 1
-        steps = one["steps"][at - len(one["values"]) - 1 :]
-        one["jump"] = {"before": before, "level": level, "well": 0}
-        one["told"] = one.get("told", 0) + 1
-        params = {"metric": name, "step": steps[1], "good": steps[0], "before": _short(before), "level": _short(level)}
-        lines = _lines(name, one, SUSTAINED + SHOWN)
-        yield _finding(JUMPED, Level.FAIL, name, params, lines)
+        steps = series["steps"][at - len(series["values"]) - 1 :]
+        series["jump"] = {"before": before, "level": level, "well": 0}
+        series["told"] = series.get("told", 0) + 1
+        params = {
+            "metric": name,
+            "step": steps[1],
+            "good": steps[0],
+            "before": _round_value(before),
+            "level": _round_value(level),
+        }
+        lines = _format_lines(name, series, SUSTAINED_POINTS + MAX_LINES)
+        yield _build_finding(JUMPED, Level.FAIL, name, params, lines)
 
 
-def _remember(one: dict[str, Any], step: int, value: float) -> None:
-    values, steps = one.setdefault("values", []), one.setdefault("steps", [])
+def _record_value(series: dict[str, Any], step: int, value: float) -> None:
+    values, steps = series.setdefault("values", []), series.setdefault("steps", [])
     values.append(float(f"{value:.6g}"))
     steps.append(step)
-    del values[: -WINDOW - SUSTAINED], steps[: -SUSTAINED - SHOWN - 1]
-    one["count"] = one.get("count", 0) + 1
-    if one["count"] == BEGINNING and one.get("start") is None:
-        one["start"] = median(values)
-    if len(values) > SUSTAINED:
-        past = values[-SUSTAINED - 1]
-        low, high = one.get("range", (past, past))
-        one["range"] = [min(low, past), max(high, past)]
+    del values[: -WINDOW_POINTS - SUSTAINED_POINTS], steps[: -SUSTAINED_POINTS - MAX_LINES - 1]
+    series["count"] = series.get("count", 0) + 1
+    if series["count"] == START_POINTS and series.get("start") is None:
+        series["start"] = median(values)
+    if len(values) > SUSTAINED_POINTS:
+        past = values[-SUSTAINED_POINTS - 1]
+        low, high = series.get("range", (past, past))
+        series["range"] = [min(low, past), max(high, past)]
 
 
-def _stuck(name: str, one: dict[str, Any], step: int) -> Iterator[Finding | Over]:
+def _check_stuck(name: str, series: dict[str, Any], step: int) -> Iterator[Finding | Resolved]:
     """Yield whether the loss never moves, and update the series."""
-    value, same = one["values"][-1], one.get("same")
-    one["same"] = same = [value, same[1], same[2] + 1] if same and same[0] == value else [value, step, 1]
-    exact, level = _is_same(one), _is_level(one)
-    if told := one.get("stuck"):
-        if same[2] == 1 if told == "exact" else one.get("moved"):
-            del one["stuck"]
-            yield Over(STUCK, name)
-    elif (exact or level) and one.get("told", 0) < MOST_TOLD:
-        one["stuck"], one["told"] = "exact" if exact else "level", one.get("told", 0) + 1
+    value, same = series["values"][-1], series.get("same")
+    series["same"] = same = [value, same[1], same[2] + 1] if same and same[0] == value else [value, step, 1]
+    exact, level = _is_same(series), _is_level(series)
+    if told := series.get("stuck"):
+        if same[2] == 1 if told == "exact" else series.get("moved"):
+            del series["stuck"]
+            yield Resolved(STUCK, name)
+    elif (exact or level) and series.get("told", 0) < MAX_REPORTED:
+        series["stuck"], series["told"] = "exact" if exact else "level", series.get("told", 0) + 1
         params: dict[str, Any] = {"metric": name, "step": step}
         if exact:
-            params |= {"level": _short(value), "start": same[1], "count": same[2], "exact": True}
+            params |= {"level": _round_value(value), "start": same[1], "count": same[2], "exact": True}
         else:
-            mean, spread = _mean(one["values"])
-            params |= {"level": _short(mean), "noise": float(f"{spread:.2g}"), "start": _short(one["base"][0]),
-                       "count": one["count"]}  # fmt: skip
-        yield _finding(STUCK, Level.WARN, name, params, _lines(name, one, SHOWN))
+            mean, spread = _compute_mean(series["values"])
+            params |= {"level": _round_value(mean), "noise": float(f"{spread:.2g}"), "start":
+                       _round_value(series["base"][0]), "count": series["count"]}  # fmt: skip
+        yield _build_finding(STUCK, Level.WARN, name, params, _format_lines(name, series, MAX_LINES))
 
 
-def _is_same(one: Mapping[str, Any]) -> bool:
-    value, _, count = one["same"]
-    if count < min(SAME_DIGITS, SAME_SHORT, SAME_LATER):  # most points end here
+def _is_same(series: Mapping[str, Any]) -> bool:
+    value, _, count = series["same"]
+    if count < min(SAME_POINTS, SAME_POINTS_FEW_DIGITS, SAME_POINTS_LATER):  # most points end here
         return False
     digits = len(f"{value:.6g}".partition("e")[0].replace(".", "").lstrip("-0"))
-    from_start = count == one["count"] and one.get("start") in (None, value)
-    return (from_start and count >= (SAME_DIGITS if digits >= DIGITS else SAME_SHORT)) or (
-        digits >= MANY_DIGITS and count >= SAME_LATER
+    from_start = count == series["count"] and series.get("start") in (None, value)
+    return (from_start and count >= (SAME_POINTS if digits >= MIN_DIGITS else SAME_POINTS_FEW_DIGITS)) or (
+        digits >= MANY_DIGITS and count >= SAME_POINTS_LATER
     )
 
 
-def _is_level(one: dict[str, Any]) -> bool:
+def _is_level(series: dict[str, Any]) -> bool:
     """Return whether the loss stays level. Checked every so many points; a series that has moved once is never level
     again."""
-    points = WINDOW + SUSTAINED
-    if one.get("moved") or one["count"] % (points // 3) or one["count"] < points:
+    points = WINDOW_POINTS + SUSTAINED_POINTS
+    if series.get("moved") or series["count"] % (points // 3) or series["count"] < points:
         return False
-    mean, spread = _mean(one["values"])
-    base = one.setdefault("base", [mean, spread])
+    mean, spread = _compute_mean(series["values"])
+    base = series.setdefault("base", [mean, spread])
     error = max(spread, base[1]) * math.sqrt(2 / points)
-    if abs(mean - base[0]) > BY_CHANCE * error or abs(base[0] - one["start"]) > BY_CHANCE * base[1]:
-        one["moved"] = True
+    if abs(mean - base[0]) > CHANCE_ERRORS * error or abs(base[0] - series["start"]) > CHANCE_ERRORS * base[1]:
+        series["moved"] = True
         return False
-    return bool(one["count"] >= LEVEL and 0 < spread <= EVEN * mean)
+    return bool(series["count"] >= LEVEL_POINTS and 0 < spread <= MAX_LEVEL_SPREAD * mean)
 
 
-def _mean(values: Sequence[float]) -> tuple[float, float]:
+def _compute_mean(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean and the standard deviation."""
     mean = fmean(values)
     return float(f"{mean:.6g}"), float(f"{pstdev(values, mean):.6g}")
 
 
-def _jump(one: Mapping[str, Any]) -> tuple[float, float] | None:
+def _find_jump(series: Mapping[str, Any]) -> tuple[float, float] | None:
     """Return the level before and the level now, or None where the loss has not jumped."""
-    past, now = one["values"][:-SUSTAINED], sorted(one["values"][-SUSTAINED:])
-    level = now[LOWEST]
-    if level <= one["values"][-SUSTAINED - 1] and level <= past[0]:  # most points end here
+    past, now = series["values"][:-SUSTAINED_POINTS], sorted(series["values"][-SUSTAINED_POINTS:])
+    level = now[IGNORED_LOW_POINTS]
+    if level <= series["values"][-SUSTAINED_POINTS - 1] and level <= past[0]:  # most points end here
         return None
     before = median(past)
     height = level - before
     noise = median(abs(after - value) for value, after in pairwise(past))  # that of a run which falls steeply is small
-    if height <= SPREADS * noise:
+    if height <= MIN_NOISE_FACTOR * noise:
         return None
-    start, (low, high) = one["start"], one["range"]
+    start, (low, high) = series["start"], series["range"]
     gained = start - before
-    lost = low > 0 and gained >= WORTH * start and height >= LOST * gained
-    long = one["count"] >= FARTHER_FROM or (before > 0 and level >= MANIFOLD * before)
-    farther = long and high > low and height >= FARTHER * (high - low)
+    lost = low > 0 and gained >= MIN_GAINED_SHARE * start and height >= MIN_LOST_SHARE * gained
+    long = series["count"] >= LONG_RUN_POINTS or (before > 0 and level >= MIN_LEVEL_FACTOR * before)
+    farther = long and high > low and height >= MIN_RANGE_FACTOR * (high - low)
     return (before, level) if lost or farther else None
 
 
-def _finding(code: str, level: Level, name: str, params: dict[str, Any], lines: Sequence[str]) -> Finding:
+def _build_finding(code: str, level: Level, name: str, params: dict[str, Any], lines: Sequence[str]) -> Finding:
     evidence = Evidence("LOSS_POINTS", {"metric": name}, lines)
     actions: Sequence[Action] = ()
     if code == STUCK:
-        actions = [take(Do.EDIT_SCRIPT), take(Do.STOP)]
+        actions = [build_action(ActionCode.EDIT_SCRIPT), build_action(ActionCode.STOP)]
     elif level is Level.FAIL:
-        actions = [take(Do.STOP), ROLL_BACK]
+        actions = [build_action(ActionCode.STOP), ROLLBACK_ACTION]
     return Finding(code, level, params, evidence=[evidence], actions=actions, key=name[:100])
 
 
-def _lines(name: str, one: Mapping[str, Any], most: int) -> list[str]:
-    steps = one.get("steps", [])[-most:]
-    values = one.get("values", [])[-len(steps) :] if steps else []
+def _format_lines(name: str, series: Mapping[str, Any], max_lines: int) -> list[str]:
+    steps = series.get("steps", [])[-max_lines:]
+    values = series.get("values", [])[-len(steps) :] if steps else []
     return [f"step {step}: {name} {value:.4g}" for step, value in zip(steps, values, strict=True)]
 
 
-def _short(value: float) -> float:
+def _round_value(value: float) -> float:
     return float(f"{value:.4g}")

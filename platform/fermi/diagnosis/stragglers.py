@@ -19,37 +19,37 @@ from statistics import median
 from typing import Any
 
 from fermi.diagnosis import Evidence, Finding, Level, Where
-from fermi.diagnosis.actions import Do, take
-from fermi.jobs.spec import PulseSeen
+from fermi.diagnosis.actions import ActionCode, build_action
+from fermi.jobs.spec import RankProgress
 
 STRAGGLER, SLOWER = "STRAGGLER", "SLOWER_THAN_BEFORE"
 CODES = (STRAGGLER, SLOWER)
 
-WAITED, OF_OTHERS, APART = 0.2, 0.3, 0.2
+MIN_OTHERS_WAIT, MAX_OWN_WAIT, MIN_WAIT_GAP = 0.2, 0.3, 0.2
 """Shares of time: the others wait at least so much; the straggler waits less than this part of that, and so much less.
 """
-TIMES = 1.67
-FEWEST_STEPS, MOST_STEPS, LONG = 3, 20, 30.0
+SLOWER_FACTOR = 1.67
+MIN_CLEAR_STEPS, MIN_STEPS, LONG_SECONDS = 3, 20, 30.0
 """Steps for which the same rank has been waited for: the fewest where nearly all time is lost or it takes so many
 seconds, else the most."""
-CLEAR = 0.5
-ONE_PAUSE = 0.5
+CLEAR_WAIT = 0.5
+MAX_PAUSE_SHARE = 0.5
 """Where one step took more than this part of the time, it was that step: a rank that waited once for its data is no
 straggler afterwards, though the shares of time still show it. The hang's rules examine such a step."""
-NOTED, EARLY = 8.0, 12.0
+NOTED_SECONDS, EARLY_SECONDS = 8.0, 12.0
 """Seconds until it is reported; in the first steps longer, because a window of looks may still hold what came before
 them."""
-LASTING = {STRAGGLER: 16.0, SLOWER: 90.0}
+WARNING_SECONDS = {STRAGGLER: 16.0, SLOWER: 90.0}
 FIRST_STEPS, WARM_STEPS, WARM_LOOKS = 2, 20, 4
 """Steps after which ranks can be compared, and after which a run has settled; looks that make its past."""
-STALE = 30.0
-SLOW_CLOCK = 0.9
-ODD, HELD = 0.05, 0.2
+STALE_SECONDS = 30.0
+SLOW_CLOCK_SHARE = 0.9
+NOTABLE_SHARE, EXPLAINING_SHARE = 0.05, 0.2
 """Share of the time in which a quota, a host or a lack of memory delays a rank, that is worth mentioning, and that
 explains it."""
-THERE = 0.3
+MIN_PLACE_SHARE = 0.3
 """Share of its time that a rank is in one place of its script, from which on this place is named."""
-MUCH, BUSY = 8 << 20, 0.5
+MUCH_IO_BYTES, BUSY_CPUS = 8 << 20, 0.5
 """Bytes per second that it moves, and processors that it uses, which show what it does."""
 _LOADING = re.compile(
     r"torch/utils/data/|(?:^|[ /(])(?:datasets|webdataset|torchvision|torchaudio|PIL|cv2|streaming|tokenizers)/"
@@ -59,13 +59,13 @@ _WRITING = re.compile(
     r"torch/serialization|distributed/checkpoint/|(?:^|[ /(])safetensors/|\b(?:save|write|dump|checkpoint|upload|log)"
 )
 """Places, as `at` and `inside` of a rank's progress have them, whose names show what is done there."""
-GONE = 2
+RESOLVED_LOOKS = 2
 """Looks in a row without it, after which it is over."""
-KEPT = 720
+MAX_PACES = 720
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankLocation:
     """Where a rank runs."""
 
     node_rank: int
@@ -86,7 +86,7 @@ class _Streak:
     absent: int = 0
     told: str = ""
 
-    def note_step(self, step: int, moment: float) -> None:
+    def record_step(self, step: int, moment: float) -> None:
         """Record the step at this time."""
         self.pause = max(self.pause, moment - self.moved)
         if step > self.newest:
@@ -94,7 +94,7 @@ class _Streak:
 
 
 @dataclass(slots=True)
-class History:
+class StepHistory:
     """What is kept of one attempt: seconds per step, the newest last, and what the last looks found."""
 
     paces: list[float] = field(default_factory=list)
@@ -102,62 +102,64 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class FindingChanges:
     """Findings that are new or have become worse, and the codes of those that are over."""
 
     found: Sequence[Finding] = ()
     over: Sequence[str] = ()
 
 
-def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], moment: float) -> News:
+def detect_stragglers(
+    history: StepHistory, pulses: Mapping[int, RankProgress], places: Mapping[int, RankLocation], now: float
+) -> FindingChanges:
     """Return what has changed. The time is in unix seconds. `history` is updated."""
-    alive = [pulse for pulse in pulses.values() if moment - pulse.at < STALE]
+    alive = [pulse for pulse in pulses.values() if now - pulse.at < STALE_SECONDS]
     if not alive or any(pulse.phase != "running" or (pulse.step or 0) < FIRST_STEPS for pulse in alive):
-        return News()
+        return FindingChanges()
     step, warm = max(pulse.step or 0 for pulse in alive), min(pulse.step or 0 for pulse in alive) >= WARM_STEPS
     paces = [pulse.step_seconds for pulse in alive if pulse.step_seconds]
     pace = median(paces) if paces and warm else None
-    slowest = _straggler(alive)
-    times = _times_slower(history, pace) if pace else None
+    slowest = _find_straggler(alive)
+    times = _compute_slowdown(history, pace) if pace else None
     found, over = [], []
     for code, key in ((STRAGGLER, slowest.rank if slowest else None), (SLOWER, 0 if times else None)):
-        streak = _streak(history, code, key, step, moment)
+        streak = _update_streak(history, code, key, step, now)
         if streak is None:
             continue
-        if streak.absent >= GONE:
+        if streak.absent >= RESOLVED_LOOKS:
             over += [code] if streak.told else []
             del history.streaks[code]
-        elif streak.key == key and (level := _level(streak, code, alive, slowest, step, moment)):
+        elif streak.key == key and (level := _choose_level(streak, code, alive, slowest, step, now)):
             streak.told = level
             if code == STRAGGLER and slowest:
-                found.append(_held_up(alive, slowest, places, level, streak.since))
+                found.append(_build_straggler_finding(alive, slowest, places, level, streak.since))
             elif pace:
-                found.append(_slower(history, pace, level, streak.since, moment))
+                found.append(_build_slower_finding(history, pace, level, streak.since, now))
     if pace and SLOWER not in history.streaks:
         history.paces.append(pace)
-        del history.paces[:-KEPT]
-    return News(found, over)
+        del history.paces[:-MAX_PACES]
+    return FindingChanges(found, over)
 
 
-def _straggler(alive: Sequence[PulseSeen]) -> PulseSeen | None:
+def _find_straggler(alive: Sequence[RankProgress]) -> RankProgress | None:
     """Return the rank that waits least, where that is far less than all others do."""
     waits = sorted((pulse.waiting, pulse.rank) for pulse in alive if pulse.waiting is not None)
     if len(waits) < 2 or len(waits) < len(alive):
         return None
     (own, rank), (least, _), *_ = waits
-    if least < WAITED or own > OF_OTHERS * least or least - own < APART:
+    if least < MIN_OTHERS_WAIT or own > MAX_OWN_WAIT * least or least - own < MIN_WAIT_GAP:
         return None
     return next(pulse for pulse in alive if pulse.rank == rank)
 
 
-def _times_slower(history: History, pace: float) -> float | None:
+def _compute_slowdown(history: StepHistory, pace: float) -> float | None:
     if len(history.paces) < WARM_LOOKS:
         return None
     times = pace / median(history.paces)
-    return times if times >= TIMES else None
+    return times if times >= SLOWER_FACTOR else None
 
 
-def _streak(history: History, code: str, key: int | None, step: int, moment: float) -> _Streak | None:
+def _update_streak(history: StepHistory, code: str, key: int | None, step: int, moment: float) -> _Streak | None:
     """Return the updated streak; None: nothing was found, now or before. What was not reported yet must be found at
     every look."""
     streak = history.streaks.get(code)
@@ -171,59 +173,72 @@ def _streak(history: History, code: str, key: int | None, step: int, moment: flo
         streak = history.streaks[code] = _Streak(key, moment, step, step, moment)
     if streak:
         streak.absent = 0
-        streak.note_step(step, moment)
+        streak.record_step(step, moment)
     return streak
 
 
-def _level(
-    streak: _Streak, code: str, alive: Sequence[PulseSeen], slowest: PulseSeen | None, step: int, moment: float
+def _choose_level(
+    streak: _Streak, code: str, alive: Sequence[RankProgress], slowest: RankProgress | None, step: int, moment: float
 ) -> Level | None:
     """Return the level to report; None: it is not certain enough, or was reported already."""
     lasts = moment - streak.since
-    clear = code == SLOWER or lasts >= LONG or (slowest is not None and _of_others(alive, slowest) >= CLEAR)
+    clear = (
+        code == SLOWER
+        or lasts >= LONG_SECONDS
+        or (slowest is not None and _compute_others_wait(alive, slowest) >= CLEAR_WAIT)
+    )
     early = streak.step < WARM_STEPS
-    if step - streak.step < (FEWEST_STEPS if clear else MOST_STEPS) or lasts < (EARLY if early else NOTED):
+    if step - streak.step < (MIN_CLEAR_STEPS if clear else MIN_STEPS) or lasts < (
+        EARLY_SECONDS if early else NOTED_SECONDS
+    ):
         return None
-    if streak.pause > ONE_PAUSE * lasts:
+    if streak.pause > MAX_PAUSE_SHARE * lasts:
         return None
-    level = Level.WARN if lasts >= LASTING[code] else Level.INFO
+    level = Level.WARN if lasts >= WARNING_SECONDS[code] else Level.INFO
     return None if streak.told == level else level
 
 
-def _of_others(alive: Sequence[PulseSeen], slowest: PulseSeen) -> float:
+def _compute_others_wait(alive: Sequence[RankProgress], slowest: RankProgress) -> float:
     return median(pulse.waiting or 0.0 for pulse in alive if pulse.rank != slowest.rank)
 
 
-def _held_up(
-    alive: Sequence[PulseSeen], slowest: PulseSeen, places: Mapping[int, Place], level: Level, since: float
+def _build_straggler_finding(
+    alive: Sequence[RankProgress], slowest: RankProgress, places: Mapping[int, RankLocation], level: Level, since: float
 ) -> Finding:
-    at = places.get(slowest.rank, Place(0, "?"))
-    others = _of_others(alive, slowest)
+    at = places.get(slowest.rank, RankLocation(0, "?"))
+    others = _compute_others_wait(alive, slowest)
     params: dict[str, Any] = {
         "rank": slowest.rank, "node": at.node, "nodeRank": at.node_rank,
         "own": round(100 * (slowest.waiting or 0.0)), "others": round(100 * others),
     }  # fmt: skip
     if others < 0.95:
         params["slower"] = f"{1 / (1 - others):.1f}"
-    if why := held_up_by(alive, slowest):
+    if why := explain_slowness(alive, slowest):
         params["why"] = why
-    if (place := slowest.place) and place.get("at") and (place.get("share") or 0.0) >= THERE:
+    if (place := slowest.place) and place.get("at") and (place.get("share") or 0.0) >= MIN_PLACE_SHARE:
         params |= {"at": place["at"], "share": round(100 * place["share"])}
     where = Where(slowest.rank, at.node_rank, at.node)
-    actions = [take(Do.SEE_LOG, rank=slowest.rank)]
+    actions = [build_action(ActionCode.SEE_LOG, rank=slowest.rank)]
     if "at" in params and params.get("why") != "starved":
-        actions.insert(0, take(Do.EDIT_SCRIPT, at=params["at"]))
+        actions.insert(0, build_action(ActionCode.EDIT_SCRIPT, at=params["at"]))
     if len({place.node_rank for place in places.values()}) > 1:
-        actions += [take(Do.PREFLIGHT)]
+        actions += [build_action(ActionCode.PREFLIGHT)]
         actions += [
-            take(code, nodeRank=at.node_rank, node=at.node) for code in (Do.USE_SPARE, Do.WITHOUT_NODE, Do.CORDON)
+            build_action(code, nodeRank=at.node_rank, node=at.node)
+            for code in (ActionCode.USE_SPARE, ActionCode.WITHOUT_NODE, ActionCode.CORDON)
         ]
     return Finding(
-        STRAGGLER, level, params, where=[where], since=since, evidence=_odd(alive, slowest, where), actions=actions
+        STRAGGLER,
+        level,
+        params,
+        where=[where],
+        since=since,
+        evidence=_list_evidence(alive, slowest, where),
+        actions=actions,
     )
 
 
-def held_up_by(alive: Sequence[PulseSeen], slowest: PulseSeen) -> str:
+def explain_slowness(alive: Sequence[RankProgress], slowest: RankProgress) -> str:
     """Return why a rank is slower than the others: `starved` (of a processor, by a quota, by other programs or by the
     host of its machine), `memory` (it waits for some), `loading`, `writing`, `computing`, or `waiting` for something
     else than its peers. Empty: unknown."""
@@ -233,22 +248,22 @@ def held_up_by(alive: Sequence[PulseSeen], slowest: PulseSeen) -> str:
         """How much more of its time than of the others'."""
         return (getattr(slowest, name) or 0.0) - median(getattr(pulse, name) or 0.0 for pulse in others)
 
-    if max(share("starved"), share("throttled"), share("stolen")) >= HELD:
+    if max(share("starved"), share("throttled"), share("stolen")) >= EXPLAINING_SHARE:
         return "starved"
-    if share("squeezed") >= HELD:
+    if share("squeezed") >= EXPLAINING_SHARE:
         return "memory"
     place = slowest.place or {}
     said = f"{place.get('inside') or ''} {place.get('at') or ''}"
-    if _WRITING.search(said) or share("written") >= MUCH:
+    if _WRITING.search(said) or share("written") >= MUCH_IO_BYTES:
         return "writing"
-    if _LOADING.search(said) or share("read") >= MUCH:
+    if _LOADING.search(said) or share("read") >= MUCH_IO_BYTES:
         return "loading"
     if slowest.cpu is None:
         return ""
-    return "computing" if slowest.cpu >= BUSY else "waiting"
+    return "computing" if slowest.cpu >= BUSY_CPUS else "waiting"
 
 
-def _odd(alive: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[Evidence]:
+def _list_evidence(alive: Sequence[RankProgress], slowest: RankProgress, where: Where) -> list[Evidence]:
     """Return what differs from the other ranks."""
     found = []
     others = [pulse for pulse in alive if pulse.rank != slowest.rank]
@@ -260,7 +275,7 @@ def _odd(alive: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[E
         found.append(Evidence("STRAGGLER_IS_AT", params, where=where))
     for name in ("written", "read"):
         rate, usual = getattr(slowest, name) or 0, median(getattr(pulse, name) or 0 for pulse in others)
-        if rate - usual >= MUCH:
+        if rate - usual >= MUCH_IO_BYTES:
             params = {"rate": f"{rate / 2**20:.0f}", "others": f"{usual / 2**20:.0f}"}
             found.append(Evidence("STRAGGLER_WRITES" if name == "written" else "STRAGGLER_READS", params, where=where))
     cpus = [pulse.cpu for pulse in others if pulse.cpu is not None]
@@ -271,10 +286,10 @@ def _odd(alive: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[E
     for name in ("starved", "throttled", "stolen", "squeezed"):
         share = getattr(slowest, name) or 0.0
         usual = median(getattr(pulse, name) or 0.0 for pulse in others)
-        if share >= ODD and share >= 2 * usual:
+        if share >= NOTABLE_SHARE and share >= 2 * usual:
             params = {"share": f"{100 * share:.0f}", "others": f"{100 * usual:.0f}"}
             found.append(Evidence(f"STRAGGLER_IS_{name.upper()}", params, where=where))
-    found += _gpu(others, slowest, where)
+    found += _compare_gpu(others, slowest, where)
     sizes = [pulse.rss_bytes for pulse in others if pulse.rss_bytes]
     if slowest.rss_bytes and sizes and slowest.rss_bytes > 1.5 * median(sizes):
         params = {"size": f"{slowest.rss_bytes / 2**30:.1f}", "others": f"{median(sizes) / 2**30:.1f}"}
@@ -282,13 +297,13 @@ def _odd(alive: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[E
     return found
 
 
-def _gpu(others: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[Evidence]:
+def _compare_gpu(others: Sequence[RankProgress], slowest: RankProgress, where: Where) -> list[Evidence]:
     """Return a clock well below the others', or a limit that slows this GPU down and not most of them."""
     own = slowest.gpu or {}
     clocks = [one.gpu["clock"] for one in others if one.gpu and one.gpu.get("clock")]
     slowed = own.get("slowed")
     alone = slowed and 2 * sum((one.gpu or {}).get("slowed") == slowed for one in others) < len(others)
-    if not own.get("clock") or not clocks or not (alone or own["clock"] < SLOW_CLOCK * median(clocks)):
+    if not own.get("clock") or not clocks or not (alone or own["clock"] < SLOW_CLOCK_SHARE * median(clocks)):
         return []
     params = {"clock": str(own["clock"]), "others": f"{median(clocks):.0f}"}
     params |= {"temperature": str(own["temperature"])} if own.get("temperature") is not None else {}
@@ -296,10 +311,16 @@ def _gpu(others: Sequence[PulseSeen], slowest: PulseSeen, where: Where) -> list[
     return [Evidence("STRAGGLER_GPU_IS_SLOW", params, where=where)]
 
 
-def _slower(history: History, pace: float, level: Level, since: float, moment: float) -> Finding:
+def _build_slower_finding(history: StepHistory, pace: float, level: Level, since: float, moment: float) -> Finding:
     before = median(history.paces)
     params = {
         "now": f"{pace:.3g}", "before": f"{before:.3g}", "times": f"{pace / before:.1f}",
         "seconds": round(moment - since),
     }  # fmt: skip
-    return Finding(SLOWER, level, params, since=since, actions=[take(Do.PREFLIGHT), take(Do.SEE_LOG, rank=0)])
+    return Finding(
+        SLOWER,
+        level,
+        params,
+        since=since,
+        actions=[build_action(ActionCode.PREFLIGHT), build_action(ActionCode.SEE_LOG, rank=0)],
+    )

@@ -11,15 +11,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fermi.carriage_returns import render
+from fermi.carriage_returns import render_lines
 
-MOST_BYTES = 128 << 10
+MAX_BYTES = 128 << 10
 """Bytes of a log's tail that are read."""
-MOST_LINES = 4000
-LONGEST_LINE = 1000
-MOST_MESSAGE = 500
-MOST_EVIDENCE = 24
-GOES_ON = 40
+MAX_LINES = 4000
+MAX_LINE_LENGTH = 1000
+MAX_MESSAGE_LENGTH = 500
+MAX_EVIDENCE_LINES = 24
+SURVIVED_LINES = 40
 """So many other lines after a traceback show that the script continued."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -39,7 +39,7 @@ _LAUNCHER_ERRORS = ("ChildFailedError", "ProcessRaisedException", "ProcessExited
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/fermi/", "/lib/python3", "/lib64/python3")
 _STEP = ('{"step"', '{"event"', "{'loss'", '{"loss"')
 
-MOST_CHAINED = 4
+MAX_CHAINED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +102,21 @@ class Crash:
         return bool(self.frames) and self.frames[0].function in ("<module>", "_run_module_as_main", "")
 
 
-def steps_end(lines: Sequence[str]) -> int:
+def find_steps_end(lines: Sequence[str]) -> int:
     """Return the index after the last line that reported a step: what ended the rank comes after."""
     return max((index + 1 for index, line in enumerate(lines) if line.startswith(_STEP)), default=0)
 
 
-def lines_of(tail: bytes | str) -> list[str]:
+def split_lines(tail: bytes | str) -> list[str]:
     """Return the lines as a terminal would show them in the end."""
-    data = tail[-MOST_BYTES:] if isinstance(tail, bytes) else tail[-MOST_BYTES:].encode(errors="replace")
-    text = _COLOUR.sub("", render(data).decode(errors="replace").replace("\0", ""))
-    return [line[:LONGEST_LINE] for line in text.split("\n")[-MOST_LINES:]]
+    data = tail[-MAX_BYTES:] if isinstance(tail, bytes) else tail[-MAX_BYTES:].encode(errors="replace")
+    text = _COLOUR.sub("", render_lines(data).decode(errors="replace").replace("\0", ""))
+    return [line[:MAX_LINE_LENGTH] for line in text.split("\n")[-MAX_LINES:]]
 
 
-def explaining(lines: Sequence[str]) -> Crash | None:
+def find_crash(lines: Sequence[str]) -> Crash | None:
     """Return what ended the rank, or the nearest to it; None: no crash was found."""
-    ends = [chain for chain in _chains(crashes(lines)) if not any(crash.survived for crash in chain)]
+    ends = [chain for chain in _group_chains(list_crashes(lines)) if not any(crash.survived for crash in chain)]
     mains = [chain for chain in ends if any(crash.of_main for crash in chain)]
     if not ends:
         return None
@@ -127,8 +127,8 @@ def explaining(lines: Sequence[str]) -> Crash | None:
     inner = [crash for crash in chain if not crash.wraps] or chain
     root = next((crash for crash in (*inner, *chain) if crash.own), inner[-1])
     types = [crash.type for crash in (*chain, *launcher)]
-    came_of_it = [crash.exception for crash in chain if crash is not root][-MOST_CHAINED:]
-    shown = [*_evidence(lines[root.begin : root.end]), *came_of_it]
+    came_of_it = [crash.exception for crash in chain if crash is not root][-MAX_CHAINED:]
+    shown = [*_shorten_lines(lines[root.begin : root.end]), *came_of_it]
     return replace(root, lines=shown, end=chain[-1].end, chain=types, launched=bool(launcher))
 
 
@@ -137,42 +137,42 @@ def _is_raised_by_script(chain: Sequence[Crash]) -> bool:
     return chain[-1].type not in _LAUNCHER_ERRORS and any(crash.own for crash in chain)
 
 
-def crashes(lines: Sequence[str]) -> Iterator[Crash]:
+def list_crashes(lines: Sequence[str]) -> Iterator[Crash]:
     """Yield all crashes, in their order."""
     at, last = 0, len(lines)
-    last_step = steps_end(lines) - 1
+    last_step = find_steps_end(lines) - 1
     while at < last:
         line = lines[at]
         found: Crash | None = None
         if _HEADER in line:
-            found = _traceback(lines, at)
+            found = _parse_traceback(lines, at)
         elif line.startswith(_FATAL):
-            found = _fatal(lines, at)
+            found = _parse_fatal(lines, at)
         elif _TERMINATE in line:
-            found = _terminated(lines, at)
+            found = _parse_terminate(lines, at)
         elif "panicked at" in line:
-            found = _panicked(lines, at)
+            found = _parse_panic(lines, at)
         elif line.startswith('  File "'):
-            found = _unparsable(lines, at)
+            found = _parse_syntax_error(lines, at)
         if found is None:
             at += 1
             continue
-        went_on = found.end < last_step or _others(lines, found.end) > GOES_ON
+        went_on = found.end < last_step or _count_other_lines(lines, found.end) > SURVIVED_LINES
         yield replace(found, survived=True) if went_on and not found.chained else found
         at = max(found.end, at + 1)
 
 
-def _others(lines: Sequence[str], begin: int) -> int:
+def _count_other_lines(lines: Sequence[str], begin: int) -> int:
     """Return how many lines after it are not an error's: those of a traceback are indented or hold one."""
     plain = 0
-    for line in lines[begin : begin + 8 * GOES_ON]:
+    for line in lines[begin : begin + 8 * SURVIVED_LINES]:
         if _HEADER in line:
             break
         plain += bool(line.strip()) and not line.startswith((" ", "[rank", "frame #"))
     return plain
 
 
-def _chains(found: Iterable[Crash]) -> Iterator[list[Crash]]:
+def _group_chains(found: Iterable[Crash]) -> Iterator[list[Crash]]:
     chain: list[Crash] = []
     for crash in found:
         chain.append(crash)
@@ -183,9 +183,9 @@ def _chains(found: Iterable[Crash]) -> Iterator[list[Crash]]:
         yield chain
 
 
-def _traceback(lines: Sequence[str], begin: int) -> Crash | None:
+def _parse_traceback(lines: Sequence[str], begin: int) -> Crash | None:
     before, _, _ = lines[begin].partition(_HEADER)
-    prefix = _prefix(before, lines[begin + 1 : begin + 3])
+    prefix = _find_prefix(before, lines[begin + 1 : begin + 3])
     survived = any(line.startswith(_SURVIVED) for line in lines[max(0, begin - 1) : begin + 1])
     frames: list[Frame] = []
     at = begin + 1
@@ -194,7 +194,7 @@ def _traceback(lines: Sequence[str], begin: int) -> Crash | None:
         line = lines[at]
         if prefix and not line.startswith(prefix):
             skipped += 1
-            if skipped > GOES_ON:
+            if skipped > SURVIVED_LINES:
                 return None
             at += 1
             continue
@@ -207,16 +207,16 @@ def _traceback(lines: Sequence[str], begin: int) -> Crash | None:
             if not text.strip() and not frames:
                 return None
         elif match := _EXCEPTION.match(text):
-            return _ended(lines, begin, at, prefix, match, frames, survived)
+            return _build_crash(lines, begin, at, prefix, match, frames, survived)
         else:  # somebody else's line in between
             skipped += 1
-            if skipped > GOES_ON:
+            if skipped > SURVIVED_LINES:
                 return None
         at += 1
     return None
 
 
-def _prefix(before: str, following: Sequence[str]) -> str:
+def _find_prefix(before: str, following: Sequence[str]) -> str:
     """Return what precedes each line of the traceback: `[rank0]: `, the margin of a group. A logger writes its own
     once."""
     if before.strip() == "traceback :":  # in what torch's launcher lists of its children
@@ -225,7 +225,7 @@ def _prefix(before: str, following: Sequence[str]) -> str:
     return before if before and any(line.startswith(f"{before}  File ") for line in following) else ""
 
 
-def _ended(
+def _build_crash(
     lines: Sequence[str], begin: int, at: int, prefix: str, match: re.Match[str], frames: list[Frame], survived: bool
 ) -> Crash:
     name, message, end = match[1].rpartition(".")[2], match[2] or "", at + 1
@@ -240,10 +240,10 @@ def _ended(
         said = next((line for line in more[:2] if line), "")
         message = message if _HEADER in said or said.startswith((*_CHAINED, '"""')) else f"{message} {said}".strip()
     chained = wraps or any(line.startswith(_CHAINED) for line in more)
-    return Crash(name, message[:MOST_MESSAGE], frames, begin, end, chained, wraps, survived)
+    return Crash(name, message[:MAX_MESSAGE_LENGTH], frames, begin, end, chained, wraps, survived)
 
 
-def _fatal(lines: Sequence[str], begin: int) -> Crash:
+def _parse_fatal(lines: Sequence[str], begin: int) -> Crash:
     what = lines[begin].removeprefix(_FATAL).strip()
     frames: list[Frame] = []
     end, ours = begin + 1, False
@@ -257,17 +257,17 @@ def _fatal(lines: Sequence[str], begin: int) -> Crash:
                 frames.append(Frame(match[1], int(match[2][:9]), match[3]))
         elif line.strip() and not line.startswith((" ", "Extension modules", "<")):
             break
-    return Crash(what[:MOST_MESSAGE], "", list(reversed(frames)), begin, end)
+    return Crash(what[:MAX_MESSAGE_LENGTH], "", list(reversed(frames)), begin, end)
 
 
-def _terminated(lines: Sequence[str], begin: int) -> Crash:
+def _parse_terminate(lines: Sequence[str], begin: int) -> Crash:
     name = lines[begin].partition(_TERMINATE)[2].partition("'")[0]
     said = lines[begin + 1].strip() if begin + 1 < len(lines) else ""
     message = said.removeprefix("what():").strip() if said.startswith("what():") else ""
-    return Crash(name[:100], message[:MOST_MESSAGE], (), begin, begin + (2 if message else 1))
+    return Crash(name[:100], message[:MAX_MESSAGE_LENGTH], (), begin, begin + (2 if message else 1))
 
 
-def _panicked(lines: Sequence[str], begin: int) -> Crash | None:
+def _parse_panic(lines: Sequence[str], begin: int) -> Crash | None:
     match = _PANIC.search(lines[begin])
     if match is None:
         return None
@@ -277,10 +277,10 @@ def _panicked(lines: Sequence[str], begin: int) -> Crash | None:
         file, line = head[0], head[2]
     said = match["old"] if match["old"] is not None else following
     frames = [Frame(file, int(line[:9]) if line.isdecimal() else 0, "")]
-    return Crash("panic", said[:MOST_MESSAGE], frames, begin, begin + 2)
+    return Crash("panic", said[:MAX_MESSAGE_LENGTH], frames, begin, begin + 2)
 
 
-def _unparsable(lines: Sequence[str], begin: int) -> Crash | None:
+def _parse_syntax_error(lines: Sequence[str], begin: int) -> Crash | None:
     """Return the crash of a script that is not Python: one frame, and no header."""
     match = _FRAME.match(lines[begin])
     if match is None or match[3]:
@@ -288,12 +288,12 @@ def _unparsable(lines: Sequence[str], begin: int) -> Crash | None:
     for index in range(begin + 1, min(begin + 6, len(lines))):
         if wrong := _WRONG_SYNTAX.match(lines[index]):
             frames = [Frame(match[1], int(match[2][:9]), "")]
-            return Crash(wrong[1], wrong[2][:MOST_MESSAGE], frames, begin, index + 1)
+            return Crash(wrong[1], wrong[2][:MAX_MESSAGE_LENGTH], frames, begin, index + 1)
     return None
 
 
-def _evidence(lines: Sequence[str]) -> Sequence[str]:
+def _shorten_lines(lines: Sequence[str]) -> Sequence[str]:
     """Return the beginning and the end of the lines."""
-    if len(lines) <= MOST_EVIDENCE:
+    if len(lines) <= MAX_EVIDENCE_LINES:
         return list(lines)
-    return [lines[0], "…", *lines[-(MOST_EVIDENCE - 2) :]]
+    return [lines[0], "…", *lines[-(MAX_EVIDENCE_LINES - 2) :]]

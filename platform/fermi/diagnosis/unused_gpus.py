@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fermi.diagnosis import Finding, Level, Where
-from fermi.diagnosis.actions import Do, take
-from fermi.diagnosis.collective_groups import MAX_NAMED, list_names
-from fermi.diagnosis.stragglers import STALE, News, Place
-from fermi.jobs.spec import PulseSeen
+from fermi.diagnosis.actions import ActionCode, build_action
+from fermi.diagnosis.collective_groups import MAX_NAMED, format_names
+from fermi.diagnosis.stragglers import STALE_SECONDS, FindingChanges, RankLocation
+from fermi.jobs.spec import RankProgress
 
 GPU_NOT_USED = "GPU_NOT_USED"
-LASTING = 12.0
-"""Longer than a runner's time between looks (`fermi.runner.gpus.OPEN_SECONDS`): two looks found it so."""
+LASTING_SECONDS = 12.0
+"""Longer than a runner's time between looks (`fermi.runner.gpus.OPEN_CHECK_SECONDS`): two looks found it so."""
 
 
 @dataclass(slots=True)
-class History:
+class UnusedGpuHistory:
     """What is kept of one attempt: by rank, since when it is seen without a GPU. `told`: the ranks that were
     reported."""
 
@@ -29,16 +29,18 @@ class History:
     told: tuple[int, ...] = ()
 
 
-def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], moment: float) -> News:
+def detect_unused_gpus(
+    history: UnusedGpuHistory, pulses: Mapping[int, RankProgress], places: Mapping[int, RankLocation], now: float
+) -> FindingChanges:
     """Return a finding with the ranks, where they differ from those reported before. The time is in unix seconds;
     `places`: of the ranks on nodes with GPUs. `history` is updated."""
     found = []
     for rank in sorted(places):
         pulse = pulses.get(rank)
-        if pulse is None or moment - pulse.at >= STALE:  # nobody knows how it is now
+        if pulse is None or now - pulse.at >= STALE_SECONDS:  # nobody knows how it is now
             lasts = rank in history.told
         elif pulse.gpu_open is False:
-            lasts = moment - history.since.setdefault(rank, moment) >= LASTING
+            lasts = now - history.since.setdefault(rank, now) >= LASTING_SECONDS
         else:
             history.since.pop(rank, None)
             lasts = False
@@ -46,20 +48,24 @@ def judge(history: History, pulses: Mapping[int, PulseSeen], places: Mapping[int
             found.append(rank)
     without = tuple(found)
     if without == history.told:
-        return News()
+        return FindingChanges()
     before, history.told = history.told, without
     if not without:
-        return News(over=[GPU_NOT_USED] if before else ())
-    return News([_finding(without, pulses, places, min(history.since[rank] for rank in without))])
+        return FindingChanges(over=[GPU_NOT_USED] if before else ())
+    return FindingChanges([_build_finding(without, pulses, places, min(history.since[rank] for rank in without))])
 
 
-def _finding(
-    ranks: tuple[int, ...], pulses: Mapping[int, PulseSeen], places: Mapping[int, Place], since: float
+def _build_finding(
+    ranks: tuple[int, ...], pulses: Mapping[int, RankProgress], places: Mapping[int, RankLocation], since: float
 ) -> Finding:
     first, at = ranks[0], places[ranks[0]]
-    params = {"rank": first, "node": at.node, "nodeRank": at.node_rank, "ranks": list_names(ranks)}
+    params = {"rank": first, "node": at.node, "nodeRank": at.node_rank, "ranks": format_names(ranks)}
     if any(pulses[rank].cpu_build for rank in ranks if rank in pulses):
         params["cpuBuild"] = True
     where = [Where(rank, places[rank].node_rank, places[rank].node) for rank in ranks[:MAX_NAMED]]
-    actions = [take(Do.EDIT_SCRIPT), take(Do.SEE_LOG, rank=first), take(Do.STOP)]
+    actions = [
+        build_action(ActionCode.EDIT_SCRIPT),
+        build_action(ActionCode.SEE_LOG, rank=first),
+        build_action(ActionCode.STOP),
+    ]
     return Finding(GPU_NOT_USED, Level.WARN, params, where=where, since=since, actions=actions)

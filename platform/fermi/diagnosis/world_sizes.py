@@ -9,16 +9,16 @@ they join by their LOCAL_RANK and there are several nodes, two ranks have one nu
 from collections.abc import Mapping
 
 from fermi.diagnosis import Finding, Level, Where
-from fermi.diagnosis.actions import Do, take
-from fermi.diagnosis.collective_groups import list_names
-from fermi.diagnosis.stragglers import Place
-from fermi.jobs.spec import PulseSeen
+from fermi.diagnosis.actions import ActionCode, build_action
+from fermi.diagnosis.collective_groups import format_names
+from fermi.diagnosis.stragglers import RankLocation
+from fermi.jobs.spec import RankProgress
 
 DIFFERS, TWICE = "WORLD_SIZE_DIFFERS", "LOCAL_RANK_AS_RANK"
 MAX_NAMED = 16
 
 
-def judge(pulses: Mapping[int, PulseSeen], places: Mapping[int, Place]) -> Finding | None:
+def find_differing_world_size(pulses: Mapping[int, RankProgress], places: Mapping[int, RankLocation]) -> Finding | None:
     """Return a finding that names the ranks whose world size is not the plan's; None: there are none. `places`: of all
     the plan's ranks."""
     planned, wrong = len(places), []
@@ -28,31 +28,39 @@ def judge(pulses: Mapping[int, PulseSeen], places: Mapping[int, Place]) -> Findi
     if not wrong or not any(pulse.world_size == planned for pulse in pulses.values()):
         return None
     (first, found), *_ = wrong
-    at = places.get(first, Place(0, "?"))
+    at = places.get(first, RankLocation(0, "?"))
     ranks = ", ".join(str(rank) for rank, _ in wrong[:MAX_NAMED]) + (", …" if len(wrong) > MAX_NAMED else "")
     params = {"rank": first, "node": at.node, "nodeRank": at.node_rank, "ranks": ranks, "found": found, "plan": planned}
     where = [Where(rank, place.node_rank, place.node) for rank, _ in wrong[:MAX_NAMED] if (place := places.get(rank))]
-    actions = [take(Do.EDIT_SCRIPT), take(Do.SEE_LOG, rank=first), take(Do.STOP)]
+    actions = [
+        build_action(ActionCode.EDIT_SCRIPT),
+        build_action(ActionCode.SEE_LOG, rank=first),
+        build_action(ActionCode.STOP),
+    ]
     return Finding(DIFFERS, Level.FAIL, params, where=where, actions=actions)
 
 
-def judge_numbers(joined: Mapping[int, int | None], places: Mapping[int, Place]) -> Finding | None:
+def find_local_rank_as_rank(joined: Mapping[int, int | None], places: Mapping[int, RankLocation]) -> Finding | None:
     """Return a finding that names the ranks which joined by their LOCAL_RANK, and so as ranks of another node; None:
     there are none. `joined`: as which rank each joins the group of all, where that is not its own; `places`: of all the
     plan's ranks."""
     wrong = {rank: other for rank, other in sorted(joined.items()) if other is not None and rank in places}
-    if not wrong or any(other != _local(rank, places) or other in wrong for rank, other in wrong.items()):
+    if not wrong or any(other != _get_local_rank(rank, places) or other in wrong for rank, other in wrong.items()):
         return None
     first = next(iter(wrong))
     at = places[first]
     params = {
         "rank": first, "node": at.node, "nodeRank": at.node_rank,
-        "ranks": list_names(list(wrong)), "found": list_names(sorted(set(wrong.values()))),
+        "ranks": format_names(list(wrong)), "found": format_names(sorted(set(wrong.values()))),
     }  # fmt: skip
     where = [Where(rank, places[rank].node_rank, places[rank].node) for rank in list(wrong)[:MAX_NAMED]]
-    actions = [take(Do.EDIT_SCRIPT), take(Do.SEE_LOG, rank=first), take(Do.STOP)]
+    actions = [
+        build_action(ActionCode.EDIT_SCRIPT),
+        build_action(ActionCode.SEE_LOG, rank=first),
+        build_action(ActionCode.STOP),
+    ]
     return Finding(TWICE, Level.FAIL, params, where=where, actions=actions)
 
 
-def _local(rank: int, places: Mapping[int, Place]) -> int:
+def _get_local_rank(rank: int, places: Mapping[int, RankLocation]) -> int:
     return sorted(one for one, place in places.items() if place.node_rank == places[rank].node_rank).index(rank)

@@ -11,12 +11,12 @@ from threading import Event
 from types import ModuleType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from fermi.engines.certificates import Ending
-from fermi.engines.check_results import Finding
-from fermi.engines.discovery import Found
-from fermi.engines.inside.session import Session
+from fermi.engines.certificates import CredentialExpiry
+from fermi.engines.check_results import CheckResult
+from fermi.engines.discovery import DiscoveredEnvironment
+from fermi.engines.inside.session import InsideSession
 from fermi.jobs.errors import BackendError
-from fermi.jobs.run_location import Ways
+from fermi.jobs.run_location import RunLocations
 from fermi.jobs.spec import (
     NO_SECRETS,
     Handle,
@@ -26,14 +26,14 @@ from fermi.jobs.spec import (
     Observation,
     Plan,
     Problem,
-    PulseSeen,
+    RankProgress,
     Rendered,
     Sample,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class RankExec:
     """Way to start commands beside a rank. `dial`: opens a stream to a program on node `node_rank` that takes what
     `fermi.envd.protocol` calls "exec": with the rank's variables, without the task's secrets, and in its working
     directory (`fermi.envd.rank_exec`). Takes seconds at most, and raises BackendError."""
@@ -42,12 +42,12 @@ class Beside:
     dial: Callable[[], socket.socket]
 
 
-def not_running(handle: Handle, rank: int) -> BackendError:
+def build_rank_not_running_error(handle: Handle, rank: int) -> BackendError:
     """Return the error for a rank that does not run."""
     return BackendError("RANK_NOT_RUNNING", rank=rank, task=handle.task_id)
 
 
-def out_of_reach(handle: Handle, rank: int, why: str = "") -> BackendError:
+def build_rank_unreachable_error(handle: Handle, rank: int, why: str = "") -> BackendError:
     """Return the error for a rank that may be running and cannot be reached."""
     return BackendError("RANK_OUT_OF_REACH", rank=rank, task=handle.task_id, why=why or "no answer in time")
 
@@ -69,7 +69,7 @@ class Backend(ABC):
         """Return what is wrong with the job on this engine (a script that is not there, …); may query the engine."""
         return []
 
-    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
+    def ways(self, job: JobSpec) -> Mapping[str, RunLocations]:
         """Return what is possible for each node of the job, by id: whether its ranks can run inside of its environment,
         and beside it. Nodes with one possibility alone are left out."""
         return {}
@@ -78,9 +78,9 @@ class Backend(ABC):
         """Return whether ranks inside of this environment write to the platform's data directory."""
         return True
 
-    def entry_text(self, job: JobSpec, most: int) -> bytes:
-        """Return the beginning of the job's own script, at most `max_bytes` bytes; empty where the job brings the script, or
-        it cannot be read from here."""
+    def entry_text(self, job: JobSpec, max_bytes: int) -> bytes:
+        """Return the beginning of the job's own script, at most `max_bytes` bytes; empty where the job brings the
+        script, or it cannot be read from here."""
         return b""
 
     def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
@@ -115,7 +115,7 @@ class Backend(ABC):
         """Return up to `limit` bytes of a rank's log from byte offset `cursor` (negative: so many before the present
         end); a log that does not exist is empty."""
 
-    def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
+    def pulses(self, handle: Handle) -> Mapping[int, RankProgress]:
         """Return the progress of an attempt's ranks, by rank, as their runners reported it last; ranks without a report
         are left out. Must be cheap: it may be called every second by a viewer of one task."""
         return {}
@@ -153,12 +153,12 @@ class Backend(ABC):
         """Prepare to start a job that imports `preload` soon, where that makes the start faster."""
         return
 
-    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
         """Return how commands are started beside a rank of a running attempt; `rendered` is what was sent. Raise
         `build_rank_not_running_error` where the engine knows that the rank does not run."""
         raise BackendError("BESIDE_RANK_NOT_HERE", permanent=True)
 
-    def enter(self, node: Node) -> Session:
+    def enter(self, node: Node) -> InsideSession:
         """Return a session with `fermi.inside` in the node's environment, which the caller closes. Takes seconds at
         most. Raise BackendError."""
         raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
@@ -169,7 +169,7 @@ class Backend(ABC):
 
 
 @runtime_checkable
-class Remote(Protocol):
+class RemoteBackend(Protocol):
     """Further methods of a backend whose engine runs elsewhere, reports changes by itself, and may know attempts that
     the platform has forgotten."""
 
@@ -180,16 +180,16 @@ class Remote(Protocol):
         """Return attempts that the engine has and that are not among `live` (names), to be passed to `forget`."""
 
 
-def _nothing(connection: Mapping[str, Any]) -> list[Any]:
+def _find_nothing(connection: Mapping[str, Any]) -> list[Any]:
     return []
 
 
-def _nowhere(image: str) -> str:
+def _get_no_standby(image: str) -> str:
     return ""
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class BackendCheck:
     """Functions of a backend's module `check`, with defaults for what it leaves out. Each takes a connection.
 
     `CONNECTION`: JSON Schema of a connection, as an operator may store it: references to secrets, never secrets.
@@ -202,11 +202,11 @@ class Check:
     """
 
     CONNECTION: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
-    contradictions: Callable[[Mapping[str, Any]], list[Problem]] = _nothing
-    findings: Callable[[Mapping[str, Any]], list[Finding]] = _nothing
-    notices: Callable[[Mapping[str, Any]], list[Finding]] = _nothing
-    endings: Callable[[Mapping[str, Any]], list[Ending]] = _nothing
-    standby: Callable[[str], str] = _nowhere
+    contradictions: Callable[[Mapping[str, Any]], list[Problem]] = _find_nothing
+    findings: Callable[[Mapping[str, Any]], list[CheckResult]] = _find_nothing
+    notices: Callable[[Mapping[str, Any]], list[CheckResult]] = _find_nothing
+    endings: Callable[[Mapping[str, Any]], list[CredentialExpiry]] = _find_nothing
+    standby: Callable[[str], str] = _get_no_standby
 
     @classmethod
     def of(cls, module: ModuleType | None) -> Self:
@@ -214,9 +214,9 @@ class Check:
         return cls(**{one.name: getattr(module, one.name) for one in fields(cls) if hasattr(module, one.name)})
 
 
-class Discovery(Protocol):
+class DiscoveryModule(Protocol):
     """Interface of a backend's module `discover`."""
 
-    def follow(self, connection: Mapping[str, Any], stop: Event) -> Iterator[Sequence[Found]]:
+    def follow(self, connection: Mapping[str, Any], stop: Event) -> Iterator[Sequence[DiscoveredEnvironment]]:
         """Yield all dev environments of the cluster: now, and again whenever one changed, until `stop` is set. Raise
         BackendError when the engine cannot be asked."""

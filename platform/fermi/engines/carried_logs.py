@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fermi.engines import logfiles, runner_reports, telemetry_reports
-from fermi.jobs.spec import LogChunk, PulseSeen
+from fermi.jobs.spec import LogChunk, RankProgress
 from fermi.runner.files import TelemetryFile
 
 
-class Files:
+class AttemptFiles:
     """Files of one attempt."""
 
     def __init__(self, data_dir: Path, task_id: str, attempt: int | str) -> None:
@@ -29,22 +29,22 @@ class Files:
 
     def chunk(self, rank: int, cursor: int, limit: int) -> LogChunk:
         """Return a part of a rank's log; see `Backend.logs`."""
-        return logfiles.chunk(self.rank(rank), cursor, limit)
+        return logfiles.read_chunk(self.rank(rank), cursor, limit)
 
     def report(self, node_rank: int) -> dict[str, Any]:
         """Return the last report of a node; empty: there is none."""
-        return runner_reports.read(self.node(node_rank, "json")) or {}
+        return runner_reports.read_report(self.node(node_rank, "json")) or {}
 
-    def pulses(self) -> dict[int, PulseSeen]:
+    def pulses(self) -> dict[int, RankProgress]:
         """Return the progress of all ranks, as their runners reported it last."""
-        found = (runner_reports.read(path) or {} for path in sorted(self.folder.glob("node-*.json")))
-        return {rank: seen for one in found for rank, seen in runner_reports.pulses(one.get("pulse")).items()}
+        found = (runner_reports.read_report(path) or {} for path in sorted(self.folder.glob("node-*.json")))
+        return {rank: seen for one in found for rank, seen in runner_reports.parse_pulses(one.get("pulse")).items()}
 
 
 class NodeFiles:
     """Report and telemetry of one node (`node-<k>.json`), written while its lock is held."""
 
-    def __init__(self, files: Files, node_rank: int) -> None:
+    def __init__(self, files: AttemptFiles, node_rank: int) -> None:
         self.files, self.node_rank = files, node_rank
         self.report: dict[str, Any] = files.report(node_rank)
         self._telemetry = TelemetryFile(str(files.node(node_rank, "telemetry.json")))
@@ -67,10 +67,12 @@ class NodeFiles:
     def save_telemetry(self, samples: Any) -> None:
         """Keep the samples of a runner, as far as they have the right shape."""
         if isinstance(samples, list):
-            self._telemetry.save([telemetry_reports.told(one) for one in telemetry_reports.samples(samples)])
+            self._telemetry.save(
+                [telemetry_reports.serialize_sample(one) for one in telemetry_reports.parse_samples(samples)]
+            )
 
 
-class Reports:
+class ReportCache:
     """Report files, read again only when they changed."""
 
     def __init__(self, data_dir: Path) -> None:
@@ -79,17 +81,17 @@ class Reports:
 
     def of(self, task_id: str, attempt: int, nodes: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Return the reports of these nodes, by node rank."""
-        files = Files(self._data_dir, task_id, attempt)
+        files = AttemptFiles(self._data_dir, task_id, attempt)
         return {node_rank: self._one(files, node_rank) for node_rank in nodes}
 
     def stamps(self, task_id: str, attempt: int, nodes: Iterable[int]) -> tuple[int, ...]:
         """Return when each report was written, in nanoseconds; equal values mean that none has changed."""
-        files = Files(self._data_dir, task_id, attempt)
-        return tuple(_written(str(files.node(node_rank, "json"))) for node_rank in nodes)
+        files = AttemptFiles(self._data_dir, task_id, attempt)
+        return tuple(_read_mtime_ns(str(files.node(node_rank, "json"))) for node_rank in nodes)
 
-    def _one(self, files: Files, node_rank: int) -> dict[str, Any]:
+    def _one(self, files: AttemptFiles, node_rank: int) -> dict[str, Any]:
         path = str(files.node(node_rank, "json"))
-        changed = _written(path)
+        changed = _read_mtime_ns(path)
         if not changed:
             return {}
         known = self._known.get(path)
@@ -100,7 +102,7 @@ class Reports:
         return known[1]
 
 
-def _written(path: str) -> int:
+def _read_mtime_ns(path: str) -> int:
     """Return when a file was written, in nanoseconds; 0 when it does not exist."""
     try:
         return os.stat(path).st_mtime_ns

@@ -6,29 +6,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["certificate", "authority", "token"]
+CredentialKind = Literal["certificate", "authority", "token"]
 """A certificate that we identify ourselves with, one that we trust, or a token of ours."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CredentialExpiry:
     """Validity of a certificate or token. `where`: the file that it is in. `begins`, `ends`: unix seconds; 0: no
     beginning is given."""
 
-    kind: Kind
+    kind: CredentialKind
     where: str
     begins: float
     ends: float
 
 
-def endings(kind: Kind, where: str, content: bytes) -> Iterator[Ending]:
+def read_expiries(kind: CredentialKind, path: str, content: bytes) -> Iterator[CredentialExpiry]:
     """Yield the validity of what is in a file; nothing where it does not expire or cannot be parsed."""
-    found = _of_token(content) if kind == "token" else _of_certificates(kind, content)
+    found = _read_token_period(content) if kind == "token" else _read_certificate_period(kind, content)
     if found:
-        yield Ending(kind, where, *found)
+        yield CredentialExpiry(kind, path, *found)
 
 
-def claims(token: str) -> Mapping[str, Any]:
+def read_jwt_claims(token: str) -> Mapping[str, Any]:
     """Return the claims of a JWT without verifying it; empty for any other text."""
     try:
         part = token.split(".")[1]
@@ -38,15 +38,15 @@ def claims(token: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _of_token(content: bytes) -> tuple[float, float] | None:
-    said = claims(content.decode(errors="replace").strip())
+def _read_token_period(content: bytes) -> tuple[float, float] | None:
+    said = read_jwt_claims(content.decode(errors="replace").strip())
     begins, ends = (said.get(name) for name in ("iat", "exp"))
     if not isinstance(ends, (int, float)):
         return None
     return float(begins) if isinstance(begins, (int, float)) else 0.0, float(ends)
 
 
-def _of_certificates(kind: Kind, content: bytes) -> tuple[float, float] | None:
+def _read_certificate_period(kind: CredentialKind, content: bytes) -> tuple[float, float] | None:
     """Return the validity of PEM or DER certificates. The first is our own, which others may have signed; of trusted
     ones a single valid one is enough, so the longest counts."""
     from cryptography import x509  # rendering jobs does not need it

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Level(StrEnum):
+class CheckLevel(StrEnum):
     """Level of a result. WARN = training works, but less well or not for all users; FAIL = it does not."""
 
     PASS = "pass"
@@ -15,11 +15,11 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """Result of one check. `code` has texts in `fermi.messages`, filled from `params`. `remedy`: text to apply or run
     as it is."""
 
-    level: Level
+    level: CheckLevel
     code: str
     params: Mapping[str, Any] = field(default_factory=dict)
     remedy: str = ""

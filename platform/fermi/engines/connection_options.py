@@ -11,20 +11,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fermi.jobs.spec import JobSpec
-from fermi.scheduler.snapshot import NUMBERS
+from fermi.scheduler.snapshot import PRIORITY_NUMBERS
 
 
-def by_class(value: Mapping[str, Any], description: str) -> dict[str, Any]:
+def build_class_schema(value: Mapping[str, Any], description: str) -> dict[str, Any]:
     """Return the JSON Schema of an object with a value for some of the priority classes."""
     return {
         "type": "object",
         "additionalProperties": False,
-        "properties": {name: dict(value) for name in NUMBERS},
+        "properties": {name: dict(value) for name in PRIORITY_NUMBERS},
         "description": description,
     }
 
 
-def differing(value: Mapping[str, Any], description: str = "") -> dict[str, Any]:
+def build_option_schema(value: Mapping[str, Any], description: str = "") -> dict[str, Any]:
     """Return the JSON Schema of a value, or of an object that gives it for each task."""
     choice = {
         "type": "object",
@@ -33,24 +33,26 @@ def differing(value: Mapping[str, Any], description: str = "") -> dict[str, Any]
         "properties": {
             "default": dict(value),
             "projects": {"type": "object", "additionalProperties": dict(value)},
-            "priorities": by_class(value, "by priority class"),
+            "priorities": build_class_schema(value, "by priority class"),
         },
     }
     return {"anyOf": [dict(value), choice], **({"description": description} if description else {})}
 
 
-def of(connection: Mapping[str, Any], job: JobSpec, names: Iterable[str]) -> dict[str, Any]:
+def resolve_options(connection: Mapping[str, Any], job: JobSpec, names: Iterable[str]) -> dict[str, Any]:
     """Return the connection for this job: each of these options is one text, or None."""
-    chosen = {name: _one(connection.get(name), job.priority, job.project, job.project_name) for name in names}
+    chosen = {
+        name: _resolve_option(connection.get(name), job.priority, job.project, job.project_name) for name in names
+    }
     return {**connection, **chosen}
 
 
-def of_project(connection: Mapping[str, Any], project: str, names: Iterable[str]) -> dict[str, Any]:
+def resolve_project_options(connection: Mapping[str, Any], project: str, names: Iterable[str]) -> dict[str, Any]:
     """Return the connection for a project, for what has no priority."""
-    return {**connection, **{name: _one(connection.get(name), "", project) for name in names}}
+    return {**connection, **{name: _resolve_option(connection.get(name), "", project) for name in names}}
 
 
-def values(option: Any) -> list[str]:
+def list_option_values(option: Any) -> list[str]:
     """Return all values that an option may have, each once."""
     if not isinstance(option, Mapping):
         return [str(option)] if option else []
@@ -58,7 +60,7 @@ def values(option: Any) -> list[str]:
     return list(dict.fromkeys(str(value) for value in (option.get("default"), *differing) if value))
 
 
-def _one(option: Any, priority: str, *names: str) -> Any:
+def _resolve_option(option: Any, priority: str, *names: str) -> Any:
     if not isinstance(option, Mapping):
         return option
     projects = option.get("projects") or {}

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DiscoveredEnvironment:
     """Environment that an engine reports. `key` is stable within the cluster, whatever restarts. `project` is an id or
     a name. `running` means usable now; `healthy` False = it should be and is not. `started_at`: unix seconds. `engine`:
     see `Node.engine`. Empty fields are not known."""

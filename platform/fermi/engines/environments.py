@@ -20,11 +20,11 @@ from typing import Any
 from fermi.jobs.spec import NO_SECRETS, Cause, LogChunk, Problem, Rendered
 
 KINDS = ("jupyter", "vscode", "custom")
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NO_MARKS: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class EnvironmentPort:
     """Declared port inside of an environment, such as TensorBoard's 6006. `name`: part of its proxy address."""
 
     name: str
@@ -32,7 +32,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class HostedSpec:
+class EnvironmentSpec:
     """All that one run is made from: the template's part as it was when the environment was made, its sizes now.
 
     image, packages    what runs it: a container's image where the engine has containers; requirements (as pip reads
@@ -62,7 +62,7 @@ class HostedSpec:
     disk_gb: int = 0
     zone: str = ""
     host: str = ""
-    ports: tuple[Port, ...] = ()
+    ports: tuple[EnvironmentPort, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: Mapping[str, str] = field(default_factory=dict)
     start_script: str = ""
@@ -71,16 +71,16 @@ class HostedSpec:
     @property
     def run_name(self) -> str:
         """Name of the run."""
-        return run_name(self.id, self.run)
+        return build_run_name(self.id, self.run)
 
 
-def run_name(environment: str, run: int) -> str:
+def build_run_name(environment: str, run: int) -> str:
     """Return the name by which an engine knows a run."""
     return f"{environment}-{run}"
 
 
 @dataclass(frozen=True, slots=True)
-class HostedHandle:
+class EnvironmentHandle:
     """Run of an environment, by the environment's id and the run's number."""
 
     environment: str
@@ -89,10 +89,10 @@ class HostedHandle:
     @property
     def name(self) -> str:
         """Name of the run."""
-        return run_name(self.environment, self.run)
+        return build_run_name(self.environment, self.run)
 
 
-class HostedPhase(StrEnum):
+class EnvironmentPhase(StrEnum):
     """Phase of a run."""
 
     ABSENT = "absent"  # nothing of this run exists
@@ -115,7 +115,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ProcessMemory:
     """Process of the run that holds memory which a task would need: its GPUs', or much of its host's. `kernel`: the id
     of the kernel that it is, or belongs to; empty: none."""
 
@@ -136,17 +136,17 @@ class Activity:
     at: float | None = None
     connections: int = 0
     kernels: tuple[Kernel, ...] = ()
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[ProcessMemory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class HostedSeen:
+class EnvironmentStatus:
     """Status of a run. `left`: whether processes of the run exist or may still start (None = not known). `facts`:
     fields of the dev environment that only its host knows (`host`, `ip`, `versions`, `network`, `engine`, and the name
     of its `zone`). `doing`: what it does while it starts, as a code and its params (`INSTALLING_PACKAGES`, …);
     `waiting`: why it has not started."""
 
-    phase: HostedPhase
+    phase: EnvironmentPhase
     left: bool | None = None
     cause: Cause | None = None
     waiting: Cause | None = None
@@ -155,7 +155,7 @@ class HostedSeen:
     activity: Activity = field(default_factory=Activity)
 
 
-class Hosting(ABC):
+class EnvironmentBackend(ABC):
     """Engine that can make dev environments: a backend's module `environments` with `connect(connection) ->
     EnvironmentBackend`. All methods raise `fermi.jobs.errors.BackendError` when the engine cannot be asked, and are
     idempotent."""
@@ -167,14 +167,14 @@ class Hosting(ABC):
     """Whether `dial` returns the environment daemon's own socket on this machine, so that the daemon can pass
     descriptors of what it opens."""
 
-    marks: Mapping[str, Any] = NOTHING
+    marks: Mapping[str, Any] = NO_MARKS
     """What the `engine` of its environments holds from the beginning, by which its backend knows them."""
 
-    def problems(self, spec: HostedSpec) -> list[Problem]:
+    def problems(self, spec: EnvironmentSpec) -> list[Problem]:
         """Return what is wrong with the environment on this engine; fields as the API names them."""
         return []
 
-    def resize_problems(self, spec: HostedSpec) -> list[Problem]:
+    def resize_problems(self, spec: EnvironmentSpec) -> list[Problem]:
         """Return what is wrong with giving the sizes of `spec` to an environment that exists. Queries the engine."""
         return []
 
@@ -189,7 +189,7 @@ class Hosting(ABC):
         return None
 
     @abstractmethod
-    def render(self, spec: HostedSpec) -> Rendered:
+    def render(self, spec: EnvironmentSpec) -> Rendered:
         """Return what `start` sends; its name is the run's (pure). It is shown to users."""
 
     @abstractmethod
@@ -197,11 +197,11 @@ class Hosting(ABC):
         """Make the disk where there is none, and start the run; a run that exists or existed is not started again."""
 
     @abstractmethod
-    def observe(self, handles: Iterable[HostedHandle]) -> Mapping[str, HostedSeen]:
+    def observe(self, handles: Iterable[EnvironmentHandle]) -> Mapping[str, EnvironmentStatus]:
         """Return the status of many runs by name, in one call."""
 
     @abstractmethod
-    def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
+    def stop(self, handle: EnvironmentHandle, grace_seconds: float) -> None:
         """Ask the run's processes to end without waiting; called again until nothing is left. The disk stays. A run
         that never started can no longer start."""
 
@@ -210,10 +210,10 @@ class Hosting(ABC):
         """Remove the disk and all that is kept of its runs, once nothing runs; return whether all of it is gone."""
 
     @abstractmethod
-    def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
+    def logs(self, handle: EnvironmentHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
         """Return a part of the log of environment daemon and service; see `Backend.logs`."""
 
     @abstractmethod
-    def dial(self, handle: HostedHandle) -> socket.socket:
+    def dial(self, handle: EnvironmentHandle) -> socket.socket:
         """Return a connected stream to the run's environment daemon (see `fermi.envd.protocol`), within a few seconds.
         Raise BackendError (ENVIRONMENT_AWAY) when it does not answer."""

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from fermi.engines import runner_reports
-from fermi.jobs.causes import BOUNDS, CODE, RANK_LEFT_EARLY, READYING
-from fermi.jobs.spec import Cause, RankSeen
+from fermi.jobs.causes import BOUND_CODES, CODE_DELIVERY_CODES, CODE_PREPARING_CODES, RANK_LEFT_EARLY
+from fermi.jobs.spec import Cause, RankStatus
 from fermi.runner import first_failure
-from fermi.runner.activity import LAST_SECONDS, never_end
+from fermi.runner.activity import MAX_IDLE_SECONDS, will_never_end
 
-MOST_NAMED = 8
-BY_RUNNERS = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL", "OUT_OF_MEMORY", *BOUNDS, *CODE})
+MAX_NAMED = 8
+RUNNER_CAUSES = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL", "OUT_OF_MEMORY", *BOUND_CODES, *CODE_DELIVERY_CODES})
 """Causes that a runner finds out itself: on its own machine, and at the time."""
-Words = Mapping[str, Any]
+RunnerCause = Mapping[str, Any]
 """Cause that a runner wrote: its `code`, and the parameters of its text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class HostLoss:
     """Host, or its agent or runner, that is gone. `heard_at`: its last sign of life, in unix seconds; None = not
     known."""
 
@@ -28,56 +28,58 @@ class Loss:
     heard_at: float | None = None
 
 
-def cause_of_failure(
-    ranks: Iterable[RankSeen],
+def find_failure_cause(
+    ranks: Iterable[RankStatus],
     node_name: Callable[[int], str],
-    losses: Sequence[Loss] = (),
-    said: Iterable[tuple[int, Words | None]] = (),
+    losses: Sequence[HostLoss] = (),
+    runner_causes: Iterable[tuple[int, RunnerCause | None]] = (),
 ) -> Cause | None:
     """Return what failed first; None when nothing did. `node_name`: name of a node rank. `runner_causes`: written by
     the runners of these node ranks."""
-    for node_rank, words in said:
-        if words and (cause := by_runner(words, {"nodeRank": node_rank, "node": node_name(node_rank)})):
+    for node_rank, words in runner_causes:
+        if words and (cause := build_runner_cause(words, {"nodeRank": node_rank, "node": node_name(node_rank)})):
             return cause
     ranks = list(ranks)
-    ends = _ends(ranks)
-    culprit = first_failure.first_to_fail(ends)
+    ends = _list_ends(ranks)
+    culprit = first_failure.find_first_failure(ends)
     if losses and (culprit is None or culprit.asked):
         return losses[0].cause
-    if culprit and (explaining := [loss for loss in losses if first_failure.loss_explains(culprit, loss.heard_at)]):
+    if culprit and (
+        explaining := [loss for loss in losses if first_failure.is_explained_by_host_loss(culprit, loss.heard_at)]
+    ):
         return min(explaining, key=lambda loss: loss.heard_at or 0.0).cause
     if culprit is None or culprit.asked:
-        return _asked_from_outside(ranks, node_name)
+        return _find_outside_stop(ranks, node_name)
     seen = next(rank for rank in ranks if rank.rank == culprit.rank)
     about = {
         "rank": culprit.rank,
         "nodeRank": seen.node_rank,
         "node": node_name(seen.node_rank),
-        **first_failure.erred(seen.error),
+        **first_failure.describe_exception(seen.error),
     }
-    return told(culprit, about, first_failure.left_before(culprit, ends))
+    return build_rank_cause(culprit, about, first_failure.list_earlier_exits(culprit, ends))
 
 
-def by_runner(words: Words, about: Mapping[str, object]) -> Cause | None:
+def build_runner_cause(cause: RunnerCause, location: Mapping[str, object]) -> Cause | None:
     """Return a runner's cause with its location; None for what a program other than our runner may have written."""
-    code = words.get("code")
-    params = {name: value for name, value in words.items() if name != "code"}
-    return Cause(code, {**params, **about}) if code in BY_RUNNERS else None
+    code = cause.get("code")
+    params = {name: value for name, value in cause.items() if name != "code"}
+    return Cause(code, {**params, **location}) if code in RUNNER_CAUSES else None
 
 
-def making_ready(said: Iterable[tuple[str, Words | None]]) -> Cause | None:
+def find_preparation(reported: Iterable[tuple[str, RunnerCause | None]]) -> Cause | None:
     """Return what nodes do before their ranks start (`reported`: by node name): of several the step that takes longest,
     with all nodes that are at it. A node with a runner for each rank is named once."""
-    found = [(name, words) for name, words in said if words and words["code"] in READYING]
+    found = [(name, words) for name, words in reported if words and words["code"] in CODE_PREPARING_CODES]
     if not found:
         return None
-    code = max((words["code"] for _, words in found), key=READYING.index)
+    code = max((words["code"] for _, words in found), key=CODE_PREPARING_CODES.index)
     at_it = [(name, words) for name, words in found if words["code"] == code]
     params = {key: value for key, value in at_it[0][1].items() if key != "code"}
-    return Cause(code, {**params, "node": ", ".join(list(dict(at_it))[:MOST_NAMED])})
+    return Cause(code, {**params, "node": ", ".join(list(dict(at_it))[:MAX_NAMED])})
 
 
-def never_ending(ranks: Sequence[RankSeen], moment: float) -> list[RankSeen]:
+def list_hanging_ranks(ranks: Sequence[RankStatus], now: float) -> list[RankStatus]:
     """Return the ranks of a whole attempt that hang although all others ended with 0 long ago, on any node; none
     otherwise."""
     ended = [rank for rank in ranks if rank.state == "exited"]
@@ -86,10 +88,12 @@ def never_ending(ranks: Sequence[RankSeen], moment: float) -> list[RankSeen]:
     left = [rank for rank in ranks if rank.state != "exited"]
     well = all(rank.exit_code == 0 and not rank.asked for rank in ended)
     still = [rank.still_since for rank in left]
-    return left if well and never_end([rank.ended_at or 0.0 for rank in ended], still, moment, LAST_SECONDS) else []
+    return (
+        left if well and will_never_end([rank.ended_at or 0.0 for rank in ended], still, now, MAX_IDLE_SECONDS) else []
+    )
 
 
-def _asked_from_outside(ranks: Iterable[RankSeen], node_name: Callable[[int], str]) -> Cause | None:
+def _find_outside_stop(ranks: Iterable[RankStatus], node_name: Callable[[int], str]) -> Cause | None:
     """Return the cause for ranks that were asked to end although none had failed: neither a failure of their own nor a
     success, whatever their exit code. (Where the platform asks, it has stored why before.)"""
     asked = [rank for rank in ranks if rank.asked and rank.state == "exited"]
@@ -99,28 +103,30 @@ def _asked_from_outside(ranks: Iterable[RankSeen], node_name: Callable[[int], st
     return Cause("RUNNER_TERMINATED", {"nodeRank": node_rank, "node": node_name(node_rank)})
 
 
-def told(culprit: first_failure.End, about: dict[str, object], gone: Sequence[first_failure.End] = ()) -> Cause:
+def build_rank_cause(
+    culprit: first_failure.RankEnd, location: dict[str, object], earlier_ends: Sequence[first_failure.RankEnd] = ()
+) -> Cause:
     """Return the cause for the rank that failed first. `earlier_ends`: ranks that had ended with 0 before."""
     if culprit.exit_code < 0:
-        return Cause("RANK_KILLED", {**about, "signal": signal_name(-culprit.exit_code)})
-    about = {**about, "exitCode": culprit.exit_code}
-    if not gone:
-        return Cause("RANK_FAILED", about)
-    seconds = round(culprit.ended_at - gone[0].ended_at, 1)
-    return Cause("RANK_FAILED", {**about, "left": _listed(gone), "seconds": seconds})
+        return Cause("RANK_KILLED", {**location, "signal": get_signal_name(-culprit.exit_code)})
+    location = {**location, "exitCode": culprit.exit_code}
+    if not earlier_ends:
+        return Cause("RANK_FAILED", location)
+    seconds = round(culprit.ended_at - earlier_ends[0].ended_at, 1)
+    return Cause("RANK_FAILED", {**location, "left": _format_ranks(earlier_ends), "seconds": seconds})
 
 
-def _listed(found: Sequence[first_failure.End]) -> str:
-    return ", ".join(str(end.rank) for end in found[:MOST_NAMED]) + (", …" if len(found) > MOST_NAMED else "")
+def _format_ranks(ends: Sequence[first_failure.RankEnd]) -> str:
+    return ", ".join(str(end.rank) for end in ends[:MAX_NAMED]) + (", …" if len(ends) > MAX_NAMED else "")
 
 
-def left_early(ranks: Sequence[RankSeen], victim: int, node_name: Callable[[int], str]) -> Cause | None:
+def find_early_exit(ranks: Sequence[RankStatus], victim: int, node_name: Callable[[int], str]) -> Cause | None:
     """Return the cause that names the rank which ended with 0 while others went on, where the failure of the rank
     `victim` resulted from that: it reports a peer that is gone. None where no rank had ended before it failed."""
     seen = {rank.rank: rank for rank in ranks}
-    ends = _ends(ranks)
+    ends = _list_ends(ranks)
     failed = next((end for end in ends if end.rank == victim), None)
-    gone = first_failure.left_before(failed, ends) if failed else []
+    gone = first_failure.list_earlier_exits(failed, ends) if failed else []
     if not gone:
         return None
     first = seen[gone[0].rank]
@@ -131,17 +137,17 @@ def left_early(ranks: Sequence[RankSeen], victim: int, node_name: Callable[[int]
     if first.last_step:
         params["step"] = first.last_step
     if len(gone) > 1:
-        params["others"] = _listed(gone[1:])
+        params["others"] = _format_ranks(gone[1:])
     return Cause(RANK_LEFT_EARLY.code, params)
 
 
-def was_killed(cause: Cause) -> bool:
+def is_rank_killed(cause: Cause) -> bool:
     """Return whether a cause of `build_rank_cause` is a signal that explains its peers' errors."""
-    requests = [signal_name(number) for number in first_failure.EXPLAIN_NOTHING]
+    requests = [get_signal_name(number) for number in first_failure.UNINFORMATIVE_SIGNALS]
     return cause.code == "RANK_KILLED" and cause.params.get("signal") not in requests
 
 
-def signal_name(number: int) -> str:
+def get_signal_name(number: int) -> str:
     """Return the name of a signal, such as SIGKILL."""
     try:
         return signal.Signals(number).name
@@ -149,21 +155,21 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def rank_seen(entry: Mapping[str, Any], node_rank: int) -> RankSeen:
+def build_rank_status(entry: Mapping[str, Any], node_rank: int) -> RankStatus:
     """Return the status of a rank from its runner's entry."""
-    return RankSeen(
+    return RankStatus(
         entry["rank"], node_rank, entry["state"], entry["pid"], entry["exit_code"], entry["ended_at"],
         bool(entry.get("asked")), entry.get("still_since"),
-        entry.get("error"), entry.get("stalled"), entry.get("kill"), **runner_reports.course(entry),
+        entry.get("error"), entry.get("stalled"), entry.get("kill"), **runner_reports.parse_course(entry),
     )  # fmt: skip
 
 
-def _ends(ranks: Iterable[RankSeen]) -> list[first_failure.End]:
-    return [_end(rank) for rank in ranks if rank.state == "exited" and rank.exit_code is not None]
+def _list_ends(ranks: Iterable[RankStatus]) -> list[first_failure.RankEnd]:
+    return [_build_end(rank) for rank in ranks if rank.state == "exited" and rank.exit_code is not None]
 
 
-def _end(rank: RankSeen) -> first_failure.End:
+def _build_end(rank: RankStatus) -> first_failure.RankEnd:
     assert rank.exit_code is not None
-    return first_failure.End(
-        rank.rank, rank.exit_code, rank.ended_at or 0.0, rank.asked, *first_failure.of_error(rank.error)
+    return first_failure.RankEnd(
+        rank.rank, rank.exit_code, rank.ended_at or 0.0, rank.asked, *first_failure.classify_error(rank.error)
     )  # fmt: skip

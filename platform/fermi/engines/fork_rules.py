@@ -2,7 +2,7 @@
 
 from fermi.jobs.spec import JobSpec
 
-READ_BEFORE_THE_SCRIPT = (
+IMPORT_TIME_PREFIXES = (
     "PYTHON",
     "LD_",
     "OMP_",
@@ -48,6 +48,6 @@ that are read then: where Triton reads TRITON_INTERPRET after the fork, for exam
 interpreted and those of its own language, made when it was imported, would not."""
 
 
-def may_fork(job: JobSpec) -> bool:
+def can_fork_ranks(job: JobSpec) -> bool:
     """Return whether no variable of the job is read at import time, which the forked process has passed."""
-    return not any(name.startswith(READ_BEFORE_THE_SCRIPT) for name in (*job.env, *job.secret_env))
+    return not any(name.startswith(IMPORT_TIME_PREFIXES) for name in (*job.env, *job.secret_env))

@@ -28,7 +28,7 @@ TASK_UID = 61000
 """Where the system has no user TASK_USER: a number that nothing else gives out (systemd's table of uid ranges leaves
 60706 to 61183 unused)."""
 TASK_USER = "fermi-tasks"
-DEFAULT_READS = DATA_FOLDERS
+DEFAULT_READ_FOLDERS = DATA_FOLDERS
 """Default of FERMI_TASK_READS, and of `reads` of a worker's host."""
 DEVICE_GROUPS = ("video", "render", "rdma")
 TOOLKIT = Path(fermi.__file__).resolve().parents[1]
@@ -51,19 +51,19 @@ import shutil, sys, tempfile
 from fermi.runner import mounts, sandbox
 folder = tempfile.mkdtemp(prefix="fermi-probe-")
 try:
-    mounts.make_view(sandbox.real(sandbox.system_paths()), (), folder).close()
+    mounts.make_view(sandbox.resolve_paths(sandbox.build_system_paths()), (), folder).close()
 except OSError as error:
     sys.exit(error.strerror or str(error))
 finally:
     shutil.rmtree(folder, ignore_errors=True)
 """
 
-Said = tuple[str, Mapping[str, str]]
+CodedMessage = tuple[str, Mapping[str, str]]
 """A code of `fermi.messages` and its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class TaskUser:
     """User that ranks run as, with the groups of devices."""
 
     uid: int
@@ -73,7 +73,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SandboxPaths:
     """Paths of a machine's ranks. `private`: what they must not reach, of which `home` (the data directory, the agent's
     state) is the first. `readable`: data that every task may read, and another user has to. `reads`, `writes`: further
     folders that the operator gives to all tasks, as far as they exist."""
@@ -93,8 +93,8 @@ class Isolation:
     there is no more. `wanted`: False where the operator turned it off."""
 
     landlock: bool
-    user: User | None
-    reasons: tuple[Said, ...] = ()
+    user: TaskUser | None
+    reasons: tuple[CodedMessage, ...] = ()
     wanted: bool = True
     view: bool = False
 
@@ -112,16 +112,16 @@ class Isolation:
             return "ISOLATION_BOTH" if self.landlock else "ISOLATION_USER"
         return "ISOLATION_LANDLOCK" if self.landlock else "ISOLATION_NONE"
 
-    def said(self) -> list[Said]:
+    def said(self) -> list[CodedMessage]:
         """Return the messages for users: the kind of isolation, then why there is no more."""
         return [(self.code, {"user": self.user.name if self.user else ""}), *self.reasons]
 
     def sentences(self, lang: str) -> str:
         """Return these messages as one text in a language."""
-        return " ".join(messages.text(code, lang, **params)[0] for code, params in self.said())
+        return " ".join(messages.render_text(code, lang, **params)[0] for code, params in self.said())
 
     def order(
-        self, place: Place, *, own: Sequence[Path], readable: Sequence[Path], logs: Path, home: Path
+        self, paths: SandboxPaths, *, own: Sequence[Path], readable: Sequence[Path], logs: Path, home: Path
     ) -> dict[str, Any] | None:
         """Return the sandbox of ranks (`fermi.runner.sandbox`); None: they are not confined. `own`, `logs` and `home`
         belong to this attempt, or to its project: beside them, the workspace and what is readable, ranks reach only
@@ -132,32 +132,32 @@ class Isolation:
         if self.view:
             order["view"] = True
         if self.landlock or self.view:
-            hidden = dict.fromkeys(map(str, (place.home, *place.private)), "")
-            read = dict.fromkeys(map(str, (*place.reads, *place.readable, TOOLKIT, *readable)), "r")
-            written = dict.fromkeys(map(str, (*place.writes, place.workspace, *own, home)), "rwm")
+            hidden = dict.fromkeys(map(str, (paths.home, *paths.private)), "")
+            read = dict.fromkeys(map(str, (*paths.reads, *paths.readable, TOOLKIT, *readable)), "r")
+            written = dict.fromkeys(map(str, (*paths.writes, paths.workspace, *own, home)), "rwm")
             order["paths"] = {**hidden, **read, str(logs): "rw", **written}
             order["landlock"] = self.landlock
         if self.user:
             order["user"] = {**asdict(self.user), "groups": [*self.user.groups]}
         return order
 
-    def reaches(self, place: Place, path: Path) -> bool:
+    def can_task_read(self, paths: SandboxPaths, path: Path) -> bool:
         """Return whether a task may read `path`, whose links are followed, because of what its operator gives to all
         tasks: neither the platform's own nor any other folder of this machine."""
         if not self.landlock:
             return True
-        given = (place.workspace, place.home / "datasets", *place.readable, *place.reads, *place.writes)
-        return is_given(path, map(_real, given), map(_real, (place.home, *place.private)))
+        given = (paths.workspace, paths.home / "datasets", *paths.readable, *paths.reads, *paths.writes)
+        return is_readable(path, map(_resolve_path, given), map(_resolve_path, (paths.home, *paths.private)))
 
 
-def is_given(path: PurePath, given: Iterable[PurePath], hidden: Iterable[PurePath]) -> bool:
+def is_readable(path: PurePath, allowed: Iterable[PurePath], hidden: Iterable[PurePath]) -> bool:
     """Return whether `path` may be read: of the folders that it lies in, the deepest decides, as in
     `fermi.runner.sandbox`."""
-    found = [_depth(one) for one in given if path.is_relative_to(one)]
+    found = [_depth(one) for one in allowed if path.is_relative_to(one)]
     return bool(found) and max(found) >= max((_depth(one) for one in hidden if path.is_relative_to(one)), default=0)
 
 
-def _real(path: Path) -> Path:
+def _resolve_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
@@ -165,55 +165,55 @@ def _depth(path: PurePath) -> int:
     return len(path.parts)
 
 
-def chosen(mode: str, place: Place) -> Isolation:
+def choose_isolation(mode: str, paths: SandboxPaths) -> Isolation:
     """Return the isolation of this machine for `mode` (FERMI_ISOLATION). Makes what the ranks' user needs."""
-    return _chosen(mode, place, os.environ.get("FERMI_TASK_USER", ""))
+    return _choose_isolation(mode, paths, os.environ.get("FERMI_TASK_USER", ""))
 
 
 @lru_cache
-def _chosen(mode: str, place: Place, name: str) -> Isolation:
+def _choose_isolation(mode: str, place: SandboxPaths, name: str) -> Isolation:
     if mode == "off":
         return Isolation(False, None, wanted=False)
-    reasons: list[Said] = []
+    reasons: list[CodedMessage] = []
     landlock, user, view = False, None, False
     if mode in ("auto", "landlock"):
         try:
-            landlock = _landlock(place)
+            landlock = _check_landlock(place)
             if not seccomp.is_available():
                 reasons.append(("SECCOMP_MISSING", {}))
-        except UnusableError as error:
+        except SandboxUnavailableError as error:
             reasons.append(error.said)
     if mode in ("auto", "user") and (mode == "user" or os.geteuid() == 0 or not landlock):
         try:
-            user = _user(place, name)
-        except UnusableError as error:
+            user = _prepare_user(place, name)
+        except SandboxUnavailableError as error:
             reasons.append(error.said)
     if landlock or user:
         try:
-            view = _view()
-        except UnusableError as error:
+            view = _check_view()
+        except SandboxUnavailableError as error:
             reasons.append(error.said)
     return Isolation(landlock, user, tuple(reasons), view=view)
 
 
-class UnusableError(Exception):
+class SandboxUnavailableError(Exception):
     """A kind of protection is not available here; `said` is the reason."""
 
     def __init__(self, code: str, **params: str) -> None:
         super().__init__(code)
-        self.said: Said = (code, params)
+        self.said: CodedMessage = (code, params)
 
 
-def _landlock(place: Place) -> bool:
-    if not sandbox.landlock_abi():
-        raise UnusableError("LANDLOCK_MISSING")
+def _check_landlock(place: SandboxPaths) -> bool:
+    if not sandbox.read_landlock_abi():
+        raise SandboxUnavailableError("LANDLOCK_MISSING")
     if place.home.resolve().is_relative_to("/dev"):  # shared memory is there: entries must be made and removed
-        raise UnusableError("LANDLOCK_AMONG_DEVICES", path=str(place.home))
+        raise SandboxUnavailableError("LANDLOCK_AMONG_DEVICES", path=str(place.home))
     return True
 
 
 @lru_cache
-def _view() -> bool:
+def _check_view() -> bool:
     """Return True where a mount namespace can be made. Raise SandboxUnavailableError. Tried in a process of its own:
     where many threads run, no process can be forked safely."""
     try:
@@ -222,31 +222,33 @@ def _view() -> bool:
             env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(TOOLKIT), "HOME": "/"},
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
-        raise UnusableError("VIEW_MISSING", why=str(error)) from error
+        raise SandboxUnavailableError("VIEW_MISSING", why=str(error)) from error
     if done.returncode:
-        raise UnusableError("VIEW_MISSING", why=(done.stderr.strip().splitlines() or [str(done.returncode)])[-1])
+        raise SandboxUnavailableError(
+            "VIEW_MISSING", why=(done.stderr.strip().splitlines() or [str(done.returncode)])[-1]
+        )
     return True
 
 
-def _user(place: Place, name: str) -> User:
+def _prepare_user(place: SandboxPaths, name: str) -> TaskUser:
     if os.geteuid() != 0:
-        raise UnusableError("TASK_USER_TAKES_ROOT")
-    user = _identity(name)
-    _run(place, user, "import fermi.runner.sandbox")  # before anything is changed for this user
+        raise SandboxUnavailableError("TASK_USER_TAKES_ROOT")
+    user = _find_user(name)
+    _run_as_user(place, user, "import fermi.runner.sandbox")  # before anything is changed for this user
     place.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     before = place.home.stat()
-    _make_usable(place, user, before)
+    _prepare_home(place, user, before)
     try:
         there = [path for path in (place.home / "datasets", *place.readable) if path.exists()]
-        _run(place, user, _PROBE, *map(str, (place.python, TOOLKIT, *there, place.workspace)))
-    except UnusableError:
+        _run_as_user(place, user, _PROBE, *map(str, (place.python, TOOLKIT, *there, place.workspace)))
+    except SandboxUnavailableError:
         os.chown(place.home, -1, before.st_gid)
         place.home.chmod(before.st_mode & 0o7777)
         raise
     return user
 
 
-def _run(place: Place, user: User, program: str, *arguments: str) -> None:
+def _run_as_user(place: SandboxPaths, user: TaskUser, program: str, *arguments: str) -> None:
     """Run a program as that user. Raise SandboxUnavailableError."""
     try:
         done = subprocess.run(
@@ -257,16 +259,16 @@ def _run(place: Place, user: User, program: str, *arguments: str) -> None:
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise UnusableError("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=why) from error
+        raise SandboxUnavailableError("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=why) from error
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [""])[-1]
         code, _, path = last.partition(" ")
         if code in ("TASK_USER_CANNOT_READ", "TASK_USER_CANNOT_WRITE"):
-            raise UnusableError(code, user=user.name, path=path)
-        raise UnusableError("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=last)
+            raise SandboxUnavailableError(code, user=user.name, path=path)
+        raise SandboxUnavailableError("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=last)
 
 
-def _identity(name: str) -> User:
+def _find_user(name: str) -> TaskUser:
     groups = set()
     for group in DEVICE_GROUPS:
         with suppress(KeyError):
@@ -276,15 +278,15 @@ def _identity(name: str) -> User:
         uid, gid, login = found.pw_uid, found.pw_gid, found.pw_name
     except KeyError:
         if name and not name.isdecimal():
-            raise UnusableError("TASK_USER_UNKNOWN", user=name) from None
+            raise SandboxUnavailableError("TASK_USER_UNKNOWN", user=name) from None
         uid = gid = int(name or TASK_UID)
         login = TASK_USER
     if uid == os.geteuid():
-        raise UnusableError("TASK_USER_IS_OURS", user=login)
-    return User(uid, gid, tuple(sorted(groups)), login)
+        raise SandboxUnavailableError("TASK_USER_IS_OURS", user=login)
+    return TaskUser(uid, gid, tuple(sorted(groups)), login)
 
 
-def _make_usable(place: Place, user: User, info: os.stat_result) -> None:
+def _prepare_home(place: SandboxPaths, user: TaskUser, info: os.stat_result) -> None:
     """Let the user pass through `home`, and make the folders in it that tasks use. What we do not own stays
     unchanged."""
     home = place.home

@@ -19,42 +19,42 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fermi.engines.isolation import TOOLKIT, Place, chosen
-from fermi.runner.sandbox import Confinement
+from fermi.engines.isolation import TOOLKIT, SandboxPaths, choose_isolation
+from fermi.runner.sandbox import Sandbox
 
-SECONDS = 60.0
-NAME = ".fermi-isolation-check"
+TIMEOUT_SECONDS = 60.0
+TRIAL_FILE = ".fermi-isolation-check"
 """Name of files that a trial makes."""
 
 
-class CheckError(Exception):
+class IsolationCheckError(Exception):
     """The trials could not be run; the text says why."""
 
 
 @lru_cache
-def open_paths(mode: str, place: Place) -> tuple[str, ...]:
+def find_open_paths(mode: str, paths: SandboxPaths) -> tuple[str, ...]:
     """Return what a task reached, each as "VERB PATH" ("write /usr/local/bin"); empty: the isolation holds. `mode`:
     FERMI_ISOLATION. Run once in a process. Raise IsolationCheckError."""
-    isolation = chosen(mode, place)
-    (place.home / "runs").mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=NAME, dir=place.home / "runs"))
+    isolation = choose_isolation(mode, paths)
+    (paths.home / "runs").mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=TRIAL_FILE, dir=paths.home / "runs"))
     scratch.chmod(0o711)  # its own folder lies in there, and the task may be another user
-    secret = place.home / f"{NAME}-secret"
+    secret = paths.home / f"{TRIAL_FILE}-secret"
     try:
         secret.write_text("secret", encoding="ascii")
         secret.chmod(0o600)
         own = scratch / "own"
-        order = isolation.order(place, own=[own], readable=[], logs=scratch, home=own / "home")
-        told = {"order": order, "own": str(own), "pid": os.getpid(), "secret": str(secret), **_aims(place)}
-        return _asked(json.dumps(told))
+        order = isolation.order(paths, own=[own], readable=[], logs=scratch, home=own / "home")
+        told = {"order": order, "own": str(own), "pid": os.getpid(), "secret": str(secret), **_list_targets(paths)}
+        return _run_check(json.dumps(told))
     except OSError as error:
-        raise CheckError(f"{error.filename}: {error.strerror}") from error
+        raise IsolationCheckError(f"{error.filename}: {error.strerror}") from error
     finally:
         secret.unlink(missing_ok=True)
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _aims(place: Place) -> dict[str, list[str]]:
+def _list_targets(place: SandboxPaths) -> dict[str, list[str]]:
     folders = [*os.environ.get("PATH", "").split(os.pathsep), str(Path.home()), str(Path.home() / ".ssh"), sys.prefix,
                sys.base_prefix, sysconfig.get_path("purelib"), str(TOOLKIT / "fermi"), "/etc", "/etc/profile.d",
                "/etc/cron.d", "/usr/lib", "/opt", "/var/spool/cron", str(place.home)]  # fmt: skip
@@ -64,45 +64,45 @@ def _aims(place: Place) -> dict[str, list[str]]:
     return {"folders": [path for path in dict.fromkeys(folders) if os.path.isdir(path)], "sockets": sockets}
 
 
-def _asked(told: str) -> tuple[str, ...]:
+def _run_check(order: str) -> tuple[str, ...]:
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "fermi.engines.isolation_check"], input=told, capture_output=True, text=True,
-            timeout=SECONDS, check=True, cwd="/", env={**os.environ, "PYTHONPATH": str(TOOLKIT)},
+            [sys.executable, "-m", "fermi.engines.isolation_check"], input=order, capture_output=True, text=True,
+            timeout=TIMEOUT_SECONDS, check=True, cwd="/", env={**os.environ, "PYTHONPATH": str(TOOLKIT)},
         )  # fmt: skip
         found = json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
-        raise CheckError(said[-1] if said else type(error).__name__) from error
+        raise IsolationCheckError(said[-1] if said else type(error).__name__) from error
     if found["failed"]:
-        raise CheckError(found["failed"])
+        raise IsolationCheckError(found["failed"])
     return tuple(found["open"])
 
 
 # --- inside ---
 
 
-def _tries(told: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], object]]]:
-    for folder in told["folders"]:
-        yield f"write {folder}", lambda path=f"{folder}/{NAME}": _make(path)  # type: ignore[misc]
-    yield f"read {told['secret']}", lambda: Path(told["secret"]).read_bytes()
-    yield f"change {told['secret']}", lambda: os.chmod(told["secret"], 0o600)
-    for path in told["sockets"]:
+def _iterate_trials(order: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], object]]]:
+    for folder in order["folders"]:
+        yield f"write {folder}", lambda path=f"{folder}/{TRIAL_FILE}": _create_file(path)  # type: ignore[misc]
+    yield f"read {order['secret']}", lambda: Path(order["secret"]).read_bytes()
+    yield f"change {order['secret']}", lambda: os.chmod(order["secret"], 0o600)
+    for path in order["sockets"]:
         yield f"connect {path}", lambda path=path: _connect(path)  # type: ignore[misc]
-    yield f"signal {told['pid']}", lambda: os.kill(told["pid"], 0)
-    yield f"read /proc/{told['pid']}/environ", lambda: Path(f"/proc/{told['pid']}/environ").read_bytes()
-    yield f"write /proc/{told['pid']}/oom_score_adj", lambda: _write(f"/proc/{told['pid']}/oom_score_adj")
+    yield f"signal {order['pid']}", lambda: os.kill(order["pid"], 0)
+    yield f"read /proc/{order['pid']}/environ", lambda: Path(f"/proc/{order['pid']}/environ").read_bytes()
+    yield f"write /proc/{order['pid']}/oom_score_adj", lambda: _open_for_writing(f"/proc/{order['pid']}/oom_score_adj")
 
 
-def _make(path: str) -> None:
+def _create_file(path: str) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
 
 
-def _was_made(name: str) -> bool:
+def _was_created(name: str) -> bool:
     """Return whether a file was really made, and remove it. Checked from outside: in a view of its own a task may make
     files that no other process sees."""
     verb, _, folder = name.partition(" ")
-    path = os.path.join(folder, NAME)
+    path = os.path.join(folder, TRIAL_FILE)
     if verb != "write" or not os.path.isdir(folder):
         return True
     there = os.path.lexists(path)
@@ -111,7 +111,7 @@ def _was_made(name: str) -> bool:
     return there
 
 
-def _write(path: str) -> None:
+def _open_for_writing(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY))
 
 
@@ -121,15 +121,15 @@ def _connect(path: str) -> None:
         client.connect(path)
 
 
-def _inside(told: Mapping[str, Any]) -> dict[str, Any]:
+def _run_trials(order: Mapping[str, Any]) -> dict[str, Any]:
     """Return what could be reached, and why a task could not do its own work (`failed`)."""
     found = []
-    for name, attempt in _tries(told):
+    for name, attempt in _iterate_trials(order):
         with suppress(OSError):
             attempt()
             found.append(name)
     try:
-        with tempfile.TemporaryFile(dir=told["own"]), tempfile.TemporaryFile():
+        with tempfile.TemporaryFile(dir=order["own"]), tempfile.TemporaryFile():
             import venv  # noqa: F401 (a module of the interpreter that nothing has imported yet)
     except (OSError, ImportError) as error:
         return {"open": found, "failed": f"a task could not work: {error}"}
@@ -139,7 +139,7 @@ def _inside(told: Mapping[str, Any]) -> dict[str, Any]:
 def main() -> int:
     """Run the trials in a sandboxed child and print the result as a line of JSON."""
     told = json.loads(sys.stdin.read())
-    confinement = Confinement(told["order"], "check", os.environ) if told["order"] else None
+    confinement = Sandbox(told["order"], "check", os.environ) if told["order"] else None
     os.makedirs(told["own"], exist_ok=True)
     read, write = os.pipe()
     pid = os.fork()
@@ -150,7 +150,7 @@ def main() -> int:
                 os.environ.update(confinement.env)
                 tempfile.tempdir = None
             os.chdir("/")
-            said = _inside(told)
+            said = _run_trials(told)
         except BaseException as error:
             said = {"open": [], "failed": f"{type(error).__name__}: {error}"}
         os.write(write, json.dumps(said).encode())
@@ -159,7 +159,7 @@ def main() -> int:
     with open(read, encoding="utf-8") as heard:
         said = json.loads(heard.read())
     os.waitpid(pid, 0)
-    said["open"] = [name for name in said["open"] if _was_made(name)]
+    said["open"] = [name for name in said["open"] if _was_created(name)]
     print(json.dumps(said))
     if confinement:
         confinement.close()

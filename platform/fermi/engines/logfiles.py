@@ -10,14 +10,14 @@ from fermi.jobs.spec import LogChunk
 from fermi.runner import log_rotation
 
 
-def chunk(path: Path, cursor: int, limit: int) -> LogChunk:
+def read_chunk(path: Path, cursor: int, limit: int) -> LogChunk:
     """Return a part of a log; see `Backend.logs`."""
     try:
-        with plain(path) as file:
+        with open_regular_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             if cursor > size:  # a file system refuses to seek to places beyond what it could ever hold
                 return LogChunk(b"", cursor, end=True)
-            cursor = log_rotation.begin(file.fileno(), cursor if cursor >= 0 else max(0, size + cursor))
+            cursor = log_rotation.find_data_start(file.fileno(), cursor if cursor >= 0 else max(0, size + cursor))
             file.seek(cursor)
             data = file.read(limit)
             return LogChunk(data, cursor + len(data), end=len(data) < limit)
@@ -25,12 +25,12 @@ def chunk(path: Path, cursor: int, limit: int) -> LogChunk:
         return LogChunk(b"", max(cursor, 0), end=True)
 
 
-def trim(file: BinaryIO) -> None:
+def trim_log(file: BinaryIO) -> None:
     """Keep the newest part of a log; what is older becomes a hole, which `read_chunk` skips."""
-    log_rotation.trim(file.fileno())
+    log_rotation.trim_log(file.fileno())
 
 
-def plain(path: str | Path) -> BinaryIO:
+def open_regular_file(path: str | Path) -> BinaryIO:
     """Open a file for reading that a user's script may have written: a pipe would block the reader, and a link or
     device leads elsewhere. Raise FileNotFoundError for these, and IsADirectoryError for a folder."""
     try:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Without O_NONBLOCK, opening a pipe would block."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SafeTreeEntry:
     """File or folder of a tree. `path` from the tree's root; `size` of a folder is 0; `at` unix seconds, and of a file
     `mtime_ns` nanoseconds."""
 
@@ -32,35 +32,35 @@ class Entry:
         return self.path.rpartition("/")[2]
 
 
-class Tree:
-    """Tree with relative, normalised paths (`apps.files.paths.clean`); "" is the root itself. A path that does not
-    exist, is a link, or neither a file nor a folder, raises OSError. Lists read at most `max_names` names of all its
-    folders."""
+class SafeTree:
+    """Tree with relative, normalised paths (`apps.files.paths.normalize_path`); "" is the root itself. A path that does
+    not exist, is a link, or neither a file nor a folder, raises OSError. Lists read at most `max_names` names of all
+    its folders."""
 
-    def __init__(self, root: Path, most: float = math.inf) -> None:
-        self.root, self._left = root, most
+    def __init__(self, root: Path, max_names: float = math.inf) -> None:
+        self.root, self._left = root, max_names
 
     def open(self, path: str) -> BinaryIO:
         """Open a file for reading. Raise OSError."""
-        with self._folder(_parent(path)) as there:
-            file = os.open(_name(path), FILE, dir_fd=there)
+        with self._folder(_get_parent(path)) as there:
+            file = os.open(_get_name(path), FILE_FLAGS, dir_fd=there)
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 os.close(file)
                 raise FileNotFoundError(path)
             return os.fdopen(file, "rb")
 
-    def look(self, path: str) -> Entry:
+    def look(self, path: str) -> SafeTreeEntry:
         """Return a file or folder. Raise OSError."""
         if not path:
             with self._folder("") as there:
-                return Entry("", True, 0, os.fstat(there).st_mtime)
-        with self._folder(_parent(path)) as there:
-            found = _entry(path, os.stat(_name(path), dir_fd=there, follow_symlinks=False))
+                return SafeTreeEntry("", True, 0, os.fstat(there).st_mtime)
+        with self._folder(_get_parent(path)) as there:
+            found = _build_entry(path, os.stat(_get_name(path), dir_fd=there, follow_symlinks=False))
         if found is None:
             raise FileNotFoundError(path)
         return found
 
-    def entries(self, path: str = "") -> list[Entry]:
+    def entries(self, path: str = "") -> list[SafeTreeEntry]:
         """Return the entries of one folder, folders first, each by name; without links, special files and names that
         are not UTF-8. Raise OSError."""
         found = []
@@ -73,11 +73,11 @@ class Tree:
                     continue
                 with suppress(OSError):  # gone meanwhile
                     below = f"{path}/{one.name}" if path else one.name
-                    if entry := _entry(below, one.stat(follow_symlinks=False)):
+                    if entry := _build_entry(below, one.stat(follow_symlinks=False)):
                         found.append(entry)
         return sorted(found, key=lambda entry: (not entry.folder, entry.name))
 
-    def walk(self, path: str = "") -> Iterator[Entry]:
+    def walk(self, path: str = "") -> Iterator[SafeTreeEntry]:
         """Yield all entries below a folder, a folder before what is in it; what cannot be read is left out."""
         left = [path]
         while left:
@@ -90,22 +90,22 @@ class Tree:
 
     def put(self, source: Path, path: str) -> None:
         """Move a file of the same disk into the tree, atomically in place of what is there. Raise OSError."""
-        with self._folder(_parent(path), make=True) as there:
-            os.rename(source, _name(path), dst_dir_fd=there)
+        with self._folder(_get_parent(path), make=True) as there:
+            os.rename(source, _get_name(path), dst_dir_fd=there)
             os.fsync(there)
 
     def move(self, path: str, to: str) -> None:
         """Move a file within the tree and remove folders that become empty. Raise OSError."""
-        with self._folder(_parent(path)) as there, self._folder(_parent(to), make=True) as target:
-            os.rename(_name(path), _name(to), src_dir_fd=there, dst_dir_fd=target)
-        self._prune(_parent(path))
+        with self._folder(_get_parent(path)) as there, self._folder(_get_parent(to), make=True) as target:
+            os.rename(_get_name(path), _get_name(to), src_dir_fd=there, dst_dir_fd=target)
+        self._prune(_get_parent(path))
 
     def delete(self, path: str) -> None:
         """Delete a file, if it exists, and folders that become empty. Raise OSError."""
         with suppress(FileNotFoundError, NotADirectoryError):
-            with self._folder(_parent(path)) as there:
-                os.unlink(_name(path), dir_fd=there)
-            self._prune(_parent(path))
+            with self._folder(_get_parent(path)) as there:
+                os.unlink(_get_name(path), dir_fd=there)
+            self._prune(_get_parent(path))
 
     def remove(self) -> None:
         """Remove all of the tree. `rmtree` follows no link."""
@@ -115,17 +115,17 @@ class Tree:
         """Remove folders that are empty now, up to the root."""
         while path:
             try:
-                with self._folder(_parent(path)) as there:
-                    os.rmdir(_name(path), dir_fd=there)
+                with self._folder(_get_parent(path)) as there:
+                    os.rmdir(_get_name(path), dir_fd=there)
             except OSError:
                 return
-            path = _parent(path)
+            path = _get_parent(path)
 
     @contextmanager
     def _folder(self, path: str, *, make: bool = False) -> Iterator[int]:
         if make:
             self.root.mkdir(parents=True, exist_ok=True)
-        there = os.open(self.root, FOLDER)
+        there = os.open(self.root, FOLDER_FLAGS)
         try:
             for name in path.split("/") if path else ():
                 if name in ("", ".", ".."):
@@ -133,7 +133,7 @@ class Tree:
                 if make:
                     with suppress(FileExistsError):
                         os.mkdir(name, 0o755, dir_fd=there)
-                below = os.open(name, FOLDER, dir_fd=there)
+                below = os.open(name, FOLDER_FLAGS, dir_fd=there)
                 os.close(there)
                 there = below
             yield there
@@ -150,19 +150,19 @@ def _is_text(name: str) -> bool:
     return "\0" not in name
 
 
-def _entry(path: str, found: os.stat_result) -> Entry | None:
-    if stat.S_ISDIR(found.st_mode):
-        return Entry(path, True, 0, found.st_mtime)
-    if not stat.S_ISREG(found.st_mode):
+def _build_entry(path: str, info: os.stat_result) -> SafeTreeEntry | None:
+    if stat.S_ISDIR(info.st_mode):
+        return SafeTreeEntry(path, True, 0, info.st_mtime)
+    if not stat.S_ISREG(info.st_mode):
         return None
-    return Entry(path, False, found.st_size, found.st_mtime, found.st_mtime_ns)
+    return SafeTreeEntry(path, False, info.st_size, info.st_mtime, info.st_mtime_ns)
 
 
-def _parent(path: str) -> str:
+def _get_parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _name(path: str) -> str:
+def _get_name(path: str) -> str:
     name = path.rpartition("/")[2]
     if name in ("", ".", ".."):
         raise FileNotFoundError(path)

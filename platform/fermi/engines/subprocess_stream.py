@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 
 from fermi.envd import protocol
 
-LONGEST_GREETING = 1 << 16  # bytes before a program reports that it is ready: output of profiles, modules and the like
-SAID = 2000  # characters of standard error that are kept
-LAST_SECONDS = 1.0
+MAX_GREETING_BYTES = (
+    1 << 16
+)  # bytes before a program reports that it is ready: output of profiles, modules and the like
+MAX_STDERR_CHARS = 2000  # characters of standard error that are kept
+DRAIN_SECONDS = 1.0
 
 
-class Silent(Exception):
+class ProgramNotReadyError(Exception):
     """No program has reported that it is ready. `said`: the end of its standard error."""
 
     def __init__(self, said: str) -> None:
@@ -27,38 +29,40 @@ class Silent(Exception):
         self.said = said
 
 
-def begin(words: Sequence[str], env: Mapping[str, str], seconds: float) -> socket.socket:
+def open_ready_stream(command: Sequence[str], env: Mapping[str, str], seconds: float) -> socket.socket:
     """Return the stream once the program has reported that it is ready (`protocol.READY`). Raise
     ProgramNotReadyError."""
-    stream, process, complaints = start(words, env)
-    if answers(stream, seconds):
+    stream, process, complaints = open_stream(command, env)
+    if wait_until_ready(stream, seconds):
         return stream
     stream.close()
     process.terminate()
-    raise Silent(complaints.said())
+    raise ProgramNotReadyError(complaints.said())
 
 
-def start(words: Sequence[str], env: Mapping[str, str]) -> tuple[socket.socket, subprocess.Popen[bytes], Complaints]:
+def open_stream(
+    command: Sequence[str], env: Mapping[str, str]
+) -> tuple[socket.socket, subprocess.Popen[bytes], StderrTail]:
     """Return the stream at once, with the process that connects it. Raise ProgramNotReadyError where there is no such
     program."""
     ours, theirs = socket.socketpair()
     with theirs:
         try:
             process = subprocess.Popen(
-                words, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.PIPE, cwd="/", env=dict(env),
+                command, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.PIPE, cwd="/", env=dict(env),
                 start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             ours.close()
-            raise Silent(f"{words[0]}: {error.strerror}") from error
-    return ours, process, Complaints(process)
+            raise ProgramNotReadyError(f"{command[0]}: {error.strerror}") from error
+    return ours, process, StderrTail(process)
 
 
-def answers(stream: socket.socket, seconds: float) -> bool:
+def wait_until_ready(stream: socket.socket, seconds: float) -> bool:
     """Return whether the program at the other end reports in time that it is ready."""
     limit, heard = time.monotonic() + seconds, b""
     try:
-        while not heard.endswith(protocol.READY) and len(heard) < LONGEST_GREETING:
+        while not heard.endswith(protocol.READY_LINE) and len(heard) < MAX_GREETING_BYTES:
             stream.settimeout(max(0.001, limit - time.monotonic()))
             if not (more := stream.recv(1 << 12)):
                 return False
@@ -66,10 +70,10 @@ def answers(stream: socket.socket, seconds: float) -> bool:
         stream.settimeout(None)
     except OSError:
         return False
-    return heard.endswith(protocol.READY)
+    return heard.endswith(protocol.READY_LINE)
 
 
-class Complaints:
+class StderrTail:
     """End of what a process writes to its standard error. Also waits for the process, which would stay as a zombie."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -81,11 +85,11 @@ class Complaints:
         assert self._process.stderr
         with self._process.stderr as errors:
             while more := errors.read1(1 << 12):  # type: ignore[attr-defined]
-                self._heard = (self._heard + more)[-SAID:]
+                self._heard = (self._heard + more)[-MAX_STDERR_CHARS:]
         self._process.wait()
 
     def said(self) -> str:
         """Return the last `MAX_STDERR_CHARS` characters, once the process has closed its standard error or a second has
         passed."""
-        self._thread.join(LAST_SECONDS)
+        self._thread.join(DRAIN_SECONDS)
         return self._heard.decode(errors="replace").strip()

@@ -5,6 +5,6 @@ from typing import Any
 from fermi.jobs.spec import JobSpec
 
 
-def watched(job: JobSpec) -> dict[str, Any]:
+def build_watch_options(job: JobSpec) -> dict[str, Any]:
     """Return these options as keys of a node's spec."""
     return {"pulse": job.pulse, "hang_seconds": job.hang_seconds}

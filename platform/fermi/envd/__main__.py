@@ -40,46 +40,46 @@ from functools import partial
 from typing import Any
 
 from fermi.envd import server
-from fermi.envd.port_forward import in_folder
-from fermi.envd.supervisor import Keeper, disk_use
+from fermi.envd.port_forward import build_socket_path
+from fermi.envd.supervisor import EnvironmentDaemon, build_disk_monitor
 from fermi.runner import files, processes
 
-SOCKET, TOKEN, PORT = ".sock", ".token", ".port"
+SOCKET_SUFFIX, TOKEN_SUFFIX, PORT_SUFFIX = ".sock", ".token", ".port"
 
 
 def main(path: str, variables: Mapping[str, str]) -> int:
     """Run the daemon and return the exit code: 1 if its service could not go on and its container has to report why,
     else 0."""
-    paths = files.Paths(path)
+    paths = files.RunnerPaths(path)
     with open(paths.spec, encoding="utf-8") as file:
         spec = json.load(file)
     paths.stop = spec.get("stop") or paths.stop
-    lock = _lock(paths)
+    lock = _acquire_lock(paths)
     if lock is None:
         return 0
     if _is_over(paths, spec):
         if spec.get("termination_message"):
-            _wait_for_the_end()
+            _wait_for_signal()
         return 0
     given = os.environ.pop("FERMI_KEEPER_TOKEN", "")
-    token = given or _token(paths)
+    token = given or _create_token(paths)
     for name in ("workspace", "home", "service", "cache", "tools"):  # what is not there cannot be allowed
         os.makedirs(spec[name], exist_ok=True)
-    use = disk_use(spec, paths)
+    use = build_disk_monitor(spec, paths)
     refusal = use.refusal() if use else None
-    listening = [] if refusal else _listen(paths, spec)
+    listening = [] if refusal else _open_sockets(paths, spec)
     if not spec.get("foreground"):
         _detach(paths)
-    processes.keep_others_out()
-    keeper = Keeper(spec, paths, variables, token)
+    processes.deny_tracing()
+    keeper = EnvironmentDaemon(spec, paths, variables, token)
     if refusal:
         keeper.refuse(refusal)
         return 1 if spec.get("termination_message") else 0
-    asyncio.run(keeper.live([partial(server.serve, keeper, sock) for sock in listening]))
+    asyncio.run(keeper.live([partial(server.start_server, keeper, sock) for sock in listening]))
     return 1 if spec.get("termination_message") and keeper.failed else 0
 
 
-def _wait_for_the_end() -> None:
+def _wait_for_signal() -> None:
     """Wait for a signal. Kubernetes starts the container of an ended run again and again, and keeps only the last two
     of them. One that waits keeps the log and the message of the one that ran
     (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/, "Container restart policy")."""
@@ -88,7 +88,7 @@ def _wait_for_the_end() -> None:
     signal.sigwait(signals)
 
 
-def _lock(paths: files.Paths) -> int | None:
+def _acquire_lock(paths: files.RunnerPaths) -> int | None:
     """Return the lock, or None if another daemon has it. A process that checks a run that has not started holds its
     lock for a moment, too."""
     for _ in range(20):
@@ -98,7 +98,7 @@ def _lock(paths: files.Paths) -> int | None:
     return None
 
 
-def _is_over(paths: files.Paths, spec: Mapping[str, Any]) -> bool:
+def _is_over(paths: files.RunnerPaths, spec: Mapping[str, Any]) -> bool:
     """Return True if the run was asked to end, or has ended; a lazy one that was killed may be started again on
     demand."""
     if files.read_json(paths.stop) is not None:
@@ -107,24 +107,24 @@ def _is_over(paths: files.Paths, spec: Mapping[str, Any]) -> bool:
     return before is not None and (not spec["lazy"] or before["state"] == "exited")
 
 
-def _token(paths: files.Paths) -> str:
+def _create_token(paths: files.RunnerPaths) -> str:
     """Return a new token, which is written before the daemon listens."""
     token = secrets.token_urlsafe(24)
-    files.replace_atomically(paths.spec.removesuffix(".json") + TOKEN, token.encode(), 0o600)
+    files.write_bytes_atomically(paths.spec.removesuffix(".json") + TOKEN_SUFFIX, token.encode(), 0o600)
     return token
 
 
-def _listen(paths: files.Paths, spec: Mapping[str, Any]) -> list[socket.socket]:
+def _open_sockets(paths: files.RunnerPaths, spec: Mapping[str, Any]) -> list[socket.socket]:
     """Return the listening sockets; the socket file of a dead daemon is replaced."""
     stem = paths.spec.removesuffix(".json")
-    name = os.path.basename(stem) + SOCKET
+    name = os.path.basename(stem) + SOCKET_SUFFIX
     folder = os.open(paths.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
     before = os.umask(0o177)
     try:
-        own.bind(in_folder(folder, name))
+        own.bind(build_socket_path(folder, name))
     finally:
         os.umask(before)
         os.close(folder)
@@ -135,12 +135,12 @@ def _listen(paths: files.Paths, spec: Mapping[str, Any]) -> list[socket.socket]:
         tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         tcp.bind(("127.0.0.1", int(spec["tcp"])))
         tcp.listen(128)
-        files.replace_atomically(stem + PORT, str(tcp.getsockname()[1]).encode(), 0o600)
+        files.write_bytes_atomically(stem + PORT_SUFFIX, str(tcp.getsockname()[1]).encode(), 0o600)
         found.append(tcp)
     return found
 
 
-def _detach(paths: files.Paths) -> None:
+def _detach(paths: files.RunnerPaths) -> None:
     """Continue in a child with its own session; the parent exits, because the daemon listens."""
     if os.fork():
         os._exit(0)
@@ -154,7 +154,7 @@ def _detach(paths: files.Paths) -> None:
     os.chdir("/")
 
 
-def _given(words: list[str]) -> Mapping[str, str]:
+def _read_variables(words: list[str]) -> Mapping[str, str]:
     """Return the variables, before any other process of the environment runs that could read them."""
     if not words:
         return {}
@@ -167,4 +167,4 @@ def _given(words: list[str]) -> Mapping[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], _given(sys.argv[2:])))
+    sys.exit(main(sys.argv[1], _read_variables(sys.argv[2:])))

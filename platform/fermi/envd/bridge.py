@@ -16,7 +16,7 @@ import threading
 
 from fermi.envd import protocol
 
-AT_ONCE = 1 << 16
+CHUNK_BYTES = 1 << 16
 
 
 def main(path: str) -> int:
@@ -27,23 +27,23 @@ def main(path: str) -> int:
     keeper = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(os.path.dirname(stem), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     keeper.connect(f"/proc/self/fd/{folder}/{os.path.basename(stem)}.sock")
-    keeper.sendall(protocol.greeting(token))
-    write(protocol.READY)
-    threading.Thread(target=_give, args=(keeper,), daemon=True).start()
+    keeper.sendall(protocol.build_greeting(token))
+    write_output(protocol.READY_LINE)
+    threading.Thread(target=_forward_input, args=(keeper,), daemon=True).start()
     with contextlib.suppress(OSError):
-        while data := keeper.recv(AT_ONCE):
-            write(data)
+        while data := keeper.recv(CHUNK_BYTES):
+            write_output(data)
     return 0
 
 
-def _give(keeper: socket.socket) -> None:
+def _forward_input(keeper: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while data := os.read(0, AT_ONCE):
+        while data := os.read(0, CHUNK_BYTES):
             keeper.sendall(data)
         keeper.shutdown(socket.SHUT_WR)
 
 
-def write(data: bytes) -> None:
+def write_output(data: bytes) -> None:
     """Write all bytes to standard output."""
     left = memoryview(data)
     while left:

@@ -21,7 +21,7 @@ from typing import Any
 from fermi.runner import processes
 from fermi.runner.exit_codes import CANNOT_START, NOT_FOUND
 
-MARK = "FERMI_RUN"
+MARK_VARIABLE = "FERMI_RUN"
 _HANDLED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 
 
@@ -30,7 +30,7 @@ class Child:
 
     def __init__(self, pid: int, ended: asyncio.Future[int]) -> None:
         self.pid, self.ended = pid, ended
-        self.start_time = processes.start_time(pid)
+        self.start_time = processes.read_start_time(pid)
 
     def signal_group(self, number: int) -> None:
         """Signal its process group: it leads its session and group, and is not reaped before `ended` is known."""
@@ -75,7 +75,7 @@ class Children:
         ready, not_yet = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            _become(command, streams, cwd, whole, keeper, confinement, tty, kept, self._limit)
+            _exec_child(command, streams, cwd, whole, keeper, confinement, tty, kept, self._limit)
         os.close(not_yet)
         os.read(ready, 1)  # until it leads its session, or is gone
         os.close(ready)
@@ -85,12 +85,12 @@ class Children:
 
     def leaders(self) -> list[dict[str, Any]]:
         """Return the leaders of the sessions that living descendants are in, for a status."""
-        sessions = {int(fields[3]) for fields in processes.descendants().values() if fields[0] != b"Z"}
-        return [{"pid": pid, "start_time": processes.start_time(pid)} for pid in sorted(sessions)]
+        sessions = {int(fields[3]) for fields in processes.list_descendants().values() if fields[0] != b"Z"}
+        return [{"pid": pid, "start_time": processes.read_start_time(pid)} for pid in sorted(sessions)]
 
     def pids(self) -> list[int]:
         """Return the living descendants."""
-        return processes.living_descendants()
+        return processes.list_living_descendants()
 
     def reap(self) -> None:
         """Collect all ended children."""
@@ -112,47 +112,47 @@ class Children:
 
     def end_session(self, leader: int) -> None:
         """Kill the processes that are left in a session."""
-        for pid, fields in processes.all_living():
+        for pid, fields in processes.list_living_processes():
             if int(fields[3]) == leader:
-                _kill(pid)
+                _kill_process(pid)
 
     async def end_all(self) -> None:
         """Kill descendants until none is left."""
         while pids := self.pids():
             for pid in pids:
-                _kill(pid)
+                _kill_process(pid)
             await asyncio.sleep(0.01)
             self.reap()
 
 
-def mark_of(folder: str) -> dict[str, str]:
+def build_mark(folder: str) -> dict[str, str]:
     """Return the variable that marks processes of the run in this folder."""
-    return {MARK: os.path.realpath(folder)}
+    return {MARK_VARIABLE: os.path.realpath(folder)}
 
 
-def strays(folder: str) -> list[dict[str, Any]]:
+def list_marked_processes(folder: str) -> list[dict[str, Any]]:
     """Return the living processes that are marked with this folder."""
-    mark = os.fsencode(f"{MARK}={mark_of(folder)[MARK]}")
+    mark = os.fsencode(f"{MARK_VARIABLE}={build_mark(folder)[MARK_VARIABLE]}")
     found = []
-    for pid, fields in processes.all_living():
+    for pid, fields in processes.list_living_processes():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
             if mark in file.read().split(b"\0"):
                 found.append({"pid": pid, "start_time": int(fields[19])})
     return found
 
 
-def since(fields: Sequence[bytes]) -> float:
+def compute_begin_time(fields: Sequence[bytes]) -> float:
     """Return when a process began, in unix seconds."""
     running = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return time.time() - running
 
 
-def _kill(pid: int) -> None:
+def _kill_process(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
-def _become(
+def _exec_child(
     command: Sequence[str], streams: tuple[int, int, int], cwd: str, env: dict[str, str], keeper: int,
     confinement: Any, tty: bool, kept: Iterable[int], limit: Callable[[], None] | None,
 ) -> None:  # fmt: skip
@@ -166,7 +166,7 @@ def _become(
             fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
         for target, source in enumerate([os.dup(stream) for stream in streams]):
             os.dup2(source, target)
-        processes.offer_to_oom_killer()
+        processes.raise_oom_score()
         if limit:
             limit()
         if confinement:
@@ -174,7 +174,7 @@ def _become(
         for descriptor in kept:
             os.set_inheritable(descriptor, True)
         processes.die_with_parent()  # after a change of user
-        processes.let_others_in()
+        processes.allow_tracing()
         if os.getppid() != keeper:
             os._exit(1)
         os.chdir(cwd)

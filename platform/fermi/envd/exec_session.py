@@ -19,31 +19,31 @@ from typing import Any
 from fermi.envd import login_shell
 from fermi.envd import protocol as wire
 from fermi.envd.children import Child, Children
-from fermi.envd.protocol import Refused
+from fermi.envd.protocol import EnvdRefusedError
 
 HANG_UP_SECONDS = 1.0
 """After its client has gone, a process that has not exited by then is killed."""
-LAST_SECONDS = 2.0
+OUTPUT_TIMEOUT_SECONDS = 2.0
 """How long output is read that a process outside of the command's session keeps open."""
-AT_ONCE = 1 << 16
+CHUNK_BYTES = 1 << 16
 END_OF_INPUT = b"\x04"
 SILENT_SECONDS = 3.0
 """After so long the start of a login shell that has printed nothing is explained to the client."""
 
 
-def check(request: Mapping[str, Any]) -> None:
+def check_request(request: Mapping[str, Any]) -> None:
     """Check an "exec" request. Raises ProtocolError."""
     command = request.get("command")
     if command is not None and not (isinstance(command, list) and command and all(isinstance(w, str) for w in command)):
-        raise wire.WireError("no command")
+        raise wire.ProtocolError("no command")
 
 
-class Command:
+class ExecSession:
     """One command. `begin` raises EnvdRefusedError; `serve` ends with the command, and with the last frame."""
 
     def __init__(self, children: Children, request: Mapping[str, Any], cwd: str) -> None:
         self.tty: Mapping[str, Any] | None = request.get("tty")
-        self.command = request.get("command") or login_shell.login_command()
+        self.command = request.get("command") or login_shell.build_login_command()
         self._starts = bool(self.tty and not request.get("command"))  # a login shell that has printed nothing
         self._typed = b""
         self.cwd = os.path.join(cwd, os.path.expanduser(request.get("cwd") or "."))
@@ -58,7 +58,7 @@ class Command:
         try:
             self._begin()
         except (OSError, ValueError) as error:
-            raise Refused("COMMAND_FAILED", why=getattr(error, "strerror", None) or str(error)) from error
+            raise EnvdRefusedError("COMMAND_FAILED", why=getattr(error, "strerror", None) or str(error)) from error
 
     def _begin(self) -> None:
         if self.tty:
@@ -81,12 +81,12 @@ class Command:
                 os.close(stream)
 
     async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passed: Callable[[], None]
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_data: Callable[[], None]
     ) -> None:
         """Forward input and output until the command or the connection ends. `on_data` is called for each piece."""
         assert self.child
-        outputs = [asyncio.create_task(self._tell(channel, fd, writer, passed)) for channel, fd in self._ours]
-        heard = asyncio.create_task(self._hear(reader, passed))
+        outputs = [asyncio.create_task(self._tell(channel, fd, writer, on_data)) for channel, fd in self._ours]
+        heard = asyncio.create_task(self._hear(reader, on_data))
         silence = asyncio.create_task(self._tell_silence(writer))
         try:
             waited: list[asyncio.Future[Any]] = [heard, self.child.ended]
@@ -94,9 +94,9 @@ class Command:
             if self.child.ended.done():
                 self._starts = False
                 self._children.end_session(self.child.pid)
-                await asyncio.wait(outputs, timeout=LAST_SECONDS)
+                await asyncio.wait(outputs, timeout=OUTPUT_TIMEOUT_SECONDS)
                 with contextlib.suppress(OSError):
-                    writer.write(wire.control({"exit": self.child.ended.result()}))
+                    writer.write(wire.encode_control({"exit": self.child.ended.result()}))
                     await writer.drain()
         finally:
             await self._hang_up()
@@ -113,7 +113,7 @@ class Command:
         starting = await _describe_start(self.child.pid)
         if self._starts:
             with contextlib.suppress(OSError):
-                writer.write(wire.control({"starting": starting}))
+                writer.write(wire.encode_control({"starting": starting}))
                 await writer.drain()
 
     def _is_echo(self, data: bytes) -> bool:
@@ -132,33 +132,33 @@ class Command:
             await asyncio.wait((self.child.ended,), timeout=HANG_UP_SECONDS)
         self._children.end_session(self.child.pid)
 
-    async def _tell(self, channel: int, fd: int, writer: asyncio.StreamWriter, passed: Callable[[], None]) -> None:
+    async def _tell(self, channel: int, fd: int, writer: asyncio.StreamWriter, on_data: Callable[[], None]) -> None:
         """Forward output. The end of a terminal is an error of the kernel's (EIO)."""
-        reader = asyncio.StreamReader(limit=AT_ONCE)
+        reader = asyncio.StreamReader(limit=CHUNK_BYTES)
         source = os.fdopen(fd, "rb", buffering=0)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
         try:
             with contextlib.suppress(OSError):
-                while data := await reader.read(AT_ONCE):
-                    passed()
+                while data := await reader.read(CHUNK_BYTES):
+                    on_data()
                     self._starts = self._starts and self._is_echo(data)
-                    writer.write(wire.frame(channel, data))
+                    writer.write(wire.encode_frame(channel, data))
                     await writer.drain()
         finally:
             transport.close()
 
-    async def _hear(self, reader: asyncio.StreamReader, passed: Callable[[], None]) -> None:
+    async def _hear(self, reader: asyncio.StreamReader, on_data: Callable[[], None]) -> None:
         """Handle input to the end of the connection; an invalid frame ends it, too."""
-        loop, frames = asyncio.get_running_loop(), wire.Frames()
+        loop, frames = asyncio.get_running_loop(), wire.FrameDecoder()
         transport, protocol = await loop.connect_write_pipe(
             asyncio.streams.FlowControlMixin, os.fdopen(self._input, "wb", buffering=0)
         )
         given = asyncio.StreamWriter(transport, protocol, None, loop)
         try:
-            with contextlib.suppress(OSError, wire.WireError, ValueError, TypeError, KeyError):
-                while data := await reader.read(AT_ONCE):
-                    passed()
+            with contextlib.suppress(OSError, wire.ProtocolError, ValueError, TypeError, KeyError):
+                while data := await reader.read(CHUNK_BYTES):
+                    on_data()
                     for channel, payload in frames.feed(data):
                         if channel == wire.CONTROL:
                             self._obey(json.loads(payload), given)
@@ -194,7 +194,9 @@ class Command:
         self.child.signal_group(number)
 
     def _resize(self, size: Mapping[str, Any]) -> None:
-        rows, columns = (max(1, min(int(size.get(name) or wire.SIZE[name]), 10_000)) for name in ("rows", "columns"))
+        rows, columns = (
+            max(1, min(int(size.get(name) or wire.DEFAULT_TERMINAL_SIZE[name]), 10_000)) for name in ("rows", "columns")
+        )
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._ours[0][1], termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 

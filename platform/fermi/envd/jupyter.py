@@ -18,14 +18,14 @@ from typing import Any
 
 from fermi.envd import port_forward
 
-SOCKET = "jupyter.sock"
-ANSWER_SECONDS = 10.0
-MOST_BYTES = 1 << 22
-QUIET = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+SOCKET_NAME = "jupyter.sock"
+ANSWER_TIMEOUT_SECONDS = 10.0
+MAX_ANSWER_BYTES = 1 << 22
+DEFAULT_SETTINGS = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
 """Settings of its page: otherwise it asks each new environment's user whether to fetch the project's news."""
 _KERNEL = re.compile(r"kernel-([0-9a-fA-F-]{36})\.json")
 
-CONFIG = '''
+CONFIG_TEXT = '''
 import os, socket, struct
 from jupyter_server.auth import IdentityProvider, User
 
@@ -69,7 +69,7 @@ c.KernelSpecManager.ensure_native_kernel = False
 '''
 
 
-def prepare(folder: str, python: str, variables: Mapping[str, str]) -> dict[str, str]:
+def write_settings(folder: str, python: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Write the server's configuration into the run's folder, and return the variables that it is started with.
     `python`: what its kernels run in."""
     kernels, settings = os.path.join(folder, "share", "kernels", "python3"), os.path.join(folder, "config")
@@ -83,8 +83,8 @@ def prepare(folder: str, python: str, variables: Mapping[str, str]) -> dict[str,
     }
     for path, text in (
         (os.path.join(kernels, "kernel.json"), json.dumps(spec)),
-        (os.path.join(settings, "labconfig", "default_setting_overrides.json"), json.dumps(QUIET)),
-        (config(folder), CONFIG),
+        (os.path.join(settings, "labconfig", "default_setting_overrides.json"), json.dumps(DEFAULT_SETTINGS)),
+        (get_config_path(folder), CONFIG_TEXT),
     ):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
@@ -99,12 +99,12 @@ def prepare(folder: str, python: str, variables: Mapping[str, str]) -> dict[str,
     }
 
 
-def config(folder: str) -> str:
+def get_config_path(folder: str) -> str:
     """Return the path of the configuration file."""
     return os.path.join(folder, "jupyter_config.py")
 
 
-class Jupyter:
+class JupyterClient:
     """A client of the server. `socket`: where it listens. A missing answer means unknown."""
 
     def __init__(self, socket: str) -> None:
@@ -128,7 +128,7 @@ class Jupyter:
                 "id": kernel["id"],
                 "name": names.get(kernel["id"]) or kernel.get("name", ""),
                 "busy": kernel.get("execution_state") == "busy",
-                "busy_at": _seconds(kernel.get("last_activity")),
+                "busy_at": _parse_time(kernel.get("last_activity")),
                 "connections": kernel.get("connections", 0),
             }
             for kernel in found or ()
@@ -150,14 +150,14 @@ class Jupyter:
 
     async def _ask(self, method: str, path: str) -> tuple[int, bytes]:
         try:
-            return await asyncio.wait_for(self._exchange(method, path), ANSWER_SECONDS)
+            return await asyncio.wait_for(self._exchange(method, path), ANSWER_TIMEOUT_SECONDS)
         except (OSError, ValueError, IndexError, asyncio.IncompleteReadError, TimeoutError):
             return 0, b""
 
     async def _exchange(self, method: str, path: str) -> tuple[int, bytes]:
         """Send an HTTP/1.0 request, whose answer ends with the connection. The cookie and the header have the same
         value, which is what the server's XSRF check compares (tornado's `check_xsrf_cookie`)."""
-        reader, writer = await asyncio.open_connection(sock=await port_forward.reach(self.socket))
+        reader, writer = await asyncio.open_connection(sock=await port_forward.connect_target(self.socket))
         try:
             head = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nCookie: _xsrf=keeper\r\nX-XSRFToken: keeper\r\n\r\n"
             writer.write(head.encode())
@@ -165,7 +165,7 @@ class Jupyter:
             answer = bytearray()
             while data := await reader.read(1 << 16):
                 answer += data
-                if len(answer) > MOST_BYTES:
+                if len(answer) > MAX_ANSWER_BYTES:
                     return 0, b""
             top, _, body = bytes(answer).partition(b"\r\n\r\n")
             return int(top.split()[1]), body
@@ -173,13 +173,13 @@ class Jupyter:
             writer.close()
 
 
-def kernel_of(command: str) -> str | None:
+def find_kernel_id(command: str) -> str | None:
     """Return the id of the kernel that a process with this command line is, or None."""
     found = _KERNEL.search(command)
     return found[1] if found else None
 
 
-def _seconds(moment: str | None) -> float | None:
+def _parse_time(moment: str | None) -> float | None:
     try:
         return datetime.fromisoformat((moment or "").replace("Z", "+00:00")).timestamp()
     except ValueError:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fermi.runner import processes
 
-MAX_COMMAND = 200
+MAX_COMMAND_LENGTH = 200
 """Characters of a command line."""
 _LOGIN = 'export PATH="$FERMI_PATH"; exec "$0" -i'
 """/etc/profile sets PATH again, without the environment's own packages."""
@@ -46,7 +46,7 @@ def find_shell() -> str:
     return shutil.which("bash") or "/bin/sh"
 
 
-def login_command() -> list[str]:
+def build_login_command() -> list[str]:
     """Return the command that starts a login shell with the environment's PATH."""
     shell = find_shell()
     return [shell, "-l", "-c", _LOGIN, shell]
@@ -62,8 +62,8 @@ def describe_start(pid: int) -> dict[str, Any]:
     there = [[file for file in files if os.path.exists(file.replace("~", home, 1))] for files in known]
     members = [
         (int(fields[19]), member)
-        for member, fields in processes.all_living()
+        for member, fields in processes.list_living_processes()
         if int(fields[3]) == pid and member != pid
     ]
     command = " ".join(processes.read_words(max(members)[1], "cmdline")) if members else ""
-    return {"files": [files[0] for files in there if files], "command": command[:MAX_COMMAND]}
+    return {"files": [files[0] for files in there if files], "command": command[:MAX_COMMAND_LENGTH]}

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fermi.runner.package_cache import PrepareError, prepare
+from fermi.runner.package_cache import PackagesError, prepare_packages
 
 
 def main(python: str, requirements: str, cache: str) -> int:
@@ -24,8 +24,8 @@ def main(python: str, requirements: str, cache: str) -> int:
         print(json.dumps(told), flush=True)
 
     try:
-        folder = prepare(python, requirements, "pip", Path(cache), lambda line: say({"say": line}))
-    except PrepareError as error:
+        folder = prepare_packages(python, requirements, "pip", Path(cache), lambda line: say({"say": line}))
+    except PackagesError as error:
         output = str(error.params.get("output") or error.code)
         say({"code": "PACKAGES_FAILED", "params": {"output": output[-2000:]}})
         return 1

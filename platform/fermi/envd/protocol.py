@@ -41,23 +41,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 IN, OUT, ERR, CONTROL = range(4)
-LONGEST_LINE = 1 << 16  # bytes
-LONGEST_FRAME = 1 << 20
-SIZE: Mapping[str, int] = {"columns": 80, "rows": 24}
+MAX_LINE_BYTES = 1 << 16  # bytes
+MAX_FRAME_BYTES = 1 << 20
+DEFAULT_TERMINAL_SIZE: Mapping[str, int] = {"columns": 80, "rows": 24}
 """For a terminal that reports 0, which means unknown (TIOCGWINSZ in ioctl_tty(2))."""
 _HEAD = struct.Struct(">BI")
 
 
-READY = b"fermi: ready\n"
+READY_LINE = b"fermi: ready\n"
 """The first line of a program whose standard input and output are the connection. It writes no more until it has
 received something; output before this line is not its own (a shell's greeting)."""
 
 
-class WireError(Exception):
+class ProtocolError(Exception):
     """Received data does not follow the protocol."""
 
 
-class Refused(Exception):
+class EnvdRefusedError(Exception):
     """A refused request. `said`: the answer."""
 
     def __init__(self, code: str, **params: Any) -> None:
@@ -65,38 +65,38 @@ class Refused(Exception):
         self.said = {"ok": False, "code": code, "params": params}
 
 
-def line(said: Mapping[str, Any]) -> bytes:
+def encode_line(message: Mapping[str, Any]) -> bytes:
     """Return a message as a line of JSON."""
-    return json.dumps(said).encode() + b"\n"
+    return json.dumps(message).encode() + b"\n"
 
 
-def greeting(token: str) -> bytes:
+def build_greeting(token: str) -> bytes:
     """Return the line with the token."""
-    return line({"token": token})
+    return encode_line({"token": token})
 
 
-def read_line(data: bytes) -> dict[str, Any]:
+def parse_line(data: bytes) -> dict[str, Any]:
     """Return the message of a line. Raises ProtocolError, also if it is longer than MAX_LINE_BYTES."""
-    if len(data) > LONGEST_LINE:
-        raise WireError("too long")
+    if len(data) > MAX_LINE_BYTES:
+        raise ProtocolError("too long")
     try:
         said = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise WireError("not JSON") from error
+        raise ProtocolError("not JSON") from error
     if not isinstance(said, dict):
-        raise WireError("not an object")
+        raise ProtocolError("not an object")
     return said
 
 
-def ask(stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0) -> dict[str, Any]:
+def send_request(stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0) -> dict[str, Any]:
     """Send the first line and return the answer, which has to arrive within `seconds`; no byte after it is read. Raises
     OSError and ProtocolError."""
     stream.settimeout(seconds)
-    stream.sendall(line(request))
-    return _answer(stream, b"", seconds)
+    stream.sendall(encode_line(request))
+    return _read_answer(stream, b"", seconds)
 
 
-class Handed(socket.socket):
+class PassedSocket(socket.socket):
     """A socket that the daemon passed; the connection to the daemon is kept open for as long, which tells it of the
     use."""
 
@@ -116,29 +116,29 @@ class Handed(socket.socket):
         return made
 
 
-def ask_handed(
+def request_with_fd(
     stream: socket.socket, request: Mapping[str, Any], seconds: float = 10.0
 ) -> tuple[socket.socket, dict[str, Any]]:
     """Send a request as `send_request` does, on the daemon's own Unix socket; return the socket that leads inside,
     passed or `stream` itself, and the answer."""
     stream.settimeout(seconds)
-    stream.sendall(line({**request, "hand": True}))
+    stream.sendall(encode_line({**request, "hand": True}))
     first, handed, _, _ = socket.recv_fds(stream, 1, 1, socket.MSG_CMSG_CLOEXEC)
     try:
-        inside = Handed(handed[0], stream) if handed else stream
+        inside = PassedSocket(handed[0], stream) if handed else stream
     except OSError:
         os.close(handed[0])  # no socket
         raise
     try:
         if not first:
-            raise WireError("no answer")
-        return inside, _answer(stream, first, seconds)
+            raise ProtocolError("no answer")
+        return inside, _read_answer(stream, first, seconds)
     except BaseException:
         inside.close()
         raise
 
 
-def _answer(stream: socket.socket, first: bytes, seconds: float) -> dict[str, Any]:
+def _read_answer(stream: socket.socket, first: bytes, seconds: float) -> dict[str, Any]:
     answer, limit = bytearray(first), time.monotonic() + seconds
     while not answer.endswith(b"\n"):
         left = limit - time.monotonic()
@@ -146,24 +146,24 @@ def _answer(stream: socket.socket, first: bytes, seconds: float) -> dict[str, An
             raise TimeoutError("no whole answer")
         stream.settimeout(left)
         byte = stream.recv(1)
-        if not byte or len(answer) > LONGEST_LINE:
-            raise WireError("no answer")
+        if not byte or len(answer) > MAX_LINE_BYTES:
+            raise ProtocolError("no answer")
         answer += byte
     stream.settimeout(seconds)
-    return read_line(bytes(answer))
+    return parse_line(bytes(answer))
 
 
-def frame(channel: int, payload: bytes) -> bytes:
+def encode_frame(channel: int, payload: bytes) -> bytes:
     """Return a frame."""
     return _HEAD.pack(channel, len(payload)) + payload
 
 
-def control(said: Mapping[str, Any]) -> bytes:
+def encode_control(message: Mapping[str, Any]) -> bytes:
     """Return a CONTROL frame."""
-    return frame(CONTROL, json.dumps(said).encode())
+    return encode_frame(CONTROL, json.dumps(message).encode())
 
 
-class Frames:
+class FrameDecoder:
     """Decodes frames from a stream."""
 
     def __init__(self) -> None:
@@ -174,8 +174,8 @@ class Frames:
         self._rest += data
         while len(self._rest) >= _HEAD.size:
             channel, length = _HEAD.unpack_from(self._rest)
-            if channel > CONTROL or length > LONGEST_FRAME:
-                raise WireError("no such frame")
+            if channel > CONTROL or length > MAX_FRAME_BYTES:
+                raise ProtocolError("no such frame")
             end = _HEAD.size + length
             if len(self._rest) < end:
                 return

@@ -35,31 +35,31 @@ from typing import Any
 
 from fermi.envd import protocol as wire
 from fermi.envd.children import Children
-from fermi.envd.exec_session import Command, check
+from fermi.envd.exec_session import ExecSession, check_request
 from fermi.runner import code_delivery, interfaces, placeholders, processes
-from fermi.runner.late_values import Late, decode
-from fermi.runner.rank import interpreter_first
+from fermi.runner.late_values import Late, decode_value
+from fermi.runner.rank import prepend_interpreter_folder
 
-SILENT_SECONDS = 20.0
+REQUEST_TIMEOUT_SECONDS = 20.0
 """How long a client may take to send its request."""
-LONGEST_ORDER = 1 << 21  # bytes
-STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+MAX_ORDER_BYTES = 1 << 21  # bytes
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
-class Beside:
+class RankExecServer:
     """Serves one order."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         for name in order.get("without", ()):
             os.environ.pop(name, None)
         self.cwd = str(order.get("cwd") or os.getcwd())
-        self.env = _variables(order)
+        self.env = _build_env(order)
         self.confinements: dict[str, Any] = {}
         if order.get("confine"):
-            from fermi.runner.sandbox import Confinement
+            from fermi.runner.sandbox import Sandbox
 
             name = str(order.get("name") or "beside")
-            self.confinements["service"] = Confinement(order["confine"], name, os.environ)
+            self.confinements["service"] = Sandbox(order["confine"], name, os.environ)
         self.children = Children(self.confinements, self.env, lambda: None)
 
     async def run(self, request: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,9 +67,9 @@ class Beside:
         self.children.listen()
         given = request.get("env") or {}
         path = given.get("PATH") or self.env.get("PATH") or os.environ.get("PATH", os.defpath)
-        running = Command(self.children, {**request, "env": {"FERMI_PATH": path, **given}}, self.cwd)
+        running = ExecSession(self.children, {**request, "env": {"FERMI_PATH": path, **given}}, self.cwd)
         running.begin()
-        writer.write(wire.line({"ok": True}))
+        writer.write(wire.encode_line({"ok": True}))
         await writer.drain()
         await running.serve(reader, writer, lambda: None)
 
@@ -80,65 +80,65 @@ class Beside:
             confinement.close()
 
 
-def _variables(order: Mapping[str, Any]) -> dict[str, str]:
+def _build_env(order: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables as the runner has set them (`fermi.runner.prepare`)."""
     head = order.get("head")
     known = {Late.PYTHON: sys.executable, **({Late.HEAD_HOST: head} if head else {})}
-    env = interfaces.for_ranks(head, is_here=bool(order.get("first"))) if head else {}
-    env.update({name: decode(value, known) for name, value in (order.get("env") or {}).items()})
-    if order.get("chosen") and (python := code_delivery.word_of(str(order["chosen"]))):
-        env.update(code_delivery.in_front(python, env))
+    env = interfaces.build_interface_env(head, is_head=bool(order.get("first"))) if head else {}
+    env.update({name: decode_value(value, known) for name, value in (order.get("env") or {}).items()})
+    if order.get("chosen") and (python := code_delivery.read_chosen_interpreter(str(order["chosen"]))):
+        env.update(code_delivery.build_interpreter_env(python, env))
     else:
-        env.update(interpreter_first(str(order.get("python") or sys.executable), {**os.environ, **env}))
+        env.update(prepend_interpreter_folder(str(order.get("python") or sys.executable), {**os.environ, **env}))
     filled = placeholders.fill_env({**os.environ, **env})
     return {name: value for name, value in filled.items() if name in env or value != os.environ.get(name)}
 
 
-async def serve(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, known: Mapping[str, Any] | None = None
+async def serve_stream(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, known_order: Mapping[str, Any] | None = None
 ) -> None:
     """Serve one stream. `known_order`: the order, if the client does not send it."""
     beside = None
     try:
-        writer.write(wire.READY)
-        order = known or await _line(reader)
-        request = await _line(reader)
+        writer.write(wire.READY_LINE)
+        order = known_order or await _read_message(reader)
+        request = await _read_message(reader)
         if request.get("open") != "exec":
-            raise wire.WireError("nothing else is opened here")
-        check(request)
-        beside = Beside(order)
+            raise wire.ProtocolError("nothing else is opened here")
+        check_request(request)
+        beside = RankExecServer(order)
         await beside.run(request, reader, writer)
-    except wire.Refused as refused:
-        await _say(writer, refused.said)
-    except (wire.WireError, ValueError, TypeError, KeyError, AttributeError):
-        await _say(writer, {"ok": False, "code": "KEEPER_REQUEST_INVALID", "params": {}})
+    except wire.EnvdRefusedError as refused:
+        await _write_message(writer, refused.said)
+    except (wire.ProtocolError, ValueError, TypeError, KeyError, AttributeError):
+        await _write_message(writer, {"ok": False, "code": "KEEPER_REQUEST_INVALID", "params": {}})
     finally:
         if beside:
             await beside.end()
 
 
-async def _line(reader: asyncio.StreamReader) -> dict[str, Any]:
+async def _read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
     coming = asyncio.ensure_future(reader.readline())
-    await asyncio.wait((coming,), timeout=SILENT_SECONDS)
+    await asyncio.wait((coming,), timeout=REQUEST_TIMEOUT_SECONDS)
     if not coming.done():
         coming.cancel()
-        raise wire.WireError("nothing was said")
-    return wire.read_line(coming.result())
+        raise wire.ProtocolError("nothing was said")
+    return wire.parse_line(coming.result())
 
 
-async def _say(writer: asyncio.StreamWriter, said: Mapping[str, Any]) -> None:
+async def _write_message(writer: asyncio.StreamWriter, said: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
-        writer.write(wire.line(said))
+        writer.write(wire.encode_line(said))
         await writer.drain()
 
 
-async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Return a reader and a writer: of a socket, or of two descriptors of an engine (pipes, a terminal). Written data
     is sent when it is drained, because this process exits then."""
     if stat.S_ISSOCK(os.fstat(0).st_mode):
-        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=os.dup(0)), limit=LONGEST_ORDER)
+        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=os.dup(0)), limit=MAX_ORDER_BYTES)
     else:
-        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=LONGEST_ORDER)
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=MAX_ORDER_BYTES)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(0), "rb", 0))
         transport, protocol = await loop.connect_write_pipe(
             asyncio.streams.FlowControlMixin, os.fdopen(os.dup(1), "wb", 0)
@@ -148,20 +148,20 @@ async def _streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return reader, writer
 
 
-async def _main(known: Mapping[str, Any] | None) -> None:
+async def _main(known_order: Mapping[str, Any] | None) -> None:
     own = asyncio.current_task()
     assert own
     loop = asyncio.get_running_loop()
-    for number in STOPS:
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, own.cancel)
     with contextlib.suppress(OSError, asyncio.CancelledError):
-        await serve(*await _streams(), known)
+        await serve_stream(*await _open_streams(), known_order)
 
 
-def main(known: Mapping[str, Any] | None = None) -> int:
+def main(known_order: Mapping[str, Any] | None = None) -> int:
     """Serve standard input and output, and return the exit code."""
-    processes.keep_others_out()
-    asyncio.run(_main(known))
+    processes.deny_tracing()
+    asyncio.run(_main(known_order))
     return 0
 
 

@@ -13,60 +13,60 @@ from pathlib import Path
 from typing import Any
 
 from fermi.envd import port_forward, protocol
-from fermi.envd.exec_session import Command, check
-from fermi.envd.protocol import Refused
-from fermi.envd.service import Failed
-from fermi.envd.supervisor import Keeper
+from fermi.envd.exec_session import ExecSession, check_request
+from fermi.envd.protocol import EnvdRefusedError
+from fermi.envd.service import ServiceError
+from fermi.envd.supervisor import EnvironmentDaemon
 from fermi.runner import snapshot_upload
 
-PATIENCE_SECONDS = 8.0
+SERVICE_TIMEOUT_SECONDS = 8.0
 """How long a client waits for a service that starts; on its next connection it waits again."""
-SILENT_SECONDS = 10.0
+REQUEST_TIMEOUT_SECONDS = 10.0
 """How long a client may take to send its request."""
-OURS = str(Path(snapshot_upload.__file__).parents[2])
-GATHER = (
+BUNDLE_FOLDER = str(Path(snapshot_upload.__file__).parents[2])
+UPLOAD_PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); from fermi.runner import snapshot_upload; "
     "sys.exit(snapshot_upload.main(sys.argv[2:]))"
 )
 
 
-async def serve(keeper: Keeper, sock: socket.socket) -> asyncio.Server:
+async def start_server(keeper: EnvironmentDaemon, sock: socket.socket) -> asyncio.Server:
     """Return a server for a listening socket."""
 
     async def come(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.CancelledError):
-            await Caller(keeper, reader, writer).serve()
+            await EnvdConnection(keeper, reader, writer).serve()
         writer.close()
 
     start = asyncio.start_unix_server if sock.family == socket.AF_UNIX else asyncio.start_server
-    return await start(come, sock=sock, limit=4 * protocol.LONGEST_LINE)
+    return await start(come, sock=sock, limit=4 * protocol.MAX_LINE_BYTES)
 
 
-class Caller:
+class EnvdConnection:
     """A connection of one client."""
 
-    def __init__(self, keeper: Keeper, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, keeper: EnvironmentDaemon, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.keeper, self.reader, self.writer = keeper, reader, writer
 
     async def serve(self) -> None:
         """Answer its request."""
         try:
-            request = await asyncio.wait_for(self._request(), SILENT_SECONDS)
+            request = await asyncio.wait_for(self._request(), REQUEST_TIMEOUT_SECONDS)
             await self._open(request)
-        except Refused as refused:
+        except EnvdRefusedError as refused:
             await self._say(refused.said)
-        except Failed as failed:
+        except ServiceError as failed:
             await self._say({"ok": False, **failed.cause})
-        except (protocol.WireError, TimeoutError, asyncio.LimitOverrunError, ValueError, TypeError, KeyError):
+        except (protocol.ProtocolError, TimeoutError, asyncio.LimitOverrunError, ValueError, TypeError, KeyError):
             await self._say({"ok": False, "code": "KEEPER_REQUEST_INVALID", "params": {}})
 
     async def _request(self) -> dict[str, Any]:
         """Return the request. Its token is in it, or in a separate line before it."""
-        said = protocol.read_line(await self.reader.readline())
+        said = protocol.parse_line(await self.reader.readline())
         known = hmac.compare_digest(str(said.pop("token", "")).encode(), self.keeper.token.encode())
         if not known:
-            raise Refused("KEEPER_TOKEN_WRONG")
-        return said or protocol.read_line(await self.reader.readline())
+            raise EnvdRefusedError("KEEPER_TOKEN_WRONG")
+        return said or protocol.parse_line(await self.reader.readline())
 
     async def _open(self, request: dict[str, Any]) -> None:
         what = request.get("open")
@@ -85,13 +85,13 @@ class Caller:
         elif what == "end-kernel":
             kernel = str(request.get("kernel", ""))
             if not await self.keeper.end_kernel(kernel):
-                raise Refused("KERNEL_UNKNOWN", kernel=kernel[:80])
+                raise EnvdRefusedError("KERNEL_UNKNOWN", kernel=kernel[:80])
             await self._say({"ok": True})
         else:
-            raise protocol.WireError(f"nothing is called {what}")
+            raise protocol.ProtocolError(f"nothing is called {what}")
 
     async def _say(self, said: dict[str, Any]) -> None:
-        self.writer.write(protocol.line(said))
+        self.writer.write(protocol.encode_line(said))
         await self.writer.drain()
 
     # --- ports ---
@@ -102,29 +102,29 @@ class Caller:
         ports = {one["name"]: int(one["port"]) for one in self.keeper.spec["ports"]}
         target: port_forward.Target
         if door is not None and door == self.keeper.service.kind and door not in ports and door != "custom":
-            await self.keeper.service.come_up(PATIENCE_SECONDS)
+            await self.keeper.service.come_up(SERVICE_TIMEOUT_SECONDS)
             target = self.keeper.service.target()
         elif door in ports or number in ports.values():
             target = ports[door] if door in ports else int(number)  # type: ignore[arg-type]
             self.keeper.service.want()  # a start script may be what listens there
         else:
-            raise Refused("PORT_UNKNOWN", port=str(door if door is not None else number)[:80])
+            raise EnvdRefusedError("PORT_UNKNOWN", port=str(door if door is not None else number)[:80])
         try:
-            inside = await port_forward.reach(target)
+            inside = await port_forward.connect_target(target)
         except OSError as error:
-            raise Refused("PORT_CLOSED", port=str(door or number)) from error
+            raise EnvdRefusedError("PORT_CLOSED", port=str(door or number)) from error
         outside = self.writer.get_extra_info("socket")
         if request.get("hand") is True and outside.family == socket.AF_UNIX:
             await self._hand_over(inside, outside)
             return
         await self._say({"ok": True})
         with self._connected():
-            await port_forward.join((self.reader, self.writer), inside, self.keeper.used)
+            await port_forward.join_streams((self.reader, self.writer), inside, self.keeper.used)
 
     async def _hand_over(self, inside: socket.socket, outside: Any) -> None:
         """Pass the connection; it counts as used until the client closes this one."""
         with inside, outside.dup() as plain:
-            socket.send_fds(plain, [protocol.line({"ok": True})], [inside.fileno()])
+            socket.send_fds(plain, [protocol.encode_line({"ok": True})], [inside.fileno()])
         self.keeper.used()
         with self._connected():
             while await self.reader.read(1 << 10):
@@ -134,7 +134,7 @@ class Caller:
     # --- commands ---
 
     async def _exec(self, request: dict[str, Any]) -> None:
-        check(request)
+        check_request(request)
         await self._run(request)
 
     async def _code(self, request: dict[str, Any]) -> None:
@@ -142,12 +142,12 @@ class Caller:
         commands are."""
         folder = os.path.normpath(os.path.join(self.keeper.spec["workspace"], str(request["path"])))
         if not os.path.isdir(folder):
-            raise Refused("CODE_NO_FOLDER_THERE", path=str(request["path"])[:500])
-        words = [sys.executable, "-I", "-c", GATHER, OURS, folder, json.dumps(dict(request["limits"]))]
+            raise EnvdRefusedError("CODE_NO_FOLDER_THERE", path=str(request["path"])[:500])
+        words = [sys.executable, "-I", "-c", UPLOAD_PROGRAM, BUNDLE_FOLDER, folder, json.dumps(dict(request["limits"]))]
         await self._run({"command": words})
 
     async def _run(self, request: dict[str, Any]) -> None:
-        running = Command(self.keeper.children, request, self.keeper.spec["workspace"])
+        running = ExecSession(self.keeper.children, request, self.keeper.spec["workspace"])
         running.begin()
         await self._say({"ok": True})
         self.keeper.used()

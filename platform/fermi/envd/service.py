@@ -23,20 +23,20 @@ from fermi.envd import editor, jupyter, port_forward
 from fermi.envd.children import Child, Children
 from fermi.runner import package_cache
 
-UP_SECONDS = 120.0
+START_TIMEOUT_SECONDS = 120.0
 POLL_SECONDS = 0.1
-RESTARTS, WITHIN_SECONDS = 5, 600.0
-SHORT, SHORT_SECONDS = 3, 10.0
+MAX_RESTARTS, RESTART_WINDOW_SECONDS = 5, 600.0
+MAX_SHORT_LIVES, SHORT_LIFE_SECONDS = 3, 10.0
 """After so many lives in a row that were no longer than this the service is given up."""
 BACKOFF_SECONDS = 0.5
-LAST_LINES, LAST_BYTES = 12, 2000
-LONGEST_SOCKET = 100
+MAX_LAST_LINES, MAX_LAST_BYTES = 12, 2000
+MAX_SOCKET_PATH_BYTES = 100
 """Of a Unix socket's path (sun_path has 108 bytes, see unix(7))."""
-RUNS_JUPYTER = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('jupyterlab'))"
-HAS_KERNEL = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('ipykernel'))"
+CHECK_JUPYTERLAB_PROGRAM = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('jupyterlab'))"
+CHECK_IPYKERNEL_PROGRAM = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('ipykernel'))"
 
 
-class Failed(Exception):
+class ServiceError(Exception):
     """The service cannot go on. `code` has a text in `fermi.messages`."""
 
     def __init__(self, code: str, **params: Any) -> None:
@@ -44,7 +44,7 @@ class Failed(Exception):
         self.cause = {"code": code, "params": params}
 
 
-class Service:
+class ServiceSupervisor:
     """Starts and supervises the service. `changed`: called whenever its status has changed."""
 
     def __init__(self, spec: Mapping[str, Any], children: Children, log: Callable[[bytes], None], changed: Any) -> None:
@@ -58,21 +58,21 @@ class Service:
         self.python: str = spec["python"]
         self.variables: dict[str, str] = {}
         self.folder = os.open(spec["service"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.socket = editor.SOCKET if self.kind == "vscode" else jupyter.SOCKET
+        self.socket = editor.SOCKET_NAME if self.kind == "vscode" else jupyter.SOCKET_NAME
         self._door = -1  # the editor's socket, which has no name any more
         self._task: asyncio.Task[None] | None = None
         self._link = ""  # a short name of the run's folder
         self._carrying: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
-        self._said: deque[str] = deque(maxlen=LAST_LINES)
-        self.jupyter = jupyter.Jupyter(self.target()) if self.kind == "jupyter" else None
+        self._said: deque[str] = deque(maxlen=MAX_LAST_LINES)
+        self.jupyter = jupyter.JupyterClient(self.target()) if self.kind == "jupyter" else None
         self._name_interpreter()
 
     def target(self) -> str:
         """Return the path of the service's socket."""
         if self.kind == "vscode":
             return f"/proc/{os.getpid()}/fd/{self._door}"
-        return port_forward.in_folder(self.folder, self.socket)
+        return port_forward.build_socket_path(self.folder, self.socket)
 
     # --- what others want of it ---
 
@@ -87,9 +87,9 @@ class Service:
         limit = time.monotonic() + seconds
         while self.state != "up":
             if self.state == "failed" and self.cause and self._task and self._task.done():
-                raise Failed(self.cause["code"], **self.cause["params"])
+                raise ServiceError(self.cause["code"], **self.cause["params"])
             if (left := limit - time.monotonic()) <= 0:
-                raise Failed("SERVICE_STARTING", kind=self.kind)
+                raise ServiceError("SERVICE_STARTING", kind=self.kind)
             self._news.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), left)
@@ -106,7 +106,7 @@ class Service:
         if self._link:
             shutil.rmtree(self._link, ignore_errors=True)
 
-    async def take_interpreter(self, base: str) -> None:
+    async def set_interpreter(self, base: str) -> None:
         """Choose the interpreter for all processes from now on: the environment's own one on top of `base`; `base` if
         it has none, or none can be created."""
         self.python = base
@@ -115,7 +115,7 @@ class Service:
             command = [sys.executable, "-m", "fermi.envd.interpreter", base, own]
             try:
                 self.python = os.path.join(await self._told(command, "", "PYTHON_NOT_MADE"), "bin", "python")
-            except Failed as failed:
+            except ServiceError as failed:
                 self.note(f"fermi: {failed.cause['code']} {failed.cause['params']}")
                 return
             self._name_interpreter()
@@ -129,7 +129,7 @@ class Service:
         try:
             await self._prepare()
             await self._keep()
-        except Failed as error:
+        except ServiceError as error:
             self.cause = error.cause
             self._log(f"fermi: {error.cause['code']} {error.cause['params']}\n".encode())
             self._turn("failed")
@@ -140,10 +140,10 @@ class Service:
 
     async def _prepare(self) -> None:
         self._turn("preparing")
-        if self.kind == "jupyter" and await self._fails([self.spec["lab"], "-c", RUNS_JUPYTER]):
-            raise Failed("JUPYTERLAB_MISSING", python=self.spec["lab"], **_image(self.spec))
+        if self.kind == "jupyter" and await self._fails([self.spec["lab"], "-c", CHECK_JUPYTERLAB_PROGRAM]):
+            raise ServiceError("JUPYTERLAB_MISSING", python=self.spec["lab"], **_get_image_params(self.spec))
         packages = list(self.spec["packages"])
-        if self.kind == "jupyter" and await self._fails([self.python, "-c", HAS_KERNEL]):
+        if self.kind == "jupyter" and await self._fails([self.python, "-c", CHECK_IPYKERNEL_PROGRAM]):
             packages.append("ipykernel")
         if packages:
             wanted = os.path.join(self.spec["service"], "requirements.txt")
@@ -151,8 +151,8 @@ class Service:
                 file.write("\n".join(packages) + "\n")
             command = [sys.executable, "-m", "fermi.envd.packages", self.spec["python"], wanted, self.spec["cache"]]
             folder = await self._told(command, "INSTALLING_PACKAGES", "PACKAGES_FAILED")
-            package_cache.hold(folder)  # to the end of the keeper
-            await self.take_interpreter(os.path.join(folder, "bin", "python"))
+            package_cache.acquire_environment(folder)  # to the end of the keeper
+            await self.set_interpreter(os.path.join(folder, "bin", "python"))
         if self.kind == "vscode" and not self._editor():
             folder = await self._told(
                 [sys.executable, "-m", "fermi.envd.editor", self.spec["tools"]],
@@ -162,11 +162,11 @@ class Service:
             self._do("RUNNING_START_SCRIPT")
             code = await self._run(self._script())
             if code:
-                raise Failed("START_SCRIPT_FAILED", exitCode=code, output=self._last())
+                raise ServiceError("START_SCRIPT_FAILED", exitCode=code, output=self._last())
 
     async def _keep(self) -> None:
         """Start it, and restart it after crashes, up to a limit within a time."""
-        crashes: deque[float] = deque(maxlen=RESTARTS)
+        crashes: deque[float] = deque(maxlen=MAX_RESTARTS)
         short = 0
         while True:
             self._turn("starting", "STARTING_SERVICE", kind=self.kind)
@@ -185,10 +185,10 @@ class Service:
                 return  # it has done what it had to; what it left behind goes on
             self._log(f"fermi: the service ended with code {code}\n".encode())
             now = time.monotonic()
-            short = short + 1 if now - began < SHORT_SECONDS else 0
-            often = len(crashes) == RESTARTS and now - crashes[0] < WITHIN_SECONDS
-            if short == SHORT or often:
-                raise Failed("SERVICE_CRASHED", kind=self.kind, exitCode=code, output=self._last())
+            short = short + 1 if now - began < SHORT_LIFE_SECONDS else 0
+            often = len(crashes) == MAX_RESTARTS and now - crashes[0] < RESTART_WINDOW_SECONDS
+            if short == MAX_SHORT_LIVES or often:
+                raise ServiceError("SERVICE_CRASHED", kind=self.kind, exitCode=code, output=self._last())
             crashes.append(now)
             self.restarts += 1
             self._turn("starting", "STARTING_SERVICE", kind=self.kind)
@@ -196,14 +196,14 @@ class Service:
 
     async def _is_up(self) -> bool:
         """Return True once it is up, and False if it has ended before. Raises ServiceError when it takes too long."""
-        limit = time.monotonic() + UP_SECONDS
+        limit = time.monotonic() + START_TIMEOUT_SECONDS
         assert self.child
         while not self.child.ended.done():
             if self.kind == "custom" or (self.jupyter and await self.jupyter.is_up()) or self._take_editor():
                 return True
             if time.monotonic() > limit:
                 self.child.signal_group(signal.SIGKILL)
-                raise Failed("SERVICE_CRASHED", kind=self.kind, exitCode=0, output=self._last())
+                raise ServiceError("SERVICE_CRASHED", kind=self.kind, exitCode=0, output=self._last())
             await asyncio.sleep(POLL_SECONDS)
         return False
 
@@ -239,9 +239,9 @@ class Service:
         inherits."""
         socket = f"/proc/self/fd/{self.folder}/{self.socket}"
         if self.kind == "jupyter":
-            self.variables = jupyter.prepare(self.spec["service"], self.python, self.children.variables)
+            self.variables = jupyter.write_settings(self.spec["service"], self.python, self.children.variables)
             self.variables.update(FERMI_SOCKET=socket, FERMI_WORKSPACE=self.spec["workspace"])
-            return [self.spec["lab"], "-m", "jupyterlab", "--config", jupyter.config(self.spec["service"])]
+            return [self.spec["lab"], "-m", "jupyterlab", "--config", jupyter.get_config_path(self.spec["service"])]
         if self.kind == "vscode":
             return self._editor(os.path.join(self._short(), self.socket))
         return self._script() if self.spec["start_script"] else None
@@ -250,7 +250,7 @@ class Service:
         """Return the run's folder by a name that is short enough for a socket's path. The editor starts itself a second
         time, without our descriptors."""
         folder: str = self.spec["service"]
-        if len(os.fsencode(folder)) + len(self.socket) < LONGEST_SOCKET:
+        if len(os.fsencode(folder)) + len(self.socket) < MAX_SOCKET_PATH_BYTES:
             return folder
         if not self._link:
             self._link = tempfile.mkdtemp(prefix="fermi-")
@@ -260,7 +260,7 @@ class Service:
 
     def _editor(self, socket: str = "") -> list[str] | None:
         path = self.children.variables.get("PATH")
-        return editor.command(self.spec["tools"], path, socket, self.spec["workspace"], self.spec["home"])
+        return editor.build_command(self.spec["tools"], path, socket, self.spec["workspace"], self.spec["home"])
 
     def _script(self) -> list[str]:
         path = os.path.join(self.spec["service"], "start")
@@ -315,8 +315,8 @@ class Service:
         self.child = child
         result: dict[str, Any] = {}
         try:
-            async for line in lines(out):
-                said = _json(line)
+            async for line in read_lines(out):
+                said = _parse_json(line)
                 if "say" in said:
                     self._log(f"{said['say']}\n".encode())
                     self._do(doing, line=str(said["say"])[:200])
@@ -331,11 +331,11 @@ class Service:
         if "folder" in result:
             return str(result["folder"])
         params = {"output": self._last(), "why": self._last(), "exitCode": code}
-        raise Failed(result.get("code") or failed, **(result.get("params") or params))
+        raise ServiceError(result.get("code") or failed, **(result.get("params") or params))
 
     async def _carry(self, out: int) -> None:
         """Write the service's output into the log."""
-        async for line in lines(out):
+        async for line in read_lines(out):
             self._said.append(line.decode(errors="replace"))
             self._log(line + b"\n")
 
@@ -347,7 +347,7 @@ class Service:
         self._log(f"{line}\n".encode())
 
     def _last(self) -> str:
-        return "\n".join(self._said)[-LAST_BYTES:]
+        return "\n".join(self._said)[-MAX_LAST_BYTES:]
 
     def _do(self, code: str, **params: Any) -> None:
         self.doing = {"code": code, "params": params}
@@ -360,11 +360,11 @@ class Service:
         self._changed()
 
 
-def _image(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _get_image_params(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"image": spec["image"]} if spec.get("image") else {}
 
 
-def _json(line: bytes) -> dict[str, Any]:
+def _parse_json(line: bytes) -> dict[str, Any]:
     """Return the object of a line, or an empty one: pip's own warnings come between."""
     with contextlib.suppress(ValueError):
         said = json.loads(line)
@@ -372,7 +372,7 @@ def _json(line: bytes) -> dict[str, Any]:
     return {}
 
 
-async def lines(source: int) -> Any:
+async def read_lines(source: int) -> Any:
     """Yield lines without their ends, then close the descriptor. A longer line than 64 KiB comes in pieces."""
     reader = asyncio.StreamReader(limit=1 << 16)
     pipe = os.fdopen(source, "rb", buffering=0)

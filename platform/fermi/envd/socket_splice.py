@@ -11,22 +11,22 @@ import select
 import socket
 from collections.abc import Callable
 
-LEAST, MOST = 1 << 14, 1 << 18
+MIN_BUFFER_BYTES, MAX_BUFFER_BYTES = 1 << 14, 1 << 18
 """Sizes of a buffer: most connections carry little, and each direction has its own buffer."""
 
 
-class TargetGone(ConnectionError):
+class TargetClosedError(ConnectionError):
     """The target accepts no more data."""
 
 
-async def pour(
-    source: socket.socket, target: socket.socket, *, count: int | None = None, passed: Callable[[], None] | None = None
+async def splice_sockets(
+    source: socket.socket, target: socket.socket, *, count: int | None = None, on_data: Callable[[], None] | None = None
 ) -> int:
     """Copy `count` bytes, or all until the source's end, and return how many. Neither socket may block, nor may a
     transport read from the source or write to the target meanwhile. `on_data` is called for each piece. Raises
     TargetClosedError, and OSError if the source breaks off."""
     loop = asyncio.get_running_loop()
-    buffer = memoryview(bytearray(LEAST if count is None else MOST))
+    buffer = memoryview(bytearray(MIN_BUFFER_BYTES if count is None else MAX_BUFFER_BYTES))
     done = turn = 0
     while count is None or done < count:
         room = buffer if count is None else buffer[: count - done]
@@ -43,23 +43,23 @@ async def pour(
                 await loop.sock_sendall(target, buffer[sent:got])
                 turn = 0
         except OSError as error:
-            raise TargetGone(error.errno, error.strerror) from error
+            raise TargetClosedError(error.errno, error.strerror) from error
         done += got
         turn += got
-        if passed:
-            passed()
-        if got == len(buffer) < MOST:
+        if on_data:
+            on_data()
+        if got == len(buffer) < MAX_BUFFER_BYTES:
             buffer = memoryview(bytearray(2 * got))
-        if turn >= MOST:  # a source that always has more leaves others their turn
+        if turn >= MAX_BUFFER_BYTES:  # a source that always has more leaves others their turn
             await asyncio.sleep(0)
             turn = 0
     return done
 
 
-def pour_here(source: socket.socket, target: socket.socket, count: int) -> int:
+def splice_sockets_blocking(source: socket.socket, target: socket.socket, count: int) -> int:
     """Copy `count` bytes as `splice_sockets` does, in a thread of its own. Returns early when either socket is shut
     down."""
-    buffer, done = memoryview(bytearray(MOST)), 0
+    buffer, done = memoryview(bytearray(MAX_BUFFER_BYTES)), 0
     readable, writable = select.poll(), select.poll()
     readable.register(source, select.POLLIN)
     writable.register(target, select.POLLOUT)
@@ -76,7 +76,7 @@ def pour_here(source: socket.socket, target: socket.socket, count: int) -> int:
             while left := left[_send(target, left) :]:
                 writable.poll()
         except OSError as error:
-            raise TargetGone(error.errno, error.strerror) from error
+            raise TargetClosedError(error.errno, error.strerror) from error
         done += got
     return done
 

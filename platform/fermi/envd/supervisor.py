@@ -13,36 +13,38 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from fermi.envd.children import Children, mark_of
-from fermi.envd.memory_holders import Held
-from fermi.envd.service import Service
+from fermi.envd.children import Children, build_mark
+from fermi.envd.memory_holders import MemoryHolders
+from fermi.envd.service import ServiceSupervisor
 from fermi.runner import files, log_rotation, processes
 from fermi.runner.bounds import Bounds
-from fermi.runner.disk_usage import DiskUse
+from fermi.runner.disk_usage import DiskMonitor
 
-LOOK_SECONDS = 5.0
-BOUNDS_SECONDS = 0.5
+ACTIVITY_POLL_SECONDS = 5.0
+BOUNDS_POLL_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.5
 MAX_TERMINATION_BYTES = 4096
 SPARE_BYTES = 64 << 20
 """What an environment may still write if it has more than its size already: clearing it up starts processes, which
 write."""
-OF_DISKS = {
+DISK_CAUSE_CODES = {
     "DISK_BOUND_REACHED": "ENVIRONMENT_OVER_ITS_SIZE",
     "DISK_RESERVE_REACHED": "ENVIRONMENT_FILLED_THE_DISK",
     "DISK_WITHOUT_ROOM": "ENVIRONMENT_WITHOUT_ROOM",
 }
 """Codes for tasks, and for environments."""
-STOPS = (signal.SIGTERM, signal.SIGUSR1)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
-class Keeper:
+class EnvironmentDaemon:
     """The daemon of one run. `token`: required of each client."""
 
-    def __init__(self, spec: dict[str, Any], paths: files.Paths, variables: Mapping[str, str], token: str) -> None:
+    def __init__(
+        self, spec: dict[str, Any], paths: files.RunnerPaths, variables: Mapping[str, str], token: str
+    ) -> None:
         self.spec, self.paths, self.token = spec, paths, token
-        self.status = files.first_status(spec["name"], 0, "starting")
-        self.status["runner"] = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
+        self.status = files.build_first_status(spec["name"], 0, "starting")
+        self.status["runner"] = {"pid": os.getpid(), "start_time": processes.read_start_time(os.getpid())}
         self.at: float | None = None  # unix seconds of the user's last activity
         self.connections = 0
         self.kernels: list[dict[str, Any]] = []
@@ -52,26 +54,26 @@ class Keeper:
         self._log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self._logged = 0  # since the log was trimmed
         gpus = spec["env"].get("CUDA_VISIBLE_DEVICES")
-        self.held = Held(gpus)
-        given = {**spec["env"], **variables, **mark_of(paths.folder)}
+        self.held = MemoryHolders(gpus)
+        given = {**spec["env"], **variables, **build_mark(paths.folder)}
         bounds = spec.get("bounds")
         self.bounds = Bounds(bounds, spec["name"], dict) if bounds else None
-        self.disk_use = disk_use(spec, paths)
+        self.disk_use = build_disk_monitor(spec, paths)
         self.passed: dict[str, Any] | None = None  # why the disk ends the run
         limit = self.bounds.limit_process if self.bounds else None
-        self.children = Children(_confinements(spec), given, self.save, limit)
-        self.service = Service(spec, self.children, self.log, self.save)
+        self.children = Children(_build_sandboxes(spec), given, self.save, limit)
+        self.service = ServiceSupervisor(spec, self.children, self.log, self.save)
 
     async def live(self, doors: Iterable[Callable[[], Awaitable[asyncio.Server]]]) -> None:
         """Run until a stop request, then end all processes. `doors`: start the servers."""
         loop = asyncio.get_running_loop()
         self.children.listen()
-        for number in STOPS:
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self.ending.set)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
         self.save()
-        await self.service.take_interpreter(self.spec["python"])  # callers wait: it is theirs, too
+        await self.service.set_interpreter(self.spec["python"])  # callers wait: it is theirs, too
         servers = [await door() for door in doors]
         if self.disk_use:
             self.disk_use.start()
@@ -127,7 +129,7 @@ class Keeper:
         path = self.spec.get("termination_message")
         if path and self.failed:
             with contextlib.suppress(OSError), open(path, "wb") as file:
-                file.write(last_words(self.service.cause or {}))
+                file.write(build_termination_message(self.service.cause or {}))
 
     def _over(self) -> bool:
         """Return True if a stop was requested in the file, or if the service was given up and is not tried again."""
@@ -146,9 +148,9 @@ class Keeper:
         """Append to the run's log. A full disk is no error."""
         with contextlib.suppress(OSError):
             self._logged += os.write(self._log, data)
-            if self._logged >= log_rotation.STEP:
+            if self._logged >= log_rotation.STEP_BYTES:
                 self._logged = 0
-                log_rotation.trim(self._log)
+                log_rotation.trim_log(self._log)
 
     async def end_kernel(self, kernel: str) -> bool:
         """End a Jupyter kernel, and return whether that was done."""
@@ -164,7 +166,7 @@ class Keeper:
         while True:
             with contextlib.suppress(Exception):  # what cannot be looked at ends nothing
                 await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(ACTIVITY_POLL_SECONDS)
 
     async def _keep_bounds(self) -> None:
         """Kill what the environment runs if it exceeds its limits; its service starts again. Because of its disk the
@@ -173,24 +175,24 @@ class Keeper:
             if self.disk_use and self.disk_use.found and not self.passed:
                 processes.kill_descendants()
                 self.children.reap()
-                self.end_for(self.disk_use.found)
+                self.end_with_cause(self.disk_use.found)
             with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
                 if found := self.bounds.look():
                     self.service.note(f"fermi: {found.pop('code')} {found}")
                     processes.kill_descendants()
                     self.children.reap()
-            await asyncio.sleep(BOUNDS_SECONDS)
+            await asyncio.sleep(BOUNDS_POLL_SECONDS)
 
-    def end_for(self, found: Mapping[str, Any]) -> None:
+    def end_with_cause(self, cause: Mapping[str, Any]) -> None:
         """End the run because of a cause of `fermi.runner.disk_usage`."""
-        params = {name: value for name, value in found.items() if name not in ("code", "task")}
-        self.passed = {"code": OF_DISKS[found["code"]], "params": params}
+        params = {name: value for name, value in cause.items() if name not in ("code", "task")}
+        self.passed = {"code": DISK_CAUSE_CODES[cause["code"]], "params": params}
         self.service.note(f"fermi: {self.passed['code']} {params}")
         self.ending.set()
 
-    def refuse(self, found: Mapping[str, Any]) -> None:
+    def refuse(self, cause: Mapping[str, Any]) -> None:
         """Write a cause and end at once, in place of `live`."""
-        self.end_for(found)
+        self.end_with_cause(cause)
         self._close()
 
     async def look(self) -> None:
@@ -203,7 +205,7 @@ class Keeper:
             kernels = await self.service.jupyter.kernels()
         for kernel in kernels:
             pid = kernel_pids.get(kernel["id"])
-            kernel.update(pid=pid, since=_began(pid, now))
+            kernel.update(pid=pid, since=_compute_begin_time(pid, now))
             moment = now if kernel["busy"] else kernel["busy_at"]
             if moment and (self.at is None or moment > self.at):
                 self.at = moment
@@ -235,17 +237,17 @@ class Keeper:
         said = state or ("running" if ready else "starting")
         self.status.update(state=said, ranks=self.children.leaders(), **self.told())
         with contextlib.suppress(OSError):
-            files.write_atomically(self.paths.status, self.status, 0o600)
+            files.write_json_atomically(self.paths.status, self.status, 0o600)
 
 
-def disk_use(spec: Mapping[str, Any], paths: files.Paths) -> DiskUse | None:
+def build_disk_monitor(spec: Mapping[str, Any], paths: files.RunnerPaths) -> DiskMonitor | None:
     """Return the monitor of the environment's disk and the run's folder, if it has limits; else None."""
     if not (ordered := spec.get("bounds")):
         return None
-    return DiskUse({**ordered, "spare": SPARE_BYTES}, spec["name"], [spec["workspace"], spec["home"], paths.folder])
+    return DiskMonitor({**ordered, "spare": SPARE_BYTES}, spec["name"], [spec["workspace"], spec["home"], paths.folder])
 
 
-def last_words(cause: Mapping[str, Any]) -> bytes:
+def build_termination_message(cause: Mapping[str, Any]) -> bytes:
     """Return a cause as JSON of the size that Kubernetes keeps (kubernetes/kubernetes,
     pkg/kubelet/container/runtime.go, MaxContainerTerminationMessageLength). Output of a program is cut at its
     beginning."""
@@ -258,22 +260,22 @@ def last_words(cause: Mapping[str, Any]) -> bytes:
     return json.dumps({"cause": {"code": cause["code"], "params": {}}}).encode()
 
 
-def _confinements(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _build_sandboxes(spec: Mapping[str, Any]) -> dict[str, Any]:
     if not spec.get("confine"):
         return {}
-    from fermi.runner.sandbox import Confinement
+    from fermi.runner.sandbox import Sandbox
 
     made = {
-        "service": Confinement(spec["confine"], spec["name"], os.environ),
-        "preparing": Confinement(spec["preparing"], spec["name"], os.environ),
+        "service": Sandbox(spec["confine"], spec["name"], os.environ),
+        "preparing": Sandbox(spec["preparing"], spec["name"], os.environ),
     }
     for gap in made["service"].gaps:
         print(f"fermi: this machine cannot keep the environment from all that is not its own: {gap}", file=sys.stderr)
     return made
 
 
-def _began(pid: int | None, now: float) -> float | None:
-    began = processes.start_time(pid) if pid else None
+def _compute_begin_time(pid: int | None, now: float) -> float | None:
+    began = processes.read_start_time(pid) if pid else None
     if began is None:
         return None
     return now - (time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"))

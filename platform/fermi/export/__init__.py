@@ -16,7 +16,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from fermi.jobs.errors import UnknownName
+from fermi.jobs.errors import UnknownNameError
 from fermi.jobs.spec import JobSpec, Problem
 from fermi.planning import plugins
 from fermi.schema import suggestions
@@ -30,22 +30,22 @@ TARGETS = {
 }
 
 
-def problems(job: JobSpec, target: str) -> list[Problem]:
+def find_problems(job: JobSpec, target: str) -> list[Problem]:
     """Return why this target cannot start the job; empty = `render_files` will succeed. Raises UnknownNameError
     (TARGET_UNKNOWN)."""
-    return list(_target(target).problems(job))
+    return list(_load_target(target).problems(job))
 
 
-def render(job: JobSpec, target: str, lang: str, connection: Mapping[str, Any] | None = None) -> dict[str, str]:
+def render_files(job: JobSpec, target: str, lang: str, connection: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return path -> text; scripts end in `.sh`. `connection`: of the cluster, where the target is its engine."""
     from fermi.export import readme
 
-    plan = plugins.framework(job.framework).plan(job)
-    found: dict[str, str] = _target(target).files(job, plan, connection or {})
-    return {"README.md": readme.text(job, plan, target, lang), **found}
+    plan = plugins.get_framework(job.framework).plan(job)
+    found: dict[str, str] = _load_target(target).files(job, plan, connection or {})
+    return {"README.md": readme.render_readme(job, plan, target, lang), **found}
 
 
-def archive(folder: str, files: Mapping[str, str]) -> bytes:
+def build_archive(folder: str, files: Mapping[str, str]) -> bytes:
     """Return a .tar.gz of `folder`; the same files always give the same bytes."""
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
@@ -57,8 +57,10 @@ def archive(folder: str, files: Mapping[str, str]) -> bytes:
     return buffer.getvalue()
 
 
-def _target(name: str) -> ModuleType:
+def _load_target(name: str) -> ModuleType:
     if name not in TARGETS:
         allowed = ", ".join(TARGETS)
-        raise UnknownName("TARGET_UNKNOWN", found=name, allowed=allowed, nearest=suggestions.name(name, TARGETS))
+        raise UnknownNameError(
+            "TARGET_UNKNOWN", found=name, allowed=allowed, nearest=suggestions.suggest_name(name, TARGETS)
+        )
     return import_module(TARGETS[name])

@@ -8,8 +8,8 @@ import yaml
 from fermi.engines.kubernetes import names
 from fermi.engines.kubernetes.render import render
 from fermi.export import scripts
-from fermi.export.quoting import quoted, word
-from fermi.export.scripts import not_the_platforms
+from fermi.export.quoting import quote_text, quote_word
+from fermi.export.scripts import rename_exported_job
 from fermi.jobs.spec import JobSpec, Plan, Problem
 
 
@@ -20,22 +20,26 @@ def problems(job: JobSpec) -> list[Problem]:
 
 
 def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
-    own = not_the_platforms(job)
+    own = rename_exported_job(job)
     rendered = render(own, plan, {"data_dir": "/data", **connection})
-    objects = [_unmanaged(artifact.content) for artifact in rendered.artifacts]
+    objects = [_strip_managed_label(artifact.content) for artifact in rendered.artifacts]
     found = {
-        f"manifests/{number:02d}-{obj['kind'].lower()}-{obj['metadata']['name']}.yaml": _text(obj)
+        f"manifests/{number:02d}-{obj['kind'].lower()}-{obj['metadata']['name']}.yaml": _dump_object(obj)
         for number, obj in enumerate(objects)
     }
     namespace = objects[0]["metadata"]["namespace"]
-    return {**found, "apply.sh": _script(_APPLY, own, namespace), "delete.sh": _script(_DELETE, own, namespace)}
+    return {
+        **found,
+        "apply.sh": _fill_script(_APPLY, own, namespace),
+        "delete.sh": _fill_script(_DELETE, own, namespace),
+    }
 
 
-def _unmanaged(of: Any) -> Any:
+def _strip_managed_label(content: Any) -> Any:
     """Return the object without the label by which a platform would take it for a leftover of its own and delete it."""
-    if isinstance(of, Mapping):
-        return {name: _unmanaged(value) for name, value in of.items() if name != names.MANAGED_BY}
-    return [_unmanaged(item) for item in of] if isinstance(of, list) else of
+    if isinstance(content, Mapping):
+        return {name: _strip_managed_label(value) for name, value in content.items() if name != names.MANAGED_BY}
+    return [_strip_managed_label(item) for item in content] if isinstance(content, list) else content
 
 
 class _Dumper(yaml.SafeDumper):
@@ -45,26 +49,26 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _string(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+def _represent_string(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _string)
+_Dumper.add_representer(str, _represent_string)
 
 
-def _text(obj: Mapping[str, Any]) -> str:
+def _dump_object(obj: Mapping[str, Any]) -> str:
     return yaml.dump(obj, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _script(text: str, job: JobSpec, namespace: str) -> str:
+def _fill_script(text: str, job: JobSpec, namespace: str) -> str:
     return (
-        text.replace("@secrets@\n", _secrets(job)).replace("@left@\n", _LEFT if job.secret_env else "")
-        .replace("@name@", job.name).replace("@namespace@", word(namespace))
-        .replace("@selector@", quoted(f"{names.TASK}={job.task_id}"))
+        text.replace("@secrets@\n", _render_secrets(job)).replace("@left@\n", _DELETE_SECRET if job.secret_env else "")
+        .replace("@name@", job.name).replace("@namespace@", quote_word(namespace))
+        .replace("@selector@", quote_text(f"{names.TASK}={job.task_id}"))
     )  # fmt: skip
 
 
-def _secrets(job: JobSpec) -> str:
+def _render_secrets(job: JobSpec) -> str:
     """Return the lines that create a Secret from the environment of the user who applies; values are on no command
     line."""
     if not job.secret_env:
@@ -72,7 +76,7 @@ def _secrets(job: JobSpec) -> str:
     given = [f'--from-file={name}=<(printf %s "${name}")' for name in job.secret_env]
     kubectl = '"${kubectl[@]}" -n @namespace@'
     lines = [
-        *scripts.secrets(job),
+        *scripts.render_secrets(job),
         f"{kubectl} delete --ignore-not-found secret {job.name}",
         f"{kubectl} create secret generic {job.name} {' '.join(given)}",
     ]
@@ -101,5 +105,5 @@ read -r -a kubectl <<<"${KUBECTL:-kubectl}"
 exec "${kubectl[@]}" delete --ignore-not-found -f "$here/manifests"
 """
 
-_LEFT = """"${kubectl[@]}" -n @namespace@ delete --ignore-not-found secret @name@
+_DELETE_SECRET = """"${kubectl[@]}" -n @namespace@ delete --ignore-not-found secret @name@
 """

@@ -6,50 +6,52 @@ from collections.abc import Mapping
 
 from fermi.jobs.spec import Late, Value
 
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-]+")  # `=` would look like an assignment in an array
+_SAFE = re.compile(r"[A-Za-z0-9_@%+:,./-]+")  # `=` would look like an assignment in an array
 _SPECIAL = re.compile(r'([\\"$`])')
 
 
-def word(text: str) -> str:
+def quote_word(text: str) -> str:
     """Return the text unquoted where that is safe, else quoted."""
-    return text if _PLAIN.fullmatch(text) else quoted(text)
+    return text if _SAFE.fullmatch(text) else quote_text(text)
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     r"""Return the text in double quotes, or, where a character is invisible or ambiguous, as `$'\n'`."""
-    return f'"{_within(text)}"' if _is_clear(text) else _escaped(text)
+    return f'"{_escape_double_quoted(text)}"' if _is_printable(text) else _quote_ansi_c(text)
 
 
-def value(of: Value, late: Mapping[Late, str], prefix: str = "") -> str:
+def quote_value(content: Value, variables: Mapping[Late, str], prefix: str = "") -> str:
     """Return a word that may hold what only the script knows: the variables' names are by late value. `prefix`: text
     before it."""
-    pieces = [prefix, *(of if isinstance(of, tuple) else (of,))]
+    pieces = [prefix, *(content if isinstance(content, tuple) else (content,))]
     if not any(isinstance(piece, Late) for piece in pieces):
-        return word("".join(str(piece) for piece in pieces))
-    if all(isinstance(piece, Late) or _is_clear(piece) for piece in pieces):
-        within = (f"${{{late[piece]}}}" if isinstance(piece, Late) else _within(piece) for piece in pieces)
+        return quote_word("".join(str(piece) for piece in pieces))
+    if all(isinstance(piece, Late) or _is_printable(piece) for piece in pieces):
+        within = (
+            f"${{{variables[piece]}}}" if isinstance(piece, Late) else _escape_double_quoted(piece) for piece in pieces
+        )
         return f'"{"".join(within)}"'
-    return "".join(f'"${{{late[piece]}}}"' if isinstance(piece, Late) else quoted(piece) for piece in pieces)
+    return "".join(f'"${{{variables[piece]}}}"' if isinstance(piece, Late) else quote_text(piece) for piece in pieces)
 
 
-def assignment(name: str, of: Value, late: Mapping[Late, str]) -> str:
+def quote_assignment(name: str, content: Value, variables: Mapping[Late, str]) -> str:
     """Return `NAME=value` as a word."""
-    return value(of, late, f"{name}=")
+    return quote_value(content, variables, f"{name}=")
 
 
-def _is_clear(text: str) -> bool:
+def _is_printable(text: str) -> bool:
     return all(char == " " or "!" <= char <= "~" or unicodedata.category(char)[0] in "LN" for char in text)
 
 
-def _within(text: str) -> str:
+def _escape_double_quoted(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)
 
 
-def _escaped(text: str) -> str:
-    return "$'" + "".join(map(_character, text)) + "'"
+def _quote_ansi_c(text: str) -> str:
+    return "$'" + "".join(map(_escape_character, text)) + "'"
 
 
-def _character(char: str) -> str:
+def _escape_character(char: str) -> str:
     if char in "\\'":
         return f"\\{char}"
     if char == "\n":

@@ -19,11 +19,11 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, structs
 
 from fermi.jobs import json_shape
-from fermi.jobs.errors import UnknownName
+from fermi.jobs.errors import UnknownNameError
 from fermi.jobs.spec import JobSpec, Node, Problem
 from fermi.planning import plugins, request, validate
-from fermi.planning.request import TaskRequest, told
-from fermi.runner.ports import MASTER_PORT
+from fermi.planning.request import TaskRequest, describe_field
+from fermi.runner.ports import DEFAULT_MASTER_PORT
 
 Text = Annotated[str, Meta(max_length=4096)]
 AtLeastOne = Annotated[int, Meta(ge=1)]
@@ -52,7 +52,7 @@ class NodeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         return Node(**{**said, "id": self.id or self.name})
 
 
-class HandRequest(TaskRequest, frozen=True, kw_only=True, rename="camel"):
+class ExportRequest(TaskRequest, frozen=True, kw_only=True, rename="camel"):
     """A task request with what the platform would look up. Fields that have no meaning without the platform are
     accepted and ignored."""
 
@@ -60,16 +60,16 @@ class HandRequest(TaskRequest, frozen=True, kw_only=True, rename="camel"):
         tuple[NodeRequest, ...],
         Meta(extra_json_schema={"minItems": 1, "x-codes": dict.fromkeys(("minItems", "required"), "NODES_REQUIRED")}),
     ]
-    train_data: Annotated[Text, told(flag="--train-data")] = ""
-    valid_data: Annotated[Text, told(flag="--valid-data")] = ""
-    checkpoint_dir: Annotated[Text, told(flag="--checkpoint-dir")] = ""
+    train_data: Annotated[Text, describe_field(flag="--train-data")] = ""
+    valid_data: Annotated[Text, describe_field(flag="--valid-data")] = ""
+    checkpoint_dir: Annotated[Text, describe_field(flag="--checkpoint-dir")] = ""
     recipe: Text = "gpt"
     connection: dict[str, Any] = {}
 
 
-def job(given: Mapping[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
+def build_job(data: Mapping[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
     """Return the job, and everything that is wrong; None where too little is known for a job."""
-    asked, found = json_shape.read(HandRequest, given)
+    asked, found = json_shape.read_object(ExportRequest, data)
     config = structs.replace(asked.distributed_config or request.DistributedConfigRequest(), enabled=True)
     asked = structs.replace(asked, distributed_config=config)  # by hand, what is written counts
     there = [node.node() for node in asked.nodes]
@@ -79,32 +79,32 @@ def job(given: Mapping[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
     known = {name for node in there for name in (node.id, node.name)}
     for index, name in enumerate(chosen):
         if name not in known:
-            found.append(Problem(f"distributedConfig.nodeIds.{index}", "NODE_UNKNOWN", _params(name, allowed)))
+            found.append(Problem(f"distributedConfig.nodeIds.{index}", "NODE_UNKNOWN", _build_params(name, allowed)))
     ids = [node.id for node in there]
     if twice := sorted({name for name in ids if ids.count(name) > 1}):
         found.append(Problem("nodes", "NODE_TWICE", {"found": ", ".join(twice)}))
     wanted = config.master_node or (nodes[0].id if nodes else "")
     master = next((node.id for node in nodes if wanted in (node.id, node.name)), "")
     if not master and there:
-        found.append(Problem("distributedConfig.masterNode", "NODE_UNKNOWN", _params(wanted, allowed)))
+        found.append(Problem("distributedConfig.masterNode", "NODE_UNKNOWN", _build_params(wanted, allowed)))
     if not asked.entrypoint and not asked.train_data:
         found.append(Problem("trainData", "TRAIN_DATA_REQUIRED"))
-    framework = plugins.framework_name(config.framework)
+    framework = plugins.resolve_framework_name(config.framework)
     try:
-        plugins.framework(framework)
-    except UnknownName as unknown:
+        plugins.get_framework(framework)
+    except UnknownNameError as unknown:
         found.append(Problem("distributedConfig.framework", unknown.code, unknown.params))
         return None, found
     if not master:
         return None, found
-    placed, wrong = request.places(nodes, master, config.world_size)
-    spec = request.job(
+    placed, wrong = request.limit_world_size(nodes, master, config.world_size)
+    spec = request.build_job(
         asked,
-        task_id=_slug(asked.task_name or "task"),
+        task_id=_make_slug(asked.task_name or "task"),
         framework=framework,
         nodes=placed,
         master=master,
-        master_port=MASTER_PORT,
+        master_port=DEFAULT_MASTER_PORT,
         checkpoint_dir=asked.checkpoint_dir or "checkpoints",
         resume_from=asked.resume_from or "",
         recipe=asked.recipe,
@@ -112,13 +112,13 @@ def job(given: Mapping[str, Any]) -> tuple[JobSpec | None, list[Problem]]:
         valid_data=asked.valid_data,
     )
     spec = spec.for_attempt(1, master_port=spec.master_port, resume_from=spec.resume_from)
-    return spec, [*found, *wrong, *validate.problems(spec)]
+    return spec, [*found, *wrong, *validate.find_problems(spec)]
 
 
-def _params(found: str, allowed: str) -> dict[str, str]:
+def _build_params(found: str, allowed: str) -> dict[str, str]:
     return {"found": found, "allowed": allowed}
 
 
-def _slug(name: str) -> str:
+def _make_slug(name: str) -> str:
     """Return the name reduced to what may name files and an engine's objects."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "task"

@@ -4,14 +4,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fermi.export.quoting import word
+from fermi.export.quoting import quote_word
 from fermi.jobs.errors import LaunchError
 
-_BARE = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
+_SAFE = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SbatchOptions:
     """Options of the script. `per_node`: processes, and GPUs unless `gpus` states another number (0: none)."""
 
     nodes: int = 1
@@ -26,7 +26,7 @@ class Batch:
     log: str = "%x-%j.out"
 
 
-def script(batch: Batch, command: Sequence[str]) -> str:
+def render_script(batch: SbatchOptions, command: Sequence[str]) -> str:
     """Return the script. Ranks and master come from Slurm, in each task. Raises LaunchError (SBATCH_VALUE) for a value
     of several lines, which would be a line of the script itself."""
     gpus = batch.per_node if batch.gpus is None else batch.gpus
@@ -37,7 +37,7 @@ def script(batch: Batch, command: Sequence[str]) -> str:
     }  # fmt: skip
     return "\n".join([
         "#!/usr/bin/env bash",
-        *(f"#SBATCH --{name}={_option(name, str(text))}" for name, text in options.items() if text),
+        *(f"#SBATCH --{name}={_format_option(name, str(text))}" for name, text in options.items() if text),
         "#SBATCH --signal=TERM@60",
         "# A minute before the time limit the ranks are asked to save a checkpoint and end.",
         "",
@@ -45,12 +45,12 @@ def script(batch: Batch, command: Sequence[str]) -> str:
         "# of SLURM_JOB_NODELIST. `fermi` must be there on the nodes; FERMI names another one.",
         "set -euo pipefail",
         'exec srun --kill-on-bad-exit=1 "${FERMI:-fermi}" launch --mode slurm -- \\',
-        "  " + " ".join(map(word, command)),
+        "  " + " ".join(map(quote_word, command)),
         "",
     ])  # fmt: skip
 
 
-def _option(name: str, text: str) -> str:
+def _format_option(name: str, text: str) -> str:
     if "\n" in text or '"' in text:
         raise LaunchError("SBATCH_VALUE", name=name, found=text)
-    return text if _BARE.fullmatch(text) else f'"{text}"'
+    return text if _SAFE.fullmatch(text) else f'"{text}"'

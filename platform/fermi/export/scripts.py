@@ -4,56 +4,56 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fermi.export.quoting import assignment, quoted, value, word
+from fermi.export.quoting import quote_assignment, quote_text, quote_value, quote_word
 from fermi.jobs import bounds
 from fermi.jobs.spec import JobSpec, Late, NodePlan, Plan, Value, resolve
 
-LATE = {Late.HEAD_HOST: "head", Late.FILES_DIR: "files", Late.PYTHON: "python"}
+LATE_VARIABLES = {Late.HEAD_HOST: "head", Late.FILES_DIR: "files", Late.PYTHON: "python"}
 """The variables of a start script."""
 
-CONFIGS, LIB = "configs", "lib"
+CONFIGS_FOLDER, LIB_FOLDER = "configs", "lib"
 
 
-def not_the_platforms(job: JobSpec) -> JobSpec:
+def rename_exported_job(job: JobSpec) -> JobSpec:
     """Return the job under another name, so that no engine takes it for an attempt that a platform started there."""
     return replace(job, task_id=f"{job.task_id}-hand")
 
 
-def start_name(node_rank: int) -> str:
+def get_script_name(node_rank: int) -> str:
     return f"start-node-{node_rank}.sh"
 
 
-def ranks_of(node: NodePlan) -> str:
+def format_ranks(node: NodePlan) -> str:
     first, last = node.processes[0].rank, node.processes[-1].rank
     return f"rank {first}" if first == last else f"ranks {first}-{last}"
 
 
-def configs(plan: Plan, host: str) -> dict[str, str]:
+def render_configs(plan: Plan, host: str) -> dict[str, str]:
     """Return the plan's files, in a folder beside the scripts."""
-    bindings = {Late.HEAD_HOST: host, Late.FILES_DIR: CONFIGS, Late.PYTHON: "python3"}
-    return {f"{CONFIGS}/{name}": resolve(text, bindings) for name, text in plan.files.items()}
+    bindings = {Late.HEAD_HOST: host, Late.FILES_DIR: CONFIGS_FOLDER, Late.PYTHON: "python3"}
+    return {f"{CONFIGS_FOLDER}/{name}": resolve(text, bindings) for name, text in plan.files.items()}
 
 
-def start(job: JobSpec, plan: Plan, node: NodePlan, host: str, body: Sequence[str]) -> str:
+def render_start_script(job: JobSpec, plan: Plan, node: NodePlan, host: str, body: Sequence[str]) -> str:
     """Return the script of a node. `body` may use $here, $head, $files and $python."""
     place = f"node {node.node_rank} of {len(plan.nodes)}, {_one_line(node.node.name)} ({_one_line(node.node.address)})"
-    return _lines(
+    return _join_lines(
         "#!/usr/bin/env bash",
-        f"# {job.name}: {place}: {ranks_of(node)} of {plan.world_size}.",
+        f"# {job.name}: {place}: {format_ranks(node)} of {plan.world_size}.",
         "# FERMI_PYTHON: the interpreter that has the training stack. FERMI_WORKDIR: the folder to train in.",
         "set -euo pipefail",
         'here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)',
         "python=${FERMI_PYTHON:-python3}",
-        f"head={quoted(host)}",
-        f"files=$here/{CONFIGS}",
+        f"head={quote_text(host)}",
+        f"files=$here/{CONFIGS_FOLDER}",
         *_UNUSED,
         'if ! command -v -- "$python" >/dev/null; then',
         '  echo "fermi: there is no $python here: set FERMI_PYTHON to the interpreter with the training stack" >&2',
         "  exit 127",
         "fi",
         'cd -- "${FERMI_WORKDIR:-$here}"',
-        *_script_is_there(job),
-        *secrets(job),
+        *_check_script(job),
+        *render_secrets(job),
         "",
         *body,
     )
@@ -62,11 +62,11 @@ def start(job: JobSpec, plan: Plan, node: NodePlan, host: str, body: Sequence[st
 _UNUSED = (': "$head" "$files"  # not every job needs both',)
 
 
-def _script_is_there(job: JobSpec) -> Iterable[str]:
+def _check_script(job: JobSpec) -> Iterable[str]:
     if job.entrypoint is None or job.entrypoint.module:  # a module may be an installed one
         return ()
     return (
-        f"script={quoted(job.entrypoint.script)}",
+        f"script={quote_text(job.entrypoint.script)}",
         'if [[ ! -f $script ]]; then',
         '  echo "fermi: there is no $script in $PWD: copy it to this node, or set FERMI_WORKDIR to its folder" >&2',
         "  exit 2",
@@ -74,7 +74,7 @@ def _script_is_there(job: JobSpec) -> Iterable[str]:
     )  # fmt: skip
 
 
-def secrets(job: JobSpec) -> Iterator[str]:
+def render_secrets(job: JobSpec) -> Iterator[str]:
     """Yield lines that require the values of secrets: no script holds one. Each is set around the script, or in a file
     beside it. `$here` is the script's folder."""
     if not job.secret_env:
@@ -88,22 +88,22 @@ def secrets(job: JobSpec) -> Iterator[str]:
         yield f"export {name}"
 
 
-def command(words: Sequence[Value]) -> Iterator[str]:
+def render_command(words: Sequence[Value]) -> Iterator[str]:
     """Yield the lines of an array: an option and its value on one."""
     line: list[str] = []
     for part in words:
         if isinstance(part, str) and part.startswith("--") and line:
             yield " ".join(line)
             line = []
-        line.append(value(part, LATE))
+        line.append(quote_value(part, LATE_VARIABLES))
     yield " ".join(line)
 
 
-def array(name: str, words: Iterable[str]) -> tuple[str, ...]:
+def render_array(name: str, words: Iterable[str]) -> tuple[str, ...]:
     return (f"{name}=(", *(f"  {word}" for word in words), ")")
 
 
-def watched(job: JobSpec) -> Iterator[str]:
+def list_watch_options(job: JobSpec) -> Iterator[str]:
     """Yield options of the node runner that differ from its defaults."""
     if not job.pulse:
         yield "--no-pulse"
@@ -111,10 +111,10 @@ def watched(job: JobSpec) -> Iterator[str]:
         yield f"--hang-seconds {job.hang_seconds:g}"
 
 
-def bounded(connection: Mapping[str, Any]) -> Iterator[str]:
+def list_bound_options(connection: Mapping[str, Any]) -> Iterator[str]:
     """Yield options of the node runner: what a node may use of its machine, by `connection` or by default, and what it
     may read."""
-    asked = bounds.order(connection, shared=False)["bounds"]
+    asked = bounds.build_bounds(connection, shared=False)["bounds"]
     yield f"--processes {asked['processes']} --open-files {asked['open_files']}"
     sizes = [f"--{name}-gb {(asked[name] or 0) / 2**30:g}" for name in ("memory", "disk")]
     yield " ".join([*sizes, f"--reserve-percent {asked['reserve'] * 100:g}"])
@@ -125,11 +125,11 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _lines(*lines: str) -> str:
+def _join_lines(*lines: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-START_ALL = r"""#!/usr/bin/env bash
+START_ALL_TEMPLATE = r"""#!/usr/bin/env bash
 # @name@: copies this folder to all nodes over ssh, starts them, and stays until they end. Ctrl-C stops all of them.
 # FERMI_SSH: another ssh, or its options.  FERMI_FOLDER: where the folder goes (from the home there).
 # FERMI_COPY=0: nothing is copied, because all nodes see this folder under the same path.
@@ -214,19 +214,21 @@ exit "$result"
 """
 
 
-def start_all(job: JobSpec, plan: Plan) -> str:
-    hosts = "\n".join(array("hosts", (quoted(node.node.address) for node in plan.nodes)))
+def render_start_all(job: JobSpec, plan: Plan) -> str:
+    hosts = "\n".join(render_array("hosts", (quote_text(node.node.address) for node in plan.nodes)))
     return (
-        START_ALL.replace("@name@", job.name).replace("@hosts@", hosts).replace("@folder@", word(f"fermi/{job.name}"))
+        START_ALL_TEMPLATE.replace("@name@", job.name)
+        .replace("@hosts@", hosts)
+        .replace("@folder@", quote_word(f"fermi/{job.name}"))
     )
 
 
-def environment(node: NodePlan, without: Iterable[str] = ()) -> tuple[str, ...]:
+def render_environment(node: NodePlan, without: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the words of an array: what all ranks of a node share, our modules first on Python's path."""
     own = node.env.get("PYTHONPATH")
-    path = f"PYTHONPATH=$here/{LIB}" + ("" if own else "${PYTHONPATH:+:$PYTHONPATH}")
+    path = f"PYTHONPATH=$here/{LIB_FOLDER}" + ("" if own else "${PYTHONPATH:+:$PYTHONPATH}")
     left_out = {"PYTHONPATH", *without}
     return (
-        *(assignment(name, text, LATE) for name, text in node.env.items() if name not in left_out),
-        f'"{path}"' + (word(f":{own}") if own else ""),
+        *(quote_assignment(name, text, LATE_VARIABLES) for name, text in node.env.items() if name not in left_out),
+        f'"{path}"' + (quote_word(f":{own}") if own else ""),
     )

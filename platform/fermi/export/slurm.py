@@ -7,15 +7,15 @@ from typing import Any
 
 from fermi.engines.slurm import render as backend
 from fermi.export import scripts
-from fermi.export.quoting import quoted
-from fermi.export.scripts import not_the_platforms
+from fermi.export.quoting import quote_text
+from fermi.export.scripts import rename_exported_job
 from fermi.jobs.spec import JobSpec, Plan, Problem
 
-_COMMENT = re.compile(r"^#SBATCH --comment=.*\n", re.MULTILINE)
+_COMMENT_OPTION = re.compile(r"^#SBATCH --comment=.*\n", re.MULTILINE)
 """The comment by which a platform would take the job for a leftover of its own and cancel it."""
 
 
-_ALONE = ("--kill-on-bad-exit=0 --wait=0", "--kill-on-bad-exit=1 --wait=60")
+_SRUN_OPTIONS = ("--kill-on-bad-exit=0 --wait=0", "--kill-on-bad-exit=1 --wait=60")
 """Options that end the job when a rank fails, because no platform watches it."""
 
 
@@ -26,25 +26,29 @@ def problems(job: JobSpec) -> list[Problem]:
 def files(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> dict[str, str]:
     """Return the files. `connection.folder`: a folder that all nodes see; the exported folder must be there, or is
     copied there."""
-    own = not_the_platforms(job)
+    own = rename_exported_job(job)
     rendered = backend.render(own, plan, connection)
-    folder = backend.folder_of(connection)
+    folder = backend.get_data_root(connection)
     found = {
         f"runs/{own.name}/{path}": content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
-        for path, content in backend.files(rendered).items()
+        for path, content in backend.build_files(rendered).items()
     }
     script = f"runs/{own.name}/job.sh"
-    found[script] = _COMMENT.sub("", found[script]).replace(*_ALONE)
-    return {**found, "submit.sh": _submit(own, folder)}
+    found[script] = _COMMENT_OPTION.sub("", found[script]).replace(*_SRUN_OPTIONS)
+    return {**found, "submit.sh": _render_submit(own, folder)}
 
 
-def _submit(job: JobSpec, folder: str) -> str:
+def _render_submit(job: JobSpec, folder: str) -> str:
     """sbatch hands the environment on to the job."""
-    secrets = "".join(f"{line}\n" for line in scripts.secrets(job))
-    return _SUBMIT.replace("@name@", job.name).replace("@folder@", quoted(folder)).replace("@secrets@\n", secrets)
+    secrets = "".join(f"{line}\n" for line in scripts.render_secrets(job))
+    return (
+        _SUBMIT_TEMPLATE.replace("@name@", job.name)
+        .replace("@folder@", quote_text(folder))
+        .replace("@secrets@\n", secrets)
+    )
 
 
-_SUBMIT = """#!/usr/bin/env bash
+_SUBMIT_TEMPLATE = """#!/usr/bin/env bash
 # @name@: submits runs/@name@/job.sh. SBATCH: another sbatch, or more of its options.
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fermi.jobs import elastic
 from fermi.jobs import rank_env as environment
-from fermi.jobs.ranks import Placement, place
+from fermi.jobs.ranks import Placement, place_nodes
 from fermi.jobs.spec import JobSpec, NodePlan, Plan, Problem, Process, Proposal, Value
 
 RankEnv = Callable[[Placement, int], Mapping[str, Value]]
 NodeEnv = Callable[[Placement], Mapping[str, Value]]
 
 
-def gang(
+def build_plan(
     spec: JobSpec,
     command: tuple[Value, ...],
     *,
@@ -22,11 +22,12 @@ def gang(
 ) -> Plan:
     """Return the plan of one process per GPU. `node_env(placement)` and `rank_env(placement, local_rank)` add the
     framework's own variables; a variable that the user set wins over the former."""
-    shared, divided = environment.job_env(spec), elastic.rank_env(spec)
+    shared, divided = environment.build_job_env(spec), elastic.build_rank_env(spec)
     return Plan(
         world_size=spec.world_size,
         nodes=tuple(
-            _node(shared, at, command, node_env, _with(divided, rank_env)) for at in place(spec.nodes, spec.master)
+            _plan_node(shared, at, command, node_env, _add_batch_division(divided, rank_env))
+            for at in place_nodes(spec.nodes, spec.master)
         ),
         files=files,
         master_port=spec.master_port,
@@ -35,7 +36,7 @@ def gang(
     )
 
 
-def data_parallel(spec: JobSpec) -> Proposal:
+def propose_data_parallel(spec: JobSpec) -> Proposal:
     """Return data parallelism over all ranks as the proposal for an empty strategy."""
     if spec.strategy:
         return Proposal()
@@ -43,25 +44,25 @@ def data_parallel(spec: JobSpec) -> Proposal:
     return Proposal({"dataParallel": spec.world_size}, {}, (reason,))
 
 
-def _with(divided: Mapping[int, Mapping[str, str]], rank_env: RankEnv) -> RankEnv:
+def _add_batch_division(divided: Mapping[int, Mapping[str, str]], rank_env: RankEnv) -> RankEnv:
     """Return the rank's variables and those of its part of the batch, where that can change."""
     return lambda at, local: {**rank_env(at, local), **divided.get(at.first_rank + local, {})}
 
 
-def _node(
+def _plan_node(
     shared: Mapping[str, Value], at: Placement, command: tuple[Value, ...], node_env: NodeEnv, rank_env: RankEnv
 ) -> NodePlan:
     return NodePlan(
         node=at.node,
         node_rank=at.node_rank,
         command=command,
-        env={**node_env(at), **environment.node_env(shared, at)},
+        env={**node_env(at), **environment.build_node_env(shared, at)},
         processes=tuple(
             Process(
                 rank=rank,
                 local_rank=local,
                 device=local if at.node.has_cuda else None,
-                env={**rank_env(at, local), **environment.rank_env(at.first_rank + local, local)},
+                env={**rank_env(at, local), **environment.build_rank_env(at.first_rank + local, local)},
             )
             for local, rank in enumerate(at.ranks)
         ),

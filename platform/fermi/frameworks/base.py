@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Literal, Protocol
 
-from fermi.frameworks._planning import data_parallel
+from fermi.frameworks._planning import propose_data_parallel
 from fermi.jobs import effective_batch as effective
 from fermi.jobs import elastic, options, rank_env, recipes
 from fermi.jobs.spec import JobSpec, Plan, Problem, Proposal
@@ -98,21 +98,23 @@ class Framework:
     def __init__(self, name: str, module: ModuleType) -> None:
         """Raises TypeError, with a message for the module's author, where a required part is missing or of a wrong
         kind."""
-        _check(name, module)
+        _check_parts(name, module)
         self.name = name
         self.info: Info = module.INFO
         self._plan: Callable[[JobSpec], Plan] = module.plan
-        self.options: Mapping[str, Any] = getattr(module, "OPTIONS", options.schema())
+        self.options: Mapping[str, Any] = getattr(module, "OPTIONS", options.build_schema())
         self.preload: Sequence[str] = getattr(module, "PRELOAD", ())
         self._problems = getattr(module, "problems", self._not_allowed)
         self._warnings: Callable[[JobSpec], list[Problem]] = getattr(module, "warnings", lambda _: [])
         self._propose = getattr(module, "propose", self._data_parallel)
-        self._effective_batch: Callable[[JobSpec], effective.Batch | None] = getattr(
+        self._effective_batch: Callable[[JobSpec], effective.EffectiveBatch | None] = getattr(
             module, "effective_batch", self._of_all_ranks
         )
         self.splits: Callable[[JobSpec], list[Mapping[str, int]]] = getattr(module, "splits", lambda _: [])
-        self._batch: Callable[[JobSpec], tuple[int, int] | None] = getattr(module, "batch", recipes.batch)
-        self._resized: Callable[[JobSpec, elastic.Division], JobSpec] = getattr(module, "resized", elastic.recipe)
+        self._batch: Callable[[JobSpec], tuple[int, int] | None] = getattr(module, "batch", recipes.read_batch)
+        self._resized: Callable[[JobSpec, elastic.BatchDivision], JobSpec] = getattr(
+            module, "resized", elastic.set_batch_hyperparameters
+        )
 
     def plan(self, spec: JobSpec) -> Plan:
         """Return the plan of a job. Pure."""
@@ -126,7 +128,7 @@ class Framework:
         """Return warnings, which do not stop the job."""
         spec = self.settled(spec)
         own = ["dataParallel", *(["fsdpParallel"] if "fsdp" in self.info.parallelism else [])]
-        split = [] if self.info.splits_model else rank_env.strategy_not_rendered(spec, self.info.label, own)
+        split = [] if self.info.splits_model else rank_env.find_unrendered_strategy(spec, self.info.label, own)
         return [*split, *self._warnings(spec)]
 
     def propose(self, spec: JobSpec) -> Proposal:
@@ -139,33 +141,33 @@ class Framework:
         """Return sequences per rank and micro step, and micro steps per optimizer step; None: unknown."""
         return None if self._problems(spec) else self._batch(spec)
 
-    def effective_batch(self, spec: JobSpec) -> effective.Batch | None:
+    def effective_batch(self, spec: JobSpec) -> effective.EffectiveBatch | None:
         """Return the effective batch over all ranks; an elastic job keeps that of the size asked for."""
-        return self._effective_batch(elastic.full(spec) if elastic.resized(spec) else spec)
+        return self._effective_batch(elastic.restore_full_size(spec) if elastic.is_resized(spec) else spec)
 
     def settled(self, spec: JobSpec) -> JobSpec:
         """Return the job as its ranks get it: an elastic one divides its batch among the nodes that it has now."""
-        if not elastic.resized(spec):
+        if not elastic.is_resized(spec):
             return spec
         spec = replace(spec, strategy={name: size for name, size in spec.strategy.items() if name != "dataParallel"})
-        share = elastic.division(spec)
+        share = elastic.divide_job_batch(spec)
         return self._resized(spec, share) if share else spec
 
     def _not_allowed(self, spec: JobSpec) -> list[Problem]:
-        return options.problems(spec, self.options)
+        return options.find_problems(spec, self.options)
 
-    def _of_all_ranks(self, spec: JobSpec) -> effective.Batch | None:
+    def _of_all_ranks(self, spec: JobSpec) -> effective.EffectiveBatch | None:
         found = self.batch(spec)
-        return effective.of(spec, found[0], spec.world_size, found[1]) if found else None
+        return effective.build_effective_batch(spec, found[0], spec.world_size, found[1]) if found else None
 
     def _data_parallel(self, spec: JobSpec) -> Proposal:
-        return Proposal() if self.info.splits_model else data_parallel(spec)
+        return Proposal() if self.info.splits_model else propose_data_parallel(spec)
 
 
-_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+_PARTS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "INFO": ("an Info of fermi.frameworks.base", lambda part: isinstance(part, Info)),
     "plan": ("a function that makes a Plan of a JobSpec", callable),
-    "OPTIONS": ("a JSON Schema, as fermi.jobs.options.schema makes it",
+    "OPTIONS": ("a JSON Schema, as fermi.jobs.options.build_schema makes it",
                 lambda part: isinstance(part, Mapping) and isinstance(part.get("properties"), Mapping)),
     "PRELOAD": ("names of modules", lambda part: isinstance(part, tuple | list)),
     "problems": ("a function of a JobSpec", callable),
@@ -176,14 +178,14 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "batch": ("a function of a JobSpec", callable),
     "resized": ("a function of a JobSpec and a Division", callable),
 }  # fmt: skip
-_REQUIRED = ("INFO", "plan")
+_REQUIRED_PARTS = ("INFO", "plan")
 
 
-def _check(name: str, module: ModuleType) -> None:
-    known = [part for part in _KINDS if hasattr(module, part)]
-    faults = [f"it has no `{part}`, {_KINDS[part][0]}" for part in _REQUIRED if part not in known]
+def _check_parts(name: str, module: ModuleType) -> None:
+    known = [part for part in _PARTS if hasattr(module, part)]
+    faults = [f"it has no `{part}`, {_PARTS[part][0]}" for part in _REQUIRED_PARTS if part not in known]
     for part in known:
-        kind, fits = _KINDS[part]
+        kind, fits = _PARTS[part]
         if not fits(found := getattr(module, part)):
             faults.append(f"its `{part}` is {type(found).__name__} {found!r}, not {kind}")
     if faults:

@@ -4,10 +4,10 @@ from typing import Any
 
 import yaml
 
-from fermi.frameworks._planning import gang
+from fermi.frameworks._planning import build_plan
 from fermi.frameworks.base import Info
 from fermi.jobs import batch_shares, network, options, rank_env, recipes
-from fermi.jobs.ranks import Placement, place
+from fermi.jobs.ranks import Placement, place_nodes
 from fermi.jobs.spec import JobSpec, Late, Plan, Problem, Value
 
 INFO = Info(
@@ -16,13 +16,13 @@ INFO = Info(
     model_size=(0, 1_000_000_000),
 )
 
-OPTIONS = options.schema(
+OPTIONS = options.build_schema(
     staticGraph={"type": "boolean", "default": False},
     findUnusedParameters={"type": "boolean", "default": False},
     gradientAsBucketView={"type": "boolean", "default": False},
     bucketCapMb={"type": "integer", "minimum": 1, "maximum": 1024, "default": 25},
-    timeoutSeconds=network.TIMEOUT,
-    batchShare=batch_shares.OPTION,
+    timeoutSeconds=network.TIMEOUT_SCHEMA,
+    batchShare=batch_shares.OPTION_SCHEMA,
 )
 
 _TRAINER = "fermi.train.train_ddp"
@@ -41,25 +41,25 @@ _FLAGS = {
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    return options.problems(spec, OPTIONS) or batch_shares.problems(spec)
+    return options.find_problems(spec, OPTIONS) or batch_shares.find_problems(spec)
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    return batch_shares.warnings(spec)
+    return batch_shares.find_warnings(spec)
 
 
 def plan(spec: JobSpec) -> Plan:
-    backend = rank_env.communication_backend(spec)
+    backend = rank_env.choose_backend(spec)
     extra: dict[str, Any] = {"backend": backend}
     if spec.world_size > 1:
         extra["distributed"] = True
     extra |= {flag: spec.options[name] for name, flag in _FLAGS.items() if name in spec.options}
-    command = recipes.command(spec, _TRAINER, extra)
-    files = {"pytorch_ddp_config.yaml": _config(spec, place(spec.nodes, spec.master))}
+    command = recipes.build_command(spec, _TRAINER, extra)
+    files = {"pytorch_ddp_config.yaml": _render_config(spec, place_nodes(spec.nodes, spec.master))}
     env: dict[str, Value] = {"FERMI_DDP_CONFIG": (Late.FILES_DIR, "/pytorch_ddp_config.yaml")}
-    env |= network.torch_env(spec, backend)
-    by_rank = batch_shares.rank_env(spec)
-    return gang(
+    env |= network.build_torch_env(spec, backend)
+    by_rank = batch_shares.build_rank_env(spec)
+    return build_plan(
         spec,
         command,
         files=files,
@@ -69,21 +69,21 @@ def plan(spec: JobSpec) -> Plan:
     )
 
 
-_HEAD = "<head>"
+_HEAD_PLACEHOLDER = "<head>"
 
 
-def _config(spec: JobSpec, placements: list[Placement]) -> Value:
+def _render_config(spec: JobSpec, placements: list[Placement]) -> Value:
     """Return the configuration in the requirement document's shape, with `world_size` counting processes (the
     document's 3 counts nodes), and the options that a user's own script may pass to DistributedDataParallel."""
     text = yaml.dump(
         {
             "distributed": {
-                "backend": rank_env.communication_backend(spec),
-                "init_method": f"tcp://{_HEAD}:{spec.master_port}",
+                "backend": rank_env.choose_backend(spec),
+                "init_method": f"tcp://{_HEAD_PLACEHOLDER}:{spec.master_port}",
                 "world_size": spec.world_size,
                 "nnodes": len(placements),
             },
-            "ddp": {flag: options.value(spec, OPTIONS, name) for name, flag in _FLAGS.items()},
+            "ddp": {flag: options.read_option(spec, OPTIONS, name) for name, flag in _FLAGS.items()},
             "nodes": [
                 {
                     "name": at.node.name,
@@ -99,5 +99,5 @@ def _config(spec: JobSpec, placements: list[Placement]) -> Value:
         sort_keys=False,
         allow_unicode=True,
     )
-    before, _, after = text.partition(_HEAD)
+    before, _, after = text.partition(_HEAD_PLACEHOLDER)
     return (before, Late.HEAD_HOST, after)

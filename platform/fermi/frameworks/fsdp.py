@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from fermi.frameworks import _rank_groups as groups
-from fermi.frameworks._planning import data_parallel, gang
+from fermi.frameworks._planning import build_plan, propose_data_parallel
 from fermi.frameworks.base import Info
 from fermi.jobs import batch_shares, gpus, memory, network, options, rank_env, recipes
 from fermi.jobs.spec import JobSpec, Late, Plan, Problem, Proposal, Value
@@ -25,15 +25,15 @@ INFO = Info(
     model_size=(1_000_000_000, 10_000_000_000),
 )
 
-OPTIONS = options.schema(
+OPTIONS = options.build_schema(
     sharding={"enum": ["auto", "full", "hybrid"], "default": "auto"},
     shardSize={"type": "integer", "minimum": 1},
     mixedPrecision={"enum": ["auto", "bfloat16", "float16", "float32"], "default": "auto"},
     cpuOffload={"type": "boolean", "default": False},
     activationCheckpointing={"type": "boolean", "default": False},
     reshardAfterForward={"type": "boolean", "default": True},
-    timeoutSeconds=network.TIMEOUT,
-    batchShare=batch_shares.OPTION,
+    timeoutSeconds=network.TIMEOUT_SCHEMA,
+    batchShare=batch_shares.OPTION_SCHEMA,
 )
 
 PRELOAD = (
@@ -49,7 +49,7 @@ _SHARDING, _SHARD_SIZE = "distributedConfig.options.sharding", "distributedConfi
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    found = options.problems(spec, OPTIONS)
+    found = options.find_problems(spec, OPTIONS)
     if found:
         return found
     size, world = spec.options.get("shardSize"), spec.world_size
@@ -58,21 +58,26 @@ def problems(spec: JobSpec) -> list[Problem]:
             Problem(_SHARD_SIZE, "FSDP_FULL_IS_ALL_RANKS", {"found": size, "worldSize": world, "nearest": world})
         )
     elif size is not None and world % size:
-        allowed = ", ".join(map(str, suggestions.divisors(world)))
-        params = {"found": size, "worldSize": world, "nearest": suggestions.divisor(size, world), "allowed": allowed}
+        allowed = ", ".join(map(str, suggestions.list_divisors(world)))
+        params = {
+            "found": size,
+            "worldSize": world,
+            "nearest": suggestions.suggest_divisor(size, world),
+            "allowed": allowed,
+        }
         found.append(Problem(_SHARD_SIZE, "FSDP_MESH_MISMATCH", params))
-    option, stated = options.value(spec, OPTIONS, "mixedPrecision"), _stated_dtype(spec)
+    option, stated = options.read_option(spec, OPTIONS, "mixedPrecision"), _read_dtype(spec)
     if "auto" not in (option, stated) and option != stated:
         params = {"option": option, "hyperparameter": stated, "nearest": stated}
         found.append(Problem("distributedConfig.options.mixedPrecision", "PRECISIONS_DIFFER", params))
-    return found + batch_shares.problems(spec)
+    return found + batch_shares.find_problems(spec)
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
     if problems(spec):
         return []
-    found = batch_shares.warnings(spec)
-    size, better = shard_size(spec), groups.natural(spec)
+    found = batch_shares.find_warnings(spec)
+    size, better = choose_shard_size(spec), groups.find_natural_size(spec)
     params = {"size": size, "replicas": spec.world_size // size, "better": better}
     if size < spec.world_size and spec.options.get("sharding", "auto") == "auto" and "shardSize" not in spec.options:
         found.append(Problem(_SHARDING, "FSDP_HYBRID_CHOSEN", params))
@@ -85,19 +90,24 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 def propose(spec: JobSpec) -> Proposal:
     """Return the mesh, the precision, and CPU memory where all GPUs together are too small for the model's state."""
-    if options.problems(spec, OPTIONS):
-        return data_parallel(spec)
-    first = data_parallel(spec)
+    if options.find_problems(spec, OPTIONS):
+        return propose_data_parallel(spec)
+    first = propose_data_parallel(spec)
     chosen: dict[str, Any] = {}
-    reasons = [*first.reasons, *_mesh(spec, chosen), *_precision(spec, chosen), *_offload(spec, chosen)]
+    reasons = [
+        *first.reasons,
+        *_propose_mesh(spec, chosen),
+        *_propose_precision(spec, chosen),
+        *_propose_offload(spec, chosen),
+    ]
     return Proposal(first.strategy, chosen, tuple(reasons))
 
 
-def _mesh(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
-    kind = options.value(spec, OPTIONS, "sharding")
+def _propose_mesh(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    kind = options.read_option(spec, OPTIONS, "sharding")
     if "shardSize" in spec.options or kind == "full":
         return []
-    size, world, natural = shard_size(spec), spec.world_size, groups.natural(spec)
+    size, world, natural = choose_shard_size(spec), spec.world_size, groups.find_natural_size(spec)
     params = {"size": size, "replicas": world // size, "worldSize": world, "natural": natural}
     if kind == "hybrid":
         chosen["shardSize"] = size
@@ -106,44 +116,50 @@ def _mesh(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
         chosen |= {"sharding": "hybrid", "shardSize": size}
         return [Problem(_SHARDING, "PROPOSED_HYBRID_SHARD", params)]
     chosen["sharding"] = "full"
-    in_the_way = groups.several_zones(spec) and natural > 1 and not groups.fits(spec, natural)
+    in_the_way = groups.spans_zones(spec) and natural > 1 and not groups.fits_in_group(spec, natural)
     return [Problem(_SHARDING, "PROPOSED_FULL_FOR_MEMORY" if in_the_way else "PROPOSED_FULL_SHARD", params)]
 
 
-def _precision(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
-    if options.value(spec, OPTIONS, "mixedPrecision") != "auto" or _stated_dtype(spec) != "auto":
+def _propose_precision(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    if options.read_option(spec, OPTIONS, "mixedPrecision") != "auto" or _read_dtype(spec) != "auto":
         return []
-    chosen["mixedPrecision"] = gpus.precision(spec.nodes)
+    chosen["mixedPrecision"] = gpus.choose_precision(spec.nodes)
     on = " / ".join(dict.fromkeys(node.gpu_type if node.has_cuda else "CPU" for node in spec.nodes))
     params = {"precision": chosen["mixedPrecision"], "devices": on}
     return [Problem("distributedConfig.options.mixedPrecision", "PROPOSED_PRECISION", params)]
 
 
-def _offload(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
-    size = chosen.get("shardSize", shard_size(spec))
-    if "cpuOffload" in spec.options or groups.fits(spec, size):
+def _propose_offload(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
+    size = chosen.get("shardSize", choose_shard_size(spec))
+    if "cpuOffload" in spec.options or groups.fits_in_group(spec, size):
         return []
     chosen["cpuOffload"] = True
-    needed = memory.needed(recipes.parameters(spec) or 0, weights=size, gradients=size, optimizer=size)
-    params = {"needed": memory.shown(needed), "usable": memory.shown(memory.usable(spec.nodes)), "ranks": size}
+    needed = memory.compute_needed_gib(
+        recipes.count_model_parameters(spec) or 0, weights=size, gradients=size, optimizer=size
+    )
+    params = {
+        "needed": memory.format_gib(needed),
+        "usable": memory.format_gib(memory.compute_usable_gib(spec.nodes)),
+        "ranks": size,
+    }
     return [Problem("distributedConfig.options.cpuOffload", "PROPOSED_OFFLOAD", params)]
 
 
-def shard_size(spec: JobSpec) -> int:
+def choose_shard_size(spec: JobSpec) -> int:
     """Return the number of ranks that hold the model together. `auto`: those inside a zone or node when zones differ
     and the model fits into so few, else all."""
     if (chosen := spec.options.get("shardSize")) is not None:
         return int(chosen)
-    kind = options.value(spec, OPTIONS, "sharding")
-    natural = groups.natural(spec)
+    kind = options.read_option(spec, OPTIONS, "sharding")
+    natural = groups.find_natural_size(spec)
     if kind == "hybrid" or (
-        kind == "auto" and groups.several_zones(spec) and natural > 1 and groups.fits(spec, natural)
+        kind == "auto" and groups.spans_zones(spec) and natural > 1 and groups.fits_in_group(spec, natural)
     ):
         return natural
     return spec.world_size
 
 
-def _stated_dtype(spec: JobSpec) -> Any:
+def _read_dtype(spec: JobSpec) -> Any:
     """Return the recipe's own hyperparameter for `mixedPrecision`; in a user's script it may mean anything."""
     return "auto" if spec.entrypoint else spec.hyperparameters.get("dtype", "auto")
 
@@ -151,25 +167,25 @@ def _stated_dtype(spec: JobSpec) -> Any:
 def plan(spec: JobSpec) -> Plan:
     """Return the plan. `fsdp_config.yaml` is for a user's own script: FERMI_FSDP_CONFIG is its path."""
     spec = propose(spec).to(spec)
-    stated, backend = _stated_dtype(spec), rank_env.communication_backend(spec)
-    option = options.value(spec, OPTIONS, "mixedPrecision")
-    size = shard_size(spec)
+    stated, backend = _read_dtype(spec), rank_env.choose_backend(spec)
+    option = options.read_option(spec, OPTIONS, "mixedPrecision")
+    size = choose_shard_size(spec)
     settings = {
-        "dtype": gpus.precision(spec.nodes, option if stated == "auto" else stated),
-        "cpu_offload": options.value(spec, OPTIONS, "cpuOffload"),
-        "activation_checkpointing": options.value(spec, OPTIONS, "activationCheckpointing"),
-        "reshard_after_forward": options.value(spec, OPTIONS, "reshardAfterForward"),
+        "dtype": gpus.choose_precision(spec.nodes, option if stated == "auto" else stated),
+        "cpu_offload": options.read_option(spec, OPTIONS, "cpuOffload"),
+        "activation_checkpointing": options.read_option(spec, OPTIONS, "activationCheckpointing"),
+        "reshard_after_forward": options.read_option(spec, OPTIONS, "reshardAfterForward"),
     }
     extra = {"backend": backend, "shard_size": size, **settings}
     extra["no_reshard_after_forward"] = not extra.pop("reshard_after_forward")  # on, unless its opposite is said
     env: dict[str, Value] = {"FERMI_FSDP_CONFIG": (Late.FILES_DIR, "/fsdp_config.yaml")}
-    env |= network.torch_env(spec, backend)
-    by_rank = batch_shares.rank_env(spec)
+    env |= network.build_torch_env(spec, backend)
+    by_rank = batch_shares.build_rank_env(spec)
     mesh = {"replicate": spec.world_size // size, "shard": size}
     config = {"world_size": spec.world_size, "mesh": mesh, **settings}
-    return gang(
+    return build_plan(
         spec,
-        recipes.command(spec, "fermi.train.train_fsdp", extra),
+        recipes.build_command(spec, "fermi.train.train_fsdp", extra),
         files={"fsdp_config.yaml": yaml.safe_dump(config, sort_keys=False)},
         preload=PRELOAD,
         node_env=lambda _: env,

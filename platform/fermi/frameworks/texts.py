@@ -15,26 +15,26 @@ from fermi import messages
 from fermi.frameworks.base import Framework
 
 
-def description(framework: Framework, lang: str) -> str:
+def get_description(framework: Framework, lang: str) -> str:
     """Return the framework's description."""
-    return framework.info.description or _text("ABOUT", framework.name, lang=lang)[0]
+    return framework.info.description or _find_text("ABOUT", framework.name, lang=lang)[0]
 
 
-def options(framework: Framework, lang: str) -> dict[str, Any]:
+def translate_options(framework: Framework, lang: str) -> dict[str, Any]:
     """Return the schema of the options with titles. `enumTitles`: choice -> title, for those that have one."""
     rules = framework.options["properties"]
-    return {**framework.options, "properties": {name: _titled(name, rule, lang) for name, rule in rules.items()}}
+    return {**framework.options, "properties": {name: _add_titles(name, rule, lang) for name, rule in rules.items()}}
 
 
-def _titled(name: str, rule: Mapping[str, Any], lang: str) -> dict[str, Any]:
-    title, hint = _text("TITLE", name, lang=lang)
-    choices = {str(choice): _text("TITLE", name, str(choice), lang=lang)[0] for choice in rule.get("enum", ())}
+def _add_titles(name: str, rule: Mapping[str, Any], lang: str) -> dict[str, Any]:
+    title, hint = _find_text("TITLE", name, lang=lang)
+    choices = {str(choice): _find_text("TITLE", name, str(choice), lang=lang)[0] for choice in rule.get("enum", ())}
     said = {"title": title, "description": hint, "enumTitles": {word: text for word, text in choices.items() if text}}
     return {**{key: value for key, value in said.items() if value}, **rule}
 
 
-def _text(*parts: str, lang: str) -> tuple[str, str]:
+def _find_text(*parts: str, lang: str) -> tuple[str, str]:
     """Return message and hint of a code; empty where there are none."""
     words = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]", "_", part).upper() for part in parts)
     code = "_".join(words)
-    return messages.text(code, lang) if messages.has(code) else ("", "")
+    return messages.render_text(code, lang) if messages.has_text(code) else ("", "")

@@ -22,27 +22,27 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-NAME = ".fermi"
-OLDEST = (3, 9)
-KEPT_SECONDS = 30 * 86_400.0
+FOLDER_NAME = ".fermi"
+MIN_PYTHON = (3, 9)
+MAX_UNUSED_SECONDS = 30 * 86_400.0
 """Bundles that were not used for so long are removed when another one is unpacked."""
 
 
-def candidates(env: Mapping[str, str]) -> Iterator[str]:
+def list_candidates(env: Mapping[str, str]) -> Iterator[str]:
     """Yield $FERMI_HOME, the user's home, and folders that are writable in most containers."""
     if env.get("FERMI_HOME"):
         yield env["FERMI_HOME"]
     home = env.get("HOME") or os.path.expanduser("~")
     if home.startswith("/") and home != "/":
-        yield os.path.join(home, NAME)
+        yield os.path.join(home, FOLDER_NAME)
     for folder in (env.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):
         if folder and folder.startswith("/"):
             yield os.path.join(folder, f"fermi-{os.getuid()}")
 
 
-def choose(env: Mapping[str, str]) -> str | None:
+def choose_folder(env: Mapping[str, str]) -> str | None:
     """Return the first writable folder that only this user can change, or None."""
-    return next((folder for folder in candidates(env) if is_usable(folder)), None)
+    return next((folder for folder in list_candidates(env) if is_usable(folder)), None)
 
 
 def is_usable(folder: str) -> bool:
@@ -68,7 +68,7 @@ def write_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def receive(digest: str) -> bytes:
+def receive_bundle(digest: str) -> bytes:
     """Return the bundle. Raises ValueError if something else arrived."""
     write_line("send")
     size = int(sys.stdin.buffer.readline())
@@ -78,7 +78,7 @@ def receive(digest: str) -> bytes:
     return data
 
 
-def unpack(data: bytes, folder: str) -> None:
+def unpack_bundle(data: bytes, folder: str) -> None:
     """Unpack the bundle and rename it at once: another stream may do the same."""
     import tarfile  # most streams find it unpacked
 
@@ -86,7 +86,7 @@ def unpack(data: bytes, folder: str) -> None:
     os.makedirs(above, 0o700, exist_ok=True)
     for name in os.listdir(above):
         path = os.path.join(above, name)
-        if os.lstat(path).st_mtime < time.time() - KEPT_SECONDS:
+        if os.lstat(path).st_mtime < time.time() - MAX_UNUSED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
     made = tempfile.mkdtemp(dir=above)
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
@@ -101,22 +101,22 @@ def unpack(data: bytes, folder: str) -> None:
 
 def main(digest: str, module: str, *rest: str) -> None:
     """Run the module of the bundle, or write why that is not possible."""
-    home = choose(os.environ)
-    if tuple(sys.version_info) < OLDEST:
+    home = choose_folder(os.environ)
+    if tuple(sys.version_info) < MIN_PYTHON:
         write_line(f"old {sys.version.split()[0]}")
     elif home is None:
         write_line("no room")
     else:
-        run(home, digest, module, rest)
+        run_module(home, digest, module, rest)
 
 
-def run(home: str, digest: str, module: str, rest: Sequence[str]) -> None:
+def run_module(home: str, digest: str, module: str, rest: Sequence[str]) -> None:
     """Run the module of the bundle, which is requested if it is missing. The token of an environment daemon is removed
     from the variables: ranks must not have it."""
     os.environ.pop("FERMI_KEEPER_TOKEN", None)
     folder = os.path.join(home, "bundles", digest)
     if not os.path.isdir(folder):
-        unpack(receive(digest), folder)
+        unpack_bundle(receive_bundle(digest), folder)
     os.utime(folder)
     sys.path[0] = folder
     sys.argv = [module, home, *rest]

@@ -21,9 +21,9 @@ from typing import Any
 
 from fermi.inside import interpreters
 
-PATIENCE_SECONDS = 10.0
-MAX_WORDS, MAX_PACKAGES = 300, 5000
-TELL = """
+TIMEOUT_SECONDS = 10.0
+MAX_REASON_LENGTH, MAX_PACKAGES = 300, 5000
+DESCRIBE_PROGRAM = """
 import sys
 print(".".join(map(str, sys.version_info[:3])))
 if sys.version_info >= (3, 9):
@@ -34,31 +34,31 @@ if sys.version_info >= (3, 9):
 """
 
 
-def find(named: str) -> str:
+def find_interpreter(name: str) -> str:
     """Return the path; empty if there is no such kernel."""
-    if "/" in named:
-        return named
-    return interpreters.resolve(named, interpreters.find(own=()))
+    if "/" in name:
+        return name
+    return interpreters.resolve_interpreter(name, interpreters.find_interpreters(own=()))
 
 
-def describe(python: str) -> dict[str, Any]:
+def describe_interpreter(python: str) -> dict[str, Any]:
     """Return the line's content for a path."""
     if not os.path.exists(python):
         return {"python": python}
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     try:
         done = subprocess.run(
-            [python, "-c", TELL], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
-            errors="replace", timeout=PATIENCE_SECONDS, check=False, env=env, cwd="/",
+            [python, "-c", DESCRIBE_PROGRAM], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
+            errors="replace", timeout=TIMEOUT_SECONDS, check=False, env=env, cwd="/",
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
-        return {"python": python, "why": str(getattr(error, "strerror", None) or error)[:MAX_WORDS]}
+        return {"python": python, "why": str(getattr(error, "strerror", None) or error)[:MAX_REASON_LENGTH]}
     version, *packages = done.stdout.split() or [""]
     if done.returncode or not version[:1].isdigit():
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return {"python": python, "why": said[:MAX_WORDS]}
+        return {"python": python, "why": said[:MAX_REASON_LENGTH]}
     return {"python": python, "version": version, "packages": packages[:MAX_PACKAGES]}
 
 
 if __name__ == "__main__":
-    print(json.dumps(describe(find(sys.argv[1]))))
+    print(json.dumps(describe_interpreter(find_interpreter(sys.argv[1]))))

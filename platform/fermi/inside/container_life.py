@@ -7,11 +7,11 @@ import os
 
 from fermi.runner import processes
 
-VARIABLE = "FERMI_LIFE"
+LIFE_VARIABLE = "FERMI_LIFE"
 """Identifies it if a container has no process namespace of its own."""
 
 
-def find_own() -> str:
+def read_container_life() -> str:
     """Return an id of the current life of this container: a restart has another first process."""
-    named = os.environ.get(VARIABLE)
-    return "/".join(filter(None, (processes.boot_id(), str(processes.start_time(1)), named)))
+    named = os.environ.get(LIFE_VARIABLE)
+    return "/".join(filter(None, (processes.read_boot_id(), str(processes.read_start_time(1)), named)))

@@ -26,48 +26,48 @@ from typing import Any
 from fermi.inside import interpreters, protocol, survey, user_processes
 
 MAX_PACKAGES = 50
-MAX_OUTPUT = 1 << 20
-PIECE = 1 << 16
-SECONDS = 1800.0
+MAX_OUTPUT_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 16
+TIMEOUT_SECONDS = 1800.0
 """For the whole request, waiting included."""
-LOOK_SECONDS = 0.2
-TELL_SECONDS = 5.0
-REQUIREMENT = re.compile(
+POLL_SECONDS = 0.2
+KEEPALIVE_SECONDS = 5.0
+REQUIREMENT_PATTERN = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]{1,100}\])?"
     r"(?:(?:===?|~=|!=|<=?|>=?)[A-Za-z0-9.*+!_-]{1,60}(?:,(?=[~!<>=]))?)*"
 )
 """A name as pip reads it (PEP 508), with extras and versions; no option, path or address."""
-Tell = Callable[[dict[str, Any]], None]
+SendMessage = Callable[[dict[str, Any]], None]
 
 
-def install(home: str, request: dict[str, Any], tell: Tell) -> dict[str, Any]:
+def install_packages(home: str, request: dict[str, Any], tell: SendMessage) -> dict[str, Any]:
     """Install packages and return `exit`, pip's exit code. `packages`: requirements; `python`: as in a survey. Raises
     InsideRefusedError if there is no pip and no uv, or if it takes longer than TIMEOUT_SECONDS; ValueError for an
     invalid requirement."""
-    packages = check(request["packages"])
-    python = survey.find_python(str(request.get("python") or ""), interpreters.find())
-    command = [*command_of(python), "--", *packages]
-    limit = time.monotonic() + SECONDS
+    packages = check_packages(request["packages"])
+    python = survey.find_interpreter(str(request.get("python") or ""), interpreters.find_interpreters())
+    command = [*build_command(python), "--", *packages]
+    limit = time.monotonic() + TIMEOUT_SECONDS
     os.makedirs(home, 0o700, exist_ok=True)
     lock = os.open(os.path.join(home, "install.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        wait_for(lock, limit, tell)
-        return {"exit": run(home, command, lock, limit, tell), "python": python}
+        wait_for_lock(lock, limit, tell)
+        return {"exit": run_command(home, command, lock, limit, tell), "python": python}
     finally:
         os.close(lock)
 
 
-def check(packages: Any) -> list[str]:
+def check_packages(packages: Any) -> list[str]:
     """Return the packages. Raises ValueError for invalid ones."""
     if not isinstance(packages, list) or not 0 < len(packages) <= MAX_PACKAGES:
         raise ValueError(f"1 to {MAX_PACKAGES} packages")
     for one in packages:
-        if not isinstance(one, str) or not REQUIREMENT.fullmatch(one):
+        if not isinstance(one, str) or not REQUIREMENT_PATTERN.fullmatch(one):
             raise ValueError(f"no name and version of a package: {one!r}"[:200])
     return packages
 
 
-def command_of(python: str) -> list[str]:
+def build_command(python: str) -> list[str]:
     """Return the command that installs into that interpreter, without the packages. Raises InsideRefusedError."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
@@ -79,13 +79,13 @@ def command_of(python: str) -> list[str]:
             quiet = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
             return [python, "-m", "pip", "install", *quiet]
     home = os.path.expanduser("~")
-    folders = [os.environ.get("PATH", os.defpath), f"{user_processes.prefix_of(python)}/bin", f"{home}/.local/bin"]
+    folders = [os.environ.get("PATH", os.defpath), f"{user_processes.get_prefix(python)}/bin", f"{home}/.local/bin"]
     if uv := shutil.which("uv", path=os.pathsep.join(folders)):
         return [uv, "pip", "install", "--no-progress", "--python", python]
-    raise protocol.RefusedError("INSIDE_NO_PIP", python=python)
+    raise protocol.InsideRefusedError("INSIDE_NO_PIP", python=python)
 
 
-def wait_for(lock: int, limit: float, tell: Tell) -> None:
+def wait_for_lock(lock: int, limit: float, tell: SendMessage) -> None:
     """Wait until no other installation runs here. Raises InsideRefusedError after `limit`."""
     told = 0.0
     while True:
@@ -94,14 +94,14 @@ def wait_for(lock: int, limit: float, tell: Tell) -> None:
         except BlockingIOError:
             pass
         if time.monotonic() > limit:
-            raise protocol.RefusedError("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
+            raise protocol.InsideRefusedError("INSIDE_INSTALL_SLOW", seconds=round(TIMEOUT_SECONDS))
         if time.monotonic() >= told:
             tell({"of": "install", "waiting": True})
-            told = time.monotonic() + TELL_SECONDS
-        time.sleep(LOOK_SECONDS)
+            told = time.monotonic() + KEEPALIVE_SECONDS
+        time.sleep(POLL_SECONDS)
 
 
-def run(home: str, command: Sequence[str], lock: int, limit: float, tell: Tell) -> int:
+def run_command(home: str, command: Sequence[str], lock: int, limit: float, tell: SendMessage) -> int:
     """Run the command to its end, report its output, and return its exit code. It holds the lock, too. Raises
     InsideRefusedError after `limit`."""
     log = os.path.join(home, "install.log")
@@ -113,13 +113,13 @@ def run(home: str, command: Sequence[str], lock: int, limit: float, tell: Tell) 
         )  # fmt: skip
     finally:
         os.close(written)
-    told, silent_at, decoder = 0, time.monotonic() + TELL_SECONDS, codecs.getincrementaldecoder("utf-8")("replace")
+    told, silent_at, decoder = 0, time.monotonic() + KEEPALIVE_SECONDS, codecs.getincrementaldecoder("utf-8")("replace")
     with open(log, "rb") as said:
         while True:
             code = process.poll()
-            while told < MAX_OUTPUT and (piece := said.read(PIECE)):
+            while told < MAX_OUTPUT_BYTES and (piece := said.read(CHUNK_BYTES)):
                 told += len(piece)
-                silent_at = time.monotonic() + TELL_SECONDS
+                silent_at = time.monotonic() + KEEPALIVE_SECONDS
                 tell({"of": "install", "output": decoder.decode(piece)})
             if code is not None:
                 return code
@@ -127,8 +127,8 @@ def run(home: str, command: Sequence[str], lock: int, limit: float, tell: Tell) 
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                raise protocol.RefusedError("INSIDE_INSTALL_SLOW", seconds=round(SECONDS))
+                raise protocol.InsideRefusedError("INSIDE_INSTALL_SLOW", seconds=round(TIMEOUT_SECONDS))
             if time.monotonic() >= silent_at:
                 tell({"of": "install", "output": ""})
-                silent_at = time.monotonic() + TELL_SECONDS
-            time.sleep(LOOK_SECONDS)
+                silent_at = time.monotonic() + KEEPALIVE_SECONDS
+            time.sleep(POLL_SECONDS)

@@ -30,19 +30,19 @@ MAX_FILES, MAX_DEPTH, MAX_PATH = 10_000, 32, 1024
 """Of a list: files, nested folders, bytes of a path."""
 MAX_NAMES = 100_000
 """Names that are read for a list."""
-PIECE = 256 << 10
-PART = ".fermi-part"
+MAX_PIECE_BYTES = 256 << 10
+PARTIAL_SUFFIX = ".fermi-part"
 """The suffix of files that are incomplete."""
-Stamp = tuple[int, int]
-Row = list[Any]
+FileStamp = tuple[int, int]
+FileRow = list[Any]
 
 
-def task_of(attempt: str) -> str:
+def parse_task_id(attempt: str) -> str:
     """Return the task of an attempt's name."""
     return attempt.rpartition("-")[0]
 
 
-def roots(home: str, task: str) -> dict[str, Path]:
+def get_output_folders(home: str, task: str) -> dict[str, Path]:
     """Return the folder of each kind."""
     data = Path(home, "data")
     return {
@@ -52,44 +52,49 @@ def roots(home: str, task: str) -> dict[str, Path]:
     }
 
 
-def below_data(home: str, kind: str, task: str) -> str:
+def get_data_path(home: str, kind: str, task: str) -> str:
     """Return that folder's path below the data folder."""
-    return roots(home, task)[kind].relative_to(Path(home, "data")).as_posix()
+    return get_output_folders(home, task)[kind].relative_to(Path(home, "data")).as_posix()
 
 
-class Written:
+class OutputLister:
     """Lists the files of a task. Keeps since when each file is unchanged."""
 
     def __init__(self, home: str, task: str) -> None:
         self._home, self._task = home, task
-        self._roots = roots(home, task)
-        self._since: dict[str, tuple[Stamp, float]] = {}
+        self._roots = get_output_folders(home, task)
+        self._since: dict[str, tuple[FileStamp, float]] = {}
         self._snapshot: tuple[int, frozenset[str]] | None = None
 
-    def look(self, *, over: bool) -> tuple[list[Row], bool]:
+    def look(self, *, over: bool) -> tuple[list[FileRow], bool]:
         """Return the rows, and whether there are more than a list may have. `over`: nothing is written any more."""
-        rows: list[Row] = []
-        left, given, moment = MAX_NAMES, read_given(self._home, self._task), time.monotonic()
+        rows: list[FileRow] = []
+        left, given, moment = MAX_NAMES, read_sent_files(self._home, self._task), time.monotonic()
         known, self._since = self._since, {}
         for kind in KINDS if over else KINDS[:2]:
             own = self._own(kind)
             if own is None:
                 continue
-            above = below_data(self._home, kind, self._task)
+            above = get_data_path(self._home, kind, self._task)
             stack = [("", 0)]
             while stack:
                 folder, depth = stack.pop()
-                for entry in _entries(self._roots[kind] / folder):
+                for entry in _list_entries(self._roots[kind] / folder):
                     left -= 1
                     path = f"{folder}/{entry.name}" if folder else entry.name
                     if left < 0 or len(rows) >= MAX_FILES:
                         return rows, True
                     if entry.is_dir(follow_symlinks=False):
-                        if depth < MAX_DEPTH and (kind != "code" or entry.name not in code.MADE_BESIDE):
+                        if depth < MAX_DEPTH and (kind != "code" or entry.name not in code.GENERATED_FOLDERS):
                             stack.append((path, depth + 1))
                         continue
-                    stamp = _stamp(entry)
-                    if stamp is None or not is_plain(path) or entry.name.endswith(PART) or own(path, stamp):
+                    stamp = _read_stamp(entry)
+                    if (
+                        stamp is None
+                        or not is_valid_path(path)
+                        or entry.name.endswith(PARTIAL_SUFFIX)
+                        or own(path, stamp)
+                    ):
                         continue
                     named = f"{kind}/{path}"
                     since = known[named][1] if known.get(named, (None,))[0] == stamp else moment
@@ -110,15 +115,15 @@ class Written:
             ready = os.stat(f"{tree}.attempt").st_mtime_ns
             changed = os.stat(f"{tree}.manifest").st_mtime_ns
             if self._snapshot is None or self._snapshot[0] != changed:
-                paths = frozenset(one.path for one in code.load(Path(f"{tree}.manifest").read_bytes()))
+                paths = frozenset(one.path for one in code.parse_manifest(Path(f"{tree}.manifest").read_bytes()))
                 self._snapshot = changed, paths
-        except (OSError, code.Wrong):
+        except (OSError, code.ManifestError):
             return None
         names = self._snapshot[1]
         return lambda path, stamp: path in names and stamp[1] <= ready
 
 
-def _entries(folder: Path) -> list[Any]:
+def _list_entries(folder: Path) -> list[Any]:
     try:
         with os.scandir(folder) as listing:
             return sorted(listing, key=lambda entry: entry.name)
@@ -126,7 +131,7 @@ def _entries(folder: Path) -> list[Any]:
         return []
 
 
-def _stamp(entry: Any) -> Stamp | None:
+def _read_stamp(entry: Any) -> FileStamp | None:
     with contextlib.suppress(OSError):
         found = entry.stat(follow_symlinks=False)
         if stat.S_ISREG(found.st_mode):
@@ -134,7 +139,7 @@ def _stamp(entry: Any) -> Stamp | None:
     return None
 
 
-def is_plain(path: str) -> bool:
+def is_valid_path(path: str) -> bool:
     """Return True if the path is UTF-8 and not too long: other bytes cannot be sent."""
     try:
         return len(path.encode()) <= MAX_PATH
@@ -142,98 +147,102 @@ def is_plain(path: str) -> bool:
         return False
 
 
-def _open(home: str, request: dict[str, Any]) -> int:
+def _open_listed(home: str, request: dict[str, Any]) -> int:
     """Return a descriptor. Raises InsideRefusedError if it is not the file that was listed."""
     kind, _, path = str(request["path"]).partition("/")
-    root = roots(home, task_of(str(request["of"])))[kind]
+    root = get_output_folders(home, parse_task_id(str(request["of"])))[kind]
     if ".." in path.split("/") or not path:
         raise ValueError("a path that leads elsewhere")
     try:
         file = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        raise protocol.RefusedError("INSIDE_FILE_CHANGED", path=path) from error
-    if not _is_still(file, request):
+        raise protocol.InsideRefusedError("INSIDE_FILE_CHANGED", path=path) from error
+    if not _is_unchanged(file, request):
         os.close(file)
-        raise protocol.RefusedError("INSIDE_FILE_CHANGED", path=path)
+        raise protocol.InsideRefusedError("INSIDE_FILE_CHANGED", path=path)
     return file
 
 
-def _is_still(file: int, request: dict[str, Any]) -> bool:
+def _is_unchanged(file: int, request: dict[str, Any]) -> bool:
     found = os.fstat(file)
     return stat.S_ISREG(found.st_mode) and [found.st_size, found.st_mtime_ns] == [request["size"], request["mtime"]]
 
 
-def read(home: str, request: dict[str, Any]) -> dict[str, Any]:
+def read_piece(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return a piece of a listed file: of attempt `of`, `path`, its `size` and `mtime` as listed, from `at` on, at most
     `most` bytes. `data`: the bytes; `sha256` of these. Raises InsideRefusedError."""
-    file = _open(home, request)
+    file = _open_listed(home, request)
     try:
-        data = os.pread(file, min(int(request["most"]), PIECE), int(request["at"]))
-        if not _is_still(file, request):
-            raise protocol.RefusedError("INSIDE_FILE_CHANGED", path=str(request["path"]))
+        data = os.pread(file, min(int(request["most"]), MAX_PIECE_BYTES), int(request["at"]))
+        if not _is_unchanged(file, request):
+            raise protocol.InsideRefusedError("INSIDE_FILE_CHANGED", path=str(request["path"]))
     finally:
         os.close(file)
     return {"sha256": hashlib.sha256(data).hexdigest(), "data": data}
 
 
-def digest(home: str, request: dict[str, Any]) -> dict[str, Any]:
+def hash_file(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return the SHA-256 of a listed file, named as for `read_piece`. Takes seconds for each gigabyte. Raises
     InsideRefusedError."""
     found = hashlib.sha256()
-    with open(_open(home, request), "rb") as file:
+    with open(_open_listed(home, request), "rb") as file:
         while data := file.read(1 << 20):
             found.update(data)
-        if not _is_still(file.fileno(), request):
-            raise protocol.RefusedError("INSIDE_FILE_CHANGED", path=str(request["path"]))
+        if not _is_unchanged(file.fileno(), request):
+            raise protocol.InsideRefusedError("INSIDE_FILE_CHANGED", path=str(request["path"]))
     return {"sha256": found.hexdigest()}
 
 
-def list_all(home: str, request: dict[str, Any]) -> dict[str, Any]:
+def list_outputs(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return all files of a task, while none of its attempts runs."""
-    rows, more = Written(home, task_of(str(request["of"]))).look(over=True)
+    rows, more = OutputLister(home, parse_task_id(str(request["of"]))).look(over=True)
     return {"rows": rows, "more": more}
 
 
-def read_given(home: str, task: str) -> dict[str, Any]:
+def read_sent_files(home: str, task: str) -> dict[str, Any]:
     """Return the record of files that the platform sent."""
-    found = files.read_json(str(_given(home, task)))
+    found = files.read_json(str(_get_record_path(home, task)))
     return found if isinstance(found, dict) else {}
 
 
-def _given(home: str, task: str) -> Path:
+def _get_record_path(home: str, task: str) -> Path:
     return Path(home, "given", f"{task}.json")
 
 
-def expect(home: str, request: dict[str, Any]) -> dict[str, Any]:
+def compare_sent_files(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Compare the files that the platform is about to send for `node` of attempt `of`: `files`, rows [path below the
     data folder, size, mtime]. Removes files that it sent before and does not have any more, unless they were changed
     here. Return `missing`: the numbers of rows that differ here; none if the attempt has started or must not."""
-    folder = node_runs.run_folder(home, request["of"])
+    folder = node_runs.get_run_folder(home, request["of"])
     if (folder / "stop.json").exists() or node_runs.has_begun(folder, request["node"]):
         return {"missing": []}
-    task, data = task_of(str(request["of"])), Path(home, "data")
+    task, data = parse_task_id(str(request["of"])), Path(home, "data")
     wanted = {str(path): [int(size), int(mtime)] for path, size, mtime in request["files"]}
-    before = read_given(home, task)
+    before = read_sent_files(home, task)
     for path, known in before.items():
-        if path not in wanted and _found(place(data, path)) == known:
+        if path not in wanted and _read_size_and_time(resolve_data_path(data, path)) == known:
             with contextlib.suppress(OSError):
-                place(data, path).unlink()
-    missing = [number for number, path in enumerate(wanted) if _found(place(data, path)) != wanted[path]]
+                resolve_data_path(data, path).unlink()
+    missing = [
+        number
+        for number, path in enumerate(wanted)
+        if _read_size_and_time(resolve_data_path(data, path)) != wanted[path]
+    ]
     there = list(wanted)
     told = {path: wanted[path] for path in before if path in wanted} | {there[at]: wanted[there[at]] for at in missing}
-    _given(home, task).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.write_atomically(str(_given(home, task)), told, 0o600)
+    _get_record_path(home, task).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.write_json_atomically(str(_get_record_path(home, task)), told, 0o600)
     return {"missing": missing}
 
 
-def _found(path: Path) -> list[int] | None:
+def _read_size_and_time(path: Path) -> list[int] | None:
     with contextlib.suppress(OSError):
         found = os.lstat(path)
         return [found.st_size, found.st_mtime_ns] if stat.S_ISREG(found.st_mode) else None
     return None
 
 
-def place(data: Path, path: str) -> Path:
+def resolve_data_path(data: Path, path: str) -> Path:
     """Return a file's path below the data folder. Raises ValueError for one elsewhere."""
     found = data / path
     if ".." in found.parts or found == data or data not in found.parents:
@@ -241,17 +250,17 @@ def place(data: Path, path: str) -> Path:
     return found
 
 
-def receive(home: str, request: dict[str, Any], data: bytes) -> dict[str, Any]:
+def receive_piece(home: str, request: dict[str, Any], data: bytes) -> dict[str, Any]:
     """Write a piece of a file below the data folder, at its offset `at`; without one the state is only queried. With
     its last byte the file gets its name. `mtime` (ns) and `sha256`: verified, and then set. Return `have`: how many
     bytes are there, which may be all. Raises InsideRefusedError if the content differs."""
-    path = place(Path(str(request.get("data") or os.path.join(home, "data"))), str(request["path"]))
+    path = resolve_data_path(Path(str(request.get("data") or os.path.join(home, "data"))), str(request["path"]))
     size, mtime = int(request["size"]), request.get("mtime")
-    there = _found(path)
+    there = _read_size_and_time(path)
     if there and there[0] == size and mtime in (None, there[1]):
         return {"have": size}
     key = hashlib.sha256(f"{path.name}/{size}/{mtime}".encode()).hexdigest()[:16]
-    partial = path.with_name(f".{key}{PART}")
+    partial = path.with_name(f".{key}{PARTIAL_SUFFIX}")
     if "at" not in request:
         have = partial.stat().st_size if partial.exists() else 0
         return {"have": have if have < size else 0}
@@ -269,7 +278,7 @@ def receive(home: str, request: dict[str, Any], data: bytes) -> dict[str, Any]:
                     found.update(piece)
             if found.hexdigest() != wanted:
                 partial.unlink()
-                raise protocol.RefusedError("INSIDE_FILE_BROKEN", path=str(request["path"]))
+                raise protocol.InsideRefusedError("INSIDE_FILE_BROKEN", path=str(request["path"]))
         if mtime is not None:
             os.utime(partial, ns=(int(mtime), int(mtime)))
         os.replace(partial, path)

@@ -25,20 +25,20 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fermi.inside import container_life, node_runs, protocol
-from fermi.inside.output_files import Written, task_of
+from fermi.inside.output_files import OutputLister, parse_task_id
 from fermi.runner import files, log_rotation, status, terminate
 
-LOOK_SECONDS = 0.2
-PIECE = 256 << 10
-PIECES = 8
+POLL_SECONDS = 0.2
+CHUNK_BYTES = 256 << 10
+MAX_CHUNKS = 8
 """Of one rank's log per poll, so that no rank's output delays the others'."""
-END_AGAIN_SECONDS = 0.5
-LIST_SECONDS, LIST_SHARE, LIST_LATER_SECONDS = 2.0, 0.02, 10.0
+END_RETRY_SECONDS = 0.5
+LIST_SECONDS, MAX_LIST_SHARE, LIST_ENDED_SECONDS = 2.0, 0.02, 10.0
 """Between two lists of written files, at least; the largest share of time that listing may take; between two lists once
 the ranks have ended."""
 
 
-class Output:
+class MessageStream:
     """The stream: writes each message as a whole, from any thread."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -51,19 +51,19 @@ class Output:
             self._stream.flush()
 
 
-class Attempt:
+class FollowedAttempt:
     """A followed attempt. `ends`: by rank, how much of its output has been sent; `written`: lists its files, if
     requested."""
 
     def __init__(self, home: str, name: str, node: int, ends: dict[int, int], *, lists: bool) -> None:
-        self.folder, self.name, self.node, self.ends = node_runs.run_folder(home, name), name, node, ends
-        self.spec = node_runs.spec_path(self.folder, node)
-        self.paths = files.Paths(str(self.spec))
+        self.folder, self.name, self.node, self.ends = node_runs.get_run_folder(home, name), name, node, ends
+        self.spec = node_runs.get_spec_path(self.folder, node)
+        self.paths = files.RunnerPaths(str(self.spec))
         self.stop: tuple[float, float | None] | None = None
         self.stop_at = 0.0
         self.told: dict[str, Any] | None = None
         self.stamps: dict[str, int] = {}
-        self.written = Written(home, task_of(name)) if lists else None
+        self.written = OutputLister(home, parse_task_id(name)) if lists else None
         self.listed: dict[str, Any] | None = None
         self.list_at = 0.0
 
@@ -72,20 +72,20 @@ class Attempt:
         forbidden = (self.folder / "stop.json").exists()
         if not self.spec.exists():
             return {"state": "absent", "ranks": [], "left": False, "forbidden": forbidden}
-        seen = status.look(self.spec)
+        seen = status.read_status(self.spec)
         said: dict[str, Any] = {
             "state": seen.state, "ranks": list(seen.ranks), "left": seen.left, "cause": seen.cause,
             "asked_at": seen.asked_at, "doing": seen.doing,
         }  # fmt: skip
         if seen.state == "absent" and not seen.left:
             said["forbidden"] = forbidden
-        if seen.state == "lost" and self._begun_in() != container_life.find_own():
+        if seen.state == "lost" and self._begun_in() != container_life.read_container_life():
             said["restarted"] = True
         return said
 
     def _begun_in(self) -> str:
         try:
-            return (self.folder / node_runs.CONTAINER).read_text(encoding="utf-8")
+            return (self.folder / node_runs.CONTAINER_NAME).read_text(encoding="utf-8")
         except OSError:
             return ""
 
@@ -106,8 +106,8 @@ class Attempt:
             return False
         began = time.monotonic()
         rows, more = self.written.look(over=over) if self.spec.exists() else (None, False)
-        pause = LIST_LATER_SECONDS if over else LIST_SECONDS
-        self.list_at = time.monotonic() + max(pause, (time.monotonic() - began) / LIST_SHARE)
+        pause = LIST_ENDED_SECONDS if over else LIST_SECONDS
+        self.list_at = time.monotonic() + max(pause, (time.monotonic() - began) / MAX_LIST_SHARE)
         found = {"files": rows, "more": more, "final": over}
         changed, self.listed = found != self.listed, found
         return changed
@@ -117,12 +117,12 @@ class Attempt:
         return self.folder / f"{rank}.log"
 
 
-class Following:
+class AttemptFollower:
     """Follows the attempts of one stream."""
 
-    def __init__(self, home: str, output: Output) -> None:
+    def __init__(self, home: str, output: MessageStream) -> None:
         self._home, self._output = home, output
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[str, FollowedAttempt] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._heard_at = time.monotonic()
@@ -136,7 +136,7 @@ class Following:
         written files are reported."""
         ends = {int(rank): int(end) for rank, end in request["ranks"].items()}
         lists = request.get("files") is True
-        attempt = Attempt(self._home, request["of"], int(request["node"]), ends, lists=lists)
+        attempt = FollowedAttempt(self._home, request["of"], int(request["node"]), ends, lists=lists)
         with self._lock:
             self._attempts[attempt.name] = attempt
             if self._thread is None:
@@ -147,21 +147,21 @@ class Following:
     def cancel(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer `cancel`: request the end, again and again until nothing is left. An attempt that has not started
         never will."""
-        folder, still = node_runs.run_folder(self._home, request["of"]), request.get("still")
-        grace, spec = float(request["grace"]), node_runs.spec_path(folder, request["node"])
+        folder, still = node_runs.get_run_folder(self._home, request["of"]), request.get("still")
+        grace, spec = float(request["grace"]), node_runs.get_spec_path(folder, request["node"])
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        terminate.end(folder, [spec] if spec.exists() else [], grace, still)
+        terminate.end_runners(folder, [spec] if spec.exists() else [], grace, still)
         with self._lock:
             if attempt := self._attempts.get(request["of"]):
-                attempt.stop, attempt.stop_at = (grace, still), time.monotonic() + END_AGAIN_SECONDS
+                attempt.stop, attempt.stop_at = (grace, still), time.monotonic() + END_RETRY_SECONDS
                 attempt.told = None
         return {}
 
     def forget(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer `forget`: remove the attempt's folder once nothing of it lives; `gone`: whether that is so."""
-        folder = node_runs.run_folder(self._home, request["of"])
+        folder = node_runs.get_run_folder(self._home, request["of"])
         specs = [path for path in folder.glob("node-*.json") if "." not in path.stem]
-        if any(status.look(spec).left for spec in specs):
+        if any(status.read_status(spec).left for spec in specs):
             return {"gone": False}
         with self._lock:
             self._attempts.pop(request["of"], None)
@@ -174,58 +174,60 @@ class Following:
             while True:
                 with self._lock:
                     attempts = list(self._attempts.values())
-                if time.monotonic() - self._heard_at > protocol.FORSAKEN_SECONDS:
+                if time.monotonic() - self._heard_at > protocol.MAX_SILENCE_SECONDS:
                     os._exit(0)
                 busy = False
                 for attempt in attempts:
                     busy |= self._look(attempt)
                 if time.monotonic() >= alive_at:
-                    self._output.write(protocol.line({"alive": time.time()}))
+                    self._output.write(protocol.encode_line({"alive": time.time()}))
                     alive_at = time.monotonic() + protocol.ALIVE_SECONDS
                 if not busy:
-                    time.sleep(LOOK_SECONDS)
+                    time.sleep(POLL_SECONDS)
         except (OSError, ValueError):  # the stream is closed
             os._exit(0)
 
-    def _look(self, attempt: Attempt) -> bool:
+    def _look(self, attempt: FollowedAttempt) -> bool:
         """Report changes of an attempt, and return True if more output is left."""
         if attempt.stop and time.monotonic() >= attempt.stop_at:
-            attempt.stop_at = time.monotonic() + END_AGAIN_SECONDS
+            attempt.stop_at = time.monotonic() + END_RETRY_SECONDS
             with contextlib.suppress(OSError):
-                terminate.end(attempt.folder, [attempt.spec] if attempt.spec.exists() else [], *attempt.stop)
+                terminate.end_runners(attempt.folder, [attempt.spec] if attempt.spec.exists() else [], *attempt.stop)
         found = attempt.status()
-        more = [self._tell_output(attempt, rank) for rank in list(attempt.ends)]
+        more = [self._send_output(attempt, rank) for rank in list(attempt.ends)]
         over = not found["left"] and found["state"] in ("absent", "exited", "lost")
         if attempt.list(over=over):
-            self._output.write(protocol.line({"of": attempt.name, "node": attempt.node, **(attempt.listed or {})}))
+            self._output.write(
+                protocol.encode_line({"of": attempt.name, "node": attempt.node, **(attempt.listed or {})})
+            )
         if over and not any(more) and (found["state"] != "absent" or found.get("forbidden")):
             found["drained"] = True  # its output was read after its end was seen
         if found != attempt.told:
-            self._output.write(protocol.line({"of": attempt.name, "node": attempt.node, "status": found}))
+            self._output.write(protocol.encode_line({"of": attempt.name, "node": attempt.node, "status": found}))
             attempt.told = found
         for path, kind in ((attempt.paths.pulse, "pulse"), (attempt.paths.telemetry, "telemetry")):
             if attempt.has_changed(path) and isinstance(said := files.read_json(path), dict):
                 told = {"of": attempt.name, "node": attempt.node, kind: said.get(kind)}
-                self._output.write(protocol.line(told))
+                self._output.write(protocol.encode_line(told))
         return any(more)
 
-    def _tell_output(self, attempt: Attempt, rank: int) -> bool:
+    def _send_output(self, attempt: FollowedAttempt, rank: int) -> bool:
         """Send output of a rank, and return True if more is left."""
         try:
             log = os.open(attempt.log(rank), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return False
         try:
-            for _ in range(PIECES):
+            for _ in range(MAX_CHUNKS):
                 end = attempt.ends[rank]
                 size = os.fstat(log).st_size
                 if end >= size:
                     return False
-                at = log_rotation.begin(log, end)
-                data = os.pread(log, PIECE, at)
+                at = log_rotation.find_data_start(log, end)
+                data = os.pread(log, CHUNK_BYTES, at)
                 if not data:
                     return False
-                self._output.write(protocol.frame({"of": attempt.name, "log": rank, "at": at}, data))
+                self._output.write(protocol.encode_frame({"of": attempt.name, "log": rank, "at": at}, data))
                 attempt.ends[rank] = at + len(data)
             return True
         finally:

@@ -22,22 +22,22 @@ import json
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-READY = b"fermi: ready\n"
-SEND = b"fermi: send\n"
+READY_LINE = b"fermi: ready\n"
+SEND_LINE = b"fermi: send\n"
 """Sent in place of READY_LINE by `bootstrap.py`, which requests the bundle: a line with its length, and so many bytes.
 """
-LONGEST_LINE = 16 << 20
+MAX_LINE_BYTES = 16 << 20
 """An order has the files of its plan, possibly for thousands of nodes."""
-LONGEST_BYTES = 1 << 20
+MAX_DATA_BYTES = 1 << 20
 ALIVE_SECONDS = 10.0
-FORSAKEN_SECONDS = 60.0
+MAX_SILENCE_SECONDS = 60.0
 
 
-class WireError(Exception):
+class ProtocolError(Exception):
     """Received data does not follow the protocol."""
 
 
-class RefusedError(Exception):
+class InsideRefusedError(Exception):
     """A refused request. `code` and `params` are the answer's."""
 
     def __init__(self, code: str, **params: Any) -> None:
@@ -45,34 +45,34 @@ class RefusedError(Exception):
         self.code, self.params = code, params
 
 
-def line(said: Mapping[str, Any]) -> bytes:
+def encode_line(message: Mapping[str, Any]) -> bytes:
     """Return a message as a line."""
-    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
-def frame(said: Mapping[str, Any], data: bytes) -> bytes:
+def encode_frame(message: Mapping[str, Any], data: bytes) -> bytes:
     """Return a message with its bytes."""
-    return line({**said, "bytes": len(data)}) + data
+    return encode_line({**message, "bytes": len(data)}) + data
 
 
-def read(stream: BinaryIO, most: int = LONGEST_BYTES) -> tuple[dict[str, Any], bytes] | None:
+def read_message(stream: BinaryIO, max_bytes: int = MAX_DATA_BYTES) -> tuple[dict[str, Any], bytes] | None:
     """Return the next message and its bytes, or None at the end of the stream. Raises ProtocolError for invalid or too
     large ones."""
-    text = stream.readline(LONGEST_LINE + 1)
+    text = stream.readline(MAX_LINE_BYTES + 1)
     if not text:
         return None
-    if len(text) > LONGEST_LINE or not text.endswith(b"\n"):
-        raise WireError("a line that is too long, or cut")
+    if len(text) > MAX_LINE_BYTES or not text.endswith(b"\n"):
+        raise ProtocolError("a line that is too long, or cut")
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WireError("no JSON") from error
+        raise ProtocolError("no JSON") from error
     if not isinstance(said, dict):
-        raise WireError("no object")
+        raise ProtocolError("no object")
     size = said.get("bytes", 0)
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= most:
-        raise WireError("so many bytes are not taken")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= max_bytes:
+        raise ProtocolError("so many bytes are not taken")
     data = stream.read(size) if size else b""
     if len(data) < size:
-        raise WireError("cut")
+        raise ProtocolError("cut")
     return said, data

@@ -18,24 +18,24 @@ from fermi.runner import files, processes, status
 from fermi.runner.late_values import Late
 
 
-def order(home: str, name: str, node: int, rank: int) -> dict[str, Any] | None:
+def build_rank_order(home: str, name: str, node: int, rank: int) -> dict[str, Any] | None:
     """Return the order for `fermi.envd.rank_exec`, or None if the rank does not run."""
-    folder = node_runs.run_folder(home, name)
-    path = node_runs.spec_path(folder, node)
+    folder = node_runs.get_run_folder(home, name)
+    path = node_runs.get_spec_path(folder, node)
     spec: dict[str, Any] | None = files.read_json(str(path))
     if spec is None:
         return None
-    running = [one for one in status.look(path).ranks if one["rank"] == rank and one["state"] == "running"]
+    running = [one for one in status.read_status(path).ranks if one["rank"] == rank and one["state"] == "running"]
     if not running or not processes.is_alive(running[0]):
         return None
     own = next(one["env"] for one in spec["ranks"] if one["rank"] == rank)
-    env = {key: _placed(value, str(folder / "files")) for key, value in {**spec["env"], **own}.items()}
+    env = {key: _fill_files_folder(value, str(folder / "files")) for key, value in {**spec["env"], **own}.items()}
     chosen = {"chosen": spec["code"]["chosen"]} if spec.get("code") else {}
     head = {"head": spec["meeting"]["head"], "first": spec["node_rank"] == 0}
     return {"name": name, "env": env, "cwd": spec["cwd"], "without": [], **head, **chosen}
 
 
-def _placed(value: Any, folder: str) -> Any:
+def _fill_files_folder(value: Any, folder: str) -> Any:
     """Return a late value with the folder of the plan's files, which only this environment knows."""
     if not isinstance(value, list):
         return value
@@ -46,7 +46,7 @@ def _placed(value: Any, folder: str) -> Any:
 
 def main(home: str, name: str, node: str, rank: str) -> int:
     """Serve the stream, and return the exit code."""
-    found = order(home, name, int(node), int(rank))
+    found = build_rank_order(home, name, int(node), int(rank))
     if found is None:
         sys.stdout.write(json.dumps({"ok": False, "code": "RANK_NOT_RUNNING", "params": {}}) + "\n")
         return 1

@@ -24,64 +24,66 @@ from typing import Any
 from fermi.inside import container_life, interpreters, survey
 from fermi.runner import channel, processes
 
-START_SECONDS = 20.0
+START_TIMEOUT_SECONDS = 20.0
 """How long a request waits for a new one to import everything."""
-ORDER_SECONDS = 5.0
+ORDER_TIMEOUT_SECONDS = 5.0
 """How long an attempt waits for one that imports, before it starts without."""
-KEPT_SECONDS = 86_400.0
-LOOK_SECONDS = 0.02
-MAX_MODULES, MAX_NAME = 20, 100
+MAX_UNUSED_SECONDS = 86_400.0
+POLL_SECONDS = 0.02
+MAX_MODULES, MAX_NAME_LENGTH = 20, 100
 _BUNDLE = Path(__file__).resolve().parents[2]
 
 
-def folder_of(home: str, python: str) -> Path:
+def get_standby_folder(home: str, python: str) -> Path:
     """Return the folder of the standby process for this interpreter, in this life of the container."""
-    named = "\n".join((container_life.find_own(), python, _BUNDLE.name, str(os.getuid())))
+    named = "\n".join((container_life.read_container_life(), python, _BUNDLE.name, str(os.getuid())))
     return Path(home) / "standby" / hashlib.sha256(named.encode()).hexdigest()[:20]
 
 
-def variables() -> dict[str, str]:
+def build_runner_env() -> dict[str, str]:
     """Return the variables of node runners and standby processes."""
     path = os.pathsep.join(filter(None, [str(_BUNDLE), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path}
 
 
-def keep(home: str, request: dict[str, Any]) -> dict[str, Any]:
+def keep_standby(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return the state of the standby process, which is started if there is none: `state`, and `memory` in bytes, or
     why there is none as `code` and `params`. `python`: as in a survey; `modules`: what it imports; `seconds`: after so
     long without a request it ends, 0: at once; `yields`: its priority. Raises OSError and InsideRefusedError."""
     seconds = float(request["seconds"])
-    modules = [str(name)[:MAX_NAME] for name in request["modules"]][:MAX_MODULES]
+    modules = [str(name)[:MAX_NAME_LENGTH] for name in request["modules"]][:MAX_MODULES]
     if not seconds > 0:
-        end_others(home, None)
+        end_other_standbys(home, None)
         return {"state": "off"}
-    python = survey.find_python(str(request.get("python") or ""), interpreters.find()) or sys.executable
-    folder = folder_of(home, python)
-    end_others(home, folder)
+    python = (
+        survey.find_interpreter(str(request.get("python") or ""), interpreters.find_interpreters()) or sys.executable
+    )
+    folder = get_standby_folder(home, python)
+    end_other_standbys(home, folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     asked = {"modules": modules, "seconds": seconds, "yields": request.get("yields") or {}}
-    since, limit = time.time(), time.monotonic() + START_SECONDS
+    since, limit = time.time(), time.monotonic() + START_TIMEOUT_SECONDS
     process: subprocess.Popen[bytes] | None = None
     while time.monotonic() < limit:
         said = channel.read_state(str(folder))
-        if said and said["state"] == channel.STANDING:
+        if said and said["state"] == channel.STANDING_BY:
             with contextlib.suppress(OSError, ValueError):
-                answer = send_order(folder, said, {"ask": "keep"}, START_SECONDS)
+                answer = send_order(folder, said, {"ask": "keep"}, START_TIMEOUT_SECONDS)
                 if answer.get("ok") is True:
-                    return {"state": channel.STANDING, "memory": answer.get("memory"), "python": python}
+                    return {"state": channel.STANDING_BY, "memory": answer.get("memory"), "python": python}
         elif said and said["state"] == channel.UNUSABLE and said["at"] >= since:
             return {"state": channel.UNUSABLE, "code": said.get("code"), "params": said.get("params"), "python": python}
         elif not said or said["state"] == channel.UNUSABLE:
             code = process.poll() if process else 0
             if code:
-                return unusable(folder, python)
+                return describe_failed_start(folder, python)
             if code == 0:  # none was begun, or another one was faster, and has ended since
-                process = start(folder, python, asked)
-        time.sleep(LOOK_SECONDS)
+                process = start_standby(folder, python, asked)
+        time.sleep(POLL_SECONDS)
     return {"state": channel.IMPORTING, "python": python}
 
 
-def unusable(folder: Path, python: str) -> dict[str, Any]:
+def describe_failed_start(folder: Path, python: str) -> dict[str, Any]:
     """Return why the started one has ended."""
     why = ""
     with contextlib.suppress(OSError):
@@ -89,55 +91,55 @@ def unusable(folder: Path, python: str) -> dict[str, Any]:
     return {"state": channel.UNUSABLE, "code": "STANDBY_FAILED", "params": {"why": why}, "python": python}
 
 
-def lives(home: str, python: str) -> bool:
+def is_standing_by(home: str, python: str) -> bool:
     """Return True if a standby process is ready for this interpreter."""
-    said = channel.read_state(str(folder_of(home, python)))
-    return said is not None and said["state"] == channel.STANDING
+    said = channel.read_state(str(get_standby_folder(home, python)))
+    return said is not None and said["state"] == channel.STANDING_BY
 
 
-def start(folder: Path, python: str, asked: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+def start_standby(folder: Path, python: str, settings: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     """Start a standby process, which outlives the stream. Raises OSError."""
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         return subprocess.Popen(
-            [python, "-u", "-m", "fermi.runner.standby", str(folder), json.dumps(asked)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=variables(), start_new_session=True,
+            [python, "-u", "-m", "fermi.runner.standby", str(folder), json.dumps(settings)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=build_runner_env(), start_new_session=True,
         )  # fmt: skip
     finally:
         os.close(log)
 
 
-def pass_on(home: str, python: str, spec: Path, secrets: Mapping[str, str]) -> bool:
+def delegate_start(home: str, python: str, spec: Path, secrets: Mapping[str, str]) -> bool:
     """Have the standby process start the node's runner, and return whether it has. Never raises."""
-    folder = folder_of(home, python)
+    folder = get_standby_folder(home, python)
     with contextlib.suppress(OSError, ValueError):
         said = channel.read_state(str(folder))
         if said is None or said["state"] == channel.UNUSABLE:
             return False
-        order = {"ask": "begin", "spec": str(spec), "secrets": dict(secrets), "env": variables()}
-        return send_order(folder, said, order, ORDER_SECONDS).get("ok") is True
+        order = {"ask": "begin", "spec": str(spec), "secrets": dict(secrets), "env": build_runner_env()}
+        return send_order(folder, said, order, ORDER_TIMEOUT_SECONDS).get("ok") is True
     return False
 
 
-def send_order(folder: Path, known: Mapping[str, Any], order: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+def send_order(folder: Path, state: Mapping[str, Any], order: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Return the answer to an order. Raises OSError if the process is gone or silent, and ValueError if another one
     listens."""
-    with channel.connect(str(folder), seconds) as stream:
-        if channel.peer(stream) != known["pid"]:
+    with channel.connect_socket(str(folder), seconds) as stream:
+        if channel.read_peer_pid(stream) != state["pid"]:
             raise ValueError("another process listens")
-        channel.send(stream, order)
-        return channel.receive(stream)
+        channel.send_message(stream, order)
+        return channel.receive_message(stream)
 
 
-def end_others(home: str, but: Path | None) -> None:
+def end_other_standbys(home: str, except_folder: Path | None) -> None:
     """End those of this container that have another interpreter or an older bundle, and remove old folders."""
     for folder in Path(home, "standby").glob("*"):
-        if folder == but:
+        if folder == except_folder:
             continue
         said = channel.read_state(str(folder))
         if said and said["state"] != channel.UNUSABLE:
             if (
-                processes.name_of(said["pid"]) == channel.PROCESS
+                processes.read_process_name(said["pid"]) == channel.PROCESS_NAME
             ):  # a home that is shared may tell of another container's
                 with contextlib.suppress(OSError):
                     processes.send_signal(said, signal.SIGTERM)
@@ -148,5 +150,5 @@ def end_others(home: str, but: Path | None) -> None:
 def is_old(folder: Path) -> bool:
     """Return True if the folder was not used for long."""
     with contextlib.suppress(OSError):
-        return folder.stat().st_mtime < time.time() - KEPT_SECONDS
+        return folder.stat().st_mtime < time.time() - MAX_UNUSED_SECONDS
     return False

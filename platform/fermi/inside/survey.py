@@ -18,14 +18,14 @@ from typing import Any
 
 from fermi.inside import container, container_life, interpreters, memory_holders, packages, protocol, user_processes
 
-CHEAP = ("interpreters", "container")
-PARTS = (*CHEAP, "packages", "holders")
+DEFAULT_PARTS = ("interpreters", "container")
+PARTS = (*DEFAULT_PARTS, "packages", "holders")
 
 
-def collect(home: str, request: dict[str, Any]) -> dict[str, Any]:
+def collect_survey(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return the requested parts. Imports nothing of the training stack. Raises InsideRefusedError if a named kernel or
     interpreter does not exist, or cannot be run."""
-    parts = request.get("parts", CHEAP)
+    parts = request.get("parts", DEFAULT_PARTS)
     told: dict[str, Any] = {
         "home": home,
         "python": sys.executable,
@@ -33,29 +33,29 @@ def collect(home: str, request: dict[str, Any]) -> dict[str, Any]:
         "user": os.getuid(),
         "host": platform.node(),
         "cwd": os.getcwd(),
-        "life": container_life.find_own(),
+        "life": container_life.read_container_life(),
     }
-    own = user_processes.find_own()
+    own = user_processes.list_own_processes()
     if "container" in parts:
-        told["container"] = container.describe(home)
+        told["container"] = container.describe_container(home)
     if "holders" in parts:
-        told["holders"] = memory_holders.find(own)
+        told["holders"] = memory_holders.find_holders(own)
     if "interpreters" not in parts and "packages" not in parts:
         return told
-    found = interpreters.find(own=own)
+    found = interpreters.find_interpreters(own=own)
     told.update(interpreters=found["interpreters"], interpreter=found["default"])
     if "packages" in parts:
-        python = find_python(str(request.get("python") or ""), found)
-        told["packages"] = packages.describe(python, [str(name) for name in request.get("imports") or ()])
+        python = find_interpreter(str(request.get("python") or ""), found)
+        told["packages"] = packages.describe_packages(python, [str(name) for name in request.get("imports") or ()])
     return told
 
 
-def find_python(named: str, found: dict[str, Any]) -> str:
+def find_interpreter(name: str, found: dict[str, Any]) -> str:
     """Return the interpreter that a path or a kernel's name means. Raises InsideRefusedError if there is none."""
-    if python := interpreters.resolve(named, found):
-        if named and not (python.startswith("/") and os.access(python, os.X_OK)):
+    if python := interpreters.resolve_interpreter(name, found):
+        if name and not (python.startswith("/") and os.access(python, os.X_OK)):
             why = "no program is there" if python.startswith("/") else "the path is not absolute"
-            raise protocol.RefusedError("INSIDE_PYTHON_UNUSABLE", python=python, why=why)
+            raise protocol.InsideRefusedError("INSIDE_PYTHON_UNUSABLE", python=python, why=why)
         return python
     kernels = [name for one in found["interpreters"] for name in one["kernels"]]
-    raise protocol.RefusedError("INSIDE_KERNEL_UNKNOWN", kernel=named, known=", ".join(kernels))
+    raise protocol.InsideRefusedError("INSIDE_KERNEL_UNKNOWN", kernel=name, known=", ".join(kernels))

@@ -11,15 +11,23 @@ All are per node, except `diskGb`, which is for the task's run folder, logs, out
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.runner.bounds import OPEN_FILES, PROCESSES, RESERVE_PERCENT
+from fermi.runner.bounds import DEFAULT_MAX_OPEN_FILES, DEFAULT_MAX_PROCESSES, DEFAULT_RESERVE_PERCENT
 
-SCHEMA = {
+BOUNDS_SCHEMA = {
     "type": "object",
     "additionalProperties": False,
     "description": "what a task may use of a machine",
     "properties": {
-        "processes": {"type": "integer", "minimum": 16, "description": f"of a node; {PROCESSES} by default"},
-        "openFiles": {"type": "integer", "minimum": 64, "description": f"of a node; {OPEN_FILES} by default"},
+        "processes": {
+            "type": "integer",
+            "minimum": 16,
+            "description": f"of a node; {DEFAULT_MAX_PROCESSES} by default",
+        },
+        "openFiles": {
+            "type": "integer",
+            "minimum": 64,
+            "description": f"of a node; {DEFAULT_MAX_OPEN_FILES} by default",
+        },
         "memoryGb": {"type": "number", "exclusiveMinimum": 0, "description": "of a node; default: docs/training.md"},
         "diskGb": {
             "type": "number",
@@ -30,7 +38,7 @@ SCHEMA = {
             "type": "number",
             "minimum": 0,
             "maximum": 50,
-            "description": f"of each disk that tasks leave to the platform; {RESERVE_PERCENT:g} by default",
+            "description": f"of each disk that tasks leave to the platform; {DEFAULT_RESERVE_PERCENT:g} by default",
         },
         "controlGroups": {"type": "boolean", "description": "false: the kernel is not asked to hold tasks to these"},
         "memoryGuard": {
@@ -41,7 +49,7 @@ SCHEMA = {
 }
 
 
-def order(connection: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
+def build_bounds(connection: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
     """Return the key `bounds` of a node's spec. `shared`: tasks share machines whose resources no engine divides among
     them, so runners hold them to a part of the memory, and use control groups where they can. Elsewhere the engine has
     given each task its part."""
@@ -49,24 +57,26 @@ def order(connection: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
     memory, disk = asked.get("memoryGb"), asked.get("diskGb")
     return {
         "bounds": {
-            "processes": asked.get("processes", PROCESSES),
-            "open_files": asked.get("openFiles", OPEN_FILES),
+            "processes": asked.get("processes", DEFAULT_MAX_PROCESSES),
+            "open_files": asked.get("openFiles", DEFAULT_MAX_OPEN_FILES),
             "memory": int(memory * 2**30) if memory else None if shared else False,
             "disk": int(disk * 2**30) if disk else None,
-            "reserve": asked.get("reservePercent", RESERVE_PERCENT) / 100,
+            "reserve": asked.get("reservePercent", DEFAULT_RESERVE_PERCENT) / 100,
             "control_group": shared and asked.get("controlGroups", True),
         }
     }
 
 
-def guard(connection: Mapping[str, Any]) -> dict[str, Any]:
+def build_memory_guard(connection: Mapping[str, Any]) -> dict[str, Any]:
     """Return the key `memory_guard` of the spec of a node inside of an environment."""
     return {"memory_guard": (connection.get("bounds") or {}).get("memoryGuard", True)}
 
 
-def of_environment(ordered: Mapping[str, Any], disk_gb: int, *, contained: bool = False) -> dict[str, Any]:
+def build_environment_bounds(
+    node_bounds: Mapping[str, Any], disk_gb: int, *, contained: bool = False
+) -> dict[str, Any]:
     """Return the key `bounds` of an environment daemon's spec, where no engine holds the environment to `disk_gb` GiB
     (0 = no bound). The node's bounds are those of `build_bounds`. `contained`: its container engine holds all but the
     disk."""
     rest = {"processes": 0, "open_files": 0, "memory": False, "control_group": False} if contained else {}
-    return {"bounds": {**ordered["bounds"], **rest, "disk": disk_gb * 2**30 or None}}
+    return {"bounds": {**node_bounds["bounds"], **rest, "disk": disk_gb * 2**30 or None}}

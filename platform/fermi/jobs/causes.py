@@ -9,17 +9,17 @@ from collections.abc import Mapping
 
 from fermi.jobs.spec import Cause
 
-ALWAYS = 1000
+ALWAYS_FREE = 1000
 """A number of free ends that no task reaches, and that still bounds every loop."""
-MOST_LETTERS = 40
+MAX_CODE_LENGTH = 40
 """Characters of a code that columns of the database hold."""
 
 
-def declared(*causes: Cause) -> Mapping[str, Cause]:
+def declare_causes(*causes: Cause) -> Mapping[str, Cause]:
     """Return the causes by code. Raises ValueError for a code that cannot be stored."""
     for cause in causes:
-        if not cause.code or len(cause.code) > MOST_LETTERS:
-            raise ValueError(f"a cause's code has 1 to {MOST_LETTERS} letters: {cause.code!r}")
+        if not cause.code or len(cause.code) > MAX_CODE_LENGTH:
+            raise ValueError(f"a cause's code has 1 to {MAX_CODE_LENGTH} letters: {cause.code!r}")
     return {str(cause.code): cause for cause in causes}
 
 
@@ -28,24 +28,24 @@ RANK_FAILED = Cause("RANK_FAILED", retry=True)
 RANK_KILLED = Cause("RANK_KILLED", retry=True)
 RANK_LEFT_EARLY = Cause("RANK_LEFT_EARLY", retry=True)
 
-CODE = ("CODE_ARCHIVE_MISSING", "CODE_ARCHIVE_BROKEN", "CODE_NOT_UNPACKED", "CODE_PACKAGES_FAILED")
+CODE_DELIVERY_CODES = ("CODE_ARCHIVE_MISSING", "CODE_ARCHIVE_BROKEN", "CODE_NOT_UNPACKED", "CODE_PACKAGES_FAILED")
 """Codes that a runner gives where it could not bring a task's code to its node."""
 
-WITHOUT_ROOM = ("DISK_RESERVE_REACHED", "DISK_WITHOUT_ROOM")
+NO_SPACE_CODES = ("DISK_RESERVE_REACHED", "DISK_WITHOUT_ROOM")
 """Codes that a runner gives where a disk has no more space than what is reserved for the platform: for a task that
 wrote, and for one that was to start."""
-BOUNDS = (
-    *WITHOUT_ROOM, "DISK_BOUND_REACHED", "MEMORY_BOUND_REACHED", "OPEN_FILE_BOUND_REACHED", "PROCESS_BOUND_REACHED"
+BOUND_CODES = (
+    *NO_SPACE_CODES, "DISK_BOUND_REACHED", "MEMORY_BOUND_REACHED", "OPEN_FILE_BOUND_REACHED", "PROCESS_BOUND_REACHED"
 )  # fmt: skip
 """Codes that a runner gives for a task that used, or was to use, more of its machine than it may."""
 
-READYING = ("CODE_UNPACKING", "CODE_PACKAGES_PREPARING")
+CODE_PREPARING_CODES = ("CODE_UNPACKING", "CODE_PACKAGES_PREPARING")
 """Codes of what a runner does before ranks start; the latter takes longer."""
 
-BY_KEEPERS = ("SERVICE_CRASHED", "PACKAGES_FAILED", "START_SCRIPT_FAILED", "JUPYTERLAB_MISSING", "VSCODE_MISSING")
+ENVD_CODES = ("SERVICE_CRASHED", "PACKAGES_FAILED", "START_SCRIPT_FAILED", "JUPYTERLAB_MISSING", "VSCODE_MISSING")
 """Codes that environment daemons report of a service that ended."""
 
-CAUSES = declared(
+CAUSES = declare_causes(
     # said of ranks, by what they and their runners report (`backends.culprit`)
     RANK_FAILED,
     RANK_KILLED,
@@ -68,7 +68,7 @@ CAUSES = declared(
     Cause("RUNNER_TERMINATED", retry=True, asked=True),
     # said of environments
     Cause("KEEPER_LOST", retry=True, lost=True),
-    *map(Cause, BY_KEEPERS),
+    *map(Cause, ENVD_CODES),
     Cause("ENVIRONMENT_OVER_ITS_SIZE"),
     Cause("ENVIRONMENT_FILLED_THE_DISK", retry=True),
     Cause("ENVIRONMENT_WITHOUT_ROOM", retry=True),
@@ -102,5 +102,5 @@ CAUSES = declared(
     Cause("ENGINE_REJECTED"),
 )
 
-BY_RANKS = frozenset({RANK_FAILED.code, RANK_KILLED.code, RANK_LEFT_EARLY.code})
+RANK_CODES = frozenset({RANK_FAILED.code, RANK_KILLED.code, RANK_LEFT_EARLY.code})
 """Codes of ends that the training script caused: they may happen again at the same step or with the same checkpoint."""

@@ -21,46 +21,46 @@ _SHAPES = re.compile(
 Web Tokens, and addresses with a password."""
 _PEM = "-----BEGIN "
 _DENSE = re.compile(r"[A-Za-z0-9+/_=-]{32,}")
-_PLAIN = re.compile(r".{0,3}|[\d.]{0,8}|true|false|yes|no|on|off|none|/.*", re.IGNORECASE | re.DOTALL)
+_HARMLESS = re.compile(r".{0,3}|[\d.]{0,8}|true|false|yes|no|on|off|none|/.*", re.IGNORECASE | re.DOTALL)
 MIN_ENTROPY = 3.3  # bits a character; random hexadecimal digits have up to 4, words and numbers fewer
-HIDDEN = "••••••"
+MASK = "••••••"
 
 
 def looks_secret(name: str, value: str) -> bool:
     """Return whether a variable's name or value looks like a secret's."""
-    if _PUBLIC.search(name) or _PLAIN.fullmatch(value):
+    if _PUBLIC.search(name) or _HARMLESS.fullmatch(value):
         return False
     if _NAME.search(name) or _SHAPES.fullmatch(value) or (_PEM in value and "PRIVATE KEY" in value):
         return True
-    return bool(_DENSE.fullmatch(value)) and any(map(str.isdigit, value)) and _entropy(value) >= MIN_ENTROPY
+    return bool(_DENSE.fullmatch(value)) and any(map(str.isdigit, value)) and _compute_entropy(value) >= MIN_ENTROPY
 
 
-def _entropy(text: str) -> float:
+def _compute_entropy(text: str) -> float:
     return -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values())
 
 
-def warnings(env: Mapping[str, str]) -> list[Problem]:
+def find_warnings(env: Mapping[str, str]) -> list[Problem]:
     """Return a warning for each variable that looks like a secret."""
     found = [name for name, value in env.items() if looks_secret(name, value)]
     return [Problem(f"env.{name}", "ENV_LOOKS_SECRET", {"name": name}) for name in found]
 
 
-def masked(env: Mapping[str, str]) -> dict[str, str]:
+def mask_secrets(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables with the values of those that look secret masked."""
-    return {name: HIDDEN if looks_secret(name, value) else value for name, value in env.items()}
+    return {name: MASK if looks_secret(name, value) else value for name, value in env.items()}
 
 
-def without(content: Any, env: Mapping[str, str]) -> Any:
+def redact_secrets(content: Any, env: Mapping[str, str]) -> Any:
     """Return rendered content in which the values of `env` that look secret are masked wherever they occur."""
     values = sorted({value for name, value in env.items() if looks_secret(name, value)}, key=len, reverse=True)
-    return _without(content, values) if values else content
+    return _redact(content, values) if values else content
 
 
-def _without(content: Any, values: list[str]) -> Any:
+def _redact(content: Any, values: list[str]) -> Any:
     if isinstance(content, str):
         for value in values:
-            content = content.replace(value, HIDDEN)
+            content = content.replace(value, MASK)
         return content
     if isinstance(content, Mapping):
-        return {name: _without(inner, values) for name, inner in content.items()}
-    return [_without(inner, values) for inner in content] if isinstance(content, list) else content
+        return {name: _redact(inner, values) for name, inner in content.items()}
+    return [_redact(inner, values) for inner in content] if isinstance(content, list) else content

@@ -9,42 +9,47 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fermi.jobs import recipes
-from fermi.jobs.ranks import place
+from fermi.jobs.ranks import place_nodes
 from fermi.jobs.spec import JobSpec
 
 DRILL = "drill"
 PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
-SAVE_EVERY, MORE_STEPS = 5, 10_000
+SAVE_EVERY_STEPS, MIN_TOTAL_STEPS = 5, 10_000
 GRACE_SECONDS = 5.0
 
 
-def rehearsal(job: JobSpec, key: str, checkpoint_dir: str) -> JobSpec:
+def build_drill_job(job: JobSpec, key: str, checkpoint_dir: str) -> JobSpec:
     """Return the drill's job. It has one restart, which the drill itself makes necessary. A recipe saves soon and runs
     for longer than the drill needs; a user's own script keeps its cadence."""
     return replace(
-        job, task_id=key, checkpoint_dir=checkpoint_dir, hyperparameters=_short(job), grace_seconds=GRACE_SECONDS,
-        max_restarts=1, spares=(), preflight="off", drill="off", rehearses=True, on_hang="stop", on_bad_loss="report",
-        attempt=0,
+        job, task_id=key, checkpoint_dir=checkpoint_dir, hyperparameters=_shorten_hyperparameters(job),
+        grace_seconds=GRACE_SECONDS, max_restarts=1, spares=(), preflight="off", drill="off", rehearses=True,
+        on_hang="stop", on_bad_loss="report", attempt=0,
     )  # fmt: skip
 
 
-def _short(job: JobSpec) -> dict[str, Any]:
+def _shorten_hyperparameters(job: JobSpec) -> dict[str, Any]:
     given = dict(job.hyperparameters)
     known = {} if job.entrypoint else recipes.RECIPES.get(job.recipe, {})
     if "checkpointEvery" in known:
         steps = given.get("totalSteps") or 0
-        given |= {"checkpointEvery": SAVE_EVERY, "logEvery": 1, "evalEvery": 0, "totalSteps": max(steps, MORE_STEPS)}
+        given |= {
+            "checkpointEvery": SAVE_EVERY_STEPS,
+            "logEvery": 1,
+            "evalEvery": 0,
+            "totalSteps": max(steps, MIN_TOTAL_STEPS),
+        }
     return given
 
 
-def victim(job: JobSpec) -> int:
+def choose_victim(job: JobSpec) -> int:
     """Return the rank to kill: the last one on the master's node, from where the checkpoints of rank 0 can be seen even
     if each node has a disk of its own."""
-    return place(job.nodes, job.master)[0].ranks[-1]
+    return place_nodes(job.nodes, job.master)[0].ranks[-1]
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class CheckpointSaved:
     """A checkpoint: path, size in bytes, optimizer step."""
 
     path: str
@@ -53,20 +58,20 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
-class Killed:
+class RankKilled:
     """The end of the first attempt, by the drill. `file`: the checkpoint that its runner saw; `announced`: the newest
     one that the script announced. `first`, `last`: the steps that it printed. Times in unix seconds."""
 
     rank: int
     node: str
     at: float
-    file: Saved
-    announced: Saved | None = None
+    file: CheckpointSaved
+    announced: CheckpointSaved | None = None
     first: int | None = None
     last: int | None = None
 
     @property
-    def saved(self) -> Saved:
+    def saved(self) -> CheckpointSaved:
         return self.announced or self.file
 
     @property
@@ -76,7 +81,7 @@ class Killed:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class ResumedAttempt:
     """The attempt after it. `said`: the step that the script says it resumed from; `told`: from where it was to resume.
     `first`, `last`: the steps that it printed; `stepped_at`: when it printed the first one beyond the resumed step."""
 
@@ -102,7 +107,7 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class DrillEnd:
     """How the drill's task ended: its state, and its reason with what fills the text."""
 
     state: str
@@ -110,10 +115,12 @@ class Ending:
     params: dict[str, Any] | None = None
 
 
-def judge(killed: Killed | None, resumed: Resumed | None, ending: Ending, minutes: float) -> dict[str, Any]:
+def build_report(
+    killed: RankKilled | None, resumed: ResumedAttempt | None, ending: DrillEnd, minutes: float
+) -> dict[str, Any]:
     """Return the drill's report as JSON, as it is stored. `minutes`: how long it waited for a checkpoint and for the
     resumed step."""
-    level, code, params = _verdict(killed, resumed, ending, minutes)
+    level, code, params = _decide_verdict(killed, resumed, ending, minutes)
     step, last = resumed.step if resumed else None, killed.last if killed else None
     died = killed.at if killed else None
     return {
@@ -124,17 +131,17 @@ def judge(killed: Killed | None, resumed: Resumed | None, ending: Ending, minute
         "killedStep": last,
         "resumedStep": step,
         "stepsLost": max(last - step, 0) if last is not None and step is not None else None,
-        "restartSeconds": _between(died, resumed.began_at) if resumed else None,
-        "resumedSeconds": _between(died, resumed.stepped_at) if resumed else None,
+        "restartSeconds": _seconds_between(died, resumed.began_at) if resumed else None,
+        "resumedSeconds": _seconds_between(died, resumed.stepped_at) if resumed else None,
     }
 
 
-def _between(start: float | None, end: float | None) -> float | None:
+def _seconds_between(start: float | None, end: float | None) -> float | None:
     return round(max(end - start, 0.0), 1) if start is not None and end is not None else None
 
 
-def _verdict(
-    killed: Killed | None, resumed: Resumed | None, ending: Ending, minutes: float
+def _decide_verdict(
+    killed: RankKilled | None, resumed: ResumedAttempt | None, ending: DrillEnd, minutes: float
 ) -> tuple[str, str, dict[str, Any]]:
     why = {**(ending.params or {}), "cause": ending.reason}
     if ending.state == "stopped":
@@ -158,5 +165,5 @@ def _verdict(
     ):
         return FAIL, "DRILL_NOT_ANNOUNCED" if killed.announced is None else "DRILL_FROM_START", about
     lost = max(killed.last - step, 0) if killed.last is not None else None
-    seconds = _between(killed.at, resumed.stepped_at)
+    seconds = _seconds_between(killed.at, resumed.stepped_at)
     return PASS, "DRILL_RESUMES", {**about, "killed": killed.last, "step": step, "lost": lost, "seconds": seconds}

@@ -13,7 +13,7 @@ from fermi.jobs.spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EffectiveBatch:
     """The effective batch, in samples. `learning_rate`: as given, None where only the script knows it. `own_script`:
     the job passes these values to a user's own script; whether the script uses them is not known."""
 
@@ -30,7 +30,11 @@ class Batch:
 
     @property
     def scaled_learning_rate(self) -> float | None:
-        return None if self.learning_rate is None else self.learning_rate * recipes.SCALES[self.scaling](self.ranks)
+        return (
+            None
+            if self.learning_rate is None
+            else self.learning_rate * recipes.LEARNING_RATE_SCALES[self.scaling](self.ranks)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the batch in the API's spelling."""
@@ -46,12 +50,14 @@ class Batch:
         }
 
 
-def of(spec: JobSpec, per_rank: int, ranks: int, accumulation: int, **learning_rate: Any) -> Batch:
+def build_effective_batch(
+    spec: JobSpec, per_rank: int, ranks: int, accumulation: int, **learning_rate: Any
+) -> EffectiveBatch:
     """Return the effective batch, with the learning rate of the hyperparameters unless another one is given."""
     own = spec.entrypoint is not None
-    rate = recipes.given(spec, "learningRate", None if own else recipes.DEFAULT_LEARNING_RATE)
-    scaling = recipes.given(spec, "learningRateScaling", "none")
-    return Batch(**{
+    rate = recipes.read_hyperparameter(spec, "learningRate", None if own else recipes.DEFAULT_LEARNING_RATE)
+    scaling = recipes.read_hyperparameter(spec, "learningRateScaling", "none")
+    return EffectiveBatch(**{
         "per_rank": per_rank, "ranks": ranks, "accumulation": accumulation, "learning_rate": rate, "scaling": scaling,
         "own_script": own, **learning_rate,
     })  # fmt: skip

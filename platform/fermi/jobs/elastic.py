@@ -15,67 +15,67 @@ import math
 from dataclasses import dataclass, replace
 
 from fermi.jobs import recipes
-from fermi.jobs.ranks import place
+from fermi.jobs.ranks import place_nodes
 from fermi.jobs.spec import JobSpec
 
-MOST_STEPS_TRIED = 10_000
+MAX_STEPS_TRIED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class BatchDivision:
     """Division of a global batch into micro steps, in each of which a rank computes `rows[rank]` sequences."""
 
     steps: int
     rows: tuple[int, ...]
 
 
-def divide(batch: int, ranks: int, most: int, *, even: bool = False) -> Division | None:
+def divide_batch(batch: int, ranks: int, max_rows: int, *, even: bool = False) -> BatchDivision | None:
     """Return the division with the fewest micro steps that give no rank more than the maximum of rows, or None where
     the batch cannot be divided exactly or a rank would have no rows. The remainder goes to the first ranks. `even`: all
     ranks must have equally many rows."""
-    fewest = math.ceil(batch / (ranks * most))
-    for steps in range(fewest, min(batch // ranks, fewest + MOST_STEPS_TRIED) + 1):
+    fewest = math.ceil(batch / (ranks * max_rows))
+    for steps in range(fewest, min(batch // ranks, fewest + MAX_STEPS_TRIED) + 1):
         if batch % steps == 0 and not (even and batch // steps % ranks):
             each, left = divmod(batch // steps, ranks)
-            return Division(steps, tuple(each + (rank < left) for rank in range(ranks)))
+            return BatchDivision(steps, tuple(each + (rank < left) for rank in range(ranks)))
     return None
 
 
-def division(spec: JobSpec) -> Division | None:
+def divide_job_batch(spec: JobSpec) -> BatchDivision | None:
     """Return the division among the nodes that the job runs on now; None where its batch is unknown or cannot be
     divided."""
     asked = spec.elastic
     if asked is None or not asked.batch:
         return None
-    return divide(asked.batch, spec.world_size, asked.rows, even=asked.even)
+    return divide_batch(asked.batch, spec.world_size, asked.rows, even=asked.even)
 
 
-def resized(spec: JobSpec) -> bool:
+def is_resized(spec: JobSpec) -> bool:
     """Return whether the job runs with another number of processes than was asked for."""
     return spec.elastic is not None and spec.elastic.world_size not in (0, spec.world_size)
 
 
-def full(spec: JobSpec) -> JobSpec:
+def restore_full_size(spec: JobSpec) -> JobSpec:
     """Return the job at the size asked for: on the first `maxNodes` of all chosen nodes, in the order of ranks."""
     asked = spec.elastic
     assert asked is not None
-    nodes = [at.node for at in place(asked.nodes, asked.master)]
+    nodes = [at.node for at in place_nodes(asked.nodes, asked.master)]
     return replace(spec, nodes=tuple(nodes[: asked.max_nodes]), master=asked.master)
 
 
-def rank_env(spec: JobSpec) -> dict[int, dict[str, str]]:
+def build_rank_env(spec: JobSpec) -> dict[int, dict[str, str]]:
     """Return the variables by rank that a script needs in order to keep the global batch."""
     asked = spec.elastic
     if asked is None or not asked.world_size:
         return {}
     shared = {"FERMI_FULL_WORLD_SIZE": str(asked.world_size)}
-    if (share := division(spec)) is None:
+    if (share := divide_job_batch(spec)) is None:
         return dict.fromkeys(range(spec.world_size), shared)
     shared |= {"FERMI_GLOBAL_BATCH_SIZE": str(asked.batch), "FERMI_ACCUMULATION_STEPS": str(share.steps)}
     return {rank: {**shared, "FERMI_LOCAL_BATCH_SIZE": str(rows)} for rank, rows in enumerate(share.rows)}
 
 
-def recipe(spec: JobSpec, share: Division) -> JobSpec:
+def set_batch_hyperparameters(spec: JobSpec, share: BatchDivision) -> JobSpec:
     """Return the job with the batch as the reference trainer's hyperparameters; the learning rate stays that of the
     size asked for. `FERMI_LOCAL_BATCH_SIZE` wins over `batchSize` where ranks have different shares."""
     assert spec.elastic is not None
@@ -86,7 +86,7 @@ def recipe(spec: JobSpec, share: Division) -> JobSpec:
     if scaling != "none":
         rate = given.get("learningRate", recipes.DEFAULT_LEARNING_RATE)
         given |= {
-            "learningRate": rate * recipes.SCALES[scaling](spec.elastic.world_size),
+            "learningRate": rate * recipes.LEARNING_RATE_SCALES[scaling](spec.elastic.world_size),
             "learningRateScaling": "none",
         }
     return replace(spec, hyperparameters=given)

@@ -14,10 +14,10 @@ class LaunchError(Exception):
     def __init__(self, code: str, **params: object) -> None:
         super().__init__(f"{code} {params}" if params else code)
         self.code = code
-        self.params: dict[str, object] = sanitize.params(params)
+        self.params: dict[str, object] = sanitize.sanitize_params(params)
 
 
-class UnknownName(LaunchError):
+class UnknownNameError(LaunchError):
     """A name that a registry does not have."""
 
 

@@ -53,7 +53,7 @@ GPUS: dict[str, Gpu] = {
     "MI300X": Gpu(192, 9.0, 1307),
     "MI325X": Gpu(256, 9.0, 1307),
 }
-UNKNOWN = Gpu(16, 7.0)
+UNKNOWN_GPU = Gpu(16, 7.0)
 """Stands for a type that is not in the table: a small old GPU, because what runs on it runs on any."""
 
 _NAME = re.compile(r"^(?:NVIDIA |Tesla |GeForce |Quadro )*((?:RTX |GTX )?[A-Z]*\d+\w*)")
@@ -61,48 +61,48 @@ _SIZE = re.compile(r"(\d+) ?G(?:i?B)?\b", re.IGNORECASE)
 
 
 def is_known(name: str) -> bool:
-    return any(key in _plain(name) for key in GPUS)
+    return any(key in _normalize_name(name) for key in GPUS)
 
 
-def gpu(name: str) -> Gpu:
+def find_gpu(name: str) -> Gpu:
     """Return the GPU of a name such as `A100`, `NVIDIA A100-SXM4-40GB` or `Tesla V100`; a memory size in the name wins
     over the table's. An unknown name gives UNKNOWN_GPU."""
-    plain = _plain(name)
-    known = next((GPUS[key] for key in sorted(GPUS, key=len, reverse=True) if key in plain), UNKNOWN)
+    plain = _normalize_name(name)
+    known = next((GPUS[key] for key in sorted(GPUS, key=len, reverse=True) if key in plain), UNKNOWN_GPU)
     size = _SIZE.search(name)
     return replace(known, memory=int(size[1])) if size else known
 
 
-def speed(name: str) -> float | None:
+def find_tflops(name: str) -> float | None:
     """Return the TFLOPS of a GPU for comparing GPUs with each other, or None for one that is not in the table."""
-    return gpu(name).tflops or None
+    return find_gpu(name).tflops or None
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[^A-Z0-9]", "", name.upper())
 
 
-def weakest(nodes: Iterable[Node]) -> Gpu:
+def find_weakest(nodes: Iterable[Node]) -> Gpu:
     """Return the least memory and the oldest capability among `nodes`, be they of one GPU or of two. Emulated GPUs
     count as what they stand for; a node without GPUs does not count."""
-    found = [gpu(node.gpu_type) for node in nodes if node.gpu_count]
+    found = [find_gpu(node.gpu_type) for node in nodes if node.gpu_count]
     if not found:
-        return UNKNOWN
+        return UNKNOWN_GPU
     return Gpu(min(g.memory for g in found), min(g.capability for g in found))
 
 
-def precision(nodes: Iterable[Node], wanted: str = "auto") -> Precision:
+def choose_precision(nodes: Iterable[Node], requested: str = "auto") -> Precision:
     """Return the data type to train with. `auto`: bfloat16 where every GPU has it, float16 if any is older, float32
     where any rank runs on a CPU."""
-    if wanted != "auto":
-        return cast(Precision, wanted)
+    if requested != "auto":
+        return cast(Precision, requested)
     nodes = list(nodes)
     if not all(node.has_cuda for node in nodes):
         return "float32"
-    return "bfloat16" if weakest(nodes).bfloat16 else "float16"
+    return "bfloat16" if find_weakest(nodes).bfloat16 else "float16"
 
 
-def short_name(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Return a short name: `NVIDIA A100-SXM4-80GB` → `A100`, `NVIDIA-GeForce-RTX-4090` → `RTX 4090`; an unusual name as
     it is. At most 40 characters."""
     found = _NAME.match(name.replace("-", " "))

@@ -15,52 +15,56 @@ from typing import Any, TypeVar
 import msgspec
 
 from fermi.jobs.spec import Problem
-from fermi.messages import Words
+from fermi.messages import NestedText
 from fermi.schema import suggestions, values
 
-LONGEST_SHOWN = 60  # characters of a value that was found
-OURS = ("x-flag", "x-trim")
-SAYS_SOMETHING = r"[^\s\x1c-\x1f\x85]|\ufeff"
+MAX_SHOWN_LENGTH = 60  # characters of a value that was found
+PRIVATE_KEYWORDS = ("x-flag", "x-trim")
+NOT_BLANK_PATTERN = r"[^\s\x1c-\x1f\x85]|\ufeff"
 """Pattern of a text that is not blank, for other readers of the schema: ECMA's white space is not `str.strip`'s."""
-MOST_UNKNOWN = 100
+MAX_UNKNOWN_NAMES = 100
 """Unknown names of an object that are reported one by one; with more of them, the object is too long."""
-NOTHING: Any = object()
+UNUSABLE: Any = object()
 """Stands for a value that cannot be used at all."""
 
 Kind = TypeVar("Kind")
 
 
 @cache
-def schema(kind: Any) -> dict[str, Any]:
+def build_schema(kind: Any) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a class, without references."""
     whole = msgspec.json.schema(kind)
-    return dict(_plain(whole, whole.get("$defs", {})))
+    return dict(_simplify_rule(whole, whole.get("$defs", {})))
 
 
-def components(kind: type, prefix: str) -> dict[str, Any]:
+def build_components(kind: type, prefix: str) -> dict[str, Any]:
     """Return the schema in parts, by name, that refer to each other as `<prefix><name>`."""
     _, parts = msgspec.json.schema_components([kind], ref_template=f"{prefix}{{name}}")
-    return {name: _public(_plain(part, {})) for name, part in parts.items()}
+    return {name: _strip_private_keywords(_simplify_rule(part, {})) for name, part in parts.items()}
 
 
-def _public(rule: Any) -> Any:
+def _strip_private_keywords(rule: Any) -> Any:
     """Return the schema without the keywords that only we read."""
     if isinstance(rule, list):
-        return [_public(one) for one in rule]
-    return {k: _public(v) for k, v in rule.items() if k not in OURS} if isinstance(rule, dict) else rule
+        return [_strip_private_keywords(one) for one in rule]
+    return (
+        {k: _strip_private_keywords(v) for k, v in rule.items() if k not in PRIVATE_KEYWORDS}
+        if isinstance(rule, dict)
+        else rule
+    )
 
 
-def _plain(rule: Any, parts: Mapping[str, Any]) -> Any:
+def _simplify_rule(rule: Any, parts: Mapping[str, Any]) -> Any:
     """Return the schema without `title`, with the references in `parts` resolved, with `null` as one more type, and
     closed: names that an object's schema does not have are errors."""
     if isinstance(rule, list):
-        return [_plain(one, parts) for one in rule]
+        return [_simplify_rule(one, parts) for one in rule]
     if not isinstance(rule, dict):
         return rule
     name = str(rule.get("$ref", "")).rpartition("/")[2]
     if name in parts:
-        return _plain({**parts[name], **{key: value for key, value in rule.items() if key != "$ref"}}, parts)
-    rule = {key: _plain(value, parts) for key, value in rule.items() if key not in ("title", "$defs")}
+        return _simplify_rule({**parts[name], **{key: value for key, value in rule.items() if key != "$ref"}}, parts)
+    rule = {key: _simplify_rule(value, parts) for key, value in rule.items() if key not in ("title", "$defs")}
     match rule.get("anyOf"):
         case [{"type": str(one)} as inner, {"type": "null"}]:
             rule = {**inner, **{key: value for key, value in rule.items() if key != "anyOf"}, "type": [one, "null"]}
@@ -75,163 +79,167 @@ def _plain(rule: Any, parts: Mapping[str, Any]) -> Any:
     return rule
 
 
-def read(kind: type[Kind], data: Mapping[str, Any]) -> tuple[Kind, list[Problem]]:
+def read_object(kind: type[Kind], data: Mapping[str, Any]) -> tuple[Kind, list[Problem]]:
     """Return `data` as `kind`, and all that is wrong with its shape. Wrong values are left out, so that later rules can
     check the rest; a list with a wrong item is left out as a whole, because the indexes of the other items would
     change."""
     found: list[Problem] = []
-    left = _look(schema(kind), data, "", found)  # type: ignore[arg-type]
-    return msgspec.convert(left, kind, strict=False), [suggest(problem, _fields(kind)) for problem in found]  # type: ignore[arg-type]
+    left = _check_value(build_schema(kind), data, "", found)  # type: ignore[arg-type]
+    return msgspec.convert(left, kind, strict=False), [add_suggestion(problem, _list_fields(kind)) for problem in found]  # type: ignore[arg-type]
 
 
-def suggest(problem: Problem, fields: Iterable[str]) -> Problem:
+def add_suggestion(problem: Problem, fields: Iterable[str]) -> Problem:
     """Return the problem of an unknown name with the `nearest` known one, in its own object or among `fields`, the
     paths of the whole body; another problem as it is."""
     if problem.code != "UNKNOWN_FIELD":
         return problem
     within = problem.field.removesuffix(problem.params["name"])
     own = [f"{within}{name}" for name in problem.params["allowed"].split(", ") if name]
-    near = suggestions.field(problem.field, [*own, *fields])
+    near = suggestions.suggest_field(problem.field, [*own, *fields])
     return replace(problem, params={**problem.params, "nearest": near}) if near else problem
 
 
 @cache
-def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(_paths(schema(kind), ""))
+def _list_fields(kind: Any) -> tuple[str, ...]:
+    return tuple(_list_paths(build_schema(kind), ""))
 
 
-def _paths(rule: Mapping[str, Any], path: str) -> Iterator[str]:
+def _list_paths(rule: Mapping[str, Any], path: str) -> Iterator[str]:
     """Yield the paths of all fields of a schema; fields within lists have no path of their own."""
     for name, inner in rule.get("properties", {}).items():
-        yield _join(path, name)
-        yield from _paths(inner, _join(path, name))
+        yield _join_path(path, name)
+        yield from _list_paths(inner, _join_path(path, name))
 
 
-def _look(rule: Mapping[str, Any], value: Any, path: str, found: list[Problem]) -> Any:
+def _check_value(rule: Mapping[str, Any], value: Any, path: str, problems: list[Problem]) -> Any:
     """Return what is left of the value, and append what is wrong with it to the problems."""
     if "anyOf" in rule:
-        rule = next((one for one in rule["anyOf"] if _IS[one["type"]](value)), rule["anyOf"][0])
+        rule = next((one for one in rule["anyOf"] if _TYPE_CHECKS[one["type"]](value)), rule["anyOf"][0])
     kinds = rule.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if value is None and kinds:
         if "null" not in kinds:
-            found.append(Problem(path, rule.get("x-codes", {}).get("null", "FIELD_NULL")))
-            return NOTHING
+            problems.append(Problem(path, rule.get("x-codes", {}).get("null", "FIELD_NULL")))
+            return UNUSABLE
         return None
     if not kinds:
         return value
     kind = kinds[0]
-    if not _IS[kind](value):
+    if not _TYPE_CHECKS[kind](value):
         bounds = {"minimum": rule.get("minimum"), "maximum": rule.get("maximum")}
-        told = {"expected": values.kind(kind, **bounds), "found": shown(value)}
-        inner = Problem(path, "FIELD_INVALID", {"detail": Words("NOT_WITHIN", told)})
-        found.append(inner if kind in ("object", "array") else Problem(path, "WRONG_TYPE", told))
-        return NOTHING
+        told = {"expected": values.describe_type(kind, **bounds), "found": format_value(value)}
+        inner = Problem(path, "FIELD_INVALID", {"detail": NestedText("NOT_WITHIN", told)})
+        problems.append(inner if kind in ("object", "array") else Problem(path, "WRONG_TYPE", told))
+        return UNUSABLE
     if kind == "object":
-        return _object(rule, value, path, found)
+        return _check_object(rule, value, path, problems)
     if kind == "array":
-        return _array(rule, value, path, found)
+        return _check_array(rule, value, path, problems)
     if kind == "string" and rule.get("x-trim"):
         value = value.strip()
-    if broken := next(_broken(rule, value), None):
+    if broken := next(_find_broken_rules(rule, value), None):
         word, code, params = broken
         bounds = {"low": rule.get("minimum"), "high": rule.get("maximum", rule.get("maxLength"))}
-        near = suggestions.number(value, bounds["low"], bounds["high"], whole=True) if kind != "string" else None
+        near = (
+            suggestions.suggest_number(value, bounds["low"], bounds["high"], integer=True) if kind != "string" else None
+        )
         own = {"found": len(value) if word == "maxLength" else value, **bounds, "nearest": near}
         special = rule.get("x-codes", {}).get(word)
         if special != "":
-            found.append(Problem(path, special, own) if special else Problem(path, code, params))
-            return NOTHING
+            problems.append(Problem(path, special, own) if special else Problem(path, code, params))
+            return UNUSABLE
     return int(value) if kind == "integer" else value
 
 
-def _object(rule: Mapping[str, Any], value: Mapping[str, Any], path: str, found: list[Problem]) -> dict[str, Any]:
+def _check_object(
+    rule: Mapping[str, Any], value: Mapping[str, Any], path: str, problems: list[Problem]
+) -> dict[str, Any]:
     known, others = rule.get("properties", {}), rule.get("additionalProperties", {})
     left: dict[str, Any] = {}
-    most = len(known) + MOST_UNKNOWN if others is False else rule.get("maxProperties", len(value))
+    most = len(known) + MAX_UNKNOWN_NAMES if others is False else rule.get("maxProperties", len(value))
     if len(value) > most:
-        found.append(_too_long(path, most))
+        problems.append(_build_length_problem(path, most))
         return left
     for key, inner in value.items():
         name = str(key)  # YAML knows others
-        at = _join(path, name)
+        at = _join_path(path, name)
         if name not in known and others is False:
-            found.append(Problem(at, "UNKNOWN_FIELD", {"name": name, "allowed": ", ".join(known)}))
+            problems.append(Problem(at, "UNKNOWN_FIELD", {"name": name, "allowed": ", ".join(known)}))
             continue
-        kept = _look(known.get(name, others), inner, at, found)
-        if kept is not NOTHING:
+        kept = _check_value(known.get(name, others), inner, at, problems)
+        if kept is not UNUSABLE:
             left[name] = kept
     for name in rule.get("required", ()):
         if name not in value:
             code = known[name].get("x-codes", {}).get("required", "FIELD_REQUIRED")
-            found.append(Problem(_join(path, name), code))
+            problems.append(Problem(_join_path(path, name), code))
         if name not in left:
-            left[name] = _EMPTY[known[name]["type"]]
+            left[name] = _EMPTY_VALUES[known[name]["type"]]
     return left
 
 
-def _array(rule: Mapping[str, Any], value: list[Any], path: str, found: list[Problem]) -> Any:
+def _check_array(rule: Mapping[str, Any], value: list[Any], path: str, problems: list[Problem]) -> Any:
     if len(value) > rule.get("maxItems", len(value)):
-        found.append(_too_long(path, rule["maxItems"]))
-        return NOTHING
-    before = len(found)
-    left = [_look(rule["items"], inner, _join(path, index), found) for index, inner in enumerate(value)]
+        problems.append(_build_length_problem(path, rule["maxItems"]))
+        return UNUSABLE
+    before = len(problems)
+    left = [_check_value(rule["items"], inner, _join_path(path, index), problems) for index, inner in enumerate(value)]
     if len(value) < rule.get("minItems", 0):
         code = rule.get("x-codes", {}).get("minItems", "FIELD_BLANK")
-        found.append(Problem(path, code))
-    return left if len(found) == before else NOTHING
+        problems.append(Problem(path, code))
+    return left if len(problems) == before else UNUSABLE
 
 
-def _too_long(path: str, most: int) -> Problem:
-    return Problem(path, "FIELD_LENGTH", {"detail": Words("ITEMS_AT_MOST", {"high": most})})
+def _build_length_problem(path: str, max_length: int) -> Problem:
+    return Problem(path, "FIELD_LENGTH", {"detail": NestedText("ITEMS_AT_MOST", {"high": max_length})})
 
 
-def _broken(rule: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _find_broken_rules(rule: Mapping[str, Any], value: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield the rules that a single value breaks: the schema's keyword, the general code, and what fills its text."""
     if isinstance(value, str):
         if rule.get("minLength") and not value.strip():
             yield "minLength", "FIELD_BLANK", {}
         if len(value) > rule.get("maxLength", len(value)):
-            yield "maxLength", "FIELD_LENGTH", {"detail": Words("LENGTH_AT_MOST", {"high": rule["maxLength"]})}
+            yield "maxLength", "FIELD_LENGTH", {"detail": NestedText("LENGTH_AT_MOST", {"high": rule["maxLength"]})}
         if "enum" in rule and value not in rule["enum"]:
             allowed = ", ".join(rule["enum"])
             yield (
                 "enum",
                 "FIELD_CHOICE",
-                {"detail": Words("NOT_A_CHOICE", {"found": shown(value)}), "allowed": allowed},
+                {"detail": NestedText("NOT_A_CHOICE", {"found": format_value(value)}), "allowed": allowed},
             )
         if "pattern" in rule and not re.search(rule["pattern"], value):
-            yield "pattern", "FIELD_INVALID", {"detail": Words("NOT_ALIKE", {"pattern": rule["pattern"]})}
+            yield "pattern", "FIELD_INVALID", {"detail": NestedText("NOT_ALIKE", {"pattern": rule["pattern"]})}
     elif not isinstance(value, bool):
         low, high = rule.get("minimum"), rule.get("maximum")
         if (low is not None and value < low) or (high is not None and value > high):
-            expected = values.kind(str(rule["type"]), minimum=low, maximum=high)
+            expected = values.describe_type(str(rule["type"]), minimum=low, maximum=high)
             word = "minimum" if low is not None and value < low else "maximum"
-            yield word, "FIELD_RANGE", {"detail": Words("NOT_WITHIN", {"found": value, "expected": expected})}
+            yield word, "FIELD_RANGE", {"detail": NestedText("NOT_WITHIN", {"found": value, "expected": expected})}
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     """Return whether the value is a number; NaN is none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
-_IS: dict[str, Callable[[Any], bool]] = {
+_TYPE_CHECKS: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, Mapping),
     "array": lambda value: isinstance(value, list),
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: _number(value) and (isinstance(value, int) or value.is_integer()),
-    "number": _number,
+    "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
+    "number": _is_number,
 }
 
-_EMPTY: dict[str, Any] = {"string": "", "array": [], "object": {}}
+_EMPTY_VALUES: dict[str, Any] = {"string": "", "array": [], "object": {}}
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as JSON, shortened to 60 characters."""
     found = json.dumps(value, ensure_ascii=False, default=str)
-    return found if len(found) <= LONGEST_SHOWN else f"{found[:LONGEST_SHOWN]}…"
+    return found if len(found) <= MAX_SHOWN_LENGTH else f"{found[:MAX_SHOWN_LENGTH]}…"
 
 
-def _join(path: str, name: object) -> str:
+def _join_path(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)

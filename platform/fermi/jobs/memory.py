@@ -11,33 +11,38 @@ from fermi.jobs import gpus
 from fermi.jobs.spec import Node
 from fermi.schema import humanize
 
-WEIGHT, GRADIENT, OPTIMIZER = 2, 2, 12
-STATE_BYTES = WEIGHT + GRADIENT + OPTIMIZER
-BUCKET = 4
+WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 2, 12
+STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES
+BUCKET_BYTES = 4
 """Buckets have the type of the weights, which is float32 under autocast."""
 
-HEADROOM = 0.8
+MAX_STATE_SHARE = 0.8
 """Share of a GPU's memory that the state may take; the rest is for activations."""
 
 
-def usable(nodes: Iterable[Node]) -> float:
+def compute_usable_gib(nodes: Iterable[Node]) -> float:
     """Return the GiB that the state may take of the smallest GPU. Emulated GPUs count as what they stand for; a rank
     without a GPU has its part of its node's memory."""
     nodes = list(nodes)
-    sizes = [float(gpus.gpu(node.gpu_type).memory) for node in nodes if node.gpu_count]
+    sizes = [float(gpus.find_gpu(node.gpu_type).memory) for node in nodes if node.gpu_count]
     sizes += [node.memory_gb / node.processes for node in nodes if not node.gpu_count]
-    return min(sizes) * HEADROOM
+    return min(sizes) * MAX_STATE_SHARE
 
 
-def needed(
+def compute_needed_gib(
     parameters: int, *, weights: int = 1, gradients: int = 1, optimizer: int = 1, in_buckets: bool = False
 ) -> float:
     """Return GiB per rank. `weights`, `gradients`, `optimizer`: among how many ranks each is split; 0 = it is
     elsewhere. `in_buckets`: gradients are copied to be sent, as DDP does."""
-    parts = ((WEIGHT, weights), (GRADIENT, gradients), (OPTIMIZER, optimizer), (BUCKET, int(in_buckets)))
+    parts = (
+        (WEIGHT_BYTES, weights),
+        (GRADIENT_BYTES, gradients),
+        (OPTIMIZER_BYTES, optimizer),
+        (BUCKET_BYTES, int(in_buckets)),
+    )
     return sum(size * parameters / ranks for size, ranks in parts if ranks) / 2**30
 
 
-def shown(gib: float) -> str:
+def format_gib(gib: float) -> str:
     """Return GiB as text."""
-    return humanize.size(gib * 2**30)
+    return humanize.format_bytes(gib * 2**30)

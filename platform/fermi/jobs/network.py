@@ -15,18 +15,18 @@ from typing import Any
 
 from fermi.jobs.spec import JobSpec, Node, Problem
 
-TIMEOUT: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 86_400}
+TIMEOUT_SCHEMA: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 86_400}
 """Schema of the option `timeoutSeconds` of the torch frameworks."""
 
 
 def has_infiniband(nodes: Iterable[Node]) -> bool | None:
     """Return whether every node is known to have InfiniBand or RoCE: one that lacks it could not talk to the others.
     None = nothing is known of any node, and NCCL detects it itself."""
-    known = [devices_of(node) for node in nodes]
+    known = [list_rdma_devices(node) for node in nodes]
     return None if all(devices is None for devices in known) else all(known)
 
 
-def devices_of(node: Node) -> list[str] | None:
+def list_rdma_devices(node: Node) -> list[str] | None:
     """Return a node's InfiniBand or RoCE devices, or None where nothing is known."""
     stated: list[str] | None = node.network.get("infiniband")
     if stated is not None or not node.inside:
@@ -35,7 +35,7 @@ def devices_of(node: Node) -> list[str] | None:
     return list(map(str, seen)) if isinstance(seen, list | tuple) else None
 
 
-def job_env(nodes: Iterable[Node], backend: str) -> dict[str, str]:
+def build_job_env(nodes: Iterable[Node], backend: str) -> dict[str, str]:
     """Return the NCCL variables that all nodes share."""
     if backend != "nccl":
         return {}
@@ -45,19 +45,19 @@ def job_env(nodes: Iterable[Node], backend: str) -> dict[str, str]:
     return env
 
 
-def node_env(node: Node, backend: str, *, infiniband: bool) -> dict[str, str]:
+def build_node_env(node: Node, backend: str, *, infiniband: bool) -> dict[str, str]:
     """Return the variables that differ between nodes. In NCCL's values `=` means that exact name, not a prefix."""
     env = {}
     if interface := node.network.get("interface"):
         env["GLOO_SOCKET_IFNAME"] = interface  # beside NCCL, gloo carries what lies in CPU memory
         if backend == "nccl":
             env["NCCL_SOCKET_IFNAME"] = f"={interface}"
-    if infiniband and (devices := devices_of(node)):
+    if infiniband and (devices := list_rdma_devices(node)):
         env["NCCL_IB_HCA"] = "=" + ",".join(devices)
     return env
 
 
-def torch_env(spec: JobSpec, backend: str) -> dict[str, str]:
+def build_torch_env(spec: JobSpec, backend: str) -> dict[str, str]:
     """Return variables for frameworks on torch.distributed. With 3, torch's default from 2.2 on, a rank whose NCCL call
     fails or times out ends at once, instead of first tearing down communicators, which may hang. TORCHELASTIC_RUN_ID
     marks the ranks as started by torchrun (`torch.distributed.is_torchelastic_launched`): Lightning checks it first
@@ -75,11 +75,11 @@ def torch_env(spec: JobSpec, backend: str) -> dict[str, str]:
     return env
 
 
-def warnings(nodes: Iterable[Node]) -> list[Problem]:
+def find_warnings(nodes: Iterable[Node]) -> list[Problem]:
     """Return a warning of InfiniBand that stays unused because some nodes are not known to have it."""
     nodes = list(nodes)
-    fast = [node.name for node in nodes if devices_of(node)]
-    slow = [node.name for node in nodes if not devices_of(node)]
+    fast = [node.name for node in nodes if list_rdma_devices(node)]
+    slow = [node.name for node in nodes if not list_rdma_devices(node)]
     if not fast or not slow:
         return []
     return [Problem("", "INFINIBAND_NOT_EVERYWHERE", {"with": ", ".join(fast), "without": ", ".join(slow)})]

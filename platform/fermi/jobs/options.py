@@ -7,11 +7,11 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from fermi.jobs.spec import JobSpec, Problem
-from fermi.messages import Words
+from fermi.messages import NestedText
 from fermi.schema import suggestions, values
 
 
-def schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
+def build_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an options object that allows nothing but `properties`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -21,7 +21,7 @@ def schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def problems(spec: JobSpec, options: Mapping[str, Any], leave_out: Container[str] = ()) -> list[Problem]:
+def find_problems(spec: JobSpec, options: Mapping[str, Any], leave_out: Container[str] = ()) -> list[Problem]:
     """Return what of `spec.options` the schema `options` does not allow. `leave_out`: options that the framework checks
     itself."""
     known = options["properties"]
@@ -32,25 +32,30 @@ def problems(spec: JobSpec, options: Mapping[str, Any], leave_out: Container[str
         field = f"distributedConfig.options.{name}"
         if name not in known:
             listed = ", ".join(known) or "–"
-            unknown = {"name": name, "allowed": listed, "nearest": suggestions.name(name, known)}
+            unknown = {"name": name, "allowed": listed, "nearest": suggestions.suggest_name(name, known)}
             found.append(Problem(field, "OPTION_UNKNOWN", unknown))
         elif not is_valid(value, known[name]):
             rule = known[name]
-            params = {"name": name, "found": value, "allowed": allowed(rule), "nearest": near(value, rule)}
+            params = {
+                "name": name,
+                "found": value,
+                "allowed": describe_allowed(rule),
+                "nearest": suggest_value(value, rule),
+            }
             found.append(Problem(field, "OPTION_INVALID", params))
     return found
 
 
-def value(spec: JobSpec, options: Mapping[str, Any], name: str) -> Any:
+def read_option(spec: JobSpec, options: Mapping[str, Any], name: str) -> Any:
     """Return the option that the user chose, or the schema's default."""
     return spec.options.get(name, options["properties"][name].get("default"))
 
 
-def allowed(rule: Mapping[str, Any]) -> Words:
+def describe_allowed(rule: Mapping[str, Any]) -> NestedText:
     """Return the description of what a property may be."""
     if "enum" in rule:
-        return values.one_of(rule["enum"])
-    return values.kind(
+        return values.describe_choices(rule["enum"])
+    return values.describe_type(
         rule.get("type", ""),
         minimum=rule.get("minimum"),
         maximum=rule.get("maximum"),
@@ -59,15 +64,15 @@ def allowed(rule: Mapping[str, Any]) -> Words:
     )
 
 
-def near(value: Any, rule: Mapping[str, Any]) -> Any:
+def suggest_value(value: Any, rule: Mapping[str, Any]) -> Any:
     """Return the nearest valid value, or the default; None where there is neither."""
     default = rule.get("default")
     if "enum" in rule:
-        return suggestions.name(value, rule["enum"]) or default
+        return suggestions.suggest_name(value, rule["enum"]) or default
     if rule.get("type") == "boolean":
-        return default if (switch := suggestions.switch(value)) is None else switch
+        return default if (switch := suggestions.suggest_boolean(value)) is None else switch
     low, high = rule.get("minimum"), rule.get("maximum")
-    found = suggestions.number(value, low, high, whole=rule.get("type") == "integer")
+    found = suggestions.suggest_number(value, low, high, integer=rule.get("type") == "integer")
     if found is None or not is_valid(found, rule):
         return low if default is None else default
     return found

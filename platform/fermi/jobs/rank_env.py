@@ -8,19 +8,19 @@ from collections.abc import Collection, Mapping
 from fermi.jobs import drill, network
 from fermi.jobs.ranks import Placement
 from fermi.jobs.spec import JobSpec, Late, NodePlan, Problem, Value
-from fermi.runner.drill import VARIABLE
+from fermi.runner.drill import DRILL_VARIABLE
 
-COMPILED_IN, COMPILED_FOLDER = "TORCH_EXTENSIONS_DIR", "torch_extensions"
-COMPILED: Value = (Late.FILES_DIR, f"/{COMPILED_FOLDER}")
+COMPILE_VARIABLE, COMPILE_FOLDER = "TORCH_EXTENSIONS_DIR", "torch_extensions"
+COMPILE_PATH: Value = (Late.FILES_DIR, f"/{COMPILE_FOLDER}")
 """Where an attempt compiles kernels, if its plan says so: the one folder among its files that ranks may write to."""
 
 
-def compiles(node: NodePlan) -> bool:
+def uses_compile_folder(node: NodePlan) -> bool:
     """Return whether the node's ranks compile kernels in the attempt's own folder; a task may name another one."""
-    return node.env.get(COMPILED_IN) == COMPILED
+    return node.env.get(COMPILE_VARIABLE) == COMPILE_PATH
 
 
-def communication_backend(spec: JobSpec) -> str:
+def choose_backend(spec: JobSpec) -> str:
     """Return `nccl` or `gloo`. NCCL needs CUDA on every node; a mixture or emulated GPUs use gloo."""
     on_cuda = all(node.has_cuda for node in spec.nodes)
     if spec.backend == "auto" or not on_cuda:
@@ -28,7 +28,7 @@ def communication_backend(spec: JobSpec) -> str:
     return spec.backend
 
 
-def strategy_not_rendered(spec: JobSpec, framework: str, own: Collection[str] = ("dataParallel",)) -> list[Problem]:
+def find_unrendered_strategy(spec: JobSpec, framework: str, own: Collection[str] = ("dataParallel",)) -> list[Problem]:
     """Return the warning of a framework (by its label) that renders only the degrees `own`, over all ranks: any other
     split will not run."""
     degrees = {k: v for k, v in spec.strategy.items() if isinstance(v, int) and v > 1}
@@ -42,18 +42,18 @@ def strategy_not_rendered(spec: JobSpec, framework: str, own: Collection[str] = 
     return [Problem("distributedConfig.strategy", "STRATEGY_NOT_RENDERED", params)]
 
 
-def job_env(spec: JobSpec) -> dict[str, Value]:
+def build_job_env(spec: JobSpec) -> dict[str, Value]:
     """Return the variables that all ranks share. The user's variables win over those of the network, and lose to those
     that identify a rank."""
-    backend = communication_backend(spec)
+    backend = choose_backend(spec)
     return {
-        **network.job_env(spec.nodes, backend),
+        **network.build_job_env(spec.nodes, backend),
         **spec.env,
         "MASTER_ADDR": Late.HEAD_HOST,
         "MASTER_PORT": str(spec.master_port),
         "WORLD_SIZE": str(spec.world_size),
         "GROUP_WORLD_SIZE": str(len(spec.nodes)),
-        **roles(spec.world_size),
+        **build_role_env(spec.world_size),
         "FERMI_TASK_ID": spec.task_id,
         "FERMI_ATTEMPT": str(spec.attempt),
         "FERMI_BACKEND": backend,
@@ -61,18 +61,18 @@ def job_env(spec: JobSpec) -> dict[str, Value]:
         "FERMI_VALID_DATA": spec.valid_data,
         "FERMI_CHECKPOINT_DIR": spec.checkpoint_dir,
         "FERMI_RESUME_FROM": spec.resume_from,
-        **_places(spec),
+        **_build_folder_env(spec),
         "FERMI_HYPERPARAMETERS": json.dumps(dict(spec.hyperparameters), sort_keys=True),
-        **({VARIABLE: json.dumps({"rank": drill.victim(spec)})} if spec.rehearses else {}),
+        **({DRILL_VARIABLE: json.dumps({"rank": drill.choose_victim(spec)})} if spec.rehearses else {}),
     }
 
 
-def roles(world_size: int) -> dict[str, str]:
+def build_role_env(world_size: int) -> dict[str, str]:
     """Return torchrun's variables of roles, where all ranks have the default one."""
     return {"ROLE_NAME": "default", "ROLE_WORLD_SIZE": str(world_size)}
 
 
-def _places(spec: JobSpec) -> dict[str, Value]:
+def _build_folder_env(spec: JobSpec) -> dict[str, Value]:
     """Return the variables of folders that the platform gives a task; an exported job has none."""
     places = {
         "FERMI_OUTPUT_DIR": spec.output_dir,
@@ -82,13 +82,13 @@ def _places(spec: JobSpec) -> dict[str, Value]:
     return {name: place for name, place in places.items() if place}
 
 
-def node_env(shared: Mapping[str, Value], place: Placement) -> dict[str, Value]:
+def build_node_env(shared: Mapping[str, Value], place: Placement) -> dict[str, Value]:
     """Return the variables of a node's ranks. `shared`: the result of `build_job_env`, built once for all nodes."""
     node = place.node
     threads = max(1, node.cpu_cores // node.processes) if node.has_cuda else 1
     env: dict[str, Value] = {
         "OMP_NUM_THREADS": str(threads),
-        **network.node_env(node, str(shared["FERMI_BACKEND"]), infiniband=shared.get("NCCL_IB_DISABLE") == "0"),
+        **network.build_node_env(node, str(shared["FERMI_BACKEND"]), infiniband=shared.get("NCCL_IB_DISABLE") == "0"),
         **shared,
         "LOCAL_WORLD_SIZE": str(node.processes),
         "NODE_RANK": str(place.node_rank),
@@ -100,6 +100,6 @@ def node_env(shared: Mapping[str, Value], place: Placement) -> dict[str, Value]:
     return env
 
 
-def rank_env(rank: int, local_rank: int) -> dict[str, str]:
+def build_rank_env(rank: int, local_rank: int) -> dict[str, str]:
     """Return the variables that only this rank gets."""
     return {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "ROLE_RANK": str(rank)}

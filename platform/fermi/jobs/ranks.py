@@ -28,7 +28,7 @@ class Placement:
         return range(self.first_rank, self.first_rank + self.node.processes)
 
 
-def place(nodes: Iterable[Node], master: str) -> list[Placement]:
+def place_nodes(nodes: Iterable[Node], master: str) -> list[Placement]:
     """Return the nodes with their ranks. `master` is a node id. Plain string order: gn39 < gn40 < gn7 (requirement
     document 000); equal names by id."""
     placements: list[Placement] = []
@@ -39,12 +39,12 @@ def place(nodes: Iterable[Node], master: str) -> list[Placement]:
     return placements
 
 
-def first(nodes: Iterable[Node], master: str, world_size: int) -> tuple[Node, ...]:
+def select_first_ranks(nodes: Iterable[Node], master: str, world_size: int) -> tuple[Node, ...]:
     """Return the nodes, or parts of them, that have the first `world_size` ranks: later nodes are left out, the last
     one may be used in part. A list in a node's `engine` that is as long as the node has ranks has one entry for each,
     and is cut, too."""
     taken = []
-    for at in place(nodes, master):
+    for at in place_nodes(nodes, master):
         node, left = at.node, min(at.node.processes, world_size - at.first_rank)
         if 0 < left < node.processes:
             whole = node.processes
@@ -59,7 +59,7 @@ def first(nodes: Iterable[Node], master: str, world_size: int) -> tuple[Node, ..
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class WorkerSlot:
     """A worker's ranks; `rank` None = it takes no part, because the world is smaller than the group."""
 
     worker: str
@@ -68,7 +68,7 @@ class Seat:
     node_rank: int | None
 
 
-def split(worker: str) -> tuple[str, int]:
+def parse_worker_name(worker: str) -> tuple[str, int]:
     """Return node and number of a worker named `<node>-<number>`. Raises ValueError for any other name."""
     match = _WORKER.fullmatch(worker)
     if match is None:
@@ -81,19 +81,19 @@ def order_workers(workers: Iterable[str], master_node: str) -> list[str]:
     numbers."""
 
     def key(worker: str) -> tuple[bool, str, int]:
-        node, number = split(worker)
+        node, number = parse_worker_name(worker)
         return node != master_node, node, number
 
     return sorted(workers, key=key)
 
 
-def seat(workers: Iterable[str], master_node: str, world_size: int | None = None) -> list[Seat]:
+def assign_worker_slots(workers: Iterable[str], master_node: str, world_size: int | None = None) -> list[WorkerSlot]:
     """Return every worker's slot, in the order of ranks: the same ranks that `place_nodes` gives their nodes."""
-    by_node = groupby(order_workers(workers, master_node), lambda worker: split(worker)[0])
+    by_node = groupby(order_workers(workers, master_node), lambda worker: parse_worker_name(worker)[0])
     everyone = ((node_rank, *one) for node_rank, (_, on_node) in enumerate(by_node) for one in enumerate(on_node))
     return [
-        Seat(worker, rank, local_rank, node_rank)
+        WorkerSlot(worker, rank, local_rank, node_rank)
         if world_size is None or rank < world_size
-        else Seat(worker, None, None, None)
+        else WorkerSlot(worker, None, None, None)
         for rank, (node_rank, local_rank, worker) in enumerate(everyone)
     ]

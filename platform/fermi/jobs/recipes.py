@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fermi.jobs.spec import JobSpec, Late, Problem, Value
-from fermi.messages import Words
+from fermi.messages import NestedText
 from fermi.schema import suggestions, values
 
-_KINDS: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_TYPE_NAMES: dict[type, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class HyperparameterRule:
     """A rule for one hyperparameter. `flag`: of the trainer; `low`, `high`: inclusive bounds; `choices`: words."""
 
     flag: str
@@ -23,24 +23,24 @@ class Parameter:
     high: float | None = None
     choices: tuple[str, ...] = ()
 
-    def allowed(self) -> Words:
+    def allowed(self) -> NestedText:
         """Return the description of valid values."""
         if self.choices:
-            return values.one_of(self.choices)
+            return values.describe_choices(self.choices)
         low, high = (
             int(bound) if bound is not None and bound == int(bound) else bound for bound in (self.low, self.high)
         )
-        return values.kind(_KINDS[self.kind], minimum=low, maximum=high)
+        return values.describe_type(_TYPE_NAMES[self.kind], minimum=low, maximum=high)
 
     def nearest(self, value: Any) -> Any:
         """Return the nearest valid value, or None."""
         if self.choices:
-            return suggestions.name(value, self.choices) or self.choices[0]
+            return suggestions.suggest_name(value, self.choices) or self.choices[0]
         if self.kind is bool:
-            return suggestions.switch(value)
+            return suggestions.suggest_boolean(value)
         if self.kind is str:
             return None
-        found = suggestions.number(value, self.low, self.high, whole=self.kind is int)
+        found = suggestions.suggest_number(value, self.low, self.high, integer=self.kind is int)
         return self.low if found is None else found
 
     def accepts(self, value: Any) -> bool:
@@ -56,47 +56,47 @@ class Parameter:
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
 
-GPT: dict[str, Parameter] = {
-    "batchSize": Parameter("batch_size", low=1, high=65536),
-    "gradientAccumulationSteps": Parameter("gradient_accumulation_steps", low=1, high=65536),
-    "dtype": Parameter("dtype", str, choices=("auto", "float32", "float16", "bfloat16")),
-    "totalSteps": Parameter("total_steps", low=1),
-    "learningRate": Parameter("learning_rate", float, low=0, high=1e6),
-    "minLearningRate": Parameter("min_lr", float, low=0),
-    "learningRateScaling": Parameter("lr_scaling", str, choices=("none", "linear", "sqrt")),
-    "warmupSteps": Parameter("warmup_steps", low=0),
-    "weightDecay": Parameter("weight_decay", float, low=0),
-    "gradientClipping": Parameter("grad_clip", float, low=0),
-    "seed": Parameter("seed", low=0),
-    "evalEvery": Parameter("eval_every", low=0),
-    "evalBatches": Parameter("eval_batches", low=1),
-    "logEvery": Parameter("log_every", low=1),
-    "checkpointEvery": Parameter("checkpoint_every", low=0),
-    "keepCheckpoints": Parameter("keep_checkpoints", low=1),
-    "stepDelay": Parameter("step_delay", float, low=0, high=60),
-    "layers": Parameter("n_layer", low=1, high=1000),
-    "heads": Parameter("n_head", low=1, high=1000),
-    "hiddenSize": Parameter("n_embd", low=1),
-    "sequenceLength": Parameter("block_size", low=1),
-    "vocabSize": Parameter("vocab_size", low=1, high=65536),
-    "useWandb": Parameter("use_wandb", bool),
-    "wandbProject": Parameter("wandb_project", str),
-    "wandbRunName": Parameter("wandb_run_name", str),
-    "useTensorboard": Parameter("use_tensorboard", bool),
-    "tensorboardDir": Parameter("tensorboard_dir", str),
-    "numWorkers": Parameter("num_workers", low=0, high=64),
-    "preload": Parameter("preload", bool),
+GPT: dict[str, HyperparameterRule] = {
+    "batchSize": HyperparameterRule("batch_size", low=1, high=65536),
+    "gradientAccumulationSteps": HyperparameterRule("gradient_accumulation_steps", low=1, high=65536),
+    "dtype": HyperparameterRule("dtype", str, choices=("auto", "float32", "float16", "bfloat16")),
+    "totalSteps": HyperparameterRule("total_steps", low=1),
+    "learningRate": HyperparameterRule("learning_rate", float, low=0, high=1e6),
+    "minLearningRate": HyperparameterRule("min_lr", float, low=0),
+    "learningRateScaling": HyperparameterRule("lr_scaling", str, choices=("none", "linear", "sqrt")),
+    "warmupSteps": HyperparameterRule("warmup_steps", low=0),
+    "weightDecay": HyperparameterRule("weight_decay", float, low=0),
+    "gradientClipping": HyperparameterRule("grad_clip", float, low=0),
+    "seed": HyperparameterRule("seed", low=0),
+    "evalEvery": HyperparameterRule("eval_every", low=0),
+    "evalBatches": HyperparameterRule("eval_batches", low=1),
+    "logEvery": HyperparameterRule("log_every", low=1),
+    "checkpointEvery": HyperparameterRule("checkpoint_every", low=0),
+    "keepCheckpoints": HyperparameterRule("keep_checkpoints", low=1),
+    "stepDelay": HyperparameterRule("step_delay", float, low=0, high=60),
+    "layers": HyperparameterRule("n_layer", low=1, high=1000),
+    "heads": HyperparameterRule("n_head", low=1, high=1000),
+    "hiddenSize": HyperparameterRule("n_embd", low=1),
+    "sequenceLength": HyperparameterRule("block_size", low=1),
+    "vocabSize": HyperparameterRule("vocab_size", low=1, high=65536),
+    "useWandb": HyperparameterRule("use_wandb", bool),
+    "wandbProject": HyperparameterRule("wandb_project", str),
+    "wandbRunName": HyperparameterRule("wandb_run_name", str),
+    "useTensorboard": HyperparameterRule("use_tensorboard", bool),
+    "tensorboardDir": HyperparameterRule("tensorboard_dir", str),
+    "numWorkers": HyperparameterRule("num_workers", low=0, high=64),
+    "preload": HyperparameterRule("preload", bool),
 }
 
-SCALES: dict[str, Callable[[int], float]] = {"none": lambda _: 1, "linear": float, "sqrt": math.sqrt}
+LEARNING_RATE_SCALES: dict[str, Callable[[int], float]] = {"none": lambda _: 1, "linear": float, "sqrt": math.sqrt}
 """Factor of the learning rate by the number of processes."""
 
 DEFAULT_LEARNING_RATE = 3e-3
 DEFAULT_BATCH_SIZE = 8  # the trainers', as is what follows
-DEFAULT_SEQUENCE = 64
-_SHAPE = {"layers": 2, "hiddenSize": 64, "sequenceLength": DEFAULT_SEQUENCE, "vocabSize": 256}
+DEFAULT_SEQUENCE_LENGTH = 64
+_DEFAULT_SIZES = {"layers": 2, "hiddenSize": 64, "sequenceLength": DEFAULT_SEQUENCE_LENGTH, "vocabSize": 256}
 
-_TYPICAL = [  # parameters, layers, hidden size, heads: GPT-3's table 2.1, with OPT's 30B and 66B between
+_PUBLISHED_SIZES = [  # parameters, layers, hidden size, heads: GPT-3's table 2.1, with OPT's 30B and 66B between
     (125e6, 12, 768, 12),
     (350e6, 24, 1024, 16),
     (760e6, 24, 1536, 16),
@@ -109,20 +109,20 @@ _TYPICAL = [  # parameters, layers, hidden size, heads: GPT-3's table 2.1, with 
     (175e9, 96, 12288, 96),
 ]
 
-MOST_PARAMETERS = 10**18
+MAX_PARAMETERS = 10**18
 """More weights are counted as so many: no GPU holds the least part of them."""
 
-RECIPES: dict[str, dict[str, Parameter]] = {"gpt": GPT}
+RECIPES: dict[str, dict[str, HyperparameterRule]] = {"gpt": GPT}
 
 
-def given(spec: JobSpec, name: str, default: Any = None) -> Any:
+def read_hyperparameter(spec: JobSpec, name: str, default: Any = None) -> Any:
     """Return a hyperparameter's value, or the default where the value is not valid: a user's own script may take
     anything under these names."""
     value = spec.hyperparameters.get(name)
     return value if GPT[name].accepts(value) else default
 
 
-def problems(spec: JobSpec) -> list[Problem]:
+def find_problems(spec: JobSpec) -> list[Problem]:
     """Return what is wrong with recipe and hyperparameters. With a user's own script any name is allowed: the script
     reads them from FERMI_HYPERPARAMETERS."""
     if spec.entrypoint is not None:
@@ -130,16 +130,25 @@ def problems(spec: JobSpec) -> list[Problem]:
     known = RECIPES.get(spec.recipe)
     params: dict[str, Any]
     if known is None:
-        return [unknown("modelId", spec.recipe)]
+        return [build_unknown_recipe("modelId", spec.recipe)]
     found: list[Problem] = []
     for name, value in spec.hyperparameters.items():
         field = f"hyperparameters.{name}"
         if name not in known:
-            params = {"name": name, "allowed": ", ".join(sorted(known)), "nearest": suggestions.name(name, known)}
+            params = {
+                "name": name,
+                "allowed": ", ".join(sorted(known)),
+                "nearest": suggestions.suggest_name(name, known),
+            }
             found.append(Problem(field, "HYPERPARAMETER_UNKNOWN", params))
         elif known[name].kind is str and not known[name].choices:
             if not isinstance(value, str) or not 0 < len(value) <= 200:
-                params = {"name": name, "found": value, "allowed": Words("VALUE_TEXT", {"high": 200}), "nearest": None}
+                params = {
+                    "name": name,
+                    "found": value,
+                    "allowed": NestedText("VALUE_TEXT", {"high": 200}),
+                    "nearest": None,
+                }
                 found.append(Problem(field, "HYPERPARAMETER_INVALID", params))
         elif not known[name].accepts(value):
             rule = known[name]
@@ -147,7 +156,7 @@ def problems(spec: JobSpec) -> list[Problem]:
             found.append(Problem(field, "HYPERPARAMETER_INVALID", params))
     hidden, heads = spec.hyperparameters.get("hiddenSize"), spec.hyperparameters.get("heads")
     if not found and isinstance(hidden, int) and isinstance(heads, int) and hidden % heads:
-        params = {"hidden": hidden, "heads": heads, "nearest": suggestions.multiples(hidden, heads)}
+        params = {"hidden": hidden, "heads": heads, "nearest": suggestions.suggest_multiples(hidden, heads)}
         found.append(Problem("hyperparameters.hiddenSize", "HIDDEN_NOT_DIVISIBLE_BY_HEADS", params))
     return found
 
@@ -156,10 +165,10 @@ GPT2_TOKENS, GPT2_VOCABULARY = 50_257, 50_304
 """Of its BPE, which most tokenised files hold; the vocabulary is the next multiple of 64, as is usual."""
 
 
-def vocabulary_problems(spec: JobSpec, largest_token: int | None) -> list[Problem]:
+def find_vocabulary_problems(spec: JobSpec, largest_token: int | None) -> list[Problem]:
     """Return the problem of tokens beyond the vocabulary, with which the trainer would refuse to start.
     `largest_token`: of the data, None where unknown."""
-    size = given(spec, "vocabSize", _SHAPE["vocabSize"])
+    size = read_hyperparameter(spec, "vocabSize", _DEFAULT_SIZES["vocabSize"])
     if spec.entrypoint or largest_token is None or largest_token < size:
         return []
     near = GPT2_VOCABULARY if 256 <= largest_token < GPT2_TOKENS else largest_token + 1
@@ -167,7 +176,7 @@ def vocabulary_problems(spec: JobSpec, largest_token: int | None) -> list[Proble
     return [Problem("hyperparameters.vocabSize", "TOKENS_BEYOND_VOCABULARY", params)]
 
 
-def batch(spec: JobSpec) -> tuple[int, int] | None:
+def read_batch(spec: JobSpec) -> tuple[int, int] | None:
     """Return sequences per process and micro step, and micro steps per optimizer step; None where a user's own script
     does not say, or says no such number."""
     rows, steps = (spec.hyperparameters.get(name) for name in ("batchSize", "gradientAccumulationSteps"))
@@ -177,45 +186,45 @@ def batch(spec: JobSpec) -> tuple[int, int] | None:
     return (int(rows), int(steps)) if rows is not None and valid else None
 
 
-def own_script_only(spec: JobSpec, framework: str) -> list[Problem]:
+def require_own_script(spec: JobSpec, framework: str) -> list[Problem]:
     """Return the problem of a job without a script, for a framework (by its label) that has no reference trainer."""
     return [] if spec.entrypoint else [Problem("entrypoint.script", "RECIPE_NOT_OFFERED", {"framework": framework})]
 
 
-def unknown(field: str, recipe: str) -> Problem:
+def build_unknown_recipe(field: str, recipe: str) -> Problem:
     """Return the problem of an unknown recipe."""
-    near = suggestions.name(recipe, RECIPES) or next(iter(RECIPES))
+    near = suggestions.suggest_name(recipe, RECIPES) or next(iter(RECIPES))
     return Problem(field, "RECIPE_UNKNOWN", {"found": recipe, "allowed": ", ".join(RECIPES), "nearest": near})
 
 
-def parameters(spec: JobSpec) -> int | None:
+def count_model_parameters(spec: JobSpec) -> int | None:
     """Return how many weights the job's model has; None for a user's own script whose model size nobody stated."""
     if spec.model_parameters is not None:
         return spec.model_parameters
-    return None if spec.entrypoint or spec.recipe != "gpt" else count(spec.hyperparameters)
+    return None if spec.entrypoint or spec.recipe != "gpt" else count_gpt_parameters(spec.hyperparameters)
 
 
-def count(hyperparameters: Mapping[str, Any]) -> int:
+def count_gpt_parameters(hyperparameters: Mapping[str, Any]) -> int:
     """Return the weights of the reference GPT: per layer 12 h² in matrices and 13 h in biases and norms; embeddings,
     final norm and head once. An invalid value counts as left out."""
 
     def dimension(name: str) -> int:
         rule, value = GPT.get(name), hyperparameters.get(name)
-        return int(value) if value is not None and rule and rule.accepts(value) else _SHAPE[name]
+        return int(value) if value is not None and rule and rule.accepts(value) else _DEFAULT_SIZES[name]
 
-    layers, hidden, length, words = map(dimension, _SHAPE)
-    return min(layers * (12 * hidden**2 + 13 * hidden) + (2 * words + length + 2) * hidden, MOST_PARAMETERS)
+    layers, hidden, length, words = map(dimension, _DEFAULT_SIZES)
+    return min(layers * (12 * hidden**2 + 13 * hidden) + (2 * words + length + 2) * hidden, MAX_PARAMETERS)
 
 
-def typical(parameters: int) -> dict[str, int]:
+def choose_typical_sizes(parameters: int) -> dict[str, int]:
     """Return hyperparameters of the published GPT whose size is nearest, for a model of which only the size is
     known."""
-    distance = [(abs(math.log(size / max(parameters, 1))), row) for size, *row in _TYPICAL]
+    distance = [(abs(math.log(size / max(parameters, 1))), row) for size, *row in _PUBLISHED_SIZES]
     layers, hidden, heads = min(distance)[1]
     return {"layers": layers, "hiddenSize": hidden, "heads": heads, "sequenceLength": 2048}
 
 
-def command(spec: JobSpec, trainer: str, extra: Mapping[str, Any]) -> tuple[Value, ...]:
+def build_command(spec: JobSpec, trainer: str, extra: Mapping[str, Any]) -> tuple[Value, ...]:
     """Return the command of a rank: the user's script, or the reference `trainer` module with the hyperparameters as
     its arguments. `extra`: more arguments of the trainer (flag -> value; True = the flag alone)."""
     if spec.entrypoint is not None:

@@ -1,17 +1,33 @@
-"""A snapshot of code, for those who do not run on nodes: see `fermi.runner.code`."""
+"""Snapshots of code, for programs that do not run on nodes: the names of `fermi.runner.code`."""
 
-from fermi.runner.code import (  # noqa: F401 (for others)
-    ARCHIVE,
-    EXECUTABLE,
-    MADE_BESIDE,
-    MANIFEST,
-    PLAIN,
-    Broken,
-    File,
-    Wrong,
-    dump,
-    extract,
-    identity,
-    load,
+from fermi.runner.code import (
+    ARCHIVE_NAME,
+    EXECUTABLE_MODE,
+    GENERATED_FOLDERS,
+    MANIFEST_NAME,
+    PLAIN_MODE,
+    CodeDeliveryError,
+    ManifestError,
+    SnapshotFile,
+    compute_snapshot_id,
+    extract_archive,
+    parse_manifest,
+    serialize_manifest,
     write_archive,
 )
+
+__all__ = [
+    "ARCHIVE_NAME",
+    "EXECUTABLE_MODE",
+    "GENERATED_FOLDERS",
+    "MANIFEST_NAME",
+    "PLAIN_MODE",
+    "CodeDeliveryError",
+    "ManifestError",
+    "SnapshotFile",
+    "compute_snapshot_id",
+    "extract_archive",
+    "parse_manifest",
+    "serialize_manifest",
+    "write_archive",
+]

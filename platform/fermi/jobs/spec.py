@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
 from fermi.probe.shared_page import PHASES  # noqa: F401 (for others)
-from fermi.runner.exit_codes import GRACE_SECONDS
-from fermi.runner.late_values import SHOWN, Late, decode, encode, is_open, resolve  # noqa: F401 (for others)
-from fermi.runner.ports import MASTER_PORT
+from fermi.runner.exit_codes import DEFAULT_GRACE_SECONDS
+from fermi.runner.late_values import LATE_TEXTS, Late, decode_value, encode_value, has_unknown_values, resolve  # noqa: F401 (for others)
+from fermi.runner.ports import DEFAULT_MASTER_PORT
 from fermi.schema import sanitize, serialization
 
 MAX_RESTARTS = 3
@@ -32,7 +32,7 @@ Value: TypeAlias = str | Late | tuple[str | Late, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RunLocation:
     """Where the ranks of a node run, inside of its environment or beside it, and why: a code with its texts in
     `fermi.messages`, and their params."""
 
@@ -61,7 +61,7 @@ class Node:
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     network: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # see `fermi.jobs.network`
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    way: Way | None = None
+    way: RunLocation | None = None
 
     @property
     def inside(self) -> bool:
@@ -180,7 +180,7 @@ class JobSpec:
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     secret_env: Mapping[str, str] = dataclasses.field(default_factory=dict)
     backend: Literal["auto", "nccl", "gloo"] = "auto"
-    master_port: int = MASTER_PORT
+    master_port: int = DEFAULT_MASTER_PORT
     train_data: str = ""
     valid_data: str = ""
     checkpoint_dir: str = ""
@@ -189,7 +189,7 @@ class JobSpec:
     files_url: str = ""
     resume_from: str = ""
     attempt: int = 0
-    grace_seconds: float = GRACE_SECONDS
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
     max_restarts: int = MAX_RESTARTS
     spares: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -218,7 +218,7 @@ class JobSpec:
 
     @property
     def name(self) -> str:
-        return attempt_name(self.task_id, self.attempt)
+        return format_attempt_name(self.task_id, self.attempt)
 
     @property
     def head(self) -> Node:
@@ -300,7 +300,7 @@ class Plan:
     preload: tuple[str, ...] = ()
     success: Literal["all", "head"] = "all"
     stop_signal: str = "SIGTERM"
-    grace_seconds: float = GRACE_SECONDS
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,13 +335,13 @@ NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 """Values of a job's `secret_env`, by variable: passed to an engine with what was rendered, never stored with it."""
 
 
-def attempt_name(task_id: str, number: int | str) -> str:
+def format_attempt_name(task_id: str, number: int | str) -> str:
     """Return the name by which engines know an attempt: never random, so that a repeated submission is the same
     attempt."""
     return f"{task_id}-{number}"
 
 
-def attempt_parts(name: str) -> tuple[str, str]:
+def parse_attempt_name(name: str) -> tuple[str, str]:
     """Return the task's id and the attempt's number as text. Does not check that the name is an attempt's."""
     task_id, _, number = name.rpartition("-")
     return task_id, number
@@ -360,7 +360,7 @@ class Handle:
     def of(cls, name: str) -> Self:
         """Return the handle of a name; the number of ranks is not in it: 0. Raises ValueError for what is no attempt's
         name."""
-        task_id, number = attempt_parts(name)
+        task_id, number = parse_attempt_name(name)
         return cls(name, task_id, int(number), world_size=0)
 
 
@@ -376,7 +376,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RankSeen:
+class RankStatus:
     """One rank as its runner reported it."""
 
     rank: int
@@ -398,7 +398,7 @@ class RankSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class PulseSeen:
+class RankProgress:
     """The progress of one rank, as its runner saw it at `at`; times in unix seconds, None = unknown. It is read on
     request and is no part of an observation: a healthy rank's steps change nothing.
 
@@ -491,7 +491,7 @@ class Cause:
     halts: bool = dataclasses.field(default=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "params", sanitize.params(dict(self.params)))
+        object.__setattr__(self, "params", sanitize.sanitize_params(dict(self.params)))
 
     def to_json(self) -> dict[str, Any]:
         return {"code": self.code, "params": dict(self.params)}
@@ -505,7 +505,7 @@ class Observation:
 
     phase: Phase
     left: bool | None = None
-    ranks: tuple[RankSeen, ...] = ()
+    ranks: tuple[RankStatus, ...] = ()
     cause: Cause | None = None
     waiting: Cause | None = None
 

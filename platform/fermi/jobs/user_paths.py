@@ -6,37 +6,37 @@ from pathlib import Path
 
 from fermi.jobs.spec import Problem
 
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS_FOLDER = "checkpoints"
 """In the data directory: a folder for each task, which the task may write to and no task may replace."""
 
-OUTPUTS = "outputs"
+OUTPUTS_FOLDER = "outputs"
 """In the data directory: a folder for each task's other outputs."""
-TREES, TREE = "trees", "code"
+TREES_FOLDER, TREE_FOLDER = "trees", "code"
 """In the data directory: a folder for each task that brings code; in it, the folder that its ranks start in."""
-HOMES = "homes"
+HOMES_FOLDER = "homes"
 """In the data directory: a folder for each project, which is HOME of its tasks and keeps what libraries cache there."""
-FILES = "files"
+FILES_FOLDER = "files"
 """In the data directory, unless they lie elsewhere: a folder for each project, which its tasks may read."""
 
 
-def task_folder(data_dir: Path, path: str) -> Path | None:
+def find_task_folder(data_dir: Path, path: str) -> Path | None:
     """Return the folder of the task whose checkpoints `path` names, by its spelling: what a task that resumes from
     `path` may read. Links are not followed: a script can change those in its folder at any time, but not the folder
     itself. None where the path is in no task's folder."""
     clean = Path(os.path.normpath(path))
-    for top in (data_dir / CHECKPOINTS, data_dir / TREES):
+    for top in (data_dir / CHECKPOINTS_FOLDER, data_dir / TREES_FOLDER):
         if top in clean.parents:
             return top / clean.relative_to(top).parts[0]
     return None
 
 
-def output_folder(data_dir: Path, path: str) -> Path | None:
+def find_output_folder(data_dir: Path, path: str) -> Path | None:
     """Return the path of a task's output folder, or None where `path` is not one."""
     clean = Path(os.path.normpath(path))
-    return clean if path and clean.parent == data_dir / OUTPUTS else None
+    return clean if path and clean.parent == data_dir / OUTPUTS_FOLDER else None
 
 
-def absent(path: Path, problem: Problem, *, file: bool = False) -> list[Problem]:
+def find_missing_path(path: Path, problem: Problem, *, file: bool = False) -> list[Problem]:
     """Return the problem where nothing exists at `path`, or with `file` no regular file. Where the system cannot check
     it (a name that is too long, a loop of links, a folder without permission), return its error."""
     try:
@@ -49,7 +49,7 @@ def absent(path: Path, problem: Problem, *, file: bool = False) -> list[Problem]
     return [problem] if file and not stat.S_ISREG(mode) else []
 
 
-def absent_below(folder: Path, path: str, problem: Problem) -> list[Problem]:
+def find_missing_path_below(folder: Path, path: str, problem: Problem) -> list[Problem]:
     """Return what `find_missing_path` returns for a path in `folder`, else nothing: nodes of this engine see other
     files than the platform."""
-    return absent(Path(path), problem) if path.startswith(f"{folder}/") else []
+    return find_missing_path(Path(path), problem) if path.startswith(f"{folder}/") else []

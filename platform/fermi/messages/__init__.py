@@ -41,16 +41,16 @@ from string import Formatter
 from typing import Any
 
 from fermi.characters import escape_hidden
-from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, known  # noqa: F401 (for others)
+from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, match_language  # noqa: F401 (for others)
 
-GAP = "–"
-MOMENTS = frozenset({"begins", "ends", "until"})
+MISSING_VALUE = "–"
+TIME_PARAMETERS = frozenset({"begins", "ends", "until"})
 """Parameters that are unix seconds, in whichever text they stand."""
 FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class NestedText:
     """A parameter that is itself a text: the message of `code` in the reader's language. Not for params that are
     stored."""
 
@@ -62,87 +62,90 @@ _tables: list[Mapping[str, str]] = []
 _folders: list[Path] = []
 
 
-def bring(*tables: Mapping[str, str]) -> None:
+def register_modules(*tables: Mapping[str, str]) -> None:
     """Register tables of the plug-in registry (name -> module): each of these modules may have texts of its own."""
     _tables.extend(tables)
 
 
-def bring_files(folder: Path) -> None:
+def register_folder(folder: Path) -> None:
     """Register a folder whose TOML files have texts by code; other keys of a code may stand beside its texts."""
     if folder not in _folders:
         _folders.append(folder)
 
 
-def has(code: str) -> bool:
+def has_text(code: str) -> bool:
     """Return whether the code has an English text."""
-    return _entry(code, FALLBACK) is not None
+    return _find_entry(code, FALLBACK) is not None
 
 
-def text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
+def render_text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
     """Return the (message, hint) of a code, filled with `params`. A text that `lang` lacks is English; a code without a
     text is returned itself, and the gap is logged. Never raises."""
-    found = _entry(code, lang) or _entry(code, FALLBACK)
+    found = _find_entry(code, lang) or _find_entry(code, FALLBACK)
     if found is None:
-        fault("%s has no text", code)
+        report_fault("%s has no text", code)
         return code, ""
-    entry = _fitting(found, params)
-    shown = {name: _moment(value) if name in MOMENTS else _shown(value, lang) for name, value in params.items()}
-    return filled(code, entry.get("message", code), shown), filled(code, entry.get("hint", ""), shown)
+    entry = _apply_conditions(found, params)
+    shown = {
+        name: _format_time(value) if name in TIME_PARAMETERS else _format_value(value, lang)
+        for name, value in params.items()
+    }
+    return fill_text(code, entry.get("message", code), shown), fill_text(code, entry.get("hint", ""), shown)
 
 
-def say(room: str, code: str, lang: str, /, **parts: object) -> str:
+def render_sentence(file_name: str, code: str, lang: str, /, **parts: object) -> str:
     """Return a sentence that only the command line or the operators' console has; the file is `cli` or `admin`. Returns
     the code itself where it has no text."""
-    sentence = _room(room, lang).get(code) or _room(room, FALLBACK).get(code)
+    sentence = _load_file(file_name, lang).get(code) or _load_file(file_name, FALLBACK).get(code)
     if sentence is None:
-        fault("%s has no text in %s", code, room)
+        report_fault("%s has no text in %s", code, file_name)
         return code
-    return filled(code, sentence, parts) if parts else str(sentence)
+    return fill_text(code, sentence, parts) if parts else str(sentence)
 
 
-def guide(name: str, lang: str) -> dict[str, Any]:
+def load_guide(name: str, lang: str) -> dict[str, Any]:
     """Return the parts of a long text, such as `readme`, by name. Raises KeyError for an unknown guide."""
-    return {**_room("guides", FALLBACK)[name], **_room("guides", lang).get(name, {})}
+    return {**_load_file("guides", FALLBACK)[name], **_load_file("guides", lang).get(name, {})}
 
 
-def filled(code: str, sentence: str, values: Mapping[str, object]) -> str:
+def fill_text(code: str, sentence: str, values: Mapping[str, object]) -> str:
     """Return the sentence filled with the values. Never raises: a missing value is shown as a dash and logged."""
     try:
         return sentence.format_map(values)
     except (LookupError, AttributeError, ValueError, TypeError):
-        return _Careful(code).vformat(sentence, (), values)
+        return _SafeFormatter(code).vformat(sentence, (), values)
 
 
-def entries(lang: str) -> dict[str, dict[str, Any]]:
+def list_texts(lang: str) -> dict[str, dict[str, Any]]:
     """Return every code that has a text in `lang`, with its texts."""
-    brought = {code: said[lang] for texts in _brought() for code, said in texts.items() if lang in said}
-    return {**brought, **_room("codes", lang)}
+    brought = {code: said[lang] for texts in _load_registered() for code, said in texts.items() if lang in said}
+    return {**brought, **_load_file("codes", lang)}
 
 
-def _entry(code: str, lang: str) -> dict[str, Any] | None:
-    if found := _room("codes", lang).get(code):
+def _find_entry(code: str, lang: str) -> dict[str, Any] | None:
+    if found := _load_file("codes", lang).get(code):
         return found
-    return next((said[lang] for texts in _brought() if lang in (said := texts.get(code, {}))), None)
+    return next((said[lang] for texts in _load_registered() if lang in (said := texts.get(code, {}))), None)
 
 
 @cache
-def _room(name: str, lang: str) -> dict[str, Any]:
+def _load_file(name: str, lang: str) -> dict[str, Any]:
     path = FOLDER / lang / f"{name}.toml"
     return tomllib.loads(path.read_text("utf-8")) if lang in LANGUAGES and path.is_file() else {}
 
 
-def _brought() -> Iterator[dict[str, dict[str, Any]]]:
-    yield from (_beside(module) for table in _tables for module in table.values())
-    yield from map(_within, _folders)
+def _load_registered() -> Iterator[dict[str, dict[str, Any]]]:
+    yield from (_load_module_texts(module) for table in _tables for module in table.values())
+    yield from map(_load_folder, _folders)
 
 
 @cache
-def _within(folder: Path) -> dict[str, dict[str, Any]]:
-    return {code: texts for path in sorted(folder.glob("*.toml")) for code, texts in _read(path).items()}
+def _load_folder(folder: Path) -> dict[str, dict[str, Any]]:
+    return {code: texts for path in sorted(folder.glob("*.toml")) for code, texts in _read_file(path).items()}
 
 
 @cache
-def _beside(module: str) -> dict[str, dict[str, Any]]:
+def _load_module_texts(module: str) -> dict[str, dict[str, Any]]:
     """Return the texts beside a module, by code and language. The module's own code is not run."""
     try:
         spec = find_spec(module)
@@ -150,31 +153,31 @@ def _beside(module: str) -> dict[str, dict[str, Any]]:
             return {}
         package, path = spec.submodule_search_locations, Path(spec.origin)
         path = path.with_suffix(".toml") if package is None else path.with_name("texts.toml")
-        return _read(path) if path.is_file() else {}
+        return _read_file(path) if path.is_file() else {}
     except Exception as error:  # whatever a package from outside does while it is looked for
-        fault("the texts of %s cannot be read: %s", module, error)
+        report_fault("the texts of %s cannot be read: %s", module, error)
         return {}
 
 
-def _read(path: Path) -> dict[str, dict[str, Any]]:
+def _read_file(path: Path) -> dict[str, dict[str, Any]]:
     return {
-        code: {lang: _whole(entry) for lang, entry in said.items() if isinstance(entry, dict)}
+        code: {lang: _complete_entry(entry) for lang, entry in said.items() if isinstance(entry, dict)}
         for code, said in tomllib.loads(path.read_text("utf-8")).items()
     }
 
 
-def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _complete_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"hint": "", **entry, "message": str(entry["message"])}
 
 
-def fault(said: str, *about: object) -> None:
+def report_fault(problem: str, *about: object) -> None:
     """Log a text that is missing or lacks a parameter. Our own tests raise here instead (tests/conftest.py)."""
     import logging  # slow, and seldom needed: the command line starts here
 
-    logging.getLogger(__name__).error(said, *about)
+    logging.getLogger(__name__).error(problem, *about)
 
 
-class _Careful(Formatter):
+class _SafeFormatter(Formatter):
     """Formatter that fills what it can and shows a dash for the rest."""
 
     def __init__(self, code: str) -> None:
@@ -184,8 +187,8 @@ class _Careful(Formatter):
         try:
             return super().get_field(field_name, args, kwargs)
         except (LookupError, AttributeError, TypeError):
-            fault("the text of %s lacks its parameter %s", self.code, field_name)
-            return GAP, field_name
+            report_fault("the text of %s lacks its parameter %s", self.code, field_name)
+            return MISSING_VALUE, field_name
 
     def format_field(self, value: Any, format_spec: str) -> str:
         one, counts, many = format_spec.partition("|")
@@ -197,7 +200,7 @@ class _Careful(Formatter):
             return str(value)
 
 
-def _fitting(entry: Mapping[str, Any], params: Mapping[str, object]) -> Mapping[str, Any]:
+def _apply_conditions(entry: Mapping[str, Any], params: Mapping[str, object]) -> Mapping[str, Any]:
     """Return the entry with its variants from `when` applied: where a parameter is given (`left`), has a value
     (`"signal=SIGBUS"`), or several conditions hold (`"at+again"`)."""
     for condition, instead in entry.get("when", {}).items():
@@ -211,7 +214,7 @@ def _is_given(condition: str, params: Mapping[str, object]) -> bool:
     return name in params and (not value or str(params[name]) == value)
 
 
-def _moment(value: object) -> object:
+def _format_time(value: object) -> object:
     """Return unix seconds as text in UTC, because readers may be in any time zone; other values as they are."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return value
@@ -220,15 +223,15 @@ def _moment(value: object) -> object:
     return value
 
 
-def _shown(value: object, lang: str) -> object:
+def _format_value(value: object, lang: str) -> object:
     """Return a parameter as people write it: `true` instead of `True`, `56 / 70` for a tuple of choices, a dash for
     None, and the sentence of a stored reason (`{"code": …, params…}`)."""
-    if isinstance(value, Words):
-        return text(value.code, lang, **value.params)[0]
+    if isinstance(value, NestedText):
+        return render_text(value.code, lang, **value.params)[0]
     if isinstance(value, Mapping) and isinstance(code := value.get("code"), str):
-        return text(code, lang, **{name: one for name, one in value.items() if name != "code"})[0]
+        return render_text(code, lang, **{name: one for name, one in value.items() if name != "code"})[0]
     if isinstance(value, tuple):
-        return " / ".join(str(_shown(item, lang)) for item in value) or GAP
+        return " / ".join(str(_format_value(item, lang)) for item in value) or MISSING_VALUE
     if isinstance(value, str):
         return escape_hidden(value)
-    return GAP if value is None else str(value).lower() if isinstance(value, bool) else value
+    return MISSING_VALUE if value is None else str(value).lower() if isinstance(value, bool) else value

@@ -26,7 +26,7 @@ FALLBACK = "en"
 """The language of a text that another language lacks."""
 
 
-def known(tag: str) -> str:
+def match_language(tag: str) -> str:
     """Return our code of a tag as browsers, Django or a locale write it (`zh-CN`, `zh-hans`, `zh_CN.UTF-8`,
     `zh@pinyin`), or "" where we do not have the language."""
     code = re.split(r"[-_.@]", tag.lower())[0]

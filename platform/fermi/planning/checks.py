@@ -10,14 +10,14 @@ from fermi.jobs.spec import Problem
 from fermi.planning import plugins
 
 
-def problems(backend: str, connection: Mapping[str, Any]) -> list[Problem]:
+def find_connection_problems(backend: str, connection: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with a connection as such. Raises UnknownNameError for an unknown engine."""
-    check = plugins.check(backend)
+    check = plugins.get_check(backend)
     errors = Draft202012Validator(check.CONNECTION).iter_errors(connection)
-    return [problem for error in errors for problem in _problems(error)] or check.contradictions(connection)
+    return [problem for error in errors for problem in _describe_error(error)] or check.contradictions(connection)
 
 
-def _problems(error: ValidationError) -> Iterator[Problem]:
+def _describe_error(error: ValidationError) -> Iterator[Problem]:
     path = ".".join(["connection", *map(str, error.absolute_path)])
     if error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
         known = error.schema["properties"]

@@ -11,7 +11,7 @@ from fermi.jobs.spec import Entrypoint, JobSpec, Problem
 from fermi.planning import variables
 from fermi.runner.placeholders import VARIABLES
 
-MAX_TEXT = 64 << 10
+MAX_SCRIPT_BYTES = 64 << 10
 """Bytes of a script that are examined."""
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -31,15 +31,15 @@ _FUNCTIONS = ("elastic_launch", "launch_agent", "notebook_launcher", "debug_laun
 _SPAWN = ("mp", "multiprocessing", "xmp")
 """Names by which scripts call the modules whose `spawn` starts a process for each device."""
 _STARTERS = ("subprocess", "Popen", "system", "execv", "execvp", "execvpe", "execl", "execlp", "posix_spawn")
-_SAID = ("description", "help", "epilog", "usage", "print", "info", "warning", "error")
+_MESSAGE_NAMES = ("description", "help", "epilog", "usage", "print", "info", "warning", "error")
 """Parameters and functions whose texts are messages for people."""
-_BEGINS = (token.NEWLINE, token.INDENT, token.DEDENT)
+_LINE_STARTS = (token.NEWLINE, token.INDENT, token.DEDENT)
 """Tokens before a text that stands alone: a docstring."""
-_TEXTS = (token.STRING, getattr(token, "FSTRING_MIDDLE", token.STRING))
-_DOLLAR = re.compile(r"\$(?:\{([A-Z_][A-Z0-9_]*)\}|([A-Z_][A-Z0-9_]*))")
+_TEXT_TOKENS = (token.STRING, getattr(token, "FSTRING_MIDDLE", token.STRING))
+_SHELL_VARIABLE = re.compile(r"\$(?:\{([A-Z_][A-Z0-9_]*)\}|([A-Z_][A-Z0-9_]*))")
 
 
-def problems(entry: Entrypoint | None) -> list[Problem]:
+def find_problems(entry: Entrypoint | None) -> list[Problem]:
     """Return what is wrong with the entry as the request states it."""
     if entry is None:
         return []
@@ -50,48 +50,48 @@ def problems(entry: Entrypoint | None) -> list[Problem]:
         near = re.sub(r"[^\w.]+", "_", entry.module.removesuffix(".py").strip("./").replace("/", ".")) or "train"
         return [Problem(entry.field, "ENTRYPOINT_MODULE_NAME", {"found": entry.module, "nearest": near})]
     if entry.script.lower().endswith(_SHELLS):
-        return [_not_python(entry, "shell")]
+        return [_build_not_python(entry, "shell")]
     if entry.script.lower().endswith(_NOTEBOOK):
-        return [_not_python(entry, "notebook")]
+        return [_build_not_python(entry, "notebook")]
     return []
 
 
-def text_problems(entry: Entrypoint | None, text: bytes) -> list[Problem]:
+def find_text_problems(entry: Entrypoint | None, text: bytes) -> list[Problem]:
     """Return what is wrong with the file itself. `text`: its beginning; empty where it cannot be read from here."""
-    if entry is None or problems(entry):
+    if entry is None or find_problems(entry):
         return []
     if text.startswith(_PROGRAM):
-        return [_not_python(entry, "program")]
-    return [_not_python(entry, "shell")] if _SHELL_LINE.match(text) else []
+        return [_build_not_python(entry, "program")]
+    return [_build_not_python(entry, "shell")] if _SHELL_LINE.match(text) else []
 
 
-def _not_python(entry: Entrypoint, kind: str) -> Problem:
+def _build_not_python(entry: Entrypoint, kind: str) -> Problem:
     return Problem(entry.field, "ENTRYPOINT_NOT_PYTHON", {"script": entry.script or entry.paths[0], "kind": kind})
 
 
-def warnings(job: JobSpec, text: bytes) -> list[Problem]:
+def find_warnings(job: JobSpec, text: bytes) -> list[Problem]:
     """Return warnings about the job's own script, of which `text` is the beginning, and about its arguments."""
     entry = job.entrypoint
-    found = list(_not_expanded(job))
+    found = list(_find_unexpanded(job))
     if entry and entry.module.startswith(LAUNCHERS):
         found.append(
             Problem(entry.field, "SCRIPT_STARTS_RANKS", {"script": f"-m {entry.module}", "what": entry.module})
         )
-    elif entry and (starts := start_of_ranks(text)):
+    elif entry and (starts := find_rank_start(text)):
         what, line = starts
         params = {"script": entry.script or entry.paths[0], "what": what, "line": line}
         found.append(Problem(entry.field, "SCRIPT_STARTS_RANKS", params))
     return found
 
 
-def _not_expanded(job: JobSpec) -> Iterator[Problem]:
+def _find_unexpanded(job: JobSpec) -> Iterator[Problem]:
     """Yield arguments and variables that name a variable as a shell would expand it: no shell does."""
     args = job.entrypoint.args if job.entrypoint else ()
     values = [(f"entrypoint.args.{index}", word) for index, word in enumerate(args)]
     values += [(f"env.{name}", value) for name, value in job.env.items()]
     by_variable = {variable: name for name, variable in VARIABLES.items()}
     for field, text in values:
-        for found in _DOLLAR.finditer(text):
+        for found in _SHELL_VARIABLE.finditer(text):
             name = found[1] or found[2]
             if name in job.env or variables.is_reserved(name):
                 placeholder = {"placeholder": f"{{{by_variable[name]}}}"} if name in by_variable else {}
@@ -99,24 +99,24 @@ def _not_expanded(job: JobSpec) -> Iterator[Problem]:
                 break
 
 
-def start_of_ranks(text: bytes) -> tuple[str, int] | None:
+def find_rank_start(text: bytes) -> tuple[str, int] | None:
     """Return what in a Python script starts processes that are ranks themselves, and its line, from 1 on. Comments,
     docstrings and messages do not count. None where nothing does, or the text cannot be read."""
     words: list[tokenize.TokenInfo] = []
     try:
-        for one in tokenize.tokenize(io.BytesIO(text[:MAX_TEXT]).readline):
-            if one.type in (token.NAME, token.OP, *_TEXTS, *_BEGINS):
+        for one in tokenize.tokenize(io.BytesIO(text[:MAX_SCRIPT_BYTES]).readline):
+            if one.type in (token.NAME, token.OP, *_TEXT_TOKENS, *_LINE_STARTS):
                 words.append(one)
     except (tokenize.TokenError, SyntaxError, UnicodeError):
         pass  # of a text that is cut off, or no Python: what stands before that
     starts = any(one.type == token.NAME and one.string in _STARTERS for one in words)
     for index, one in enumerate(words):
-        if found := _launcher(words, index, starts=starts):
+        if found := _find_launcher(words, index, starts=starts):
             return found, one.start[0]
     return None
 
 
-def _launcher(words: list[tokenize.TokenInfo], index: int, *, starts: bool) -> str | None:
+def _find_launcher(words: list[tokenize.TokenInfo], index: int, *, starts: bool) -> str | None:
     """Return what starts ranks at this token, or None. `starts`: the script starts programs."""
     one, before = words[index], words[index - 1] if index else None
     after = words[index + 1].string if index + 1 < len(words) else ""
@@ -129,9 +129,15 @@ def _launcher(words: list[tokenize.TokenInfo], index: int, *, starts: bool) -> s
     if one.type == token.NAME and before and before.string in ("import", "from"):
         name = "".join(word.string for word in words[index : index + 6 : 1] if word.string not in ("import", "as"))
         return next((module for module in LAUNCHERS if name.startswith(module)), None)
-    if one.type not in _TEXTS or not starts or before is None or before.type in _BEGINS or before.string == "}":
+    if (
+        one.type not in _TEXT_TOKENS
+        or not starts
+        or before is None
+        or before.type in _LINE_STARTS
+        or before.string == "}"
+    ):
         return None
-    if before.string in ("=", "(") and words[index - 2].string in _SAID:
+    if before.string in ("=", "(") and words[index - 2].string in _MESSAGE_NAMES:
         return None
     said = one.string.lstrip("rRbBuUfF").strip("\"'").strip()
     if said in LAUNCHERS:

@@ -11,24 +11,28 @@ from fermi.planning import plugins
 FIELD = "distributedConfig.framework"
 
 
-def problems(spec: JobSpec, backend: Backend) -> list[Problem]:
+def find_problems(spec: JobSpec, backend: Backend) -> list[Problem]:
     """Return a problem for each set of missing packages. A user's own script may do without the library that the
     framework's models are usually written in."""
-    info = plugins.framework(spec.framework).info
+    info = plugins.get_framework(spec.framework).info
     names = info.packages if spec.entrypoint else [info.stack, *info.packages]
     by_lack: dict[tuple[str, ...], list[Node]] = {}
     for node in spec.nodes:
         could = node.has_cuda or not info.needs_cuda
-        if lack := could and lacking(backend, node, names, spec):
+        if lack := could and list_missing_packages(backend, node, names, spec):
             by_lack.setdefault(tuple(lack), []).append(node)
-    return [missing(info, lack, ", ".join(node.name for node in nodes)) for lack, nodes in by_lack.items()]
+    return [
+        build_missing_problem(info, lack, ", ".join(node.name for node in nodes)) for lack, nodes in by_lack.items()
+    ]
 
 
-def warnings(spec: JobSpec, backend: Backend) -> list[Problem]:
+def find_warnings(spec: JobSpec, backend: Backend) -> list[Problem]:
     """Return a warning of nodes whose packages are unknown."""
-    info = plugins.framework(spec.framework).info
+    info = plugins.get_framework(spec.framework).info
     unknown = [
-        node.name for node in spec.nodes if info.packages and lacking(backend, node, info.packages, spec) is None
+        node.name
+        for node in spec.nodes
+        if info.packages and list_missing_packages(backend, node, info.packages, spec) is None
     ]
     if not unknown:
         return []
@@ -36,7 +40,7 @@ def warnings(spec: JobSpec, backend: Backend) -> list[Problem]:
     return [Problem(FIELD, "FRAMEWORK_NOT_ASKED", {**params, "command": info.install_command})]
 
 
-def lacking(
+def list_missing_packages(
     backend: Backend, node: Node, names: Sequence[str], spec: JobSpec | None = None
 ) -> list[str] | None:  # fmt: skip
     """Return which packages the node lacks; None: unknown. The versions that the environment states count where its
@@ -46,7 +50,7 @@ def lacking(
     return [] if lack is None and told else lack
 
 
-def missing(info: Info, lack: Sequence[str], where: str) -> Problem:
+def build_missing_problem(info: Info, packages: Sequence[str], where: str) -> Problem:
     """Return the problem of packages that the nodes `where` lack."""
-    params = {"framework": info.label, "packages": ", ".join(lack), "where": where, "command": info.install_command}
+    params = {"framework": info.label, "packages": ", ".join(packages), "where": where, "command": info.install_command}
     return Problem(FIELD, "FRAMEWORK_NOT_INSTALLED", params)

@@ -14,10 +14,10 @@ from fermi.jobs.spec import Entrypoint, JobSpec, Problem
 from fermi.planning import plugins, validate
 from fermi.schema import humanize
 
-USUAL_STACK = "torch"
+DEFAULT_STACK = "torch"
 """The library assumed for a model of which only the size is known."""
 
-_SCRIPT = Entrypoint("train.py")
+_ANY_SCRIPT = Entrypoint("train.py")
 """The script with which a framework without a recipe is checked."""
 
 
@@ -32,30 +32,37 @@ class Recommendation:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def recommend(
+def recommend_frameworks(
     job: JobSpec, obstacles: Callable[[JobSpec], Sequence[Problem]] = lambda _: ()
 ) -> tuple[list[Recommendation], list[Recommendation]]:
     """Return the recommended frameworks, best first, and the rejected ones with the reasons against them. What `job`
     says of a framework is ignored; its model's size must be known. `obstacles`: returns further problems of a
     framework."""
-    parameters = recipes.parameters(job)
+    parameters = recipes.count_model_parameters(job)
     assert parameters is not None
-    needed, usable = memory.needed(parameters, in_buckets=job.world_size > 1), memory.usable(job.nodes)
-    sizes = {"size": humanize.count(parameters), "needed": memory.shown(needed), "usable": memory.shown(usable)}
+    needed, usable = (
+        memory.compute_needed_gib(parameters, in_buckets=job.world_size > 1),
+        memory.compute_usable_gib(job.nodes),
+    )
+    sizes = {
+        "size": humanize.format_count(parameters),
+        "needed": memory.format_gib(needed),
+        "usable": memory.format_gib(usable),
+    }
     good, bad = [], []
-    for framework in sorted(plugins.frameworks(), key=lambda each: _distance(each.info, parameters)):
+    for framework in sorted(plugins.list_frameworks(), key=lambda each: _compute_size_distance(each.info, parameters)):
         info, suits = framework.info, framework.info.suits(parameters)
         mine = replace(job, framework=framework.name, strategy={}, options={}, model_parameters=parameters)
         if own := not info.recipe and job.entrypoint is None:
-            mine = replace(mine, entrypoint=_SCRIPT)
+            mine = replace(mine, entrypoint=_ANY_SCRIPT)
         against = []
-        if info.stack != USUAL_STACK:
+        if info.stack != DEFAULT_STACK:
             against.append(Problem("", "REJECTED_OTHER_LIBRARY", {"library": info.label}))
         elif not suits and not (info.splits_state and needed > usable):
-            against.append(Problem("", "REJECTED_BY_SIZE", {**sizes, "suits": _range(*info.model_size)}))
+            against.append(Problem("", "REJECTED_BY_SIZE", {**sizes, "suits": _format_range(*info.model_size)}))
         if info.replicates and needed > usable:
             against.append(Problem("", "REJECTED_BY_MEMORY", sizes))
-        if against := against + validate.problems(mine) + [*obstacles(mine)]:
+        if against := against + validate.find_problems(mine) + [*obstacles(mine)]:
             bad.append(Recommendation(framework.name, against))
             continue
         proposal = framework.propose(mine)
@@ -67,7 +74,7 @@ def recommend(
     return good, bad
 
 
-def _distance(info: Info, parameters: int) -> float:
+def _compute_size_distance(info: Info, parameters: int) -> float:
     """Return how far the model is from the sizes that a framework suits; 0: it suits. Equal ones stay in the registry's
     order."""
     if info.suits(parameters):
@@ -76,8 +83,12 @@ def _distance(info: Info, parameters: int) -> float:
     return low / parameters if parameters < low else parameters / cast(int, high)
 
 
-def _range(low: int, high: int | None) -> str:
+def _format_range(low: int, high: int | None) -> str:
     """Such as `1B – 10B`."""
     if not high:
-        return f"≥ {humanize.count(low)}"
-    return f"< {humanize.count(high)}" if not low else f"{humanize.count(low)} – {humanize.count(high)}"
+        return f"≥ {humanize.format_count(low)}"
+    return (
+        f"< {humanize.format_count(high)}"
+        if not low
+        else f"{humanize.format_count(low)} – {humanize.format_count(high)}"
+    )

@@ -16,26 +16,26 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fermi.jobs import json_shape, ranks
 from fermi.jobs.spec import DRILL_MINUTES, MAX_RESTARTS, Code, Elastic, Entrypoint, JobSpec, Node, Problem
 from fermi.planning import plugins
-from fermi.runner.exit_codes import GRACE_SECONDS
-from fermi.scheduler.snapshot import NUMBERS, Select, priority_of
+from fermi.runner.exit_codes import DEFAULT_GRACE_SECONDS
+from fermi.scheduler.snapshot import PRIORITY_NUMBERS, Select, classify_priority
 
-LARGEST = 2**31 - 1
+MAX_INTEGER = 2**31 - 1
 """The largest number that a database column of four bytes holds."""
 
 MASTER_PORTS = range(1024, 65536)
-MOST_RESTARTS = 100
-LONGEST_GRACE = 3600  # seconds
-SHORTEST_PATIENCE, LONGEST_PATIENCE = 5, 86_400  # seconds
-LONGEST_DRILL = 1440  # minutes
-NAME_LENGTH = 100
+MAX_RESTARTS_LIMIT = 100
+MAX_GRACE_SECONDS = 3600  # seconds
+MIN_HANG_SECONDS, MAX_HANG_SECONDS = 5, 86_400  # seconds
+MAX_DRILL_MINUTES = 1440  # minutes
+MAX_NAME_LENGTH = 100
 EXISTING, NEW = "existing", "new"
-MIN_RUN_SECONDS = 300
-LONGEST_MIN_RUN = 86_400
-LONGEST_RUN = 365 * 86_400
+DEFAULT_MIN_RUN_SECONDS = 300
+MAX_MIN_RUN_SECONDS = 86_400
+MAX_RUN_SECONDS = 365 * 86_400
 
 
-def told(
-    said: str = "",
+def describe_field(
+    description: str = "",
     *,
     flag: str = "",
     shown: Mapping[str, Any] | None = None,
@@ -52,61 +52,65 @@ def told(
     if bounds := rules.pop("bounds", None):
         words = {"minimum": bounds[0], "maximum": bounds[1], "x-codes": {"minimum": "", "maximum": ""}}
     choices = {"x-enum": rules.pop("choices")} if "choices" in rules else {}
-    full = {"minLength": 1, "pattern": json_shape.SAYS_SOMETHING} if rules.pop("full", False) else {}
+    full = {"minLength": 1, "pattern": json_shape.NOT_BLANK_PATTERN} if rules.pop("full", False) else {}
     return Meta(
-        description=said or None, extra_json_schema={**words, **flags, **trim, **full, **choices} or None, **rules
+        description=description or None,
+        extra_json_schema={**words, **flags, **trim, **full, **choices} or None,
+        **rules,
     )
 
 
-def _text(longest: int, said: str = "", **more: Any) -> Meta:
+def _describe_text(max_length: int, description: str = "", **more: Any) -> Meta:
     """Return what is known of a text that must not be blank; white space around it does not count."""
-    return told(said, max_length=longest, trim=True, full=True, **more)
+    return describe_field(description, max_length=max_length, trim=True, full=True, **more)
 
 
-Key: TypeAlias = Annotated[str, _text(100)]
+Key: TypeAlias = Annotated[str, _describe_text(100)]
 """The id of something that exists already."""
 
-KeyOrBlank: TypeAlias = Annotated[str, told(max_length=100, trim=True)]
-MOST_NODES = 4096
-Keys: TypeAlias = Annotated[tuple[Key, ...], Meta(max_length=MOST_NODES)]
-MOST_VARIABLES = 1000
+KeyOrBlank: TypeAlias = Annotated[str, describe_field(max_length=100, trim=True)]
+MAX_NODES = 4096
+Keys: TypeAlias = Annotated[tuple[Key, ...], Meta(max_length=MAX_NODES)]
+MAX_VARIABLES = 1000
 """Entries of a map whose names the caller chooses."""
 
-Values: TypeAlias = Annotated[dict[str, Any], Meta(max_length=MOST_VARIABLES)]
+Values: TypeAlias = Annotated[dict[str, Any], Meta(max_length=MAX_VARIABLES)]
 
 
 class EntrypointRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """One of script and module."""
 
-    script: Annotated[str, _text(500, "a Python script")] = ""
-    module: Annotated[str, _text(500, "a module, which ranks run as `python -m` does: pkg.train")] = ""
+    script: Annotated[str, _describe_text(500, "a Python script")] = ""
+    module: Annotated[str, _describe_text(500, "a module, which ranks run as `python -m` does: pkg.train")] = ""
     args: Annotated[tuple[Annotated[str, Meta(max_length=4000)], ...], Meta(max_length=1000)] = ()
 
 
 class ElasticRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    min_nodes: Annotated[int, told("with fewer it waits", ge=1, le=MOST_NODES)] = 1
-    max_nodes: Annotated[int, told("as many as were chosen by default", ge=1, le=MOST_NODES)] | None = None
+    min_nodes: Annotated[int, describe_field("with fewer it waits", ge=1, le=MAX_NODES)] = 1
+    max_nodes: Annotated[int, describe_field("as many as were chosen by default", ge=1, le=MAX_NODES)] | None = None
 
 
 class SelectRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """Capacity in place of environments by name: `fermi.scheduler.snapshot.Select`."""
 
-    nodes: Annotated[int, told("how many environments", ge=1, le=MOST_NODES)] | None = None
-    gpus_per_node: Annotated[int, told("GPUs that are used of each", ge=1, le=1024)] | None = None
-    total_gpus: Annotated[int, told("in any mixture, in place of gpusPerNode", ge=1, le=LARGEST)] | None = None
+    nodes: Annotated[int, describe_field("how many environments", ge=1, le=MAX_NODES)] | None = None
+    gpus_per_node: Annotated[int, describe_field("GPUs that are used of each", ge=1, le=1024)] | None = None
+    total_gpus: (
+        Annotated[int, describe_field("in any mixture, in place of gpusPerNode", ge=1, le=MAX_INTEGER)] | None
+    ) = None
     gpu_types: Keys = ()
-    zones: Annotated[tuple[Key, ...], told("ids or names", max_length=MOST_NODES)] = ()
+    zones: Annotated[tuple[Key, ...], describe_field("ids or names", max_length=MAX_NODES)] = ()
     same_zone: bool = False
     labels: Annotated[dict[str, Annotated[str, Meta(max_length=100)]], Meta(max_length=32)] = {}
-    exclude: Annotated[tuple[Key, ...], told("ids of environments", max_length=MOST_NODES)] = ()
+    exclude: Annotated[tuple[Key, ...], describe_field("ids of environments", max_length=MAX_NODES)] = ()
 
 
 class GitRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    url: Annotated[str, _text(500, "https://… or ssh://…; submodules and LFS are not fetched")]
-    revision: Annotated[str, _text(200, "a branch, a tag or a commit; by default the remote's HEAD")] = "HEAD"
+    url: Annotated[str, _describe_text(500, "https://… or ssh://…; submodules and LFS are not fetched")]
+    revision: Annotated[str, _describe_text(200, "a branch, a tag or a commit; by default the remote's HEAD")] = "HEAD"
     secret: Annotated[
-        Annotated[str, _text(63)] | None,
-        told("a secret of the project: a token for https, a private key for ssh"),
+        Annotated[str, _describe_text(63)] | None,
+        describe_field("a secret of the project: a token for https, a private key for ssh"),
     ] = None
 
 
@@ -114,15 +118,17 @@ class CodeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """A snapshot, git or environment. A snapshot is run as it is: git or environment beside it state where it came
     from, so that a retry can fetch the code anew from there."""
 
-    snapshot: Annotated[Annotated[str, _text(64)] | None, told("the id of a snapshot of the project")] = None
+    snapshot: Annotated[
+        Annotated[str, _describe_text(64)] | None, describe_field("the id of a snapshot of the project")
+    ] = None
     git: GitRequest | None = None
     environment: Annotated[
-        Literal["master"] | None, told("the working directory of the master environment", choices=["master"])
+        Literal["master"] | None, describe_field("the working directory of the master environment", choices=["master"])
     ] = None
-    path: Annotated[str, _text(500, "of the environment: the folder, from its working directory")] = "."
+    path: Annotated[str, _describe_text(500, "of the environment: the folder, from its working directory")] = "."
     requirements: Annotated[
         str,
-        _text(
+        _describe_text(
             500,
             "packages prepared once per node: auto (uv.lock or requirements.txt in its root), off, or a file of it",
         ),
@@ -133,17 +139,17 @@ class NewEnvironmentsRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """Environments that are created for the task, with `launchMode` new; all of one template, the first is the
     master."""
 
-    template: Annotated[KeyOrBlank, told("id of an environment template")] = ""
-    count: Annotated[int, told("how many environments", ge=1, le=MOST_NODES)] = 1
+    template: Annotated[KeyOrBlank, describe_field("id of an environment template")] = ""
+    count: Annotated[int, describe_field("how many environments", ge=1, le=MAX_NODES)] = 1
     afterwards: Annotated[
         Literal["delete", "stop", "keep"],
-        told(
+        describe_field(
             "what becomes of them when the task has ended; stop keeps their disks",
             choices=["delete", "stop", "keep"],
         ),
     ] = "delete"
-    cluster_id: Annotated[KeyOrBlank | None, told("where; as the template says by default")] = None
-    zone: Annotated[KeyOrBlank | None, told("id or name; as the template says by default")] = None
+    cluster_id: Annotated[KeyOrBlank | None, describe_field("where; as the template says by default")] = None
+    zone: Annotated[KeyOrBlank | None, describe_field("id or name; as the template says by default")] = None
 
 
 class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -151,7 +157,7 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
     node_ids: Keys = ()
     select: Annotated[
         SelectRequest | None,
-        told(
+        describe_field(
             "capacity in place of nodeIds: the platform chooses when the turn comes",
             flag="--select",
             shown={"metavar": "KEY=VALUE,…", "parts": True},
@@ -160,17 +166,17 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
     master_node: KeyOrBlank | None = None
     framework: Annotated[
         str,
-        _text(
+        _describe_text(
             40,
             "see /frameworks",
             flag="--framework",
             codes=dict.fromkeys(("minLength", "null"), "FRAMEWORK_REQUIRED"),
         ),
-    ] = plugins.DEFAULT
+    ] = plugins.DEFAULT_FRAMEWORK
     master_port: (
         Annotated[
             int,
-            told(
+            describe_field(
                 "the first of the platform's range by default",
                 flag="--master-port",
                 codes=dict.fromkeys(("minimum", "maximum"), "PORT_OUT_OF_RANGE"),
@@ -182,7 +188,7 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
     ) = UNSET
     backend: Annotated[
         str,
-        _text(
+        _describe_text(
             20,
             "auto, nccl or gloo",
             flag="--backend",
@@ -191,35 +197,35 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
     ] = "auto"
     world_size: Annotated[
         int | None,
-        told(
+        describe_field(
             "how many processes; all by default, with fewer those with the first ranks",
             flag="--world-size",
-            bounds=(1, LARGEST),
+            bounds=(1, MAX_INTEGER),
         ),
     ] = None
     strategy: Annotated[
-        dict[str, Annotated[int, Meta(ge=1, le=LARGEST)]],
-        told("dataParallel, tensorParallel, …", flag="--strategy", max_length=MOST_VARIABLES),
+        dict[str, Annotated[int, Meta(ge=1, le=MAX_INTEGER)]],
+        describe_field("dataParallel, tensorParallel, …", flag="--strategy", max_length=MAX_VARIABLES),
     ] = {}
-    options: Annotated[Values, told("the framework's own", flag="--option")] = {}
+    options: Annotated[Values, describe_field("the framework's own", flag="--option")] = {}
     run_in: Annotated[
         Literal["auto", "environment", "pod", "beside"],
-        told(
+        describe_field(
             "inside the environments, with their GPUs, packages and files, or beside them; auto: for each by itself",
             flag="--run-in",
             choices=["auto", "environment", "pod", "beside"],
         ),
     ] = "auto"
     python: Annotated[
-        Annotated[str, told(max_length=500, trim=True)] | None,
-        told(
+        Annotated[str, describe_field(max_length=500, trim=True)] | None,
+        describe_field(
             "the interpreter inside the environments: a path, or the name of a kernel; by default that of the notebook",
             flag="--python",
         ),
     ] = None
     elastic: Annotated[
         ElasticRequest | None,
-        told(
+        describe_field(
             "goes on with fewer nodes when one is lost, and with more when it is back; the global batch stays the same",
             flag="--elastic",
             shown={"metavar": "MIN[:MAX]", "range": ["minNodes", "maxNodes"]},
@@ -227,7 +233,7 @@ class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"
     ] = None
 
 
-_CLASSES = told(choices=["low", "normal", "high", "urgent"])
+_CLASSES = describe_field(choices=["low", "normal", "high", "urgent"])
 
 
 class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -235,24 +241,32 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
     task_name: Annotated[
         str,
-        _text(
-            NAME_LENGTH,
+        _describe_text(
+            MAX_NAME_LENGTH,
             "required",
             flag="--name",
             codes={"minLength": "NAME_REQUIRED", "maxLength": "NAME_TOO_LONG"},
         ),
     ] = ""
-    dataset_id: Annotated[KeyOrBlank | None, told("required; null for a script of one's own that reads none")] = ""
-    dataset_version_id: Annotated[KeyOrBlank | None, told("required with datasetId")] = ""
-    model_id: Annotated[KeyOrBlank | None, told("without one: the reference GPT, or what the script brings")] = ""
+    dataset_id: Annotated[
+        KeyOrBlank | None, describe_field("required; null for a script of one's own that reads none")
+    ] = ""
+    dataset_version_id: Annotated[KeyOrBlank | None, describe_field("required with datasetId")] = ""
+    model_id: Annotated[
+        KeyOrBlank | None, describe_field("without one: the reference GPT, or what the script brings")
+    ] = ""
     project_id: Annotated[
         KeyOrBlank | None,
-        told("whose task it is; by default the project of its environments, or the only one you are a member of"),
+        describe_field(
+            "whose task it is; by default the project of its environments, or the only one you are a member of"
+        ),
     ] = None
-    launch_mode: Annotated[str, _text(100, "existing, or new for environments that are made for the task")] = EXISTING
+    launch_mode: Annotated[str, _describe_text(100, "existing, or new for environments that are made for the task")] = (
+        EXISTING
+    )
     new_environments: Annotated[
         NewEnvironmentsRequest | None,
-        told(
+        describe_field(
             "with launchMode new: made for this task from a template",
             flag="--new",
             shown={"metavar": "KEY=VALUE,…", "parts": True},
@@ -261,49 +275,51 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     environment_ids: Keys = ()
     spare_environment_ids: Annotated[
         Keys,
-        told("between attempts, these take the places of environments that were lost; without any, it waits"),
+        describe_field("between attempts, these take the places of environments that were lost; without any, it waits"),
     ] = ()
     distributed_config: DistributedConfigRequest | None = None
     entrypoint: EntrypointRequest | None = None
     code: Annotated[
         CodeRequest | None,
-        told("a snapshot that every node gets before the ranks start in it; relative scripts are looked for there"),
+        describe_field(
+            "a snapshot that every node gets before the ranks start in it; relative scripts are looked for there"
+        ),
     ] = None
-    hyperparameters: Annotated[Values, told(flag="--hp")] = {}
+    hyperparameters: Annotated[Values, describe_field(flag="--hp")] = {}
     env: Annotated[
         dict[str, Annotated[str, Meta(max_length=32_000)]],
-        told(flag="--set-env", max_length=MOST_VARIABLES),
+        describe_field(flag="--set-env", max_length=MAX_VARIABLES),
     ] = {}
     secret_env: Annotated[
-        dict[str, Annotated[str, _text(63)]],
-        told(
+        dict[str, Annotated[str, _describe_text(63)]],
+        describe_field(
             "variables by name, each with the name of a secret of the project whose value it gets",
             flag="--secret-env",
             shown={"metavar": "KEY=SECRET"},
-            max_length=MOST_VARIABLES,
+            max_length=MAX_VARIABLES,
         ),
     ] = {}
     max_restarts: Annotated[
         int,
-        told(
+        describe_field(
             flag="--max-restarts",
             codes=dict.fromkeys(("minimum", "maximum"), "MAX_RESTARTS_OUT_OF_RANGE"),
             ge=0,
-            le=MOST_RESTARTS,
+            le=MAX_RESTARTS_LIMIT,
         ),
     ] = MAX_RESTARTS
     grace_seconds: Annotated[
         float,
-        told(
+        describe_field(
             "how long ranks may take to end when they are asked to, to save a checkpoint; after it they are killed",
             flag="--grace",
             ge=0,
-            le=LONGEST_GRACE,
+            le=MAX_GRACE_SECONDS,
         ),
-    ] = GRACE_SECONDS
+    ] = DEFAULT_GRACE_SECONDS
     priority: Annotated[
         Annotated[int, Meta(ge=-1000, le=1000)] | Annotated[Literal["low", "normal", "high", "urgent"], _CLASSES],
-        told(
+        describe_field(
             "low, normal, high or urgent; as a number: below 0, 0, above 0, from 100",
             flag="--priority",
             shown={"metavar": "low|normal|high|urgent"},
@@ -311,31 +327,37 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = 0
     preemptible: Annotated[
         bool,
-        told("gives way to tasks of a higher class, and goes on from its checkpoint later", flag="--preemptible"),
+        describe_field(
+            "gives way to tasks of a higher class, and goes on from its checkpoint later", flag="--preemptible"
+        ),
     ] = False
     min_run_seconds: Annotated[
         int,
-        told("so long it is not preempted once it has its environments", flag="--min-run", ge=0, le=LONGEST_MIN_RUN),
-    ] = MIN_RUN_SECONDS
+        describe_field(
+            "so long it is not preempted once it has its environments", flag="--min-run", ge=0, le=MAX_MIN_RUN_SECONDS
+        ),
+    ] = DEFAULT_MIN_RUN_SECONDS
     max_run_seconds: Annotated[
-        Annotated[int, Meta(ge=1, le=LONGEST_RUN)] | None,
-        told("so long it holds its environments at most, all attempts together; then it ends", flag="--max-run"),
+        Annotated[int, Meta(ge=1, le=MAX_RUN_SECONDS)] | None,
+        describe_field(
+            "so long it holds its environments at most, all attempts together; then it ends", flag="--max-run"
+        ),
     ] = None
     when_in_use: Annotated[
         Literal["start", "wait"],
-        told(
+        describe_field(
             "when a notebook or another program holds memory in one of its environments: start beside it, or wait",
             flag="--when-in-use",
             choices=["start", "wait"],
         ),
     ] = "start"
     resume_from: Annotated[
-        Annotated[str, told(max_length=500, trim=True)] | None,
-        told(flag="--resume-from"),
+        Annotated[str, describe_field(max_length=500, trim=True)] | None,
+        describe_field(flag="--resume-from"),
     ] = None
     preflight: Annotated[
         Literal["off", "quick", "full"],
-        told(
+        describe_field(
             "a pre-flight test before the first attempt; a task whose nodes are not fit fails with the culprit",
             flag="--preflight",
             choices=["off", "quick", "full"],  # in this order; msgspec sorts them
@@ -344,7 +366,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
     drill: Annotated[
         Literal["off", "on"],
-        told(
+        describe_field(
             "a rehearsal before the first attempt: a rank is killed, and a task that does not resume fails",
             flag="--drill",
             choices=["off", "on"],
@@ -352,17 +374,17 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = "off"
     drill_minutes: Annotated[
         float,
-        told(
+        describe_field(
             "how long a drill waits for a checkpoint, and for the resumed step",
             flag="--drill-minutes",
             ge=1,
-            le=LONGEST_DRILL,
+            le=MAX_DRILL_MINUTES,
         ),
     ] = DRILL_MINUTES
 
     pulse: Annotated[
         Literal["on", "off"],
-        told(
+        describe_field(
             "a small probe in every rank: steps, stacks and collectives without a line printed",
             flag="--pulse",
             choices=["on", "off"],
@@ -370,22 +392,22 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = "on"
     on_hang: Annotated[
         Literal["report", "restart", "stop"],
-        told(
+        describe_field(
             "when a hang is certain: report it, restart from the newest checkpoint, or stop",
             flag="--on-hang",
             choices=["report", "restart", "stop"],
         ),
     ] = "restart"
     hang_seconds: Annotated[
-        Annotated[float, Meta(ge=SHORTEST_PATIENCE, le=LONGEST_PATIENCE)] | None,
-        told(
+        Annotated[float, Meta(ge=MIN_HANG_SECONDS, le=MAX_HANG_SECONDS)] | None,
+        describe_field(
             "without a step, a line or a metric for so long a rank is looked at; by default what its past explains",
             flag="--hang-seconds",
         ),
     ] = None
     on_bad_loss: Annotated[
         Literal["report", "stop", "rollback"],
-        told(
+        describe_field(
             "when the loss is not a number, infinite or jumps; rollback: go on from the newest checkpoint before it",
             flag="--on-bad-loss",
             choices=["report", "stop", "rollback"],
@@ -393,7 +415,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = "report"
     on_crash_loop: Annotated[
         Literal["stop", "restart"],
-        told(
+        describe_field(
             "when the same rank fails in the same way at the same step twice",
             flag="--on-crash-loop",
             choices=["stop", "restart"],
@@ -402,7 +424,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def priority_number(self) -> int:
-        return NUMBERS[self.priority] if isinstance(self.priority, str) else self.priority
+        return PRIORITY_NUMBERS[self.priority] if isinstance(self.priority, str) else self.priority
 
     @property
     def distributed(self) -> DistributedConfigRequest:
@@ -411,28 +433,30 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         return config if config and config.enabled else DistributedConfigRequest()
 
 
-def places(nodes: Sequence[Node], master: str, wanted: int | None) -> tuple[Sequence[Node], list[Problem]]:
+def limit_world_size(
+    nodes: Sequence[Node], master: str, world_size: int | None
+) -> tuple[Sequence[Node], list[Problem]]:
     """Return all of the nodes, or the part of them that has the first `worldSize` ranks, and what is wrong with that
     number."""
     there = sum(node.processes for node in nodes)
-    if wanted is None:
+    if world_size is None:
         return nodes, []
-    if not 1 <= wanted <= there:
-        params = {"found": wanted, "high": there}
+    if not 1 <= world_size <= there:
+        params = {"found": world_size, "high": there}
         return nodes, [Problem("distributedConfig.worldSize", "WORLD_SIZE_TOO_LARGE", params)]
-    return ranks.first(nodes, master, wanted), []
+    return ranks.select_first_ranks(nodes, master, world_size), []
 
 
-def cut(select: Select, nodes: Sequence[Node], wanted: int | None = None) -> tuple[Node, ...]:
+def trim_nodes(select: Select, nodes: Sequence[Node], world_size: int | None = None) -> tuple[Node, ...]:
     """Return the part of the chosen environments that was asked for, the first of them being the master. `world_size`:
     the request's."""
     if select.gpus_per_node is not None:
-        nodes = [ranks.first([node], node.id, select.gpus_per_node)[0] for node in nodes]
-    total = wanted or select.total_gpus or sum(node.processes for node in nodes)
-    return ranks.first(nodes, nodes[0].id, total)
+        nodes = [ranks.select_first_ranks([node], node.id, select.gpus_per_node)[0] for node in nodes]
+    total = world_size or select.total_gpus or sum(node.processes for node in nodes)
+    return ranks.select_first_ranks(nodes, nodes[0].id, total)
 
 
-def job(
+def build_job(
     request: TaskRequest,
     *,
     task_id: str,
@@ -495,7 +519,7 @@ def job(
         on_crash_loop=request.on_crash_loop,
         project=project,
         project_name=project_name,
-        priority=priority_of(request.priority_number).name.lower(),
+        priority=classify_priority(request.priority_number).name.lower(),
         max_run=request.max_run_seconds,
         elastic=Elastic(asked.min_nodes, asked.max_nodes or len(nodes)) if asked else None,
         code=code,

@@ -8,46 +8,46 @@ from fermi.jobs import network
 from fermi.jobs.spec import Node, Problem
 
 
-def summarise(nodes: Sequence[Node]) -> dict[str, Any]:
+def summarize_nodes(nodes: Sequence[Node]) -> dict[str, Any]:
     """In the API's spelling; types and zones in the order in which the nodes name them."""
-    zones = _distinct(node.zone for node in nodes)
+    zones = _list_distinct(node.zone for node in nodes)
     return {
         "nodeCount": len(nodes),
         "totalGpus": sum(node.gpu_count for node in nodes),
         "worldSize": sum(node.processes for node in nodes),
         "totalCpus": sum(node.cpu_cores for node in nodes),
         "totalMemoryGb": sum(node.memory_gb for node in nodes),
-        "gpuTypes": _distinct(node.gpu_type for node in nodes),
+        "gpuTypes": _list_distinct(node.gpu_type for node in nodes),
         "zones": zones,
         "crossZone": len(zones) > 1,
         "isDistributed": len(nodes) > 1,
     }
 
 
-def warnings(nodes: Sequence[Node], master: str | None = None) -> list[Problem]:
+def find_warnings(nodes: Sequence[Node], master: str | None = None) -> list[Problem]:
     """`master` is a node id; without one nothing is said about it."""
     found = []
-    if len(zones := _distinct(node.zone for node in nodes)) > 1:
+    if len(zones := _list_distinct(node.zone for node in nodes)) > 1:
         found.append(Problem("", "CROSS_ZONE", {"zones": ", ".join(zones)}))
-    if len(types := _distinct(node.gpu_type or "CPU" for node in nodes)) > 1:
+    if len(types := _list_distinct(node.gpu_type or "CPU" for node in nodes)) > 1:
         found.append(Problem("", "GPU_TYPES_DIFFER", {"types": ", ".join(types)}))
-    if differing := _differing_versions(nodes):
+    if differing := _list_differing_versions(nodes):
         found.append(Problem("", "VERSIONS_DIFFER", {"versions": "; ".join(differing)}))
-    found += network.warnings(nodes)
-    found += _better_master(nodes, master)
+    found += network.find_warnings(nodes)
+    found += _find_better_master(nodes, master)
     if emulated := [node.name for node in nodes if node.emulated]:
         found.append(Problem("", "EMULATED_GPUS", {"environments": ", ".join(emulated)}))
     return found
 
 
-def _differing_versions(nodes: Sequence[Node]) -> list[str]:
+def _list_differing_versions(nodes: Sequence[Node]) -> list[str]:
     """`torch 2.4 / 2.5`, for what more than one node states."""
-    names = _distinct(name for node in nodes for name in node.versions)
-    stated = {name: _distinct(node.versions.get(name, "") for node in nodes) for name in names}
+    names = _list_distinct(name for node in nodes for name in node.versions)
+    stated = {name: _list_distinct(node.versions.get(name, "") for node in nodes) for name in names}
     return [f"{name} {' / '.join(values)}" for name, values in stated.items() if len(values) > 1]
 
 
-def _better_master(nodes: Sequence[Node], master: str | None) -> list[Problem]:
+def _find_better_master(nodes: Sequence[Node], master: str | None) -> list[Problem]:
     """Most traffic to the master should stay in its zone, so it belongs where most of the processes are."""
     chosen = next((node for node in nodes if node.id == master), None)
     if chosen is None:
@@ -62,5 +62,5 @@ def _better_master(nodes: Sequence[Node], master: str | None) -> list[Problem]:
     return [Problem("distributedConfig.masterNode", "MASTER_NOT_BEST", params)]
 
 
-def _distinct(values: Iterable[str]) -> list[str]:
+def _list_distinct(values: Iterable[str]) -> list[str]:
     return [value for value in dict.fromkeys(values) if value]

@@ -17,7 +17,7 @@ FALLBACK = "en"
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class TemplateVariant:
     """A use case at one size. `gpu_type`: empty where any GPU does."""
 
     nodes: int
@@ -31,9 +31,9 @@ class Variant:
     script: str = ""
     """A script, where the framework has no recipe."""
 
-    def choose(self, there: Sequence[Node]) -> tuple[list[Node], list[Problem]]:
+    def choose(self, available: Sequence[Node]) -> tuple[list[Node], list[Problem]]:
         """Return the nodes that the variant needs, of the available ones that one task may use, and what is missing."""
-        fitting = [node for node in there if max(node.gpu_count, 1) == self.gpus_per_node]
+        fitting = [node for node in available if max(node.gpu_count, 1) == self.gpus_per_node]
         fitting.sort(key=lambda node: (not self._is_right_type(node), not node.has_cuda))
         zones = Counter(node.zone for node in fitting)
         missing = []
@@ -77,12 +77,12 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class TaskTemplate:
     """A use case, at full size and at a small one. `texts`: by language, as in `templates.toml`."""
 
     id: str
-    full: Variant
-    small: Variant
+    full: TemplateVariant
+    small: TemplateVariant
     texts: Mapping[str, Mapping[str, Any]]
 
     def said(self, lang: str) -> Mapping[str, Any]:
@@ -90,24 +90,24 @@ class Template:
 
 
 @cache
-def templates() -> dict[str, Template]:
+def load_templates() -> dict[str, TaskTemplate]:
     """Return the templates by id, in the document's order."""
     table = tomllib.loads(Path(__file__).with_name("templates.toml").read_text(encoding="utf-8"))
-    return {key: _template(key, entry) for key, entry in table.items()}
+    return {key: _build_template(key, entry) for key, entry in table.items()}
 
 
-def _template(key: str, entry: dict[str, Any]) -> Template:
+def _build_template(key: str, entry: dict[str, Any]) -> TaskTemplate:
     small = entry.pop("small")
     texts = {lang: entry.pop(lang) for lang in [name for name, part in entry.items() if _is_text(part)]}
-    return Template(key, _variant(entry), _variant({"framework": entry["framework"], **small}), texts)
+    return TaskTemplate(key, _build_variant(entry), _build_variant({"framework": entry["framework"], **small}), texts)
 
 
 def _is_text(part: Any) -> bool:
     return isinstance(part, dict) and "title" in part
 
 
-def _variant(entry: Mapping[str, Any]) -> Variant:
-    return Variant(
+def _build_variant(entry: Mapping[str, Any]) -> TemplateVariant:
+    return TemplateVariant(
         nodes=entry["nodes"],
         gpus_per_node=entry["gpusPerNode"],
         gpu_type=entry.get("gpuType", ""),

@@ -8,37 +8,42 @@ from fermi.planning.request import MASTER_PORTS
 from fermi.schema import suggestions
 
 
-def problems(spec: JobSpec) -> list[Problem]:
+def find_problems(spec: JobSpec) -> list[Problem]:
     """Return all broken rules at once; empty = the framework's `plan` will succeed. The framework's name must be
     known."""
-    return general(spec) + of_framework(spec)
+    return find_general_problems(spec) + find_framework_problems(spec)
 
 
-def general(spec: JobSpec) -> list[Problem]:
+def find_general_problems(spec: JobSpec) -> list[Problem]:
     """Return the broken rules that hold for every framework, also for a job whose nodes are not known yet."""
-    found = variables.problems(spec.env, spec.secret_env)
-    found += master_port(spec.master_port, "distributedConfig.masterPort")
+    found = variables.find_problems(spec.env, spec.secret_env)
+    found += check_master_port(spec.master_port, "distributedConfig.masterPort")
     if spec.backend not in ("auto", "nccl", "gloo"):
-        near_name = suggestions.name(spec.backend, ("nccl", "gloo")) or "auto"
+        near_name = suggestions.suggest_name(spec.backend, ("nccl", "gloo")) or "auto"
         params = {"found": spec.backend, "allowed": "auto, nccl, gloo", "nearest": near_name}
         found.append(Problem("distributedConfig.backend", "BACKEND_UNKNOWN", params))
-    return found + entry.problems(spec.entrypoint) + recipes.problems(spec)
+    return found + entry.find_problems(spec.entrypoint) + recipes.find_problems(spec)
 
 
-def of_framework(spec: JobSpec) -> list[Problem]:
-    plugin = plugins.framework(spec.framework)
-    return plugin.problems(spec) + _cuda(spec, plugin)
+def find_framework_problems(spec: JobSpec) -> list[Problem]:
+    plugin = plugins.get_framework(spec.framework)
+    return plugin.problems(spec) + _check_cuda(spec, plugin)
 
 
-def master_port(found: int, field: str) -> list[Problem]:
-    if found in MASTER_PORTS:
+def check_master_port(port: int, field: str) -> list[Problem]:
+    if port in MASTER_PORTS:
         return []
     low, high = MASTER_PORTS[0], MASTER_PORTS[-1]
-    params = {"found": found, "low": low, "high": high, "nearest": suggestions.number(found, low, high, whole=True)}
+    params = {
+        "found": port,
+        "low": low,
+        "high": high,
+        "nearest": suggestions.suggest_number(port, low, high, integer=True),
+    }
     return [Problem(field, "PORT_OUT_OF_RANGE", params)]
 
 
-def _cuda(spec: JobSpec, plugin: Framework) -> list[Problem]:
+def _check_cuda(spec: JobSpec, plugin: Framework) -> list[Problem]:
     """Return the problem of nodes without CUDA. It is apart from the framework's own rules, so that a preview shows
     what real GPUs would be sent."""
     without = [node.name for node in spec.nodes if not node.has_cuda]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from fermi.jobs.spec import NO_SECRETS, Problem
 from fermi.planning import plugins
 
-RESERVED = (
+RESERVED_PATTERNS = (
     "RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|GROUP_WORLD_SIZE|ROLE_.*",
     "MASTER_ADDR|MASTER_PORT|FERMI_.*",
     "PET_.*|TORCHELASTIC_.*",  # torchrun's
@@ -18,12 +18,12 @@ framework later."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def problems(env: Mapping[str, str], secret_env: Mapping[str, str] = NO_SECRETS) -> list[Problem]:
+def find_problems(env: Mapping[str, str], secret_env: Mapping[str, str] = NO_SECRETS) -> list[Problem]:
     twice = [Problem(f"secretEnv.{name}", "ENV_TWICE", {"name": name}) for name in secret_env if name in env]
-    return [*_names(env, "env"), *_names(secret_env, "secretEnv"), *twice]
+    return [*_check_names(env, "env"), *_check_names(secret_env, "secretEnv"), *twice]
 
 
-def _names(env: Mapping[str, str], where: str) -> Iterator[Problem]:
+def _check_names(env: Mapping[str, str], where: str) -> Iterator[Problem]:
     for name in env:
         if not _NAME.fullmatch(name):
             near = re.sub(r"^(?=\d|$)|[^A-Za-z0-9_]", "_", name)
@@ -33,5 +33,5 @@ def _names(env: Mapping[str, str], where: str) -> Iterator[Problem]:
 
 
 def is_reserved(name: str) -> bool:
-    patterns = [*RESERVED, *(pattern for each in plugins.frameworks() for pattern in each.info.reserved)]
+    patterns = [*RESERVED_PATTERNS, *(pattern for each in plugins.list_frameworks() for pattern in each.info.reserved)]
     return any(re.fullmatch(pattern, name) for pattern in patterns)

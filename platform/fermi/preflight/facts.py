@@ -10,7 +10,7 @@ Fact = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class NodeUnderTest:
     """A node under test: its rank in the test, its id and name for people, and the GPUs that it is said to have (None:
     unknown, as in an exported job). `pod`: its pod's name; empty: it is none."""
 
@@ -22,7 +22,7 @@ class Member:
 
 
 @dataclass(slots=True)
-class Facts:
+class PreflightFacts:
     """Facts by rank, or by pair of ranks. `said`: hello, node, devices, head, end. `heard`: whose datagrams a node
     received."""
 
@@ -41,7 +41,7 @@ class Facts:
         return self.get(rank, "head").get("via") is not None
 
 
-def lines(data: bytes) -> Iterator[Fact]:
+def parse_facts(data: bytes) -> Iterator[Fact]:
     """Yield the facts among everything that a node printed."""
     for line in data.split(b"\n"):
         if line.startswith(b'{"preflight":'):
@@ -53,9 +53,9 @@ def lines(data: bytes) -> Iterator[Fact]:
                 yield found
 
 
-def sort(facts: Iterable[Mapping[str, Any]]) -> Facts:
+def sort_facts(facts: Iterable[Mapping[str, Any]]) -> PreflightFacts:
     """Return the facts by rank and pair."""
-    found = Facts()
+    found = PreflightFacts()
     for fact in facts:
         rank, kind = fact["rank"], fact["preflight"]
         match kind:

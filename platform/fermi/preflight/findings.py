@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 PASS, WARN, FAIL, UNKNOWN = "pass", "warn", "fail", "unknown"
-ORDER = (PASS, WARN, FAIL)
+LEVEL_ORDER = (PASS, WARN, FAIL)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PreflightFinding:
     """The result of one check. `code` has texts in `fermi.messages` (as `PREFLIGHT_<code>`), filled from `params`;
     `value`: what was observed."""
 
@@ -33,7 +33,7 @@ class Culprit:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
-def worst(levels: Iterable[str]) -> str:
+def find_worst(levels: Iterable[str]) -> str:
     """Return the worst level; `unknown` only where there is no other."""
-    known = [level for level in levels if level in ORDER]
-    return max(known, key=ORDER.index) if known else UNKNOWN
+    known = [level for level in levels if level in LEVEL_ORDER]
+    return max(known, key=LEVEL_ORDER.index) if known else UNKNOWN

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from statistics import median_high, median_low
 from typing import Any
 
-from fermi.preflight.facts import Fact, Facts, Member
-from fermi.preflight.findings import FAIL, WARN, Culprit, Finding
+from fermi.preflight.facts import Fact, NodeUnderTest, PreflightFacts
+from fermi.preflight.findings import FAIL, WARN, Culprit, PreflightFinding
 
 Pair = tuple[int, int]
 
-SLOW_WARN, SLOW_FAIL = 1 / 5, 1 / 25
+SLOW_WARN_SHARE, SLOW_FAIL_SHARE = 1 / 5, 1 / 25
 """Share of what the other nodes reach. A pair that looks slow has been measured four times, and the best counted."""
 SLOW_MBPS = 100.0
 """Slow whatever the others do: a gradient of 1 GB takes more than a minute."""
@@ -25,28 +25,28 @@ RTT_WARN_MS, RTT_TIMES = 20.0, 10
 
 
 @dataclass(slots=True)
-class Links:
+class LinkFindings:
     """What was found by pair (from, to) and by node, and what is at fault."""
 
-    pairs: dict[Pair, list[Finding]] = field(default_factory=lambda: defaultdict(list))
-    nodes: dict[int, list[Finding]] = field(default_factory=lambda: defaultdict(list))
+    pairs: dict[Pair, list[PreflightFinding]] = field(default_factory=lambda: defaultdict(list))
+    nodes: dict[int, list[PreflightFinding]] = field(default_factory=lambda: defaultdict(list))
     culprits: list[Culprit] = field(default_factory=list)
 
 
-def judge(members: Sequence[Member], facts: Facts) -> Links:
+def judge_links(members: Sequence[NodeUnderTest], facts: PreflightFacts) -> LinkFindings:
     """Return what is wrong between the nodes."""
-    return _Judge(members, facts).judged()
+    return _LinkJudge(members, facts).judged()
 
 
-class _Judge:
-    def __init__(self, members: Sequence[Member], facts: Facts) -> None:
-        self.members, self.facts, self.found = members, facts, Links()
+class _LinkJudge:
+    def __init__(self, members: Sequence[NodeUnderTest], facts: PreflightFacts) -> None:
+        self.members, self.facts, self.found = members, facts, LinkFindings()
         self.names = {member.rank: member.name for member in members}
         self.pods = {member.rank: member.pod for member in members if member.pod}
         self.silent = {member.rank for member in members if not facts.said.get(member.rank)}
         self.explained: set[Pair] = set()
 
-    def judged(self) -> Links:
+    def judged(self) -> LinkFindings:
         self._head()
         self._peer_names()
         self._master_port()
@@ -55,7 +55,7 @@ class _Judge:
         self._far()
         return self.found
 
-    def _blame(self, ranks: Sequence[int], finding: Finding) -> None:
+    def _blame(self, ranks: Sequence[int], finding: PreflightFinding) -> None:
         self.found.culprits.append(Culprit(tuple(ranks), finding.level, finding.code, finding.params))
 
     # The head: whether it could listen, and whether its name leads to it -----------------------------------------
@@ -67,7 +67,7 @@ class _Judge:
         head = self.facts.get(0, "head")
         if taken := head.get("taken"):
             params = {"node": self.names[0], "port": head["port"], "why": taken}
-            finding = Finding("masterPort", FAIL, "MASTER_PORT_TAKEN", params)
+            finding = PreflightFinding("masterPort", FAIL, "MASTER_PORT_TAKEN", params)
             self.found.nodes[0].append(finding)
             self._blame([0], finding)
         for rank in self.names:
@@ -77,23 +77,28 @@ class _Judge:
     def _without_head(self, rank: int, seen: Fact) -> None:
         """A node that did not find the head: it came too late, or the head's name leads it astray."""
         if seen.get("late"):
-            finding = Finding("answer", FAIL, "NODE_LATE", {"node": self.names[rank]})
+            finding = PreflightFinding("answer", FAIL, "NODE_LATE", {"node": self.names[rank]})
             self._explain(rank, finding)
             return
         asked, resolved = seen.get("asked", ""), set(seen.get("resolved", ()))
         right = self._addresses(0)
         about = {"node": self.names[rank], "name": asked, "peer": self.names[0]}
         if not resolved:
-            finding = Finding("name", FAIL, "NAME_UNKNOWN", {**about, "expected": _listed(right)})
+            finding = PreflightFinding("name", FAIL, "NAME_UNKNOWN", {**about, "expected": _format_addresses(right)})
         elif resolved & right or not right:
             return
         else:
             where = seen.get("source") or "DNS"
-            params = {**about, "found": _listed(resolved), "expected": _listed(right), "source": where}
-            finding = Finding("name", FAIL, "MASTER_ADDR_WRONG" if asked in resolved else "NAME_WRONG", params)
+            params = {
+                **about,
+                "found": _format_addresses(resolved),
+                "expected": _format_addresses(right),
+                "source": where,
+            }
+            finding = PreflightFinding("name", FAIL, "MASTER_ADDR_WRONG" if asked in resolved else "NAME_WRONG", params)
         self._explain(rank, finding)
 
-    def _explain(self, rank: int, finding: Finding) -> None:
+    def _explain(self, rank: int, finding: PreflightFinding) -> None:
         self.explained |= {(rank, 0), (0, rank)}
         self.found.nodes[rank].append(finding)
         self.found.pairs[rank, 0].append(finding)
@@ -122,10 +127,10 @@ class _Judge:
                     continue
                 params = {
                     "node": self.names[rank], "name": name["asked"], "peer": self.names[name["to"]],
-                    "found": _listed(name["resolved"]), "expected": _listed(self._addresses(name["to"])),
-                    "source": name["source"] or "DNS",
+                    "found": _format_addresses(name["resolved"]), "expected":
+                    _format_addresses(self._addresses(name["to"])), "source": name["source"] or "DNS",
                 }  # fmt: skip
-                finding = Finding("name", WARN, "NAME_WRONG", params)
+                finding = PreflightFinding("name", WARN, "NAME_WRONG", params)
                 self.found.nodes[rank].append(finding)
                 self._blame([rank], finding)
 
@@ -146,14 +151,14 @@ class _Judge:
         port = self.facts.get(0, "head").get("port")
         for rank, result in blocked.items():
             params = {"node": self.names[rank], "peer": self.names[0], "port": port, "why": result}
-            finding = Finding("masterPort", FAIL, "MASTER_PORT_BLOCKED", params)
+            finding = PreflightFinding("masterPort", FAIL, "MASTER_PORT_BLOCKED", params)
             self.found.pairs[rank, 0].append(finding)
             if reached:
                 self._blame([rank], finding)
         if blocked and not reached:
             others = ", ".join(self.names[rank] for rank in blocked)
             params = {"node": self.names[0], "port": port, "others": others}
-            finding = Finding("masterPort", FAIL, "MASTER_PORT_CLOSED", params)
+            finding = PreflightFinding("masterPort", FAIL, "MASTER_PORT_CLOSED", params)
             self.found.nodes[0].append(finding)
             self._blame([0], finding)
 
@@ -188,7 +193,7 @@ class _Judge:
                 self._link(low, high)
 
     def _cut_off(self, rank: int, dead: dict[int, set[int]]) -> None:
-        whys: dict[Pair, Finding] = {}
+        whys: dict[Pair, PreflightFinding] = {}
         for other in dead.pop(rank):
             dead[other].discard(rank)
             whys |= {p: self._why(p) for p in ((rank, other), (other, rank)) if self.works(p) is False}
@@ -197,7 +202,7 @@ class _Judge:
         only_ports = all(why.code == "PORTS_BLOCKED" for why in whys.values())
         code = "NODE_PORTS_BLOCKED" if only_ports else "NODE_CUT_OFF"
         params = {"node": self.names[rank], "count": len({other for pair in whys for other in pair} - {rank})}
-        finding = Finding("tcp", FAIL, code, params)
+        finding = PreflightFinding("tcp", FAIL, code, params)
         self.found.nodes[rank].append(finding)
         self._blame([rank], finding)
 
@@ -209,7 +214,7 @@ class _Judge:
         first = next((one for one in findings if one.code == "LINK_ONE_WAY"), findings[0])
         self._blame([high, low], first)
 
-    def _why(self, pair: Pair) -> Finding:
+    def _why(self, pair: Pair) -> PreflightFinding:
         """A TCP connection needs both directions, a datagram only one: it tells which one is dead."""
         here, there = pair
         there_heard, here_heard = here in self.facts.heard[there], there in self.facts.heard[here]
@@ -221,11 +226,13 @@ class _Judge:
         if "address" in params and here in self.pods and there in self.pods:
             params["pods"] = f"{self.pods[here]}, {self.pods[there]}"
         if fact.get("master") == "ok" or self.works((there, here)) or (there_heard and here_heard):
-            return Finding("tcp", FAIL, "PORTS_BLOCKED", params)
+            return PreflightFinding("tcp", FAIL, "PORTS_BLOCKED", params)
         if there_heard or here_heard:
             lost = (there, here) if there_heard else pair
-            return Finding("tcp", FAIL, "LINK_ONE_WAY", {"from": self.names[lost[0]], "to": self.names[lost[1]]})
-        return Finding("tcp", FAIL, "LINK_DEAD", params)
+            return PreflightFinding(
+                "tcp", FAIL, "LINK_ONE_WAY", {"from": self.names[lost[0]], "to": self.names[lost[1]]}
+            )
+        return PreflightFinding("tcp", FAIL, "LINK_DEAD", params)
 
     def _place(self, pair: Pair) -> dict[str, Any]:
         """The address and port at which a node was called in vain, where that is known."""
@@ -241,7 +248,7 @@ class _Judge:
     def _slow(self) -> None:
         measured = {pair: mbps for pair, mbps in self.facts.bandwidth.items() if not self._is_loopback(pair)}
         slow = {pair: mbps for pair, mbps in measured.items() if is_slow(measured, pair)}
-        usual = usual_bandwidth(measured)
+        usual = compute_usual_bandwidth(measured)
         for rank in self.names:  # a node of which every way out, or every way in, is slow, while others are not
             for side in (0, 1):
                 mine = [pair for pair in measured if pair[side] == rank]
@@ -263,13 +270,13 @@ class _Judge:
                 blamed.add(frozenset(pair))
                 self._blame(pair, finding)
 
-    def _of_pair(self, pair: Pair, mbps: float, usual: float) -> Finding:
+    def _of_pair(self, pair: Pair, mbps: float, usual: float) -> PreflightFinding:
         return self._too_slow([mbps], usual, "LINK_SLOW", {"from": self.names[pair[0]], "to": self.names[pair[1]]})
 
     @staticmethod
-    def _too_slow(found: Sequence[float], usual: float, code: str, params: Mapping[str, Any]) -> Finding:
-        level = FAIL if min(found) < usual * SLOW_FAIL else WARN
-        return Finding(
+    def _too_slow(found: Sequence[float], usual: float, code: str, params: Mapping[str, Any]) -> PreflightFinding:
+        level = FAIL if min(found) < usual * SLOW_FAIL_SHARE else WARN
+        return PreflightFinding(
             "bandwidth", level, code, {**params, "found": round(min(found)), "usual": round(usual)}, min(found)
         )
 
@@ -281,7 +288,7 @@ class _Judge:
         for pair, found in times.items():
             if found > RTT_WARN_MS and found > RTT_TIMES * usual:
                 params = {"from": self.names[pair[0]], "to": self.names[pair[1]], "found": found, "usual": usual}
-                finding = Finding("rtt", WARN, "LINK_FAR", params, found)
+                finding = PreflightFinding("rtt", WARN, "LINK_FAR", params, found)
                 self.found.pairs[pair].append(finding)
                 self._blame(pair, finding)
 
@@ -290,7 +297,7 @@ class _Judge:
         return _is_local(str(self.facts.pairs.get(pair, {}).get("address", "")))
 
 
-def usual_bandwidth(measured: Mapping[Pair, float]) -> float:
+def compute_usual_bandwidth(measured: Mapping[Pair, float]) -> float:
     """What a node reaches on its best way, in the middle of all nodes: neither one slow link nor one slow node moves
     it, though it may make half of all pairs slow."""
     best: dict[int, float] = defaultdict(float)
@@ -301,12 +308,12 @@ def usual_bandwidth(measured: Mapping[Pair, float]) -> float:
 
 
 def is_slow(measured: Mapping[Pair, float], pair: Pair) -> bool:
-    return measured[pair] < max(usual_bandwidth(measured) * SLOW_WARN, SLOW_MBPS)
+    return measured[pair] < max(compute_usual_bandwidth(measured) * SLOW_WARN_SHARE, SLOW_MBPS)
 
 
 def _is_local(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 
 
-def _listed(addresses: Any) -> str:
+def _format_addresses(addresses: Any) -> str:
     return ", ".join(sorted(addresses)) or "–"

@@ -5,10 +5,10 @@ from typing import Any
 
 from fermi import messages
 
-Shown = dict[str, Any]
+ReportJson = dict[str, Any]
 
 
-def in_words(report: Mapping[str, Any], lang: str) -> Shown:
+def translate_report(report: Mapping[str, Any], lang: str) -> ReportJson:
     """Return the report in the reader's language. An empty report has no nodes and no verdict."""
     if not report:
         return {"nodes": [], "pairs": [], "together": None, "verdict": None}
@@ -16,27 +16,28 @@ def in_words(report: Mapping[str, Any], lang: str) -> Shown:
     return {
         "nodes": [
             {"environmentId": node["id"], "name": node["name"], "level": node["level"],
-             "findings": _findings(node["findings"], lang)}
+             "findings": _translate_findings(node["findings"], lang)}
             for node in report["nodes"]
         ],
-        "pairs": [{**pair, "findings": _findings(pair["findings"], lang)} for pair in report["pairs"]],
-        "together": {**together, "findings": _findings(together["findings"], lang)} if together else None,
+        "pairs": [{**pair, "findings": _translate_findings(pair["findings"], lang)} for pair in report["pairs"]],
+        "together": {**together, "findings": _translate_findings(together["findings"], lang)} if together else None,
         "verdict": {
             "level": verdict["level"],
-            "message": messages.text(verdict["code"], lang, **verdict["params"])[0],
+            "message": messages.render_text(verdict["code"], lang, **verdict["params"])[0],
             "culprits": [
-                {"environmentIds": culprit["nodes"], **_said(culprit, lang)} for culprit in verdict["culprits"]
+                {"environmentIds": culprit["nodes"], **_render_texts(culprit, lang)} for culprit in verdict["culprits"]
             ],
         },
     }  # fmt: skip
 
 
-def _findings(findings: Iterable[Mapping[str, Any]], lang: str) -> list[Shown]:
+def _translate_findings(findings: Iterable[Mapping[str, Any]], lang: str) -> list[ReportJson]:
     return [
-        {"check": one["check"], "level": one["level"], **_said(one, lang), "value": one["value"]} for one in findings
+        {"check": one["check"], "level": one["level"], **_render_texts(one, lang), "value": one["value"]}
+        for one in findings
     ]
 
 
-def _said(one: Mapping[str, Any], lang: str) -> Shown:
-    message, hint = messages.text(one["code"], lang, **one["params"])
-    return {"code": one["code"], "message": message, "hint": hint}
+def _render_texts(finding: Mapping[str, Any], lang: str) -> ReportJson:
+    message, hint = messages.render_text(finding["code"], lang, **finding["params"])
+    return {"code": finding["code"], "message": message, "hint": hint}

@@ -17,40 +17,40 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from fermi.probe.stack_samples import Places
+from fermi.probe.stack_samples import StackSampler
 
 if TYPE_CHECKING:
-    from .rank import Pulse
+    from .rank import ProgressWriter
 
-PERIOD = 0.2
-PLACE_PERIOD = 2.0
+PERIOD_SECONDS = 0.2
+PLACE_PERIOD_SECONDS = 2.0
 """Seconds between two reports of where the rank is, which change no faster."""
-DEAR, DEAR_PERIOD = 0.001, 2.0
+SLOW_LOOK_SECONDS, SLOW_PERIOD_SECONDS = 0.001, 2.0
 """If reading takes so long (RCCL may add the state of its communicators), it is done less often."""
-LASTS = 1.0
-BETWEEN = 5.0
+MIN_LONG_SECONDS = 1.0
+ENTRIES_PERIOD_SECONDS = 5.0
 """Seconds between two readings of entries."""
-KEPT = 4
+MAX_ENTRIES = 4
 MAX_RANKS, MAX_NAME, MAX_FRAMES = 64, 64, 40
-ROOTED = ("broadcast", "reduce", "gather", "scatter")
+ROOTED_OPS = ("broadcast", "reduce", "gather", "scatter")
 READERS = {"nccl": "_dump_nccl_trace_json", "gloo": "_dump_fr_trace_json"}
 """Each backend has its own recorder, and numbers its groups from 0."""
 
-Read = Callable[[bool, bool], bytes]
+ReadTrace = Callable[[bool, bool], bytes]
 Counts = dict[tuple[str, str], tuple[int, int]]
 """By backend and group: how many collectives have begun, and how many have ended."""
 
 
-class Watch(threading.Thread):
+class CollectiveWatcher(threading.Thread):
     """The thread that counts collectives and samples the main thread."""
 
-    def __init__(self, pulse: Pulse) -> None:
+    def __init__(self, pulse: ProgressWriter) -> None:
         super().__init__(name="fermi-pulse", daemon=True)
         self.pulse, self.page = pulse, pulse.page
         self.over = threading.Event()
         self.begun = self.ended = 0
         self.active_since = self.waited = self.told_at = self.placed_at = 0.0
-        self.places = Places(pulse.main)
+        self.places = StackSampler(pulse.main)
         self.told: tuple[int, int] = (0, 0)
         self.none_goes: tuple[int, int] = (0, 0)  # counts at which no entry was unfinished, whatever they say
 
@@ -74,24 +74,24 @@ class Watch(threading.Thread):
         except Exception:  # another torch than those that are known: no collectives are told of
             return
 
-    def _watch(self, readers: dict[str, Read]) -> None:
+    def _watch(self, readers: dict[str, ReadTrace]) -> None:
         self.page.number("watches", threading.get_native_id())
-        period, last = PERIOD, time.monotonic()
+        period, last = PERIOD_SECONDS, time.monotonic()
         over = False
         while not over:
             over = self.over.wait(period)  # a last look, then
             began = time.monotonic()
-            counts = _counts({name: json.loads(read(False, False)) for name, read in readers.items()})
+            counts = _count_collectives({name: json.loads(read(False, False)) for name, read in readers.items()})
             now = time.monotonic()
             if self._look(counts, now, now - last):
                 self.told, self.told_at = (self.begun, self.ended), now
                 self._tell({name: json.loads(read(True, False)) for name, read in readers.items()}, counts)
-            self._look_at_place(now)
-            last, period = now, PERIOD if now - began < DEAR else DEAR_PERIOD
+            self._sample_place(now)
+            last, period = now, PERIOD_SECONDS if now - began < SLOW_LOOK_SECONDS else SLOW_PERIOD_SECONDS
 
-    def _look_at_place(self, now: float) -> None:
+    def _sample_place(self, now: float) -> None:
         self.places.look(waits=bool(self.active_since))
-        if now - self.placed_at >= PLACE_PERIOD:
+        if now - self.placed_at >= PLACE_PERIOD_SECONDS:
             self.placed_at = now
             self.page.text("place", self.places.most())
 
@@ -117,22 +117,22 @@ class Watch(threading.Thread):
         if not lasted:
             self.active_since = now
             page.moment("collective_at", now)
-        lasts = now - self.active_since >= LASTS and now - self.told_at >= BETWEEN
+        lasts = now - self.active_since >= MIN_LONG_SECONDS and now - self.told_at >= ENTRIES_PERIOD_SECONDS
         return lasts and self.told != (begun, ended)
 
     def _tell(self, states: dict[str, dict[str, Any]], counts: Counts) -> None:
         entries = [{**entry, "backend": name} for name, state in states.items() for entry in state.get("entries", ())]
         entries.sort(key=lambda entry: int(entry["time_created_ns"]))
-        going = next((entry for entry in entries if not _ended(entry)), None)
-        newest = entries[-KEPT:]
+        going = next((entry for entry in entries if not _has_ended(entry)), None)
+        newest = entries[-MAX_ENTRIES:]
         if going is None and entries:
             self.none_goes = self.told
         if going is not None:
-            said = {name: _short(going)[name] for name in ("op", "seq", "group", "sizes")}
+            said = {name: _summarize_entry(going)[name] for name in ("op", "seq", "group", "sizes")}
             self.page.text("collective", {**said, **self._group(going)})
             newest = newest if going in newest else [going, *newest[1:]]
-        groups = {_name(*group): {"enqueued": pair[0], "completed": pair[1]} for group, pair in counts.items()}
-        last = [_short(entry) for entry in newest]
+        groups = {_format_group(*group): {"enqueued": pair[0], "completed": pair[1]} for group, pair in counts.items()}
+        last = [_summarize_entry(entry) for entry in newest]
         self.page.text("trace", {"groups": dict(list(groups.items())[:16]), "last": last})
 
     def _group(self, entry: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Watch(threading.Thread):
             world = sys.modules["torch.distributed.distributed_c10d"]._world
             group = next(group for group, known in world.pg_names.items() if known == name)
             ranks = sorted(world.pg_group_ranks[group])
-            root = _root(sys._current_frames().get(self.pulse.main), ranks)
+            root = _find_root(sys._current_frames().get(self.pulse.main), ranks)
         except Exception:  # another torch than those that are known
             return {}
         found: dict[str, Any] = {"ranks": ranks} if len(ranks) <= MAX_RANKS else {}
@@ -151,13 +151,13 @@ class Watch(threading.Thread):
         return found | ({"root": root} if root is not None else {})
 
 
-def _root(frame: FrameType | None, ranks: list[int]) -> int | None:
+def _find_root(frame: FrameType | None, ranks: list[int]) -> int | None:
     """Return the root of a call in torch/distributed/distributed_c10d.py (torch 2.13): `src`, `dst` are global ranks,
     `group_…` ranks of the group."""
     for _ in range(MAX_FRAMES):
         if frame is None:
             return None
-        if frame.f_code.co_name in ROOTED and frame.f_code.co_filename.endswith("distributed_c10d.py"):
+        if frame.f_code.co_name in ROOTED_OPS and frame.f_code.co_filename.endswith("distributed_c10d.py"):
             known = frame.f_locals
             for name in ("src", "dst"):
                 if isinstance(value := known.get(name), int):
@@ -168,7 +168,7 @@ def _root(frame: FrameType | None, ranks: list[int]) -> int | None:
     return None
 
 
-def _counts(states: dict[str, dict[str, Any]]) -> Counts:
+def _count_collectives(states: dict[str, dict[str, Any]]) -> Counts:
     """Return begun and ended collectives; the recorder's -1 means none."""
     found: Counts = {}
     for backend, state in states.items():
@@ -178,20 +178,20 @@ def _counts(states: dict[str, dict[str, Any]]) -> Counts:
     return found
 
 
-def _name(backend: str, group: str) -> str:
+def _format_group(backend: str, group: str) -> str:
     return group if backend == "gloo" else f"{backend} {group}"
 
 
-def _ended(entry: dict[str, Any]) -> bool:
+def _has_ended(entry: dict[str, Any]) -> bool:
     return bool(entry.get("retired")) or entry["state"] == "completed"
 
 
-def _short(entry: dict[str, Any]) -> dict[str, Any]:
+def _summarize_entry(entry: dict[str, Any]) -> dict[str, Any]:
     return {
         "seq": entry["p2p_seq_id" if entry.get("is_p2p") else "collective_seq_id"],
         "op": entry["profiling_name"].partition(":")[2] or entry["profiling_name"],
         "sizes": [sizes[:4] for sizes in entry["input_sizes"][:4]],
         "dtype": (entry.get("input_dtypes") or [""])[0],
-        "state": "completed" if _ended(entry) else entry["state"],
-        "group": _name(entry["backend"], str(entry["pg_id"])),
+        "state": "completed" if _has_ended(entry) else entry["state"],
+        "group": _format_group(entry["backend"], str(entry["pg_id"])),
     }

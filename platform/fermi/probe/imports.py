@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from .rank import Pulse
+    from .rank import ProgressWriter
 
 HOOKS = {
     "torch": "torch_hooks.steps torch_hooks.print_by_line",
@@ -31,15 +31,15 @@ HOOKS = {
 """Module -> functions that are called with the writer and the module, in this order, once it has been imported."""
 
 
-def watch(pulse: Pulse) -> None:
+def watch_imports(pulse: ProgressWriter) -> None:
     """Call the hooks of imported modules now, and of others on import."""
     for name in HOOKS:
         if name in sys.modules:  # in a rank that is forked
-            _call(name, pulse, sys.modules[name])
+            _call_hooks(name, pulse, sys.modules[name])
     sys.meta_path.insert(0, _Finder(pulse))
 
 
-def _call(name: str, pulse: Pulse, module: ModuleType) -> None:
+def _call_hooks(name: str, pulse: ProgressWriter, module: ModuleType) -> None:
     for called in HOOKS[name].split():
         try:
             where, _, function = called.partition(".")
@@ -51,7 +51,7 @@ def _call(name: str, pulse: Pulse, module: ModuleType) -> None:
 class _Finder:
     """Hooks the loaders of modules that other finders find."""
 
-    def __init__(self, pulse: Pulse) -> None:
+    def __init__(self, pulse: ProgressWriter) -> None:
         self.pulse = pulse
         self.wanted = {name for name in HOOKS if name not in sys.modules}
 
@@ -64,14 +64,14 @@ class _Finder:
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(name, path, target)):
                 try:
-                    _hook(name, spec, self.pulse)
+                    _hook_loader(name, spec, self.pulse)
                 except Exception:
                     pass
                 return spec
         return None
 
 
-def _hook(name: str, spec: ModuleSpec, pulse: Pulse) -> None:
+def _hook_loader(name: str, spec: ModuleSpec, pulse: ProgressWriter) -> None:
     """Replace the loader's `exec_module` for this module only: sources are still found through it."""
     loader: Any = spec.loader
     load: Callable[[ModuleType], None] = loader.exec_module
@@ -79,6 +79,6 @@ def _hook(name: str, spec: ModuleSpec, pulse: Pulse) -> None:
     def exec_module(module: ModuleType) -> None:
         del loader.exec_module  # the instance's
         load(module)
-        _call(name, pulse, module)
+        _call_hooks(name, pulse, module)
 
     loader.exec_module = exec_module

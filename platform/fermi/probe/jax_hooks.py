@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fermi.probe.rank import Pulse
+    from fermi.probe.rank import ProgressWriter
 
 _EVENTS = "/jax/core/compile/"
 _LAST = "/backend_compile_duration"
@@ -20,7 +20,7 @@ _BY_MPI = "OMPI_COMM_WORLD_RANK"
 """Set in a script that starts MPI's processes itself: then MPI's numbers count."""
 
 
-def joins(pulse: Pulse, clusters: ModuleType) -> None:
+def joins(pulse: ProgressWriter, clusters: ModuleType) -> None:
     """Make `jax.distributed.initialize()` work without arguments, as on clusters that JAX knows: subclasses of its
     `ClusterEnv` are tried in their order (jax/_src/clusters/cluster.py, jax 0.10). Ours comes first, because Slurm's
     and Kubernetes' variables are those of a node and not of a rank."""
@@ -52,7 +52,7 @@ def joins(pulse: Pulse, clusters: ModuleType) -> None:
     known.insert(0, known.pop(known.index(Cluster)))
 
 
-def compiles(pulse: Pulse, monitoring: ModuleType) -> None:
+def compiles(pulse: ProgressWriter, monitoring: ModuleType) -> None:
     """Report compilations on the main thread."""
     depth, before = 0, 0
 
@@ -61,14 +61,14 @@ def compiles(pulse: Pulse, monitoring: ModuleType) -> None:
         if event.startswith(_EVENTS) and pulse.on_main_thread():
             depth += 1
             if depth == 1:
-                before = pulse.begins_to_compile()
+                before = pulse.start_compiling()
 
     def ends(event: str, _: object, **about: Any) -> None:
         nonlocal depth
         if event.startswith(_EVENTS) and pulse.on_main_thread() and depth:
             depth -= 1
             if depth == 0:
-                pulse.has_compiled(before, whole=event.endswith(_LAST))
+                pulse.finish_compiling(before, whole=event.endswith(_LAST))
 
     monitoring.register_scalar_listener(begins)
     monitoring.register_event_duration_secs_listener(ends)

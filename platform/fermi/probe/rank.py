@@ -22,16 +22,16 @@ import threading
 import time
 
 from fermi.probe import stack_writer
-from fermi.probe.shared_page import MAGIC, PHASES, SIZE, VARIABLE, Page
+from fermi.probe.shared_page import MAGIC, PAGE_BYTES, PHASES, PULSE_VARIABLE, SharedPage
 
-SIGNAL = 23  # SIGURG
+STACK_SIGNAL = 23  # SIGURG
 """SIGURG: has the stacks written without the GIL. It is only ever sent to the thread that writes stacks
 (`stack_writer.py`), so that no system call of the script is interrupted. Its default is to do nothing: a process that
 has executed another program, or tears its interpreter down, is not ended by it, as it would be by a real-time signal.
 No training library uses it, and no kernel sends it unless a program requests it (F_SETOWN)."""
 
-WATCHES, TRAINS = 0, 1  # bytes of the page that are locked
-GPU_SECONDS = 10.0
+WATCH_LOCK, TRAIN_LOCK = 0, 1  # bytes of the page that are locked
+GPU_PERIOD_SECONDS = 10.0
 FIRST_STEPS = 2
 """In these compilation is normal: once for a model's first shapes, once for those that change."""
 STARTING, COMPILING, RUNNING, EVALUATING, SAVING, ENDING = range(len(PHASES))
@@ -40,19 +40,19 @@ TYPE_CHECKING = False  # `typing` and `signal` are slow to import, and this is b
 if TYPE_CHECKING:
     from types import TracebackType
 
-_SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+_SITE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 
-class Pulse:
+class ProgressWriter:
     """Writes the page of a rank. `mine`: this process owns it."""
 
     def __init__(self, page: int, stacks: int) -> None:
         self.descriptors = (page, stacks)
-        self.page = Page(page)
+        self.page = SharedPage(page)
         self.mine = self.trains = self.over = False
         self.main = threading.get_ident()
         self._begin()
-        if self._lock(WATCHES):
+        if self._lock(WATCH_LOCK):
             self._take()
 
     def _begin(self) -> None:
@@ -75,22 +75,22 @@ class Pulse:
     def _take(self) -> None:
         page, (_, stacks) = self.page, self.descriptors
         most = max(page.count("most_steps"), page.count("step"))
-        page.map[:] = bytes(SIZE)
+        page.map[:] = bytes(PAGE_BYTES)
         page.number("most_steps", most)
-        faulthandler.register(SIGNAL, stacks, all_threads=True, chain=False)
+        faulthandler.register(STACK_SIGNAL, stacks, all_threads=True, chain=False)
         if not faulthandler.is_enabled():
             faulthandler.enable(2)  # a rank that a signal ends says where it was
         page.moment("began", time.monotonic())
         page.number("pid", os.getpid())
         page.number("magic", MAGIC)
         self.mine = True
-        stack_writer.begin(page, stacks, lambda: self.mine)
+        stack_writer.start_writer(page, stacks, lambda: self.mine)
 
     def advance(self) -> bool:
         """Called when this process steps, or is about to: return True if it may write."""
         if self.trains:
             return True
-        if self.over or not self._lock(TRAINS):
+        if self.over or not self._lock(TRAIN_LOCK):
             self.over, self.mine = True, False
             return False
         if not self.mine:
@@ -98,7 +98,7 @@ class Pulse:
         self.trains = True
         for descriptor in self.descriptors:
             os.set_inheritable(descriptor, False)
-        forget()
+        disable_in_children()
         return True
 
     def forked(self) -> None:
@@ -132,7 +132,7 @@ class Pulse:
         if self.compiles != self.compiles_before:
             self._recompiled()
         if now >= self.gpu_at:
-            self.gpu_at = now + GPU_SECONDS
+            self.gpu_at = now + GPU_PERIOD_SECONDS
             self._gpu()
 
     def to(self, phase: int) -> int:
@@ -164,12 +164,12 @@ class Pulse:
         if isinstance(rank, int) and rank >= 0 and own and str(rank) != own and not is_child and self.owns():
             self.page.number("joined_as", 1 + rank)
 
-    def begins_to_compile(self) -> int:
+    def start_compiling(self) -> int:
         """Set the phase to compiling, and return the one before."""
         self.compiles_at = time.monotonic()
         return self.to(COMPILING)
 
-    def has_compiled(self, phase: int, *, whole: bool = True) -> None:
+    def finish_compiling(self, phase: int, *, whole: bool = True) -> None:
         """Return to `phase`. `whole`: that was all of a compilation, or its last part."""
         self.compiles += whole
         self.compiling += time.monotonic() - self.compiles_at
@@ -208,7 +208,7 @@ class Pulse:
             if self.owns():
                 from . import errors
 
-                self.page.text("error", {**errors.describe(error, traceback), "step": self.steps})
+                self.page.text("error", {**errors.describe_error(error, traceback), "step": self.steps})
                 self.to(ENDING)
         except Exception:
             pass
@@ -224,12 +224,12 @@ class Pulse:
             pass
 
 
-def forget() -> None:
+def disable_in_children() -> None:
     """Remove the probe from the environment of future children, which do not train."""
-    os.environ.pop(VARIABLE, None)
+    os.environ.pop(PULSE_VARIABLE, None)
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if _SITE in folders:
-        folders.remove(_SITE)
+    if _SITE_FOLDER in folders:
+        folders.remove(_SITE_FOLDER)
         os.environ["PYTHONPATH"] = os.pathsep.join(folders)
         if not folders:
             del os.environ["PYTHONPATH"]

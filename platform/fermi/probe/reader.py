@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
-class Seen(NamedTuple):
+class PageValues(NamedTuple):
     """Values of a page (see `shared_page`). `trainer`, `compiler`, `error`, `place`, `collective` and `trace` are what
     the rank wrote, not validated."""
 

@@ -7,14 +7,14 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fermi.probe.shared_page import SIZE, VARIABLE
+from fermi.probe.shared_page import PAGE_BYTES, PULSE_VARIABLE
 
-SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+SITE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 """First on a rank's PYTHONPATH: the `sitecustomize` there starts the probe in executed programs, be it the rank or what
 a forked one starts."""
 
 
-class Given(NamedTuple):
+class RankFiles(NamedTuple):
     """Two files without a name, as descriptors that no other program inherits: the page, and the file for stacks
     (opened for append, so that the runner may truncate it at any time)."""
 
@@ -23,8 +23,8 @@ class Given(NamedTuple):
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables for a rank."""
-        path = os.pathsep.join(filter(None, [SITE, env.get("PYTHONPATH", "")]))
-        return {VARIABLE: f"{self.page},{self.stacks}", "PYTHONPATH": path}
+        path = os.pathsep.join(filter(None, [SITE_FOLDER, env.get("PYTHONPATH", "")]))
+        return {PULSE_VARIABLE: f"{self.page},{self.stacks}", "PYTHONPATH": path}
 
     def inherit(self) -> None:
         """Make the descriptors inheritable, in the child that executes the rank's program."""
@@ -37,15 +37,15 @@ class Given(NamedTuple):
             os.close(descriptor)
 
 
-def make() -> Given:
+def create_rank_files() -> RankFiles:
     """Return new files for one rank. The page is sealed against resizing: reading a page that has shrunk would end the
     reader by SIGBUS. Raises OSError."""
     page = os.memfd_create("fermi-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(page, SIZE)
+    os.ftruncate(page, PAGE_BYTES)
     fcntl.fcntl(page, _ADD_SEALS, _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW)
     stacks = os.memfd_create("fermi-stacks", os.MFD_CLOEXEC)
     fcntl.fcntl(stacks, fcntl.F_SETFL, os.O_APPEND)
-    return Given(page, stacks)
+    return RankFiles(page, stacks)
 
 
 _ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 1033, 1, 2, 4  # Python's fcntl has them in newer versions only

@@ -15,10 +15,10 @@ TYPE_CHECKING = False  # `typing` is slow to import, and this module is imported
 if TYPE_CHECKING:
     from typing import Any
 
-    from fermi.probe.reader import Seen
+    from fermi.probe.reader import PageValues
 
-SIZE = 8192
-VARIABLE = "FERMI_PULSE"
+PAGE_BYTES = 8192
+PULSE_VARIABLE = "FERMI_PULSE"
 """`<descriptor of the page>,<descriptor of the stacks>`, in a rank's environment; absent: the task has no probe."""
 
 MAGIC = 0x31304D5245463033  # goes up with the layout
@@ -71,11 +71,11 @@ _TEXTS = {
 the newest one; `error`: the exception that ends the rank; `trace`: of the flight recorder."""
 
 
-class Page:
+class SharedPage:
     """Maps a page. `descriptor`: of a file of PAGE_BYTES."""
 
     def __init__(self, descriptor: int) -> None:
-        self.map = mmap.mmap(descriptor, SIZE)
+        self.map = mmap.mmap(descriptor, PAGE_BYTES)
 
     def number(self, name: str, value: int) -> None:
         """Write a number."""
@@ -108,9 +108,9 @@ class Page:
             self.map[offset + 8 : offset + 8 + len(data)] = data
             _LENGTH.pack_into(self.map, offset, len(data))
 
-    def read(self) -> Seen | None:
+    def read(self) -> PageValues | None:
         """Return all values, or None if no probe of this layout has written (yet)."""
-        from fermi.probe.reader import Seen
+        from fermi.probe.reader import PageValues
 
         if _NUMBER.unpack_from(self.map, 0)[0] != MAGIC:
             return None
@@ -118,7 +118,7 @@ class Page:
         moments = {name: _MOMENT.unpack_from(self.map, at)[0] for name, at in _MOMENTS.items()}
         phase = PHASES[min(numbers.pop("phase"), len(PHASES) - 1)]
         texts = {name: self._text(*place) for name, place in _TEXTS.items()}
-        return Seen(**{"phase": phase, **numbers, **moments, **texts})
+        return PageValues(**{"phase": phase, **numbers, **moments, **texts})
 
     def _text(self, offset: int, room: int) -> dict[str, Any]:
         import json

@@ -16,25 +16,25 @@ from typing import Any
 
 from fermi.probe import errors
 
-LOOKS = 50
+MAX_LOOKS = 50
 """Ten seconds of samples: a runner's window."""
 MAX_FRAMES = 40
-MAX_TEXT = 120
-Place = tuple[str, str, int, str]
+MAX_TEXT_LENGTH = 120
+SampledPlace = tuple[str, str, int, str]
 """The file and the function of the script's own innermost frame, its line, and the library function that it called
 (empty: none)."""
 
 
-class Places:
+class StackSampler:
     """Keeps the samples. `main`: the identity of the main thread."""
 
     def __init__(self, main: int) -> None:
         self.main = main
-        self.looks: deque[Place | None] = deque(maxlen=LOOKS)
+        self.looks: deque[SampledPlace | None] = deque(maxlen=MAX_LOOKS)
 
     def look(self, *, waits: bool) -> None:
         """Take a sample. `waits`: the rank is in a collective, so it is in none of its own code."""
-        self.looks.append(None if waits else _place(sys._current_frames().get(self.main)))
+        self.looks.append(None if waits else _find_place(sys._current_frames().get(self.main)))
 
     def most(self) -> dict[str, Any]:
         """Return where the rank was most often: `at` (such as `data.py:88 in load_batch`), `inside` (the library
@@ -46,11 +46,15 @@ class Places:
         there = [place[2:] for place in found if place[:2] == (file, function)]
         (line, inside), _ = Counter(there).most_common(1)[0]
         where = f" in {function}" if function != "<module>" else ""
-        at = f"{errors.relative(file)}:{line}{where}"
-        return {"at": at[-MAX_TEXT:], "inside": inside[-MAX_TEXT:], "share": round(count / len(self.looks), 2)}
+        at = f"{errors.make_relative(file)}:{line}{where}"
+        return {
+            "at": at[-MAX_TEXT_LENGTH:],
+            "inside": inside[-MAX_TEXT_LENGTH:],
+            "share": round(count / len(self.looks), 2),
+        }
 
 
-def _place(frame: FrameType | None) -> Place | None:
+def _find_place(frame: FrameType | None) -> SampledPlace | None:
     inside = ""
     for _ in range(MAX_FRAMES):
         if frame is None:
@@ -58,7 +62,7 @@ def _place(frame: FrameType | None) -> Place | None:
         code = frame.f_code
         if _is_own(code.co_filename):
             return code.co_filename, code.co_name, frame.f_lineno or 0, inside
-        inside = inside or f"{code.co_name} ({_short(code.co_filename)})"
+        inside = inside or f"{code.co_name} ({_shorten_path(code.co_filename)})"
         frame = frame.f_back
     return None
 
@@ -67,7 +71,7 @@ _is_own = lru_cache(1000)(errors.is_own)
 
 
 @lru_cache(1000)
-def _short(file: str) -> str:
+def _shorten_path(file: str) -> str:
     """Return the path without the folder of installed packages."""
     for folder in ("/site-packages/", "/dist-packages/"):
         if folder in file:

@@ -22,14 +22,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fermi.probe.shared_page import Page
+    from fermi.probe.shared_page import SharedPage
 
-PERIOD = 0.1
+PERIOD_SECONDS = 0.1
 """Seconds between two checks for a request; each takes two microseconds."""
-BEGIN_SECONDS = 1.0
+START_TIMEOUT_SECONDS = 1.0
 
 
-def begin(page: Page, stacks: int, is_mine: Callable[[], bool]) -> None:
+def start_writer(page: SharedPage, stacks: int, is_mine: Callable[[], bool]) -> None:
     """Start the thread. It ends with the process, or when another process owns the page. It is none of `threading`'s,
     so that the script does not count it. Returns when the page has its id, after `START_TIMEOUT_SECONDS` at the latest:
     a script that holds the GIL from its first line on would keep it from writing that. After any error the rank goes
@@ -37,13 +37,13 @@ def begin(page: Page, stacks: int, is_mine: Callable[[], bool]) -> None:
     try:
         begun = _thread.allocate_lock()
         begun.acquire()
-        _thread.start_new_thread(_answer, (page, stacks, is_mine, begun))
-        begun.acquire(timeout=BEGIN_SECONDS)
+        _thread.start_new_thread(_run_writer, (page, stacks, is_mine, begun))
+        begun.acquire(timeout=START_TIMEOUT_SECONDS)
     except Exception:
         pass
 
 
-def _answer(page: Page, stacks: int, is_mine: Callable[[], bool], begun: _thread.LockType) -> None:
+def _run_writer(page: SharedPage, stacks: int, is_mine: Callable[[], bool], begun: _thread.LockType) -> None:
     try:
         pid = os.getpid()
         # the process's signals go to the script's threads, which wait for them
@@ -55,6 +55,6 @@ def _answer(page: Page, stacks: int, is_mine: Callable[[], bool], begun: _thread
             if asked != page.at("answered_at"):
                 faulthandler.dump_traceback(stacks, all_threads=True)
                 page.moment("answered_at", asked)
-            time.sleep(PERIOD)
+            time.sleep(PERIOD_SECONDS)
     except Exception:
         pass

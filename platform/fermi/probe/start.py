@@ -6,18 +6,18 @@ import atexit
 import os
 import threading
 
-from fermi.probe.shared_page import VARIABLE
+from fermi.probe.shared_page import PULSE_VARIABLE
 
 from . import imports
-from .rank import Pulse
+from .rank import ProgressWriter
 
 
-def start() -> Pulse | None:
+def start() -> ProgressWriter | None:
     """Start the probe and return its writer, or None if the task has no probe. May raise, and has then changed nothing
     that matters."""
-    if VARIABLE not in os.environ:
+    if PULSE_VARIABLE not in os.environ:
         return None
-    page, stacks, *watcher = map(int, os.environ[VARIABLE].split(","))
+    page, stacks, *watcher = map(int, os.environ[PULSE_VARIABLE].split(","))
     if not _are_ours(page, stacks):
         if not watcher:
             return None
@@ -25,16 +25,16 @@ def start() -> Pulse | None:
         page, stacks = (os.open(f"/proc/{watcher[0]}/fd/{one}", os.O_RDWR | os.O_APPEND) for one in (page, stacks))
         if not _are_ours(page, stacks):
             return None
-    pulse = Pulse(page, stacks)
+    pulse = ProgressWriter(page, stacks)
     if pulse.mine and not watcher:
-        os.environ[VARIABLE] = f"{page},{stacks},{os.getpid()}"
+        os.environ[PULSE_VARIABLE] = f"{page},{stacks},{os.getpid()}"
     os.register_at_fork(after_in_child=pulse.forked)
     try:  # first in line, before threads are waited for; not part of Python's interface
         threading._register_atexit(pulse.ends)  # type: ignore[attr-defined]
     except Exception:
         pass
     atexit.register(pulse.ends)
-    imports.watch(pulse)
+    imports.watch_imports(pulse)
     return pulse
 
 

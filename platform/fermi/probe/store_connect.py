@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from fermi.probe.rank import Pulse
+    from fermi.probe.rank import ProgressWriter
 
-PATIENCE = 20.0  # seconds, or half of what PyTorch is given
-SHORTEST, LONGEST = 0.005, 0.1  # seconds between two attempts: a tenth of those that have passed
+MAX_WAIT_SECONDS = 20.0  # seconds, or half of what PyTorch is given
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.005, 0.1  # seconds between two attempts: a tenth of those that have passed
 
 
-def soon(pulse: Pulse, rendezvous: ModuleType) -> None:
+def soon(pulse: ProgressWriter, rendezvous: ModuleType) -> None:
     """Wrap the function that creates the store."""
     function = rendezvous._create_c10d_store
 
@@ -34,22 +34,22 @@ def soon(pulse: Pulse, rendezvous: ModuleType) -> None:
         pulse.joins(rank)
         if rank:
             given = [one.total_seconds() / 2 for one in (*args, *kwargs.values()) if isinstance(one, timedelta)]
-            wait(hostname, port, min([PATIENCE, *given]))
+            wait_for_store(hostname, port, min([MAX_WAIT_SECONDS, *given]))
         return function(hostname, port, rank, *args, **kwargs)
 
     rendezvous._create_c10d_store = create  # type: ignore[attr-defined]
 
 
-def wait(host: str, port: int, patience: float) -> None:
+def wait_for_store(host: str, port: int, patience: float) -> None:
     """Return once connections are no longer refused, something else is wrong, or `patience` seconds have passed."""
     began = time.monotonic()
-    while _refused(host, port) and (passed := time.monotonic() - began) < patience:
-        time.sleep(min(max(passed / 10, SHORTEST), LONGEST))
+    while _is_refused(host, port) and (passed := time.monotonic() - began) < patience:
+        time.sleep(min(max(passed / 10, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS))
 
 
-def _refused(host: str, port: int) -> bool:
+def _is_refused(host: str, port: int) -> bool:
     try:
-        with socket.create_connection((_bytes(host), port), timeout=1) as there:  # type: ignore[arg-type]
+        with socket.create_connection((_encode_host(host), port), timeout=1) as there:  # type: ignore[arg-type]
             return there.getsockname() == there.getpeername()  # it has met itself, as a port for outgoing connections
     except ConnectionRefusedError:
         return True
@@ -57,6 +57,6 @@ def _refused(host: str, port: int) -> bool:
         return False
 
 
-def _bytes(host: str) -> str | bytes:
+def _encode_host(host: str) -> str | bytes:
     """Return ASCII host names as bytes: for a str, Python imports the IDNA codec."""
     return host.encode() if host.isascii() else host

@@ -15,10 +15,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fermi.probe import errors
-from fermi.probe.collectives import Watch
+from fermi.probe.collectives import CollectiveWatcher
 
 if TYPE_CHECKING:
-    from fermi.probe.rank import Pulse
+    from fermi.probe.rank import ProgressWriter
 
 COMPILING, SAVING = 1, 4
 MAX_NAME = 120
@@ -28,7 +28,7 @@ _engines: list[object] = []
 """DeepSpeed's engine that steps right now: steps of its optimizers, however many, are part of its own."""
 
 
-def steps(pulse: Pulse, torch: ModuleType) -> None:
+def steps(pulse: ProgressWriter, torch: ModuleType) -> None:
     """Count steps of the optimizer that steps most: with several, another one leads once it has stepped twice since the
     leader did."""
     compiling: Callable[[], bool] = torch.compiler.is_dynamo_compiling
@@ -52,10 +52,10 @@ def steps(pulse: Pulse, torch: ModuleType) -> None:
         pulse.step()
 
     sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(stepped)
-    _replace(torch.nn.Module, "eval", functools.partial(_evaluates, pulse))
+    _replace_function(torch.nn.Module, "eval", functools.partial(_wrap_eval, pulse))
 
 
-def print_by_line(pulse: Pulse, torch: ModuleType) -> None:
+def print_by_line(pulse: ProgressWriter, torch: ModuleType) -> None:
     """Make C's stdout write each line at once. In a file it would write whole blocks: NCCL's output (its `src/debug.cc`
     prints to stdout, and sets line buffering for files of its own alone) would end in the middle of a line that Python
     goes on with, come too late, and be lost with a rank that is killed."""
@@ -66,7 +66,7 @@ def print_by_line(pulse: Pulse, torch: ModuleType) -> None:
     libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, line_buffered, ctypes.c_size_t(0))
 
 
-def _evaluates(pulse: Pulse, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_eval(pulse: ProgressWriter, function: Callable[..., Any]) -> Callable[..., Any]:
     def evaluates(self: Any) -> Any:
         if not compiling() and pulse.on_main_thread():
             pulse.evaluates()
@@ -76,22 +76,22 @@ def _evaluates(pulse: Pulse, function: Callable[..., Any]) -> Callable[..., Any]
     return evaluates
 
 
-def saves(pulse: Pulse, serialization: ModuleType) -> None:
+def saves(pulse: ProgressWriter, serialization: ModuleType) -> None:
     """Report `torch.save` as the phase saving."""
-    _replace(serialization, "save", functools.partial(_saves, pulse), "torch")
+    _replace_function(serialization, "save", functools.partial(_wrap_save, pulse), "torch")
 
 
-def saves_distributed(pulse: Pulse, saver: ModuleType) -> None:
+def saves_distributed(pulse: ProgressWriter, saver: ModuleType) -> None:
     """Report distributed checkpoints as the phase saving."""
-    _replace(saver, "save", functools.partial(_saves, pulse), "torch.distributed.checkpoint")
+    _replace_function(saver, "save", functools.partial(_wrap_save, pulse), "torch.distributed.checkpoint")
 
 
-def saves_tensors(pulse: Pulse, safetensors: ModuleType) -> None:
+def saves_tensors(pulse: ProgressWriter, safetensors: ModuleType) -> None:
     """Report safetensors files as the phase saving."""
-    _replace(safetensors, "save_file", functools.partial(_saves, pulse))
+    _replace_function(safetensors, "save_file", functools.partial(_wrap_save, pulse))
 
 
-def _saves(pulse: Pulse, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_save(pulse: ProgressWriter, function: Callable[..., Any]) -> Callable[..., Any]:
     def save(*args: Any, **kwargs: Any) -> Any:
         if not pulse.on_main_thread():  # beside the training
             return function(*args, **kwargs)
@@ -104,25 +104,25 @@ def _saves(pulse: Pulse, function: Callable[..., Any]) -> Callable[..., Any]:
     return save
 
 
-def compiles(pulse: Pulse, callback: ModuleType) -> None:
+def compiles(pulse: ProgressWriter, callback: ModuleType) -> None:
     """Report compilations, and functions that torch stops compiling."""
     before = 0
 
     def begins(*_: object) -> None:
         nonlocal before
         if pulse.on_main_thread():
-            before = pulse.begins_to_compile()
+            before = pulse.start_compiling()
 
     def ends(*_: object) -> None:
         if pulse.on_main_thread() and pulse.phase == COMPILING:
-            pulse.has_compiled(before)
+            pulse.finish_compiling(before)
 
     def gives_up(record: logging.LogRecord) -> bool:
         """Of the logger's filters: it takes nothing away. After `recompile_limit` versions of a function torch runs it
         without the compiler, and says so by this warning alone (torch/_dynamo/convert_frame.py, torch 2.13)."""
         if str(record.msg).startswith("torch._dynamo hit config") and isinstance(record.args, tuple) and pulse.owns():
             found = next(filter(None, (_FUNCTION.match(str(one)) for one in record.args)), None)
-            what = f"{errors.relative(found[2])}:{found[3]} in {found[1]}" if found else "?"
+            what = f"{errors.make_relative(found[2])}:{found[3]} in {found[1]}" if found else "?"
             pulse.page.text("compiler", {"gave_up": what[-MAX_NAME:]})
         return True
 
@@ -131,24 +131,24 @@ def compiles(pulse: Pulse, callback: ModuleType) -> None:
     callback.callback_handler.register_end_callback(ends)
 
 
-def groups(pulse: Pulse, module: ModuleType) -> None:
+def groups(pulse: ProgressWriter, module: ModuleType) -> None:
     """Record process groups: the process that makes one trains."""
-    watch: list[Watch] = []
+    watch: list[CollectiveWatcher] = []
 
     def make(function: Callable[..., Any]) -> Callable[..., Any]:
         def made(*args: Any, **kwargs: Any) -> Any:
             pulse.meets(kwargs.get("group_size", args[0] if args else None))
             if pulse.advance() and not (watch and watch[0].is_alive()):  # a fork leaves it behind
-                watch[:] = [Watch(pulse)]
+                watch[:] = [CollectiveWatcher(pulse)]
                 watch[0].start()
             return function(*args, **kwargs)
 
         return made
 
-    _replace(module, "_new_process_group_helper", make)
+    _replace_function(module, "_new_process_group_helper", make)
 
 
-def deepspeed(pulse: Pulse, engine: ModuleType) -> None:
+def deepspeed(pulse: ProgressWriter, engine: ModuleType) -> None:
     """Count one step of the engine, which may be many of its optimizer (ZeRO-3 steps it once for each group of
     parameters)."""
 
@@ -165,10 +165,10 @@ def deepspeed(pulse: Pulse, engine: ModuleType) -> None:
 
         return step
 
-    _replace(engine.DeepSpeedEngine, "_take_model_step", make)
+    _replace_function(engine.DeepSpeedEngine, "_take_model_step", make)
 
 
-def horovod(pulse: Pulse, mpi_ops: ModuleType) -> None:
+def horovod(pulse: ProgressWriter, mpi_ops: ModuleType) -> None:
     """Count synchronizations: Horovod works in its own thread, and a rank waits for it here."""
     from time import monotonic
 
@@ -191,10 +191,12 @@ def horovod(pulse: Pulse, mpi_ops: ModuleType) -> None:
 
         return synchronize
 
-    _replace(mpi_ops, "synchronize", make)
+    _replace_function(mpi_ops, "synchronize", make)
 
 
-def _replace(place: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], *also: str) -> None:
+def _replace_function(
+    place: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], *also: str
+) -> None:
     """Replace a function. `also`: modules that may have imported it already."""
     function = getattr(place, name)
     new = functools.wraps(function)(make(function))

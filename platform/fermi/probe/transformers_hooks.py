@@ -8,14 +8,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fermi.probe.rank import Pulse
+    from fermi.probe.rank import ProgressWriter
 
 EVENTS = ("on_train_begin", "on_step_end")
 """At the first the state has the checkpoint's values, at the second one step more; then the Trainer logs
 (`CallbackHandler` in trainer_callback.py and `_inner_training_loop` in trainer.py, transformers 5.24)."""
 
 
-def progress(pulse: Pulse, callbacks: ModuleType) -> None:
+def progress(pulse: ProgressWriter, callbacks: ModuleType) -> None:
     """Write the Trainer's state into the page at these events."""
 
     def make(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,17 +14,19 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-TICKS = os.sysconf("SC_CLK_TCK")
-WATCHDOGS = 0.04
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+IDLE_CPU_SHARE = 0.04
 """Seconds of processor time between two marks, and share of the time between them, that count as idle."""
-NEVER = 0.001
+STRICT_IDLE_CPU_SHARE = 0.001
 """The share where certainty is needed: a slow upload is not idle."""
-LAST_SECONDS = 300.0
+MAX_IDLE_SECONDS = 300.0
 """A rank that is idle for so long after all others have ended well never ends by itself."""
-SLEEPS = b"SItZX"  # states of threads; R and D do something
+SLEEPING_STATES = b"SItZX"  # states of threads; R and D do something
 
 
-def never_end(good_ends: Iterable[float], still_since: Iterable[float | None], moment: float, bound: float) -> bool:
+def will_never_end(
+    good_ends: Iterable[float], still_since: Iterable[float | None], moment: float, bound: float
+) -> bool:
     """Return True if the ranks that are idle since `still_since` have no peer left to wait for: all others ended with
     0, at `good_ends`, and both are `bound` seconds ago. Unix seconds; clocks of hosts may differ by less than `bound`.
     """
@@ -44,74 +46,79 @@ class Activity:
     pids: list[int] = field(default_factory=list)
 
 
-class Stillness:
+class ActivityTracker:
     """Tracks since when each session (pid of its leader) has been idle, by the monotonic clock."""
 
-    def __init__(self, sessions: Iterable[int], share: float = WATCHDOGS) -> None:
+    def __init__(self, sessions: Iterable[int], share: float = IDLE_CPU_SHARE) -> None:
         self._share = share
         moment, wanted = time.monotonic(), set(sessions)
-        found = look(wanted)
+        found = measure_activity(wanted)
         self._marks = {session: (moment, found.get(session, Activity())) for session in wanted}
 
     def seconds(self) -> dict[int, float]:
         """Return for how many seconds each session has been idle. Call it several times within the length that
         matters."""
         moment = time.monotonic()
-        looks = look(self._marks)
+        looks = measure_activity(self._marks)
         for session, (since, mark) in self._marks.items():
             activity = looks.get(session, Activity(busy=True))
             used = activity.seconds - mark.seconds
-            if activity.busy or activity.written != mark.written or used > WATCHDOGS + self._share * (moment - since):
+            if (
+                activity.busy
+                or activity.written != mark.written
+                or used > IDLE_CPU_SHARE + self._share * (moment - since)
+            ):
                 self._marks[session] = moment, activity
         return {session: moment - since for session, (since, _) in self._marks.items()}
 
 
-def look(sessions: Iterable[int]) -> dict[int, Activity]:
+def measure_activity(sessions: Iterable[int]) -> dict[int, Activity]:
     """Return the activity of each session, without those of which nothing can be read."""
     wanted, found = set(sessions), dict[int, Activity]()
-    living = dict(_living())
+    living = dict(_list_processes())
     for pid, fields in living.items():
-        session = _session(wanted, living, pid)
+        session = _find_session(wanted, living, pid)
         if session is not None:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-                _add(found.setdefault(session, Activity()), pid, fields)
+                _add_process(found.setdefault(session, Activity()), pid, fields)
     return found
 
 
-def _living() -> Iterable[tuple[int, list[bytes]]]:
+def _list_processes() -> Iterable[tuple[int, list[bytes]]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-                yield int(name), _stat(f"/proc/{name}/stat")
+                yield int(name), _read_stat(f"/proc/{name}/stat")
 
 
-def _session(wanted: set[int], living: dict[int, list[bytes]], pid: int) -> int | None:
+def _find_session(sessions: set[int], living: dict[int, list[bytes]], pid: int) -> int | None:
     """Return the one of the `wanted` sessions that the process or one of its ancestors is in: a child of a rank may
     lead its own session."""
     met = set[int]()
     while pid in living and pid not in met:
         met.add(pid)
         session = int(living[pid][3])
-        if session in wanted:
+        if session in sessions:
             return session
         pid = int(living[pid][1])
     return None
 
 
-def _add(activity: Activity, pid: int, fields: list[bytes]) -> None:
+def _add_process(activity: Activity, pid: int, fields: list[bytes]) -> None:
     activity.pids.append(pid)
-    activity.seconds += (int(fields[11]) + int(fields[12])) / TICKS
+    activity.seconds += (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
     try:
         with open(f"/proc/{pid}/io", encoding="ascii") as file:
             read, written = (int(file.readline().split()[1]) for _ in range(2))
         activity.read, activity.written = activity.read + read, activity.written + written
         activity.busy |= any(
-            _stat(f"/proc/{pid}/task/{thread}/stat")[0] not in SLEEPS for thread in os.listdir(f"/proc/{pid}/task")
+            _read_stat(f"/proc/{pid}/task/{thread}/stat")[0] not in SLEEPING_STATES
+            for thread in os.listdir(f"/proc/{pid}/task")
         )
     except (PermissionError, IndexError, ValueError):
         activity.busy = True
 
 
-def _stat(path: str) -> list[bytes]:
+def _read_stat(path: str) -> list[bytes]:
     with open(path, "rb") as file:
         return file.read().rpartition(b")")[2].split()

@@ -21,12 +21,12 @@ from typing import Any
 
 from fermi.runner import ports
 
-PATIENCE_SECONDS = 1800.0
-SAY_AGAIN_SECONDS = 30.0
+DEFAULT_TIMEOUT_SECONDS = 1800.0
+LOG_PERIOD_SECONDS = 30.0
 RETRY_SECONDS = 0.2
 
 
-class GaveUp(Exception):
+class RendezvousError(Exception):
     """The nodes did not meet. `cause` is a reason code of the platform, `detail` what was waited for, `about` further
     parameters of the reason's text."""
 
@@ -35,27 +35,29 @@ class GaveUp(Exception):
         self.cause, self.detail, self.about = cause, detail, about
 
 
-Say = Callable[[str], None]
-Stopped = Callable[[], bool]
+LogLine = Callable[[str], None]
+IsStopped = Callable[[], bool]
 
 
-def as_head(name: str, nodes: int, port: int, say: Say, stopped: Stopped, patience: float = PATIENCE_SECONDS) -> None:
+def wait_as_head(
+    name: str, nodes: int, port: int, log: LogLine, is_stopped: IsStopped, timeout: float = DEFAULT_TIMEOUT_SECONDS
+) -> None:
     """Return once all `nodes` are connected (this one included), or `is_stopped` returns True. Raises RendezvousError
     with the missing nodes or the process that has the port, and OSError if the port cannot be listened on for another
     reason."""
     here: dict[int, socket.socket] = {}
-    with _door(port, nodes) as door:
-        end, told = time.monotonic() + patience, 0.0
+    with _open_rendezvous_port(port, nodes) as door:
+        end, told = time.monotonic() + timeout, 0.0
         while len(here) < nodes - 1:
-            if stopped():
+            if is_stopped():
                 return
-            missing = _ranges(rank for rank in range(1, nodes) if rank not in here)
+            missing = _format_ranges(rank for rank in range(1, nodes) if rank not in here)
             if time.monotonic() > end:
-                raise GaveUp("NODES_MISSING", missing)
-            if time.monotonic() - told > SAY_AGAIN_SECONDS:
-                say(f"waiting on port {port} for node {missing}")
+                raise RendezvousError("NODES_MISSING", missing)
+            if time.monotonic() - told > LOG_PERIOD_SECONDS:
+                log(f"waiting on port {port} for node {missing}")
                 told = time.monotonic()
-            _let_in(door, here, name, nodes)
+            _accept_peer(door, here, name, nodes)
         for peer in here.values():
             peer.sendall(b"go\n")
     for peer in here.values():  # they close first, so that no connection of the head's port lingers
@@ -65,12 +67,18 @@ def as_head(name: str, nodes: int, port: int, say: Say, stopped: Stopped, patien
         peer.close()
 
 
-def as_member(
-    name: str, node_rank: int, head: str, port: int, say: Say, stopped: Stopped, patience: float = PATIENCE_SECONDS
+def wait_as_member(
+    name: str,
+    node_rank: int,
+    head: str,
+    port: int,
+    log: LogLine,
+    is_stopped: IsStopped,
+    timeout: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> str:
     """Return the address that answered for the head, once all nodes are connected. Raises RendezvousError."""
-    end, told, last = time.monotonic() + patience, 0.0, ""
-    while not stopped():
+    end, told, last = time.monotonic() + timeout, 0.0, ""
+    while not is_stopped():
         addresses: list[Any] = []
         try:
             addresses = socket.getaddrinfo(head, port, type=socket.SOCK_STREAM)
@@ -82,30 +90,32 @@ def as_member(
                     door.settimeout(5)
                     door.connect(address)
                     door.sendall(f"{name} {node_rank}\n".encode())
-                    if _told_to_go(door, end, stopped):
+                    if _wait_for_go(door, end, is_stopped):
                         return str(address[0])
                 why = "the head does not answer; it is not the head of this attempt, or it ended"
             except OSError as error:
                 why = f"{type(error).__name__}: {error}"
         if time.monotonic() > end:
-            raise GaveUp("MASTER_UNREACHABLE", f"{head}:{port}: {why}")
-        if time.monotonic() - told > SAY_AGAIN_SECONDS or (why != last and time.monotonic() - told > 1):
-            say(f"waiting for the master node at {head}:{port}: {why}")
+            raise RendezvousError("MASTER_UNREACHABLE", f"{head}:{port}: {why}")
+        if time.monotonic() - told > LOG_PERIOD_SECONDS or (why != last and time.monotonic() - told > 1):
+            log(f"waiting for the master node at {head}:{port}: {why}")
             told, last = time.monotonic(), why
         time.sleep(RETRY_SECONDS)
     return head
 
 
-def _door(port: int, nodes: int) -> socket.socket:
+def _open_rendezvous_port(port: int, nodes: int) -> socket.socket:
     try:
-        return _listen(port, nodes)
+        return _listen_on_port(port, nodes)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise GaveUp("MASTER_PORT_TAKEN", str(error), port=port, holder=ports.holder(port) or None) from error
+            raise RendezvousError(
+                "MASTER_PORT_TAKEN", str(error), port=port, holder=ports.describe_holder(port) or None
+            ) from error
         raise
 
 
-def _listen(port: int, backlog: int) -> socket.socket:
+def _listen_on_port(port: int, backlog: int) -> socket.socket:
     if socket.has_dualstack_ipv6():
         try:
             return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
@@ -115,37 +125,37 @@ def _listen(port: int, backlog: int) -> socket.socket:
     return socket.create_server(("", port), backlog=backlog)
 
 
-def _let_in(door: socket.socket, here: dict[int, socket.socket], name: str, nodes: int) -> None:
+def _accept_peer(listener: socket.socket, peers: dict[int, socket.socket], name: str, nodes: int) -> None:
     """Wait a moment for peers that connect or disconnect."""
-    ready, _, _ = select.select([door, *here.values()], [], [], 0.25)
-    for rank, peer in list(here.items()):
+    ready, _, _ = select.select([listener, *peers.values()], [], [], 0.25)
+    for rank, peer in list(peers.items()):
         if peer in ready:  # it has nothing more to say, so it went away; it will come again
-            here.pop(rank).close()
-    if door not in ready:
+            peers.pop(rank).close()
+    if listener not in ready:
         return
-    peer, _ = door.accept()
+    peer, _ = listener.accept()
     peer.settimeout(5)
     try:
         said = peer.recv(300).decode(errors="replace").split()
     except OSError:
         said = []
     if len(said) == 2 and said[0] == name and said[1].isdecimal() and 0 < int(said[1]) < nodes:
-        if earlier := here.pop(int(said[1]), None):
+        if earlier := peers.pop(int(said[1]), None):
             earlier.close()
-        here[int(said[1])] = peer
+        peers[int(said[1])] = peer
     else:
         peer.close()
 
 
-def _told_to_go(door: socket.socket, end: float, stopped: Stopped) -> bool:
+def _wait_for_go(connection: socket.socket, end: float, is_stopped: IsStopped) -> bool:
     """Return True if the head sent `go`, and False if it closed the connection before."""
-    while time.monotonic() < end and not stopped():
-        if select.select([door], [], [], 0.25)[0]:
-            return door.recv(16) == b"go\n"
+    while time.monotonic() < end and not is_stopped():
+        if select.select([connection], [], [], 0.25)[0]:
+            return connection.recv(16) == b"go\n"
     return False
 
 
-def _ranges(numbers) -> str:  # type: ignore[no-untyped-def]
+def _format_ranges(numbers) -> str:  # type: ignore[no-untyped-def]
     """Return 1, 2, 3, 7 as `1-3, 7`."""
     found: list[list[int]] = []
     for number in numbers:

@@ -31,21 +31,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fermi.runner import cgroups, kernel, processes
-from fermi.runner.disk_space import shown
+from fermi.runner.disk_space import format_bytes
 
-PROCESSES, OPEN_FILES, RESERVE_PERCENT = 4096, 1 << 20, 5.0
+DEFAULT_MAX_PROCESSES, DEFAULT_MAX_OPEN_FILES, DEFAULT_RESERVE_PERCENT = 4096, 1 << 20, 5.0
 """Defaults of a run by hand."""
-THREADS = 8
-MEMORY_SHARE = 0.95
-COUNT_SECONDS = 10.0
-REST = 20
+THREADS_PER_PROCESS = 8
+DEFAULT_MEMORY_SHARE = 0.95
+COUNT_PERIOD_SECONDS = 10.0
+REST_FACTOR = 20
 MAX_REST_SECONDS = 1.0
 """The next count is REST_FACTOR times as long away as the last one took, and at most so many seconds."""
-PAGE = os.sysconf("SC_PAGE_SIZE")
-UNKNOWN = 1 << 62
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+NO_LIMIT = 1 << 62
 
 
-class Use(NamedTuple):
+class ResourceUse(NamedTuple):
     """What the whole machine, or a node's processes, use: threads, open files, bytes of memory."""
 
     threads: int = 0
@@ -53,12 +53,12 @@ class Use(NamedTuple):
     memory: int = 0
 
 
-def order(
-    processes: int = PROCESSES,
-    open_files: int = OPEN_FILES,
+def build_bounds(
+    processes: int = DEFAULT_MAX_PROCESSES,
+    open_files: int = DEFAULT_MAX_OPEN_FILES,
     memory_gb: float = 0,
     disk_gb: float = 0,
-    reserve_percent: float = RESERVE_PERCENT,
+    reserve_percent: float = DEFAULT_RESERVE_PERCENT,
 ) -> dict[str, Any]:
     """Return the limits of a run that has a machine to itself, for its spec. Memory and disk in GiB, reserve in
     percent; 0 = no limit."""
@@ -76,23 +76,23 @@ class Bounds:
     def __init__(self, order: Mapping[str, Any], name: str, leaders: Callable[[], Mapping[int, int]]) -> None:
         self.task = name.rpartition("-")[0]
         self._leaders = leaders
-        most, processes = machine_threads() // 2, int(order["processes"])
-        self.processes = min(processes, most) if processes else UNKNOWN
-        self.threads = min(THREADS * processes, most) if processes else UNKNOWN
-        self.open_files = int(order["open_files"]) or UNKNOWN
-        self.memory = _memory(order.get("memory"))
+        most, processes = read_max_threads() // 2, int(order["processes"])
+        self.processes = min(processes, most) if processes else NO_LIMIT
+        self.threads = min(THREADS_PER_PROCESS * processes, most) if processes else NO_LIMIT
+        self.open_files = int(order["open_files"]) or NO_LIMIT
+        self.memory = _choose_memory_limit(order.get("memory"))
         limits = {"pids": self.threads, **({"memory": self.memory} if self.memory else {})}
-        self.group = cgroups.join(name, limits) if order.get("control_group") else None
+        self.group = cgroups.join_group(name, limits) if order.get("control_group") else None
         if self.group and "memory" in self.group.held:
             self.memory = None
-        self._before, self._own = _machine(), Use()
-        self._refusals = self.group.refused_forks() if self.group else 0
+        self._before, self._own = _read_machine_use(), ResourceUse()
+        self._refusals = self.group.count_refused_forks() if self.group else 0
         self._count_at = self._again_at = 0.0
 
     def limit_process(self) -> None:
         """Limit the open files of the calling process and of its children."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if self.open_files == UNKNOWN:
+        if self.open_files == NO_LIMIT:
             return
         if hard == resource.RLIM_INFINITY or hard > self.open_files:
             soft = min(soft, self.open_files) if soft != resource.RLIM_INFINITY else self.open_files
@@ -101,23 +101,23 @@ class Bounds:
     def look(self, *, certainly: bool = False) -> dict[str, Any] | None:
         """Return the cause if the node has to end, or None while it keeps its limits. Call it several times a second.
         `certainly`: count in any case."""
-        now, machine = time.monotonic(), _machine()
+        now, machine = time.monotonic(), _read_machine_use()
         if now < self._again_at and not certainly:
             return None
-        refusals = self.group.refused_forks() if self.group else 0
+        refusals = self.group.count_refused_forks() if self.group else 0
         refused, self._refusals = refusals > self._refusals, refusals
         hurry = refused or self._may_have_passed(machine)
         if not (certainly or hurry or now >= self._count_at):
             return None
         try:
-            with processes.ahead_of_others() if hurry else contextlib.nullcontext():
+            with processes.raise_priority() if hurry else contextlib.nullcontext():
                 return self._count(machine, refused=refused)
         finally:
             ended = time.monotonic()
-            self._again_at = ended + min(REST * (ended - now), MAX_REST_SECONDS)
-            self._count_at = ended + COUNT_SECONDS
+            self._again_at = ended + min(REST_FACTOR * (ended - now), MAX_REST_SECONDS)
+            self._count_at = ended + COUNT_PERIOD_SECONDS
 
-    def forbid_more(self) -> None:
+    def forbid_new_processes(self) -> None:
         """Forbid further forks if the kernel limits the task's processes."""
         if self.group:
             self.group.forbid_forks()
@@ -127,31 +127,33 @@ class Bounds:
         if self.group:
             self.group.leave()
 
-    def _may_have_passed(self, machine: Use) -> bool:
-        grown = Use(*(own + new - old for own, new, old in zip(self._own, machine, self._before)))  # noqa: B905
+    def _may_have_passed(self, machine: ResourceUse) -> bool:
+        grown = ResourceUse(*(own + new - old for own, new, old in zip(self._own, machine, self._before)))  # noqa: B905
         return (
             grown.threads >= min(self.processes, self.threads)
             or grown.open_files >= self.open_files
-            or grown.memory >= (self.memory or UNKNOWN)
+            or grown.memory >= (self.memory or NO_LIMIT)
         )
 
-    def _count(self, machine: Use, *, refused: bool) -> dict[str, Any] | None:
-        tree = processes.descendants()
+    def _count(self, machine: ResourceUse, *, refused: bool) -> dict[str, Any] | None:
+        tree = processes.list_descendants()
         threads = sum(int(fields[17]) for fields in tree.values())
         if refused or len(tree) >= self.processes or threads >= self.threads:
             limits = {"processBound": self.processes, "threadBound": self.threads}
             about = {"processes": len(tree), "threads": threads, **limits}
             return self._told("PROCESS_BOUND_REACHED", tree, dict.fromkeys(tree, 1), about)
-        resident = sum(int(fields[21]) * PAGE for fields in tree.values())  # shared pages as often as they are shared
-        memory = _memory_of(tree) if self.memory and resident >= self.memory else resident
-        files = {pid: _open_files(pid) for pid in tree}
-        self._before, self._own = machine, Use(threads, sum(files.values()), memory)
+        resident = sum(
+            int(fields[21]) * PAGE_BYTES for fields in tree.values()
+        )  # shared pages as often as they are shared
+        memory = _measure_memory(tree) if self.memory and resident >= self.memory else resident
+        files = {pid: _count_open_files(pid) for pid in tree}
+        self._before, self._own = machine, ResourceUse(threads, sum(files.values()), memory)
         if self._own.open_files >= self.open_files:
             about = {"files": self._own.open_files, "fileBound": self.open_files}
             return self._told("OPEN_FILE_BOUND_REACHED", tree, files, about)
         if self.memory and memory >= self.memory:
             each = {pid: int(fields[21]) for pid, fields in tree.items()}
-            sizes = {"used": shown(memory), "bound": shown(self.memory)}
+            sizes = {"used": format_bytes(memory), "bound": format_bytes(self.memory)}
             return self._told("MEMORY_BOUND_REACHED", tree, each, sizes)
         return None
 
@@ -160,7 +162,7 @@ class Bounds:
     ) -> dict[str, Any]:
         """Return the cause with the rank whose processes have the largest share."""
         leaders, shares = self._leaders(), Counter[int]()
-        ranks = ranks_of(tree, leaders)
+        ranks = map_processes_to_ranks(tree, leaders)
         for pid, share in each.items():
             if pid in ranks:
                 shares[ranks[pid]] += share
@@ -168,7 +170,7 @@ class Bounds:
         return {"code": code, "task": self.task, "rank": rank, **about}
 
 
-def ranks_of(tree: Mapping[int, Sequence[bytes]], leaders: Mapping[int, int]) -> dict[int, int]:
+def map_processes_to_ranks(tree: Mapping[int, Sequence[bytes]], leaders: Mapping[int, int]) -> dict[int, int]:
     """Return the rank of each process that descends from a rank's first process (`leaders`), or is in its session,
     which processes keep when their parent ends. `tree`: as `processes.list_descendants` returns it."""
     found = {}
@@ -182,24 +184,24 @@ def ranks_of(tree: Mapping[int, Sequence[bytes]], leaders: Mapping[int, int]) ->
     return found
 
 
-def machine_threads() -> int:
+def read_max_threads() -> int:
     """Return how many processes and threads this machine, or a limit on this process, allows."""
-    limits = [_number(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
-    limits += [_number(f"{folder}/pids.max") for folder in cgroups.own_folders()]
+    limits = [_read_number(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
+    limits += [_read_number(f"{folder}/pids.max") for folder in cgroups.list_own_groups()]
     return min((limit for limit in limits if limit), default=1 << 15)
 
 
-def _memory(ordered: Any) -> int | None:
+def _choose_memory_limit(ordered: Any) -> int | None:
     """Return the limit in bytes, or None if memory is not counted."""
     if ordered is False:
         return None
     if ordered:
         return int(ordered)
-    total = kernel.memory_limit()
-    return int(total * MEMORY_SHARE) if total else None
+    total = kernel.read_memory_limit()
+    return int(total * DEFAULT_MEMORY_SHARE) if total else None
 
 
-def _machine() -> Use:
+def _read_machine_use() -> ResourceUse:
     """Return the machine's use; what cannot be read counts as 0."""
     threads = open_files = memory = 0
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/loadavg", encoding="ascii") as file:
@@ -209,34 +211,34 @@ def _machine() -> Use:
     with contextlib.suppress(OSError, ValueError), open("/proc/meminfo", encoding="ascii") as file:
         figures = dict(line.split(":", 1) for line in file)
         memory = (int(figures["MemTotal"].split()[0]) - int(figures["MemAvailable"].split()[0])) << 10
-    return Use(threads, open_files, memory)
+    return ResourceUse(threads, open_files, memory)
 
 
-def _memory_of(pids: Iterable[int]) -> int:
+def _measure_memory(pids: Iterable[int]) -> int:
     """Return the private memory of these processes and their share of what they share with each other (smaps_rollup in
     proc(5)), without files, which the kernel can drop."""
-    return sum(map(_proportional, pids))
+    return sum(map(_read_proportional_memory, pids))
 
 
-def _proportional(pid: int) -> int:
+def _read_proportional_memory(pid: int) -> int:
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
         figures = dict(line.split(":", 1) for line in list(file)[1:])
         if "Pss_Anon" in figures:
             return sum(int(figures[name].split()[0]) << 10 for name in ("Pss_Anon", "Pss_Shmem"))
         return int(figures["Pss"].split()[0]) << 10
     with contextlib.suppress(OSError, ValueError, KeyError):
-        said = processes.status(pid)
+        said = processes.read_status_fields(pid)
         return sum(int(said[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem"))
     return 0
 
 
-def _open_files(pid: int) -> int:
+def _count_open_files(pid: int) -> int:
     with contextlib.suppress(OSError):
         return len(os.listdir(f"/proc/{pid}/fd"))
     return 0
 
 
-def _number(path: str) -> int | None:
+def _read_number(path: str) -> int | None:
     with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
         return int(file.read())
     return None

@@ -20,28 +20,28 @@ import contextlib
 import os
 from collections.abc import Mapping
 
-PLATFORM = "fermi-platform"
-TOP = "fermi"
-LIMITS = {"memory": "memory.max", "pids": "pids.max"}
+PLATFORM_GROUP = "fermi-platform"
+TOP_GROUP = "fermi"
+LIMIT_FILES = {"memory": "memory.max", "pids": "pids.max"}
 """The file that holds the limit, by controller."""
 MAX_TRIES = 3
 
 
-class Group:
+class ControlGroup:
     """The control group of a task. `before`: the folder of the group that this process was in; `held`: the controllers
     whose limits apply."""
 
     def __init__(self, folder: str, before: str, held: frozenset[str]) -> None:
         self.folder, self.before, self.held = folder, before, held
 
-    def refused_forks(self) -> int:
+    def count_refused_forks(self) -> int:
         """Return how many forks the process limit has refused."""
-        return _figures(f"{self.folder}/pids.events").get("max", 0)
+        return _read_figures(f"{self.folder}/pids.events").get("max", 0)
 
     def forbid_forks(self) -> None:
         """Set the process limit to 0."""
         with contextlib.suppress(OSError):
-            _write(f"{self.folder}/{LIMITS['pids']}", "0")
+            _write(f"{self.folder}/{LIMIT_FILES['pids']}", "0")
 
     def leave(self) -> None:
         """Move this process back to its former group, and remove the task's group if it was the last process in it."""
@@ -51,23 +51,23 @@ class Group:
             os.rmdir(self.folder)
 
 
-def join(name: str, limits: Mapping[str, int]) -> Group | None:
+def join_group(name: str, limits: Mapping[str, int]) -> ControlGroup | None:
     """Move this process, and its future children, into the group `name` with `limits` by controller. Return the group,
     or None if none can be created."""
     found = _find_parent()
     if found is None:
         return None
     parent, own = found
-    _remove_empty(parent)
+    _remove_empty_groups(parent)
     folder = f"{parent}/{name}"
     for _ in range(MAX_TRIES):  # another runner may remove it while it is empty
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(folder)
-            held = frozenset(one for one, value in limits.items() if _limit(folder, one, value))
+            held = frozenset(one for one, value in limits.items() if _set_limit(folder, one, value))
             if held:
                 _write(f"{folder}/cgroup.procs", "0")
-                return Group(folder, own, held)
+                return ControlGroup(folder, own, held)
         except FileNotFoundError:
             continue
         except OSError:
@@ -77,17 +77,17 @@ def join(name: str, limits: Mapping[str, int]) -> Group | None:
     return None
 
 
-def divide_own() -> bool:
+def divide_own_group() -> bool:
     """Move all processes of a group that was delegated to us one level down, so that groups of tasks can be created
     beside them. Return whether that is the case now. Call it before anything is started.
 
     A service is left unchanged: if it was divided and training still runs there, systemd could not start it again
     (systemd.resource-control(5), `DelegateSubgroup=`).
     """
-    own = _own()
-    if own is None or os.path.basename(own) == PLATFORM or not _is_delegated(own):
-        return own is not None and os.path.basename(own) == PLATFORM
-    inner = f"{own}/{PLATFORM}"
+    own = _find_own_group()
+    if own is None or os.path.basename(own) == PLATFORM_GROUP or not _is_delegated(own):
+        return own is not None and os.path.basename(own) == PLATFORM_GROUP
+    inner = f"{own}/{PLATFORM_GROUP}"
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(inner)
@@ -96,32 +96,36 @@ def divide_own() -> bool:
                 _write(f"{inner}/cgroup.procs", pid)
     except OSError:
         return False
-    return _enable(own)
+    return _enable_controllers(own)
 
 
-def own_folders() -> list[str]:
+def list_own_groups() -> list[str]:
     """Return the folders of the groups that this process is in, the innermost first."""
-    own = _own()
-    return _upwards(own, _mount()[0]) if own else []
+    own = _find_own_group()
+    return _list_ancestors(own, _find_mount()[0]) if own else []
 
 
 def _find_parent() -> tuple[str, str] | None:
     """Return the folder in which groups can be created, and that of our own group."""
-    own = _own()
+    own = _find_own_group()
     if own is None:
         return None
-    if os.path.basename(own) == PLATFORM:
+    if os.path.basename(own) == PLATFORM_GROUP:
         parent = os.path.dirname(own)
-        return (parent, own) if _enable(parent) else None
-    top = _mount()[0]
-    if os.geteuid() or _is_below_top(top) or any(_words(f"{one}/memory.max") - {"max"} for one in own_folders()):
+        return (parent, own) if _enable_controllers(parent) else None
+    top = _find_mount()[0]
+    if (
+        os.geteuid()
+        or _is_below_top(top)
+        or any(_read_words(f"{one}/memory.max") - {"max"} for one in list_own_groups())
+    ):
         return None
-    if not _enable(top):
+    if not _enable_controllers(top):
         return None
-    parent = f"{top}/{TOP}"
+    parent = f"{top}/{TOP_GROUP}"
     with contextlib.suppress(OSError):
         os.mkdir(parent)
-    return (parent, own) if _enable(parent) else None
+    return (parent, own) if _enable_controllers(parent) else None
 
 
 def _is_delegated(folder: str) -> bool:
@@ -129,7 +133,7 @@ def _is_delegated(folder: str) -> bool:
     of a group further down."""
     if not os.access(f"{folder}/cgroup.subtree_control", os.W_OK):
         return False
-    if folder == _mount()[0]:
+    if folder == _find_mount()[0]:
         return _is_below_top(folder)
     return folder.endswith(".scope") and (bool(os.geteuid()) or _is_marked(folder))
 
@@ -147,34 +151,34 @@ def _is_below_top(folder: str) -> bool:
     return os.path.exists(f"{folder}/cgroup.type")
 
 
-def _enable(folder: str) -> bool:
+def _enable_controllers(folder: str) -> bool:
     """Enable the controllers and return whether groups in `folder` have at least one of them."""
-    for controller in LIMITS:
+    for controller in LIMIT_FILES:
         with contextlib.suppress(OSError):
             _write(f"{folder}/cgroup.subtree_control", f"+{controller}")
-    return bool(LIMITS.keys() & _words(f"{folder}/cgroup.subtree_control"))
+    return bool(LIMIT_FILES.keys() & _read_words(f"{folder}/cgroup.subtree_control"))
 
 
-def _limit(folder: str, controller: str, value: int) -> bool:
-    path = f"{folder}/{LIMITS[controller]}"
+def _set_limit(folder: str, controller: str, value: int) -> bool:
+    path = f"{folder}/{LIMIT_FILES[controller]}"
     if not os.path.exists(path):
         return False
     _write(path, str(value))
     return True
 
 
-def _remove_empty(parent: str) -> None:
+def _remove_empty_groups(parent: str) -> None:
     """Remove empty groups of runners that were killed."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
-            if entry.name != PLATFORM and entry.is_dir(follow_symlinks=False):
+            if entry.name != PLATFORM_GROUP and entry.is_dir(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     os.rmdir(entry.path)
 
 
-def _own() -> str | None:
+def _find_own_group() -> str | None:
     """Return the folder of this process's group, or None if version 2 is not mounted."""
-    top, root = _mount()
+    top, root = _find_mount()
     with contextlib.suppress(OSError), open("/proc/self/cgroup", encoding="utf-8") as file:
         path = next((line[3:].rstrip("\n") for line in file if line.startswith("0::")), None)
         if top and path is not None and f"{path}/".startswith(f"{root.rstrip('/')}/"):
@@ -182,7 +186,7 @@ def _own() -> str | None:
     return None
 
 
-def _mount() -> tuple[str, str]:
+def _find_mount() -> tuple[str, str]:
     """Return where version 2 is mounted, and which of its groups is visible there (proc_pid_mountinfo(5))."""
     with contextlib.suppress(OSError), open("/proc/self/mountinfo", encoding="utf-8") as file:
         for line in file:
@@ -193,7 +197,7 @@ def _mount() -> tuple[str, str]:
     return "", ""
 
 
-def _upwards(folder: str, top: str) -> list[str]:
+def _list_ancestors(folder: str, top: str) -> list[str]:
     found = [folder]
     while folder != top and len(folder) > len(top):
         folder = os.path.dirname(folder)
@@ -201,13 +205,13 @@ def _upwards(folder: str, top: str) -> list[str]:
     return found
 
 
-def _words(path: str) -> set[str]:
+def _read_words(path: str) -> set[str]:
     with contextlib.suppress(OSError):
         return set(_read(path).split())
     return set()
 
 
-def _figures(path: str) -> dict[str, int]:
+def _read_figures(path: str) -> dict[str, int]:
     with contextlib.suppress(OSError, ValueError):
         return {name: int(value) for name, value in (line.split() for line in _read(path).splitlines())}
     return {}

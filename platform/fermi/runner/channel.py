@@ -18,15 +18,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.runner.files import read_json
-from fermi.runner.processes import boot_id, start_time
+from fermi.runner.processes import read_boot_id, read_start_time
 
-NAME = "socket"
-PROCESS = "fermi-standby"
+SOCKET_NAME = "socket"
+PROCESS_NAME = "fermi-standby"
 """The name of a standby process (`standby.py`)."""
-IMPORTING, STANDING, UNUSABLE = "importing", "standing", "unusable"
-MAX_LINE = 4 << 20
+IMPORTING, STANDING_BY, UNUSABLE = "importing", "standing", "unusable"
+MAX_LINE_BYTES = 4 << 20
 """Bytes: an order has the environment variables and the secrets of an attempt."""
-PIECE = 1 << 16
+CHUNK_BYTES = 1 << 16
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -34,20 +34,20 @@ def read_state(folder: str) -> dict[str, Any] | None:
     """Return the state that the standby process of a folder has written, also if it could not start; None if there is
     none."""
     said = read_json(os.path.join(folder, "state.json"))
-    if not isinstance(said, dict) or said.get("boot_id") != boot_id():
+    if not isinstance(said, dict) or said.get("boot_id") != read_boot_id():
         return None
-    lives = isinstance(said.get("pid"), int) and start_time(said["pid"]) == said.get("start_time")
+    lives = isinstance(said.get("pid"), int) and read_start_time(said["pid"]) == said.get("start_time")
     return said if lives or said.get("state") == UNUSABLE else None
 
 
-def listen(folder: str) -> socket.socket:
+def open_socket(folder: str) -> socket.socket:
     """Return a listening socket. Raises OSError if the file system of the folder supports none."""
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     before = os.umask(0o177)
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, NAME))
-        _through(folder, door.bind)
+            os.unlink(os.path.join(folder, SOCKET_NAME))
+        _call_with_path(folder, door.bind)
         door.listen(16)
     except OSError:
         door.close()
@@ -57,37 +57,37 @@ def listen(folder: str) -> socket.socket:
     return door
 
 
-def connect(folder: str, seconds: float) -> socket.socket:
+def connect_socket(folder: str, seconds: float) -> socket.socket:
     """Return a connected socket with this timeout. Raises OSError if no process listens."""
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     stream.settimeout(seconds)
     try:
-        _through(folder, stream.connect)
+        _call_with_path(folder, stream.connect)
     except OSError:
         stream.close()
         raise
     return stream
 
 
-def peer(stream: socket.socket) -> int:
+def read_peer_pid(stream: socket.socket) -> int:
     """Return the pid of the process at the other end, or 0 if it belongs to another user or container."""
     said = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(said)
     return int(pid) if uid == os.getuid() else 0
 
 
-def send(stream: socket.socket, said: Mapping[str, Any]) -> None:
+def send_message(stream: socket.socket, message: Mapping[str, Any]) -> None:
     """Send one message as a line. Raises OSError."""
-    stream.sendall(json.dumps(said).encode() + b"\n")
+    stream.sendall(json.dumps(message).encode() + b"\n")
 
 
-def receive(stream: socket.socket) -> dict[str, Any]:
+def receive_message(stream: socket.socket) -> dict[str, Any]:
     """Return the next message. Raises OSError, and ValueError for something else than one JSON object of at most
     MAX_LINE_BYTES."""
     line = bytearray()
     while not line.endswith(b"\n"):
-        piece = stream.recv(PIECE)
-        if not piece or len(line) > MAX_LINE:
+        piece = stream.recv(CHUNK_BYTES)
+        if not piece or len(line) > MAX_LINE_BYTES:
             raise ValueError("no line")
         line += piece
     said = json.loads(line)
@@ -96,9 +96,9 @@ def receive(stream: socket.socket) -> dict[str, Any]:
     return said
 
 
-def _through(folder: str, reach: Any) -> None:
+def _call_with_path(folder: str, reach: Any) -> None:
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        reach(f"/proc/self/fd/{descriptor}/{NAME}")
+        reach(f"/proc/self/fd/{descriptor}/{SOCKET_NAME}")
     finally:
         os.close(descriptor)

@@ -21,17 +21,17 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-MANIFEST, ARCHIVE = "manifest.json", "code.tar"
-VERSION = 1
-PLAIN, EXECUTABLE = 0o644, 0o755
-MADE_BESIDE = frozenset({"__pycache__", ".ipynb_checkpoints"})
+MANIFEST_NAME, ARCHIVE_NAME = "manifest.json", "code.tar"
+MANIFEST_VERSION = 1
+PLAIN_MODE, EXECUTABLE_MODE = 0o644, 0o755
+GENERATED_FOLDERS = frozenset({"__pycache__", ".ipynb_checkpoints"})
 """Folders that Python and Jupyter create next to files: left out of snapshots and of lists of a task's files."""
-PIECE = 1 << 20
-LONGEST_PATH, LONGEST_NAME = 1024, 255  # bytes
+CHUNK_BYTES = 1 << 20
+MAX_PATH_BYTES, MAX_NAME_BYTES = 1024, 255  # bytes
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-class File(NamedTuple):
+class SnapshotFile(NamedTuple):
     """A file of a snapshot. `link`: the target of a symbolic link; empty for a regular file."""
 
     path: str
@@ -41,7 +41,7 @@ class File(NamedTuple):
     link: str = ""
 
 
-class Wrong(ValueError):
+class ManifestError(ValueError):
     """The manifest is invalid, or names what a snapshot cannot have. `code`: SNAPSHOT_…"""
 
     def __init__(self, code: str, **params: Any) -> None:
@@ -49,7 +49,7 @@ class Wrong(ValueError):
         self.code, self.params = code, params
 
 
-class Broken(Exception):
+class CodeDeliveryError(Exception):
     """The code or its packages could not be set up on this node. `code` is a cause."""
 
     def __init__(self, code: str, **params: Any) -> None:
@@ -57,7 +57,7 @@ class Broken(Exception):
         self.code, self.params = code, params
 
 
-def dump(files: Iterable[File]) -> bytes:
+def serialize_manifest(files: Iterable[SnapshotFile]) -> bytes:
     """Return the manifest of these files: always the same bytes for the same files."""
     rows = [
         {"path": one.path, "link": one.link}
@@ -65,33 +65,33 @@ def dump(files: Iterable[File]) -> bytes:
         else {"path": one.path, "mode": one.mode, "size": one.size, "sha256": one.sha256}
         for one in sorted(files)
     ]
-    said = {"version": VERSION, "files": rows}
+    said = {"version": MANIFEST_VERSION, "files": rows}
     return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def identity(manifest: bytes) -> str:
+def compute_snapshot_id(manifest: bytes) -> str:
     """Return the snapshot's id: the SHA-256 of its manifest."""
     return hashlib.sha256(manifest).hexdigest()
 
 
-def load(manifest: bytes) -> list[File]:
+def parse_manifest(manifest: bytes) -> list[SnapshotFile]:
     """Return the files of a manifest. Raises ManifestError."""
     try:
         said = json.loads(manifest)
-        if said["version"] != VERSION:
-            raise Wrong("SNAPSHOT_MALFORMED", why=f"version {said['version']!r}")
-        files = [File(**row) for row in said["files"]]
+        if said["version"] != MANIFEST_VERSION:
+            raise ManifestError("SNAPSHOT_MALFORMED", why=f"version {said['version']!r}")
+        files = [SnapshotFile(**row) for row in said["files"]]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        if isinstance(error, Wrong):
+        if isinstance(error, ManifestError):
             raise
-        raise Wrong("SNAPSHOT_MALFORMED", why=f"{type(error).__name__}: {error}"[:200]) from error
-    check(files)
-    if dump(files) != manifest:
-        raise Wrong("SNAPSHOT_MALFORMED", why="not in its one spelling")
+        raise ManifestError("SNAPSHOT_MALFORMED", why=f"{type(error).__name__}: {error}"[:200]) from error
+    validate_files(files)
+    if serialize_manifest(files) != manifest:
+        raise ManifestError("SNAPSHOT_MALFORMED", why="not in its one spelling")
     return files
 
 
-def check(files: Iterable[File]) -> None:
+def validate_files(files: Iterable[SnapshotFile]) -> None:
     """Check that every path stays within the tree, none is below a file or link, and none occurs twice. Raises
     ManifestError."""
     leaves: set[str] = set()
@@ -99,7 +99,7 @@ def check(files: Iterable[File]) -> None:
     for one in files:
         _check_shape(one)
         if one.path in leaves or one.path in folders:
-            raise Wrong("SNAPSHOT_PATH_TWICE", path=one.path)
+            raise ManifestError("SNAPSHOT_PATH_TWICE", path=one.path)
         leaves.add(one.path)
         above = one.path
         while "/" in above:
@@ -108,23 +108,23 @@ def check(files: Iterable[File]) -> None:
                 break
             folders.add(above)
     if both := leaves & folders:
-        raise Wrong("SNAPSHOT_PATH_TWICE", path=min(both))
+        raise ManifestError("SNAPSHOT_PATH_TWICE", path=min(both))
 
 
-def _check_shape(one: File) -> None:
-    for value, kind in zip(one, (str, int, int, str, str)):  # noqa: B905 (strict is newer than 3.9)
+def _check_shape(file: SnapshotFile) -> None:
+    for value, kind in zip(file, (str, int, int, str, str)):  # noqa: B905 (strict is newer than 3.9)
         if type(value) is not kind:
-            raise Wrong("SNAPSHOT_MALFORMED", why=f"{value!r} is no {kind.__name__}"[:200])
-    if why := strange(one.path):
-        raise Wrong("SNAPSHOT_PATH_REFUSED", path=one.path[:LONGEST_PATH], why=why)
-    if one.link:
-        if not stays(one.path, one.link):
-            raise Wrong("SNAPSHOT_LINK_LEAVES", path=one.path, link=one.link[:LONGEST_PATH])
-    elif one.mode not in (PLAIN, EXECUTABLE) or one.size < 0 or not _HASH.fullmatch(one.sha256):
-        raise Wrong("SNAPSHOT_MALFORMED", why=f"{one.path}: mode, size or hash")
+            raise ManifestError("SNAPSHOT_MALFORMED", why=f"{value!r} is no {kind.__name__}"[:200])
+    if why := find_path_problem(file.path):
+        raise ManifestError("SNAPSHOT_PATH_REFUSED", path=file.path[:MAX_PATH_BYTES], why=why)
+    if file.link:
+        if not is_link_inside(file.path, file.link):
+            raise ManifestError("SNAPSHOT_LINK_LEAVES", path=file.path, link=file.link[:MAX_PATH_BYTES])
+    elif file.mode not in (PLAIN_MODE, EXECUTABLE_MODE) or file.size < 0 or not _HASH.fullmatch(file.sha256):
+        raise ManifestError("SNAPSHOT_MALFORMED", why=f"{file.path}: mode, size or hash")
 
 
-def strange(path: str) -> str:
+def find_path_problem(path: str) -> str:
     """Return why a snapshot cannot have this path, or an empty string if it can."""
     parts = path.split("/")
     if not path or path.startswith("/"):
@@ -137,12 +137,12 @@ def strange(path: str) -> str:
         raw = path.encode()
     except UnicodeEncodeError:
         return "not UTF-8"
-    if len(raw) > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in parts):
+    if len(raw) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
         return "too long"
     return ""
 
 
-def stays(path: str, link: str) -> bool:
+def is_link_inside(path: str, link: str) -> bool:
     """Return True if a link's target is within the tree. '..' may only stand at its beginning, so that the target does
     not depend on other links."""
     parts = link.split("/")
@@ -150,13 +150,13 @@ def stays(path: str, link: str) -> bool:
     while up < len(parts) and parts[up] == "..":
         up += 1
     rest = parts[up:]
-    return not link.startswith("/") and up <= path.count("/") and not (rest and strange("/".join(rest)))
+    return not link.startswith("/") and up <= path.count("/") and not (rest and find_path_problem("/".join(rest)))
 
 
 # --- as a folder of the file system -----------------------------------------------------------------------------------
 
 
-def write_archive(out: BinaryIO, files: Iterable[File], content: Any) -> None:
+def write_archive(out: BinaryIO, files: Iterable[SnapshotFile], content: Any) -> None:
     """Write a tar archive of these files: always the same bytes for the same files. `content(sha256)` opens a file's
     bytes."""
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
@@ -171,79 +171,85 @@ def write_archive(out: BinaryIO, files: Iterable[File], content: Any) -> None:
                 tar.addfile(entry, source)
 
 
-def read_manifest(folder: str, snapshot: str) -> list[File]:
+def read_manifest(folder: str, snapshot: str) -> list[SnapshotFile]:
     """Return the files of the manifest in `folder`. Raises CodeDeliveryError if it is not that of `snapshot`."""
-    path = os.path.join(folder, MANIFEST)
+    path = os.path.join(folder, MANIFEST_NAME)
     try:
         with open(path, "rb") as file:
             manifest = file.read()
     except OSError as error:
-        raise Broken("CODE_ARCHIVE_MISSING", path=path) from error
-    if (found := identity(manifest)) != snapshot:
-        raise Broken("CODE_ARCHIVE_BROKEN", path=path, file=MANIFEST, expected=snapshot[:12], found=found[:12])
+        raise CodeDeliveryError("CODE_ARCHIVE_MISSING", path=path) from error
+    if (found := compute_snapshot_id(manifest)) != snapshot:
+        raise CodeDeliveryError(
+            "CODE_ARCHIVE_BROKEN", path=path, file=MANIFEST_NAME, expected=snapshot[:12], found=found[:12]
+        )
     try:
-        return load(manifest)
-    except Wrong as error:  # it was taken in by another release
-        raise Broken("CODE_ARCHIVE_BROKEN", path=path, file=MANIFEST, expected="", found=str(error)) from error
+        return parse_manifest(manifest)
+    except ManifestError as error:  # it was taken in by another release
+        raise CodeDeliveryError(
+            "CODE_ARCHIVE_BROKEN", path=path, file=MANIFEST_NAME, expected="", found=str(error)
+        ) from error
 
 
-def extract(stream: BinaryIO, files: list[File], target: str, name: str) -> None:
+def extract_archive(stream: BinaryIO, files: list[SnapshotFile], target: str, name: str) -> None:
     """Extract an archive and hash each file while it is written. Raises CodeDeliveryError and OSError; then nothing is
     left of `target`. `name`: the archive's, for errors."""
     os.makedirs(target)
     try:
         made = {""}
-        for one, content in entries(stream, files, name):
-            _folder_of(target, one.path, made)
+        for one, content in read_entries(stream, files, name):
+            _make_parent(target, one.path, made)
             if one.link:
                 os.symlink(one.link, os.path.join(target, one.path))
             else:
-                write(os.path.join(target, one.path), one, content, name)
+                write_file(os.path.join(target, one.path), one, content, name)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
 
 
-def entries(stream: BinaryIO, files: Iterable[File], name: str) -> Iterator[tuple[File, Any]]:
+def read_entries(stream: BinaryIO, files: Iterable[SnapshotFile], name: str) -> Iterator[tuple[SnapshotFile, Any]]:
     """Yield each file with its content, which has to be read before the next one. `name`: the archive's. Raises
     CodeDeliveryError if the archive has another file in its place."""
-    with _archive(stream, name) as found:
+    with _open_archive(stream, name) as found:
         for one in files:
             entry, content = next(found, (None, None))
             if entry is None or entry.name != one.path:
                 there = entry.name if entry else "the archive's end"
-                raise Broken("CODE_ARCHIVE_BROKEN", path=name, file=one.path, expected=one.path, found=there)
+                raise CodeDeliveryError("CODE_ARCHIVE_BROKEN", path=name, file=one.path, expected=one.path, found=there)
             yield one, content
 
 
 @contextlib.contextmanager
-def _archive(stream: BinaryIO, name: str) -> Iterator[Iterator[Any]]:
+def _open_archive(stream: BinaryIO, name: str) -> Iterator[Iterator[Any]]:
     try:
         with tarfile.open(fileobj=stream, mode="r|") as tar:
             yield ((entry, tar.extractfile(entry) if entry.isreg() else None) for entry in tar)
     except tarfile.TarError as error:
-        raise Broken("CODE_ARCHIVE_BROKEN", path=name, file=ARCHIVE, expected="", found=str(error)) from error
+        raise CodeDeliveryError(
+            "CODE_ARCHIVE_BROKEN", path=name, file=ARCHIVE_NAME, expected="", found=str(error)
+        ) from error
 
 
-def _folder_of(target: str, path: str, made: set[str]) -> None:
+def _make_parent(target: str, path: str, made: set[str]) -> None:
     above = path.rpartition("/")[0]
     if above not in made:
         os.makedirs(os.path.join(target, above), exist_ok=True)
         made.add(above)
 
 
-def write(path: str, one: File, content: Any, name: str) -> None:
+def write_file(path: str, entry: SnapshotFile, content: Any, name: str) -> None:
     """Create the file at `path`, which must not exist. Raises CodeDeliveryError if the content is not that of the
     snapshot."""
     digest, size = hashlib.sha256(), 0
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(path, flags, one.mode), "wb") as file:
-        while content is not None and (piece := content.read(PIECE)):
+    with open(os.open(path, flags, entry.mode), "wb") as file:
+        while content is not None and (piece := content.read(CHUNK_BYTES)):
             digest.update(piece)
             size += len(piece)
             file.write(piece)
-        os.fchmod(file.fileno(), one.mode)
-    if digest.hexdigest() != one.sha256 or size != one.size:
+        os.fchmod(file.fileno(), entry.mode)
+    if digest.hexdigest() != entry.sha256 or size != entry.size:
         found = f"{digest.hexdigest()[:12]}, {size} bytes"
-        expected = f"{one.sha256[:12]}, {one.size} bytes"
-        raise Broken("CODE_ARCHIVE_BROKEN", path=name, file=one.path, expected=expected, found=found)
+        expected = f"{entry.sha256[:12]}, {entry.size} bytes"
+        raise CodeDeliveryError("CODE_ARCHIVE_BROKEN", path=name, file=entry.path, expected=expected, found=found)

@@ -25,17 +25,17 @@ from pathlib import Path
 from typing import Any
 
 from fermi.runner import processes, worktree
-from fermi.runner.code import Broken
+from fermi.runner.code import CodeDeliveryError
 
 OFF, AUTO = "off", "auto"
-KINDS = {"uv.lock": "uv", "requirements.txt": "pip"}
+REQUIREMENT_FILES = {"uv.lock": "uv", "requirements.txt": "pip"}
 """Files that are looked for in the tree's root, in this order, and their kind."""
-LONGEST_WORDS = 1500
-TELL_SECONDS = 2.0
+MAX_OUTPUT_LENGTH = 1500
+REPORT_PERIOD_SECONDS = 2.0
 """Between two reports within a step; the next step is reported at once."""
 
 
-class Bringing:
+class CodeDelivery:
     """The child process that sets up the code of a node's spec. `doing`: {"code": …, …}, the current step; `done`: the
     interpreter for the ranks (empty: as planned); `failed`: a cause."""
 
@@ -52,7 +52,7 @@ class Bringing:
         runner = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            _carry_out(spec, told, runner)
+            _run_delivery(spec, told, runner)
         os.close(told)
 
     def listen(self, seconds: float, wake: int) -> bool:
@@ -62,7 +62,7 @@ class Bringing:
         if self.over or self.doing is None or self.doing == self._told:
             return False
         step, before = self.doing["code"], self._told and self._told["code"]
-        if step == before and time.monotonic() - self._told_at < TELL_SECONDS:
+        if step == before and time.monotonic() - self._told_at < REPORT_PERIOD_SECONDS:
             return False
         self._told, self._told_at = self.doing, time.monotonic()
         return True
@@ -94,30 +94,30 @@ class Bringing:
         os.close(self._heard)
 
 
-def in_front(python: str, env: Mapping[str, str]) -> dict[str, str]:
+def build_interpreter_env(python: str, env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables with which the programs of this interpreter are found first."""
     folder, path = os.path.dirname(python), env.get("PATH") or os.environ.get("PATH", os.defpath)
     return {"PATH": f"{folder}{os.pathsep}{path}", "VIRTUAL_ENV": os.path.dirname(folder)}
 
 
-def leave_word(chosen: str, python: str) -> None:
+def write_chosen_interpreter(chosen: str, python: str) -> None:
     """Store the interpreter of the ranks in the file `chosen`, for commands that are run next to them later."""
     with contextlib.suppress(OSError), open(chosen, "w", encoding="utf-8") as file:
         file.write(python)
 
 
-def word_of(chosen: str) -> str:
+def read_chosen_interpreter(chosen: str) -> str:
     """Return the stored interpreter, or an empty string if the ranks run with the planned one."""
     with contextlib.suppress(OSError), open(chosen, encoding="utf-8") as file:
         return file.read()
     return ""
 
 
-def _carry_out(spec: dict[str, Any], told: int, runner: int) -> None:
+def _run_delivery(spec: dict[str, Any], pipe: int, runner: int) -> None:
     """Run in the child process. Never returns."""
 
     def tell(**said: Any) -> None:
-        os.write(told, json.dumps(said).encode() + b"\n")
+        os.write(pipe, json.dumps(said).encode() + b"\n")
 
     try:
         os.setsid()
@@ -127,47 +127,47 @@ def _carry_out(spec: dict[str, Any], told: int, runner: int) -> None:
         processes.die_with_parent()
         if os.getppid() != runner:
             os._exit(1)
-        tell(done=bring(spec, tell))
-    except Broken as error:
+        tell(done=deliver_code(spec, tell))
+    except CodeDeliveryError as error:
         tell(failed={"code": error.code, **error.params})
     except BaseException as error:
         tell(failed={"code": "CODE_NOT_UNPACKED", "path": spec["cwd"], "why": f"{type(error).__name__}: {error}"[:300]})
     os._exit(0)
 
 
-def bring(spec: dict[str, Any], tell: Any) -> str:
+def deliver_code(spec: dict[str, Any], tell: Any) -> str:
     """Set up code and packages, and return the interpreter for the ranks; empty: the planned one. Raises
     CodeDeliveryError."""
     order, target = spec["code"], spec["cwd"]
     tell(doing={"code": "CODE_UNPACKING"})
     user = (spec.get("confine") or {}).get("user")
-    owner = worktree.Owner(user["uid"], user["gid"]) if user else None  # scripts write beside themselves
-    worktree.check_out(order["folder"], order["snapshot"], target, spec["name"], owner)
-    found = requirements(order.get("requirements") or AUTO, target)
-    return _prepare(spec, *found, tell) if found else ""
+    owner = worktree.TreeOwner(user["uid"], user["gid"]) if user else None  # scripts write beside themselves
+    worktree.check_out_tree(order["folder"], order["snapshot"], target, spec["name"], owner)
+    found = find_requirements(order.get("requirements") or AUTO, target)
+    return _prepare_packages(spec, *found, tell) if found else ""
 
 
-def requirements(asked: str, target: str) -> tuple[str, str] | None:
+def find_requirements(setting: str, target: str) -> tuple[str, str] | None:
     """Return the requirements file and its kind, or None. Raises CodeDeliveryError if a file is named that does not
     exist."""
-    if asked == OFF:
+    if setting == OFF:
         return None
-    names = KINDS if asked == AUTO else {asked: KINDS.get(os.path.basename(asked), "pip")}
+    names = REQUIREMENT_FILES if setting == AUTO else {setting: REQUIREMENT_FILES.get(os.path.basename(setting), "pip")}
     for name, kind in names.items():
         if os.path.isfile(os.path.join(target, name)):
             return name, kind
-    if asked == AUTO:
+    if setting == AUTO:
         return None
-    raise Broken("CODE_PACKAGES_FAILED", file=asked, why="there is no such file in the snapshot")
+    raise CodeDeliveryError("CODE_PACKAGES_FAILED", file=setting, why="there is no such file in the snapshot")
 
 
-def requirements_named(asked: str) -> str:
+def get_named_requirements(setting: str) -> str:
     """Return the file that was named by the user; empty if none was."""
-    return "" if asked in (OFF, AUTO) else asked
+    return "" if setting in (OFF, AUTO) else setting
 
 
-def _prepare(spec: dict[str, Any], name: str, kind: str, tell: Any) -> str:
-    from fermi.runner.package_cache import PrepareError, prepare, uses_tree
+def _prepare_packages(spec: dict[str, Any], name: str, kind: str, tell: Any) -> str:
+    from fermi.runner.package_cache import PackagesError, has_local_packages, prepare_packages
 
     def say(words: str) -> None:
         tell(doing={"code": "CODE_PACKAGES_PREPARING", "file": name, "said": words[-200:]})
@@ -178,34 +178,36 @@ def _prepare(spec: dict[str, Any], name: str, kind: str, tell: Any) -> str:
     os.makedirs(cache, exist_ok=True)
     try:
         with contextlib.ExitStack() as building:
-            if uses_tree(where, kind):  # which other nodes build in, too
-                lock = worktree.locked(f"{tree}.packages", lambda: say("waiting for another node that builds in it"))
+            if has_local_packages(where, kind):  # which other nodes build in, too
+                lock = worktree.lock_tree(f"{tree}.packages", lambda: say("waiting for another node that builds in it"))
                 building.enter_context(lock)
             if confine := spec.get("confine"):
-                _enter(confine, cache, spec["name"])
+                _enter_sandbox(confine, cache, spec["name"])
             os.environ.update(spec["env"])  # an index of their own
             os.chdir(tree)
-            made = prepare(_python(order), where, kind, Path(cache), say, tree=order["snapshot"])
-    except PrepareError as error:
+            made = prepare_packages(_choose_base(order), where, kind, Path(cache), say, tree=order["snapshot"])
+    except PackagesError as error:
         why = str(error.params.get("output") or error.code)
-        raise Broken("CODE_PACKAGES_FAILED", file=name, why=why[-LONGEST_WORDS:]) from error
+        raise CodeDeliveryError("CODE_PACKAGES_FAILED", file=name, why=why[-MAX_OUTPUT_LENGTH:]) from error
     except OSError as error:
-        raise Broken("CODE_PACKAGES_FAILED", file=name, why=f"{error.filename or cache}: {error.strerror}") from error
+        raise CodeDeliveryError(
+            "CODE_PACKAGES_FAILED", file=name, why=f"{error.filename or cache}: {error.strerror}"
+        ) from error
     return str(made / "bin" / "python")
 
 
-def _enter(order: dict[str, Any], cache: str, name: str) -> None:
+def _enter_sandbox(order: dict[str, Any], cache: str, name: str) -> None:
     """Enter the ranks' sandbox, with the cache writable: building from source runs the task's own code. Ranks can only
     read the result."""
-    from fermi.runner.sandbox import Confinement
+    from fermi.runner.sandbox import Sandbox
 
     paths = {"paths": {**order["paths"], cache: "rwm"}} if "paths" in order else {}
-    confinement = Confinement({**order, "own": [*order["own"], cache], **paths}, name, os.environ)
+    confinement = Sandbox({**order, "own": [*order["own"], cache], **paths}, name, os.environ)
     inherited = confinement.environment(os.environ)
     os.environ.clear()
     os.environ.update(inherited)
     confinement.enter(1)
 
 
-def _python(order: dict[str, Any]) -> str:
+def _choose_base(order: dict[str, Any]) -> str:
     return str(order.get("python") or sys.executable)

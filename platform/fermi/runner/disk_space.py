@@ -7,30 +7,30 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-FULL = 1 << 20
+MIN_FREE_BYTES = 1 << 20
 """A disk with less free space counts as full: file systems keep small remainders."""
 
 
-def shown(number_of_bytes: float) -> str:
+def format_bytes(number_of_bytes: float) -> str:
     """Return a number of bytes with three digits and a unit, such as `41.2 GiB`."""
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     power = next((power for power in range(len(units)) if number_of_bytes < 1000 * 1024**power), len(units) - 1)
     return f"{number_of_bytes / 1024**power:.3g} {units[power]}"
 
 
-def full(folders: Iterable[str]) -> dict[str, Any] | None:
+def find_full_disk(folders: Iterable[str]) -> dict[str, Any] | None:
     """Return the first of these folders whose disk is full for an ordinary user, with its figures in bytes; else
     None."""
     for folder in folders:
         with contextlib.suppress(OSError):
             disk = os.statvfs(folder)
             free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-            if total and (free < FULL or (disk.f_files and not disk.f_favail)):
+            if total and (free < MIN_FREE_BYTES or (disk.f_files and not disk.f_favail)):
                 return {"path": folder, "free": free, "total": total}
     return None
 
 
-class Reserve:
+class PreallocatedSpace:
     """A file of the same size next to another one, whose blocks are allocated already: on a full disk it is overwritten
     and the two are exchanged, which needs no space. Allocated as soon as there is some."""
 

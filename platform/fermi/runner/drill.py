@@ -20,32 +20,32 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-VARIABLE = "FERMI_DRILL"
-LOOK_SECONDS = 1.0
-SINCE_SECONDS = 3.0
-NO_CHECKPOINT = (".partial", ".tmp", ".lock", ".json", ".jsonl", ".log", ".txt", ".yaml", ".yml", ".csv", ".md")
-NO_CHECKPOINTS = ("events.out.tfevents", "logs", "runs", "wandb", "tensorboard")
+DRILL_VARIABLE = "FERMI_DRILL"
+POLL_SECONDS = 1.0
+KILL_DELAY_SECONDS = 3.0
+IGNORED_SUFFIXES = (".partial", ".tmp", ".lock", ".json", ".jsonl", ".log", ".txt", ".yaml", ".yml", ".csv", ".md")
+IGNORED_PREFIXES = ("events.out.tfevents", "logs", "runs", "wandb", "tensorboard")
 
-Seen = tuple[int, int, int]
+CheckpointStamp = tuple[int, int, int]
 """Of a file, or of a folder with all its content: number of files, their bytes, the newest change in nanoseconds."""
 
 
-class Drill:
+class RankKillDrill:
     """Waits for a checkpoint. `rank`: the one to be killed; `steps` returns how many it has made, or None if
     unknown."""
 
     def __init__(self, rank: int, folder: str, steps: Callable[[], int | None] = lambda: None) -> None:
         self.rank, self.folder, self.steps = rank, folder, steps
-        self.before = self.seen = look(folder)
+        self.before = self.seen = list_checkpoints(folder)
         self.look_at = 0.0
         self.saved: tuple[str, int, float, int | None] | None = None  # path, bytes, when, steps then
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any], steps: Callable[[int], int | None] = lambda _: None) -> Drill | None:
+    def of(cls, spec: Mapping[str, Any], steps: Callable[[int], int | None] = lambda _: None) -> RankKillDrill | None:
         """Return the drill that the spec requests, if the rank is on this node; else None."""
         env = {**os.environ, **spec["env"]}
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            rank = json.loads(env[VARIABLE])["rank"]
+            rank = json.loads(env[DRILL_VARIABLE])["rank"]
             if any(entry["rank"] == rank for entry in spec["ranks"]):
                 return cls(rank, env.get("FERMI_CHECKPOINT_DIR", ""), lambda: steps(rank))
         return None
@@ -54,8 +54,8 @@ class Drill:
         """Return the saved checkpoint when the rank has to be killed now, else None."""
         if time.monotonic() < self.look_at:
             return None
-        self.look_at = time.monotonic() + LOOK_SECONDS
-        now, earlier = look(self.folder), self.seen
+        self.look_at = time.monotonic() + POLL_SECONDS
+        now, earlier = list_checkpoints(self.folder), self.seen
         self.seen = now
         new = {name: seen for name, seen in now.items() if seen != self.before.get(name)}
         if self.saved is None:
@@ -71,36 +71,36 @@ class Drill:
         path, size, when, then = self.saved
         made = self.steps()
         stepped = then is not None and made is not None and made > then
-        if not stepped and time.monotonic() < when + SINCE_SECONDS:
+        if not stepped and time.monotonic() < when + KILL_DELAY_SECONDS:
             return None
         return {"path": path, "size_bytes": size, "time": time.time()}
 
 
-def say(about: Mapping[str, Any]) -> bytes:
+def format_drill_line(details: Mapping[str, Any]) -> bytes:
     """Return the output line; it begins with a line feed, as the rank may be in the middle of a line."""
-    return b"\n" + json.dumps({"event": "drilled", **about}).encode() + b"\n"
+    return b"\n" + json.dumps({"event": "drilled", **details}).encode() + b"\n"
 
 
-def kill(pid: int) -> None:
+def kill_rank(pid: int) -> None:
     """Kill the rank and its helpers, which are in its process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
-def look(folder: str) -> dict[str, Seen]:
+def list_checkpoints(folder: str) -> dict[str, CheckpointStamp]:
     """Return the stamps of the entries of a folder that may be checkpoints."""
-    found: dict[str, Seen] = {}
+    found: dict[str, CheckpointStamp] = {}
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
-            if name.startswith((".", *NO_CHECKPOINTS)) or name.endswith(NO_CHECKPOINT):
+            if name.startswith((".", *IGNORED_PREFIXES)) or name.endswith(IGNORED_SUFFIXES):
                 continue
-            files = list(_files(os.path.join(folder, name)))
+            files = list(_list_files(os.path.join(folder, name)))
             if sum(size for size, _ in files):
                 found[name] = len(files), sum(size for size, _ in files), max(changed for _, changed in files)
     return found
 
 
-def _files(path: str) -> Iterator[tuple[int, int]]:
+def _list_files(path: str) -> Iterator[tuple[int, int]]:
     with contextlib.suppress(OSError):
         if not os.path.isdir(path):
             about = os.stat(path)

@@ -3,21 +3,21 @@ library only, Python 3.9 or later: runners exit with them, and the platform read
 
 from __future__ import annotations
 
-GAVE_UP = 71  # EX_OSERR
+NO_RANK_STARTED = 71  # EX_OSERR
 """Of a runner that started no rank, because it could not or because the nodes did not meet."""
 CANNOT_START = 126
 NOT_FOUND = 127
 """A shell's codes for a command that cannot be run, and for one that does not exist."""
-_SIGNALS = 64
-GRACE_SECONDS = 30.0
+_MAX_SIGNAL = 64
+DEFAULT_GRACE_SECONDS = 30.0
 """What ranks get to exit before they are killed, by default."""
 
 
-def shown(code: int) -> int:
+def to_shell_code(code: int) -> int:
     """Return a process's exit code (negative = killed by that signal) as shells and containers report it: 128 + n."""
     return code if code >= 0 else 128 - code
 
 
-def as_process(code: int) -> int:
+def to_process_code(code: int) -> int:
     """Return a process's exit code for one that a shell reports."""
-    return 128 - code if 128 < code <= 128 + _SIGNALS else code
+    return 128 - code if 128 < code <= 128 + _MAX_SIGNAL else code

@@ -15,18 +15,18 @@ import os
 from collections import deque
 from typing import Any
 
-from fermi.runner.disk_space import Reserve
-from fermi.runner.processes import boot_id
+from fermi.runner.disk_space import PreallocatedSpace
+from fermi.runner.processes import read_boot_id
 
-SECRETS = "secrets.json"
+SECRETS_NAME = "secrets.json"
 """The file with secrets for a runner that gets them through a folder; only its user can read it."""
 
 
-SAMPLES = 8
+MAX_TELEMETRY_SAMPLES = 8
 """Telemetry samples in a file: two minutes."""
 
 
-class Paths:
+class RunnerPaths:
     """Paths of the files next to a spec."""
 
     def __init__(self, spec_path: str) -> None:
@@ -47,12 +47,12 @@ def read_json(path: str) -> Any:
         return None
 
 
-def write_atomically(path: str, data: Any, mode: int = 0o666) -> None:
+def write_json_atomically(path: str, data: Any, mode: int = 0o666) -> None:
     """Replace a file with `data` as JSON. `mode`: of the file, less the umask. Raises OSError."""
-    replace_atomically(path, json.dumps(data).encode(), mode)
+    write_bytes_atomically(path, json.dumps(data).encode(), mode)
 
 
-def replace_atomically(path: str, content: bytes, mode: int = 0o666) -> None:
+def write_bytes_atomically(path: str, content: bytes, mode: int = 0o666) -> None:
     """Replace a file. Raises OSError, and then leaves nothing behind."""
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
@@ -79,13 +79,13 @@ def try_lock(path: str) -> int | None:
     return descriptor
 
 
-def first_status(name: str, node_rank: int, state: str) -> dict[str, Any]:
+def build_first_status(name: str, node_rank: int, state: str) -> dict[str, Any]:
     """Return the status of a node without ranks."""
     return {
         "name": name,
         "node_rank": node_rank,
         "state": state,
-        "boot_id": boot_id(),
+        "boot_id": read_boot_id(),
         "runner": None,
         "ranks": [],
     }
@@ -94,15 +94,15 @@ def first_status(name: str, node_rank: int, state: str) -> dict[str, Any]:
 class StatusFile:
     """Writes a node's status. A full disk ends no training: what could not be written is offered again."""
 
-    def __init__(self, paths: Paths, ranks: int) -> None:
+    def __init__(self, paths: RunnerPaths, ranks: int) -> None:
         self.paths = paths
-        self.reserve = Reserve(paths.status, 4096 * (1 + ranks // 8))
+        self.reserve = PreallocatedSpace(paths.status, 4096 * (1 + ranks // 8))
 
     def save(self, status: dict[str, Any]) -> bool:
         """Return False if the status has to be saved again; not if the folder is gone, because then nobody reads it."""
         content = json.dumps(status).encode()
         try:
-            replace_atomically(self.paths.status, self.reserve.padded(content))
+            write_bytes_atomically(self.paths.status, self.reserve.padded(content))
             self.reserve.take()
         except OSError:
             try:
@@ -127,7 +127,7 @@ class PulseFile:
         if known == self._before:
             return
         with contextlib.suppress(OSError):
-            replace_atomically(self.path, json.dumps({"pulse": pulses}).encode())
+            write_bytes_atomically(self.path, json.dumps({"pulse": pulses}).encode())
             self._before = known
 
 
@@ -136,10 +136,10 @@ class TelemetryFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._samples: deque[dict[str, Any]] = deque(maxlen=SAMPLES)
+        self._samples: deque[dict[str, Any]] = deque(maxlen=MAX_TELEMETRY_SAMPLES)
 
     def save(self, samples: list[dict[str, Any]]) -> None:
         """Add the samples and write the newest ones."""
         self._samples.extend(samples)
         with contextlib.suppress(OSError):
-            replace_atomically(self.path, json.dumps({"telemetry": list(self._samples)}).encode())
+            write_bytes_atomically(self.path, json.dumps({"telemetry": list(self._samples)}).encode())

@@ -20,16 +20,16 @@ import signal
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-TOGETHER_SECONDS = 5.0
+CAUSE_TOLERANCE_SECONDS = 5.0
 """How much later a cause may seem to have ended than its consequence: clocks of hosts differ, and kernels report late.
 """
-LONGEST = 240
+MAX_HEADLINE_LENGTH = 240
 """Characters of an exception."""
-EXPLAIN_NOTHING = (signal.SIGTERM, signal.SIGABRT)
-BY_SIGNALS = ("SignalException", "KeyboardInterrupt", "SystemExit")
+UNINFORMATIVE_SIGNALS = (signal.SIGTERM, signal.SIGABRT)
+SIGNAL_EXCEPTIONS = ("SignalException", "KeyboardInterrupt", "SystemExit")
 """Exceptions that signal handlers raise: torchrun's agent, Python's own for SIGINT, `sys.exit` in a script's handler.
 """
-FOLLOWS = (
+PEER_ERROR_TEXTS = (
     "Connection closed by peer", "Connection reset by peer", "Connection refused", "BrokenPipeError", "Broken pipe",
     "ConnectionResetError", "ncclRemoteError", "remote process exited", "connection closed by remote",
     "got 0 bytes", "recvValue failed", "sendBytes failed", "connectFullMesh failed", "Read timeout", "Socket Timeout",
@@ -37,11 +37,11 @@ FOLLOWS = (
     "Horovod has been shut down", "ChildFailedError", "NCCL communicator was aborted",
 )  # fmt: skip
 """Texts of errors that are consequences of a peer's end: gloo's, NCCL's, the store's, Horovod's."""
-BY_ITSELF = ("EADDRINUSE", "ddress already in use")
+OWN_ERROR_TEXTS = ("EADDRINUSE", "ddress already in use")
 """Texts of errors that are no consequence though they begin like those: the store's when its port is taken."""
 
 
-class End(NamedTuple):
+class RankEnd(NamedTuple):
     """The end of a rank. `exit_code`: negative = killed by that signal; `ended_at` in unix seconds, 0 = unknown;
     `asked`: it was asked to end before. `erred_at`: time of the exception that ended it, 0 = unknown; `follows`:
     another rank's end may have caused that."""
@@ -59,49 +59,49 @@ class End(NamedTuple):
         return min(self.erred_at or self.ended_at, self.ended_at)
 
 
-def ends(entries: Iterable[dict[str, Any]]) -> list[End]:
+def list_ends(entries: Iterable[dict[str, Any]]) -> list[RankEnd]:
     """Return the ends among a runner's entries."""
     return [
-        End(
+        RankEnd(
             entry["rank"], entry["exit_code"], entry["ended_at"] or 0.0, bool(entry.get("asked")),
-            *of_error(entry.get("error")),
+            *classify_error(entry.get("error")),
         )
         for entry in entries
         if entry["state"] == "exited" and entry["exit_code"] is not None
     ]  # fmt: skip
 
 
-def of_error(error: Mapping[str, Any] | None) -> tuple[float, bool]:
+def classify_error(error: Mapping[str, Any] | None) -> tuple[float, bool]:
     """Return when the exception was raised in unix seconds (0 = unknown), and whether another rank's end may have
     caused it."""
     if not error:
         return 0.0, False
-    return raised_at(error), follows(f"{error.get('type')}: {error.get('message')}")
+    return read_raised_at(error), is_consequence(f"{error.get('type')}: {error.get('message')}")
 
 
-def raised_at(error: Mapping[str, Any] | None) -> float:
+def read_raised_at(error: Mapping[str, Any] | None) -> float:
     """Return when the exception that ended a rank was raised, in unix seconds; 0 if unknown, and for one that a signal
     raised: then the reason of the signal is the explanation."""
-    if not error or str(error.get("type", "")).rpartition(".")[2] in BY_SIGNALS:
+    if not error or str(error.get("type", "")).rpartition(".")[2] in SIGNAL_EXCEPTIONS:
         return 0.0
     return error.get("at") or 0.0
 
 
-def follows(said: str) -> bool:
+def is_consequence(text: str) -> bool:
     """Return True if the text of an error shows that it is a consequence of a peer's end."""
-    return any(words in said for words in FOLLOWS) and not any(words in said for words in BY_ITSELF)
+    return any(words in text for words in PEER_ERROR_TEXTS) and not any(words in text for words in OWN_ERROR_TEXTS)
 
 
-def first_to_fail(found: Iterable[End]) -> End | None:
+def find_first_failure(ends: Iterable[RankEnd]) -> RankEnd | None:
     """Return the end that explains the others by the rules above, or None if no rank failed."""
-    failed = [end for end in found if end.exit_code]
+    failed = [end for end in ends if end.exit_code]
     candidates = [end for end in failed if not end.asked] or failed
     if not candidates:
         return None
     begin = min(end.failed_at for end in candidates)
 
-    def guilt(end: End) -> tuple[bool, bool, float]:
-        killed = was_killed(end.exit_code) and together(begin, end.ended_at)
+    def guilt(end: RankEnd) -> tuple[bool, bool, float]:
+        killed = was_killed(end.exit_code) and may_have_caused(begin, end.ended_at)
         return not killed, not killed and end.follows, end.failed_at
 
     return min(candidates, key=guilt)
@@ -109,35 +109,35 @@ def first_to_fail(found: Iterable[End]) -> End | None:
 
 def was_killed(exit_code: int) -> bool:
     """Return True if the rank was killed by a signal that explains its peers' errors."""
-    return exit_code < 0 and -exit_code not in EXPLAIN_NOTHING
+    return exit_code < 0 and -exit_code not in UNINFORMATIVE_SIGNALS
 
 
-def together(first: float, later: float) -> bool:
+def may_have_caused(first: float, later: float) -> bool:
     """Return True if what ended at `later` may have caused the end at `first`, in unix seconds."""
-    return later - first < TOGETHER_SECONDS
+    return later - first < CAUSE_TOLERANCE_SECONDS
 
 
-def loss_explains(culprit: End, heard_at: float | None) -> bool:
+def is_explained_by_host_loss(culprit: RankEnd, heard_at: float | None) -> bool:
     """Return True if the loss of a host that was last heard at `heard_at` (None: unknown) is why `culprit` failed. What
     a signal killed has its own cause, and a host that still reported after the failure did not cause it."""
     return not was_killed(culprit.exit_code) and (
-        heard_at is None or not culprit.ended_at or together(culprit.ended_at, heard_at)
+        heard_at is None or not culprit.ended_at or may_have_caused(culprit.ended_at, heard_at)
     )
 
 
-def left_before(culprit: End, found: Iterable[End]) -> list[End]:
+def list_earlier_exits(culprit: RankEnd, ends: Iterable[RankEnd]) -> list[RankEnd]:
     """Return the ends with 0, not requested, before an error of `culprit`, the first one first."""
     if was_killed(culprit.exit_code):
         return []
-    gone = [end for end in found if end.exit_code == 0 and not end.asked and 0 < end.ended_at < culprit.ended_at]
+    gone = [end for end in ends if end.exit_code == 0 and not end.asked and 0 < end.ended_at < culprit.ended_at]
     return sorted(gone, key=lambda end: end.ended_at)
 
 
-def erred(error: Mapping[str, Any] | None) -> dict[str, Any]:
+def describe_exception(error: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return `exception` and, if known, `at` (the user's own line) of the exception that ended a rank, for a cause."""
     if not error or not error.get("type"):
         return {}
-    name, message, file = error["type"], headline(str(error.get("message") or "")), error.get("file")
+    name, message, file = error["type"], summarize_message(str(error.get("message") or "")), error.get("file")
     said: dict[str, Any] = {"exception": f"{name}: {message}" if message else name}
     if file:
         function = error.get("function")
@@ -150,8 +150,8 @@ _PAYLOAD = re.compile(r"(?:\s*\[[\w-]+='[^']*'\])+$")
 """What XLA appends for programs (xla/tsl, `Status` payloads): `[executable_name='jit_f'] [tf-allocator-…='']`."""
 
 
-def headline(message: str) -> str:
+def summarize_message(message: str) -> str:
     """Return one line of a message, with the next one if the first only announces it."""
     lines = [line.strip() for line in message.split("\n") if line.strip()]
     found = " ".join(lines[:2]) if lines and lines[0].endswith(":") else lines[0] if lines else ""
-    return _PAYLOAD.sub("", found)[:LONGEST]
+    return _PAYLOAD.sub("", found)[:MAX_HEADLINE_LENGTH]

@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fermi.runner.mounts import ViewError
-from fermi.runner.sandbox import Confinement, landlock_abi, program_folders
+from fermi.runner.sandbox import Sandbox, list_program_folders, read_landlock_abi
 
 DATA_FOLDERS = ("/data", "/datasets", "/mnt", "/scratch")
 """Where training machines usually mount data."""
-HOME = ".fermi-home"
-READ = ("FERMI_TRAIN_DATA", "FERMI_VALID_DATA", "FERMI_FILES_DIR", "FERMI_RESUME_FROM")
-WRITTEN = ("FERMI_CHECKPOINT_DIR", "FERMI_OUTPUT_DIR")
-TOOLKIT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HOME_FOLDER = ".fermi-home"
+READABLE_VARIABLES = ("FERMI_TRAIN_DATA", "FERMI_VALID_DATA", "FERMI_FILES_DIR", "FERMI_RESUME_FROM")
+WRITABLE_VARIABLES = ("FERMI_CHECKPOINT_DIR", "FERMI_OUTPUT_DIR")
+TOOLKIT_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class SandboxError(Exception):
@@ -33,7 +33,7 @@ class SandboxError(Exception):
         self.reason = reason
 
 
-def order(read: Sequence[str], write: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+def build_sandbox_order(read: Sequence[str], write: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
     """Return the spec of the sandbox (see `sandbox.py`). `env`: of the user who starts the run. Raises SandboxError for
     a path that does not exist, and for a working directory that has the user's home in it."""
     here, home = os.getcwd(), os.path.realpath(os.path.expanduser("~"))
@@ -42,9 +42,9 @@ def order(read: Sequence[str], write: Sequence[str], env: Mapping[str, str]) -> 
     for path in (*read, *write):
         if not os.path.exists(path):
             raise SandboxError(f"there is no {path}")
-    own = [os.path.join(here, HOME), *(env[name] for name in WRITTEN if env.get(name))]
-    readable = [*DATA_FOLDERS, TOOLKIT, *program_folders({"PATH": env.get("PYTHONPATH", "")}), here]
-    readable += [*(path for name in READ if os.path.exists(path := env.get(name, ""))), *read]
+    own = [os.path.join(here, HOME_FOLDER), *(env[name] for name in WRITABLE_VARIABLES if env.get(name))]
+    readable = [*DATA_FOLDERS, TOOLKIT_FOLDER, *list_program_folders({"PATH": env.get("PYTHONPATH", "")}), here]
+    readable += [*(path for name in READABLE_VARIABLES if os.path.exists(path := env.get(name, ""))), *read]
     return {
         "own": own,
         "home": own[0],
@@ -58,12 +58,12 @@ def order(read: Sequence[str], write: Sequence[str], env: Mapping[str, str]) -> 
     }
 
 
-def check(ordered: Mapping[str, Any]) -> None:
+def check_sandbox(ordered: Mapping[str, Any]) -> None:
     """Set up the sandbox once before any rank starts. Raises SandboxError if this machine does not support it."""
-    trial = Confinement(ordered, "by-hand", os.environ)
+    trial = Sandbox(ordered, "by-hand", os.environ)
     trial.close()
     error = trial.failure
-    if not landlock_abi():
+    if not read_landlock_abi():
         raise SandboxError("this kernel has no Landlock, or it is turned off")
     if isinstance(error, ViewError):
         raise SandboxError(f"no mount namespace can be made here ({error.strerror})")

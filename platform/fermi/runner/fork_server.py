@@ -32,14 +32,14 @@ from typing import NoReturn
 from fermi.probe import start, torch_hooks  # noqa: F401 (shared by all ranks, like the training stack)
 from fermi.runner import files, node, sandbox, venv  # noqa: F401 (and by all runners)
 
-LATER = (
+DEFERRED_MODULES = (
     "encodings.ascii",
     "fermi.probe.store_connect",
     "fermi.telemetry.aggregation",
     "fermi.telemetry.sampler",
 )
 """Modules that runners and ranks would import themselves: half a millisecond each, and more where they are large."""
-TRAINERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "train")
+TRAINERS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "train")
 
 
 def main() -> None:
@@ -48,21 +48,21 @@ def main() -> None:
     parser.add_argument("--preload", default="")
     args, _ = parser.parse_known_args()  # a launcher of the release before also passes --later
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the platform's terminal is not for training
-    compileall.compile_dir(TRAINERS, quiet=2)  # ranks may not write there
+    compileall.compile_dir(TRAINERS_FOLDER, quiet=2)  # ranks may not write there
     orders = select.poll()
     orders.register(0, select.POLLIN)
-    venv.note_misses()
+    venv.record_missing_modules()
     imported_from = import_modules(args.preload)
-    if _come(orders, 0) & select.POLLIN:
-        _pass_on()
-    if _come(orders, 0) == select.POLLHUP:
+    if _poll_orders(orders, 0) & select.POLLIN:
+        _fork_for_order()
+    if _poll_orders(orders, 0) == select.POLLHUP:
         return
-    imported_from = import_modules(",".join(LATER))
-    look_up()
-    while _come(orders) & select.POLLIN:
-        if package_folders() != imported_from:
+    imported_from = import_modules(",".join(DEFERRED_MODULES))
+    warm_up_profiler()
+    while _poll_orders(orders) & select.POLLIN:
+        if read_package_folders() != imported_from:
             os.execv(sys.executable, [sys.executable, "-u", "-m", "fermi.runner.fork_server", *sys.argv[1:]])
-        _pass_on()
+        _fork_for_order()
 
 
 def import_modules(modules: str) -> dict[str, int]:
@@ -76,33 +76,33 @@ def import_modules(modules: str) -> dict[str, int]:
             print(f"fermi: not preloaded: {name}: {error}", file=sys.stderr)
     gc.freeze()  # the collector leaves these pages alone, so the ranks go on sharing them
     gc.enable()
-    return package_folders()
+    return read_package_folders()
 
 
-def look_up() -> None:
+def warm_up_profiler() -> None:
     """Do what each rank would do by itself: call `stand_by` of the imported modules that have it."""
     with contextlib.suppress(Exception), sys.modules["torch"].autograd.profiler.record_function("fermi"):
         pass  # where that fails, ranks do it themselves
 
 
-def _come(orders: select.poll, milliseconds: int | None = None) -> int:
+def _poll_orders(orders: select.poll, milliseconds: int | None = None) -> int:
     """Return the events (poll(2)) on standard input."""
     return sum(event for _, event in orders.poll(milliseconds))
 
 
-def _pass_on() -> None:
+def _fork_for_order() -> None:
     if (child := os.fork()) == 0:
-        _carry_out(forkable=len(os.listdir("/proc/self/task")) == 1)
+        _carry_out_order(forkable=len(os.listdir("/proc/self/task")) == 1)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
-def package_folders() -> dict[str, int]:
+def read_package_folders() -> dict[str, int]:
     """Return the folders of sys.path with their last change in nanoseconds: a process that waits for weeks must not
     give ranks half of a package from before an upgrade."""
     return {path: os.stat(path).st_mtime_ns for path in sys.path if os.path.isdir(path)}
 
 
-def _carry_out(forkable: bool) -> NoReturn:
+def _carry_out_order(forkable: bool) -> NoReturn:
     with open(0, "rb", buffering=0, closefd=False) as orders:
         order = json.loads(orders.readline())
     with open(order["log"], "ab") as log:
@@ -115,25 +115,25 @@ def _carry_out(forkable: bool) -> NoReturn:
 
 def _become_node(spec_path: str, secrets: dict[str, str], forkable: bool) -> NoReturn:
     """Become a node runner with its own session and no descriptor of the platform's."""
-    given = os.open(os.devnull, os.O_RDONLY) if forkable else _in_memory(json.dumps(secrets))
-    detach(given, files.Paths(spec_path).log)
+    given = os.open(os.devnull, os.O_RDONLY) if forkable else _create_memory_file(json.dumps(secrets))
+    detach_process(given, files.RunnerPaths(spec_path).log)
     if not forkable:
         os.execv(sys.executable, [sys.executable, "-m", "fermi.runner.node", spec_path, "-"])
     node.main(spec_path, secrets)
     os._exit(0)  # tearing the inherited modules down would cost a third of a second and touch every shared page
 
 
-def detach(given: int, log_path: str, mode: int = 0o640) -> None:
+def detach_process(stdin: int, log_path: str, mode: int = 0o640) -> None:
     """Give this process its own session, `stdin` as standard input, the log as output, and no other descriptor of its
     parent."""
     os.setsid()
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
-    for source, target in ((given, 0), (log, 1), (log, 2)):
+    for source, target in ((stdin, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.closerange(3, 256)
 
 
-def _in_memory(text: str) -> int:
+def _create_memory_file(text: str) -> int:
     """Return a descriptor of a file without a name, positioned at its beginning."""
     descriptor = os.memfd_create("fermi")
     with open(descriptor, "w", encoding="utf-8", closefd=False) as file:

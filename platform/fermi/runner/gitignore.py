@@ -12,15 +12,15 @@ _CLASSES = {
     "xdigit": "0-9a-fA-F",
 }  # fmt: skip
 
-_FOLDERS, _LETTERS = "(?:[^/]+/)*", "[^/]*"
+_ANY_FOLDERS, _ANY_LETTERS = "(?:[^/]+/)*", "[^/]*"
 _groups = itertools.count()
 
 
-class Rules:
+class IgnoreRules:
     """The rules of one folder's file."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        found = [rule for rule in map(_rule, lines) if rule]
+        found = [rule for rule in map(_parse_rule, lines) if rule]
         self._rules = [(re.compile(pattern, re.DOTALL), leaves_out) for pattern, leaves_out in reversed(found)]
         self._any = re.compile("|".join(pattern for pattern, _ in found), re.DOTALL) if found else None
 
@@ -33,9 +33,9 @@ class Rules:
         return next(leaves_out for pattern, leaves_out in self._rules if pattern.fullmatch(path))
 
 
-def _rule(line: str) -> tuple[str, bool] | None:
+def _parse_rule(line: str) -> tuple[str, bool] | None:
     """Return a pattern of whole paths, and whether matches are ignored; None for a line without meaning."""
-    line = _without_spaces(line.rstrip("\r\n"))
+    line = _strip_spaces(line.rstrip("\r\n"))
     if not line or line.startswith("#"):
         return None
     leaves_out = not line.startswith("!")
@@ -43,20 +43,20 @@ def _rule(line: str) -> tuple[str, bool] | None:
     only_folders = line.endswith("/")
     line = line[:-1] if only_folders else line
     anchored = "/" in line
-    pattern = _pattern(line.removeprefix("/"))
+    pattern = _build_pattern(line.removeprefix("/"))
     if not pattern:
         return None
-    return f"{'' if anchored else _FOLDERS}{pattern}{'//' if only_folders else '(?://)?'}", leaves_out
+    return f"{'' if anchored else _ANY_FOLDERS}{pattern}{'//' if only_folders else '(?://)?'}", leaves_out
 
 
-def _without_spaces(line: str) -> str:
+def _strip_spaces(line: str) -> str:
     """Remove spaces at the end that no backslash precedes."""
     bare = line.rstrip(" ")
     behind = len(bare) - len(bare.rstrip("\\"))
     return f"{bare} " if behind % 2 and bare != line else bare
 
 
-def _pattern(line: str) -> str:
+def _build_pattern(line: str) -> str:
     """Return the regular expression of a line, or an empty string if nothing can match it."""
     found, at = [], 0
     while at < len(line):
@@ -67,13 +67,13 @@ def _pattern(line: str) -> str:
                 end += 1
             alone = end - at > 1 and line[at - 1 : at] in ("", "/") and line[end : end + 1] in ("", "/")
             if alone and end < len(line):
-                found.append(_FOLDERS)
+                found.append(_ANY_FOLDERS)
                 end += 1
             else:
-                found.append("[^/].*" if alone else _LETTERS)
+                found.append("[^/].*" if alone else _ANY_LETTERS)
             at = end
         elif letter == "[":
-            one, at = _bracket(line, at + 1)
+            one, at = _parse_bracket(line, at + 1)
             if not one:
                 return ""
             found.append(one)
@@ -85,11 +85,11 @@ def _pattern(line: str) -> str:
         else:
             found.append("[^/]" if letter == "?" else re.escape(letter))
             at += 1
-    between = [_tried_once(part.split(_LETTERS), _LETTERS) for part in "".join(found).split(_FOLDERS)]
-    return _tried_once(between, _FOLDERS)
+    between = [_join_parts(part.split(_ANY_LETTERS), _ANY_LETTERS) for part in "".join(found).split(_ANY_FOLDERS)]
+    return _join_parts(between, _ANY_FOLDERS)
 
 
-def _tried_once(parts: list[str], wildcard: str) -> str:
+def _join_parts(parts: list[str], wildcard: str) -> str:
     """Join parts with a wildcard so that a path is matched in linear time: each part but the last is matched where it
     first fits, since the wildcard after it reaches at least as far from there. (Atomic groups need Python 3.11.)"""
     first, *rest = parts
@@ -99,7 +99,7 @@ def _tried_once(parts: list[str], wildcard: str) -> str:
     return f"{first}{wildcard}{rest[-1]}" if rest else first
 
 
-def _bracket(line: str, at: int) -> tuple[str, int]:
+def _parse_bracket(line: str, at: int) -> tuple[str, int]:
     """Return the regular expression of `[…]` from after its first character, and where it ends; empty if it does not
     end."""
     inverted = line[at : at + 1] in ("!", "^")

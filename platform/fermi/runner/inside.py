@@ -19,64 +19,64 @@ import sys
 from typing import Any
 
 from fermi.runner import barrier, cgroups, node
-from fermi.runner.files import Paths, read_json, try_lock
+from fermi.runner.files import RunnerPaths, read_json, try_lock
 from fermi.runner.late_values import Late
 from fermi.runner.memory_guard import find_limited_group
 from fermi.runner.node import Node
-from fermi.runner.prepare import Meeting, prepare
+from fermi.runner.prepare import Rendezvous, prepare_node
 
-LEFT_FREE, LEAST = 0.05, 0.1
+FREE_MEMORY_SHARE, MIN_MEMORY_SHARE = 0.05, 0.1
 """Shares of the container's memory: what is kept free for others; and a smaller limit than this for the ranks is not
 set."""
-MOST_OOM = 1000
+MAX_OOM_SCORE = 1000
 """The highest oom_score_adj (proc(5)). Every process may raise its own."""
 
 
-def run(spec_path: str, secrets: dict[str, str], standby: bool = False) -> None:
+def run_node(spec_path: str, secrets: dict[str, str], standby: bool = False) -> None:
     """Run the node to its end, unless a runner has it or had it. `standby`: this process was forked from one that has
     imported the training stack and has a lower priority already (`fermi.runner.standby`). May raise UnwindToRankError
     (in a child)."""
-    paths = Paths(spec_path)
+    paths = RunnerPaths(spec_path)
     lock = try_lock(paths.lock)
     if lock is None or read_json(paths.status) is not None:
         return
     spec = read_json(paths.spec)
     spec["fork"] = standby and bool(spec.get("fork"))
-    one = node.make(spec, paths, lock)
+    one = node.build_node(spec, paths, lock)
     one.stops.listen()
     one.save("starting")
     try:
-        prepare(
-            spec, meeting(spec), write_log, lambda: one.stops.early() is not None,
+        prepare_node(
+            spec, read_rendezvous(spec), write_log, lambda: one.stops.early() is not None,
             {Late.FILES_DIR: os.path.join(spec["folder"], "files")},
         )  # fmt: skip
-    except barrier.GaveUp as error:
-        give_up(one, error.cause, error.detail, **error.about)
+    except barrier.RendezvousError as error:
+        end_with_cause(one, error.cause, error.detail, **error.about)
         return
     except OSError as error:
-        give_up(one, "START_FAILED", f"port {spec['meeting']['port']}: {error}")
+        end_with_cause(one, "START_FAILED", f"port {spec['meeting']['port']}: {error}")
         return
     spec["env"].update(secrets)
     spec["secrets"] = [*secrets]
-    hold_apart(spec.get("bounds") or {})
+    limit_rank_memory(spec.get("bounds") or {})
     yields = spec.get("yields") or {}
-    give_way({"oom": yields.get("oom")} if standby else yields)
+    lower_priority({"oom": yields.get("oom")} if standby else yields)
     one.run()
 
 
-def meeting(spec: dict[str, Any]) -> Meeting:
+def read_rendezvous(spec: dict[str, Any]) -> Rendezvous:
     """Return the rendezvous of a spec."""
     at = spec["meeting"]
-    patience = float(at.get("patience") or barrier.PATIENCE_SECONDS)
+    patience = float(at.get("patience") or barrier.DEFAULT_TIMEOUT_SECONDS)
     goes_on = bool(at.get("goes_on"))
-    return Meeting(spec["name"], spec["node_rank"], at["nodes"], at["head"], at["port"], patience, goes_on)
+    return Rendezvous(spec["name"], spec["node_rank"], at["nodes"], at["head"], at["port"], patience, goes_on)
 
 
-def give_way(yields: dict[str, Any]) -> None:
+def lower_priority(yields: dict[str, Any]) -> None:
     """Lower the priority of this process, which ranks inherit; what is not permitted is skipped."""
     if oom := yields.get("oom"):
         with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
-            wanted = min(MOST_OOM, int(file.read()) + int(oom))
+            wanted = min(MAX_OOM_SCORE, int(file.read()) + int(oom))
             file.seek(0)
             file.write(str(wanted))
     if nice := yields.get("nice"):
@@ -84,15 +84,15 @@ def give_way(yields: dict[str, Any]) -> None:
             os.nice(int(nice))
 
 
-def hold_apart(bounds: dict[str, Any]) -> None:
+def limit_rank_memory(bounds: dict[str, Any]) -> None:
     """Limit the memory of the ranks' own control group, if one can be created in the container's (`cgroups.py`): a rank
     that takes more is killed alone, because the limit of the whole container is not reached."""
-    if not bounds.get("control_group") or bounds.get("memory") or not cgroups.divide_own():
+    if not bounds.get("control_group") or bounds.get("memory") or not cgroups.divide_own_group():
         return
     with contextlib.suppress(OSError, ValueError):
         if group := find_limited_group():
-            left = int(group.limit * (1 - LEFT_FREE)) - group.used()
-            if left >= group.limit * LEAST:
+            left = int(group.limit * (1 - FREE_MEMORY_SHARE)) - group.used()
+            if left >= group.limit * MIN_MEMORY_SHARE:
                 bounds["memory"] = left
 
 
@@ -100,12 +100,12 @@ def write_log(text: str) -> None:
     print(f"fermi: {text}", file=sys.stderr, flush=True)
 
 
-def give_up(one: Node, cause: str, detail: str, **about: Any) -> None:
+def end_with_cause(runner: Node, cause: str, detail: str, **about: Any) -> None:
     """Write the cause of an end without ranks to the log and the status."""
     write_log(f"gave up: {cause}: {detail}")
-    one.status["cause"] = {"code": cause, "evidence": detail, **about}
-    one.save("exited")
+    runner.status["cause"] = {"code": cause, "evidence": detail, **about}
+    runner.save("exited")
 
 
 if __name__ == "__main__":
-    node.main(sys.argv[1], json.load(sys.stdin) if sys.argv[2:] == ["-"] else {}, run)
+    node.main(sys.argv[1], json.load(sys.stdin) if sys.argv[2:] == ["-"] else {}, run_node)

@@ -9,24 +9,24 @@ import socket
 import struct
 
 SIOCGIFADDR = 0x8915
-CHOOSING = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
-def for_ranks(head: str, *, is_here: bool) -> dict[str, str]:
+def build_interface_env(head: str, *, is_head: bool) -> dict[str, str]:
     """Return the variables for the interface that gloo and NCCL bind: the one that reaches the head, unless our own
     environment sets them. Empty if the head's own name leads to the loopback interface (as in Debian's /etc/hosts).
     `is_head`: this node is the head."""
-    name = interface_to(head)
-    if not name or (is_here and name == "lo" and not _is_loopback(head)):
+    name = find_interface_to(head)
+    if not name or (is_head and name == "lo" and not _is_loopback(head)):
         return {}
-    return {key: name for key in CHOOSING if not os.environ.get(key)}
+    return {key: name for key in INTERFACE_VARIABLES if not os.environ.get(key)}
 
 
 def _is_loopback(address: str) -> bool:
     return address in ("localhost", "::1") or address.startswith("127.")
 
 
-def interface_to(address: str) -> str:
+def find_interface_to(address: str) -> str:
     """Return the name of the network interface that reaches `address`, or an empty string if unknown."""
     try:
         family, kind, _, _, target = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)[0]
@@ -35,15 +35,15 @@ def interface_to(address: str) -> str:
             own = probe.getsockname()[0]
     except OSError:
         return ""
-    return next((name for name in names() if own in addresses_of(name)), "")
+    return next((name for name in list_interfaces() if own in list_addresses(name)), "")
 
 
-def names() -> list[str]:
+def list_interfaces() -> list[str]:
     """Return the names of all network interfaces."""
     return [name for _, name in socket.if_nameindex()]
 
 
-def addresses_of(name: str) -> set[str]:
+def list_addresses(name: str) -> set[str]:
     """Return the IPv4 and IPv6 addresses of an interface."""
     found = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

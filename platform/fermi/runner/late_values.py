@@ -22,35 +22,37 @@ class Late(Enum):
     PYTHON = "python"  # the interpreter that has the training stack
 
 
-SHOWN = {late: f"<{late.value}>" for late in Late}
+LATE_TEXTS = {late: f"<{late.value}>" for late in Late}
 
 
 def resolve(value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]) -> str:
     """Return the value as text. Raises KeyError if an engine did not bind one of its late values."""
-    return "".join(known[piece] if isinstance(piece, Late) else piece for piece in _pieces(value))
+    return "".join(known[piece] if isinstance(piece, Late) else piece for piece in _split_pieces(value))
 
 
-def is_open(value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]) -> bool:
+def has_unknown_values(value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]) -> bool:
     """Return True if the value has parts that are not known."""
-    return any(isinstance(piece, Late) and piece not in known for piece in _pieces(value))
+    return any(isinstance(piece, Late) and piece not in known for piece in _split_pieces(value))
 
 
-def encode(value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]) -> str | list[str | dict[str, str]]:
+def encode_value(
+    value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]
+) -> str | list[str | dict[str, str]]:
     """Return the value for JSON: text if all is known, else its pieces, of which some stay late."""
-    if not is_open(value, known):
+    if not has_unknown_values(value, known):
         return resolve(value, known)
     return [
         {"late": piece.value} if isinstance(piece, Late) and piece not in known else resolve(piece, known)
-        for piece in _pieces(value)
+        for piece in _split_pieces(value)
     ]
 
 
-def decode(written: str | list[str | dict[str, str]], known: Mapping[Late, str]) -> str:
+def decode_value(written: str | list[str | dict[str, str]], known: Mapping[Late, str]) -> str:
     """Return the text of what `encode_value` has made. Raises KeyError if an engine did not bind a late value."""
     if isinstance(written, str):
         return written
     return "".join(known[Late(piece["late"])] if isinstance(piece, dict) else piece for piece in written)
 
 
-def _pieces(value: str | Late | tuple[str | Late, ...]) -> tuple[str | Late, ...]:
+def _split_pieces(value: str | Late | tuple[str | Late, ...]) -> tuple[str | Late, ...]:
     return value if isinstance(value, tuple) else (value,)

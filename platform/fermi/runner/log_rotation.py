@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import os
 
-KEPT, STEP = 32 << 20, 4 << 20
+MAX_LOG_BYTES, STEP_BYTES = 32 << 20, 4 << 20
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 
 
-def trim(log: int, kept: int = KEPT, step: int = STEP) -> None:
+def trim_log(log: int, kept: int = MAX_LOG_BYTES, step: int = STEP_BYTES) -> None:
     """Release the blocks of all but the last `kept` bytes of a file that is open for writing. Does nothing if the file
     system does not support it."""
     old = (os.fstat(log).st_size - kept) // step * step
@@ -21,7 +21,7 @@ def trim(log: int, kept: int = KEPT, step: int = STEP) -> None:
             fallocate(log, _KEEP_SIZE | _PUNCH_HOLE, ctypes.c_longlong(0), ctypes.c_longlong(old))
 
 
-def begin(log: int, at: int) -> int:
+def find_data_start(log: int, at: int) -> int:
     """Return the offset from which the log still has data."""
     try:
         return os.lseek(log, at, os.SEEK_DATA)

@@ -29,25 +29,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fermi.runner import kernel, processes
-from fermi.runner.bounds import ranks_of
-from fermi.runner.disk_space import shown
+from fermi.runner.bounds import map_processes_to_ranks
+from fermi.runner.disk_space import format_bytes
 
-NEAR, FULL, CLOSE = 0.97, 0.99, 0.85
+NEAR_LIMIT_SHARE, FULL_SHARE, WATCHED_SHARE = 0.97, 0.99, 0.85
 """Shares of the limit; from WATCHED_SHARE on the ranks' own memory is read at each check."""
-GIVES_BACK = 0.1
-FASTEST = 8 << 30
+MIN_RANK_SHARE = 0.1
+MAX_GROWTH_BYTES_PER_SECOND = 8 << 30
 """The largest growth of ranks that is expected."""
-SLOWEST_LOOK, QUICKEST_LOOK = 0.2, 0.003
-REST = 20
+MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS = 0.2, 0.003
+REST_FACTOR = 20
 """The pause after a check is at least so many times as long as the check took."""
 GROWTH_SECONDS = 1.0
-LEAST_GROWTH = 4 << 20
+MIN_GROWTH_BYTES = 4 << 20
 TREE_SECONDS = 0.25
-RECLAIMABLE = frozenset((b"active_file", b"inactive_file", b"slab_reclaimable"))
+RECLAIMABLE_FIELDS = frozenset((b"active_file", b"inactive_file", b"slab_reclaimable"))
 """Fields of version 2; those of version 1 that include the groups below have the prefix `total_`."""
 
 
-class Sample(NamedTuple):
+class MemorySample(NamedTuple):
     """Bytes: `used` by the group, without what can be reclaimed; `ranks`: by the ranks' processes alone."""
 
     at: float
@@ -55,19 +55,19 @@ class Sample(NamedTuple):
     ranks: int
 
 
-def is_running_out(samples: Sequence[Sample], limit: int) -> bool:
+def is_running_out(samples: Sequence[MemorySample], limit: int) -> bool:
     """Return True if the ranks have to end, by the last sample and those before it."""
     last = samples[-1]
-    if last.used < NEAR * limit:
+    if last.used < NEAR_LIMIT_SHARE * limit:
         return False
-    if last.used >= FULL * limit and last.ranks >= GIVES_BACK * limit:
+    if last.used >= FULL_SHARE * limit and last.ranks >= MIN_RANK_SHARE * limit:
         return True
     first = min(samples, key=lambda one: one.ranks)
     grown = last.ranks - first.ranks
-    return grown >= LEAST_GROWTH and 2 * grown >= last.used - first.used
+    return grown >= MIN_GROWTH_BYTES and 2 * grown >= last.used - first.used
 
 
-class Group:
+class MemoryGroup:
     """A control group with a memory limit. `folder`: where its files are."""
 
     def __init__(self, folder: str, limit: int) -> None:
@@ -80,11 +80,11 @@ class Group:
         reclaimable = 0
         for line in _read(f"{self.folder}/memory.stat").splitlines():
             name, _, value = line.partition(b" ")
-            if name.startswith(before) and name[len(before) :] in RECLAIMABLE:
+            if name.startswith(before) and name[len(before) :] in RECLAIMABLE_FIELDS:
                 reclaimable += int(value)
         return max(0, int(_read(self._usage)) - reclaimable)
 
-    def swap_left(self) -> int:
+    def read_free_swap(self) -> int:
         """Return the bytes that may still go to swap; 0 if unknown."""
         with contextlib.suppress(OSError, ValueError, StopIteration):
             lines = _read("/proc/meminfo").splitlines()
@@ -101,22 +101,24 @@ class Group:
         return f"{self.folder}/memory.{'usage_in_bytes' if self._version_1 else 'current'}"
 
 
-def find_limited_group(folders: Iterable[str] | None = None) -> Group | None:
+def find_limited_group(folders: Iterable[str] | None = None) -> MemoryGroup | None:
     """Return the group with the lowest limit that this process is in, or None if no limit is visible."""
-    found = [(limit, folder) for folder in folders or kernel.find_groups() if (limit := kernel.limit_of(folder))]
-    total = kernel.memory_limit() or 0
+    found = [
+        (limit, folder) for folder in folders or kernel.list_memory_groups() if (limit := kernel.read_limit(folder))
+    ]
+    total = kernel.read_memory_limit() or 0
     limit, folder = min(found, default=(0, ""))
-    return Group(folder, limit) if 0 < limit <= total else None
+    return MemoryGroup(folder, limit) if 0 < limit <= total else None
 
 
 class MemoryGuard:
     """Watches the memory in a thread. `leaders`: returns the rank of each rank's first process. `found` is set to the
     cause right before the guard kills the ranks, so that it is there when their end is noticed."""
 
-    def __init__(self, group: Group, leaders: Callable[[], Mapping[int, int]]) -> None:
+    def __init__(self, group: MemoryGroup, leaders: Callable[[], Mapping[int, int]]) -> None:
         self.group, self._leaders = group, leaders
         self.found: dict[str, Any] | None = None
-        self._samples: deque[Sample] = deque()
+        self._samples: deque[MemorySample] = deque()
         self._tree: dict[int, int] = {}
         self._tree_at = self._tree_took = 0.0
         self._ending = threading.Event()
@@ -133,20 +135,20 @@ class MemoryGuard:
     def look(self) -> dict[str, Any] | None:
         """Return the cause if the ranks have to end, else None. Raises OSError and ValueError."""
         limit, now, used = self.group.limit, time.monotonic(), self.group.used()
-        if used < CLOSE * limit:
+        if used < WATCHED_SHARE * limit:
             self._samples.clear()
-            self._samples.append(Sample(now, used, 0))
+            self._samples.append(MemorySample(now, used, 0))
             return None
         if now - self._tree_at > TREE_SECONDS or not self._tree:
-            self._tree, self._tree_at = ranks_of(processes.descendants(), self._leaders()), now
+            self._tree, self._tree_at = map_processes_to_ranks(processes.list_descendants(), self._leaders()), now
             self._tree_took = time.monotonic() - now
-        each = {pid: _own_bytes(pid) for pid in self._tree}
+        each = {pid: _read_own_memory(pid) for pid in self._tree}
         if self._samples and not self._samples[0].ranks:
             self._samples.clear()  # the ranks' memory was not read
-        self._samples.append(Sample(now, used, min(used, sum(each.values()))))
+        self._samples.append(MemorySample(now, used, min(used, sum(each.values()))))
         while len(self._samples) > 2 and now - self._samples[1].at > GROWTH_SECONDS:
             self._samples.popleft()
-        if not is_running_out(self._samples, limit) or self.group.swap_left() > (1 - FULL) * limit:
+        if not is_running_out(self._samples, limit) or self.group.read_free_swap() > (1 - FULL_SHARE) * limit:
             return None
         return self._told(used, each)
 
@@ -157,9 +159,9 @@ class MemoryGuard:
         [(rank, most)] = shares.most_common(1)
         total = self._samples[-1].ranks
         return {
-            "code": "OUT_OF_MEMORY", "rank": rank, "rankUsed": shown(most), "ranksUsed": shown(total),
-            "othersUsed": shown(max(0, used - total)), "used": shown(used), "limit": shown(self.group.limit),
-        }  # fmt: skip
+            "code": "OUT_OF_MEMORY", "rank": rank, "rankUsed": format_bytes(most), "ranksUsed": format_bytes(total),
+            "othersUsed": format_bytes(max(0, used - total)), "used": format_bytes(used), "limit":
+        format_bytes(self.group.limit), }  # fmt: skip
 
     def _run(self) -> None:
         while not self.found:
@@ -173,14 +175,14 @@ class MemoryGuard:
                 self._kill()
                 return
             took = time.monotonic() - began - self._tree_took
-            if self._ending.wait(max(REST * took, self._pause())):
+            if self._ending.wait(max(REST_FACTOR * took, self._pause())):
                 return
 
     def _pause(self) -> float:
         """Return the seconds in which the ranks cannot have taken more than half of what is left."""
         used = self._samples[-1].used if self._samples else 0
-        left = NEAR * self.group.limit - used
-        return min(max(left / 2 / FASTEST, QUICKEST_LOOK), SLOWEST_LOOK)
+        left = NEAR_LIMIT_SHARE * self.group.limit - used
+        return min(max(left / 2 / MAX_GROWTH_BYTES_PER_SECOND, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
 
     def _kill(self) -> None:
         """Kill the listed processes; the node's runner ends what the ranks have started since."""
@@ -190,7 +192,7 @@ class MemoryGuard:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _own_bytes(pid: int) -> int:
+def _read_own_memory(pid: int) -> int:
     """Return a process's resident bytes without files (proc_pid_status(5)); shared memory counts for each process."""
     found = 0
     with contextlib.suppress(OSError, ValueError, IndexError):

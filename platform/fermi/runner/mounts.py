@@ -46,7 +46,7 @@ SYSTEM_FOLDERS = (
     "/usr",
 )
 """Included as a whole; Landlock decides what of them may be read."""
-PRIVATE_FOLDERS, PRIVATE = ("/tmp", "/var/tmp", "/dev/shm"), "private"
+PRIVATE_FOLDERS, PRIVATE_MODE = ("/tmp", "/var/tmp", "/dev/shm"), "private"
 """Folders that every program may write to: the task has its own."""
 MAX_LINKS = 40
 """As many as the kernel follows on one path (path_resolution(7))."""
@@ -59,7 +59,7 @@ class ViewError(OSError):
     """The view cannot be created on this machine; `strerror` has the step that failed and why."""
 
 
-class View:
+class FileSystemView:
     """Descriptors of the namespaces; `shared_memory` and `processes` are its /dev/shm and /proc, for rules of Landlock.
     `user` is -1 if root created it."""
 
@@ -71,7 +71,7 @@ class View:
         OSError."""
         for descriptor, kind in ((self.user, CLONE_NEWUSER), (self.mount, CLONE_NEWNS)):
             if descriptor >= 0 and _libc.setns(descriptor, kind):
-                raise _error("joining the view")
+                raise _build_error("joining the view")
         self.close()
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class View:
         self.mount = self.shared_memory = self.processes = self.user = -1
 
 
-def make_view(given: Mapping[str, str], named: Iterable[str], temporary: str) -> View:
+def make_view(paths: Mapping[str, str], named: Iterable[str], temporary: str) -> FileSystemView:
     """Return a view of `paths` (real paths with their access: "r", "rw", "rwm"; "" hides what is below) and of the
     system's folders. `named`: paths as they are written elsewhere; symbolic links in them are created again.
     `temporary`: the folder that becomes /tmp; a folder `root` in it is created for the time.
@@ -96,7 +96,7 @@ def make_view(given: Mapping[str, str], named: Iterable[str], temporary: str) ->
     with ours, theirs:
         pid = os.fork()
         if pid == 0:
-            _hold(theirs, given, named, temporary)
+            _send_namespaces(theirs, paths, named, temporary)
         theirs.close()
         try:
             said, descriptors, _, _ = socket.recv_fds(ours, 4096, 4)
@@ -109,25 +109,25 @@ def make_view(given: Mapping[str, str], named: Iterable[str], temporary: str) ->
         raise ViewError(int(number or 0), what or "the process that makes the view ended")
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
-    return View(*descriptors)
+    return FileSystemView(*descriptors)
 
 
-def _hold(theirs: socket.socket, given: Mapping[str, str], named: Iterable[str], temporary: str) -> NoReturn:
+def _send_namespaces(stream: socket.socket, paths: Mapping[str, str], named: Iterable[str], temporary: str) -> NoReturn:
     """Create the namespaces in a child process and send their descriptors."""
     try:
         is_user = _unshare()
-        _make_root(given, named, temporary)
+        _make_root(paths, named, temporary)
         folders = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in ("/dev/shm", "/proc")]
         kept = [os.open("/proc/self/ns/mnt", os.O_RDONLY), *folders]
         if is_user:
             kept.append(os.open("/proc/self/ns/user", os.O_RDONLY))
-        socket.send_fds(theirs, [b"0 "], kept)
+        socket.send_fds(stream, [b"0 "], kept)
     except OSError as error:
         with suppress(OSError):
-            theirs.send(f"{error.errno or 0} {error.strerror or error}".encode()[:4000])
+            stream.send(f"{error.errno or 0} {error.strerror or error}".encode()[:4000])
     except BaseException as error:
         with suppress(OSError):
-            theirs.send(f"0 {type(error).__name__}: {error}".encode()[:4000])
+            stream.send(f"0 {type(error).__name__}: {error}".encode()[:4000])
     os._exit(0)
 
 
@@ -138,17 +138,17 @@ def _unshare() -> bool:
     uid, gid = os.geteuid(), os.getegid()
     _libc.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: else /proc/self belongs to root
     if _libc.unshare(CLONE_NEWNS | CLONE_NEWUSER):
-        raise _error("a user namespace")
+        raise _build_error("a user namespace")
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
     return True
 
 
-def _make_root(given: Mapping[str, str], named: Iterable[str], temporary: str) -> None:
+def _make_root(paths: Mapping[str, str], named: Iterable[str], temporary: str) -> None:
     shown = {path: "r" for path in SYSTEM_FOLDERS if os.path.isdir(path) and not os.path.islink(path)}
-    shown.update({"/dev": "rw"}, **dict.fromkeys(PRIVATE_FOLDERS, PRIVATE), **given)
-    links = dict(link for path in (*_top_links(), *named) for link in links_of(path).items())
+    shown.update({"/dev": "rw"}, **dict.fromkeys(PRIVATE_FOLDERS, PRIVATE_MODE), **paths)
+    links = dict(link for path in (*_list_top_links(), *named) for link in find_links(path).items())
     size = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
     large = f"mode=1777,size={size.f_blocks * size.f_frsize}" if size and size.f_blocks else "mode=1777"
     root = os.path.join(temporary, "root")
@@ -157,23 +157,25 @@ def _make_root(given: Mapping[str, str], named: Iterable[str], temporary: str) -
     _mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=4m")
     empty = [root]
     for path in sorted(shown, key=len):
-        mode, above = shown[path], _nearest(path, shown)
+        mode, above = shown[path], _find_mode_above(path, shown)
         if mode == above or not (mode or above):
             continue
-        is_folder = mode == PRIVATE or os.path.isdir(path)
-        target = _target(root, path, is_folder)
-        if path == "/dev/shm" and mode == PRIVATE:
+        is_folder = mode == PRIVATE_MODE or os.path.isdir(path)
+        target = _make_target(root, path, is_folder)
+        if path == "/dev/shm" and mode == PRIVATE_MODE:
             _mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, large)
         elif path == "/proc" and "w" in mode:
-            _mount_processes(target)
+            _mount_proc(target)
         elif mode:
             try:
-                _mount(temporary if mode == PRIVATE else path, target, None, MS_BIND | MS_REC * (mode != PRIVATE))
+                _mount(
+                    temporary if mode == PRIVATE_MODE else path, target, None, MS_BIND | MS_REC * (mode != PRIVATE_MODE)
+                )
             except ViewError:
                 if mode != "r":
                     raise
                 continue  # a file server that is away: the task finds nothing there
-            if path == "/dev" or (mode != PRIVATE and "m" not in mode):
+            if path == "/dev" or (mode != PRIVATE_MODE and "m" not in mode):
                 # Devices, sockets and what is open already (a rank's log) are written to all the same.
                 _set_read_only(target, recursive=path != "/dev")
         elif is_folder:
@@ -189,13 +191,13 @@ def _make_root(given: Mapping[str, str], named: Iterable[str], temporary: str) -
         _set_read_only(target, recursive=False)
     os.chdir(root)
     if _pivot_root():
-        raise _error("pivot_root")
+        raise _build_error("pivot_root")
     if _libc.umount2(b".", MNT_DETACH):
-        raise _error("leaving the old root")
+        raise _build_error("leaving the old root")
     os.chdir("/")
 
 
-def _mount_processes(target: str) -> None:
+def _mount_proc(target: str) -> None:
     """Mount /proc so that only files of processes can be written to: all other entries are mounted read-only as they
     are here (a container may cover parts of them)."""
     hides = MS_NOSUID | MS_NODEV | MS_NOEXEC
@@ -209,7 +211,7 @@ def _mount_processes(target: str) -> None:
                 _set_read_only(target + "/" + entry.name, recursive=True)
 
 
-def links_of(path: str) -> dict[str, str]:
+def find_links(path: str) -> dict[str, str]:
     """Return the symbolic links on the way along `path` (absolute), each with its target as written: they have to be
     created again if only the end of the path is mounted."""
     found: dict[str, str] = {}
@@ -233,21 +235,21 @@ def links_of(path: str) -> dict[str, str]:
     return found
 
 
-def _top_links() -> list[str]:
+def _list_top_links() -> list[str]:
     with os.scandir("/") as entries:
         return [entry.path for entry in entries if entry.is_symlink()]
 
 
-def _nearest(path: str, shown: Mapping[str, str]) -> str:
+def _find_mode_above(path: str, shown: Mapping[str, str]) -> str:
     """Return the access of the nearest folder above, or an empty string."""
     while path != "/":
         path = os.path.dirname(path)
         if path in shown:
-            return "" if shown[path] == PRIVATE else shown[path]
+            return "" if shown[path] == PRIVATE_MODE else shown[path]
     return ""
 
 
-def _target(root: str, path: str, is_folder: bool) -> str:
+def _make_target(root: str, path: str, is_folder: bool) -> str:
     target = root + path
     if not os.path.lexists(target):
         os.makedirs(target if is_folder else os.path.dirname(target), 0o755, exist_ok=True)
@@ -259,7 +261,7 @@ def _target(root: str, path: str, is_folder: bool) -> str:
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
     words = [word if word is None else os.fsencode(word) for word in (source, target, kind)]
     if _libc.mount(*words, ctypes.c_ulong(flags), data.encode() or None):
-        raise _error(f"mounting {target}")
+        raise _build_error(f"mounting {target}")
 
 
 def _set_read_only(target: str, *, recursive: bool) -> None:
@@ -280,6 +282,6 @@ def _pivot_root() -> int:
     return int(_libc.pivot_root(b".", b"."))
 
 
-def _error(what: str) -> ViewError:
+def _build_error(what: str) -> ViewError:
     number = ctypes.get_errno()
     return ViewError(number, f"{what}: {os.strerror(number)}")

@@ -53,30 +53,38 @@ from collections.abc import Callable
 from typing import Any
 
 from fermi.runner import causes, drill, first_failure, kernel, leftover_ranks, placeholders, ports, processes, ras
-from fermi.runner.activity import LAST_SECONDS, NEVER, Stillness
+from fermi.runner.activity import MAX_IDLE_SECONDS, STRICT_IDLE_CPU_SHARE, ActivityTracker
 from fermi.runner.bounds import Bounds
-from fermi.runner.disk_usage import DiskUse
-from fermi.runner.exit_codes import CANNOT_START, shown
-from fermi.runner.files import Paths, PulseFile, StatusFile, TelemetryFile, first_status, read_json, try_lock
+from fermi.runner.disk_usage import DiskMonitor
+from fermi.runner.exit_codes import CANNOT_START, to_shell_code
+from fermi.runner.files import (
+    PulseFile,
+    RunnerPaths,
+    StatusFile,
+    TelemetryFile,
+    build_first_status,
+    read_json,
+    try_lock,
+)
 from fermi.runner.memory_guard import MemoryGuard, find_limited_group
-from fermi.runner.output_pipes import Pipes
-from fermi.runner.rank import BecomeRank, become, begin
-from fermi.runner.stop_requests import Stop, Stops
-from fermi.runner.telemetry import Measuring, visible
-from fermi.runner.watch import LogFile, Output, Tell, Watch
-from fermi.telemetry.xids import Xids
+from fermi.runner.output_pipes import OutputPipes
+from fermi.runner.rank import UnwindToRankError, run_rank_here, start_rank
+from fermi.runner.stop_requests import StopRequest, StopRequests
+from fermi.runner.telemetry import TelemetryThread, read_visible_gpus
+from fermi.runner.watch import LogFile, RankOutput, RankWatcher, ReportPulses
+from fermi.telemetry.xids import XidReader
 
 SIBLINGS_GRACE_SECONDS = 5.0
 """How long the other ranks get to exit by themselves (to save, and to print why) after one of them failed."""
-STILL_SECONDS = 0.5
+IDLE_SIBLING_SECONDS = 0.5
 """Those that are idle for so long wait in a collective for the lost one: they are ended at once."""
-STILL_POLL_SECONDS = 0.1
-LOOKS = 10
+IDLE_POLL_SECONDS = 0.1
+IDLE_CHECKS = 10
 """Checks for activity within the time after which a rank counts as idle."""
-UNSAVED_SECONDS = 0.5
+SAVE_RETRY_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.25
 
-Save = Callable[[dict[str, Any]], bool]
+SaveStatus = Callable[[dict[str, Any]], bool]
 """Publishes a node's status at each change; returns False if it has to be saved again."""
 
 
@@ -89,51 +97,51 @@ class Node:
     def __init__(
         self,
         spec: dict[str, Any],
-        stops: Stops,
-        save: Save,
-        pipes: Pipes | None = None,
+        stops: StopRequests,
+        save: SaveStatus,
+        pipes: OutputPipes | None = None,
         *,
         folder: str = "",
         lock: int | None = None,
         whole: bool = False,
-        tell: Tell | None = None,
+        tell: ReportPulses | None = None,
         tell_seconds: float = 1.0,
-        tell_used: Tell | None = None,
+        tell_used: ReportPulses | None = None,
     ) -> None:
         self.spec, self.stops, self._save, self.pipes = spec, stops, save, pipes
         self.own_folder, self.folder, self.lock, self.whole = folder, folder or spec["cwd"], lock, whole
-        self.status = first_status(spec["name"], spec["node_rank"], "starting")
+        self.status = build_first_status(spec["name"], spec["node_rank"], "starting")
         self.status |= {"asked": "", "asked_at": None}  # the signal that requested the end
-        self.status["runner"] = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
+        self.status["runner"] = {"pid": os.getpid(), "start_time": processes.read_start_time(os.getpid())}
         self.ranks = self.status["ranks"] = [
             {"rank": r["rank"], "local_rank": r["local_rank"], "pid": None, "start_time": None, "state": "waiting",
              "exit_code": None, "ended_at": None, "asked": False, "still_since": None, "error": None, "stalled": None,
              "kill": None, "called_at": time.time(), "began_at": None, "last_step": None, "trainer": None,
              "joined_as": None} for r in spec["ranks"]
         ]  # fmt: skip
-        self.last_seconds: float = spec.get("last_seconds", LAST_SECONDS)
+        self.last_seconds: float = spec.get("last_seconds", MAX_IDLE_SECONDS)
         self.asked_at: dict[int, float] = {}  # by rank, unix seconds: the first time
         self.kill_at: float | None = None  # monotonic seconds; set once the ranks have been asked to end
-        self.look_at = time.monotonic() + self.last_seconds / LOOKS
+        self.look_at = time.monotonic() + self.last_seconds / IDLE_CHECKS
         self.unsaved = False  # what is in memory is newer than what is written
         self.still_seconds: float | None = None
-        self.stillness: Stillness | None = None
+        self.stillness: ActivityTracker | None = None
         self.failed: set[int] = set()  # processes of ranks that an exception had ended before they were killed
-        self.never_ended: list[int] = []  # ranks that were killed because all others had ended well, and long ago
+        self.hung_ranks: list[int] = []  # ranks that were killed because all others had ended well, and long ago
         self.confinement: Any = None  # a `confine.Confinement`
         self.bounds: Bounds | None = None
-        self.disk_use: DiskUse | None = None
+        self.disk_use: DiskMonitor | None = None
         self.memory_guard: MemoryGuard | None = None
-        self.memory = kernel.Memory()
-        self.watch: Watch | None = None
+        self.memory = kernel.OomDetector()
+        self.watch: RankWatcher | None = None
         if spec.get("pulse"):
             seconds = spec.get("pulse_seconds", tell_seconds)
-            self.watch = Watch(spec["cwd"], spec.get("hang_seconds"), tell, seconds, spec["env"])
+            self.watch = RankWatcher(spec["cwd"], spec.get("hang_seconds"), tell, seconds, spec["env"])
         self.tell_used = tell_used
-        self.xids = Xids(visible(spec))
+        self.xids = XidReader(read_visible_gpus(spec))
         measured = tell_used and spec.get("measured", True)
-        self.measuring = Measuring(spec, self.ranks, self.folder, self.xids) if measured else None
-        self.drill = drill.Drill.of(spec, self.steps)
+        self.measuring = TelemetryThread(spec, self.ranks, self.folder, self.xids) if measured else None
+        self.drill = drill.RankKillDrill.of(spec, self.steps)
 
     def run(self) -> None:
         """Run the node to its end. May raise UnwindToRankError (in a child)."""
@@ -147,7 +155,7 @@ class Node:
         self.save("starting")
         if early := self.stops.early():
             self.status.update(asked=early.by, asked_at=time.time() if early.by else None)
-        elif not self.blame_port() and self.hold_to_bounds() and self.bring(wake):
+        elif not self.record_port_cause() and self.apply_bounds() and self.bring(wake):
             self.start_all(inherited=[wake, wake_write, *self.xids.descriptors()])
             if self.measuring:
                 self.measuring.start()
@@ -156,22 +164,22 @@ class Node:
             if self.memory_guard:
                 self.memory_guard.start()
         self.follow(wake)
-        leftover_ranks.note_left(self.ranks, self.spec["command"])
+        leftover_ranks.record_leftover_programs(self.ranks, self.spec["command"])
         self.sweep()
         if self.disk_use:
             self.disk_use.close()
         if self.memory_guard:
             self.memory_guard.close()
-        self.tell_of_use(last=True)
+        self.report_telemetry(last=True)
         if self.pipes:
             self.pipes.close()
         if self.confinement:
             self.confinement.close()
         for entry in self.ranks:
-            self.hear_of_gpu(entry, entry["pid"])  # a journal says it later
+            self.record_gpu_error(entry, entry["pid"])  # a journal says it later
         self.save("exited")
         while self.unsaved:
-            time.sleep(UNSAVED_SECONDS)
+            time.sleep(SAVE_RETRY_SECONDS)
             self.save("exited")
         if self.bounds:
             self.bounds.close()
@@ -183,7 +191,7 @@ class Node:
 
     # --- how ranks begin ---
 
-    def hold_to_bounds(self) -> bool:
+    def apply_bounds(self) -> bool:
         """Set up the limits that the spec has. Return False if the ranks must not start because their disk is too
         full."""
         order, env = self.spec.get("bounds"), self.spec["env"]
@@ -192,13 +200,13 @@ class Node:
         if not order:
             return True
         self.bounds = Bounds(order, self.spec["name"], self.leaders)
-        self.memory = kernel.Memory()  # of the group that it has joined
+        self.memory = kernel.OomDetector()  # of the group that it has joined
         folders = [self.own_folder]
         if any(rank["rank"] == 0 for rank in self.ranks):  # one of all that see the task's folders counts them
             folders += [env.get("FERMI_OUTPUT_DIR", ""), env.get("FERMI_CHECKPOINT_DIR", "")]
             folders += [os.path.dirname(rank.get("log", "")) for rank in self.spec["ranks"]]
             folders += [self.spec["cwd"]] if "code" in self.spec else []
-        self.disk_use = DiskUse(order, self.spec["name"], folders)
+        self.disk_use = DiskMonitor(order, self.spec["name"], folders)
         if found := self.disk_use.refusal():
             self.blame(found)
         return found is None
@@ -211,10 +219,10 @@ class Node:
         """Set up the task's code and packages if it has any. Return whether the ranks may start."""
         if "code" not in self.spec:
             return True
-        from fermi.runner.code_delivery import Bringing
-        from fermi.runner.package_cache import hold
+        from fermi.runner.code_delivery import CodeDelivery
+        from fermi.runner.package_cache import acquire_environment
 
-        bringing = Bringing(self.spec)
+        bringing = CodeDelivery(self.spec)
         try:
             while not bringing.over:
                 if bringing.listen(STOP_POLL_SECONDS, wake):
@@ -234,25 +242,25 @@ class Node:
             print(f"fermi: the ranks were not started: {bringing.failed}", file=sys.stderr, flush=True)
             return False
         if bringing.done:
-            hold(os.path.dirname(os.path.dirname(bringing.done)))  # to the end of this process
-            self.run_with(bringing.done)
+            acquire_environment(os.path.dirname(os.path.dirname(bringing.done)))  # to the end of this process
+            self.use_interpreter(bringing.done)
         return True
 
-    def run_with(self, python: str) -> None:
+    def use_interpreter(self, python: str) -> None:
         """Replace the planned interpreter with that of the task's own packages, which no process here has imported."""
-        from fermi.runner.code_delivery import in_front, leave_word
+        from fermi.runner.code_delivery import build_interpreter_env, write_chosen_interpreter
 
         planned = self.spec["code"].get("python") or sys.executable
         self.spec["command"] = [python if word == planned else word for word in self.spec["command"]]
         self.spec["fork"] = False
-        self.spec["env"].update(in_front(python, self.spec["env"]))
+        self.spec["env"].update(build_interpreter_env(python, self.spec["env"]))
         if chosen := self.spec["code"].get("chosen"):
-            leave_word(chosen, python)
+            write_chosen_interpreter(chosen, python)
 
     def start_all(self, inherited: list[int]) -> None:
         """Start all ranks; if one cannot be started, end the others."""
         self.confine()
-        self.spec["env"].setdefault(ras.ADDRESS, ras.own_address())
+        self.spec["env"].setdefault(ras.ADDRESS_VARIABLE, ras.choose_address())
         for entry, rank in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
             self.start(entry, rank, inherited if self.lock is None else [*inherited, self.lock])
         if any(entry["exit_code"] for entry in self.ranks):
@@ -262,15 +270,15 @@ class Node:
     def confine(self) -> None:
         """Create the sandbox if the spec has one; otherwise the runner may have been sent without that module."""
         if order := self.spec.get("confine"):
-            from fermi.runner.sandbox import Confinement
+            from fermi.runner.sandbox import Sandbox
 
-            self.confinement = Confinement(order, self.spec["name"], os.environ)
-            self.say_gaps(self.confinement.gaps)
+            self.confinement = Sandbox(order, self.spec["name"], os.environ)
+            self.log_gaps(self.confinement.gaps)
         if outputs := self.spec["env"].get("FERMI_OUTPUT_DIR"):
             with contextlib.suppress(OSError):  # a rank that writes there says so
                 os.makedirs(outputs, exist_ok=True)
 
-    def say_gaps(self, gaps: list[str]) -> None:
+    def log_gaps(self, gaps: list[str]) -> None:
         """Write to the log of the first rank what this machine cannot protect from the ranks."""
         if gaps:
             text = f"fermi: this machine cannot keep ranks from all that is not theirs: {'; '.join(gaps)}"
@@ -287,23 +295,23 @@ class Node:
         except OSError as error:
             print(f"fermi: rank {rank['rank']} was not started: {error}", file=sys.stderr, flush=True)
             entry.update(state="exited", exit_code=CANNOT_START, ended_at=time.time())
-            self.blame_disk()
+            self.record_disk_cause()
             return
         number, watch = rank["rank"], self.watch
         env = {**env, **self.spec["env"], **rank["env"]}
-        pid = begin(
-            number, [placeholders.fill(word, env) for word in self.spec["command"]],
+        pid = start_rank(
+            number, [placeholders.fill_text(word, env) for word in self.spec["command"]],
             placeholders.fill_env(env, self.spec.get("secrets", ())), self.spec["cwd"], output,
             fork=bool(self.spec.get("fork")), confinement=confinement, signals=self.stops.signals,
-            pulse=watch.give(number) if watch else None, batch=visible(self.spec) == "",
+            pulse=watch.give(number) if watch else None, batch=read_visible_gpus(self.spec) == "",
             limit=self.bounds.limit_process if self.bounds else None, venv=self.spec.get("venv", ""),
             inherited=[*inherited, *(watch.descriptors(but=number) if watch else ())],
         )  # fmt: skip
-        entry.update(pid=pid, start_time=processes.start_time(pid), state="running", began_at=time.time())
+        entry.update(pid=pid, start_time=processes.read_start_time(pid), state="running", began_at=time.time())
         if watch:
             watch.add(entry, self.output(rank))
 
-    def output(self, rank: dict[str, Any]) -> Output:
+    def output(self, rank: dict[str, Any]) -> RankOutput:
         """Return the output of the rank."""
         return self.pipes.carried[rank["rank"]] if self.pipes else LogFile(rank["log"])
 
@@ -317,7 +325,7 @@ class Node:
 
     def follow(self, wake: int) -> None:
         """Watch the ranks until none runs."""
-        activity = Stillness((entry["pid"] for entry in self.ranks if entry["pid"]), NEVER)
+        activity = ActivityTracker((entry["pid"] for entry in self.ranks if entry["pid"]), STRICT_IDLE_CPU_SHARE)
         while self.running():
             for stop in self.stops.come(self.sleep(wake)):
                 self.obey(stop)
@@ -329,9 +337,9 @@ class Node:
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self.signal_ranks(signal.SIGKILL)
             elif self.stillness:
-                self.end_the_still(self.stillness)
-            self.keep_bounds()
-            self.look_closer(activity)
+                self.kill_idle_ranks(self.stillness)
+            self.enforce_bounds()
+            self.check_progress(activity)
 
     def running(self) -> list[dict[str, Any]]:
         """Return the entries of running ranks."""
@@ -339,7 +347,7 @@ class Node:
 
     def sleep(self, wake: int) -> bytes:
         """Wait for a signal or the next check, and return the numbers of the signals that came."""
-        seconds = STILL_POLL_SECONDS if self.stillness else STOP_POLL_SECONDS
+        seconds = IDLE_POLL_SECONDS if self.stillness else STOP_POLL_SECONDS
         if self.kill_at is not None:
             seconds = min(seconds, max(0.0, self.kill_at - time.monotonic()))
         if self.pipes:
@@ -364,54 +372,54 @@ class Node:
                 break
             if entry := by_pid.get(pid):
                 if self.memory_guard and self.memory_guard.found:
-                    self.keep_bounds()
+                    self.enforce_bounds()
                 code = 1 if pid in self.failed else os.waitstatus_to_exitcode(wait_status)
                 entry.update(state="exited", exit_code=code, ended_at=time.time(), still_since=None)
                 self.last_words(entry)
                 changed.append(code)
         if any(code > 0 or code == -signal.SIGBUS for code in changed) and self.kill_at is None:
-            self.keep_bounds(certainly=True)
-            self.blame_disk()
+            self.enforce_bounds(certainly=True)
+            self.record_disk_cause()
         if any(changed) and self.kill_at is None:  # after all that ended by themselves have been counted
-            self.ask_to_end(SIBLINGS_GRACE_SECONDS, STILL_SECONDS)
+            self.ask_to_end(SIBLINGS_GRACE_SECONDS, IDLE_SIBLING_SECONDS)
         if changed:
             self.save("running")
 
     def last_words(self, entry: dict[str, Any]) -> None:
         """Complete the entry of a rank that has ended: its exception, and what the kernel reports."""
         process = self.watch.process(entry) if self.watch else entry["pid"]
-        if shown(entry["exit_code"]) == shown(-signal.SIGKILL) and not entry["asked"]:
+        if to_shell_code(entry["exit_code"]) == to_shell_code(-signal.SIGKILL) and not entry["asked"]:
             entry["kill"] = self.memory.explains(process)
-        self.hear_of_gpu(entry, process)
+        self.record_gpu_error(entry, process)
         if self.watch:
             self.watch.ended(entry)
         if self.confinement and entry["error"]:
             entry["error"]["refused"] = self.confinement.refusal(str(entry["error"].get("message")))
         self.prefer_exception(entry)
         with contextlib.suppress(OSError, ValueError):  # what cannot be looked up is not known
-            self.hear_of_port(entry)
+            self.record_port_conflict(entry)
 
     def prefer_exception(self, entry: dict[str, Any]) -> None:
         """Mark a rank that raised an exception before it was asked to end as not asked: it ended by its exception. A
         process takes seconds to exit (exit handlers, threads, leaving a group), in which a peer's failure may come
         first; the signal that follows explains nothing. The exit code becomes 1, Python's for an uncaught exception."""
-        raised_at = first_failure.raised_at(entry["error"])
+        raised_at = first_failure.read_raised_at(entry["error"])
         if entry["asked"] and 0 < raised_at <= self.asked_at.get(entry["rank"], 0.0):
             entry["asked"] = False
             if entry["exit_code"] < 0:
                 entry["exit_code"] = 1
 
-    def note_request(self, entry: dict[str, Any]) -> None:
+    def record_request(self, entry: dict[str, Any]) -> None:
         """Record that the rank is asked to end, and when, so that its end blames no rank."""
         entry["asked"] = True
         self.asked_at.setdefault(entry["rank"], time.time())
 
-    def hear_of_gpu(self, entry: dict[str, Any], process: int) -> None:
+    def record_gpu_error(self, entry: dict[str, Any], process: int) -> None:
         """Record what the kernel reports of the GPU of a rank that has failed."""
         if entry["exit_code"] and not entry["asked"] and not entry["kill"]:
             entry["kill"] = self.xids.explains(entry["local_rank"], process)
 
-    def hear_of_port(self, entry: dict[str, Any]) -> None:
+    def record_port_conflict(self, entry: dict[str, Any]) -> None:
         """Record which process listens on the port that the rank could not have, while it still does. If rank 0 could
         not have the rendezvous port, and no process of this task has it, that is why the ranks ended."""
         if not entry["exit_code"] or entry["asked"] or entry["kill"]:
@@ -421,31 +429,35 @@ class Node:
         if self.pipes:
             self.pipes.carry(0.0)
         said = self.output(rank).tail().decode(errors="replace")
-        port = causes.port_in_use(f"{said}\n{(entry['error'] or {}).get('message', '')}")
+        port = causes.find_unavailable_port(f"{said}\n{(entry['error'] or {}).get('message', '')}")
         if port is None:
             return
         env = {**os.environ, **self.spec["env"], **rank["env"]}
         meets_at = str(env.get("MASTER_PORT", ""))
         if port == 0 and number == 0 and meets_at.isdecimal():
             port = int(meets_at)
-        if not port or ports.is_free(port):
+        if not port or ports.is_port_free(port):
             return
         task, ranks = env.get("FERMI_TASK_ID", ""), {one["pid"]: one["rank"] for one in self.ranks if one["pid"]}
         uid = ((self.spec.get("confine") or {}).get("user") or {}).get("uid", os.geteuid())
-        entry["kill"] = found = {**causes.describe_port(port, task, ranks, uid), "fixed": str(port) != meets_at}
+        entry["kill"] = found = {**causes.describe_port_holder(port, task, ranks, uid), "fixed": str(port) != meets_at}
         if number == 0 and not found["fixed"] and "started" not in found and not self.status.get("cause"):
-            self.status["cause"] = {"code": "MASTER_PORT_TAKEN", "port": port, "holder": ports.holder(port) or None}
+            self.status["cause"] = {
+                "code": "MASTER_PORT_TAKEN",
+                "port": port,
+                "holder": ports.describe_holder(port) or None,
+            }
 
     def sweep(self) -> None:
         """Kill what the ranks left behind, until nothing is left."""
-        while processes.living_descendants():
+        while processes.list_living_descendants():
             processes.kill_descendants()
             self.reap()
             time.sleep(0.005)
 
     # --- how they are made to end ---
 
-    def obey(self, stop: Stop) -> None:
+    def obey(self, stop: StopRequest) -> None:
         """Carry out a stop request. What ranks do after a signal is neither failure nor success: only earlier ends are
         judged."""
         if stop.by:
@@ -454,7 +466,7 @@ class Node:
             if running and not self.status["asked"]:
                 self.status.update(asked=stop.by, asked_at=time.time())
                 for entry in running:
-                    self.note_request(entry)
+                    self.record_request(entry)
                 self.save(self.status["state"])
         grace_seconds = self.spec["grace_seconds"] if stop.grace_seconds is None else stop.grace_seconds
         if stop.heard:
@@ -470,9 +482,9 @@ class Node:
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         if still_seconds is not None and self.stillness is None:
             self.still_seconds = still_seconds
-            self.stillness = Stillness(entry["pid"] for entry in self.running())
+            self.stillness = ActivityTracker(entry["pid"] for entry in self.running())
 
-    def keep_bounds(self, *, certainly: bool = False) -> None:
+    def enforce_bounds(self, *, certainly: bool = False) -> None:
         """End the node at once if it exceeds its limits, for each moment is at the cost of others. What cannot be
         counted ends no training. `certainly`: count even if hardly anything has changed."""
         found = self.disk_use.found if self.disk_use else None
@@ -486,9 +498,9 @@ class Node:
         if self.kill_at is None and not self.status.get("cause"):
             self.blame(found)
         for entry in self.running():
-            self.note_request(entry)
+            self.record_request(entry)
         if self.bounds:
-            self.bounds.forbid_more()
+            self.bounds.forbid_new_processes()
         processes.kill_descendants()
         self.ask_to_end(0.0)
 
@@ -499,7 +511,7 @@ class Node:
 
     def signal_rank(self, entry: dict[str, Any], number: int) -> None:
         """Signal the process group of a rank: it leads its session and group, which has its helpers."""
-        self.note_request(entry)
+        self.record_request(entry)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], number)
 
@@ -515,22 +527,22 @@ class Node:
         for entry, asked in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
             if entry["rank"] == rank and entry["state"] == "running":
                 if self.pipes:
-                    self.pipes.sinks[rank](drill.say(about))
+                    self.pipes.sinks[rank](drill.format_drill_line(about))
                 else:
                     with open(asked["log"], "ab") as log:
-                        log.write(drill.say(about))
-                drill.kill(entry["pid"])
+                        log.write(drill.format_drill_line(about))
+                drill.kill_rank(entry["pid"])
 
     # --- those that do nothing ---
 
-    def end_the_still(self, stillness: Stillness) -> None:
+    def kill_idle_ranks(self, stillness: ActivityTracker) -> None:
         """Kill ranks that are idle since they were asked to end."""
         still = stillness.seconds()
         for entry in self.running():
             if still.get(entry["pid"], 0.0) >= (self.still_seconds or 0.0):
                 self.signal_rank(entry, signal.SIGKILL)
 
-    def look_closer(self, activity: Stillness) -> None:
+    def check_progress(self, activity: ActivityTracker) -> None:
         """Check the ranks' progress. What cannot be read ends no training."""
         changed, moment = False, time.time()
         try:
@@ -540,35 +552,39 @@ class Node:
             self.watch, changed = None, True
             for entry in self.ranks:
                 entry["stalled"] = None
-        self.tell_of_use()
+        self.report_telemetry()
         if self.kill_at is None and time.monotonic() >= self.look_at:
-            self.look_at = time.monotonic() + self.last_seconds / LOOKS
-            changed = leftover_ranks.note(self.ranks, activity.seconds(), moment, self.last_seconds) or changed
+            self.look_at = time.monotonic() + self.last_seconds / IDLE_CHECKS
+            changed = (
+                leftover_ranks.record_idle_ranks(self.ranks, activity.seconds(), moment, self.last_seconds) or changed
+            )
         elif not changed:
             return
         if changed:
             self.save(self.status["state"])
         if self.kill_at is None:
-            self.end_the_lingering(moment)
+            self.end_leftover_ranks(moment)
 
-    def tell_of_use(self, *, last: bool = False) -> None:
+    def report_telemetry(self, *, last: bool = False) -> None:
         """Report the telemetry samples that there are."""
         if self.measuring and self.tell_used:
             samples = self.measuring.rest() if last else self.measuring.take()
             if samples:
                 self.tell_used(samples)
 
-    def end_the_lingering(self, moment: float) -> None:
+    def end_leftover_ranks(self, moment: float) -> None:
         """Kill ranks that hang after an exception, and end those that will never end."""
-        for entry in leftover_ranks.failed(self.ranks):
+        for entry in leftover_ranks.find_hanging_failures(self.ranks):
             self.failed.add(entry["pid"])
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(entry["pid"], signal.SIGKILL)
         left = (
-            leftover_ranks.left_behind(self.ranks, moment, self.last_seconds) if self.whole and not self.failed else []
+            leftover_ranks.find_stuck_ranks(self.ranks, moment, self.last_seconds)
+            if self.whole and not self.failed
+            else []
         )
         if left:
-            self.never_ended = [entry["rank"] for entry in left]
+            self.hung_ranks = [entry["rank"] for entry in left]
             self.ask_to_end(0.0)
 
     # --- why ---
@@ -580,55 +596,55 @@ class Node:
 
     def first_to_fail(self) -> dict[str, Any] | None:
         """Return the entry of this node's rank that failed first, or None."""
-        end = first_failure.first_to_fail(first_failure.ends(self.ranks))
+        end = first_failure.find_first_failure(first_failure.list_ends(self.ranks))
         return end and next(entry for entry in self.ranks if entry["rank"] == end.rank)
 
-    def blame_port(self) -> bool:
+    def record_port_cause(self) -> bool:
         """Record the cause and return True if the port of rank 0 is taken before the ranks are started."""
-        found = causes.port_taken(self.spec.get("port"))
+        found = causes.check_master_port(self.spec.get("port"))
         if found:
             self.status["cause"] = found
         return bool(found)
 
-    def blame_disk(self) -> None:
+    def record_disk_cause(self) -> None:
         """Record the cause if a disk that a failed rank writes to is full."""
         failed = self.first_to_fail()
-        found = failed and causes.disk_full(self.spec, [self.folder], failed["rank"])
+        found = failed and causes.describe_full_disk(self.spec, [self.folder], failed["rank"])
         if found and not self.status.get("cause"):
             self.status["cause"] = found
 
 
-def run(spec_path: str, secrets: dict[str, str]) -> None:
+def run_node(spec_path: str, secrets: dict[str, str]) -> None:
     """Run the node of `spec_path` to its end, unless a runner has it or had it. `secrets`: variables of all ranks that
     are not in the spec. May raise UnwindToRankError (in a child)."""
-    paths = Paths(spec_path)
+    paths = RunnerPaths(spec_path)
     lock = try_lock(paths.lock)
     if lock is None or read_json(paths.status) is not None:
         return
     with open(paths.spec, encoding="utf-8") as file:
         spec = json.load(file)
     spec.update(env={**spec["env"], **secrets}, secrets=[*secrets])
-    make(spec, paths, lock).run()
+    build_node(spec, paths, lock).run()
 
 
-def make(spec: dict[str, Any], paths: Paths, lock: int) -> Node:
+def build_node(spec: dict[str, Any], paths: RunnerPaths, lock: int) -> Node:
     """Return a node that is stopped through a file and reports in files."""
-    stops, save = Stops(signal.SIGTERM, path=paths.stop), StatusFile(paths, len(spec["ranks"])).save
+    stops, save = StopRequests(signal.SIGTERM, path=paths.stop), StatusFile(paths, len(spec["ranks"])).save
     return Node(
         spec, stops, save, folder=paths.folder, lock=lock,
         tell=PulseFile(paths.pulse).save, tell_used=TelemetryFile(paths.telemetry).save,
     )  # fmt: skip
 
 
-def main(spec_path: str, secrets: dict[str, str], carry_out: Callable[[str, dict[str, str]], None] = run) -> None:
+def main(spec_path: str, secrets: dict[str, str], carry_out: Callable[[str, dict[str, str]], None] = run_node) -> None:
     """Carry out the spec; if this process becomes a rank meanwhile, run that rank."""
     try:
         carry_out(spec_path, secrets)
-    except BecomeRank as rank:
+    except UnwindToRankError as rank:
         command, env = rank.command, rank.env
     else:
         return
-    become(command, env)
+    run_rank_here(command, env)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ import select
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-ONCE = 1 << 16
-TAIL = 2048
-LINGER_SECONDS = 5.0
+CHUNK_BYTES = 1 << 16
+TAIL_BYTES = 2048
+CLOSE_TIMEOUT_SECONDS = 5.0
 """How long the runner waits for the end of the pipes once its ranks have ended: another process may have one open."""
 
 
-class Carried:
+class PipedOutput:
     """The number of bytes of a rank's output, and the last of them."""
 
     def __init__(self) -> None:
@@ -30,14 +30,14 @@ class Carried:
         return self.last
 
 
-class Pipes:
+class OutputPipes:
     """Pipes from ranks. `sinks`: by rank, called with each piece of output, and with no bytes at the end. `always`:
     called several times a second, with or without output."""
 
     def __init__(self, sinks: Mapping[int, Callable[[bytes], None]], always: Iterable[Callable[[], None]] = ()) -> None:
         self.sinks, self.always = sinks, list(always)
         self.ranks: dict[int, int] = {}  # by open pipe
-        self.carried = {rank: Carried() for rank in sinks}
+        self.carried = {rank: PipedOutput() for rank in sinks}
 
     def open(self, rank: int) -> int:
         """Return the end of a new pipe that the rank writes to."""
@@ -58,7 +58,7 @@ class Pipes:
 
     def close(self) -> None:
         """Forward the rest and close the pipes."""
-        end = time.monotonic() + LINGER_SECONDS
+        end = time.monotonic() + CLOSE_TIMEOUT_SECONDS
         while self.ranks and time.monotonic() < end:
             self.carry(0.1)
         for pipe in list(self.ranks):
@@ -66,12 +66,12 @@ class Pipes:
 
     def _read(self, pipe: int) -> None:
         try:
-            data = os.read(pipe, ONCE)
+            data = os.read(pipe, CHUNK_BYTES)
         except BlockingIOError:
             return
         if data:
             carried = self.carried[self.ranks[pipe]]
-            carried.bytes, carried.last = carried.bytes + len(data), (carried.last + data)[-TAIL:]
+            carried.bytes, carried.last = carried.bytes + len(data), (carried.last + data)[-TAIL_BYTES:]
             self.sinks[self.ranks[pipe]](data)
         else:
             self._end(pipe)

@@ -24,11 +24,11 @@ VARIABLES = {
 """The variable of a rank whose value each placeholder stands for."""
 _NAMES = "|".join(VARIABLES)
 _TOKEN = re.compile(rf"\{{\{{({_NAMES})\}}\}}|\{{({_NAMES})\}}")
-OWN = "FERMI_"
+OWN_PREFIX = "FERMI_"
 """The prefix of the platform's own variables, which may have braces and are left unchanged."""
 
 
-def fill(text: str, env: Mapping[str, str]) -> str:
+def fill_text(text: str, env: Mapping[str, str]) -> str:
     """Return `text` with the values that `env`, of one rank, has for its placeholders."""
 
     def value(found: re.Match[str]) -> str:
@@ -41,4 +41,7 @@ def fill(text: str, env: Mapping[str, str]) -> str:
 def fill_env(env: Mapping[str, str], secrets: Collection[str] = ()) -> dict[str, str]:
     """Return the variables of a rank with their placeholders filled. Values of `secrets` are never changed."""
     kept = {*secrets, *VARIABLES.values()}
-    return {name: value if name in kept or name.startswith(OWN) else fill(value, env) for name, value in env.items()}
+    return {
+        name: value if name in kept or name.startswith(OWN_PREFIX) else fill_text(value, env)
+        for name, value in env.items()
+    }

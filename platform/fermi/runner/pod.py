@@ -30,23 +30,23 @@ import time
 from typing import Any
 
 from fermi.runner import barrier, processes
-from fermi.runner.exit_codes import GAVE_UP, shown
+from fermi.runner.exit_codes import NO_RANK_STARTED, to_shell_code
 from fermi.runner.node import Node
-from fermi.runner.output_pipes import Pipes, write_all
-from fermi.runner.prepare import Meeting, prepare
-from fermi.runner.stop_requests import Stops
+from fermi.runner.output_pipes import OutputPipes, write_all
+from fermi.runner.prepare import Rendezvous, prepare_node
+from fermi.runner.stop_requests import StopRequests
 
-PIECE = 8192
+MAX_PIECE_BYTES = 8192
 """Bytes of an unfinished line that are forwarded; container runtimes split lines at 16 KiB."""
 UNFINISHED_SECONDS = 0.2
 """How long half a line waits for its other half (a progress bar, a prompt)."""
 PULSE_SECONDS = 10.0
-OWN = ("local_rank", "start_time")  # of a rank's entry: what only its own node has a use for
-TAIL = 1800  # bytes of a rank's last output in the termination message, of which Kubernetes keeps 4096
-LONGEST = 4000
+NODE_ONLY_FIELDS = ("local_rank", "start_time")  # of a rank's entry: what only its own node has a use for
+TAIL_BYTES = 1800  # bytes of a rank's last output in the termination message, of which Kubernetes keeps 4096
+MAX_MESSAGE_BYTES = 4000
 
 
-class Lines:
+class PodOutput:
     """Writes the output of a rank as marked lines."""
 
     def __init__(self, rank: int) -> None:
@@ -62,17 +62,17 @@ class Lines:
             return
         if not self.rest:
             self.since = time.monotonic()
-        self.tail = (self.tail + data)[-TAIL:]
+        self.tail = (self.tail + data)[-TAIL_BYTES:]
         *lines, self.rest = (self.rest + data).split(b"\n")
         pieces = []
         for line in lines:
-            while len(line) > PIECE:
-                pieces.append(self._mark(b"+", line[:PIECE]))
-                line = line[PIECE:]
+            while len(line) > MAX_PIECE_BYTES:
+                pieces.append(self._mark(b"+", line[:MAX_PIECE_BYTES]))
+                line = line[MAX_PIECE_BYTES:]
             pieces.append(self._mark(b":", line))
-        while len(self.rest) > PIECE:
-            pieces.append(self._mark(b"+", self.rest[:PIECE]))
-            self.rest = self.rest[PIECE:]
+        while len(self.rest) > MAX_PIECE_BYTES:
+            pieces.append(self._mark(b"+", self.rest[:MAX_PIECE_BYTES]))
+            self.rest = self.rest[MAX_PIECE_BYTES:]
         write_all(1, b"".join(pieces))
 
     def flush(self) -> None:
@@ -95,26 +95,26 @@ class Lines:
         return b"%d%b%d:%b\n" % (self.rank, kind, begin, text)
 
 
-def emit(status: dict[str, Any]) -> bool:
+def write_status(status: dict[str, Any]) -> bool:
     """Write the status; returns True, because it needs no second attempt."""
-    ranks = [{key: entry[key] for key in entry if key not in OWN} for entry in status["ranks"]]
+    ranks = [{key: entry[key] for key in entry if key not in NODE_ONLY_FIELDS} for entry in status["ranks"]]
     doing = {"doing": status["doing"]} if status.get("doing") else {}
     write_all(1, b"@" + json.dumps({"ranks": ranks, **doing}).encode() + b"\n")
     return True
 
 
-def tell(pulses: list[dict[str, Any]]) -> None:
+def write_pulses(pulses: list[dict[str, Any]]) -> None:
     """Write the ranks' pulses."""
     write_all(1, b"@" + json.dumps({"pulse": pulses}).encode() + b"\n")
 
 
-def tell_used(samples: list[dict[str, Any]]) -> None:
+def write_telemetry(samples: list[dict[str, Any]]) -> None:
     """Write one line for each sample: container runtimes split longer ones."""
     for sample in samples:
         write_all(1, b"@" + json.dumps({"telemetry": [sample]}).encode() + b"\n")
 
 
-def report(node: Node, lines: dict[int, Lines]) -> int:
+def report_end(node: Node, lines: dict[int, PodOutput]) -> int:
     """Write the termination message and return the exit code."""
     ranks = [[entry["rank"], entry["exit_code"], entry["ended_at"]] for entry in node.ranks]
     asked = [entry["rank"] for entry in node.ranks if entry["asked"]]
@@ -127,30 +127,34 @@ def report(node: Node, lines: dict[int, Lines]) -> int:
     if culprit is None:
         ended = all(entry["state"] == "exited" for entry in node.ranks)
         if "cause" in said:
-            return terminate(said, GAVE_UP)
-        return terminate(said, 0 if ended and not node.status["asked"] else shown(-signal.SIGTERM))
+            return write_termination_message(said, NO_RANK_STARTED)
+        return write_termination_message(
+            said, 0 if ended and not node.status["asked"] else to_shell_code(-signal.SIGTERM)
+        )
     tail = lines[culprit["rank"]].tail.decode(errors="replace").strip()
     why = {name: culprit[name] for name in ("error", "kill") if culprit[name]}
-    return terminate({"rank": culprit["rank"], **said, **why, "tail": tail}, shown(culprit["exit_code"]))
+    return write_termination_message(
+        {"rank": culprit["rank"], **said, **why, "tail": tail}, to_shell_code(culprit["exit_code"])
+    )
 
 
-def terminate(message: dict[str, Any], code: int) -> int:
+def write_termination_message(message: dict[str, Any], code: int) -> int:
     """Write the termination message and return `code`. Kubernetes cuts the message at 4096 bytes, so long texts are
     shortened before, at their beginning."""
-    for kept in (TAIL, 900, 300, 100):
-        if len(json.dumps(message)) < LONGEST:
+    for kept in (TAIL_BYTES, 900, 300, 100):
+        if len(json.dumps(message)) < MAX_MESSAGE_BYTES:
             break
-        for texts, name in _texts(message):
+        for texts, name in _find_long_texts(message):
             texts[name] = texts[name][-kept:]
     for name in ("ranks", "asked", "tail", "about"):
-        if len(json.dumps(message)) >= LONGEST:
+        if len(json.dumps(message)) >= MAX_MESSAGE_BYTES:
             message.pop(name, None)
     with contextlib.suppress(OSError), open(os.environ["FERMI_TERMINATION_LOG"], "w", encoding="utf-8") as file:
         json.dump(message, file)
     return code
 
 
-def _texts(message: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+def _find_long_texts(message: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """Return the parts of the message with texts that may be long, and the names of these."""
     about = message.get("about") or {}
     return [(part, name) for part, name in ((message, "tail"), *((about, name) for name in about))
@@ -159,11 +163,11 @@ def _texts(message: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
 
 def main(job_dir: str, run_dir: str) -> int:
     """Run the node and return the exit code."""
-    processes.keep_others_out()
+    processes.deny_tracing()
     with open(os.path.join(job_dir, "job.json"), encoding="utf-8") as file:
         order = json.load(file)
     node_rank = int(os.environ["NODE_RANK"])
-    stops = Stops(signal.SIGTERM)
+    stops = StopRequests(signal.SIGTERM)
     stops.listen()
     os.makedirs(os.path.join(run_dir, "files"), exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
@@ -178,25 +182,29 @@ def main(job_dir: str, run_dir: str) -> int:
     }  # fmt: skip
     if code := order.get("code"):
         spec["code"] = code
-    lines = {rank["rank"]: Lines(rank["rank"]) for rank in spec["ranks"]}
+    lines = {rank["rank"]: PodOutput(rank["rank"]) for rank in spec["ranks"]}
     first = next(iter(lines.values()))
     try:
-        prepare(spec, _meeting(order, node_rank), first.say, lambda: stops.early() is not None)
-    except barrier.GaveUp as error:
+        prepare_node(spec, _build_rendezvous(order, node_rank), first.say, lambda: stops.early() is not None)
+    except barrier.RendezvousError as error:
         first.say(f"gave up: {error.cause}: {error.detail}")
-        return terminate({"cause": error.cause, "detail": error.detail, "about": error.about}, GAVE_UP)
+        return write_termination_message(
+            {"cause": error.cause, "detail": error.detail, "about": error.about}, NO_RANK_STARTED
+        )
     takers = {rank: one.take for rank, one in lines.items()}
-    pipes = Pipes(takers, [one.flush for one in lines.values()])
-    node = Node(spec, stops, emit, pipes, tell=tell, tell_seconds=PULSE_SECONDS, tell_used=tell_used)
+    pipes = OutputPipes(takers, [one.flush for one in lines.values()])
+    node = Node(
+        spec, stops, write_status, pipes, tell=write_pulses, tell_seconds=PULSE_SECONDS, tell_used=write_telemetry
+    )
     node.run()
-    return report(node, lines)
+    return report_end(node, lines)
 
 
-def _meeting(order: dict[str, Any], node_rank: int) -> Meeting:
+def _build_rendezvous(order: dict[str, Any], node_rank: int) -> Rendezvous:
     alone = order["nodes"] == 1
     head = os.environ.get("FERMI_POD_IP") or "127.0.0.1" if alone or node_rank == 0 else order["head"]
-    patience = float(os.environ.get("FERMI_PATIENCE_SECONDS") or barrier.PATIENCE_SECONDS)
-    return Meeting(order["name"], node_rank, order["nodes"], head, order["port"], patience)
+    patience = float(os.environ.get("FERMI_PATIENCE_SECONDS") or barrier.DEFAULT_TIMEOUT_SECONDS)
+    return Rendezvous(order["name"], node_rank, order["nodes"], head, order["port"], patience)
 
 
 if __name__ == "__main__":

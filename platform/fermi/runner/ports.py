@@ -7,12 +7,12 @@ import contextlib
 import os
 import socket
 
-MASTER_PORT = 29500
+DEFAULT_MASTER_PORT = 29500
 """Where rank 0 listens by default, as with torchrun."""
-LISTEN = "0A"
+LISTEN_STATE = "0A"
 
 
-def is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
     """Return True if a rank could listen on the port, on all addresses."""
     try:
         with socket.create_server(("", port)):
@@ -21,22 +21,22 @@ def is_free(port: int) -> bool:
         return False
 
 
-def holder(port: int) -> str:
+def describe_holder(port: int) -> str:
     """Return `pid 4711 (python train.py)`; empty if no process listens or it belongs to another user."""
-    return next((said for _, said in holders({port: listened().get(port, set())}).values()), "")
+    return next((said for _, said in find_holders({port: list_listening_ports().get(port, set())}).values()), "")
 
 
-def listened() -> dict[int, set[str]]:
+def list_listening_ports() -> dict[int, set[str]]:
     """Return the ports on which a process listens, with their sockets."""
     found: dict[int, set[str]] = {}
-    for row in _listening():
+    for row in _read_listening_rows():
         found.setdefault(int(row[1].rpartition(":")[2], 16), set()).add(f"socket:[{row[9]}]")
     return found
 
 
-def holders(wanted: dict[int, set[str]]) -> dict[int, tuple[int, str]]:
+def find_holders(sockets: dict[int, set[str]]) -> dict[int, tuple[int, str]]:
     """Return by port a pid and `pid 4711 (python train.py)`, without processes of other users."""
-    by_socket = {name: port for port, names in wanted.items() for name in names}
+    by_socket = {name: port for port, names in sockets.items() for name in names}
     found: dict[int, tuple[int, str]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc") if by_socket else ()):
         with contextlib.suppress(OSError):  # it ended, or is another user's
@@ -48,9 +48,9 @@ def holders(wanted: dict[int, set[str]]) -> dict[int, tuple[int, str]]:
     return found
 
 
-def _listening() -> list[list[str]]:
+def _read_listening_rows() -> list[list[str]]:
     rows = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table, encoding="utf-8") as file:
             rows += [line.split() for line in file.readlines()[1:]]
-    return [row for row in rows if row[3] == LISTEN]
+    return [row for row in rows if row[3] == LISTEN_STATE]

@@ -32,19 +32,19 @@ class Pressure(NamedTuple):
 _RATES = ("read", "written")
 
 
-def look(pid: int) -> Pressure:
+def read_pressure(pid: int) -> Pressure:
     """Return the counters of a process."""
-    return Pressure(_starved(pid), _throttled(pid), _stolen(), _squeezed(pid), *_moved(pid))
+    return Pressure(_read_starved(pid), _read_throttled(pid), _read_stolen(), _read_squeezed(pid), *_read_moved(pid))
 
 
-def shares(before: Pressure, now: Pressure, passed: float) -> dict[str, float]:
+def compute_shares(before: Pressure, after: Pressure, seconds: float) -> dict[str, float]:
     """Return shares of the time between two measurements, 0 to 1, and bytes per second: those that are known and not
     zero."""
     found: dict[str, float] = {}
-    for name, old, new in zip(Pressure._fields, before, now):  # noqa: B905 (strict is newer than 3.9)
-        if old is None or new is None or passed <= 0:
+    for name, old, new in zip(Pressure._fields, before, after):  # noqa: B905 (strict is newer than 3.9)
+        if old is None or new is None or seconds <= 0:
             continue
-        rate = (new - old) / passed
+        rate = (new - old) / seconds
         if name in _RATES and rate >= 1:
             found[name] = round(rate)
         elif name not in _RATES and rate >= 0.005:
@@ -52,14 +52,14 @@ def shares(before: Pressure, now: Pressure, passed: float) -> dict[str, float]:
     return found
 
 
-def _starved(pid: int) -> float | None:
+def _read_starved(pid: int) -> float | None:
     path = f"/proc/{pid}/task/{pid}/schedstat"
     with contextlib.suppress(OSError, ValueError, IndexError), open(path, encoding="ascii") as file:
         return int(file.read().split()[1]) / 1e9
     return None
 
 
-def _moved(pid: int) -> tuple[float | None, float | None]:
+def _read_moved(pid: int) -> tuple[float | None, float | None]:
     """Return bytes read and written: `rchar` and `wchar`."""
     with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/io", encoding="ascii") as file:
         read, written = (float(file.readline().split()[1]) for _ in range(2))
@@ -67,19 +67,19 @@ def _moved(pid: int) -> tuple[float | None, float | None]:
     return None, None
 
 
-def _throttled(pid: int) -> float | None:
+def _read_throttled(pid: int) -> float | None:
     """Return seconds: `throttled_usec` of version 2, `throttled_time` (nanoseconds) of version 1."""
-    folders = _folders(pid)
+    folders = _read_groups(pid)
     for path, name, unit in (
         (f"{_ROOT}{folders.get('', '')}/cpu.stat", "throttled_usec", 1e6),
         (f"{_ROOT}/cpu{folders.get('cpu', '')}/cpu.stat", "throttled_time", 1e9),
     ):
-        if (value := _figure(path, name)) is not None:
+        if (value := _read_figure(path, name)) is not None:
             return value / unit
     return None
 
 
-def _stolen() -> float | None:
+def _read_stolen() -> float | None:
     """Return the average of all processors."""
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/stat", encoding="ascii") as file:
         fields = file.readline().split()
@@ -87,15 +87,15 @@ def _stolen() -> float | None:
     return None
 
 
-def _squeezed(pid: int) -> float | None:
-    for path in (f"{_ROOT}{_folders(pid).get('', '')}/memory.pressure", "/proc/pressure/memory"):
+def _read_squeezed(pid: int) -> float | None:
+    for path in (f"{_ROOT}{_read_groups(pid).get('', '')}/memory.pressure", "/proc/pressure/memory"):
         with contextlib.suppress(OSError, ValueError, IndexError), open(path, encoding="ascii") as file:
             some = next(line for line in file if line.startswith("some"))
             return int(some.rpartition("total=")[2]) / 1e6
     return None
 
 
-def _folders(pid: int) -> dict[str, str]:
+def _read_groups(pid: int) -> dict[str, str]:
     """Return the process's groups by controller; that of version 2 has an empty name."""
     found = {}
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cgroup", encoding="utf-8") as file:
@@ -106,7 +106,7 @@ def _folders(pid: int) -> dict[str, str]:
     return found
 
 
-def _figure(path: str, name: str) -> int | None:
+def _read_figure(path: str, name: str) -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError), open(path, encoding="ascii") as file:
         return next((int(line.split()[1]) for line in file if line.startswith(f"{name} ")), None)
     return None

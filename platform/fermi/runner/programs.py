@@ -15,18 +15,18 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Used if PATH is empty, or none of its folders can be trusted (file-hierarchy(7))."""
 
 
-def trusted_path(path: str, written: Iterable[str] = ()) -> str:
+def filter_trusted_path(path: str, writable: Iterable[str] = ()) -> str:
     """Return the folders of `path` that are absolute, belong to root or to this process's user, are writable for no
     other user, and are outside of the folders `writable`, in which tasks may write. The same holds for each folder
     above; one with the sticky bit, such as /tmp, counts as not writable for others."""
-    folders = [os.path.realpath(one) for one in written if one]
+    folders = [os.path.realpath(one) for one in writable if one]
     found = [one for one in path.split(os.pathsep) if os.path.isabs(one) and _is_trusted(one, folders)]
     return os.pathsep.join(dict.fromkeys(found)) or DEFAULT_PATH
 
 
-def keep_trusted_path(written: Iterable[str]) -> None:
+def set_trusted_path(writable: Iterable[str]) -> None:
     """Reduce this process's PATH, and so that of its children, to what `filter_trusted_path` returns."""
-    os.environ["PATH"] = trusted_path(os.environ.get("PATH", ""), written)
+    os.environ["PATH"] = filter_trusted_path(os.environ.get("PATH", ""), writable)
 
 
 def _is_trusted(path: str, written: list[str]) -> bool:

@@ -10,31 +10,31 @@ import re
 from collections import deque
 from typing import Any, NamedTuple, Protocol
 
-from fermi.probe.reader import Seen
-from fermi.probe.setup import Given
-from fermi.probe.shared_page import Page
+from fermi.probe.reader import PageValues
+from fermi.probe.setup import RankFiles
+from fermi.probe.shared_page import SharedPage
 from fermi.runner import pressure, processes, stacks
-from fermi.runner.activity import TICKS
+from fermi.runner.activity import TICKS_PER_SECOND
 from fermi.runner.pressure import Pressure
 
 WINDOW_SECONDS = 10.0
-MAIN_SHARE, SHARE = 0.02, 0.05
+MIN_MAIN_CPU_SHARE, MIN_CPU_SHARE = 0.02, 0.05
 """Of a processor, by the main thread and by the whole process: less is what watchdogs and heartbeats use."""
-FIGURES = re.compile(rb"(?i)\b(loss|step|iter|iteration|epoch|batch)\b\W{0,4}\d")
-CLOCK = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?Z?")
+FIGURES_PATTERN = re.compile(rb"(?i)\b(loss|step|iter|iteration|epoch|batch)\b\W{0,4}\d")
+CLOCK_PATTERN = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?Z?")
 """A date or a time of day in a line."""
 MAX_LINES = 64
 """Of a rank's last different lines: repeated output, such as a traceback in a loop, is within."""
-TAIL = 2048
-UNCOUNTED_SECONDS = 5.0
+TAIL_BYTES = 2048
+MAX_UNCOUNTED_SECONDS = 5.0
 """So long after it last ran, the thread that counts collectives is not running (see `fermi.probe.collectives`)."""
-UNANSWERED_SECONDS = 100.0
+MAX_UNANSWERED_SECONDS = 100.0
 """After so long a rank that has not answered is asked for its stacks again."""
-STOPPED = ("T", "t")
+STOPPED_STATES = ("T", "t")
 """States of a process that was stopped by a signal or a tracer (proc(5))."""
 
 
-class Output(Protocol):
+class RankOutput(Protocol):
     """The output of a rank: the number of bytes, and the last of them."""
 
     def size(self) -> int: ...
@@ -42,12 +42,12 @@ class Output(Protocol):
     def tail(self) -> bytes: ...
 
 
-class Sample(NamedTuple):
+class RankSample(NamedTuple):
     """A rank at one moment (monotonic). `pid`: the process that reports for the rank. `printed`: samples in which it
     had printed something new. `seconds`, `main_seconds`: processor time of all its threads and of the main one."""
 
     at: float
-    page: Seen | None = None
+    page: PageValues | None = None
     pid: int = 0
     printed: int = 0
     state: str = ""
@@ -63,7 +63,7 @@ class Sample(NamedTuple):
         page = self.page
         return (self.printed, *((page.pid, page.step, page.phase, page.begun, page.ended) if page else ()))
 
-    def advanced_at(self, before: Sample) -> float:
+    def advanced_at(self, before: RankSample) -> float:
         """Return when it showed the newest sign of progress since the sample `before`."""
         if self.page is None or self.printed != before.printed:
             return self.at
@@ -77,13 +77,13 @@ class Sample(NamedTuple):
         page = self.page
         if page is None or not page.collective_at or page.begun <= page.ended:
             return False
-        return not (self.state == "R" and page.alive_at and self.at - page.alive_at > UNCOUNTED_SECONDS)
+        return not (self.state == "R" and page.alive_at and self.at - page.alive_at > MAX_UNCOUNTED_SECONDS)
 
     def collectives(self) -> tuple[int, int]:
         """Return how many collectives have begun, and how many have ended."""
         return (self.page.begun, self.page.ended) if self.page else (0, 0)
 
-    def acts(self, before: Sample) -> bool:
+    def acts(self, before: RankSample) -> bool:
         """Return True if it has done anything since `before`. A rank that is in the same collective as then only
         spins."""
         if self.pid == before.pid and self.waits and self.collectives() == before.collectives():
@@ -92,27 +92,27 @@ class Sample(NamedTuple):
             return True
         passed = max(self.at - before.at, 1e-3)
         main, all_of_it = self.main_seconds - before.main_seconds, self.seconds - before.seconds
-        return main / passed >= MAIN_SHARE or all_of_it / passed >= SHARE
+        return main / passed >= MIN_MAIN_CPU_SHARE or all_of_it / passed >= MIN_CPU_SHARE
 
 
-class Pulse:
+class ProgressReader:
     """Samples the rank of one entry. `given`: the probe's files, or None."""
 
-    def __init__(self, entry: dict[str, Any], given: Given | None, output: Output) -> None:
+    def __init__(self, entry: dict[str, Any], given: RankFiles | None, output: RankOutput) -> None:
         self.entry, self.given, self._output = entry, given, output
-        self._page: Page | None = None
+        self._page: SharedPage | None = None
         self._size = 0
         self.figures = 0  # looks at which figures had been printed
         self._news = 0
         self._lines: deque[bytes] = deque(maxlen=MAX_LINES)
         self.printed_at: float | None = None
-        self.samples: deque[Sample] = deque()
+        self.samples: deque[RankSample] = deque()
 
-    def page(self) -> Seen | None:
+    def page(self) -> PageValues | None:
         """Return the values of the probe page, or None if there are no valid ones."""
         with contextlib.suppress(OSError, ValueError, TypeError):
             if self._page is None and self.given:
-                self._page = Page(self.given.page)
+                self._page = SharedPage(self.given.page)
             seen = self._page.read() if self._page else None
             moments = (
                 (seen.began, seen.stepped_at, seen.phase_at, seen.collective_at, seen.waited, seen.stepping)
@@ -127,10 +127,10 @@ class Pulse:
         seen = self.page()
         if self._page is None or self.given is None or seen is None:
             return
-        if seen.asked_at == seen.answered_at or now - seen.asked_at > UNANSWERED_SECONDS:
-            stacks.ask(self._page, self.given.stacks, now)
-        elif self.samples and self.samples[-1].state not in STOPPED:
-            stacks.insist(seen, self.entry["pid"], self.given.stacks)
+        if seen.asked_at == seen.answered_at or now - seen.asked_at > MAX_UNANSWERED_SECONDS:
+            stacks.request_stacks(self._page, self.given.stacks, now)
+        elif self.samples and self.samples[-1].state not in STOPPED_STATES:
+            stacks.signal_stack_writer(seen, self.entry["pid"], self.given.stacks)
 
     def close(self) -> None:
         """Close the probe's files."""
@@ -140,27 +140,27 @@ class Pulse:
             self.given.close()
         self._page = self.given = None
 
-    def look(self, now: float) -> Sample:
+    def look(self, now: float) -> RankSample:
         """Take and return a sample."""
         page = self.page()
         printed = self._printed(now, page)
-        sample = self._process(Sample(now, page, printed=printed))
+        sample = self._process(RankSample(now, page, printed=printed))
         self.samples.append(sample)
         while len(self.samples) > 2 and now - self.samples[1].at >= WINDOW_SECONDS:
             self.samples.popleft()
         return sample
 
-    def repeats(self, sample: Sample) -> int:
+    def repeats(self, sample: RankSample) -> int:
         """Return the number of steps or, if none can be seen, of printed figures."""
         return (sample.page.step if sample.page else 0) or self.figures
 
-    def _printed(self, now: float, page: Seen | None) -> int:
+    def _printed(self, now: float, page: PageValues | None) -> int:
         size = self._output.size()
         if size != self._size:
             tail, self.printed_at, grown, self._size = self._output.tail(), now, size - self._size, size
             if not self._repeats(tail, grown):
                 self._news += 1
-                if not (page and page.step) and FIGURES.search(tail):
+                if not (page and page.step) and FIGURES_PATTERN.search(tail):
                     self.figures += 1
         return self._news
 
@@ -170,26 +170,26 @@ class Pulse:
         begin = tail.rfind(b"\n", 0, max(0, len(tail) - grown)) + 1
         torn = begin == 0 and grown >= len(tail) < self._size  # the first line began before the tail
         *whole, rest = tail[begin:].split(b"\n")
-        lines = [CLOCK.sub(b"", line).strip() for line in (whole[1:] if torn else whole)]
-        rest = CLOCK.sub(b"", rest).strip()
+        lines = [CLOCK_PATTERN.sub(b"", line).strip() for line in (whole[1:] if torn else whole)]
+        rest = CLOCK_PATTERN.sub(b"", rest).strip()
         known = all(line in self._lines for line in lines) and (
             not rest or any(line.startswith(rest) for line in self._lines)
         )
         self._lines.extend(line for line in dict.fromkeys(lines) if line not in self._lines)
         return known
 
-    def _process(self, sample: Sample) -> Sample:
+    def _process(self, sample: RankSample) -> RankSample:
         leader = self.entry["pid"]
         for pid in (sample.page.pid if sample.page else 0, leader):
             with contextlib.suppress(OSError, ValueError, IndexError, KeyError, OverflowError):
                 if not pid or os.getsid(pid) != leader:  # the rank can write any number into its page
                     continue
-                fields, status = _stat(f"/proc/{pid}/stat"), processes.status(pid)
+                fields, status = _read_stat(f"/proc/{pid}/stat"), processes.read_status_fields(pid)
                 return sample._replace(
-                    pid=pid, state=fields[0].decode(), seconds=(int(fields[11]) + int(fields[12])) / TICKS,
-                    main_seconds=_main_seconds(pid), switches=int(status.get("voluntary_ctxt_switches", 0)),
+                    pid=pid, state=fields[0].decode(), seconds=(int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND,
+                    main_seconds=_read_main_seconds(pid), switches=int(status.get("voluntary_ctxt_switches", 0)),
                     rss=int(status["VmHWM"].split()[0]) << 10 if "VmHWM" in status else None,
-                    pressure=pressure.look(pid),
+                    pressure=pressure.read_pressure(pid),
                 )  # fmt: skip
         return sample
 
@@ -205,7 +205,7 @@ class Pulse:
             "cpu": round((last.seconds - first.seconds) / passed, 2) if passed > 0 and last.pid == first.pid else None,
         }  # fmt: skip
         if last.pid == first.pid:
-            told.update(pressure.shares(first.pressure, last.pressure, passed))
+            told.update(pressure.compute_shares(first.pressure, last.pressure, passed))
         if page is None:
             return told
         told.update(
@@ -224,13 +224,13 @@ class Pulse:
                         compiling=round(page.compiling, 1), compiler=page.compiler or None)  # fmt: skip
         if page.step:
             told.update(step=page.step, stepped_at=round(page.stepped_at + unix, 1))
-            told["step_seconds"] = _step_seconds(old if old and old.pid == page.pid else None, page)
+            told["step_seconds"] = _compute_step_seconds(old if old and old.pid == page.pid else None, page)
         if page.begun and old and old.pid == page.pid and passed > 0:
-            told["waiting"] = round(min(1.0, max(0.0, _waited(last) - _waited(first)) / passed), 3)
+            told["waiting"] = round(min(1.0, max(0.0, _get_waited(last) - _get_waited(first)) / passed), 3)
         return told
 
 
-def _step_seconds(old: Seen | None, page: Seen) -> float | None:
+def _compute_step_seconds(old: PageValues | None, page: PageValues) -> float | None:
     """Return the seconds per step within the window or, without two steps in it, over all."""
     steps, seconds = (page.step - old.step, page.stepping - old.stepping) if old else (0, 0.0)
     if not (steps and seconds > 0):
@@ -238,7 +238,7 @@ def _step_seconds(old: Seen | None, page: Seen) -> float | None:
     return round(seconds / steps, 4) if steps > 0 and seconds > 0 else None
 
 
-def _waited(sample: Sample) -> float:
+def _get_waited(sample: RankSample) -> float:
     return sample.page.waited if sample.page else 0.0
 
 
@@ -257,18 +257,18 @@ class LogFile:
     def tail(self) -> bytes:
         """Return the last bytes."""
         with contextlib.suppress(OSError), open(self.path, "rb") as file:
-            file.seek(max(0, self.size() - TAIL))
-            return file.read(TAIL)
+            file.seek(max(0, self.size() - TAIL_BYTES))
+            return file.read(TAIL_BYTES)
         return b""
 
 
-def _stat(path: str) -> list[bytes]:
+def _read_stat(path: str) -> list[bytes]:
     with open(path, "rb") as file:
         return file.read().rpartition(b")")[2].split()
 
 
-def _main_seconds(pid: int) -> float:
+def _read_main_seconds(pid: int) -> float:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/schedstat", encoding="ascii") as file:
         return int(file.read().split()[0]) / 1e9
-    fields = _stat(f"/proc/{pid}/task/{pid}/stat")
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    fields = _read_stat(f"/proc/{pid}/task/{pid}/stat")
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND

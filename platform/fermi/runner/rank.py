@@ -13,16 +13,16 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fermi.probe.setup import Given
-from fermi.probe.shared_page import VARIABLE
+from fermi.probe.setup import RankFiles
+from fermi.probe.shared_page import PULSE_VARIABLE
 from fermi.runner import processes
 from fermi.runner.exit_codes import CANNOT_START, NOT_FOUND
 
 if TYPE_CHECKING:
-    from fermi.probe.rank import Pulse
+    from fermi.probe.rank import ProgressWriter
 
 
-class BecomeRank(BaseException):
+class UnwindToRankError(BaseException):
     """Raised in a forked child to unwind the runner's stack; the top of the program then runs the rank's script."""
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
@@ -30,7 +30,7 @@ class BecomeRank(BaseException):
         self.env = env
 
 
-def begin(
+def start_rank(
     rank: int,
     command: list[str],
     env: dict[str, str],
@@ -41,7 +41,7 @@ def begin(
     confinement: Any,
     signals: Iterable[int],
     inherited: Iterable[int],
-    pulse: Given | None = None,
+    pulse: RankFiles | None = None,
     batch: bool = False,
     limit: Callable[[], None] | None = None,
     venv: str = "",
@@ -52,7 +52,7 @@ def begin(
     them). `pulse`: files of the rank's probe. `batch`: it computes on processors, next to others that do (see
     `processes.use_batch_scheduling`). `limit`: called in it, before it is confined. `venv`: the virtual environment of
     `command`'s interpreter, which a forked rank adopts; if it cannot, `command` is executed."""
-    env = {**env, **interpreter_first(command[0], env)}
+    env = {**env, **prepend_interpreter_folder(command[0], env)}
     if pulse:
         env.update(pulse.environment(env))
     runner = os.getpid()
@@ -62,7 +62,7 @@ def begin(
         try:
             os.setsid()
             if batch:
-                processes.as_batch()
+                processes.use_batch_scheduling()
             signal.set_wakeup_fd(-1)
             for number in {signal.SIGCHLD, signal.SIGUSR1, signal.SIGHUP, signal.SIGPIPE, *signals}:
                 signal.signal(number, signal.SIG_DFL)
@@ -71,7 +71,7 @@ def begin(
             nothing = os.open(os.devnull, os.O_RDONLY)
             for source, target in ((nothing, 0), (output, 1), (output, 2)):
                 os.dup2(source, target)
-            processes.offer_to_oom_killer()
+            processes.raise_oom_score()
             if limit:
                 limit()
             if confinement:
@@ -82,13 +82,13 @@ def begin(
             if os.getppid() != runner:
                 os._exit(1)
             os.chdir(cwd)
-            fork = fork and (not venv or _goes_on_as(venv))
+            fork = fork and (not venv or _adopt_venv(venv))
             if pulse and not fork:
                 pulse.inherit()
         except BaseException as error:
             os.write(2, f"fermi: rank {rank} could not be set up: {error}\n".encode())
             os._exit(CANNOT_START)
-        raise BecomeRank(command, env) if fork else _execute(command, env)
+        raise UnwindToRankError(command, env) if fork else _execute(command, env)
     for descriptor in (output, not_yet):
         os.close(descriptor)
     os.read(ready, 1)  # until the child leads its session: before that, no signal to its group would reach it
@@ -96,13 +96,13 @@ def begin(
     return pid
 
 
-def _goes_on_as(venv: str) -> bool:
-    from fermi.runner.venv import go_on_as  # only where it is used
+def _adopt_venv(venv: str) -> bool:
+    from fermi.runner.venv import adopt_venv  # only where it is used
 
-    return go_on_as(venv)
+    return adopt_venv(venv)
 
 
-def interpreter_first(program: str, env: Mapping[str, str]) -> dict[str, str]:
+def prepend_interpreter_folder(program: str, env: Mapping[str, str]) -> dict[str, str]:
     """Return the PATH with which `python`, `torchrun` or `ninja` is that of the interpreter `program`, as in an
     activated virtual environment; nothing if `program` is no interpreter with an absolute path."""
     folder, name = os.path.split(program)
@@ -121,7 +121,7 @@ def _execute(command: list[str], env: dict[str, str]) -> BaseException:
     os._exit(NOT_FOUND)
 
 
-def become(command: list[str], env: dict[str, str]) -> None:
+def run_rank_here(command: list[str], env: dict[str, str]) -> None:
     """Run `python [-u] script.py …` or `python [-u] -m module …` in this process, as the interpreter would: a new
     `__main__`, `sys.argv`, `sys.path[0]`, and a traceback of its own frames alone. Ends the process."""
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -135,7 +135,7 @@ def become(command: list[str], env: dict[str, str]) -> None:
         # caffe2/utils/threadpool/pthreadpool-cpp.cc, which training does not use), and starts its threads at once
         for threads in (1, int(env.get("OMP_NUM_THREADS") or 1)):
             torch.set_num_threads(threads)
-    pulse = _pulse() if VARIABLE in env else None
+    pulse = _start_probe() if PULSE_VARIABLE in env else None
     sys.stdin = open(0, encoding="utf-8", closefd=False)
     sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)
     sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False, errors="backslashreplace")
@@ -176,7 +176,7 @@ def _flush_c() -> None:
         pass
 
 
-def _pulse() -> Pulse | None:
+def _start_probe() -> ProgressWriter | None:
     """Start the probe. The rank goes on if that fails."""
     try:
         from fermi.probe.start import start  # only where it is used: a runner has no pulse

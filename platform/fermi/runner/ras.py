@@ -14,40 +14,40 @@ import os
 import socket
 from collections.abc import Mapping
 
-ADDRESS = "NCCL_RAS_ADDR"
-DEFAULT = "localhost:28028"
-HOST, PORTS, TRIES = "127.0.0.1", range(29_600, 32_768), 16
+ADDRESS_VARIABLE = "NCCL_RAS_ADDR"
+DEFAULT_ADDRESS = "localhost:28028"
+HOST, PORTS, MAX_TRIES = "127.0.0.1", range(29_600, 32_768), 16
 """Ports above the usual rendezvous port, below those that Linux gives to connections. Chosen at random, because ranks
 listen later and other nodes choose meanwhile."""
-ASK = b"timeout 1\nstatus\n"
-SECONDS = 1.5
-MOST_BYTES, MOST_LINES, LONGEST = 1 << 15, 24, 200
+STATUS_REQUEST = b"timeout 1\nstatus\n"
+TIMEOUT_SECONDS = 1.5
+MAX_BYTES, MAX_LINES, MAX_LINE_LENGTH = 1 << 15, 24, 200
 
 
-def own_address() -> str:
+def choose_address() -> str:
     """Return the address for the ranks of one node: that of this process's environment, or else a free port; NCCL's
     default if none was free."""
-    if said := os.environ.get(ADDRESS):
+    if said := os.environ.get(ADDRESS_VARIABLE):
         return said
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         port = PORTS[int.from_bytes(os.urandom(4), "little") % len(PORTS)]
         with contextlib.suppress(OSError), socket.create_server((HOST, port)):
             return f"{HOST}:{port}"
-    return DEFAULT
+    return DEFAULT_ADDRESS
 
 
-def ask(env: Mapping[str, str]) -> list[str]:
+def query_status(env: Mapping[str, str]) -> list[str]:
     """Return the last lines of the report, which state problems. Empty if no process answers soon."""
     if env.get("NCCL_RAS_ENABLE") == "0":
         return []
-    host, _, port = env.get(ADDRESS, DEFAULT).rpartition(":")
+    host, _, port = env.get(ADDRESS_VARIABLE, DEFAULT_ADDRESS).rpartition(":")
     said = b""
     with contextlib.suppress(OSError, ValueError, OverflowError):
         connection = socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout=0.2)
         with connection:
-            connection.settimeout(SECONDS)
-            connection.sendall(ASK)
-            while len(said) < MOST_BYTES and (piece := connection.recv(1 << 13)):
+            connection.settimeout(TIMEOUT_SECONDS)
+            connection.sendall(STATUS_REQUEST)
+            while len(said) < MAX_BYTES and (piece := connection.recv(1 << 13)):
                 said += piece
-    lines = [line.strip()[:LONGEST] for line in said.decode(errors="replace").splitlines()]
-    return [line for line in lines if line and line != "OK" and set(line) != {"="}][-MOST_LINES:]
+    lines = [line.strip()[:MAX_LINE_LENGTH] for line in said.decode(errors="replace").splitlines()]
+    return [line for line in lines if line and line != "OK" and set(line) != {"="}][-MAX_LINES:]

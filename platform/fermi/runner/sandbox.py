@@ -54,11 +54,11 @@ SCOPE_SIGNAL = 1 << 1
 """Without abstract sockets: NCCL's ranks, each in its own domain, pass memory to each other through them."""
 
 WRITE_FILE, READ_FILE, TRUNCATE = 1 << 1, 1 << 2, 1 << 14
-REMOVE_AND_MAKE = sum(1 << bit for bit in range(4, 13))
+MANAGE_RIGHTS = sum(1 << bit for bit in range(4, 13))
 REFER = 1 << 13
-ON_FILES = WRITE_FILE | READ_FILE | TRUNCATE
+FILE_RIGHTS = WRITE_FILE | READ_FILE | TRUNCATE
 
-READABLE = (
+READABLE_FOLDERS = (
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/opt", "/nix/store", "/gnu/store", "/proc", "/sys",
     "/run/systemd/resolve", "/run/NetworkManager/resolv.conf", "/run/resolvconf", "/run/nscd", "/var/lib/sss/mc",
     "/var/lib/sss/pipes", "/var/cache/fontconfig", "/run/nvidia-persistenced", "/run/nvidia-fabricmanager",
@@ -75,8 +75,8 @@ READABLE_SETTINGS = (
     "terminfo", "timezone", "ucx", "vulkan", "xdg", "zsh", "zshrc",
 )  # fmt: skip
 """Of /etc. Not included: passwords, keys of the host and of services."""
-DEVICES = ("full", "fuse", "null", "ptmx", "pts", "random", "tty", "urandom", "zero")
-ACCELERATORS = (
+DEVICE_NAMES = ("full", "fuse", "null", "ptmx", "pts", "random", "tty", "urandom", "zero")
+ACCELERATOR_PREFIXES = (
     "accel", "cambricon", "davinci", "devmm_svm", "dma_heap", "dri", "gdrdrv", "hisi_hdc", "infiniband", "kfd", "knem",
     "nvidia", "udmabuf", "xpmem",
 )  # fmt: skip
@@ -93,7 +93,7 @@ KEPT_CAPABILITIES = {0, 1, 3, 4, 5, 6, 7, 10, 13, 14, 23, 24}
 and raw sockets, lock memory, set priorities and limits. Not: reading by file handle (CAP_DAC_READ_SEARCH), other
 processes (CAP_SYS_PTRACE, and CAP_PERFMON, which suffices to read their environment), devices, modules, mounts."""
 
-_REFUSED = re.compile(r"\[Errno (?P<number>2|13|30)\] [^:]{1,60}: '(?P<path>/[^']+)'")
+_REFUSED_PATTERN = re.compile(r"\[Errno (?P<number>2|13|30)\] [^:]{1,60}: '(?P<path>/[^']+)'")
 """An `OSError` of a path (ENOENT, EACCES, EROFS): a hidden path does not exist in a view, and a readable one is on a
 read-only file system."""
 
@@ -101,28 +101,28 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def landlock_abi() -> int:
+def read_landlock_abi() -> int:
     """Return the Landlock version of this kernel; 0 = none, or it is turned off."""
     found = _libc.syscall(ctypes.c_long(CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_FLAG))
     return max(0, int(found))
 
 
-def _rights(mode: str, abi: int) -> int:
+def _compute_rights(mode: str, abi: int) -> int:
     """Return the Landlock rights of a mode; `rwm` is all that a ruleset handles."""
     written = WRITE_FILE | (TRUNCATE if abi >= 3 else 0)
-    made = REMOVE_AND_MAKE | (REFER if abi >= 2 else 0)
+    made = MANAGE_RIGHTS | (REFER if abi >= 2 else 0)
     return READ_FILE * ("r" in mode) | written * ("w" in mode) | made * ("m" in mode)
 
 
-def system_paths() -> dict[str, str]:
+def build_system_paths() -> dict[str, str]:
     """Return the paths, with access, that training needs of any machine and of the interpreter that this process runs
     with."""
-    names = {os.path.basename(path): path for path in _entries("/dev")}
-    devices = [path for name, path in names.items() if name in DEVICES or name.startswith(ACCELERATORS)]
+    names = {os.path.basename(path): path for path in _list_entries("/dev")}
+    devices = [path for name, path in names.items() if name in DEVICE_NAMES or name.startswith(ACCELERATOR_PREFIXES)]
     return {
-        **dict.fromkeys(READABLE, "r"),
+        **dict.fromkeys(READABLE_FOLDERS, "r"),
         **dict.fromkeys([f"/etc/{name}" for name in READABLE_SETTINGS], "r"),
-        **dict.fromkeys(python_paths(), "r"),
+        **dict.fromkeys(list_python_paths(), "r"),
         **dict.fromkeys(devices, "rw"),
         MPS_PIPES: "rw",
     }
@@ -136,7 +136,7 @@ def make_gpu_devices() -> None:
             subprocess.run(["nvidia-modprobe", "-u", "-c=0"], check=False, capture_output=True, timeout=10)
 
 
-def program_folders(env: Mapping[str, str]) -> list[str]:
+def list_program_folders(env: Mapping[str, str]) -> list[str]:
     """Return the folders of PATH and of libraries (ld.so(8)), and of CUDA's toolkit, which kernel compilers look for;
     except those that have the user's whole home in them."""
     home = os.path.realpath(os.path.expanduser("~"))
@@ -148,7 +148,7 @@ def program_folders(env: Mapping[str, str]) -> list[str]:
     return [path for path in found if path != home and not _is_below(home, path)]
 
 
-def python_paths() -> list[str]:
+def list_python_paths() -> list[str]:
     """Return the folders of this interpreter and of its packages, including those of its user."""
     known = sysconfig.get_paths()
     found = [sys.prefix, sys.base_prefix, sys.exec_prefix, *(known[name] for name in ("stdlib", "purelib", "platlib"))]
@@ -182,7 +182,7 @@ def drop_capabilities() -> None:
         raise OSError(ctypes.get_errno(), "capabilities")
 
 
-def expanded(paths: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
+def expand_paths(paths: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
     """Return what to allow, with real paths as keys, and the folders that are only allowed entry by entry."""
     allowed: dict[str, str] = {}
     opened: set[str] = set()
@@ -199,7 +199,7 @@ def expanded(paths: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
             return
         opened.add(path)
         on_the_way = {start + name[len(start) :].partition("/")[0] for name in below}
-        for name in _entries(path):
+        for name in _list_entries(path):
             if name in on_the_way:
                 walk(name, mode, below)
             elif mode:  # of the hundreds of entries that a folder may have, most are no more than that
@@ -217,7 +217,7 @@ def _is_below(path: str, folder: str) -> bool:
     return path.startswith(folder.rstrip("/") + "/")
 
 
-def _entries(path: str) -> Iterator[str]:
+def _list_entries(path: str) -> Iterator[str]:
     """Yield the entries of a folder except links: their targets are elsewhere."""
     with suppress(OSError), os.scandir(path) as found:
         for entry in found:
@@ -225,7 +225,7 @@ def _entries(path: str) -> Iterator[str]:
                 yield entry.path
 
 
-def real(paths: Mapping[str, str]) -> dict[str, str]:
+def resolve_paths(paths: Mapping[str, str]) -> dict[str, str]:
     """Return the paths with links followed, including links that lead out of a forbidden folder; paths that do not
     exist are left out."""
     found: dict[str, str] = {}
@@ -241,7 +241,7 @@ def real(paths: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-class Confinement:
+class Sandbox:
     """Created by the runner, entered by each rank. What fails is raised by `enter`, so that it stands in a rank's
     log."""
 
@@ -251,7 +251,7 @@ class Confinement:
         self.env: dict[str, str] = {}
         self.temporary = ""
         self.ruleset = -1
-        self.view: mounts.View | None = None
+        self.view: mounts.FileSystemView | None = None
         self._own_threads = False
         self._given: dict[str, str] = {}
         self.failure: OSError | None = None
@@ -266,13 +266,13 @@ class Confinement:
             self._set_environment(home, name, env)
             make_gpu_devices()
             paths = {
-                **system_paths(),
-                **dict.fromkeys(program_folders(env), "r"),
+                **build_system_paths(),
+                **dict.fromkeys(list_program_folders(env), "r"),
                 **({"/proc": "rw"} if os.path.exists(NVIDIA_CONTROL) else {}),
                 **{os.path.expanduser(path): mode for path, mode in order.get("paths", {}).items()},
                 **({home: "rwm"} if home else {}),
             }
-            found = real(paths)
+            found = resolve_paths(paths)
             self._given = {**paths, **found, self.temporary: "rwm"} if "paths" in order else {}
             if order.get("view"):
                 self._try(self._make_view, found, [path for path in paths if path not in found])
@@ -324,28 +324,28 @@ class Confinement:
                 self.env["PYTHONUSERBASE"] = site.USER_BASE
 
     def _make_ruleset(self, paths: Mapping[str, str]) -> None:
-        abi = landlock_abi()
+        abi = read_landlock_abi()
         if not abi:
             raise OSError("this kernel has no Landlock, or it is turned off")
-        attributes = struct.pack("=QQQ", _rights("rwm", abi), 0, SCOPE_SIGNAL if abi >= 6 else 0)
+        attributes = struct.pack("=QQQ", _compute_rights("rwm", abi), 0, SCOPE_SIGNAL if abi >= 6 else 0)
         size = 8 if abi < 4 else 16 if abi < 6 else 24
-        self.ruleset = _syscall(CREATE_RULESET, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0))
+        self.ruleset = _call_landlock(CREATE_RULESET, attributes, ctypes.c_size_t(size), ctypes.c_uint32(0))
         os.set_inheritable(self.ruleset, False)
         names_threads = "w" in paths.get("/proc", "")
-        for path, mode in expanded({**paths, "/proc": "r", self.temporary: "rwm"})[0].items():
-            self._allow(path, _rights(mode, abi))
+        for path, mode in expand_paths({**paths, "/proc": "r", self.temporary: "rwm"})[0].items():
+            self._allow(path, _compute_rights(mode, abi))
         if self.view:
-            self._allow_open(self.view.shared_memory, _rights("rwm", abi))
+            self._allow_open(self.view.shared_memory, _compute_rights("rwm", abi))
         else:
-            self._allow("/dev/shm", _rights("rwm", abi))
+            self._allow("/dev/shm", _compute_rights("rwm", abi))
         # As root, and without a view, /proc/sys would be among it (proc(5)), unless a container engine has mounted that
         # read-only: then `enter` gives the rank its own alone.
         is_root = not (self.user or {}).get("uid", os.geteuid())
         self._own_threads = names_threads and is_root and not self.view and not _is_read_only("/proc/sys")
         if names_threads and self.view:
-            self._allow_open(self.view.processes, _rights("rw", abi))
+            self._allow_open(self.view.processes, _compute_rights("rw", abi))
         elif names_threads and not self._own_threads:
-            self._allow("/proc", _rights("rw", abi))
+            self._allow("/proc", _compute_rights("rw", abi))
 
     def _allow(self, path: str, rights: int) -> None:
         try:
@@ -358,9 +358,9 @@ class Confinement:
             os.close(there)
 
     def _allow_open(self, there: int, rights: int) -> None:
-        rights &= ~0 if stat.S_ISDIR(os.fstat(there).st_mode) else ON_FILES
+        rights &= ~0 if stat.S_ISDIR(os.fstat(there).st_mode) else FILE_RIGHTS
         rule = struct.pack("=Qi", rights, there)
-        _syscall(ADD_RULE, ctypes.c_int(self.ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0))
+        _call_landlock(ADD_RULE, ctypes.c_int(self.ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0))
 
     def enter(self, log: int) -> None:
         """Confine this process and its children for good. `log` can still be opened by the rank (/dev/stdout). Raises
@@ -384,16 +384,16 @@ class Confinement:
             drop_capabilities()
         if self.ruleset >= 0:
             if self._own_threads:
-                self._allow(f"/proc/{os.getpid()}/task", _rights("rw", landlock_abi()))
-            _syscall(RESTRICT_SELF, ctypes.c_int(self.ruleset), ctypes.c_uint32(0))
+                self._allow(f"/proc/{os.getpid()}/task", _compute_rights("rw", read_landlock_abi()))
+            _call_landlock(RESTRICT_SELF, ctypes.c_int(self.ruleset), ctypes.c_uint32(0))
             os.close(self.ruleset)
-        seccomp.enter()
+        seccomp.install_filter()
 
     def refusal(self, message: str) -> str | None:
         """Return how the sandbox blocks the path that an exception's `message` names: `hidden`, or `readOnly` if it is
         readable; None if the sandbox does not block it. It is not checked whether the path exists: a script may name
         any path, and must not learn whether a hidden one exists."""
-        told = _REFUSED.search(message)
+        told = _REFUSED_PATTERN.search(message)
         if not told or not self._given:
             return None
         path = os.path.normpath(told["path"])
@@ -413,7 +413,7 @@ class Confinement:
             shutil.rmtree(self.temporary, ignore_errors=True)
 
 
-def _syscall(number: int, *arguments: Any) -> int:
+def _call_landlock(number: int, *arguments: Any) -> int:
     found = int(_libc.syscall(ctypes.c_long(number), *arguments))
     if found < 0:
         code = ctypes.get_errno()

@@ -19,9 +19,9 @@ import sys
 from typing import Any, NoReturn
 
 from fermi.runner import processes
-from fermi.runner.exit_codes import CANNOT_START, NOT_FOUND, shown
+from fermi.runner.exit_codes import CANNOT_START, NOT_FOUND, to_shell_code
 
-MAX_ORDER = 1 << 20  # bytes
+MAX_ORDER_BYTES = 1 << 20  # bytes
 
 
 def read_order() -> dict[str, Any]:
@@ -29,7 +29,7 @@ def read_order() -> dict[str, Any]:
     said = bytearray()
     while not said.endswith(b"\n"):
         byte = os.read(0, 1)
-        if not byte or len(said) >= MAX_ORDER:
+        if not byte or len(said) >= MAX_ORDER_BYTES:
             raise ValueError("no order")
         said += byte
     order = json.loads(said)
@@ -38,25 +38,25 @@ def read_order() -> dict[str, Any]:
     return order
 
 
-def run(order: dict[str, Any]) -> int:
+def run_program(order: dict[str, Any]) -> int:
     """Run the program and return its exit code, as a shell reports it."""
     confinement = None
     if order.get("confine"):
-        from fermi.runner.sandbox import Confinement
+        from fermi.runner.sandbox import Sandbox
 
-        confinement = Confinement(order["confine"], str(order.get("name") or "confined"), os.environ)
+        confinement = Sandbox(order["confine"], str(order.get("name") or "confined"), os.environ)
     try:
         own = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become(order, confinement, own)
-        return shown(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            _exec_program(order, confinement, own)
+        return to_shell_code(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     finally:
         if confinement:
             confinement.close()
 
 
-def _become(order: dict[str, Any], confinement: Any, parent: int) -> NoReturn:
+def _exec_program(order: dict[str, Any], confinement: Any, parent: int) -> NoReturn:
     command, env = order["command"], dict(order.get("env") or {})
     try:
         os.setsid()
@@ -64,7 +64,7 @@ def _become(order: dict[str, Any], confinement: Any, parent: int) -> NoReturn:
             env = confinement.environment(env)
             confinement.enter(1)
         processes.die_with_parent()  # after a change of user
-        processes.let_others_in()
+        processes.allow_tracing()
         if os.getppid() != parent:
             os._exit(CANNOT_START)
         os.chdir("/")
@@ -81,7 +81,7 @@ def main() -> int:
     """Run the order on standard input and return the exit code."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        return run(read_order())
+        return run_program(read_order())
     except (ValueError, KeyError, OSError) as error:
         print(f"fermi: {error}", file=sys.stderr)
         return CANNOT_START

@@ -31,7 +31,7 @@ SPEC_ALLOW = 1 << 2
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 REFUSE, PRETEND, NO_SUCH_CALL = ERRNO | errno.EPERM, ERRNO | 0, ERRNO | errno.ENOSYS
 
-LOAD, JUMP_EQUAL, JUMP_GREATER, JUMP_AT_LEAST, RETURN = 0x20, 0x15, 0x25, 0x35, 0x06
+OP_LOAD, OP_JUMP_EQUAL, OP_JUMP_GREATER, OP_JUMP_AT_LEAST, OP_RETURN = 0x20, 0x15, 0x25, 0x35, 0x06
 NUMBER_AT, ARCHITECTURE_AT, ARGUMENTS_AT = 0, 4, 16  # bytes of struct seccomp_data
 X32 = 0x40000000
 """From this number on, calls of the x32 interface, which reports the architecture of x86_64."""
@@ -42,7 +42,7 @@ _libc.syscall.restype = ctypes.c_long
 
 
 @dataclass(frozen=True)
-class Machine:
+class Architecture:
     """Constants of an architecture: `audit` is its id there, the others are numbers of calls."""
 
     audit: int
@@ -56,18 +56,18 @@ class Machine:
     sched_setattr: int
 
 
-MACHINES = {
-    "x86_64": Machine(0xC000003E, 317, 141, 251, 302, 203, 142, 144, 314),
-    "aarch64": Machine(0xC00000B7, 277, 140, 30, 261, 122, 118, 119, 274),
+ARCHITECTURES = {
+    "x86_64": Architecture(0xC000003E, 317, 141, 251, 302, 203, 142, 144, 314),
+    "aarch64": Architecture(0xC00000B7, 277, 140, 30, 261, 122, 118, 119, 274),
 }
 
-Step = tuple[int, int, int, int]
+FilterStep = tuple[int, int, int, int]
 """Operation, steps to skip if true, steps to skip if false, operand."""
 
 
 def is_available() -> bool:
     """Return True if this kernel takes filters, and its architecture is a known one."""
-    machine = MACHINES.get(platform.machine())
+    machine = ARCHITECTURES.get(platform.machine())
     if machine is None:
         return False
     action = ctypes.c_uint32(ERRNO)
@@ -76,13 +76,13 @@ def is_available() -> bool:
     )
 
 
-def enter() -> None:
+def install_filter() -> None:
     """Filter the calls of this process, which must have no_new_privs, and of its children, for good. Does nothing if
     filters are not available (`fermi.engines.isolation` reports that). Raises OSError."""
     if not is_available():
         return
-    machine = MACHINES[platform.machine()]
-    steps = filter_steps(machine, os.getpid())
+    machine = ARCHITECTURES[platform.machine()]
+    steps = build_filter(machine, os.getpid())
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
     program = struct.pack("@HP", len(steps), ctypes.addressof(code))
     if _libc.syscall(
@@ -92,41 +92,46 @@ def enter() -> None:
         raise OSError(code_of, f"seccomp: {os.strerror(code_of)}")
 
 
-def filter_steps(machine: Machine, pid: int) -> list[Step]:
+def build_filter(machine: Architecture, pid: int) -> list[FilterStep]:
     """Return the filter for a process `pid`. Each call's steps end with a return, so the next call's are only reached
     with the call's number still loaded. Calls of another architecture have other numbers: none is allowed."""
-    steps: list[Step] = [
-        (LOAD, 0, 0, ARCHITECTURE_AT), (JUMP_EQUAL, 1, 0, machine.audit), (RETURN, 0, 0, NO_SUCH_CALL),
-        (LOAD, 0, 0, NUMBER_AT), (JUMP_AT_LEAST, 0, 1, X32), (RETURN, 0, 0, NO_SUCH_CALL),
+    steps: list[FilterStep] = [
+        (OP_LOAD, 0, 0, ARCHITECTURE_AT), (OP_JUMP_EQUAL, 1, 0, machine.audit), (OP_RETURN, 0, 0, NO_SUCH_CALL),
+        (OP_LOAD, 0, 0, NUMBER_AT), (OP_JUMP_AT_LEAST, 0, 1, X32), (OP_RETURN, 0, 0, NO_SUCH_CALL),
     ]  # fmt: skip
     for number in (machine.sched_setparam, machine.sched_setscheduler, machine.sched_setattr):
-        steps += _on(number, [*_allow_if(0, 0), *_allow_if_equal(pid), (RETURN, 0, 0, PRETEND)])
-    steps += _on(machine.sched_setaffinity, [*_allow_if(0, 0), (RETURN, 0, 0, PRETEND)])
-    reads = [(LOAD, 0, 0, _low(2)), (JUMP_EQUAL, 0, 3, 0), (LOAD, 0, 0, _low(2) + 4), *_allow_if_equal(0)]
-    steps += _on(machine.prlimit64, [*reads, *_unless_own(0, pid)])
+        steps += _match_call(number, [*_allow_if(0, 0), *_allow_if_equal(pid), (OP_RETURN, 0, 0, PRETEND)])
+    steps += _match_call(machine.sched_setaffinity, [*_allow_if(0, 0), (OP_RETURN, 0, 0, PRETEND)])
+    reads = [
+        (OP_LOAD, 0, 0, _locate_low_half(2)),
+        (OP_JUMP_EQUAL, 0, 3, 0),
+        (OP_LOAD, 0, 0, _locate_low_half(2) + 4),
+        *_allow_if_equal(0),
+    ]
+    steps += _match_call(machine.prlimit64, [*reads, *_refuse_unless_own(0, pid)])
     for number, groups in ((machine.setpriority, PRIO_PGRP), (machine.ioprio_set, IOPRIO_WHO_PGRP)):
-        of_a_user = [(LOAD, 0, 0, _low(0)), (JUMP_GREATER, 0, 1, groups), (RETURN, 0, 0, REFUSE)]
-        steps += _on(number, [*of_a_user, *_unless_own(1, pid)])
-    return [*steps, (RETURN, 0, 0, ALLOW)]
+        of_a_user = [(OP_LOAD, 0, 0, _locate_low_half(0)), (OP_JUMP_GREATER, 0, 1, groups), (OP_RETURN, 0, 0, REFUSE)]
+        steps += _match_call(number, [*of_a_user, *_refuse_unless_own(1, pid)])
+    return [*steps, (OP_RETURN, 0, 0, ALLOW)]
 
 
-def _on(number: int, steps: list[Step]) -> list[Step]:
-    return [(JUMP_EQUAL, 0, len(steps), number), *steps]
+def _match_call(number: int, steps: list[FilterStep]) -> list[FilterStep]:
+    return [(OP_JUMP_EQUAL, 0, len(steps), number), *steps]
 
 
-def _unless_own(argument: int, pid: int) -> list[Step]:
-    return [*_allow_if(argument, 0), *_allow_if_equal(pid), (RETURN, 0, 0, REFUSE)]
+def _refuse_unless_own(argument: int, pid: int) -> list[FilterStep]:
+    return [*_allow_if(argument, 0), *_allow_if_equal(pid), (OP_RETURN, 0, 0, REFUSE)]
 
 
-def _allow_if(argument: int, value: int) -> list[Step]:
-    return [(LOAD, 0, 0, _low(argument)), *_allow_if_equal(value)]
+def _allow_if(argument: int, value: int) -> list[FilterStep]:
+    return [(OP_LOAD, 0, 0, _locate_low_half(argument)), *_allow_if_equal(value)]
 
 
-def _allow_if_equal(value: int) -> list[Step]:
-    return [(JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, ALLOW)]
+def _allow_if_equal(value: int) -> list[FilterStep]:
+    return [(OP_JUMP_EQUAL, 0, 1, value), (OP_RETURN, 0, 0, ALLOW)]
 
 
-def _low(argument: int) -> int:
+def _locate_low_half(argument: int) -> int:
     """Return the offset of the lower half of an argument, from which alone the kernel reads a process id (both
     architectures: little-endian)."""
     return ARGUMENTS_AT + 8 * argument

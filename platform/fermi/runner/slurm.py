@@ -19,64 +19,66 @@ import time
 from typing import Any
 
 from fermi.runner import barrier
-from fermi.runner.code_delivery import in_front
-from fermi.runner.exit_codes import GAVE_UP, shown
-from fermi.runner.files import SECRETS, Paths, PulseFile, StatusFile, TelemetryFile, read_json
-from fermi.runner.inside import give_way
-from fermi.runner.late_values import Late, decode
+from fermi.runner.code_delivery import build_interpreter_env
+from fermi.runner.exit_codes import NO_RANK_STARTED, to_shell_code
+from fermi.runner.files import SECRETS_NAME, PulseFile, RunnerPaths, StatusFile, TelemetryFile, read_json
+from fermi.runner.inside import lower_priority
+from fermi.runner.late_values import Late, decode_value
 from fermi.runner.node import Node
-from fermi.runner.prepare import Meeting, prepare
-from fermi.runner.stop_requests import Stops
+from fermi.runner.prepare import Rendezvous, prepare_node
+from fermi.runner.stop_requests import StopRequests
 
-HEAD_SECONDS = 0.2
+HEAD_POLL_SECONDS = 0.2
 PULSE_SECONDS = 5.0
 """Between two writes of pulses: all nodes share the folder."""
-READY = b"fermi: ready\n"
+READY_LINE = b"fermi: ready\n"
 """The same first line as in `fermi.envd.protocol`: the process that started this step waits for it."""
-ENDED_BEFORE = shown(-signal.SIGTERM)
+ENDED_EARLY = to_shell_code(-signal.SIGTERM)
 
 
 def main(run_dir: str, inside: str = "") -> int:
     """Run the node and return the exit code."""
     order = read_json(os.path.join(run_dir, "order.json"))
-    paths = Paths(os.path.join(run_dir, f"node-{inside or place(order)}.json"))
+    paths = RunnerPaths(os.path.join(run_dir, f"node-{inside or read_node_rank(order)}.json"))
     spec = read_json(paths.spec)
-    if inside and not begin_inside(paths):
-        return GAVE_UP
+    if inside and not claim_node(paths):
+        return NO_RANK_STARTED
     if read_json(paths.status) is not None:
         print("fermi: this node has run before", file=sys.stderr)
-        return GAVE_UP
-    node = make(spec, paths)
+        return NO_RANK_STARTED
+    node = build_node(spec, paths)
     node.stops.listen()
     if inside:
         node.save("starting")
-    secrets = read_json(os.path.join(run_dir, SECRETS)) or {}
+    secrets = read_json(os.path.join(run_dir, SECRETS_NAME)) or {}
     missing = [name for name in order.get("secrets", ()) if name not in {**os.environ, **secrets}]
     if missing and not (inside and node.stops.early()):
-        return give_up(node, "START_FAILED", f"no value has come for {', '.join(missing)}")
-    if inside and not find_head(node, run_dir):
+        return end_with_cause(node, "START_FAILED", f"no value has come for {', '.join(missing)}")
+    if inside and not wait_for_head(node, run_dir):
         node.save("exited")
-        return code(node)
+        return compute_exit_code(node)
     if spec["node_rank"] == 0:
         _write_files(order, os.path.join(run_dir, "files"))
-    meeting = Meeting(order["name"], spec["node_rank"], order["nodes"], os.environ["FERMI_HEAD"], order["port"])
+    meeting = Rendezvous(order["name"], spec["node_rank"], order["nodes"], os.environ["FERMI_HEAD"], order["port"])
     also = choose_interpreter(spec, run_dir) if inside else {}
     try:
-        prepare(spec, meeting, lambda text: say(spec, text), lambda: node.stops.early() is not None, also)
-    except barrier.GaveUp as error:
-        return give_up(node, error.cause, error.detail, **error.about)
+        prepare_node(
+            spec, meeting, lambda text: write_message(spec, text), lambda: node.stops.early() is not None, also
+        )
+    except barrier.RendezvousError as error:
+        return end_with_cause(node, error.cause, error.detail, **error.about)
     except OSError as error:
-        return give_up(node, "START_FAILED", f"port {order['port']}: {error}")
+        return end_with_cause(node, "START_FAILED", f"port {order['port']}: {error}")
     if secrets and spec["node_rank"] == 0 and not node.stops.early():  # all have met, so all have read them
-        os.unlink(os.path.join(run_dir, SECRETS))
+        os.unlink(os.path.join(run_dir, SECRETS_NAME))
     spec["env"].update(secrets)
     spec["secrets"] = order.get("secrets", ())
-    give_way(spec.get("yields") or {})
+    lower_priority(spec.get("yields") or {})
     node.run()
-    return code(node)
+    return compute_exit_code(node)
 
 
-def begin_inside(paths: Paths) -> bool:
+def claim_node(paths: RunnerPaths) -> bool:
     """Return True if this step runs the node: it is the first, and the attempt was not cancelled. From here on output
     goes to the job's log."""
     step = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_STEP_ID', '')}"
@@ -86,7 +88,7 @@ def begin_inside(paths: Paths) -> bool:
         os.symlink(step, paths.spec.removesuffix(".json") + ".begun")
     except FileExistsError:
         return False
-    os.write(1, READY)
+    os.write(1, READY_LINE)
     log = os.open(os.path.join(paths.folder, "slurm.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o664)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
@@ -96,14 +98,14 @@ def begin_inside(paths: Paths) -> bool:
     return True
 
 
-def find_head(node: Node, run_dir: str) -> bool:
+def wait_for_head(node: Node, run_dir: str) -> bool:
     """Wait until the head's address is known. Return False if a stop was requested before."""
     while not node.stops.early():
         with contextlib.suppress(OSError), open(os.path.join(run_dir, "head"), encoding="utf-8") as file:
             if head := file.read().strip():
                 os.environ["FERMI_HEAD"] = node.status["head"] = head
                 return True
-        time.sleep(HEAD_SECONDS)
+        time.sleep(HEAD_POLL_SECONDS)
     return False
 
 
@@ -114,20 +116,20 @@ def choose_interpreter(spec: dict[str, Any], run_dir: str) -> dict[Late, str]:
     python = str((places.get(str(spec["node_rank"])) or {}).get("python") or "")
     if not python:
         return {}
-    spec["env"].update(in_front(python, spec["env"]))
+    spec["env"].update(build_interpreter_env(python, spec["env"]))
     if "code" in spec:
         spec["code"]["python"] = python
     return {Late.PYTHON: python}
 
 
-def place(order: dict[str, Any]) -> int:
+def read_node_rank(order: dict[str, Any]) -> int:
     """Return the number of this node in the plan."""
     host = os.environ.get("SLURMD_NODENAME", "")
     task = order["hosts"].index(host) if host in order["hosts"] else int(os.environ["SLURM_PROCID"])
     return int(order["ranks"][task] if "ranks" in order else task)
 
 
-def make(spec: dict[str, Any], paths: Paths) -> Node:
+def build_node(spec: dict[str, Any], paths: RunnerPaths) -> Node:
     """Return the node. There is one task per node and job, so it needs no lock."""
     file = StatusFile(paths, len(spec["ranks"]))
     told: list[str] = []
@@ -135,10 +137,10 @@ def make(spec: dict[str, Any], paths: Paths) -> Node:
     def save(status: dict[str, Any]) -> bool:
         if status["asked"] and not told:
             told.append(status["asked"])
-            say(spec, "Slurm asks for the end")
+            write_message(spec, "Slurm asks for the end")
         return file.save(status)
 
-    stops = Stops(signal.SIGTERM, signal.SIGURG, heard=(signal.SIGTERM,), path=paths.stop)
+    stops = StopRequests(signal.SIGTERM, signal.SIGURG, heard=(signal.SIGTERM,), path=paths.stop)
     pulses, used = PulseFile(paths.pulse), TelemetryFile(paths.telemetry)
     node = Node(
         spec, stops, save, folder=paths.folder, tell=pulses.save, tell_seconds=PULSE_SECONDS, tell_used=used.save
@@ -149,23 +151,23 @@ def make(spec: dict[str, Any], paths: Paths) -> Node:
     return node
 
 
-def say(spec: dict[str, Any], text: str) -> None:
+def write_message(spec: dict[str, Any], text: str) -> None:
     """Print a message to the job's log."""
     print(f"fermi: node {spec['node_rank']} ({spec['node']}): {text}", file=sys.stderr, flush=True)
 
 
-def give_up(node: Node, cause: str, detail: str, **about: Any) -> int:
+def end_with_cause(node: Node, cause: str, detail: str, **about: Any) -> int:
     """Record the cause of an end without ranks, and return the exit code."""
-    say(node.spec, f"gave up: {cause}: {detail}")
+    write_message(node.spec, f"gave up: {cause}: {detail}")
     node.status["cause"] = {"code": cause, "evidence": detail, **about}
     node.save("exited")
-    return GAVE_UP
+    return NO_RANK_STARTED
 
 
-def code(node: Node) -> int:
+def compute_exit_code(node: Node) -> int:
     """Return the exit code of the step."""
     if any(entry["state"] != "exited" for entry in node.ranks):
-        return GAVE_UP if node.status["cause"] else ENDED_BEFORE
+        return NO_RANK_STARTED if node.status["cause"] else ENDED_EARLY
     return 1 if any(entry["exit_code"] for entry in node.ranks) else 0
 
 
@@ -175,7 +177,7 @@ def _write_files(order: dict[str, Any], folder: str) -> None:
     for name, pieces in order["files"].items():
         path = os.path.join(folder, name)
         with open(f"{path}.tmp", "w", encoding="utf-8") as file:
-            file.write(decode(pieces, known))
+            file.write(decode_value(pieces, known))
         os.replace(f"{path}.tmp", path)
 
 

@@ -20,29 +20,29 @@ from typing import Any, BinaryIO
 
 from fermi.runner import code, tree
 
-CHANGED = 3
+FILE_CHANGED = 3
 """The exit code if a file is no longer what it was when it was hashed."""
 
 
-def gather(folder: str, limits: dict[str, int], wanted: BinaryIO, out: BinaryIO) -> int:
+def upload_snapshot(folder: str, limits: dict[str, int], wanted: BinaryIO, output: BinaryIO) -> int:
     """Write manifest, patch and the wanted files, and return the exit code."""
     top = Path(folder)
     try:
-        found = tree.walk(top)
-        tree.within(limits, found)
-        files = [*tree.hashed(top, found)]
-        manifest = code.dump(files)
-        code.load(manifest)
-    except code.Wrong as error:
-        return _no(out, error.code, error.params)
+        found = tree.list_files(top)
+        tree.check_limits(limits, found)
+        files = [*tree.hash_files(top, found)]
+        manifest = code.serialize_manifest(files)
+        code.parse_manifest(manifest)
+    except code.ManifestError as error:
+        return _write_refusal(output, error.code, error.params)
     except OSError as error:
         params = {"path": str(error.filename or folder), "why": error.strerror or str(error)}
-        return _no(out, "SNAPSHOT_NOT_READABLE", params)
-    origin, patch = tree.origin(top)
+        return _write_refusal(output, "SNAPSHOT_NOT_READABLE", params)
+    origin, patch = tree.read_origin(top)
     said = patch.encode()
-    _tell(out, {"ok": True, "manifest": len(manifest), "patch": len(said), "origin": origin})
-    out.write(manifest + said)
-    out.flush()
+    _write_line(output, {"ok": True, "manifest": len(manifest), "patch": len(said), "origin": origin})
+    output.write(manifest + said)
+    output.flush()
     places = {one.path: one.where for one in found}
     known = {one.sha256: (one.size, places[one.path]) for one in files if one.sha256}
     for line in wanted.read().split():
@@ -51,29 +51,29 @@ def gather(folder: str, limits: dict[str, int], wanted: BinaryIO, out: BinaryIO)
         try:
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
                 if os.fstat(file.fileno()).st_size != size:
-                    return CHANGED
-                out.write(f"{sha256} {size}\n".encode())
-                shutil.copyfileobj(file, out, tree.MB)
+                    return FILE_CHANGED
+                output.write(f"{sha256} {size}\n".encode())
+                shutil.copyfileobj(file, output, tree.MIB)
         except OSError:
-            return CHANGED
-    out.flush()
+            return FILE_CHANGED
+    output.flush()
     return 0
 
 
-def _tell(out: BinaryIO, said: dict[str, Any]) -> None:
+def _write_line(out: BinaryIO, said: dict[str, Any]) -> None:
     out.write(json.dumps(said).encode() + b"\n")
 
 
-def _no(out: BinaryIO, problem: str, params: dict[str, Any]) -> int:
-    _tell(out, {"ok": False, "code": problem, "params": params})
+def _write_refusal(out: BinaryIO, problem: str, params: dict[str, Any]) -> int:
+    _write_line(out, {"ok": False, "code": problem, "params": params})
     out.flush()
     return 0
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Run the command line and return the exit code."""
-    folder, limits = words
-    return gather(folder, json.loads(limits), sys.stdin.buffer, sys.stdout.buffer)
+    folder, limits = arguments
+    return upload_snapshot(folder, json.loads(limits), sys.stdin.buffer, sys.stdout.buffer)
 
 
 if __name__ == "__main__":

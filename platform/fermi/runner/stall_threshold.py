@@ -11,21 +11,21 @@ there later is detected by its rest as early as ever.
 
 from __future__ import annotations
 
-TIMES = 3.0
-MOST = 1800.0
-FLOOR, UNUSED_FLOOR = 8.0, 45.0
+PAST_FACTOR = 3.0
+MAX_SECONDS = 1800.0
+MIN_SECONDS, MIN_UNSEEN_SECONDS = 8.0, 45.0
 """The lowest thresholds: for work that is known to repeat, and for all else."""
-STEADY = 3
+MIN_REPEATS = 3
 """After so many steps (or lines of figures, if steps cannot be seen) a rank's work is known to repeat."""
 
 
-class Patience:
+class StallThreshold:
     """The thresholds of one rank. `fixed`: the task's own setting, in place of all that is learnt."""
 
     def __init__(self, began: float, fixed: float | None = None) -> None:
         self.fixed = fixed
         self.advanced_at = self.active_at = began
-        self.kind, self.floor = "starting", UNUSED_FLOOR
+        self.kind, self.floor = "starting", MIN_UNSEEN_SECONDS
         self._longest: dict[tuple[str, str], float] = {}
 
     def look(self, moment: float, phase: str, repeats: int, *, advanced: bool, active: bool) -> None:
@@ -40,17 +40,21 @@ class Patience:
         self.kind = phase
         if phase in ("starting", "running"):  # of what shows no phases, figures show that it runs
             self.kind = "running" if repeats else "starting"
-        self.floor = FLOOR if phase == "ending" or (self.kind == "running" and repeats >= STEADY) else UNUSED_FLOOR
+        self.floor = (
+            MIN_SECONDS
+            if phase == "ending" or (self.kind == "running" and repeats >= MIN_REPEATS)
+            else MIN_UNSEEN_SECONDS
+        )
 
     def silence(self, moment: float) -> float:
         """Return the seconds since its last sign of progress."""
         return moment - self.advanced_at
 
-    def is_silent_for_long(self, moment: float) -> bool:
+    def is_silent_too_long(self, moment: float) -> bool:
         """Return True if the silence exceeds the threshold."""
         return self.silence(moment) >= self.of("silence")
 
-    def rests_for_long(self, moment: float) -> bool:
+    def is_idle_too_long(self, moment: float) -> bool:
         """Return True if the rest exceeds the threshold."""
         return moment - self.active_at >= self.of("rest")
 
@@ -58,7 +62,7 @@ class Patience:
         """Return the threshold in seconds for "silence" or "rest"."""
         if self.fixed:
             return self.fixed
-        return min(MOST, max(self.floor, TIMES * self._longest.get((self.kind, what), 0.0)))
+        return min(MAX_SECONDS, max(self.floor, PAST_FACTOR * self._longest.get((self.kind, what), 0.0)))
 
     def _learn(self, what: str, seconds: float) -> None:
         key = self.kind, what

@@ -33,23 +33,23 @@ from functools import partial
 from typing import Any, NoReturn
 
 from fermi.runner import channel, fork_server, inside, node, processes
-from fermi.runner.channel import IMPORTING, PROCESS, STANDING, UNUSABLE
-from fermi.runner.files import Paths, try_lock, write_atomically
-from fermi.runner.processes import boot_id, start_time
+from fermi.runner.channel import IMPORTING, PROCESS_NAME, STANDING_BY, UNUSABLE
+from fermi.runner.files import RunnerPaths, try_lock, write_json_atomically
+from fermi.runner.processes import read_boot_id, read_start_time
 
-PEER_SECONDS = 10
+ORDER_TIMEOUT_SECONDS = 10
 """How long an order may take to arrive."""
-MAX_SECONDS = 86_400.0
-KEPT, STALE, END = 10, 11, 12
+MAX_STANDBY_SECONDS = 86_400.0
+EXIT_KEEP, EXIT_STALE, EXIT_END = 10, 11, 12
 """Exit codes of the process that reads an order."""
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Threads do not survive a fork; ranks choose their number later (`rank.run_rank_here`)."""
-NOT_COMPARED = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES"})
+IGNORED_VARIABLES = frozenset({"PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES"})
 """Variables that a shell or terminal sets, and no library reads while it is imported."""
-OUR_BUNDLE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+OWN_BUNDLE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-class Standby:
+class StandbyProcess:
     """The standby process. `imported_from`: last change of each of `list_sources`; `env`: the variables it was started
     with; `until`: monotonic seconds."""
 
@@ -63,37 +63,37 @@ class Standby:
         """Import, and serve orders to the end."""
         if try_lock(os.path.join(self.folder, "lock")) is None:
             return
-        processes.set_name(PROCESS)
+        processes.set_process_name(PROCESS_NAME)
         self.save(IMPORTING)
         with contextlib.suppress(OSError):
             os.truncate(os.path.join(self.folder, "log"), 0)
         for number in (signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         if "oom" not in self.asked:
-            self.asked["oom"] = die_first()
-            inside.give_way({"nice": (self.asked.get("yields") or {}).get("nice")})
+            self.asked["oom"] = maximize_oom_score()
+            inside.lower_priority({"nice": (self.asked.get("yields") or {}).get("nice")})
         try:
-            door = channel.listen(self.folder)
+            door = channel.open_socket(self.folder)
         except OSError as error:
             self.save(UNUSABLE, code="STANDBY_SOCKET", params={"why": error.strerror or str(error)})
             return
         if unusable := self.import_stack():
             self.save(UNUSABLE, **unusable)
             return
-        self.save(STANDING)
+        self.save(STANDING_BY)
         self.keep(float(self.asked.get("seconds") or 0))
         self.serve(door)
 
     def import_stack(self) -> dict[str, Any] | None:
         """Import the modules. Return why no attempt can be forked from this process, or None."""
-        os.environ.update({name: "1" for name in ONE_THREAD if name not in os.environ})
+        os.environ.update({name: "1" for name in THREAD_VARIABLES if name not in os.environ})
         modules = ",".join(self.asked["modules"])
         fork_server.import_modules(modules)
         if "torch" not in sys.modules:
             return {"code": "STANDBY_WITHOUT_TORCH", "params": {"python": sys.executable}}
-        fork_server.import_modules(",".join(fork_server.LATER))
-        fork_server.look_up()
-        self.imported_from = {path: changed_at(path) for path in find_sources()}
+        fork_server.import_modules(",".join(fork_server.DEFERRED_MODULES))
+        fork_server.warm_up_profiler()
+        self.imported_from = {path: read_change_time(path) for path in list_sources()}
         if sys.modules["torch"].cuda.is_initialized():
             return {"code": "STANDBY_HAS_CUDA", "params": {"python": sys.executable}}
         if (threads := len(os.listdir("/proc/self/task"))) != 1:
@@ -102,13 +102,13 @@ class Standby:
 
     def keep(self, seconds: float) -> None:
         """Stand by for so many seconds from now on."""
-        self.until = time.monotonic() + min(seconds, MAX_SECONDS)
+        self.until = time.monotonic() + min(seconds, MAX_STANDBY_SECONDS)
 
     def save(self, state: str, **more: Any) -> None:
         """Write the state file."""
-        me = {"pid": os.getpid(), "start_time": start_time(os.getpid()), "boot_id": boot_id()}
+        me = {"pid": os.getpid(), "start_time": read_start_time(os.getpid()), "boot_id": read_boot_id()}
         told = {"state": state, "python": sys.executable, "at": time.time(), **me, **more}
-        write_atomically(self.state_path, told, 0o600)
+        write_json_atomically(self.state_path, told, 0o600)
 
     def serve(self, door: socket.socket) -> None:
         """Serve orders until there was none for long."""
@@ -117,26 +117,26 @@ class Standby:
                 continue
             stream, _ = door.accept()
             with stream:
-                if not channel.peer(stream):
+                if not channel.read_peer_pid(stream):
                     continue
                 if (child := os.fork()) == 0:
                     os._exit(self.answer(stream))
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            if code == END:
+            if code == EXIT_END:
                 return
-            if code == STALE:
+            if code == EXIT_STALE:
                 again = ["-u", "-m", "fermi.runner.standby", self.folder, json.dumps(self.asked)]
                 os.execve(sys.executable, [sys.executable, *again], self.env)
-            if code == KEPT:
+            if code == EXIT_KEEP:
                 self.keep(float(self.asked.get("seconds") or 0))
 
     def answer(self, stream: socket.socket) -> int:
         """Answer an order, in a process forked for it, and return its exit code."""
-        signal.alarm(PEER_SECONDS)
+        signal.alarm(ORDER_TIMEOUT_SECONDS)
         try:
-            order = channel.receive(stream)
+            order = channel.receive_message(stream)
             said, code = self.carry_out(order)
-            channel.send(stream, said)
+            channel.send_message(stream, said)
             return code
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return 1
@@ -145,37 +145,37 @@ class Standby:
         """Return the answer, and the exit code."""
         ask = order["ask"]
         if ask == "end":
-            return {"ok": True}, END
-        if any(changed_at(path) != at for path, at in self.imported_from.items()):
-            return {"ok": False, "code": "STANDBY_STALE"}, STALE
+            return {"ok": True}, EXIT_END
+        if any(read_change_time(path) != at for path, at in self.imported_from.items()):
+            return {"ok": False, "code": "STANDBY_STALE"}, EXIT_STALE
         if ask == "keep":
-            told = {"memory": memory_of(os.getppid()), "seconds": self.asked.get("seconds"), "python": sys.executable}
-            return {"ok": True, **told}, KEPT
+            told = {"memory": read_memory(os.getppid()), "seconds": self.asked.get("seconds"), "python": sys.executable}
+            return {"ok": True, **told}, EXIT_KEEP
         if ask != "begin":
             return {"ok": False, "code": "STANDBY_UNKNOWN_ORDER"}, 1
         env = {str(name): str(value) for name, value in order["env"].items()}
-        if compared(env) != compared(self.env):
-            return {"ok": False, "code": "STANDBY_OTHER_VARIABLES"}, END
+        if select_compared(env) != select_compared(self.env):
+            return {"ok": False, "code": "STANDBY_OTHER_VARIABLES"}, EXIT_END
         if os.fork() == 0:
             self.become_node(str(order["spec"]), order["secrets"], env)
-        return {"ok": True}, KEPT
+        return {"ok": True}, EXIT_KEEP
 
     def become_node(self, spec_path: str, secrets: dict[str, str], env: Mapping[str, str]) -> NoReturn:
         """Become a node runner that keeps only what is imported."""
         try:
-            processes.set_name(os.path.basename(sys.executable))
-            fork_server.detach(os.open(os.devnull, os.O_RDONLY), Paths(spec_path).log, 0o600)
+            processes.set_process_name(os.path.basename(sys.executable))
+            fork_server.detach_process(os.open(os.devnull, os.O_RDONLY), RunnerPaths(spec_path).log, 0o600)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.environ.clear()
             os.environ.update(env)
-            restore_oom(self.asked["oom"])
+            restore_oom_score(self.asked["oom"])
             sys.argv = ["fermi.runner.inside", spec_path]
-            node.main(spec_path, secrets, partial(inside.run, standby=True))
+            node.main(spec_path, secrets, partial(inside.run_node, standby=True))
         finally:
             os._exit(0)
 
 
-def find_sources() -> set[str]:
+def list_sources() -> set[str]:
     """Return the paths that change when modules are added, changed or removed: folders of the path and of imported
     packages, the interpreter, and the file that names its packages. Our own bundle never changes."""
     paths = {sys.executable, os.path.join(sys.prefix, "pyvenv.cfg"), *sys.path[1:]}
@@ -184,10 +184,10 @@ def find_sources() -> set[str]:
     for name, module in list(sys.modules.items()):
         if "." not in name and (file := getattr(module, "__file__", None)):
             paths |= {file, os.path.dirname(file)}
-    return {path for path in paths if path and not path.startswith(OUR_BUNDLE)}
+    return {path for path in paths if path and not path.startswith(OWN_BUNDLE)}
 
 
-def changed_at(path: str) -> int:
+def read_change_time(path: str) -> int:
     """Return the last change in nanoseconds; 0: it does not exist."""
     try:
         return os.stat(path).st_mtime_ns
@@ -195,29 +195,29 @@ def changed_at(path: str) -> int:
         return 0
 
 
-def compared(env: Mapping[str, str]) -> dict[str, str]:
+def select_compared(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that must be equal."""
-    return {name: value for name, value in env.items() if name not in NOT_COMPARED}
+    return {name: value for name, value in env.items() if name not in IGNORED_VARIABLES}
 
 
-def die_first() -> str:
+def maximize_oom_score() -> str:
     """Set the highest `oom_score_adj` and return the former one: a process that raised its own may lower it as far
     again (proc_pid_oom_score_adj(5))."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
         before = file.read().strip()
         file.seek(0)
-        file.write(str(inside.MOST_OOM))
+        file.write(str(inside.MAX_OOM_SCORE))
         return before
     return ""
 
 
-def restore_oom(before: str) -> None:
+def restore_oom_score(before: str) -> None:
     """Set `oom_score_adj` to the former value."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write(before)
 
 
-def memory_of(pid: int) -> int:
+def read_memory(pid: int) -> int:
     """Return a process's memory in bytes, with its share of pages that several have (proc_pid_smaps(5))."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as file:
         found = {name: value.split() for name, _, value in (line.partition(":") for line in file)}
@@ -226,9 +226,9 @@ def memory_of(pid: int) -> int:
     return 0
 
 
-def main(folder: str, asked: str) -> None:
+def main(folder: str, settings: str) -> None:
     """Run a standby process. `settings`: its settings as JSON."""
-    one = Standby(folder, json.loads(asked))
+    one = StandbyProcess(folder, json.loads(settings))
     try:
         one.run()
     except Exception as error:

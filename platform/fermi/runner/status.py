@@ -26,29 +26,29 @@ class NodeState:
     doing: dict[str, Any] | None = None
 
 
-def look(spec_path: Path) -> NodeState:
+def read_status(spec_path: Path) -> NodeState:
     """Return the state of the node of this spec."""
-    paths = files.Paths(str(spec_path))
+    paths = files.RunnerPaths(str(spec_path))
     status = files.read_json(paths.status)
     if status is None:
         return NodeState("absent", (), left=_is_locked(paths))
     if status["state"] == "exited":
-        return _as_written("exited", status)
-    if status["boot_id"] != processes.boot_id():
-        return _as_written("lost", status)
+        return _build_state("exited", status)
+    if status["boot_id"] != processes.read_boot_id():
+        return _build_state("lost", status)
     if processes.is_alive(status["runner"]):
-        return _as_written(status["state"], status, left=True)
+        return _build_state(status["state"], status, left=True)
     again = files.read_json(paths.status)  # it may have ended well between the two looks
     if again is not None and again["state"] == "exited":
-        return _as_written("exited", again)
-    return _as_written("lost", status, left=bool(processes.session_members(status["ranks"])))
+        return _build_state("exited", again)
+    return _build_state("lost", status, left=bool(processes.list_session_members(status["ranks"])))
 
 
-def _as_written(state: Any, status: dict[str, Any], *, left: bool = False) -> NodeState:
+def _build_state(state: Any, status: dict[str, Any], *, left: bool = False) -> NodeState:
     return NodeState(state, status["ranks"], left, status.get("cause"), status.get("asked_at"), status.get("doing"))
 
 
-def _is_locked(paths: files.Paths) -> bool:
+def _is_locked(paths: files.RunnerPaths) -> bool:
     """Return True if a runner holds the lock, which may not have written its status yet."""
     lock = files.try_lock(paths.lock)
     if lock is None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fermi.runner.files import read_json
 
 
-class Stop(NamedTuple):
+class StopRequest(NamedTuple):
     """A request. `by`: a signal's name; empty = the platform, in its file. `grace_seconds` None: the spec's own.
     `still_seconds`: ranks that are idle for so long get no more grace. `heard`: the ranks have got the signal
     themselves."""
@@ -23,7 +23,7 @@ class Stop(NamedTuple):
     heard: bool = False
 
 
-class Stops:
+class StopRequests:
     """Receives requests. `signals` request the end, in order of priority; ranks get those in `heard` too. `path`: the
     platform's file, `{"grace_seconds": 30, "still_seconds": null}`. `until_eof`: the end of standard input counts as
     SIGHUP. `second_kills`: a second signal leaves no grace."""
@@ -47,15 +47,15 @@ class Stops:
         for number in self.signals:
             signal.signal(number, lambda number, _: self._early.append(number))
 
-    def early(self) -> Stop | None:
+    def early(self) -> StopRequest | None:
         """Return the request that came before any rank started, or None."""
         if self._at_eof():
             self._early.append(signal.SIGHUP)
         if self._early:
-            return Stop(signal.Signals(self._early[0]).name)
-        return Stop() if self.path and read_json(self.path) is not None else None
+            return StopRequest(signal.Signals(self._early[0]).name)
+        return StopRequest() if self.path and read_json(self.path) is not None else None
 
-    def come(self, numbers: Collection[int]) -> Iterator[Stop]:
+    def come(self, numbers: Collection[int]) -> Iterator[StopRequest]:
         """Yield the requests since the last call; `numbers`: of the signals."""
         found = [number for number in self.signals if number in numbers]
         if self._at_eof():
@@ -63,11 +63,11 @@ class Stops:
         for number in found:
             grace = 0.0 if self.second_kills and self._asked else None
             self._asked = True
-            yield Stop(number.name, grace, heard=number in self.heard)
+            yield StopRequest(number.name, grace, heard=number in self.heard)
         stop = read_json(self.path) if self.path else None
         if stop is not None and stop != self._file:
             self._file = stop
-            yield Stop("", stop["grace_seconds"], stop.get("still_seconds"))
+            yield StopRequest("", stop["grace_seconds"], stop.get("still_seconds"))
 
     def _at_eof(self) -> bool:
         """Return True once at the end of standard input. Input is discarded."""

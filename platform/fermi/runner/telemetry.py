@@ -13,26 +13,26 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.telemetry.xids import Xids
+from fermi.telemetry.xids import XidReader
 
-WAITING = 8
-LAST_SECONDS = 0.2
+MAX_WAITING_SAMPLES = 8
+CLOSE_TIMEOUT_SECONDS = 0.2
 """How long the runner waits at the end for the sample that is not complete."""
 
 
-def visible(spec: Mapping[str, Any]) -> str | None:
+def read_visible_gpus(spec: Mapping[str, Any]) -> str | None:
     """Return CUDA_VISIBLE_DEVICES of a node's ranks, or None."""
     found: str | None = spec["env"].get("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
     return found
 
 
-class Measuring:
+class TelemetryThread:
     """The thread. `spec`: the node's. `ranks`: the entries of its status. `xids`: of its GPUs."""
 
-    def __init__(self, spec: Mapping[str, Any], ranks: list[dict[str, Any]], folder: str, xids: Xids) -> None:
-        self._visible, self._xids = visible(spec), xids
+    def __init__(self, spec: Mapping[str, Any], ranks: list[dict[str, Any]], folder: str, xids: XidReader) -> None:
+        self._visible, self._xids = read_visible_gpus(spec), xids
         self._folders, self._ranks = [spec["cwd"], folder], ranks
-        self._samples: deque[dict[str, Any]] = deque(maxlen=WAITING)
+        self._samples: deque[dict[str, Any]] = deque(maxlen=MAX_WAITING_SAMPLES)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="measuring", daemon=True)
 
@@ -48,18 +48,18 @@ class Measuring:
         """End the thread and return the remaining samples."""
         self._ending.set()
         if self._thread.is_alive():
-            self._thread.join(LAST_SECONDS)
+            self._thread.join(CLOSE_TIMEOUT_SECONDS)
         return self.take()
 
     def _run(self) -> None:
         """Measure until the end. Imports what it uses while the ranks start. It is no part of the training: after an
         error nothing more is measured."""
         with contextlib.suppress(Exception):
-            from fermi.telemetry.aggregation import Folding
+            from fermi.telemetry.aggregation import SampleAggregator
             from fermi.telemetry.metrics import PERIOD_SECONDS
-            from fermi.telemetry.sampler import Sampler
+            from fermi.telemetry.sampler import TelemetrySampler
 
-            sampler, folding = Sampler(self._folders, self._visible, xids=self._xids), Folding()
+            sampler, folding = TelemetrySampler(self._folders, self._visible, xids=self._xids), SampleAggregator()
             sampler.sample(*self._running())  # what counters say now: rates begin with the next one
             while not self._ending.wait(PERIOD_SECONDS):
                 if told := folding.add(sampler.sample(*self._running())):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-LONG_SECONDS = 60.0
+MIN_REPORT_SECONDS = 60.0
 """After so long without progress, ranks are reported though some are at work."""
 
 
-class Stalls:
+class StallReporter:
     """Reports stalled ranks. `say`: called with a line when the report has changed. An evaluation is not reported:
     while one rank is at work, the others wait for it."""
 
@@ -21,10 +21,10 @@ class Stalls:
         """Report if the status has changed. Used as a node's `SaveStatus`."""
         stalled = [entry for entry in status["ranks"] if entry["state"] == "running" and entry["stalled"]]
         seconds = max((entry["stalled"]["looked_at"] - entry["stalled"]["since"] for entry in stalled), default=0.0)
-        worth_it = seconds >= LONG_SECONDS or any(entry["stalled"]["stopped"] for entry in stalled)
+        worth_it = seconds >= MIN_REPORT_SECONDS or any(entry["stalled"]["stopped"] for entry in stalled)
         if not worth_it and not all(entry["stalled"]["still"] for entry in stalled):
             return True
-        groups = grouped(stalled)
+        groups = group_stalled_ranks(stalled)
         if groups and groups != self._said:
             self.say(f"no progress for {seconds:.0f} s: {'; '.join(groups)}")
         elif self._said and not groups and status["state"] == "running":
@@ -33,16 +33,16 @@ class Stalls:
         return True
 
 
-def grouped(stalled: Sequence[dict[str, Any]]) -> list[str]:
+def group_stalled_ranks(stalled: Sequence[dict[str, Any]]) -> list[str]:
     """Return which ranks are where, the largest group first."""
     groups: dict[str, list[int]] = {}
     for entry in stalled:
-        groups.setdefault(where(entry["stalled"]), []).append(entry["rank"])
+        groups.setdefault(describe_place(entry["stalled"]), []).append(entry["rank"])
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    return [f"{names(ranks)} {'is' if len(ranks) == 1 else 'are'} {place}" for place, ranks in ordered]
+    return [f"{format_ranks(ranks)} {'is' if len(ranks) == 1 else 'are'} {place}" for place, ranks in ordered]
 
 
-def where(stalled: dict[str, Any]) -> str:
+def describe_place(stalled: dict[str, Any]) -> str:
     """Return where a stalled rank is."""
     at = stalled["at"]
     if stopped := stalled["stopped"]:
@@ -59,10 +59,10 @@ def where(stalled: dict[str, Any]) -> str:
     return found if stalled["still"] else f"{found}, at work"
 
 
-def why(entry: dict[str, Any]) -> str:
+def describe_failure(entry: dict[str, Any]) -> str:
     """Return a text for the end of a rank: its exception, or what the kernel reports."""
     kill = entry["kill"]
-    held = f"; port {kill['port']} is in use by {kill['holder'] or 'another process'}" if in_use(kill) else ""
+    held = f"; port {kill['port']} is in use by {kill['holder'] or 'another process'}" if is_port_conflict(kill) else ""
     if error := entry["error"]:
         message = error["message"].splitlines()[0] if error["message"] else ""
         function = f" in {error['function']}" if error["function"] != "<module>" else ""
@@ -78,12 +78,12 @@ def why(entry: dict[str, Any]) -> str:
     return ""
 
 
-def in_use(kill: dict[str, Any] | None) -> bool:
+def is_port_conflict(kill: dict[str, Any] | None) -> bool:
     """Return True if the rank could not have its port."""
     return bool(kill) and kill["by"] == "port"  # type: ignore[index]
 
 
-BOUNDS = {
+CAUSE_TEXTS = {
     "PROCESS_BOUND_REACHED": (
         "there were {processes} processes with {threads} threads, most of them started by rank {rank}; the bounds are "
         "{processBound} and {threadBound}",
@@ -118,16 +118,16 @@ BOUNDS = {
 """What was found, and what to do: for the codes of `bounds.py`, `disk_usage.py` and `causes.py`."""
 
 
-def bound(cause: dict[str, Any]) -> str:
+def describe_cause(cause: dict[str, Any]) -> str:
     """Return a text for a cause, with figures and what to do."""
-    if cause["code"] not in BOUNDS:
+    if cause["code"] not in CAUSE_TEXTS:
         return str(cause["code"])
-    found, advice = BOUNDS[cause["code"]]
+    found, advice = CAUSE_TEXTS[cause["code"]]
     rank = cause.get("rank")  # none: it ended before what it had started
     return f"{found.format_map({**cause, 'rank': '–' if rank is None else rank})}: {advice}"
 
 
-def names(ranks: Sequence[int]) -> str:
+def format_ranks(ranks: Sequence[int]) -> str:
     """Return a text such as `rank 3` or `ranks 0-2, 5`."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):

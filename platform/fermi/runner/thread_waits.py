@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fermi.runner import processes
 
-RUNTIME = ("gloo_", "pt_gloo", "pt_nccl", "pt_tcpstore", "NCCL", "cuda")
+RUNTIME_THREADS = ("gloo_", "pt_gloo", "pt_nccl", "pt_tcpstore", "NCCL", "cuda")
 """Prefixes of the names of such threads: gloo/transport/tcp/loop.cc, PyTorch's ProcessGroupGloo.cpp,
 ProcessGroupNCCL.cpp and TCPStoreLibUvBackend.cpp, NCCL's init.cc and proxy.cc, CUDA's driver."""
 
@@ -29,7 +29,7 @@ _PRIVATE, _COMMANDS = 128, 127
 _WAITS = (0, 6, 9)  # FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET
 
 
-class Waits(NamedTuple):
+class ThreadWaits(NamedTuple):
     """Waits of all threads. `wakes`: how often they have come back from a wait, in total; None: unknown. `locked`: each
     waits, without a timeout, for a lock that only a thread of its own process can release. `timed`: one waits with a
     timeout, so it continues by itself."""
@@ -39,33 +39,33 @@ class Waits(NamedTuple):
     timed: bool = False
 
 
-def read_waits(pids: Iterable[int], leave_out: Collection[int] = ()) -> Waits:
+def read_waits(pids: Iterable[int], leave_out: Collection[int] = ()) -> ThreadWaits:
     """Return the waits of a rank's processes. `leave_out`: threads of the probe."""
     wakes, locked, timed, seen = 0, True, False, False
     try:
         for pid in pids:
             for thread in map(int, os.listdir(f"/proc/{pid}/task")):
-                status = processes.status(pid, thread)
-                if thread in leave_out or status["Name"].startswith(RUNTIME):
+                status = processes.read_status_fields(pid, thread)
+                if thread in leave_out or status["Name"].startswith(RUNTIME_THREADS):
                     continue
                 seen, wakes = True, wakes + int(status["voluntary_ctxt_switches"])
-                call = _call(pid, thread)
-                locked, timed = locked and is_locked(call), timed or is_timed(call)
-        return Waits(wakes if seen else None, seen and locked, timed)
+                call = _read_call(pid, thread)
+                locked, timed = locked and is_lock_wait(call), timed or is_timed_wait(call)
+        return ThreadWaits(wakes if seen else None, seen and locked, timed)
     except (OSError, KeyError, ValueError):
-        return Waits()
+        return ThreadWaits()
 
 
-def is_locked(call: list[str], machine: str = os.uname().machine) -> bool:
+def is_lock_wait(call: list[str], machine: str = os.uname().machine) -> bool:
     """Return True if a thread in this system call, as in /proc/<pid>/syscall, waits for a lock of its own process
     without a timeout (futex(2))."""
     if not call or call[0] != str(_FUTEX.get(machine)):
         return False
     operation = int(call[2], 16)
-    return operation & _COMMANDS in _WAITS and bool(operation & _PRIVATE) and not is_timed(call, machine)
+    return operation & _COMMANDS in _WAITS and bool(operation & _PRIVATE) and not is_timed_wait(call, machine)
 
 
-def is_timed(call: list[str], machine: str = os.uname().machine) -> bool:
+def is_timed_wait(call: list[str], machine: str = os.uname().machine) -> bool:
     """Return True if a thread in this system call waits with a timeout."""
     if not call or not call[0].isdigit():  # `running`, or a call of another kernel's
         return False
@@ -76,7 +76,7 @@ def is_timed(call: list[str], machine: str = os.uname().machine) -> bool:
     return limit != 0 if is_address else limit & 0xFFFFFFFF < 1 << 31
 
 
-def _call(pid: int, thread: int) -> list[str]:
+def _read_call(pid: int, thread: int) -> list[str]:
     """Return the fields of /proc/<pid>/task/<tid>/syscall; empty if they cannot be read."""
     try:
         with open(f"/proc/{pid}/task/{thread}/syscall", encoding="ascii") as file:

@@ -15,39 +15,39 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-MADE = "made.json"
+MADE_NAME = "made.json"
 """In the environment's folder: what it was made from, with the interpreter as `base`."""
-BASE = "fermi-base.pth"
+BASE_NAME = "fermi-base.pth"
 """Among its packages: the folders of that interpreter's packages."""
-NATIVE = ("nvidia",)
+NATIVE_PACKAGES = ("nvidia",)
 """Packages with libraries that torch has loaded, perhaps from somewhere else."""
-misses: set[str] = set()
+missing_modules: set[str] = set()
 """Top-level modules that were looked for here and are not installed."""
 
 
-class _Last:
+class _MissRecorder:
     """Comes after all other finders of `sys.meta_path`, so it is asked only for modules that none of them has found."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        misses.add(name.partition(".")[0])
+        missing_modules.add(name.partition(".")[0])
 
 
-def note_misses() -> None:
+def record_missing_modules() -> None:
     """Record missing modules from now on."""
-    if not any(isinstance(one, _Last) for one in sys.meta_path):
-        sys.meta_path.append(_Last())
+    if not any(isinstance(one, _MissRecorder) for one in sys.meta_path):
+        sys.meta_path.append(_MissRecorder())
 
 
-def go_on_as(folder: str) -> bool:
+def adopt_venv(folder: str) -> bool:
     """Make this process import as the interpreter of the environment `folder` does, and return True; False: that has to
     be executed instead. Call it in a confined process: the content of the folder may belong to another user."""
     version = ".".join(map(str, sys.version_info[:2]))
     packages = os.path.join(folder, "lib", f"python{version}", "site-packages")
     try:
-        with open(os.path.join(folder, MADE), encoding="utf-8") as file:
+        with open(os.path.join(folder, MADE_NAME), encoding="utf-8") as file:
             stands_on = json.load(file)["base"]
-        if stands_on != sys.executable or any(map(_stands_in, os.listdir(packages))):
+        if stands_on != sys.executable or any(map(_may_shadow, os.listdir(packages))):
             return False
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -59,9 +59,9 @@ def go_on_as(folder: str) -> bool:
     return True
 
 
-def _stands_in(name: str) -> bool:
+def _may_shadow(name: str) -> bool:
     """Return True if a package of this name may replace what was imported, or looked for."""
     if name.endswith(".pth"):
-        return name != BASE
+        return name != BASE_NAME
     module = name.partition(".")[0]
-    return module in sys.modules or module in misses or module in NATIVE
+    return module in sys.modules or module in missing_modules or module in NATIVE_PACKAGES

@@ -27,46 +27,46 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from fermi.runner import code
-from fermi.runner.code import ARCHIVE, PIECE, Broken, File
-from fermi.runner.files import replace_atomically
+from fermi.runner.code import ARCHIVE_NAME, CHUNK_BYTES, CodeDeliveryError, SnapshotFile
+from fermi.runner.files import write_bytes_atomically
 
-PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-CONTENT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Owner(NamedTuple):
+class TreeOwner(NamedTuple):
     """The user that the ranks run as, if it is not the one that sets the tree up."""
 
     uid: int
     gid: int
 
 
-def check_out(folder: str, snapshot: str, tree: str, attempt: str, owner: Owner | None = None) -> None:
+def check_out_tree(folder: str, snapshot: str, tree: str, attempt: str, owner: TreeOwner | None = None) -> None:
     """Set `tree` up for an attempt, once, from the folder that has the snapshot. Raises CodeDeliveryError; a tree that
     did not exist before then does not exist either."""
     files = code.read_manifest(folder, snapshot)
     try:
         os.makedirs(os.path.dirname(tree), exist_ok=True)
-        with locked(tree):
-            if _read(f"{tree}.attempt") == attempt.encode():
+        with lock_tree(tree):
+            if _read_bytes(f"{tree}.attempt") == attempt.encode():
                 return
             is_new = not os.path.lexists(tree)
             try:
-                _update(files, os.path.join(folder, ARCHIVE), tree, owner)
+                _update_tree(files, os.path.join(folder, ARCHIVE_NAME), tree, owner)
             except BaseException:
                 if is_new:
                     shutil.rmtree(tree, ignore_errors=True)
                 raise
-            replace_atomically(f"{tree}.attempt", attempt.encode())
+            write_bytes_atomically(f"{tree}.attempt", attempt.encode())
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         why = f"{'the disk is full: ' if full else ''}{error.strerror or error}"
-        raise Broken("CODE_NOT_UNPACKED", path=error.filename or tree, why=why) from error
+        raise CodeDeliveryError("CODE_NOT_UNPACKED", path=error.filename or tree, why=why) from error
 
 
 @contextlib.contextmanager
-def locked(tree: str, tell: Callable[[], None] = lambda: None) -> Iterator[None]:
+def lock_tree(tree: str, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Let one process at a time, of all nodes, run the block; `on_wait` is called if another has the lock. If the file
     system has no locks, several may set the same tree up: each file is moved to its place as a whole."""
     lock = os.open(f"{tree}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
@@ -75,41 +75,41 @@ def locked(tree: str, tell: Callable[[], None] = lambda: None) -> Iterator[None]
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                tell()
+                on_wait()
                 fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
 
 
-def _update(files: list[File], archive: str, tree: str, owner: Owner | None) -> None:
+def _update_tree(files: list[SnapshotFile], archive: str, tree: str, owner: TreeOwner | None) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(tree)
         if owner:
             os.chown(tree, *owner, follow_symlinks=False)
-    with _Folders(tree, owner) as folders:
+    with _OpenFolders(tree, owner) as folders:
         wanted = {one.path for one in files if not _is_current(folders, one)}
         if wanted:
             try:
                 with open(archive, "rb") as stream:
-                    for one, content in code.entries(stream, files, archive):
+                    for one, content in code.read_entries(stream, files, archive):
                         if one.path in wanted:
-                            _put(folders, tree, one, content, archive)
+                            _put_file(folders, tree, one, content, archive)
             except FileNotFoundError as error:
                 if error.filename != archive:
                     raise
-                raise Broken("CODE_ARCHIVE_MISSING", path=archive) from error
-    replace_atomically(f"{tree}.manifest", code.dump(files))
+                raise CodeDeliveryError("CODE_ARCHIVE_MISSING", path=archive) from error
+    write_bytes_atomically(f"{tree}.manifest", code.serialize_manifest(files))
 
 
-class _Folders:
+class _OpenFolders:
     """Opens folders in a tree, and keeps the last one open."""
 
-    def __init__(self, tree: str, owner: Owner | None) -> None:
+    def __init__(self, tree: str, owner: TreeOwner | None) -> None:
         self.tree, self.owner = tree, owner
-        self._path, self._open = "", _open(tree)
+        self._path, self._open = "", _open_folder(tree)
 
-    def __enter__(self) -> _Folders:
+    def __enter__(self) -> _OpenFolders:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -121,7 +121,7 @@ class _Folders:
         above = path.rpartition("/")[0]
         if above == self._path:
             return self._open
-        there = _open(self.tree)
+        there = _open_folder(self.tree)
         try:
             for name in above.split("/") if above else ():
                 below = self._enter(there, name, make)
@@ -136,7 +136,7 @@ class _Folders:
 
     def _enter(self, there: int, name: str, make: bool) -> int:
         try:
-            return _open(name, there)
+            return _open_folder(name, there)
         except FileNotFoundError:
             if not make:
                 raise
@@ -146,60 +146,60 @@ class _Folders:
             os.unlink(name, dir_fd=there)
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=there)
-        found = os.open(name, FOLDER, dir_fd=there)
+        found = os.open(name, FOLDER_FLAGS, dir_fd=there)
         if self.owner:
             os.fchown(found, *self.owner)
         return found
 
 
-def _open(name: str, there: int | None = None) -> int:
+def _open_folder(name: str, there: int | None = None) -> int:
     """Open a folder. If it is our own, ranks of the same user may have removed its permissions: its owner gets them
     back."""
-    place = os.open(name, PLACE, dir_fd=there)
+    place = os.open(name, PATH_FLAGS, dir_fd=there)
     try:
         found = os.fstat(place)
         if found.st_uid == os.geteuid() and found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             os.chmod(f"/proc/self/fd/{place}", stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
     finally:
         os.close(place)
-    return os.open(name, FOLDER, dir_fd=there)
+    return os.open(name, FOLDER_FLAGS, dir_fd=there)
 
 
-def _is_current(folders: _Folders, one: File) -> bool:
+def _is_current(folders: _OpenFolders, wanted: SnapshotFile) -> bool:
     """Return True if the tree has this file of the snapshot unchanged, or a folder in its place."""
-    name = one.path.rpartition("/")[2]
+    name = wanted.path.rpartition("/")[2]
     try:
-        there = folders.of(one.path)
+        there = folders.of(wanted.path)
         found = os.stat(name, dir_fd=there, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             return True
-        if one.link:
-            return stat.S_ISLNK(found.st_mode) and os.readlink(name, dir_fd=there) == one.link
-        if (stat.S_IFMT(found.st_mode), found.st_size) != (stat.S_IFREG, one.size):
+        if wanted.link:
+            return stat.S_ISLNK(found.st_mode) and os.readlink(name, dir_fd=there) == wanted.link
+        if (stat.S_IFMT(found.st_mode), found.st_size) != (stat.S_IFREG, wanted.size):
             return False
-        with open(os.open(name, CONTENT, dir_fd=there), "rb") as file:
+        with open(os.open(name, FILE_FLAGS, dir_fd=there), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            return mode == stat.S_IFREG | one.mode and _hash(file) == one.sha256
+            return mode == stat.S_IFREG | wanted.mode and _hash_file(file) == wanted.sha256
     except OSError:
         return False
 
 
-def _hash(file: BinaryIO) -> str:
+def _hash_file(file: BinaryIO) -> str:
     digest = hashlib.sha256()
-    while piece := file.read(PIECE):
+    while piece := file.read(CHUNK_BYTES):
         digest.update(piece)
     return digest.hexdigest()
 
 
-def _put(folders: _Folders, tree: str, one: File, content: Any, archive: str) -> None:
+def _put_file(folders: _OpenFolders, tree: str, wanted: SnapshotFile, content: Any, archive: str) -> None:
     """Write a file next to the tree, where no rank writes, and move it to its place."""
-    there, name = folders.of(one.path, make=True), one.path.rpartition("/")[2]
+    there, name = folders.of(wanted.path, make=True), wanted.path.rpartition("/")[2]
     made = f"{tree}.new-{os.urandom(8).hex()}"
     try:
-        if one.link:
-            os.symlink(one.link, made)
+        if wanted.link:
+            os.symlink(wanted.link, made)
         else:
-            code.write(made, one, content, archive)
+            code.write_file(made, wanted, content, archive)
         if folders.owner:
             os.chown(made, *folders.owner, follow_symlinks=False)
         os.rename(made, name, dst_dir_fd=there)
@@ -209,7 +209,7 @@ def _put(folders: _Folders, tree: str, one: File, content: Any, archive: str) ->
         raise
 
 
-def _read(path: str) -> bytes:
+def _read_bytes(path: str) -> bytes:
     with contextlib.suppress(OSError), open(path, "rb") as file:
         return file.read()
     return b""

@@ -19,14 +19,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from fermi.scheduler import limits
-from fermi.scheduler.capacity import Board, suffices
-from fermi.scheduler.environment_groups import Ask, Lot, Stock, ask
-from fermi.scheduler.snapshot import Decision, Held, Place, Project, Scene, Turn, Waiting
+from fermi.scheduler.capacity import Capacity, is_sufficient
+from fermi.scheduler.environment_groups import CapacityRequest, EnvironmentGroup, EnvironmentPool, build_request
+from fermi.scheduler.snapshot import (
+    Decision,
+    EnvironmentInfo,
+    Project,
+    QueueEntry,
+    RunningTask,
+    SchedulerSnapshot,
+    WaitingTask,
+)
 
-EARLY, LATE = 0.5, 2.0
-GRACE = 60.0
+EARLY_FACTOR, LATE_FACTOR = 0.5, 2.0
+GRACE_SECONDS = 60.0
 """Seconds for which a task that was asked to end still has its environments."""
-FAR = 1000
+MAX_TASKS = 1000
 """Tasks of the queue that are simulated; the start of later ones is unknown."""
 _NEVER = math.inf
 
@@ -42,11 +50,11 @@ class Forecast:
     after: tuple[str, ...] = ()
 
 
-def estimate(scene: Scene, decision: Decision) -> dict[str, Forecast]:
+def estimate_starts(snapshot: SchedulerSnapshot, decision: Decision) -> dict[str, Forecast]:
     """Return the forecast of each waiting task that does not start now."""
     probable, early, late = (
-        _Times(scene, rest, run).walk(decision)
-        for rest, run in ((_probably, _probable_run), (_early, _early_run), (_late, _late_run))
+        _Timeline(snapshot, rest, run).walk(decision)
+        for rest, run in ((_probable_end, _probable_run), (_early_end, _early_run), (_late_end, _late_run))
     )
     found = {}
     for turn in decision.turns:
@@ -62,113 +70,118 @@ def estimate(scene: Scene, decision: Decision) -> dict[str, Forecast]:
     return found
 
 
-def _probably(held: Held, now: float) -> float:
-    known = [moment for moment in (held.until, held.expected) if moment is not None]
-    if held.leaving:
-        return min([now + GRACE, *known])
+def _probable_end(running: RunningTask, now: float) -> float:
+    known = [moment for moment in (running.until, running.expected) if moment is not None]
+    if running.leaving:
+        return min([now + GRACE_SECONDS, *known])
     return min(known, default=_NEVER)
 
 
-def _early(held: Held, now: float) -> float:
-    rest = _probably(held, now)
-    return now if held.leaving else now + EARLY * (rest - now)
+def _early_end(running: RunningTask, now: float) -> float:
+    rest = _probable_end(running, now)
+    return now if running.leaving else now + EARLY_FACTOR * (rest - now)
 
 
-def _late(held: Held, now: float) -> float:
-    if held.until is not None:
-        return held.until
-    rest = _probably(held, now)
-    return now + LATE * (rest - now)
+def _late_end(running: RunningTask, now: float) -> float:
+    if running.until is not None:
+        return running.until
+    rest = _probable_end(running, now)
+    return now + LATE_FACTOR * (rest - now)
 
 
-def _probable_run(task: Waiting) -> float:
+def _probable_run(task: WaitingTask) -> float:
     return min(task.expected_run or _NEVER, task.max_run if task.max_run is not None else _NEVER)
 
 
-def _early_run(task: Waiting) -> float:
-    return EARLY * _probable_run(task)
+def _early_run(task: WaitingTask) -> float:
+    return EARLY_FACTOR * _probable_run(task)
 
 
-def _late_run(task: Waiting) -> float:
-    return task.max_run if task.max_run is not None else LATE * _probable_run(task)
+def _late_run(task: WaitingTask) -> float:
+    return task.max_run if task.max_run is not None else LATE_FACTOR * _probable_run(task)
 
 
-class _Times:
+class _Timeline:
     """From when each environment is free, and which task has it until then."""
 
-    def __init__(self, scene: Scene, rest: Callable[[Held, float], float], run: Callable[[Waiting], float]) -> None:
-        self.scene, self.now, self.run = scene, scene.now, run
-        self.board = Board(scene)
-        self.tasks = {task.task: task for task in scene.waiting}
-        self.stock = Stock(self.board.windows)
-        self.stock.fill(place for place in scene.places if place.usable)
-        self.gates = _Gates()
-        self.at = dict.fromkeys(self.board.by_id, scene.now)
+    def __init__(
+        self,
+        snapshot: SchedulerSnapshot,
+        rest: Callable[[RunningTask, float], float],
+        run: Callable[[WaitingTask], float],
+    ) -> None:
+        self.scene, self.now, self.run = snapshot, snapshot.now, run
+        self.board = Capacity(snapshot)
+        self.tasks = {task.task: task for task in snapshot.waiting}
+        self.stock = EnvironmentPool(self.board.windows)
+        self.stock.fill(place for place in snapshot.places if place.usable)
+        self.gates = _LimitGates()
+        self.at = dict.fromkeys(self.board.by_id, snapshot.now)
         self.last: dict[str, str] = {}
-        for held in scene.held:
-            ends = max(rest(held, scene.now), scene.now)
+        for held in snapshot.held:
+            ends = max(rest(held, snapshot.now), snapshot.now)
             places = [self.board.by_id[key] for key in held.places if key in self.board.by_id]
-            self.gates.enter(held.project, held.user, limits.gpus_of(places), ends)
+            self.gates.enter(held.project, held.user, limits.count_gpus(places), ends)
             for place in places:
                 self.at[place.id], self.last[place.id] = ends, held.task
         self.lines = {id(lot): sorted((self.at[p.id], p.id) for p in lot.places) for lot in self.stock.lots.values()}
-        self.asks: dict[Any, list[Lot]] = {}
+        self.asks: dict[Any, list[EnvironmentGroup]] = {}
 
     def walk(self, decision: Decision) -> dict[str, tuple[float, tuple[str, ...]]]:
         found = {}
-        for turn in decision.turns[:FAR]:
+        for turn in decision.turns[:MAX_TASKS]:
             task = self.tasks[turn.task]
             if turn.start:
                 self._occupy(task, [self.board.by_id[key] for key in turn.start], self.now)
-            elif turn.why is None or turn.why.code not in _NOBODY_KNOWS:
+            elif turn.why is None or turn.why.code not in _UNPREDICTABLE_REASONS:
                 found[turn.task] = self._next(task, turn)
         return found
 
-    def _next(self, task: Waiting, turn: Turn) -> tuple[float, tuple[str, ...]]:
+    def _next(self, task: WaitingTask, turn: QueueEntry) -> tuple[float, tuple[str, ...]]:
         places = self._places(task, turn)
         if not places:
             return _NEVER, turn.after
         after = tuple(dict.fromkeys(self.last[place.id] for place in places if place.id in self.last))
-        gate = self.gates.opens(self.scene.projects.get(task.project), task, limits.gpus_of(places))
+        gate = self.gates.opens(self.scene.projects.get(task.project), task, limits.count_gpus(places))
         begins = max(self.now, gate, *(self.at[place.id] for place in places))
         if begins < _NEVER:
             for _ in range(3):  # past one reserved time, another may begin
-                begins = max(self.board.past_windows(place, task, begins) for place in places)
-        if turn.room_at is not None and turn.room_at + GRACE < begins:
-            begins, after = turn.room_at + GRACE, turn.after
+                begins = max(self.board.skip_reservations(place, task, begins) for place in places)
+        if turn.room_at is not None and turn.room_at + GRACE_SECONDS < begins:
+            begins, after = turn.room_at + GRACE_SECONDS, turn.after
         self._occupy(task, places, begins)
         return begins, after
 
-    def _places(self, task: Waiting, turn: Turn) -> Sequence[Place]:
+    def _places(self, task: WaitingTask, turn: QueueEntry) -> Sequence[EnvironmentInfo]:
         if keys := turn.needs or task.named:
             return [place for key in keys if (place := self.board.by_id.get(key)) is not None]
         assert task.select is not None
-        wish = ask(task, self.scene.projects.get(task.project))
+        wish = build_request(task, self.scene.projects.get(task.project))
         lots = self.asks.get(wish.filter)
         if lots is None:
-            lots = self.asks[wish.filter] = self.stock.matching(wish)
-        groups: dict[Any, list[Lot]] = defaultdict(list)
+            lots = self.asks[wish.filter] = self.stock.list_matching(wish)
+        groups: dict[Any, list[EnvironmentGroup]] = defaultdict(list)
         for lot in lots:
             groups[lot.kind.cluster, lot.kind.zone if task.select.same_zone else ""].append(lot)
         each = ((key, self._soonest(wish, group)) for key, group in groups.items())
         found = [(self.at[some[-1].id], key, some) for key, some in each if some]
         return min(found, key=lambda one: one[:2])[2] if found else ()
 
-    def _soonest(self, wish: Ask, lots: Iterable[Lot]) -> list[Place]:
-        places: list[Place] = []
+    def _soonest(self, request: CapacityRequest, groups: Iterable[EnvironmentGroup]) -> list[EnvironmentInfo]:
+        places: list[EnvironmentInfo] = []
         gpus = 0
-        merged: Iterator[tuple[float, str]] = heapq.merge(*(self.lines[id(lot)] for lot in lots))
+        merged: Iterator[tuple[float, str]] = heapq.merge(*(self.lines[id(lot)] for lot in groups))
         for _, key in merged:
-            if key not in wish.select.exclude:
+            if key not in request.select.exclude:
                 places.append(self.board.by_id[key])
                 gpus += places[-1].gpus
-                if suffices(wish.select, places, gpus):
+                if is_sufficient(request.select, places, gpus):
                     return places
         return []
 
-    def _occupy(self, task: Waiting, places: Sequence[Place], begins: float) -> None:
+    def _occupy(self, task: WaitingTask, places: Sequence[EnvironmentInfo], begins: float) -> None:
         ends = begins + self.run(task)
-        self.gates.enter(task.project, task.user, limits.gpus_of(places), ends)
+        self.gates.enter(task.project, task.user, limits.count_gpus(places), ends)
         for place in places:
             lot = self.stock.of.get(place.id)
             if lot is not None:
@@ -178,7 +191,7 @@ class _Times:
             self.at[place.id], self.last[place.id] = ends, task.task
 
 
-class _Gates:
+class _LimitGates:
     """When a project and a user are below their limits again."""
 
     def __init__(self) -> None:
@@ -190,7 +203,7 @@ class _Gates:
             heapq.heappush(self.ends[key], (ends, gpus))
             self.gpus[key] += gpus
 
-    def opens(self, project: Project | None, task: Waiting, gpus: int) -> float:
+    def opens(self, project: Project | None, task: WaitingTask, gpus: int) -> float:
         if project is None:
             return 0.0
         own = project.users.get(task.user, project.each_user)
@@ -213,7 +226,7 @@ class _Gates:
         return moment
 
 
-_NOBODY_KNOWS = frozenset(
+_UNPREDICTABLE_REASONS = frozenset(
     {
         "ENVIRONMENT_UNAVAILABLE", "WAITING_FOR_FIT", "LIMIT_GPU_HOURS", "LIMIT_USER_GPU_HOURS", "BUDGET_SPENT",
     }

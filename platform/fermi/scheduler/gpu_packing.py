@@ -8,35 +8,35 @@ and a fixed number of environments, are searched; a very large search is cut sho
 from functools import lru_cache
 from itertools import pairwise
 
-EXACT = 256
+MAX_EXACT_GPUS = 256
 """GPUs up to which the search is complete."""
-EXACT_NODES = 128
+MAX_EXACT_NODES = 128
 """Environments up to which the search is complete, where their number is fixed."""
 
-Sizes = tuple[tuple[int, int], ...]
+SizeCounts = tuple[tuple[int, int], ...]
 """(GPUs, how many environments have them), the largest first."""
 
 
-def mixture(there: dict[int, int], total: int, nodes: int | None = None) -> dict[int, int] | None:
+def choose_sizes(available: dict[int, int], total: int, nodes: int | None = None) -> dict[int, int] | None:
     """Return the number of environments by size, `nodes` of them where that is given; None: there are not enough.
     `total`: GPUs."""
-    most = [(size, min(count, -(-total // size) if nodes is None else nodes)) for size, count in there.items()]
-    return _mixture(tuple(sorted(most, reverse=True)), total, nodes)
+    most = [(size, min(count, -(-total // size) if nodes is None else nodes)) for size, count in available.items()]
+    return _choose_sizes(tuple(sorted(most, reverse=True)), total, nodes)
 
 
 @lru_cache(maxsize=4096)
-def _mixture(sizes: Sizes, total: int, nodes: int | None) -> dict[int, int] | None:
+def _choose_sizes(sizes: SizeCounts, total: int, nodes: int | None) -> dict[int, int] | None:
     if nodes is not None:
-        return _exactly(sizes, total, nodes)
+        return _choose_node_count(sizes, total, nodes)
     if sum(size * count for size, count in sizes) < total:
         return None
     if all(larger % smaller == 0 for (larger, _), (smaller, _) in pairwise(sizes)):
         sums = range(total, total + sizes[0][0])
         return next(filter(None, (_largest_first(sizes, one) for one in sums)), None)
-    return _fewest(sizes, total)
+    return _choose_fewest(sizes, total)
 
 
-def _largest_first(sizes: Sizes, total: int) -> dict[int, int] | None:
+def _largest_first(sizes: SizeCounts, total: int) -> dict[int, int] | None:
     found = {}
     for size, count in sizes:
         if taken := min(count, total // size):
@@ -45,11 +45,11 @@ def _largest_first(sizes: Sizes, total: int) -> dict[int, int] | None:
     return None if total else found
 
 
-def _fewest(sizes: Sizes, total: int) -> dict[int, int]:
+def _choose_fewest(sizes: SizeCounts, total: int) -> dict[int, int]:
     """Choose from any sizes. For a large total, the largest environments are taken first until the rest can be
     searched."""
     largest, count = sizes[0]
-    ahead = min(count, max(0, total - EXACT) // largest)
+    ahead = min(count, max(0, total - MAX_EXACT_GPUS) // largest)
     rest = ((largest, count - ahead), *sizes[1:])
     left = total - ahead * largest
     best = {0: 0}  # sum -> the fewest environments
@@ -59,7 +59,7 @@ def _fewest(sizes: Sizes, total: int) -> dict[int, int]:
         for reached, used in best.items():
             for more in range(1, there + 1):
                 value = reached + more * size
-                if used + more < grown.get(value, EXACT * EXACT):
+                if used + more < grown.get(value, MAX_EXACT_GPUS * MAX_EXACT_GPUS):
                     grown[value] = used + more
                 if value >= left:
                     break
@@ -78,7 +78,7 @@ def _fewest(sizes: Sizes, total: int) -> dict[int, int]:
     return found
 
 
-def _exactly(sizes: Sizes, total: int, nodes: int) -> dict[int, int] | None:
+def _choose_node_count(sizes: SizeCounts, total: int, nodes: int) -> dict[int, int] | None:
     """Choose `nodes` environments: start with the largest, and exchange them for smaller ones as long as that leaves
     fewer GPUs over."""
     found: dict[int, int] = {}
@@ -88,8 +88,8 @@ def _exactly(sizes: Sizes, total: int, nodes: int) -> dict[int, int] | None:
     spare = sum(size * count for size, count in found.items()) - total
     if sum(found.values()) < nodes or spare < 0:
         return None
-    if nodes <= EXACT_NODES:
-        return _searched(sizes, total, nodes)
+    if nodes <= MAX_EXACT_NODES:
+        return _search_node_count(sizes, total, nodes)
     for size, _ in sizes:  # a smaller one for a larger one, where that still does
         for other, there in reversed(sizes):
             less = size - other
@@ -101,7 +101,7 @@ def _exactly(sizes: Sizes, total: int, nodes: int) -> dict[int, int] | None:
     return {size: count for size, count in found.items() if count}
 
 
-def _searched(sizes: Sizes, total: int, nodes: int) -> dict[int, int] | None:
+def _search_node_count(sizes: SizeCounts, total: int, nodes: int) -> dict[int, int] | None:
     """Search exactly: the sums that each number of environments can reach are the bits of an integer."""
     reach = [1] + [0] * nodes
     stages = [tuple(reach)]

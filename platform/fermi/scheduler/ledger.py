@@ -18,15 +18,15 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Self
 
-PARTS = ("starting", "training", "saving", "lost", "redone", "idle", "hung")
+PART_NAMES = ("starting", "training", "saving", "lost", "redone", "idle", "hung")
 
 
-Span = tuple[str, float, float]
+TimeSpan = tuple[str, float, float]
 """(name of the part, begin, end), in unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AttemptTimes:
     """The times of an attempt, in unix seconds; None: unknown, or not yet.
 
     stepped    when it made its first step passed     when it passed the highest step of the attempts before it; None
@@ -49,7 +49,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TimeParts:
     """Seconds by part; they add up to the time that is divided."""
 
     starting: float = 0.0
@@ -73,17 +73,17 @@ class Parts:
         return replace(self, **{name: value + getattr(other, name) for name, value in asdict(self).items()})
 
 
-def total(parts: Iterable[Parts]) -> Parts:
+def sum_parts(parts: Iterable[TimeParts]) -> TimeParts:
     """Return the sum of all parts."""
-    found = Parts()
+    found = TimeParts()
     for one in parts:
         found = found.plus(one)
     return found
 
 
-def spans(since: float, until: float, runs: Iterable[Run]) -> list[Span]:
+def build_spans(since: float, until: float, runs: Iterable[AttemptTimes]) -> list[TimeSpan]:
     """Return what each span of the time from `since` to `until` was used for, in order and without gaps."""
-    found: list[Span] = []
+    found: list[TimeSpan] = []
     at, after, owed = since, "idle", 0.0
 
     def reach(name: str, moment: float | None) -> None:
@@ -97,45 +97,45 @@ def spans(since: float, until: float, runs: Iterable[Run]) -> list[Span]:
         reach(after, run.began)
         over = run.ended if run.ended is not None else until
         first_of_run = len(found)
-        trained_until = _trained_until(run, over)
+        trained_until = _find_training_end(run, over)
         first = run.stepped if run.stepped is not None else run.running
         reach("starting", min(over, first) if first is not None else over)
-        redone_until = _redone_until(run, at, owed, trained_until)
+        redone_until = _find_redone_end(run, at, owed, trained_until)
         reach("redone", min(redone_until, trained_until))
         reach("training", trained_until)
         reach("lost" if run.failed else "saving" if run.ending is not None else "training", over)
-        found[first_of_run:] = _without_hangs(found[first_of_run:], run, over)
+        found[first_of_run:] = _mark_hangs(found[first_of_run:], run, over)
         after = "lost" if run.failed else "idle"
-        owed = _owed(run, first, trained_until)
+        owed = _compute_unsaved(run, first, trained_until)
     reach(after, until)
     return found
 
 
-def _without_hangs(stretches: Iterable[Span], run: Run, over: float) -> Iterator[Span]:
+def _mark_hangs(parts: Iterable[TimeSpan], run: AttemptTimes, end: float) -> Iterator[TimeSpan]:
     """Yield the spans with `hung` in place of what each was while the attempt did not advance."""
-    last = over if run.ending is None else min(run.ending, over)
+    last = end if run.ending is None else min(run.ending, end)
     hangs = [(since, last if until is None else until) for since, until in run.hangs]
-    for name, begins, ends in stretches:
+    for name, begins, ends in parts:
         edges = sorted({begins, ends, *(edge for hang in hangs for edge in hang if begins < edge < ends)})
         for since, until in pairwise(edges):
             hung = any(hang[0] <= since and until <= hang[1] for hang in hangs)
             yield "hung" if hung else name, since, until
 
 
-def breakdown(since: float, until: float, runs: Iterable[Run]) -> Parts:
+def compute_breakdown(since: float, until: float, runs: Iterable[AttemptTimes]) -> TimeParts:
     """Return the seconds of each part of the time from `since` to `until`."""
-    sums = dict.fromkeys(PARTS, 0.0)
-    for name, begins, ends in spans(since, until, runs):
+    sums = dict.fromkeys(PART_NAMES, 0.0)
+    for name, begins, ends in build_spans(since, until, runs):
         sums[name] += ends - begins
-    return Parts(**sums)
+    return TimeParts(**sums)
 
 
-def goodput(parts: Parts) -> float | None:
+def compute_goodput(parts: TimeParts) -> float | None:
     """Return the share of held time that moved training forward; None: nothing was held."""
     return parts.training / parts.held if parts.held > 0 else None
 
 
-def ettr(parts: Parts, waited: float) -> float | None:
+def compute_ettr(parts: TimeParts, waited: float) -> float | None:
     """Return the effective training time ratio: of the time from when training could have begun, waiting included, the
     share that moved training forward (Kokolis et al. 2024, arXiv:2410.21680, §2; MegaScale, arXiv:2402.15627, §6.3
     calls it the effective training time rate). `waited` is in the parts' unit. None: no time has passed."""
@@ -143,20 +143,20 @@ def ettr(parts: Parts, waited: float) -> float | None:
     return parts.training / whole if whole > 0 else None
 
 
-def _trained_until(run: Run, over: float) -> float:
+def _find_training_end(run: AttemptTimes, end: float) -> float:
     if run.ending is None:
-        return over
+        return end
     last = run.signed if run.failed and run.signed is not None else run.ending
-    return min(max(last, run.began), run.ending, over)
+    return min(max(last, run.began), run.ending, end)
 
 
-def _redone_until(run: Run, first: float, owed: float, trained_until: float) -> float:
+def _find_redone_end(run: AttemptTimes, first: float, owed: float, trained_until: float) -> float:
     if run.passed is not None:
         return run.passed
     return trained_until if run.steps_known else first + owed
 
 
-def _owed(run: Run, first: float | None, trained_until: float) -> float:
+def _compute_unsaved(run: AttemptTimes, first: float | None, trained_until: float) -> float:
     """Return the seconds that the next attempt has to do again, as far as checkpoints tell."""
     if first is None:
         return 0.0
@@ -164,6 +164,6 @@ def _owed(run: Run, first: float | None, trained_until: float) -> float:
     return max(trained_until - safe, 0.0)
 
 
-def names(parts: Parts) -> Mapping[str, float]:
+def parts_to_dict(parts: TimeParts) -> Mapping[str, float]:
     """Return the parts by name."""
     return asdict(parts)

@@ -5,22 +5,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fermi.jobs.spec import Problem
-from fermi.scheduler.order import asked
-from fermi.scheduler.snapshot import Allowance, Held, Place, Project, Waiting
+from fermi.scheduler.order import count_requested_gpus
+from fermi.scheduler.snapshot import EnvironmentInfo, Project, Quota, RunningTask, WaitingTask
 
 
-class Use:
+class GpuUsage:
     """GPUs, and tasks that hold some, by project and by (project, user); it grows with what a pass starts."""
 
-    def __init__(self, held: Iterable[Held], places: Mapping[str, Place]) -> None:
+    def __init__(self, running: Iterable[RunningTask], places: Mapping[str, EnvironmentInfo]) -> None:
         self.places = places
         self.gpus: defaultdict[Any, int] = defaultdict(int)
         self.tasks: defaultdict[Any, int] = defaultdict(int)
         self.shared: defaultdict[str, int] = defaultdict(int)
-        for one in held:
+        for one in running:
             self.add(one.project, one.user, [places[key] for key in one.places if key in places])
 
-    def add(self, project: str, user: str, places: Iterable[Place]) -> None:
+    def add(self, project: str, user: str, places: Iterable[EnvironmentInfo]) -> None:
         gpus = 0
         for place in places:
             gpus += place.gpus
@@ -35,50 +35,52 @@ class Guarantees:
     """Which projects hold more shared GPUs than is guaranteed to them, now and once leaving tasks have left and those
     that they make room for have started. Where no project has a guarantee, none borrows."""
 
-    def __init__(self, projects: Mapping[str, Project], held: Iterable[Held], places: Mapping[str, Place]) -> None:
+    def __init__(
+        self, projects: Mapping[str, Project], running: Iterable[RunningTask], places: Mapping[str, EnvironmentInfo]
+    ) -> None:
         self.projects, self.places = projects, places
         self.any = any(project.guaranteed is not None for project in projects.values())
         self.shared: defaultdict[str, int] = defaultdict(int)
-        for one in held:
+        for one in running:
             if not one.leaving:
                 self.add(one.project, [places[key] for key in one.places if key in places])
 
-    def add(self, project: str, places: Iterable[Place], times: int = 1) -> None:
+    def add(self, project: str, places: Iterable[EnvironmentInfo], times: int = 1) -> None:
         if self.any:
-            self.shared[project] += times * shared_of(places)
+            self.shared[project] += times * count_shared_gpus(places)
 
     def of(self, project: str) -> int:
         """Return the shared GPUs guaranteed to the project."""
         found = self.projects.get(project)
         return (found.guaranteed or 0) if found else 0
 
-    def borrows(self, project: str, more: int = 0) -> bool:
+    def borrows(self, project: str, more_gpus: int = 0) -> bool:
         """Return whether the project holds more than its guarantee, with so many shared GPUs more."""
-        return self.any and self.shared[project] + more > self.of(project)
+        return self.any and self.shared[project] + more_gpus > self.of(project)
 
-    def takes_back(self, project: str, more: int) -> bool:
+    def reclaims_guarantee(self, project: str, more_gpus: int) -> bool:
         """Return whether so many shared GPUs more are the project's own by guarantee."""
-        return self.any and more > 0 and self.shared[project] + more <= self.of(project)
+        return self.any and more_gpus > 0 and self.shared[project] + more_gpus <= self.of(project)
 
 
-def guaranteed_first(line: Sequence[Waiting], guarantees: Guarantees) -> list[Waiting]:
+def put_guaranteed_first(queue: Sequence[WaitingTask], guarantees: Guarantees) -> list[WaitingTask]:
     """Return the queue with those tasks first that, with what their project holds, stay within its guarantee: it is not
     reserved for others who would borrow it. A project's tasks keep their order."""
     if not guarantees.any:
-        return list(line)
+        return list(queue)
     largest = max((place.gpus for place in guarantees.places.values()), default=0)
     sizes = {key: place.gpus if place.shared else 0 for key, place in guarantees.places.items()}
     asks: defaultdict[str, int] = defaultdict(int)
-    own: list[Waiting] = []
-    others: list[Waiting] = []
+    own: list[WaitingTask] = []
+    others: list[WaitingTask] = []
     beyond: set[str] = set()
-    for task in line:
+    for task in queue:
         if task.project in beyond:
             others.append(task)
             continue
         select = task.select
         each = largest if select and not select.total_gpus and select.gpus_per_node is None else 0
-        asks[task.project] += each * (select.nodes or 1) if select and each else asked(task, sizes)
+        asks[task.project] += each * (select.nodes or 1) if select and each else count_requested_gpus(task, sizes)
         if guarantees.borrows(task.project, asks[task.project]):
             beyond.add(task.project)
             others.append(task)
@@ -87,17 +89,19 @@ def guaranteed_first(line: Sequence[Waiting], guarantees: Guarantees) -> list[Wa
     return own + others
 
 
-def gpus_of(places: Iterable[Place]) -> int:
+def count_gpus(places: Iterable[EnvironmentInfo]) -> int:
     """Return the GPUs of the environments."""
     return sum(place.gpus for place in places)
 
 
-def shared_of(places: Iterable[Place]) -> int:
+def count_shared_gpus(places: Iterable[EnvironmentInfo]) -> int:
     """Return the GPUs of the shared ones of the environments."""
     return sum(place.gpus for place in places if place.shared)
 
 
-def problem(task: Waiting, project: Project | None, use: Use, chosen: Sequence[Place] | None = None) -> Problem | None:
+def find_broken_limit(
+    task: WaitingTask, project: Project | None, use: GpuUsage, chosen: Sequence[EnvironmentInfo] | None = None
+) -> Problem | None:
     """Return the limit that the task would break if it started, on `chosen` where that is known already; None: none."""
     if project is None:
         return None
@@ -105,51 +109,56 @@ def problem(task: Waiting, project: Project | None, use: Use, chosen: Sequence[P
         return project.stopped
     name = project.name or project.id
     most = project.users.get(task.user, project.each_user)
-    if _unlimited(project) and _unlimited(most):
+    if _is_unlimited(project) and _is_unlimited(most):
         return None
-    gpus = _asked(task, use) if chosen is None else gpus_of(chosen)
+    gpus = _count_requested_gpus(task, use) if chosen is None else count_gpus(chosen)
     key: Any = project.id
     if project.most_tasks is not None and use.tasks[key] >= project.most_tasks:
-        return Problem("", "LIMIT_TASKS", _params(use.tasks[key], 1, project.most_tasks, project=name))
+        return Problem("", "LIMIT_TASKS", _build_params(use.tasks[key], 1, project.most_tasks, project=name))
     if project.most_gpus is not None and use.gpus[key] + gpus > project.most_gpus:
-        return Problem("", "LIMIT_GPUS", _params(use.gpus[key], gpus, project.most_gpus, project=name))
+        return Problem("", "LIMIT_GPUS", _build_params(use.gpus[key], gpus, project.most_gpus, project=name))
     if project.gpu_hours is not None and project.spent_hours >= project.gpu_hours:
-        return Problem("", "LIMIT_GPU_HOURS", _params(project.spent_hours, gpus, project.gpu_hours, project=name))
-    return _of_user(task, project, most, gpus, use)
+        return Problem("", "LIMIT_GPU_HOURS", _build_params(project.spent_hours, gpus, project.gpu_hours, project=name))
+    return _find_user_limit(task, project, most, gpus, use)
 
 
-def _of_user(task: Waiting, project: Project, most: Allowance, gpus: int, use: Use) -> Problem | None:
+def _find_user_limit(task: WaitingTask, project: Project, quota: Quota, gpus: int, use: GpuUsage) -> Problem | None:
     key = (project.id, task.user)
     names = {"project": project.name or project.id, "user": task.user}
-    if most.most_tasks is not None and use.tasks[key] >= most.most_tasks:
-        return Problem("", "LIMIT_USER_TASKS", _params(use.tasks[key], 1, most.most_tasks, **names))
-    if most.most_gpus is not None and use.gpus[key] + gpus > most.most_gpus:
-        return Problem("", "LIMIT_USER_GPUS", _params(use.gpus[key], gpus, most.most_gpus, **names))
+    if quota.most_tasks is not None and use.tasks[key] >= quota.most_tasks:
+        return Problem("", "LIMIT_USER_TASKS", _build_params(use.tasks[key], 1, quota.most_tasks, **names))
+    if quota.most_gpus is not None and use.gpus[key] + gpus > quota.most_gpus:
+        return Problem("", "LIMIT_USER_GPUS", _build_params(use.gpus[key], gpus, quota.most_gpus, **names))
     spent = project.spent_by_user.get(task.user, 0.0)
-    if most.gpu_hours is not None and spent >= most.gpu_hours:
-        return Problem("", "LIMIT_USER_GPU_HOURS", _params(spent, gpus, most.gpu_hours, **names))
+    if quota.gpu_hours is not None and spent >= quota.gpu_hours:
+        return Problem("", "LIMIT_USER_GPU_HOURS", _build_params(spent, gpus, quota.gpu_hours, **names))
     return None
 
 
-def _unlimited(most: Project | Allowance) -> bool:
-    return most.most_gpus is None and most.most_tasks is None and most.gpu_hours is None
+def _is_unlimited(quota: Project | Quota) -> bool:
+    return quota.most_gpus is None and quota.most_tasks is None and quota.gpu_hours is None
 
 
-def may_refuse(project: Project) -> bool:
+def has_limits(project: Project) -> bool:
     """Return whether the project has any limit."""
-    return project.stopped is not None or not _unlimited(project) or has_user_limits(project)
+    return project.stopped is not None or not _is_unlimited(project) or has_user_limits(project)
 
 
 def has_user_limits(project: Project) -> bool:
     """Return whether the project limits its users."""
-    return bool(project.users) or not _unlimited(project.each_user)
+    return bool(project.users) or not _is_unlimited(project.each_user)
 
 
-def _asked(task: Waiting, use: Use) -> int:
+def _count_requested_gpus(task: WaitingTask, use: GpuUsage) -> int:
     if task.select is not None:
-        return asked(task, {})
+        return count_requested_gpus(task, {})
     return sum(use.places[key].gpus for key in task.named if key in use.places)
 
 
-def _params(found: float, asked: int, high: float, **names: str) -> dict[str, Any]:
-    return {**names, "found": round(found, 1) if isinstance(found, float) else found, "asked": asked, "high": high}
+def _build_params(in_use: float, requested: int, high: float, **names: str) -> dict[str, Any]:
+    return {
+        **names,
+        "found": round(in_use, 1) if isinstance(in_use, float) else in_use,
+        "asked": requested,
+        "high": high,
+    }

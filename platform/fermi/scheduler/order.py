@@ -12,103 +12,111 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from fermi.scheduler.snapshot import DAY, HALF_LIFE, Held, Priority, Project, Waiting, priority_of
+from fermi.scheduler.snapshot import (
+    DAY_SECONDS,
+    HALF_LIFE_SECONDS,
+    Priority,
+    Project,
+    RunningTask,
+    WaitingTask,
+    classify_priority,
+)
 
-HOUR = 3600.0
-_RATE = math.log(2) / HALF_LIFE
-_NOBODY = Project("")
+DEFAULT_RUN_SECONDS = 3600.0
+_RATE = math.log(2) / HALF_LIFE_SECONDS
+_NO_PROJECT = Project("")
 
 
-def order(
-    waiting: Iterable[Waiting],
-    held: Iterable[Held],
+def order_tasks(
+    waiting: Iterable[WaitingTask],
+    running: Iterable[RunningTask],
     projects: Mapping[str, Project],
     now: float,
     gpus: Mapping[str, int] | None = None,
-) -> list[Waiting]:
+) -> list[WaitingTask]:
     """Return all waiting tasks, once each. `gpus`: by environment; one that is not listed has one."""
     gpus = gpus or {}
-    used = usage(held, projects, now, gpus)
-    classes: defaultdict[Priority, defaultdict[str, list[Waiting]]] = defaultdict(partial(defaultdict, list))
+    used = compute_usage(running, projects, now, gpus)
+    classes: defaultdict[Priority, defaultdict[str, list[WaitingTask]]] = defaultdict(partial(defaultdict, list))
     for one in waiting:
-        classes[aged(one, now)][one.project].append(one)
-    found: list[Waiting] = []
+        classes[raise_class_by_age(one, now)][one.project].append(one)
+    found: list[WaitingTask] = []
     for level in sorted(classes, reverse=True):
-        _merge(classes[level], projects, used, gpus, found)
+        _merge_projects(classes[level], projects, used, gpus, found)
     return found
 
 
-def _merge(
-    lines: Mapping[str, list[Waiting]],
+def _merge_projects(
+    queues: Mapping[str, list[WaitingTask]],
     projects: Mapping[str, Project],
     used: defaultdict[str, float],
     gpus: Mapping[str, int],
-    found: list[Waiting],
+    ordered: list[WaitingTask],
 ) -> None:
     heap = []
-    for project, line in lines.items():
-        line.sort(key=_age, reverse=True)
-        weight = max(projects.get(project, _NOBODY).weight, 1e-9)
+    for project, line in queues.items():
+        line.sort(key=_age_key, reverse=True)
+        weight = max(projects.get(project, _NO_PROJECT).weight, 1e-9)
         heap.append((used[project] / weight, project, weight, line))
     heapq.heapify(heap)
     while heap:
         _, project, weight, line = heap[0]
         one = line.pop()
-        found.append(one)
-        used[project] += virtual(one, gpus)
+        ordered.append(one)
+        used[project] += estimate_gpu_seconds(one, gpus)
         if line:
             heapq.heapreplace(heap, (used[project] / weight, project, weight, line))
         else:
             heapq.heappop(heap)
 
 
-def aged(task: Waiting, now: float) -> Priority:
+def raise_class_by_age(task: WaitingTask, now: float) -> Priority:
     """Return the class that counts for the order; preemption uses the class as requested."""
-    level = priority_of(task.priority)
-    if now - task.since < DAY:
+    level = classify_priority(task.priority)
+    if now - task.since < DAY_SECONDS:
         return level
-    return _CLASSES[min(level + int((now - task.since) // DAY), Priority.URGENT)]
+    return _CLASSES[min(level + int((now - task.since) // DAY_SECONDS), Priority.URGENT)]
 
 
 _CLASSES = tuple(Priority)
 
 
-def usage(
-    held: Iterable[Held], projects: Mapping[str, Project], now: float, gpus: Mapping[str, int]
+def compute_usage(
+    running: Iterable[RunningTask], projects: Mapping[str, Project], now: float, gpus: Mapping[str, int]
 ) -> defaultdict[str, float]:
     """Return GPU-seconds by project, with what is held now."""
     used = defaultdict(float, {key: project.used for key, project in projects.items()})
-    for one in held:
-        used[one.project] += _together(one.places, gpus) * decayed(now - one.since)
+    for one in running:
+        used[one.project] += _sum_gpus(one.places, gpus) * decay_seconds(now - one.since)
     return used
 
 
-def decayed(seconds: float) -> float:
+def decay_seconds(seconds: float) -> float:
     """Return what the last `seconds` of one GPU count for now."""
     return (1 - math.exp(-_RATE * max(seconds, 0.0))) / _RATE
 
 
-def virtual(task: Waiting, gpus: Mapping[str, int]) -> float:
+def estimate_gpu_seconds(task: WaitingTask, gpus: Mapping[str, int]) -> float:
     """Return the GPU-seconds that a queued task counts for its project: its expected run, an hour where that is
     unknown, at most a day."""
-    run = task.expected_run or task.max_run or HOUR
-    return (asked(task, gpus) or 1) * (run if run < DAY else DAY)
+    run = task.expected_run or task.max_run or DEFAULT_RUN_SECONDS
+    return (count_requested_gpus(task, gpus) or 1) * (run if run < DAY_SECONDS else DAY_SECONDS)
 
 
-def asked(task: Waiting, gpus: Mapping[str, int]) -> int:
+def count_requested_gpus(task: WaitingTask, gpus: Mapping[str, int]) -> int:
     """Return the GPUs of a task, as far as they are known before environments are chosen."""
     select = task.select
     if select is None:
-        return _together(task.named, gpus)
+        return _sum_gpus(task.named, gpus)
     return select.total_gpus or (select.nodes or 1) * (select.gpus_per_node or 0)
 
 
-def _together(places: Iterable[str], gpus: Mapping[str, int]) -> int:
+def _sum_gpus(places: Iterable[str], gpus: Mapping[str, int]) -> int:
     there = 0
     for key in places:
         there += gpus.get(key, 1)
     return there
 
 
-def _age(task: Waiting) -> tuple[float, str]:
+def _age_key(task: WaitingTask) -> tuple[float, str]:
     return (task.since if task.place is None else task.place, task.task)

@@ -14,14 +14,28 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
-from fermi.scheduler.capacity import Board
-from fermi.scheduler.environment_groups import ALWAYS, Ask, Lot, Stock, clashes
-from fermi.scheduler.limits import Guarantees, shared_of
-from fermi.scheduler.placement import pick
-from fermi.scheduler.snapshot import Held, Place, Priority, Scene, Select, Waiting, priority_of
+from fermi.scheduler.capacity import Capacity
+from fermi.scheduler.environment_groups import (
+    ALWAYS,
+    CapacityRequest,
+    EnvironmentGroup,
+    EnvironmentPool,
+    conflicts_with,
+)
+from fermi.scheduler.limits import Guarantees, count_shared_gpus
+from fermi.scheduler.placement import pick_environments
+from fermi.scheduler.snapshot import (
+    EnvironmentInfo,
+    Priority,
+    RunningTask,
+    SchedulerSnapshot,
+    Select,
+    WaitingTask,
+    classify_priority,
+)
 
 PRIORITY, GUARANTEE = "PRIORITY", "GUARANTEE"
-EXACT = 50_000
+MAX_SEARCH_STEPS = 50_000
 """Steps of the search for the least lost work; a larger search takes the largest victims."""
 
 
@@ -29,7 +43,7 @@ EXACT = 50_000
 class Victim:
     """A task that may be preempted."""
 
-    held: Held
+    held: RunningTask
     why: str
     lost: float  # GPU-seconds since its newest checkpoint
     shared: int
@@ -37,38 +51,45 @@ class Victim:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreedCapacity:
     """What a task gets when these victims have gone."""
 
     victims: tuple[Victim, ...]
-    places: list[Place]
+    places: list[EnvironmentInfo]
 
 
-_Kind = tuple[str, Priority, bool, bool]
+_HolderKind = tuple[str, Priority, bool, bool]
 """Of holders: project, class, preemptible, and whether they hold shared GPUs. Holders with the same key are preempted
 alike."""
 
 
-class Givers:
+class PreemptionCandidates:
     """The tasks that may be preempted, and for whom.
 
     moments   when the `min_run` of a task is over that would be preempted then young     tasks whose `min_run` is not
     over, and when it is
     """
 
-    def __init__(self, scene: Scene, board: Board, guarantees: Guarantees) -> None:
-        self.now, self.board, self.guarantees = scene.now, board, guarantees
+    def __init__(self, snapshot: SchedulerSnapshot, capacity: Capacity, guarantees: Guarantees) -> None:
+        self.now, self.board, self.guarantees = snapshot.now, capacity, guarantees
         self.moments: set[float] = set()
         self.young: dict[str, float] = {}
-        self._of: dict[str, _Kind] = {}
-        self._young: dict[_Kind, float] = {}
+        self._of: dict[str, _HolderKind] = {}
+        self._young: dict[_HolderKind, float] = {}
         self._victims: dict[tuple[str, str], Victim] = {}
-        shared = {key for key, place in board.by_id.items() if place.shared and place.gpus} if guarantees.any else set()
-        for held in scene.held:
-            kind = (held.project, priority_of(held.priority), held.preemptible, not shared.isdisjoint(held.places))
+        shared = (
+            {key for key, place in capacity.by_id.items() if place.shared and place.gpus} if guarantees.any else set()
+        )
+        for held in snapshot.held:
+            kind = (
+                held.project,
+                classify_priority(held.priority),
+                held.preemptible,
+                not shared.isdisjoint(held.places),
+            )
             self._of[held.task] = kind
             ready = held.since + held.min_run
-            if ready > scene.now and not held.stays:
+            if ready > snapshot.now and not held.stays:
                 self.young[held.task] = ready
                 self._young[kind] = min(ready, self._young.get(kind, ready))
         self._kinds = [*set(self._of.values())]
@@ -81,16 +102,16 @@ class Givers:
         found.moments, found._young, found._victims = set(), {}, {}
         return found
 
-    def to(self, task: Waiting, shared: int) -> Asked:
+    def to(self, task: WaitingTask, shared: int) -> PreemptionRequest:
         """Return what may be preempted for a task. `shared`: GPUs on shared environments that it would hold."""
-        level = priority_of(task.priority)
-        takes_back = self.guarantees.takes_back(task.project, shared)
+        level = classify_priority(task.priority)
+        takes_back = self.guarantees.reclaims_guarantee(task.project, shared)
         borrows = shared > 0 and self.guarantees.borrows(task.project, shared)
         why = {kind: self._why(kind, task.project, level, takes_back, borrows) for kind in self._kinds}
         self.moments.update(moment for kind, moment in self._young.items() if why[kind])
-        return Asked(self, {kind: said for kind, said in why.items() if said})
+        return PreemptionRequest(self, {kind: said for kind, said in why.items() if said})
 
-    def _why(self, kind: _Kind, project: str, level: Priority, takes_back: bool, borrows: bool) -> str:
+    def _why(self, kind: _HolderKind, project: str, level: Priority, takes_back: bool, borrows: bool) -> str:
         holder, holds, preemptible, shared = kind
         lends = shared and self.guarantees.borrows(holder)
         own = holder == project
@@ -98,21 +119,21 @@ class Givers:
             return PRIORITY
         return GUARANTEE if takes_back and lends and not own else ""
 
-    def why(self, held: Held, asked: Mapping[_Kind, str]) -> str:
+    def why(self, running: RunningTask, reasons: Mapping[_HolderKind, str]) -> str:
         """Return why the running task may be preempted; empty: it may not."""
-        if held.stays or held.task in self.board.leaving or (self._young and held.task in self.young):
+        if running.stays or running.task in self.board.leaving or (self._young and running.task in self.young):
             return ""
-        return asked.get(self._of[held.task], "")
+        return reasons.get(self._of[running.task], "")
 
-    def victim(self, held: Held, why: str) -> Victim:
+    def victim(self, running: RunningTask, why: str) -> Victim:
         """Return the running task as a victim, with the work that it would lose."""
-        found = self._victims.get((held.task, why))
+        found = self._victims.get((running.task, why))
         if found is None:
-            places = [self.board.by_id[key] for key in held.places if key in self.board.by_id]
-            since = max(held.since, held.saved_at or held.since)
+            places = [self.board.by_id[key] for key in running.places if key in self.board.by_id]
+            since = max(running.since, running.saved_at or running.since)
             lost = sum(place.processes for place in places) * max(self.now - since, 0.0)
-            found = Victim(held, why, lost, shared_of(places), why == GUARANTEE or not held.preemptible)
-            self._victims[held.task, why] = found
+            found = Victim(running, why, lost, count_shared_gpus(places), why == GUARANTEE or not running.preemptible)
+            self._victims[running.task, why] = found
         return found
 
     def ready(self, victims: Sequence[Victim]) -> float:
@@ -136,46 +157,48 @@ class Givers:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PreemptionRequest:
     """The tasks that may be preempted for one task."""
 
-    givers: Givers
-    kinds: Mapping[_Kind, str]
+    givers: PreemptionCandidates
+    kinds: Mapping[_HolderKind, str]
 
-    def get(self, held: Held) -> Victim | None:
+    def get(self, running: RunningTask) -> Victim | None:
         """Return the running task as a victim, or None where it may not be preempted."""
-        why = self.givers.why(held, self.kinds)
-        return self.givers.victim(held, why) if why else None
+        why = self.givers.why(running, self.kinds)
+        return self.givers.victim(running, why) if why else None
 
 
-def of_named(task: Waiting, board: Board, givers: Givers) -> Room | None:
+def free_named(task: WaitingTask, capacity: Capacity, candidates: PreemptionCandidates) -> FreedCapacity | None:
     """Return what must be preempted so that the task gets the environments that it names; None: impossible, or nothing
     holds them."""
-    places = [board.by_id[key] for key in task.named]
-    holders: dict[str, Held] = {}
+    places = [capacity.by_id[key] for key in task.named]
+    holders: dict[str, RunningTask] = {}
     for place in places:
-        if place.id in board.started or _closed(place.id, task, board):
+        if place.id in capacity.started or _is_reserved(place.id, task, capacity):
             return None
-        held = board.holders.get(place.id)
-        if held is not None and held.task not in board.leaving:
+        held = capacity.holders.get(place.id)
+        if held is not None and held.task not in capacity.leaving:
             holders[held.task] = held
     if not holders:
         return None
-    asked = givers.to(task, shared_of(places))
+    asked = candidates.to(task, count_shared_gpus(places))
     victims = tuple(victim for held in holders.values() if (victim := asked.get(held)) is not None)
-    return Room(victims, places) if len(victims) == len(holders) and givers.leave(victims) else None
+    return FreedCapacity(victims, places) if len(victims) == len(holders) and candidates.leave(victims) else None
 
 
-def of_select(task: Waiting, ask: Ask, board: Board, givers: Givers) -> Room | None:
+def free_select(
+    task: WaitingTask, request: CapacityRequest, capacity: Capacity, candidates: PreemptionCandidates
+) -> FreedCapacity | None:
     """Return what must be preempted so that the task gets the capacity that it asks for; None: impossible, or enough
     tasks are leaving already."""
-    select = ask.select
-    may = givers.to(task, select.total_gpus or (select.nodes or 1) * max(select.gpus_per_node or 0, 1))
+    select = request.select
+    may = candidates.to(task, select.total_gpus or (select.nodes or 1) * max(select.gpus_per_node or 0, 1))
     if not may.kinds:
         return None
-    best: tuple[Any, Room] | None = None
-    for key, (there, gains) in sorted(_groups(task, ask, board, may).items()):
-        room = _room(select, there, [victim for victim, _ in gains.values()], gains, givers)
+    best: tuple[Any, FreedCapacity] | None = None
+    for key, (there, gains) in sorted(_group_victims(task, request, capacity, may).items()):
+        room = _free_group(select, there, [victim for victim, _ in gains.values()], gains, candidates)
         if room is not None and not room.victims:
             return None  # others are leaving already
         if room is not None:
@@ -185,103 +208,117 @@ def of_select(task: Waiting, ask: Ask, board: Board, givers: Givers) -> Room | N
     if best is None:
         return None
     back = any(victim.why == GUARANTEE for victim in best[1].victims)
-    if back and not givers.guarantees.takes_back(task.project, shared_of(best[1].places)):
+    if back and not candidates.guarantees.reclaims_guarantee(task.project, count_shared_gpus(best[1].places)):
         return None
     return best[1]
 
 
-Gains = dict[str, tuple[Victim, list[Place]]]
+Gains = dict[str, tuple[Victim, list[EnvironmentInfo]]]
 """What each victim would free, by its task."""
 
 
-def _groups(task: Waiting, ask: Ask, board: Board, may: Asked) -> dict[tuple[str, str], tuple[list[Place], Gains]]:
+def _group_victims(
+    task: WaitingTask, request: CapacityRequest, capacity: Capacity, candidates: PreemptionRequest
+) -> dict[tuple[str, str], tuple[list[EnvironmentInfo], Gains]]:
     """Return what can be used together, by cluster and zone: what is free or being left, and what each victim would
     free."""
-    groups: dict[tuple[str, str], tuple[list[Place], Gains]] = {}
-    left_out = set(ask.select.exclude)
+    groups: dict[tuple[str, str], tuple[list[EnvironmentInfo], Gains]] = {}
+    left_out = set(request.select.exclude)
 
-    def group(lot: Lot) -> tuple[list[Place], Gains]:
-        zone = lot.kind.zone if ask.select.same_zone else ""
+    def group(lot: EnvironmentGroup) -> tuple[list[EnvironmentInfo], Gains]:
+        zone = lot.kind.zone if request.select.same_zone else ""
         return groups.setdefault((lot.kind.cluster, zone), ([], {}))
 
-    for lot in board.open_lots(ask, task.max_run):
+    for lot in capacity.list_open_groups(request, task.max_run):
         if lot.kept == ALWAYS:  # it starts only when others have gone, and might not end in time any more
             group(lot)[0].extend(lot.places)
-    for lot in board.coming.matching(ask):
-        if not lot.places or (lot.windows and not lot.open_at(task.project, board.now, task.max_run)):
+    for lot in capacity.coming.list_matching(request):
+        if not lot.places or (lot.windows and not lot.open_at(task.project, capacity.now, task.max_run)):
             continue
         there, gains = group(lot)
         for place in lot.places:
-            held = board.holders[place.id]
+            held = capacity.holders[place.id]
             if place.id in left_out:
                 continue
-            if held.task in board.leaving:
+            if held.task in capacity.leaving:
                 there.append(place)
             elif held.task in gains:
                 gains[held.task][1].append(place)
-            elif (victim := may.get(held)) is not None:
+            elif (victim := candidates.get(held)) is not None:
                 gains[held.task] = (victim, [place])
     return groups
 
 
-def _room(select: Select, there: list[Place], may: list[Victim], gains: Gains, givers: Givers) -> Room | None:
-    if chosen := _pick(select, there):
-        return Room((), chosen)
-    if select.counted([*there, *(place for _, some in gains.values() for place in some)]) < select.target:
+def _free_group(
+    select: Select,
+    available: list[EnvironmentInfo],
+    victims_possible: list[Victim],
+    gains: Gains,
+    candidates: PreemptionCandidates,
+) -> FreedCapacity | None:
+    if chosen := _pick_environments(select, available):
+        return FreedCapacity((), chosen)
+    if select.counted([*available, *(place for _, some in gains.values() for place in some)]) < select.target:
         return None
     ways: tuple[Callable[[], list[Victim]], ...] = (
-        lambda: [victim for victim in may if givers.spares(victim)],
-        lambda: may,
-        lambda: _together(may, givers),
+        lambda: [victim for victim in victims_possible if candidates.spares(victim)],
+        lambda: victims_possible,
+        lambda: _limit_by_guarantee(victims_possible, candidates),
     )
     for some in ways:
-        victims = _fewest(select, there, some(), gains, givers.leave)
+        victims = _choose_fewest(select, available, some(), gains, candidates.leave)
         if victims is not None:
-            places = _pick(select, there + [place for one in victims for place in gains[one.held.task][1]])
+            places = _pick_environments(
+                select, available + [place for one in victims for place in gains[one.held.task][1]]
+            )
             used = {place.id for place in places}
             needed = tuple(one for one in victims if any(place.id in used for place in gains[one.held.task][1]))
-            return Room(needed, places)
+            return FreedCapacity(needed, places)
     return None
 
 
-def _pick(select: Select, places: Iterable[Place]) -> list[Place]:
-    stock = Stock()
+def _pick_environments(select: Select, places: Iterable[EnvironmentInfo]) -> list[EnvironmentInfo]:
+    stock = EnvironmentPool()
     stock.fill(places)
-    return pick(select, sorted(stock.lots.values(), key=lambda lot: lot.kind.gpus))
+    return pick_environments(select, sorted(stock.lots.values(), key=lambda lot: lot.kind.gpus))
 
 
-def _together(may: list[Victim], givers: Givers) -> list[Victim]:
+def _limit_by_guarantee(victims: list[Victim], candidates: PreemptionCandidates) -> list[Victim]:
     """Return as many victims of each project as may go together, those that lose the least first."""
     found: list[Victim] = []
     going: dict[str, tuple[int, int, bool]] = {}  # by project: shared GPUs, the most of one, whether any lends
-    for one in sorted(may, key=_cheap):
+    for one in sorted(victims, key=_loss_key):
         total, most, lends = going.get(one.held.project, (0, 0, False))
         total, most, lends = total + one.shared, max(most, one.shared), lends or one.lends
-        if not lends or givers.guarantees.borrows(one.held.project, most - total):
+        if not lends or candidates.guarantees.borrows(one.held.project, most - total):
             found.append(one)
             going[one.held.project] = (total, most, lends)
     return found
 
 
-def _cheap(victim: Victim) -> tuple[float, str]:
+def _loss_key(victim: Victim) -> tuple[float, str]:
     return (victim.lost, victim.held.task)
 
 
-def _fewest(
-    select: Select, there: list[Place], may: list[Victim], gains: Gains, together: Callable[[Sequence[Victim]], bool]
+def _choose_fewest(
+    select: Select,
+    available: list[EnvironmentInfo],
+    candidates: list[Victim],
+    gains: Gains,
+    together: Callable[[Sequence[Victim]], bool],
 ) -> list[Victim] | None:
-    missing = select.target - select.counted(there)
-    gain = {one.held.task: min(select.counted(gains[one.held.task][1]), missing) for one in may}
+    missing = select.target - select.counted(available)
+    gain = {one.held.task: min(select.counted(gains[one.held.task][1]), missing) for one in candidates}
     if select.total_gpus is None or select.nodes is None:
-        victims = _least(missing, may, gain)
+        victims = _choose_least_lost(missing, candidates, gain)
     else:
-        victims = _by_trying(select, there, may, gains)
+        victims = _choose_by_trial(select, available, candidates, gains)
     return victims if victims is not None and together(victims) else None
 
 
-def _least(missing: int, may: list[Victim], gain: dict[str, int]) -> list[Victim] | None:
+def _choose_least_lost(missing: int, candidates: list[Victim], gain: dict[str, int]) -> list[Victim] | None:
     """Return the fewest that free what is missing; of as few, those that lose the least."""
-    largest = sorted(may, key=lambda one: (-gain[one.held.task], *_cheap(one)))
+    largest = sorted(candidates, key=lambda one: (-gain[one.held.task], *_loss_key(one)))
     given, fewest = 0, 0
     while given < missing and fewest < len(largest):
         given += gain[largest[fewest].held.task]
@@ -289,10 +326,10 @@ def _least(missing: int, may: list[Victim], gain: dict[str, int]) -> list[Victim
     if given < missing:
         return None
     of_size: dict[int, list[Victim]] = {}
-    for one in sorted(may, key=_cheap):
+    for one in sorted(candidates, key=_loss_key):
         of_size.setdefault(gain[one.held.task], []).append(one)
     some = [(size, one) for size, victims in of_size.items() for one in victims[:fewest]]
-    if len(some) * fewest * missing > EXACT:
+    if len(some) * fewest * missing > MAX_SEARCH_STEPS:
         return largest[:fewest]
     best: dict[tuple[int, int], tuple[float, tuple[Victim, ...]]] = {(0, 0): (0.0, ())}
     for size, one in some:
@@ -303,26 +340,32 @@ def _least(missing: int, may: list[Victim], gain: dict[str, int]) -> list[Victim
     return list(best[fewest, missing][1])
 
 
-def _by_trying(select: Select, there: list[Place], may: list[Victim], gains: Gains) -> list[Victim] | None:
+def _choose_by_trial(
+    select: Select, available: list[EnvironmentInfo], candidates: list[Victim], gains: Gains
+) -> list[Victim] | None:
     """Return victims for a number of environments with a number of GPUs: those that free the most, until it suffices;
     then without each that is not needed."""
 
     def enough(victims: Iterable[Victim]) -> bool:
-        return bool(_pick(select, there + [place for one in victims for place in gains[one.held.task][1]]))
+        return bool(
+            _pick_environments(select, available + [place for one in victims for place in gains[one.held.task][1]])
+        )
 
     chosen: list[Victim] = []
-    for one in sorted(may, key=lambda one: (-sum(place.gpus for place in gains[one.held.task][1]), *_cheap(one))):
+    for one in sorted(
+        candidates, key=lambda one: (-sum(place.gpus for place in gains[one.held.task][1]), *_loss_key(one))
+    ):
         chosen.append(one)
         if enough(chosen):
             break
     else:
         return None
-    for one in sorted(chosen, key=_cheap, reverse=True):
+    for one in sorted(chosen, key=_loss_key, reverse=True):
         if enough(rest := [other for other in chosen if other is not one]):
             chosen = rest
     return chosen
 
 
-def _closed(key: str, task: Waiting, board: Board) -> bool:
-    end = ALWAYS if task.max_run is None else board.now + task.max_run
-    return any(clashes(window, task.project, board.now, end) for window in board.windows.get(key, ()))
+def _is_reserved(key: str, task: WaitingTask, capacity: Capacity) -> bool:
+    end = ALWAYS if task.max_run is None else capacity.now + task.max_run
+    return any(conflicts_with(window, task.project, capacity.now, end) for window in capacity.windows.get(key, ()))

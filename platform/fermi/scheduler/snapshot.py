@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from fermi.jobs.spec import Problem
 
-DAY = 86_400.0
-HALF_LIFE = 7 * DAY
+DAY_SECONDS = 86_400.0
+HALF_LIFE_SECONDS = 7 * DAY_SECONDS
 """Half-life of a project's past usage, in seconds."""
 
 
@@ -23,7 +23,7 @@ class Priority(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EnvironmentInfo:
     """An environment. `usable`: it runs and is not cordoned. `health`: recent failures of tasks and pre-flight tests
     there, 0 = none; fewer is better. `link`: environments with fast links to each other have the same; empty = unknown.
     """
@@ -74,13 +74,13 @@ class Select:
         """The number of environments, or of GPUs where `total_gpus` is given."""
         return (self.nodes or 1) if self.total_gpus is None else self.total_gpus
 
-    def counted(self, places: Sequence[Place]) -> int:
+    def counted(self, places: Sequence[EnvironmentInfo]) -> int:
         """Return the number of environments or GPUs, as `target` counts."""
         return len(places) if self.total_gpus is None else sum(place.gpus for place in places)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTask:
     """A task that could start now if it had its environments: exactly `named`, or what `select` asks for.
 
     priority      as requested, a number; `classify_priority` gives its class
@@ -109,7 +109,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RunningTask:
     """A task that has environments.
 
     since      when it got them until      when it must have released them, by its own `maxRunSeconds`; None: unlimited
@@ -135,7 +135,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class Quota:
     """Limits of a user within a project; None = none."""
 
     most_gpus: int | None = None
@@ -171,8 +171,8 @@ class Project:
     longest_run: float | None = None
     stopped: Problem | None = None
     only_preemptible: bool = False
-    users: Mapping[str, Allowance] = field(default_factory=dict)
-    each_user: Allowance = Allowance()
+    users: Mapping[str, Quota] = field(default_factory=dict)
+    each_user: Quota = Quota()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +188,18 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class SchedulerSnapshot:
     """All that a scheduling decision depends on."""
 
     now: float
-    waiting: tuple[Waiting, ...] = ()
-    held: tuple[Held, ...] = ()
-    places: tuple[Place, ...] = ()
+    waiting: tuple[WaitingTask, ...] = ()
+    held: tuple[RunningTask, ...] = ()
+    places: tuple[EnvironmentInfo, ...] = ()
     projects: Mapping[str, Project] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
 
 
-class Turn(NamedTuple):
+class QueueEntry(NamedTuple):
     """The result for one waiting task. `number`: its position in the queue, from 1.
 
     start     the environments that it gets now, master first; empty: it waits borrowed  it starts beyond its project's
@@ -221,7 +221,7 @@ class Turn(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Preempt:
+class Preemption:
     """`task` is preempted for `by`. `why`: PRIORITY, or GUARANTEE where a project takes back what is its own."""
 
     task: str
@@ -234,12 +234,12 @@ class Decision:
     """The result of a scheduling pass. `again`: when time alone may change it: a reservation begins or ends, a victim's
     `min_run` is over, …"""
 
-    turns: tuple[Turn, ...] = ()
-    preempt: tuple[Preempt, ...] = ()
+    turns: tuple[QueueEntry, ...] = ()
+    preempt: tuple[Preemption, ...] = ()
     again: float | None = None
 
 
-def priority_of(priority: int) -> Priority:
+def classify_priority(priority: int) -> Priority:
     """Return the class of a priority."""
     if priority < 0:
         return Priority.LOW
@@ -248,10 +248,10 @@ def priority_of(priority: int) -> Priority:
     return Priority.HIGH if priority < 100 else Priority.URGENT
 
 
-NUMBERS: Mapping[str, int] = {"low": -1, "normal": 0, "high": 1, "urgent": 100}
+PRIORITY_NUMBERS: Mapping[str, int] = {"low": -1, "normal": 0, "high": 1, "urgent": 100}
 """The number that each class is stored as."""
 
 
-def faded(used: float, seconds: float) -> float:
+def decay_usage(used: float, seconds: float) -> float:
     """Return what of past usage still counts after so many seconds."""
-    return used * math.pow(0.5, max(seconds, 0.0) / HALF_LIFE)
+    return used * math.pow(0.5, max(seconds, 0.0) / HALF_LIFE_SECONDS)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
 
-def count(number: float) -> str:
+def format_count(number: float) -> str:
     return _in_units(number, 1000, ("", "K", "M", "B", "T"))
 
 
-def size(number_of_bytes: float) -> str:
+def format_bytes(number_of_bytes: float) -> str:
     return _in_units(number_of_bytes, 1024, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"))
 
 

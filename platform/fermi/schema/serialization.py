@@ -34,44 +34,44 @@ def load(kind: type[Kind], data: Mapping[str, Any]) -> Kind:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         log.warning("a stored %s is not of this release: %s", kind.__name__, error)
-        return _by_parts(kind, data)
+        return _load_fields(kind, data)
 
 
-def _by_parts(kind: type[Kind], data: Mapping[str, Any]) -> Kind:
+def _load_fields(kind: type[Kind], data: Mapping[str, Any]) -> Kind:
     """Convert each field by itself, also within lists and objects."""
-    hints, made = _hints(kind), {}  # type: ignore[arg-type]
+    hints, made = _get_type_hints(kind), {}  # type: ignore[arg-type]
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name in data:
             try:
-                made[field.name] = _value(hints[field.name], data[field.name])
+                made[field.name] = _convert_value(hints[field.name], data[field.name])
                 continue
             except (msgspec.ValidationError, TypeError):
                 pass
         if field.default is MISSING and field.default_factory is MISSING:
-            made[field.name] = _nothing(hints[field.name])
+            made[field.name] = _empty_value(hints[field.name])
     return kind(**made)
 
 
-def _value(hint: Any, value: Any) -> Any:
+def _convert_value(hint: Any, value: Any) -> Any:
     """Return the value as the type hint asks. Raises msgspec.ValidationError."""
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError:
         if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__") and isinstance(value, Mapping):
-            return _by_parts(hint, value)
+            return _load_fields(hint, value)
         inner = get_args(hint)
         if get_origin(hint) is tuple and isinstance(value, list):
-            return tuple(_value(inner[0], one) for one in value)
+            return tuple(_convert_value(inner[0], one) for one in value)
         if type(None) in inner and isinstance(value, Mapping):
-            return _value(inner[0], value)
+            return _convert_value(inner[0], value)
         raise
 
 
-def _nothing(hint: Any) -> Any:
+def _empty_value(hint: Any) -> Any:
     """Return an empty value of the hinted type, for a field that has no default."""
     return (get_origin(hint) or hint)() if (get_origin(hint) or hint) in (str, int, float, tuple, list, dict) else None
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _get_type_hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)

@@ -1,4 +1,2 @@
 """Stands in for `fermi.telemetry.aggregation` until the release after 0.1.0: nodes and environments that were started
 before an update still start it by this name."""
-
-from fermi.telemetry.aggregation import Folding as Folding

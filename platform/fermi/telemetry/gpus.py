@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fermi.telemetry import nvidia_smi
-from fermi.telemetry.metrics import SLOWED
-from fermi.telemetry.proc_files import Rates
-from fermi.telemetry.slow_command import Beside
+from fermi.telemetry.metrics import SLOWDOWN_BITS
+from fermi.telemetry.proc_files import CounterRates
+from fermi.telemetry.slow_command import BackgroundCommand
 
 SMI_PERIOD_SECONDS = 15.0
 SMI_METRICS = {
@@ -27,39 +27,39 @@ SMI_METRICS = {
 }  # fmt: skip
 SMI_THROTTLED, SMI_ECC = "clocks_throttle_reasons.active", "ecc.errors.uncorrected.volatile.total"
 SMI_FIELDS = ("index", "uuid", *SMI_METRICS, SMI_THROTTLED, SMI_ECC)
-Found = dict[int, dict[str, float]]
+GpuReadings = dict[int, dict[str, float]]
 
 
-class Gpus(Protocol):
+class GpuReader(Protocol):
     """Reader of a node's GPUs. `look`: values by the metric's name, by place. `memory`: bytes by process id."""
 
     memory: dict[int, float]
 
-    def look(self, now: float) -> Found: ...
+    def look(self, now: float) -> GpuReadings: ...
 
 
-def slowed(mask: int | str) -> float:
+def encode_slowdown(mask: int | str) -> float:
     """Return why a GPU is slowed, as bits of `SLOWDOWN_BITS`, from NVML's mask."""
-    return float(sum(SLOWED[name] for name in nvidia_smi.reasons(mask)))
+    return float(sum(SLOWDOWN_BITS[name] for name in nvidia_smi.list_slowdown_reasons(mask)))
 
 
-class Nvml:
+class NvmlReader:
     """Reader that uses NVML. Raises what `pynvml` raises where there is no driver."""
 
-    def __init__(self, visible: str | None, rates: Rates, library: Any = None) -> None:
+    def __init__(self, visible: str | None, rates: CounterRates, library: Any = None) -> None:
         self._nvml = nvml = library or importlib.import_module("pynvml")
         self._rates = rates
         nvml.nvmlInit()
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        uuids = [_text(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
-        self._handles = [handles[index] for index in nvidia_smi.places(visible, uuids)]
+        uuids = [_decode_text(nvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+        self._handles = [handles[index] for index in nvidia_smi.list_visible_gpus(visible, uuids)]
         self._xids: dict[int, int] = {}
         self._events = self._listen(handles)
         self.memory: dict[int, float] = {}
 
-    def look(self, now: float) -> Found:
+    def look(self, now: float) -> GpuReadings:
         """Return the values of each GPU, by place. `now`: monotonic seconds."""
-        found: Found = {}
+        found: GpuReadings = {}
         self.memory = {}
         self._hear()
         for place, handle in enumerate(self._handles):
@@ -95,7 +95,7 @@ class Nvml:
         ask(lambda: {"power": nvml.nvmlDeviceGetPowerUsage(handle) / 1000})
         ask(lambda: {"temperature": nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)})
         ask(clocks)
-        ask(lambda: {"throttled": slowed(self._reasons(handle))})
+        ask(lambda: {"throttled": encode_slowdown(self._reasons(handle))})
         ask(errors)
         ask(lambda: self._pcie(handle))
         ask(lambda: self._nvlink(place, handle, now))
@@ -167,23 +167,23 @@ class Nvml:
         with contextlib.suppress(nvml.NVMLError, AttributeError):
             while self._events is not None:
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
-                uuids = uuids or [_text(nvml.nvmlDeviceGetUUID(handle)) for handle in self._handles]
-                uuid = _text(nvml.nvmlDeviceGetUUID(event.device))
+                uuids = uuids or [_decode_text(nvml.nvmlDeviceGetUUID(handle)) for handle in self._handles]
+                uuid = _decode_text(nvml.nvmlDeviceGetUUID(event.device))
                 if uuid in uuids:
                     self._xids[uuids.index(uuid)] = int(event.eventData)
 
 
-class Smi:
+class NvidiaSmiReader:
     """Reader that runs `nvidia-smi` now and then without waiting for it: its last answer counts until the next one."""
 
     def __init__(self, visible: str | None, command: Sequence[str] | None = None) -> None:
-        self._visible, self._command = visible, command or nvidia_smi.command(SMI_FIELDS)
-        self._rates = Rates()  # of its own: it is not read with every sample
-        self._beside = Beside(SMI_PERIOD_SECONDS)
-        self._found: Found = {}
+        self._visible, self._command = visible, command or nvidia_smi.build_command(SMI_FIELDS)
+        self._rates = CounterRates()  # of its own: it is not read with every sample
+        self._beside = BackgroundCommand(SMI_PERIOD_SECONDS)
+        self._found: GpuReadings = {}
         self.memory: dict[int, float] = {}
 
-    def look(self, now: float) -> Found:
+    def look(self, now: float) -> GpuReadings:
         """Return the values of each GPU, by place. `now`: monotonic seconds."""
         if (text := self._beside.take(now)) is not None:
             self._found = self._read(text, now)
@@ -192,35 +192,35 @@ class Smi:
             self._beside.ask(self._command, now)
         return self._found
 
-    def _read(self, text: str, now: float) -> Found:
-        rows = [row for row in nvidia_smi.parse(text, SMI_FIELDS) if "uuid" in row]
-        found: Found = {}
-        for place, index in enumerate(nvidia_smi.places(self._visible, [row["uuid"] for row in rows])):
+    def _read(self, text: str, now: float) -> GpuReadings:
+        rows = [row for row in nvidia_smi.parse_rows(text, SMI_FIELDS) if "uuid" in row]
+        found: GpuReadings = {}
+        for place, index in enumerate(nvidia_smi.list_visible_gpus(self._visible, [row["uuid"] for row in rows])):
             row, told = rows[index], found.setdefault(place, {})
             for field, (name, unit) in SMI_METRICS.items():
-                if (value := nvidia_smi.number(row, field)) is not None:
+                if (value := nvidia_smi.get_number(row, field)) is not None:
                     told[name] = value * unit
             if row.get(SMI_THROTTLED, "").startswith("0x"):
-                told["throttled"] = slowed(row[SMI_THROTTLED])
-            errors = nvidia_smi.number(row, SMI_ECC)
+                told["throttled"] = encode_slowdown(row[SMI_THROTTLED])
+            errors = nvidia_smi.get_number(row, SMI_ECC)
             gain = None if errors is None else self._rates.gain(f"ecc {place}", errors, now)
             told.update({} if gain is None else {"ecc": gain})
         return found
 
 
-class Amd:
+class AmdSmiReader:
     """Reader that uses AMD's library. Raises what `amdsmi` raises where there is no driver."""
 
-    def __init__(self, visible: str | None, rates: Rates, library: Any = None) -> None:
+    def __init__(self, visible: str | None, rates: CounterRates, library: Any = None) -> None:
         self._library = amd = library or importlib.import_module("amdsmi")
         amd.amdsmi_init()
         handles = amd.amdsmi_get_processor_handles()
-        uuids = [_text(amd.amdsmi_get_gpu_device_uuid(handle)) for handle in handles]
-        self._handles = [handles[index] for index in nvidia_smi.places(visible, uuids)]
+        uuids = [_decode_text(amd.amdsmi_get_gpu_device_uuid(handle)) for handle in handles]
+        self._handles = [handles[index] for index in nvidia_smi.list_visible_gpus(visible, uuids)]
         self._rates = rates
         self.memory: dict[int, float] = {}
 
-    def look(self, now: float) -> Found:
+    def look(self, now: float) -> GpuReadings:
         """Return the values of each GPU, by place. `now`: monotonic seconds."""
         return {place: self._told(place, handle, now) for place, handle in enumerate(self._handles)}
 
@@ -258,19 +258,19 @@ class Amd:
         return told
 
 
-def find(visible: str | None, rates: Rates) -> Gpus | None:
+def find_gpu_reader(visible: str | None, rates: CounterRates) -> GpuReader | None:
     """Return a reader of this node's GPUs; None: there are no GPUs, or no library or tool that knows them."""
     if glob.glob("/dev/nvidia[0-9]*"):
         with contextlib.suppress(Exception):  # no pynvml, or no driver
-            return Nvml(visible, rates)
-        return Smi(visible)
+            return NvmlReader(visible, rates)
+        return NvidiaSmiReader(visible)
     if os.path.exists("/dev/kfd"):
         with contextlib.suppress(Exception):
-            return Amd(visible, rates)
+            return AmdSmiReader(visible, rates)
     return None
 
 
-def _text(value: Any) -> str:
+def _decode_text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 

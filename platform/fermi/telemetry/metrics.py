@@ -15,8 +15,8 @@ MEAN, PEAK, SUM, LAST, MASK = "mean", "peak", "sum", "last", "mask"
 
 PERIOD_SECONDS = 5.0
 """Time from one sample to the next."""
-LONGEST_INDEX = 64
-LARGE = 1000.0
+MAX_INDEX_CHARS = 64
+MIN_WHOLE_VALUE = 1000.0
 """From here on values are whole numbers: further digits mean nothing."""
 
 
@@ -66,26 +66,26 @@ METRICS = {
     "rank_written": Metric("B/s", RANK),
 }
 
-SLOWED = {"power": 1, "heat": 2, "hardware": 4, "other": 8}
+SLOWDOWN_BITS = {"power": 1, "heat": 2, "hardware": 4, "other": 8}
 """Bits of `throttled`."""
 
 
-def key(name: str, index: object = "") -> str:
+def build_key(name: str, index: object = "") -> str:
     """Return the key of a metric and an index."""
     return f"{name}:{index}" if METRICS[name].of != NODE else name
 
 
-def parts(key: str) -> tuple[str, str] | None:
+def parse_key(key: str) -> tuple[str, str] | None:
     """Return a key's metric and index (empty for a node's own); None for what is no key."""
     name, colon, index = key.partition(":")
     metric = METRICS.get(name)
-    if metric is None or bool(colon) is (metric.of == NODE) or len(index) > LONGEST_INDEX or (colon and not index):
+    if metric is None or bool(colon) is (metric.of == NODE) or len(index) > MAX_INDEX_CHARS or (colon and not index):
         return None
     return name, index
 
 
-def short(value: float) -> float:
+def round_value(value: float) -> float:
     """Return a value with no more digits than matter; 0 for what is not finite."""
     if not math.isfinite(value):
         return 0.0
-    return int(value) if abs(value) >= LARGE else round(value, 2)
+    return int(value) if abs(value) >= MIN_WHOLE_VALUE else round(value, 2)

@@ -10,13 +10,13 @@ import contextlib
 import os
 from collections.abc import Iterable
 
-from fermi.telemetry.proc_files import Files, Rates
+from fermi.telemetry.proc_files import CounterRates, ProcFiles
 
-TICKS = os.sysconf("SC_CLK_TCK")
-SECTOR = 512
-IDLE, WAITING = 3, 4
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+SECTOR_BYTES = 512
+IDLE_FIELD, IOWAIT_FIELD = 3, 4
 """Fields of a line of /proc/stat (proc(5)): of the first ten, all but these two are work; guests are in user time."""
-VIRTUAL = (
+VIRTUAL_PREFIXES = (
     "lo",
     "veth",
     "docker",
@@ -32,21 +32,21 @@ VIRTUAL = (
     "nodelocal",
 )
 """Prefixes of interfaces that no training uses between nodes; the loopback counts where there is no other."""
-INFINIBAND = "/sys/class/infiniband"
-WORD = 4
+INFINIBAND_DIR = "/sys/class/infiniband"
+WORD_BYTES = 4
 """Unit of `port_rcv_data` and `port_xmit_data` in bytes: a lane's words, by 4 (Linux, sysfs-class-infiniband)."""
 
 
-class Node:
+class NodeReader:
     """Reader of a node. `folders`: where training reads and writes, whose disks are measured."""
 
-    def __init__(self, files: Files, rates: Rates, folders: Iterable[str] = ()) -> None:
+    def __init__(self, files: ProcFiles, rates: CounterRates, folders: Iterable[str] = ()) -> None:
         self._files, self._rates, self._folders = files, rates, tuple(folders)
-        self._group = Group(files)
+        self._group = ControlGroup(files)
         self._ports = [
-            (f"{device}/{port}", f"{INFINIBAND}/{device}/ports/{port}/counters")
-            for device in files.list(INFINIBAND)
-            for port in files.list(f"{INFINIBAND}/{device}/ports")
+            (f"{device}/{port}", f"{INFINIBAND_DIR}/{device}/ports/{port}/counters")
+            for device in files.list(INFINIBAND_DIR)
+            for port in files.list(f"{INFINIBAND_DIR}/{device}/ports")
         ]
 
     def look(self, now: float) -> dict[str, float]:
@@ -62,8 +62,8 @@ class Node:
             fields = self._files.read("/proc/stat").partition(b"\n")[0].split()[1:9]
             numbers = [int(field) for field in fields]
             processors = float(os.cpu_count() or 1)
-            work = sum(numbers) - sum(numbers[IDLE : WAITING + 1])
-            share = self._rates.of("cpu", work / TICKS, now) if len(numbers) > WAITING else None
+            work = sum(numbers) - sum(numbers[IDLE_FIELD : IOWAIT_FIELD + 1])
+            share = self._rates.of("cpu", work / TICKS_PER_SECOND, now) if len(numbers) > IOWAIT_FIELD else None
         if share is not None:
             found["cpu"] = min(100.0, 100 * share / processors)
         with contextlib.suppress(ValueError, IndexError):
@@ -80,7 +80,7 @@ class Node:
         elif b"MemTotal:" in known and b"MemAvailable:" in known:
             total = known[b"MemTotal:"]
             found.update(memory=total - known[b"MemAvailable:"], memory_total=total)
-        if shared := _space(self._files.path("/dev/shm")):
+        if shared := _read_space(self._files.path("/dev/shm")):
             found.update(shm=shared[0], shm_total=shared[1])
         return found
 
@@ -93,9 +93,9 @@ class Node:
             with contextlib.suppress(OSError, ValueError):
                 number = os.stat(folder).st_dev
                 where = f"{os.major(number)}:{os.minor(number)}"
-                if where in devices or not (space := _space(folder)):
+                if where in devices or not (space := _read_space(folder)):
                     continue
-                devices[where] = name = _mount_point(folder)
+                devices[where] = name = _find_mount_point(folder)
                 found[f"disk_used:{name}"], found[f"disk_total:{name}"] = space
         if not devices:
             return found
@@ -105,7 +105,7 @@ class Node:
             if mount:
                 for metric, field in (("disk_read", 5), ("disk_written", 9)):
                     key = f"{metric}:{mount}"
-                    if (rate := self._rates.of(key, int(fields[field]) * SECTOR, now)) is not None:
+                    if (rate := self._rates.of(key, int(fields[field]) * SECTOR_BYTES, now)) is not None:
                         found[key] = rate
         return found
 
@@ -116,32 +116,32 @@ class Node:
             fields = rest.split()
             if len(fields) >= 9:
                 counts[interface.strip().decode()] = int(fields[0]), int(fields[8])
-        real = {name: both for name, both in counts.items() if not name.startswith(VIRTUAL)}
+        real = {name: both for name, both in counts.items() if not name.startswith(VIRTUAL_PREFIXES)}
         found: dict[str, float] = {}
         for name, both in (real or counts).items():
             self._traffic(found, name, both, now)
         for name, folder in self._ports:
             received, sent = (self._files.number(f"{folder}/port_{way}_data") for way in ("rcv", "xmit"))
             if received is not None and sent is not None:
-                self._traffic(found, name, (received * WORD, sent * WORD), now)
+                self._traffic(found, name, (received * WORD_BYTES, sent * WORD_BYTES), now)
         return found
 
-    def _traffic(self, found: dict[str, float], name: str, counts: tuple[int, int], now: float) -> None:
+    def _traffic(self, values: dict[str, float], name: str, counts: tuple[int, int], now: float) -> None:
         for metric, count in zip(("received", "sent"), counts):  # noqa: B905 (strict is newer than 3.9)
             key = f"{metric}:{name}"
             if (rate := self._rates.of(key, count, now)) is not None:
-                found[key] = rate
+                values[key] = rate
 
 
-class Group:
+class ControlGroup:
     """Control group of this process, as far as it limits the node."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: ProcFiles) -> None:
         self._files = files
         self._cpu, self._quota = "", 0.0
         self._memory, self._limit = "", 0
         for folder in self._folders():
-            quota = _quota(files.once(f"{folder}/cpu.max"))
+            quota = _parse_quota(files.once(f"{folder}/cpu.max"))
             if quota and (not self._quota or quota < self._quota):
                 self._cpu, self._quota = folder, quota
             limit = files.once(f"{folder}/memory.max").strip()
@@ -180,12 +180,12 @@ class Group:
             path = path.rpartition("/")[0] if path else None
 
 
-def _quota(text: bytes) -> float:
+def _parse_quota(text: bytes) -> float:
     fields = text.split()
     return int(fields[0]) / int(fields[1]) if len(fields) == 2 and fields[0].isdigit() and int(fields[1]) else 0.0
 
 
-def _space(path: str) -> tuple[float, float] | None:
+def _read_space(path: str) -> tuple[float, float] | None:
     """Return the bytes in use of a file system, and all that its users can use; None where it cannot be read."""
     with contextlib.suppress(OSError):
         found = os.statvfs(path)
@@ -194,7 +194,7 @@ def _space(path: str) -> tuple[float, float] | None:
     return None
 
 
-def _mount_point(path: str) -> str:
+def _find_mount_point(path: str) -> str:
     """Return the mount point of a folder's file system."""
     path = os.path.realpath(path)
     device = os.stat(path).st_dev

@@ -9,33 +9,38 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 
-PATIENCE_SECONDS = 10.0
-REASONS = {"heat": 0x20 | 0x40, "power": 0x04 | 0x80, "hardware": 0x08, "other": 0x10 | 0x100 | 0x200 | 0x400}
+TIMEOUT_SECONDS = 10.0
+SLOWDOWN_REASONS = {"heat": 0x20 | 0x40, "power": 0x04 | 0x80, "hardware": 0x08, "other": 0x10 | 0x100 | 0x200 | 0x400}
 """Reasons why a GPU is slower than it could be, and the bits of `nvmlClocksEventReasons*` (nvml.h) for them. That it
 idles, or has a fixed clock, is no reason."""
-Row = dict[str, str]
+SmiRow = dict[str, str]
 """Values by field. What a GPU does not report (`[N/A]`, `[Not Supported]`, `[Insufficient Permissions]`) is left out.
 """
 
 
-def command(fields: Sequence[str], of: str = "gpu") -> list[str]:
+def build_command(fields: Sequence[str], target: str = "gpu") -> list[str]:
     """Return the command that queries these fields of GPUs, or of another `target` such as compute-apps."""
-    return ["nvidia-smi", f"--query-{of}={','.join(fields)}", "--format=csv,noheader,nounits"]
+    return ["nvidia-smi", f"--query-{target}={','.join(fields)}", "--format=csv,noheader,nounits"]
 
 
-def ask(fields: Sequence[str], of: str = "gpu", seconds: float = PATIENCE_SECONDS) -> list[Row] | None:
+def run_query(fields: Sequence[str], target: str = "gpu", seconds: float = TIMEOUT_SECONDS) -> list[SmiRow] | None:
     """Return the rows of a query; None where there is no such tool, where it fails, and where it does not answer within
     `seconds`."""
     try:
         done = subprocess.run(
-            command(fields, of), capture_output=True, encoding="utf-8", errors="replace", timeout=seconds, check=True
+            build_command(fields, target),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=seconds,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return parse(done.stdout, fields)
+    return parse_rows(done.stdout, fields)
 
 
-def parse(text: str, fields: Sequence[str]) -> list[Row]:
+def parse_rows(text: str, fields: Sequence[str]) -> list[SmiRow]:
     """Return the rows of the tool's output. The last field may have commas of its own. Malformed lines are skipped."""
     rows = []
     for line in text.splitlines():
@@ -46,7 +51,7 @@ def parse(text: str, fields: Sequence[str]) -> list[Row]:
     return rows
 
 
-def number(row: Row, field: str) -> float | None:
+def get_number(row: SmiRow, field: str) -> float | None:
     """Return a field as a number; None where it is none."""
     try:
         return float(row[field])
@@ -54,23 +59,23 @@ def number(row: Row, field: str) -> float | None:
         return None
 
 
-def whole(row: Row, field: str) -> int | None:
+def get_int(row: SmiRow, field: str) -> int | None:
     """Return a field as an integer; None where it is none."""
     value = row.get(field, "")
     return int(value) if value.isdecimal() else None
 
 
-def reasons(mask: str | int | None) -> list[str]:
+def list_slowdown_reasons(mask: str | int | None) -> list[str]:
     """Return the names of `SLOWDOWN_REASONS` that apply, in its order. `mask`: as a number, or as the tool prints
     one."""
     try:
         bits = mask if isinstance(mask, int) else int(mask or "", 16)
     except ValueError:
         return []
-    return [name for name, some in REASONS.items() if bits & some]
+    return [name for name, some in SLOWDOWN_REASONS.items() if bits & some]
 
 
-def places(visible: str | None, uuids: Sequence[str]) -> list[int]:
+def list_visible_gpus(visible: str | None, uuids: Sequence[str]) -> list[int]:
     """Return the indices of the GPUs that CUDA_VISIBLE_DEVICES names (numbers, or prefixes of UUIDs), in its order. As
     CUDA reads it, the list ends before the first that does not exist."""
     if visible is None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 import os
 
-MOST_BYTES = 1 << 18
-PAGE = os.sysconf("SC_PAGE_SIZE")
+MAX_FILE_BYTES = 1 << 18
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class Files:
+class ProcFiles:
     """Files below a root, which is another one in tests. To be closed."""
 
     def __init__(self, root: str = "/") -> None:
@@ -34,9 +34,9 @@ class Files:
     def _whole(descriptor: int) -> bytes:
         """Return the whole content. The kernel returns a list (of interfaces, of disks) by whole lines, a page of them
         at most: much less than a page is the end."""
-        found = piece = os.pread(descriptor, MOST_BYTES, 0)
-        while len(piece) > PAGE // 2 and len(found) < MOST_BYTES:
-            piece = os.pread(descriptor, MOST_BYTES, len(found))
+        found = piece = os.pread(descriptor, MAX_FILE_BYTES, 0)
+        while len(piece) > PAGE_BYTES // 2 and len(found) < MAX_FILE_BYTES:
+            piece = os.pread(descriptor, MAX_FILE_BYTES, len(found))
             found += piece
         return found
 
@@ -45,7 +45,7 @@ class Files:
         with contextlib.suppress(OSError):
             descriptor = os.open(self.path(name), os.O_RDONLY | os.O_CLOEXEC)
             try:
-                return os.read(descriptor, MOST_BYTES)
+                return os.read(descriptor, MAX_FILE_BYTES)
             finally:
                 os.close(descriptor)
         return b""
@@ -71,7 +71,7 @@ class Files:
             os.close(self._open.pop(name))
 
 
-class Rates:
+class CounterRates:
     """Increase of counters, per second or since the reading before. A counter that goes backwards was reset: nothing is
     known until it is read again."""
 

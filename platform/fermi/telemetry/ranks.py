@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from fermi.telemetry.node import TICKS
-from fermi.telemetry.proc_files import Files, Rates
+from fermi.telemetry.node import TICKS_PER_SECOND
+from fermi.telemetry.proc_files import CounterRates, ProcFiles
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
-MOST = 256
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+MAX_PROCESSES = 256
 """Processes of a rank that are read."""
 
 
-class Ranks:
+class RankReader:
     """Reader of ranks' processes."""
 
-    def __init__(self, files: Files, rates: Rates) -> None:
+    def __init__(self, files: ProcFiles, rates: CounterRates) -> None:
         self._files, self._rates = files, rates
         self.processes: dict[int, int] = {}
         """Rank by process id, of the last look."""
@@ -39,8 +39,10 @@ class Ranks:
                 sizes = self._files.once(f"/proc/{pid}/statm").split()
                 if len(fields) < 16 or len(sizes) < 3:
                     continue
-                seconds += sum(int(field) for field in fields[11:15]) / TICKS  # and what its ended children used
-                memory += (int(sizes[1]) - (0 if pid == leader else int(sizes[2]))) * PAGE
+                seconds += (
+                    sum(int(field) for field in fields[11:15]) / TICKS_PER_SECOND
+                )  # and what its ended children used
+                memory += (int(sizes[1]) - (0 if pid == leader else int(sizes[2]))) * PAGE_BYTES
                 for line in self._files.once(f"/proc/{pid}/io").splitlines():
                     what, _, value = line.partition(b": ")
                     if what == b"read_bytes":
@@ -59,7 +61,7 @@ class Ranks:
         """Yield the process and its descendants: the children that each main thread has; what other threads started is
         not found, but is rare."""
         waiting = [leader]
-        for _ in range(MOST):
+        for _ in range(MAX_PROCESSES):
             if not waiting:
                 return
             pid = waiting.pop()

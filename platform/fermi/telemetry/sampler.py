@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fermi.telemetry import gpus, metrics
-from fermi.telemetry.gpus import Found, Gpus
-from fermi.telemetry.node import Node
-from fermi.telemetry.proc_files import Files, Rates
-from fermi.telemetry.ranks import Ranks
-from fermi.telemetry.xids import Xids
+from fermi.telemetry.gpus import GpuReader, GpuReadings
+from fermi.telemetry.node import NodeReader
+from fermi.telemetry.proc_files import CounterRates, ProcFiles
+from fermi.telemetry.ranks import RankReader
+from fermi.telemetry.xids import XidReader
 
 
-class Sampler:
+class TelemetrySampler:
     """Sampler of one node. `folders`: where training reads and writes. `visible`: CUDA_VISIBLE_DEVICES of the node's
     ranks; None: all GPUs; empty: what its ranks use of the processors stands in for GPUs. `xids`: reader of these GPUs'
     Xids, where other code uses it, too."""
@@ -28,15 +28,15 @@ class Sampler:
         folders: Iterable[str] = (),
         visible: str | None = None,
         root: str = "/",
-        known: Gpus | None = None,
-        xids: Xids | None = None,
+        known: GpuReader | None = None,
+        xids: XidReader | None = None,
     ) -> None:
-        self._files, self._rates = Files(root), Rates()
-        self._node = Node(self._files, self._rates, folders)
-        self._ranks = Ranks(self._files, self._rates)
+        self._files, self._rates = ProcFiles(root), CounterRates()
+        self._node = NodeReader(self._files, self._rates, folders)
+        self._ranks = RankReader(self._files, self._rates)
         self.emulated = visible == ""
-        self._gpus = None if self.emulated else known or gpus.find(visible, self._rates)
-        self._xids = xids or Xids(visible)
+        self._gpus = None if self.emulated else known or gpus.find_gpu_reader(visible, self._rates)
+        self._xids = xids or XidReader(visible)
 
     def sample(self, ranks: Mapping[int, int] | None = None, places: Mapping[int, int] | None = None) -> dict[str, Any]:
         """Return a sample. `ranks`: the first process of each; `places`: which of the node's GPUs each has, by rank."""
@@ -49,11 +49,14 @@ class Sampler:
                 for rank, place in (places or {}).items() if f"rank_cpu:{rank}" in values
             })  # fmt: skip
         elif self._gpus:
-            values.update(_flat(self._gpus.look(now)))
+            values.update(_flatten(self._gpus.look(now)))
             values.update(self._memory(self._gpus.memory, ranks))
             values.update({f"xid:{place}": float(number) for place, number in self._xids.look().items()})
         self._rates.turn()
-        told: dict[str, Any] = {"at": round(time.time(), 1), "values": {k: metrics.short(v) for k, v in values.items()}}
+        told: dict[str, Any] = {
+            "at": round(time.time(), 1),
+            "values": {k: metrics.round_value(v) for k, v in values.items()},
+        }
         return {**told, "emulated": True} if self.emulated else told
 
     def close(self) -> None:
@@ -72,5 +75,5 @@ class Sampler:
         return found
 
 
-def _flat(found: Found) -> dict[str, float]:
-    return {f"{name}:{place}": value for place, told in found.items() for name, value in told.items()}
+def _flatten(readings: GpuReadings) -> dict[str, float]:
+    return {f"{name}:{place}": value for place, told in readings.items() for name, value in told.items()}

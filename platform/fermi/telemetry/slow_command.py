@@ -8,11 +8,11 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-PATIENCE_SECONDS = 20.0
-MOST_BYTES = 1 << 16
+TIMEOUT_SECONDS = 20.0
+MAX_OUTPUT_BYTES = 1 << 16
 
 
-class Beside:
+class BackgroundCommand:
     """Program that runs in the background. `period`: seconds from one start to the next. It is killed where it takes
     longer than `TIMEOUT_SECONDS`."""
 
@@ -44,12 +44,12 @@ class Beside:
         if self._process is None:
             return None
         if (code := self._process.poll()) is None:
-            if now - self._began <= PATIENCE_SECONDS:
+            if now - self._began <= TIMEOUT_SECONDS:
                 return None
             self._process.kill()
             return ""
         self._process = None
-        said = os.pread(self._output, MOST_BYTES, 0) if self._output is not None and code == 0 else b""
+        said = os.pread(self._output, MAX_OUTPUT_BYTES, 0) if self._output is not None and code == 0 else b""
         self._close()
         return said.decode(errors="replace")
 

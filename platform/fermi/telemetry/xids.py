@@ -21,26 +21,26 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fermi.telemetry import nvidia_smi
-from fermi.telemetry.slow_command import Beside
+from fermi.telemetry.slow_command import BackgroundCommand
 
-LOG = "/dev/kmsg"
-DEVICES = "/proc/driver/nvidia/gpus"
+KERNEL_LOG = "/dev/kmsg"
+DEVICES_DIR = "/proc/driver/nvidia/gpus"
 """Folder with a folder for each GPU, named by its bus address: the order in which the driver counts them."""
-JOURNAL = ("journalctl", "--dmesg", "--grep=NVRM: Xid", "--output=short-unix", "--no-pager", "--quiet")
+JOURNAL_COMMAND = ("journalctl", "--dmesg", "--grep=NVRM: Xid", "--output=short-unix", "--no-pager", "--quiet")
 JOURNAL_SECONDS = 15.0
 EXPLAINS_SECONDS = 1800.0
 """For so long after an Xid it may be why a rank ends: peers wait in a collective for no longer."""
-OF_ONE_PROCESS = (13, 31, 43, 45)
+PROCESS_XIDS = (13, 31, 43, 45)
 """Xids of what a process had the GPU do (NVIDIA's list of Xids: an exception of a kernel, a page fault, work that was
 ended): they say nothing of other processes with the same GPU."""
-LONGEST = 300
-MOST_READS = 1 << 12
-MOST_PROCESSES = 256
+MAX_LINE_CHARS = 300
+MAX_READS = 1 << 12
+MAX_PROCESSES = 256
 """Processes whose last Xid is kept."""
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)[^)]*\): (\d+)(?:, pid=(\d+))?", re.IGNORECASE
 )
-Bus = tuple[int, ...]
+BusAddress = tuple[int, ...]
 """Domain, bus and device."""
 
 
@@ -48,35 +48,39 @@ class Xid(NamedTuple):
     """An error of a GPU. `at`: seconds since boot. `pid`: as the machine counts, where the driver knows it."""
 
     number: int
-    bus: Bus
+    bus: BusAddress
     pid: int | None
     line: str
     at: float
 
 
-def parse(line: str, at: float) -> Xid | None:
+def parse_line(line: str, at: float) -> Xid | None:
     """Return the Xid of a line of the kernel's log; None: it has none. `at`: seconds since boot."""
     found = _XID.search(line)
     if not found:
         return None
     domain, bus, device, number, pid = found.groups()
     place = int(domain, 16), int(bus, 16), int(device, 16)
-    return Xid(int(number), place, int(pid) if pid else None, line[found.start() :].strip()[:LONGEST], at)
+    return Xid(int(number), place, int(pid) if pid else None, line[found.start() :].strip()[:MAX_LINE_CHARS], at)
 
 
-class Xids:
+class XidReader:
     """Reader of the Xids of GPUs that CUDA_VISIBLE_DEVICES names, from now on; without GPUs nothing is opened. May be
     used by several threads."""
 
     def __init__(
-        self, visible: str | None, log: str = LOG, devices: str = DEVICES, journal: Sequence[str] = JOURNAL
+        self,
+        visible: str | None,
+        log: str = KERNEL_LOG,
+        devices: str = DEVICES_DIR,
+        journal: Sequence[str] = JOURNAL_COMMAND,
     ) -> None:
-        self._buses = buses(visible, devices)
+        self._buses = list_buses(visible, devices)
         self._newest: dict[int, Xid] = {}  # by place
         self._blamed: dict[int, tuple[int, Xid]] = {}  # by process, with the place; others may have the same GPU
         self._lock = threading.Lock()
-        self._log = _open(log) if self._buses else None
-        self._journal, self._command = Beside(JOURNAL_SECONDS), journal
+        self._log = _open_log(log) if self._buses else None
+        self._journal, self._command = BackgroundCommand(JOURNAL_SECONDS), journal
         self._since = time.time()
 
     def descriptors(self) -> list[int]:
@@ -98,7 +102,7 @@ class Xids:
         if xid.pid:
             self._blamed.pop(xid.pid, None)
             self._blamed[xid.pid] = place, xid
-            if len(self._blamed) > MOST_PROCESSES:
+            if len(self._blamed) > MAX_PROCESSES:
                 del self._blamed[next(iter(self._blamed))]
 
     def explains(self, place: int, pid: int) -> dict[str, Any] | None:
@@ -108,7 +112,7 @@ class Xids:
         with self._lock:
             found = [*self._newest.items(), *([self._blamed[pid]] if pid in self._blamed else [])]
         for known, xid in sorted(found, key=lambda one: -one[1].at):
-            its_own = xid.pid == pid or (known == place and not (xid.pid and xid.number in OF_ONE_PROCESS))
+            its_own = xid.pid == pid or (known == place and not (xid.pid and xid.number in PROCESS_XIDS))
             if its_own and time.monotonic() - xid.at < EXPLAINS_SECONDS:
                 return {"by": "gpu", "gpu": known, "xid": xid.number, "line": xid.line}
         return None
@@ -118,7 +122,7 @@ class Xids:
         """Return the Xids of new records of the kernel's log: priority, number, microseconds since boot, flags; then
         the text."""
         found = []
-        for _ in range(MOST_READS):
+        for _ in range(MAX_READS):
             try:
                 said = os.read(log, 8192)
             except BrokenPipeError:  # overwritten meanwhile
@@ -130,7 +134,7 @@ class Xids:
             for record in said.decode(errors="replace").splitlines():
                 head, _, text = record.partition(";")
                 with contextlib.suppress(ValueError, IndexError):
-                    found.append(parse(text, int(head.split(",")[2]) / 1e6))
+                    found.append(parse_line(text, int(head.split(",")[2]) / 1e6))
         return [xid for xid in found if xid]
 
     def _from_journal(self) -> list[Xid]:
@@ -140,27 +144,27 @@ class Xids:
         for line in (self._journal.take(now) or "").splitlines():
             with contextlib.suppress(ValueError, IndexError):
                 if (moment := float(line.split()[0])) > self._since:
-                    found.append(parse(line, moment - passed))
+                    found.append(parse_line(line, moment - passed))
                     self._since = moment
         if self._journal.is_due(now):
             self._journal.ask([*self._command, f"--since=@{int(self._since)}"], now)
         return [xid for xid in found if xid]
 
 
-def buses(visible: str | None, devices: str = DEVICES) -> list[Bus]:
+def list_buses(visible: str | None, devices: str = DEVICES_DIR) -> list[BusAddress]:
     """Return the bus addresses of the GPUs that the ranks may use, in their order."""
-    found: list[Bus] = []
+    found: list[BusAddress] = []
     uuids = []
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(devices)):
             with contextlib.suppress(ValueError):
                 domain, bus, device = name.split(".")[0].split(":")
                 found.append((int(domain, 16), int(bus, 16), int(device, 16)))
-                uuids.append(_uuid(f"{devices}/{name}/information"))
-    return [found[index] for index in nvidia_smi.places(visible, uuids)]
+                uuids.append(_read_uuid(f"{devices}/{name}/information"))
+    return [found[index] for index in nvidia_smi.list_visible_gpus(visible, uuids)]
 
 
-def _uuid(path: str) -> str:
+def _read_uuid(path: str) -> str:
     with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
         for line in file:
             if line.startswith("GPU UUID:"):
@@ -168,7 +172,7 @@ def _uuid(path: str) -> str:
     return ""
 
 
-def _open(log: str) -> int | None:
+def _open_log(log: str) -> int | None:
     """Open the kernel's log at its end. None where that is not allowed."""
     try:
         opened = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fermi.runner.ports import MASTER_PORT
+from fermi.runner.ports import DEFAULT_MASTER_PORT
 from fermi.train import preflight_node as this_node
 
 Fact = dict  # of str to whatever JSON knows
@@ -32,7 +32,7 @@ class Order:
     def __init__(self, env: dict[str, str]) -> None:
         about = json.loads(env.get("FERMI_PREFLIGHT") or "{}")
         self.rank, self.world = int(env.get("RANK") or 0), int(env.get("WORLD_SIZE") or 1)
-        self.head, self.port = env.get("MASTER_ADDR") or "127.0.0.1", int(env.get("MASTER_PORT") or MASTER_PORT)
+        self.head, self.port = env.get("MASTER_ADDR") or "127.0.0.1", int(env.get("MASTER_PORT") or DEFAULT_MASTER_PORT)
         self.run = f"{env.get('FERMI_TASK_ID', 'by-hand')}-{env.get('FERMI_ATTEMPT', '')}"
         self.name = about.get("name") or socket.gethostname()
         self.names = list(dict.fromkeys([self.name, socket.gethostname(), *about.get("addresses", ())]))

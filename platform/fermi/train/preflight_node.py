@@ -137,26 +137,28 @@ SMI_HOLDERS = ("gpu_uuid", "pid", "used_memory", "process_name")
 
 def gpus_of_nvidia_smi() -> tuple[list[Fact], str]:
     """Those that this node may use, with who holds memory of them, and the driver's version."""
-    gpus = nvidia_smi.ask(SMI_GPUS, seconds=SMI_SECONDS)
+    gpus = nvidia_smi.run_query(SMI_GPUS, seconds=SMI_SECONDS)
     if gpus is None:
         return [], ""
-    holders = nvidia_smi.ask(SMI_HOLDERS, of="compute-apps", seconds=SMI_SECONDS) or []
+    holders = nvidia_smi.run_query(SMI_HOLDERS, target="compute-apps", seconds=SMI_SECONDS) or []
     return read_smi(gpus, holders, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def read_smi(gpus: list[nvidia_smi.Row], holders: list[nvidia_smi.Row], visible: str | None) -> tuple[list[Fact], str]:
+def read_smi(
+    gpus: list[nvidia_smi.SmiRow], holders: list[nvidia_smi.SmiRow], visible: str | None
+) -> tuple[list[Fact], str]:
     """`visible`: CUDA_VISIBLE_DEVICES; None = all."""
     found = []
-    for place in nvidia_smi.places(visible, [row.get("uuid", "") for row in gpus]):
+    for place in nvidia_smi.list_visible_gpus(visible, [row.get("uuid", "") for row in gpus]):
         row = gpus[place]
-        total, used = nvidia_smi.whole(row, "memory.total") or 0, nvidia_smi.whole(row, "memory.used") or 0
+        total, used = nvidia_smi.get_int(row, "memory.total") or 0, nvidia_smi.get_int(row, "memory.used") or 0
         processes = [
-            {"pid": nvidia_smi.whole(one, "pid") or 0, "name": os.path.basename(one.get("process_name", "")),
-             "memoryMb": nvidia_smi.whole(one, "used_memory") or 0}
+            {"pid": nvidia_smi.get_int(one, "pid") or 0, "name": os.path.basename(one.get("process_name", "")),
+             "memoryMb": nvidia_smi.get_int(one, "used_memory") or 0}
             for one in holders
-            if one.get("gpu_uuid") == row.get("uuid") and nvidia_smi.whole(one, "pid") != os.getpid()
+            if one.get("gpu_uuid") == row.get("uuid") and nvidia_smi.get_int(one, "pid") != os.getpid()
         ]  # fmt: skip
-        found.append({"index": nvidia_smi.whole(row, "index") or 0, "name": row.get("name", ""), "totalMb": total,
+        found.append({"index": nvidia_smi.get_int(row, "index") or 0, "name": row.get("name", ""), "totalMb": total,
                       "freeMb": max(0, total - used), "processes": processes})  # fmt: skip
     return found, gpus[0].get("driver_version", "") if gpus else ""
 

@@ -38,12 +38,12 @@ def environments(moment: datetime) -> Iterator[Metric]:
 
 
 def gpus(moment: datetime) -> Iterator[Metric]:
-    here = machines.look(Scope(User(is_superuser=True)), moment)
-    tallies: dict[tuple[str, str], machines.Tally] = {}
+    here = machines.list_machines(Scope(User(is_superuser=True)), moment)
+    tallies: dict[tuple[str, str], machines.GpuCount] = {}
     for one in here:
         if one.machine.gpus:
             key = one.machine.zone, one.machine.gpu_type
-            tallies.setdefault(key, machines.Tally(*key)).add(one)
+            tallies.setdefault(key, machines.GpuCount(*key)).add(one)
     family = GaugeMetricFamily(
         "fermi_gpus",
         "GPUs: of those that are held, some are busy, some idle, and of the rest nothing is known.",
@@ -57,21 +57,25 @@ def gpus(moment: datetime) -> Iterator[Metric]:
     yield from _values([one.machine for one in here])
 
 
-def _values(known: list[machines.Machine]) -> Iterator[Metric]:
+def _values(known: list[machines.MachineRow]) -> Iterator[Metric]:
     families = {name: GaugeMetricFamily(*told, labels=LABELS) for name, told in TOLD.items()}
     disks = GaugeMetricFamily(
         "fermi_environment_disk_used_ratio", "The fullest disk of an environment.", labels=["environment", "zone"]
     )
     told = left_out = 0
-    measured = subjects.environments(machine.id for machine in known)
-    newest, errors = reader.newest(measured), reader.counted(measured, ECC, HOUR)
+    measured = subjects.make_environment_subjects(machine.id for machine in known)
+    newest, errors = reader.read_newest(measured), reader.sum_recent_counters(measured, ECC, HOUR)
     for machine in known:
-        said = newest.get(subjects.environment(machine.id))
+        said = newest.get(subjects.make_environment_subject(machine.id))
         if said is None:
             continue
         by_gpu: dict[str, dict[str, float]] = defaultdict(dict)
         none = {key: 0.0 for key in said.values if key.startswith(f"{ECC}:")}
-        for key, value in {**said.values, **none, **errors.get(subjects.environment(machine.id), {})}.items():
+        for key, value in {
+            **said.values,
+            **none,
+            **errors.get(subjects.make_environment_subject(machine.id), {}),
+        }.items():
             name, _, index = key.partition(":")
             if name in families:
                 by_gpu[index][name] = value

@@ -32,7 +32,7 @@ def broker(moment: datetime) -> Iterator[Metric]:
     family = GaugeMetricFamily("fermi_broker_queue_length", "Messages that no worker has taken yet.")
     family.add_metric([], waiting)
     yield family
-    took = pubsub.kept("sweep")
+    took = pubsub.get_figure("sweep")
     if took is not None:
         sweep = GaugeMetricFamily("fermi_sweep_seconds", "How long the newest sweep took; not there: none in a minute.")
         sweep.add_metric([], took)
@@ -41,12 +41,12 @@ def broker(moment: datetime) -> Iterator[Metric]:
 
 def streams(moment: datetime) -> Iterator[Metric]:
     family = GaugeMetricFamily("fermi_stream_readers", "Event streams that this process has open.")
-    family.add_metric([], pubsub.readers())
+    family.add_metric([], pubsub.count_subscriptions())
     yield family
 
 
 def workers(moment: datetime) -> Iterator[Metric]:
-    judge = health.judge()
+    judge = health.read_worker_health()
     family = GaugeMetricFamily("fermi_workers", "Workers by whether they are heard.", labels=["status"])
     counts = Worker.objects.aggregate(
         **{status: Count("pk", filter=judge.having(status)) for status in health.STATUSES}

@@ -10,12 +10,12 @@ from prometheus_client.core import GaugeHistogramMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from apps.scheduling.models import Usage
-from apps.scheduling.selectors import PART_SUMS, parts_of
+from apps.scheduling.selectors import PART_SUMS, build_parts
 from apps.training.models import Attempt, Task
-from apps.training.states import FINAL, Kind, State
+from apps.training.states import FINAL_STATES, TaskKind, TaskState
 from fermi.scheduler import ledger
-from fermi.scheduler.ledger import PARTS
-from fermi.scheduler.snapshot import NUMBERS, priority_of
+from fermi.scheduler.ledger import PART_NAMES
+from fermi.scheduler.snapshot import PRIORITY_NUMBERS, classify_priority
 
 HOUR, DAY, MONTH = timedelta(hours=1), timedelta(days=1), timedelta(days=30)
 WAITS = (10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
@@ -25,22 +25,22 @@ WAITS = (10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
 def states(moment: datetime) -> Iterator[Metric]:
     counts = dict(Task.trainings.order_by().values_list("state").annotate(Count("state")))
     family = GaugeMetricFamily("fermi_tasks", "Training tasks by state.", labels=["state"])
-    for state in State:
+    for state in TaskState:
         family.add_metric([state], counts.get(state, 0))
     yield family
     ended = GaugeMetricFamily("fermi_task_ends_1h", "Training tasks that ended within an hour.", labels=["outcome"])
-    rows = Task.trainings.filter(state__in=FINAL, ended_at__gte=moment - HOUR).order_by()
+    rows = Task.trainings.filter(state__in=FINAL_STATES, ended_at__gte=moment - HOUR).order_by()
     counts = dict(rows.values_list("state").annotate(Count("state")))
-    for state in sorted(FINAL):
+    for state in sorted(FINAL_STATES):
         ended.add_metric([state], counts.get(state, 0))
     yield ended
 
 
 def waiting(moment: datetime) -> Iterator[Metric]:
-    waited: dict[str, list[float]] = {name: [] for name in NUMBERS}
-    began = Attempt.objects.filter(created_at__gte=moment - DAY, number=1, task__kind=Kind.TRAINING).order_by()
+    waited: dict[str, list[float]] = {name: [] for name in PRIORITY_NUMBERS}
+    began = Attempt.objects.filter(created_at__gte=moment - DAY, number=1, task__kind=TaskKind.TRAINING).order_by()
     for since, until, priority in began.values_list("task__created_at", "created_at", "task__priority"):
-        waited[priority_of(priority).name.lower()].append((until - since).total_seconds())
+        waited[classify_priority(priority).name.lower()].append((until - since).total_seconds())
     family = GaugeHistogramMetricFamily(
         "fermi_task_wait_seconds_24h", "How long tasks waited whose first attempt began within a day.", labels=["class"]
     )
@@ -51,19 +51,19 @@ def waiting(moment: datetime) -> Iterator[Metric]:
         family.add_metric([name], list(zip(names, upto, strict=True)), sum(seconds))
     yield family
     oldest = GaugeMetricFamily("fermi_task_oldest_wait_seconds", "Since when the first task waits.", labels=["class"])
-    rows = Task.trainings.filter(state__in=(State.INITIALIZING, State.QUEUED)).order_by()
+    rows = Task.trainings.filter(state__in=(TaskState.INITIALIZING, TaskState.QUEUED)).order_by()
     since_when: dict[str, datetime] = {}
     for priority, since in rows.values_list("priority").annotate(Min("state_since")):
-        name = priority_of(priority).name.lower()
+        name = classify_priority(priority).name.lower()
         since_when[name] = min(since, since_when.get(name, since))
-    for name in NUMBERS:
+    for name in PRIORITY_NUMBERS:
         oldest.add_metric([name], (moment - since_when.get(name, moment)).total_seconds())
     yield oldest
 
 
 def attempts(moment: datetime) -> Iterator[Metric]:
     """Starts and restarts, and why the attempt before a restart had ended."""
-    began = Attempt.objects.filter(created_at__gte=moment - HOUR, task__kind=Kind.TRAINING).order_by()
+    began = Attempt.objects.filter(created_at__gte=moment - HOUR, task__kind=TaskKind.TRAINING).order_by()
     starts = GaugeMetricFamily("fermi_task_starts_1h", "Attempts of training tasks that began within an hour.")
     starts.add_metric([], began.count())
     yield starts
@@ -81,14 +81,14 @@ def attempts(moment: datetime) -> Iterator[Metric]:
 def goodput(moment: datetime) -> Iterator[Metric]:
     """From the ledger, of what was given back within 30 days. Nobody holds anything longer than a month in one row."""
     rows = Usage.objects.filter(since__gte=moment - 2 * MONTH - DAY, until__gte=moment - MONTH)
-    parts = parts_of(rows.order_by().aggregate(**PART_SUMS))
+    parts = build_parts(rows.order_by().aggregate(**PART_SUMS))
     hours = GaugeMetricFamily(
         "fermi_gpu_hours_30d", "GPU-hours that were held within 30 days, by what they went into.", labels=["part"]
     )
-    for part in PARTS:
+    for part in PART_NAMES:
         hours.add_metric([part], getattr(parts, part) / 3600)
     yield hours
-    share = ledger.goodput(parts)
+    share = ledger.compute_goodput(parts)
     if share is not None:
         family = GaugeMetricFamily("fermi_goodput_ratio_30d", "The share of held GPU time that was training.")
         family.add_metric([], share)

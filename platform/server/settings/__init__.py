@@ -66,7 +66,7 @@ from server.settings.storage import *  # noqa: F403
 from server.settings.storage import DATA_DIR, TASK_WRITES
 from server.settings.web import *  # noqa: F403
 
-programs.keep_trusted_path([str(DATA_DIR), *TASK_WRITES])
+programs.set_trusted_path([str(DATA_DIR), *TASK_WRITES])
 
 DEBUG = flag("FERMI_DEBUG")
 

@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.urls import reverse_lazy
 from django.utils import timezone
 
-from apps.common.texts import said
+from apps.common.texts import lazy_admin_text
 
 
 def _page(title: str, icon: str, model: str) -> dict[str, Any]:
@@ -17,34 +17,36 @@ def _page(title: str, icon: str, model: str) -> dict[str, Any]:
         return request.user.has_perm(f"{app}.view_{name}")
 
     link = reverse_lazy(f"admin:{app}_{name}_changelist")
-    return {"title": said(title), "icon": icon, "link": link, "permission": may_view}
+    return {"title": lazy_admin_text(title), "icon": icon, "link": link, "permission": may_view}
 
 
 def _times(request: HttpRequest) -> str:
     """In which time zone the pages show times (`server.middleware.zone_of_operators`)."""
     offset = f"{timezone.localtime():%z}"
-    return said("TIMES_OF_ZONE", zone=timezone.get_current_timezone_name(), offset=f"{offset[:3]}:{offset[3:5]}")
+    return lazy_admin_text(
+        "TIMES_OF_ZONE", zone=timezone.get_current_timezone_name(), offset=f"{offset[:3]}:{offset[3:5]}"
+    )
 
 
 UNFOLD: dict[str, Any] = {
-    "SITE_TITLE": said("FERMI_OPERATIONS"),
-    "SITE_HEADER": said("FERMI_OPERATIONS"),
+    "SITE_TITLE": lazy_admin_text("FERMI_OPERATIONS"),
+    "SITE_HEADER": lazy_admin_text("FERMI_OPERATIONS"),
     "SITE_SUBHEADER": _times,
     "SITE_URL": "/training",
     "SITE_ICON": lambda request: "/favicon.svg",
     "SHOW_VIEW_ON_SITE": False,
     "COLORS": {"primary": {"500": "oklch(69% .22 303.9)"}},  # links in the dark; the theme's own has 4.3:1
-    "DASHBOARD_CALLBACK": "apps.training.reports.admin_overview.overview",
+    "DASHBOARD_CALLBACK": "apps.training.reports.admin_overview.build_overview",
     "SIDEBAR": {
         "navigation": [
             {
                 "items": [
-                    {"title": said("OVERVIEW"), "icon": "dashboard", "link": reverse_lazy("admin:index")},
+                    {"title": lazy_admin_text("OVERVIEW"), "icon": "dashboard", "link": reverse_lazy("admin:index")},
                     _page("TRAINING_TASKS_TITLE", "model_training", "training.task"),
                 ]
             },
             {
-                "title": said("RESOURCES_TITLE"),
+                "title": lazy_admin_text("RESOURCES_TITLE"),
                 "items": [
                     _page("ENVIRONMENTS_TITLE", "dns", "clusters.devenvironment"),
                     _page("ENVIRONMENT_TEMPLATES", "stacks", "environments.template"),
@@ -57,7 +59,7 @@ UNFOLD: dict[str, Any] = {
                 ],
             },
             {
-                "title": said("SHARING_TITLE"),
+                "title": lazy_admin_text("SHARING_TITLE"),
                 "items": [
                     _page("LIMITS_TITLE", "speed", "scheduling.limits"),
                     _page("USER_LIMITS_TITLE", "person_alert", "scheduling.userlimits"),
@@ -67,7 +69,7 @@ UNFOLD: dict[str, Any] = {
                 ],
             },
             {
-                "title": said("DATA_AND_MODELS_TITLE"),
+                "title": lazy_admin_text("DATA_AND_MODELS_TITLE"),
                 "items": [
                     _page("DATASETS_TITLE", "database", "catalog.dataset"),
                     _page("DATASET_VERSIONS_TITLE", "layers", "catalog.datasetversion"),
@@ -75,7 +77,7 @@ UNFOLD: dict[str, Any] = {
                 ],
             },
             {
-                "title": said("ACCOUNTS_TITLE"),
+                "title": lazy_admin_text("ACCOUNTS_TITLE"),
                 "items": [
                     _page("USERS_TITLE", "person", "accounts.user"),
                     _page("GROUPS", "group", "auth.group"),

@@ -15,7 +15,7 @@ from server.up.supervisor import Platform
 
 def main(arguments: list[str]) -> int:
     data = paths.data_dir()
-    programs.keep_trusted_path([str(data)])
+    programs.set_trusted_path([str(data)])
     try:
         if arguments == ["down"]:
             return down(data)
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
             return Development(data, _address()).run()
         if arguments:
             raise CannotStart("The arguments are `down` and `dev`; without one the platform starts.")
-        cgroups.divide_own()
+        cgroups.divide_own_group()
         return Platform(data, _address()).run()
     except CannotStart as error:
         console.say(str(error), fault=True)

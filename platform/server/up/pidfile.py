@@ -18,7 +18,7 @@ from typing import IO
 
 from fermi.runner import processes
 from fermi.runner.files import read_json
-from fermi.runner.processes import boot_id, start_time
+from fermi.runner.processes import read_boot_id, read_start_time
 from server import paths
 from server.up.checks import CannotStart
 
@@ -34,10 +34,10 @@ class Process:
 
     @classmethod
     def of(cls, name: str, pid: int) -> "Process":
-        return cls(name, pid, start_time(pid), boot_id())
+        return cls(name, pid, read_start_time(pid), read_boot_id())
 
     def alive(self) -> bool:
-        return self.boot_id == boot_id() and self.start_time is not None and processes.is_alive(asdict(self))
+        return self.boot_id == read_boot_id() and self.start_time is not None and processes.is_alive(asdict(self))
 
     def signal(self, number: signal.Signals) -> None:
         """Does nothing when the process is gone."""

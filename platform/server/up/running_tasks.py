@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from fermi.engines.local import engine
-from fermi.jobs.spec import attempt_parts
+from fermi.jobs.spec import parse_attempt_name
 
 
 def running(data: Path) -> list[str]:
     """Attempts of this machine's training."""
-    return engine.running_attempts(data)
+    return engine.list_running_attempts(data)
 
 
 def still_running(data: Path) -> str:
@@ -25,4 +25,4 @@ def still_running(data: Path) -> str:
 
 def stop(data: Path) -> list[str]:
     """Ids of the tasks of which something was ended."""
-    return [attempt_parts(attempt)[0] for attempt in engine.stop_everything(data)]
+    return [parse_attempt_name(attempt)[0] for attempt in engine.stop_everything(data)]

@@ -111,7 +111,7 @@ class Supervision:
     def _note(self, name: str, code: str, **params: object) -> str:
         """Returns what the terminal is told."""
         self._notes[name, code] = {"code": code, "params": {"process": name, **params}, "at": round(time.time())}
-        return " ".join(filter(None, messages.text(code, "en", process=name, **params)))
+        return " ".join(filter(None, messages.render_text(code, "en", process=name, **params)))
 
     def _write(self) -> None:
         oldest = time.time() - NOTED_S
@@ -123,7 +123,7 @@ class Supervision:
         notes = [*self._standing, *self._notes.values()]
         if notes != self._written:
             with suppress(OSError):  # a full disk is no reason to end what runs
-                files.write_atomically(str(self._path), notes, 0o600)
+                files.write_json_atomically(str(self._path), notes, 0o600)
                 self._written = notes
 
     def _says(self, name: str, code: str) -> bool:

@@ -165,8 +165,8 @@ def flight_recorder(context: Context) -> None:
     for one in read:
         backend = "nccl" if "nccl" in one["recorder"] else "gloo"
         state = json.loads(one["raw"])
-        counts = probe._counts({backend: state})
-        shown = [probe._short({**entry, "backend": backend}) for entry in state.get("entries", ())]
+        counts = probe._count_collectives({backend: state})
+        shown = [probe._summarize_entry({**entry, "backend": backend}) for entry in state.get("entries", ())]
         print("read   |", one["recorder"], one["active"], counts, json.dumps(shown)[:3000], flush=True)
         context.figure(f"{one['recorder']}: to read it", one["microseconds"], "µs")
         if backend == "nccl" and not one["active"]:
@@ -193,7 +193,7 @@ def ras_answers(context: Context) -> None:
         context.run(program, "-v", "-p", str(port), seconds=8)
     else:
         context.note("there is no ncclras")
-    report = ras.ask(address)
+    report = ras.query_status(address)
     print("report |", json.dumps(report, indent=1), flush=True)
     context.expect(report, "what the platform asks is not answered")
     context.expect(any("NCCL" in text for text in report), f"no report of NCCL: {report[:5]}")

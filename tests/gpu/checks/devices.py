@@ -52,8 +52,8 @@ def discovered(context: Context) -> None:
     from fermi.runner import sandbox, seccomp
     from server import host_facts
 
-    print(f"Landlock {sandbox.landlock_abi()}, seccomp {seccomp.is_available()}, Python {sys.version}")
-    print("what a rank may reach of the system:", json.dumps(sandbox.system_paths(), indent=1)[:6000])
+    print(f"Landlock {sandbox.read_landlock_abi()}, seccomp {seccomp.is_available()}, Python {sys.version}")
+    print("what a rank may reach of the system:", json.dumps(sandbox.build_system_paths(), indent=1)[:6000])
     facts = host_facts.facts()
     print("server.host_facts:", json.dumps(facts))
     _agent_facts(context)
@@ -71,7 +71,7 @@ def discovered(context: Context) -> None:
     print("nvidia-smi:", rows)
     context.expect(len(rows) == context.machine.cards == mine["gpuCount"], f"{mine['gpuCount']} GPUs of {len(rows)}")
     context.expect(rows[0]["name"] == name, f"torch has {name}, nvidia-smi {rows[0]['name']}")
-    short = gpus.short_name(rows[0]["name"])
+    short = gpus.shorten_name(rows[0]["name"])
     context.figure("type", mine["gpuType"])
     context.expect(mine["gpuType"] == short, f"it is registered as {mine['gpuType']}, the name is {rows[0]['name']}")
     context.expect(gpus.is_known(short), f"{short} is not in the table of GPUs")
@@ -79,23 +79,26 @@ def discovered(context: Context) -> None:
     context.expect(driver == rows[0]["driver_version"], f"driver {driver}, not {rows[0]['driver_version']}")
     torch = (mine.get("versions") or {}).get("torch")
     context.expect(torch == context.machine.packages.get("torch"), f"torch {torch}, not {context.machine.packages}")
-    known, memory = gpus.gpu(mine["gpuType"]), float(rows[0]["memory.total"]) / 1024
+    known, memory = gpus.find_gpu(mine["gpuType"]), float(rows[0]["memory.total"]) / 1024
     context.figure("memory", memory, "GiB")
     context.figure("memory by the table", known.memory, "GiB", least=0.97 * memory, most=1.03 * memory)
     context.figure("memory by torch", context.machine.memory / GIB, "GiB", least=0.96 * memory, most=memory)
     found = ".".join(map(str, context.machine.capability))
     context.expect(found == rows[0]["compute_cap"], f"capability {found}, nvidia-smi {rows[0]['compute_cap']}")
     context.expect(known.capability == float(found), f"capability {known.capability} by the table, {found} in fact")
-    context.expect(gpus.gpu(rows[0]["name"]) == known, f"{rows[0]['name']} is {gpus.gpu(rows[0]['name'])}, not {known}")
+    context.expect(
+        gpus.find_gpu(rows[0]["name"]) == known, f"{rows[0]['name']} is {gpus.find_gpu(rows[0]['name'])}, not {known}"
+    )
     from fermi.telemetry import xids
 
     bus = tuple(int(part, 16) for part in rows[0]["pci.bus_id"].split(".")[0].split(":"))
     context.expect(
-        xids.buses(None) == [bus], f"the bus is {rows[0]['pci.bus_id']}, Xids are looked for at {xids.buses(None)}"
+        xids.list_buses(None) == [bus],
+        f"the bus is {rows[0]['pci.bus_id']}, Xids are looked for at {xids.list_buses(None)}",
     )
-    by_uuid = xids.buses(rows[0]["uuid"])
+    by_uuid = xids.list_buses(rows[0]["uuid"])
     context.expect(by_uuid == [bus], f"by the UUID {rows[0]['uuid']} Xids are looked for at {by_uuid}")
-    listening = xids.Xids(None).descriptors()
+    listening = xids.XidReader(None).descriptors()
     context.note(f"Xids: {'/dev/kmsg' if listening else 'the kernel log cannot be read'}")
 
 
@@ -109,7 +112,7 @@ def _agent_facts(context: Context) -> None:
         settings: Any = type("Given", (), {
             "emulate": False, "gpus": {}, "node": "node", "gpu_type": "", "zone": "", "address": "",
         })()  # fmt: skip
-        told = host_facts.gather(settings, "machine", "127.0.0.1", sys.executable, "/tmp", "")
+        told = host_facts.collect_facts(settings, "machine", "127.0.0.1", sys.executable, "/tmp", "")
         chosen = host_facts.choose_gpus(settings, {})
     except Exception as error:
         context.fail(f"fermi.agent.host_facts: {type(error).__name__}: {error}")
@@ -144,7 +147,7 @@ PARTS_OFF: dict[str, tuple[dict[str, Any], str]] = {
     "whole": ({}, ""),
     "without view": ({"view": False}, ""),
     "without Landlock": ({"landlock": False}, ""),
-    "without seccomp": ({}, "from fermi.runner import seccomp; seccomp.enter = lambda: None"),
+    "without seccomp": ({}, "from fermi.runner import seccomp; seccomp.install_filter = lambda: None"),
     "without capabilities dropped": ({}, "from fermi.runner import sandbox; sandbox.drop_capabilities = lambda: None"),
     "as root": ({"user": None}, ""),
     "without view and Landlock": ({"view": False, "landlock": False}, ""),
@@ -156,8 +159,8 @@ import json, os, sys
 {before}
 from fermi.runner import bounds, foreground
 order = json.loads({order!r})
-bounded = None if order.pop("bounds", True) else bounds.order(0, 0, 0.0, 0.0, 0.0)
-sys.exit(foreground.run(
+bounded = None if order.pop("bounds", True) else bounds.build_bounds(0, 0, 0.0, 0.0, 0.0)
+sys.exit(foreground.run_ranks(
     [sys.executable, "-u", {script!r}], [(0, {{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}})],
     mark="", pulse=False, confine=order, bounded=bounded,
 ))
@@ -297,13 +300,13 @@ COMPARED: dict[str, tuple[str, float, float, float]] = {
 def telemetry_idle_and_load(context: Context) -> None:
     from fermi.runner import gpus as runner_gpus
     from fermi.telemetry import gpus
-    from fermi.telemetry.proc_files import Rates
+    from fermi.telemetry.proc_files import CounterRates
 
     refused = _ask_fields(context)
-    rates = Rates()
-    who = gpus.find(None, rates)
-    context.expect(isinstance(who, gpus.Nvml), f"GPUs are asked by {type(who).__name__}, not by NVML")
-    nvml = gpus.Nvml(None, rates)
+    rates = CounterRates()
+    who = gpus.find_gpu_reader(None, rates)
+    context.expect(isinstance(who, gpus.NvmlReader), f"GPUs are asked by {type(who).__name__}, not by NVML")
+    nvml = gpus.NvmlReader(None, rates)
     began = time.monotonic()
     first = nvml.look(time.monotonic())
     context.figure("one look by NVML", (time.monotonic() - began) * 1e3, "ms")
@@ -331,7 +334,7 @@ def telemetry_idle_and_load(context: Context) -> None:
     held = _check_processes(context, nvml, pid)
     _check_smi(context, refused, task_id)
     _check_sampler(context, pid, held)
-    _check_runner(context, runner_gpus.Gpus(), pid)
+    _check_runner(context, runner_gpus.GpuMonitor(), pid)
     context.note(f"looking took {time.monotonic() - at_work:.0f} s of the load's 30")
     now = context.platform.get(f"/training-tasks/{task_id}/telemetry/now")
     print("telemetry/now:", json.dumps(now))
@@ -354,13 +357,13 @@ def _ask_fields(context: Context) -> set[str]:
     from fermi.telemetry import gpus, nvidia_smi
     from fermi.train import preflight_node
 
-    wanted = {"gpu": {*gpus.SMI_FIELDS, *runner_gpus.FIELDS, *preflight_node.SMI_GPUS, "driver_version", "name"},
+    wanted = {"gpu": {*gpus.SMI_FIELDS, *runner_gpus.QUERY_FIELDS, *preflight_node.SMI_GPUS, "driver_version", "name"},
               "compute-apps": {*preflight_node.SMI_HOLDERS}}  # fmt: skip
     refused: set[str] = set()
     for of, fields in wanted.items():
         for field in sorted(fields):
             done = subprocess.run(
-                nvidia_smi.command([field], of), capture_output=True, text=True, timeout=20, check=False
+                nvidia_smi.build_command([field], of), capture_output=True, text=True, timeout=20, check=False
             )
             refused |= {field} if done.returncode else set()
             print(f"--query-{of}={field}: {done.returncode} {(done.stdout + done.stderr).strip()[:200]}", flush=True)
@@ -368,10 +371,10 @@ def _ask_fields(context: Context) -> set[str]:
                 not done.returncode, f"nvidia-smi does not know {field}: {(done.stdout + done.stderr)[:200]}"
             )
     _show("nvidia-smi --help-query-gpu | grep -E '^\"(clocks|ecc|power|utili|pcie|temp)'", 9000)
-    rows = nvidia_smi.ask(gpus.SMI_FIELDS)
+    rows = nvidia_smi.run_query(gpus.SMI_FIELDS)
     context.expect(rows and "uuid" in rows[0], f"nvidia-smi answers all fields together with {rows}")
     print("as read:", rows)
-    holders = nvidia_smi.ask(preflight_node.SMI_HOLDERS, of="compute-apps")
+    holders = nvidia_smi.run_query(preflight_node.SMI_HOLDERS, target="compute-apps")
     context.expect(holders is not None, "nvidia-smi does not tell the processes")
     return refused
 
@@ -379,7 +382,7 @@ def _ask_fields(context: Context) -> set[str]:
 def _compare(context: Context, refused: set[str], when: str,
              look: Callable[[], dict[str, float]]) -> dict[str, float]:  # fmt: skip
     """Between two answers of nvidia-smi; figures move, so that one of five looks is enough. Returns the last look."""
-    from fermi.telemetry.gpus import slowed
+    from fermi.telemetry.gpus import encode_slowdown
 
     mask = "clocks_throttle_reasons.active"
     fields = [field for field in (*(each[0] for each in COMPARED.values()), mask) if field not in refused]
@@ -403,7 +406,7 @@ def _compare(context: Context, refused: set[str], when: str,
                         del apart[metric]
         if "throttled" in apart:
             apart["throttled"] = f"{found.get('throttled')} by us, {before[mask]} by nvidia-smi"
-            if found.get("throttled") in {slowed(row[mask]) for row in (before, after)}:
+            if found.get("throttled") in {encode_slowdown(row[mask]) for row in (before, after)}:
                 del apart["throttled"]
         if not apart:
             break
@@ -430,7 +433,7 @@ def _check_smi(context: Context, refused: set[str], task_id: str) -> None:
     """The way without NVML."""
     from fermi.telemetry import gpus
 
-    smi, began = gpus.Smi(None), time.monotonic()
+    smi, began = gpus.NvidiaSmiReader(None), time.monotonic()
 
     def look() -> dict[str, float]:
         smi._beside._due = 0.0
@@ -450,9 +453,9 @@ def _check_smi(context: Context, refused: set[str], task_id: str) -> None:
 
 
 def _check_sampler(context: Context, pid: int, held: float) -> None:
-    from fermi.telemetry.sampler import Sampler
+    from fermi.telemetry.sampler import TelemetrySampler
 
-    sampler = Sampler([str(context.folder)], None)
+    sampler = TelemetrySampler([str(context.folder)], None)
     sampler.sample({0: pid}, {0: 0})
     time.sleep(1)
     sample = sampler.sample({0: pid}, {0: 0})
@@ -471,7 +474,9 @@ def _check_runner(context: Context, looked: Any, pid: int) -> None:
     from fermi.runner import gpus as runner_gpus
 
     _show(f"ls -l /proc/{pid}/fd | grep -i nvidia")
-    context.expect(runner_gpus.indices(pid) == {0}, f"the rank has open the GPUs {runner_gpus.indices(pid)}")
+    context.expect(
+        runner_gpus.list_open_gpus(pid) == {0}, f"the rank has open the GPUs {runner_gpus.list_open_gpus(pid)}"
+    )
     deadline = time.monotonic() + 10
     while not looked.told and time.monotonic() < deadline:
         looked.look(time.monotonic(), [pid])

@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any
 
 from bench import procfs
-from fermi.engines.fork_rules import READ_BEFORE_THE_SCRIPT
-from fermi.engines.local.launcher import training_env
+from fermi.engines.fork_rules import IMPORT_TIME_PREFIXES
+from fermi.engines.local.launcher import build_training_env
 from fermi.frameworks.ddp import PRELOAD
 from tests.gpu.check import check
 from tests.gpu.context import Context
@@ -175,7 +175,7 @@ def read_before_the_fork(context: Context) -> None:
     print(f"in C: {sorted(in_c)}\nin Python: {sorted(in_python)}\n{json.dumps(places, indent=1)}")
     read = in_c | in_python.keys()
     context.expect(len(in_c) > 10, f"only {sorted(in_c)} were seen in C")
-    unlisted = sorted(name for name in read if not name.startswith(READ_BEFORE_THE_SCRIPT))
+    unlisted = sorted(name for name in read if not name.startswith(IMPORT_TIME_PREFIXES))
     context.figure("variables that are read before the fork", len(read))
     context.note(f"read before the fork, and not listed: {', '.join(unlisted)}")
     matter = [
@@ -422,14 +422,14 @@ def _state(pid: int) -> str:
 def _by_hand(context: Context, words: list[str]) -> float:
     command = [*_torchrun(), "-m", *words, "--checkpoint_dir", str(context.folder / f"made-{time.time_ns()}")]
     began = time.time()
-    ran = context.run(*command, env=training_env(), seconds=90)
+    ran = context.run(*command, env=build_training_env(), seconds=90)
     context.expect(ran.code == 0, f"torchrun ended with {ran.code}")
     return _first_metric(ran.output) - began
 
 
 def _plain_by_hand(context: Context, script: Path, *words: str) -> Row:
     began = time.time()
-    ran = context.run(*_torchrun(), str(script), *words, env=training_env(), seconds=90)
+    ran = context.run(*_torchrun(), str(script), *words, env=build_training_env(), seconds=90)
     context.expect(ran.code == 0, f"torchrun ended with {ran.code}")
     return {**ran.json("first_step"), "requested": began}
 

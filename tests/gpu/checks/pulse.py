@@ -140,9 +140,9 @@ def profiles_and_stacks(context: Context) -> None:
     print(Path(f"/proc/{rank}/status").read_text(encoding="utf-8"), procfs.command(runner), sep="\n")
     with files_of(runner) as (page, file):
         took = request_stacks(page, file, 5)
-        frames = stacks.read(file)
+        frames = stacks.read_stacks(file)
         print(os.pread(file, 1 << 16, 0).decode(errors="replace"))
-    place = stacks.own(frames[0], str(context.workspace)) if frames else ""
+    place = stacks.find_own_line(frames[0], str(context.workspace)) if frames else ""
     context.expect("in wait_for_the_device" in place, f"asked while it waits, it named {place!r}")
     context.figure("its answer took", took, "s", most=2.0)
     found = _stalled(context, task, 12)

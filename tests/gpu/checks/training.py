@@ -316,9 +316,9 @@ def compare_memory(context: Context, made: Measured, model: Row) -> None:
     """`model`: the one of the runs that measure the state. Its estimate is weights, gradients and Adam's state, and
     DDP's buckets. In the second step DDP lays these out anew while NCCL's watchdog, which looks every 100 ms, may still
     hold the old ones: 4 bytes a parameter more at most."""
-    count = recipes.count(model)
+    count = recipes.count_gpt_parameters(model)
     for label in ("state of one process", "state of DDP", "state of FSDP"):
-        estimated = memory.needed(count, in_buckets=label == "state of DDP")
+        estimated = memory.compute_needed_gib(count, in_buckets=label == "state of DDP")
         context.figure(f"{label}: our estimate", estimated, "GiB")
         if row := made.get(label):
             context.expect(
@@ -359,7 +359,7 @@ def mfu(context: Context) -> None:
     if not context.machine.cuda:
         context.expect(told["utilisation"] is None, f"an emulated GPU has a utilisation: {told}")
         return
-    peak = gpus.gpu(context.machine.card).tflops
+    peak = gpus.find_gpu(context.machine.card).tflops
     context.figure("the card's peak by our table", peak, "TFLOPS")
     context.expect(
         told["peakTflops"] == peak, f"the platform takes {told['peakTflops']} for the card's peak, not {peak}"

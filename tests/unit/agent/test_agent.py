@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from fermi.agent.runs import NO_RANK, Host, Run
-from fermi.agent.sandbox import Confining
+from fermi.agent.runs import EMPTY_SPEC, HostContext, RankRun
+from fermi.agent.sandbox import HostSandbox
 from fermi.agent.worker import Worker
-from fermi.engines.agent import use
-from fermi.engines.local.environment_runs import Disk
-from fermi.jobs.spec import Handle, JobSpec, Late, Phase, encode
+from fermi.engines.agent import set_store
+from fermi.engines.local.environment_runs import EnvironmentDisk
+from fermi.jobs.spec import Handle, JobSpec, Late, Phase, encode_value
 from fermi.planning import plugins
 from fermi.runner import files, processes, sandbox
 from tests.contract.conftest import OnWorkers
@@ -30,8 +30,8 @@ class Lab(OnWorkers):
     """One host, one agent that can be ended and started, one worker for all jobs."""
 
     def __init__(self, platform: Platform, scratch: Path) -> None:
-        use(platform.store)
-        super().__init__(plugins.backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
+        set_store(platform.store)
+        super().__init__(plugins.get_backend("agent", {"data_dir": str(scratch / "data")}), scratch, platform.store)
         self.platform = platform
         self._running = ExitStack()
         self._tasks = itertools.count(1)
@@ -73,11 +73,11 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         lab.close()
 
 
-UNCONFINED = Confining.of(Path("/"), Path("/"), "python3", (), wanted=False)
+UNCONFINED = HostSandbox.of(Path("/"), Path("/"), "python3", (), wanted=False)
 
 
 def worker(folder: Path) -> Worker:
-    return Worker("gn6-0", None, folder, Host(folder, folder / "workspace", "python3", UNCONFINED))
+    return Worker("gn6-0", None, folder, HostContext(folder, folder / "workspace", "python3", UNCONFINED))
 
 
 def test_answers_that_overtake_each_other_change_nothing_back(tmp_path):
@@ -103,14 +103,14 @@ def test_another_step_of_what_is_made_ready_is_news_and_what_is_said_within_one_
     one = worker(tmp_path)
     folder = tmp_path / "runs" / "task-x-1"
     folder.mkdir(parents=True)
-    files.write_atomically(str(folder / "rank.json"), {**NO_RANK, "name": "task-x-1", "rank": 0})
-    one.runs = {"task-x-1": Run(folder)}
+    files.write_json_atomically(str(folder / "rank.json"), {**EMPTY_SPEC, "name": "task-x-1", "rank": 0})
+    one.runs = {"task-x-1": RankRun(folder)}
 
     def seen(code: str, said: str) -> dict:
         doing = {"code": code, "file": "requirements.txt", "said": said}
-        mine = {"pid": os.getpid(), "start_time": processes.start_time(os.getpid())}
-        status = {**files.first_status("task-x-1", 0, "starting"), "runner": mine, "doing": doing}
-        files.write_atomically(str(folder / "rank.status.json"), status)
+        mine = {"pid": os.getpid(), "start_time": processes.read_start_time(os.getpid())}
+        status = {**files.build_first_status("task-x-1", 0, "starting"), "runner": mine, "doing": doing}
+        files.write_json_atomically(str(folder / "rank.status.json"), status)
         one.runs["task-x-1"].look()
         assert one.report({})["process"]["doing"] == doing
         return one.news()
@@ -124,7 +124,7 @@ def test_another_step_of_what_is_made_ready_is_news_and_what_is_said_within_one_
 
 @pytest.mark.parametrize("writable", [True, False])
 def test_a_host_that_cannot_write_to_the_data_directory_has_a_tree_of_its_own_and_says_so(tmp_path, writable):
-    host, data = Host(tmp_path / "host", tmp_path / "w", "python3", UNCONFINED), tmp_path / "data"
+    host, data = HostContext(tmp_path / "host", tmp_path / "w", "python3", UNCONFINED), tmp_path / "data"
     if not writable:
         data.write_text("not mounted")
     tree = data / "trees" / "task-x" / "code"
@@ -139,7 +139,7 @@ def test_a_host_that_cannot_write_to_the_data_directory_has_a_tree_of_its_own_an
         "cwd": str(tree),
         "code": order,
     }
-    run = Run.create(tmp_path / "run", {"spec": spec, "files": {}, "digest": "d"}, host)
+    run = RankRun.create(tmp_path / "run", {"spec": spec, "files": {}, "digest": "d"}, host)
     said = run.log.read_text() if run.log.exists() else ""
     assert run.spec["cwd"] == str(tree if writable else tmp_path / "run" / "code")
     assert ("lost with this attempt" in said and str(tree) in said) is not writable
@@ -147,11 +147,11 @@ def test_a_host_that_cannot_write_to_the_data_directory_has_a_tree_of_its_own_an
 
 
 def test_a_rank_runs_inside_of_an_environment_of_its_own_project_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 4)
+    monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     state = tmp_path / "state"
-    confining = Confining.of(state, tmp_path / "w", sys.executable, (), wanted=True)
-    host = Host(state, tmp_path / "w", sys.executable, confining)
-    disk = Disk.of(host.hosted, "env-a")
+    confining = HostSandbox.of(state, tmp_path / "w", sys.executable, (), wanted=True)
+    host = HostContext(state, tmp_path / "w", sys.executable, confining)
+    disk = EnvironmentDisk.of(host.hosted, "env-a")
     disk.make("one")
     (disk.workspace / "sub").mkdir(parents=True)
     (disk.workspace / "sub" / "train.py").touch()
@@ -161,11 +161,11 @@ def test_a_rank_runs_inside_of_an_environment_of_its_own_project_alone(tmp_path,
         rank = {"rank": 0, "local_rank": 0, "env": {}, "log": f"logs/{name}/1/0.log"}
         inside = {"environment": environment, "project": project, "paths": [script]}
         spec = {
-            "name": f"{name}-1", "node_rank": 0, "command": [encode(Late.PYTHON, {}), script], "ranks": [rank],
+            "name": f"{name}-1", "node_rank": 0, "command": [encode_value(Late.PYTHON, {}), script], "ranks": [rank],
             "env": {}, "home": "homes/one", "inside": inside, "fork": True, "preload": ["torch"],
             **({"python": python} if python else {}),
         }  # fmt: skip
-        run = Run.create(tmp_path / name, {"spec": spec, "files": {}, "digest": "d"}, host)
+        run = RankRun.create(tmp_path / name, {"spec": spec, "files": {}, "digest": "d"}, host)
         return run.spec, run.log.read_text() if run.log.exists() else ""
 
     own, _ = made("a")
@@ -200,7 +200,7 @@ def test_what_was_stopped_before_it_was_known_never_begins(tmp_path):
     order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 3, "digest": "d"}
     stop = {"name": "task-x-1", "graceSeconds": 30.0, "killAt": 1.0}
     one.learn({"generation": 2, "order": order, "stop": stop}, 0.0, 0.0)
-    assert not one.lacks_order()
+    assert not one.needs_order()
     one.settle()
     assert one.startable() == []
     seen = one.report({})["process"]
@@ -212,7 +212,7 @@ def test_an_order_that_was_begun_where_nobody_remembers_is_not_begun_again(tmp_p
     one = worker(tmp_path)
     order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 3, "digest": "d", "begun": True}
     one.learn({"generation": 2, "order": order, "stop": None}, 0.0, 0.0)
-    assert not one.lacks_order()
+    assert not one.needs_order()
     one.settle()
     assert one.startable() == []
     assert one.report({})["process"]["state"] == "exited"

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from fermi.agent.sandbox import Confining
+from fermi.agent.sandbox import HostSandbox
 from fermi.runner import sandbox
 
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 4)
+    monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     for name in ("checkpoints/task-x", "checkpoints/task-y", "datasets", "workspace"):
         (tmp_path / "fermi" / name).mkdir(parents=True)
     return tmp_path / "fermi"
@@ -19,7 +19,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def allowed(data: Path, resume_from: str) -> dict[str, Any]:
     """Of what is in the data directory."""
-    confining = Confining.of(data.parent / "state", data.parent / "work", "python3", (), wanted=True)
+    confining = HostSandbox.of(data.parent / "state", data.parent / "work", "python3", (), wanted=True)
     env = {"FERMI_CHECKPOINT_DIR": str(data / "checkpoints/task-x"), "FERMI_RESUME_FROM": resume_from}
     order = confining.order(data.parent / "files", data.parent / "logs", env, home=data.parent / "home")
     assert order is not None
@@ -38,7 +38,7 @@ def test_what_a_rank_resumes_from_opens_the_folder_of_one_task_and_nothing_else(
 
 @pytest.mark.parametrize(("named", "given"), [("files/torch_extensions", True), ("elsewhere", False), ("", False)])
 def test_of_the_plans_files_a_rank_may_write_where_it_compiles(data: Path, named: str, given: bool) -> None:
-    confining = Confining.of(data.parent / "state", data.parent / "work", "python3", (), wanted=True)
+    confining = HostSandbox.of(data.parent / "state", data.parent / "work", "python3", (), wanted=True)
     env = {"TORCH_EXTENSIONS_DIR": str(data.parent / named)} if named else {}
     order = confining.order(data.parent / "files", data.parent / "logs", env, home=data.parent / "home")
     assert order is not None

@@ -37,9 +37,9 @@ def test_one_that_does_not_run_anything_or_is_not_wanted_is_none(podman: Podman,
 def test_one_that_answers_late_keeps_no_heartbeat_waiting_and_is_told_later(
     podman: Podman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(looking, "WAIT_SECONDS", 0.0)
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(container_engines, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(container_engines, "RETRY_SECONDS", 0.0)
     podman.says(away="unable to connect to Podman")
     with serving(tmp_path / "logs") as platform, agent(platform, tmp_path / "host", ids=("gn6-0",), containers=True):
         assert [facts["containers"] for facts in platform.facts] == [""]

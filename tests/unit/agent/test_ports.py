@@ -3,11 +3,11 @@
 import os
 import socket
 
-from fermi.agent.ports import TakenPorts
+from fermi.agent.ports import BusyPorts
 
 
 def test_ports_of_others_are_told_with_their_holders_and_those_of_our_ranks_are_not() -> None:
-    taken = TakenPorts()
+    taken = BusyPorts()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         (said,) = (one for one in taken.look(()) if one["port"] == port)

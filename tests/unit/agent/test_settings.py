@@ -9,8 +9,8 @@ import pytest
 from fermi.agent import host_facts, usage
 from fermi.agent.agent import Agent
 from fermi.agent.errors import AgentError
-from fermi.agent.settings import Settings, load, numbers
-from fermi.agent.state import Folder
+from fermi.agent.settings import Settings, load_settings, parse_numbers
+from fermi.agent.state import StateDirectory
 from fermi.telemetry import nvidia_smi
 from tests.fakes.workers import serving
 from tests.polling import until
@@ -30,7 +30,7 @@ def test_workers_are_named_by_ids_or_by_a_node_and_its_gpus():
     assert Settings(node="gn6", gpus=(0, 2)).workers() == ("gn6", {"gn6-0": 0, "gn6-2": 2})
     assert Settings(ids=("a-b.c-7",)).workers() == ("a-b.c", {"a-b.c-7": 7})
     assert Settings(node="gn6").workers() == ("gn6", {})
-    assert numbers("0, 2,4-6") == (0, 2, 4, 5, 6)
+    assert parse_numbers("0, 2,4-6") == (0, 2, 4, 5, 6)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_nonsense_is_refused_with_words(code, settings):
 
 
 def test_a_gpu_that_is_not_there_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(nvidia_smi, "ask", lambda fields: [{"index": "0"}, {"index": "1"}])
+    monkeypatch.setattr(nvidia_smi, "run_query", lambda fields: [{"index": "0"}, {"index": "1"}])
     error = refused("WORKER_GPU_MISSING", node="gn6", gpus=(0, 1, 2), state=str(tmp_path))
     assert error.params == {"found": "2", "allowed": "0, 1"}
     assert host_facts.choose_gpus(Settings(gpus=(1,)), {"gn6-1": 1}) == {"gn6-1": 1}
@@ -65,7 +65,7 @@ def test_a_gpu_that_is_not_there_is_named(monkeypatch, tmp_path):
 
 
 def test_a_host_without_gpus_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(nvidia_smi, "ask", lambda fields: None)
+    monkeypatch.setattr(nvidia_smi, "run_query", lambda fields: None)
     assert refused("WORKER_GPU_MISSING", node="gn6", gpus=(0,), state=str(tmp_path)).params["allowed"] == "–"
     assert host_facts.choose_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": None}
     assert host_facts.choose_gpus(Settings(node="gn6"), {}) == {"gn6-0": None}
@@ -75,22 +75,22 @@ def test_a_host_without_gpus_says_so(monkeypatch, tmp_path):
 
 
 def test_a_worker_is_driven_by_one_agent_of_a_folder_at_a_time(tmp_path):
-    first = Folder(tmp_path, ["gn6-0", "gn6-1"])
+    first = StateDirectory(tmp_path, ["gn6-0", "gn6-1"])
     refused("WORKER_DRIVEN_HERE", ids=("gn6-1",), state=str(tmp_path))
     first.close()
-    Folder(tmp_path, ["gn6-1"]).close()
+    StateDirectory(tmp_path, ["gn6-1"]).close()
 
 
 def test_secrets_are_for_us_alone_and_another_folder_is_another_machine(tmp_path):
-    folder = Folder(tmp_path / "a", ["gn6-0"])
+    folder = StateDirectory(tmp_path / "a", ["gn6-0"])
     assert folder.secret("gn6-0") == ""
-    folder.keep_secret("gn6-0", "s")
+    folder.store_secret("gn6-0", "s")
     path = tmp_path / "a" / "workers" / "gn6-0" / "secret"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert folder.secret("gn6-0") == "s"
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
     folder.close()
-    again, other = Folder(tmp_path / "a", ["gn6-0"]), Folder(tmp_path / "b", ["gn6-0"])
+    again, other = StateDirectory(tmp_path / "a", ["gn6-0"]), StateDirectory(tmp_path / "b", ["gn6-0"])
     assert again.machine == folder.machine != other.machine
     again.close()
     other.close()
@@ -100,8 +100,12 @@ def test_a_file_has_the_same_names_and_options_win(tmp_path):
     toml, yaml = tmp_path / "worker.toml", tmp_path / "worker.yaml"
     toml.write_text('server = "http://a"\nnode = "gn6"\ngpus = [0, 1]\nwarm = false\n')
     yaml.write_text("server: http://a\nids: [gn6-0]\ngpus: 0-3\n")
-    assert load(str(toml), {"server": None}) == Settings(server="http://a", node="gn6", gpus=(0, 1), warm=False)
-    assert load(str(yaml), {"server": "http://b"}) == Settings(server="http://b", ids=("gn6-0",), gpus=(0, 1, 2, 3))
+    assert load_settings(str(toml), {"server": None}) == Settings(
+        server="http://a", node="gn6", gpus=(0, 1), warm=False
+    )
+    assert load_settings(str(yaml), {"server": "http://b"}) == Settings(
+        server="http://b", ids=("gn6-0",), gpus=(0, 1, 2, 3)
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,14 +122,14 @@ def test_a_wrong_file_is_refused_with_words(tmp_path, code, text):
     path = tmp_path / "worker.toml"
     path.write_text(text)
     with pytest.raises(AgentError) as caught:
-        load(str(path), {})
+        load_settings(str(path), {})
     assert caught.value.code == code
     assert caught.value.words("zh") != caught.value.words("en")
 
 
 def test_a_missing_file_is_refused_with_words():
     with pytest.raises(AgentError) as caught:
-        load("/nowhere/worker.toml", {})
+        load_settings("/nowhere/worker.toml", {})
     assert caught.value.code == "WORKER_FILE_UNREADABLE"
 
 
@@ -170,16 +174,16 @@ def test_without_a_token_an_agent_needs_secrets(tmp_path):
 def test_use_is_that_of_a_ranks_whole_session(tmp_path: Path):
     import subprocess
 
-    from fermi.runner.processes import start_time
+    from fermi.runner.processes import read_start_time
 
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
     process = subprocess.Popen(["python3", "-c", script], start_new_session=True)
     try:
-        sampler, leader = usage.Sampler(), {"pid": process.pid, "start_time": start_time(process.pid)}
+        sampler, leader = usage.UsageSampler(), {"pid": process.pid, "start_time": read_start_time(process.pid)}
 
         def busy() -> bool:
             found = sampler.sample([("gn6-0", None, leader), ("gn6-1", None, None)])
-            assert found["gn6-1"] == usage.NOTHING
+            assert found["gn6-1"] == usage.NO_USAGE
             return (found["gn6-0"]["cpuPercent"] or 0) > 0 and found["gn6-0"]["memoryUsedMb"] > 0
 
         until(busy, what="the child's work is counted")

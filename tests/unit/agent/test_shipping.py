@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fermi.agent.log_shipping import PIECE, ship, ship_all
-from fermi.agent.runs import Run
+from fermi.agent.log_shipping import CHUNK_BYTES, ship_log, ship_logs
+from fermi.agent.runs import RankRun
 from fermi.client import FermiError, NotFound, Unreachable
 from fermi.runner import files
 
@@ -28,44 +28,44 @@ class There:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> RankRun:
     folder = tmp_path / "task-x-1"
     folder.mkdir()
     log = tmp_path / "logs" / "task-x" / "1" / "3.log"
     log.parent.mkdir(parents=True)
     spec = {"name": folder.name, "node_rank": 0, "ranks": [{"rank": 3, "local_rank": 0, "env": {}, "log": str(log)}]}
     (folder / "rank.json").write_text(json.dumps(spec))
-    return Run(folder)
+    return RankRun(folder)
 
 
-def say(run: Run, data: bytes) -> None:
+def say(run: RankRun, data: bytes) -> None:
     assert run.log is not None
     with run.log.open("ab") as file:
         file.write(data)
 
 
-def finish(run: Run) -> None:
-    ended = files.first_status(run.name, 0, "exited")
+def finish(run: RankRun) -> None:
+    ended = files.build_first_status(run.name, 0, "exited")
     rank = {"rank": 3, "pid": None, "start_time": None, "state": "exited", "exit_code": 0, "ended_at": 1.0}
-    files.write_atomically(files.Paths(str(run.spec_path)).status, {**ended, "ranks": [rank]})
+    files.write_json_atomically(files.RunnerPaths(str(run.spec_path)).status, {**ended, "ranks": [rank]})
     run.look()
 
 
 def test_a_log_grows_there_as_it_grows_here(run):
     there = There()
-    ship(run, there.append)
+    ship_log(run, there.append)
     assert there.requests == 0
-    for text in (b"one\n", b"", b"two\n" * PIECE):
+    for text in (b"one\n", b"", b"two\n" * CHUNK_BYTES):
         say(run, text)
-        ship(run, there.append)
-    assert there.data == b"one\n" + b"two\n" * PIECE
+        ship_log(run, there.append)
+    assert there.data == b"one\n" + b"two\n" * CHUNK_BYTES
     assert run.left
     finish(run)
     assert run.left
-    ship(run, there.append)
+    ship_log(run, there.append)
     assert not run.left
     before = there.requests
-    ship(Run(run.folder), there.append)
+    ship_log(RankRun(run.folder), there.append)
     assert there.requests == before
 
 
@@ -89,21 +89,21 @@ def test_nothing_is_lost_or_doubled_on_a_network_that_breaks_off_everywhere(run)
         whole += text
         say(run, text)
         if number % 20 == 19:
-            run = Run(run.folder)  # the agent was killed, too
-        ship_all([run], append)
+            run = RankRun(run.folder)  # the agent was killed, too
+        ship_logs([run], append)
     finish(run)
     while run.left:
-        ship_all([run], append)
+        ship_logs([run], append)
     assert there.data == whole
 
 
 def test_a_server_that_lost_its_end_gets_it_again(run):
     there = There()
     say(run, b"0123456789")
-    ship(run, there.append)
+    ship_log(run, there.append)
     there.data = b"0123"
     say(run, b"ab")
-    ship(run, there.append)
+    ship_log(run, there.append)
     assert there.data == b"0123456789ab"
 
 
@@ -111,7 +111,7 @@ def test_a_new_agent_asks_how_far_the_server_is_before_it_sends(run):
     there = There()
     there.data = b"first"
     say(run, b"first, second")
-    ship(Run(run.folder), there.append)
+    ship_log(RankRun(run.folder), there.append)
     assert there.data == b"first, second"
 
 
@@ -121,14 +121,14 @@ def test_a_log_that_nobody_wants_is_kept_while_it_grows_and_dropped_at_its_end(r
 
     say(run, b"text")
     with pytest.raises(NotFound):
-        ship(run, append)
+        ship_log(run, append)
     assert run.left
     finish(run)
-    ship(run, append)
+    ship_log(run, append)
     assert not run.left
 
 
 def test_a_server_that_takes_nothing_is_not_asked_for_ever(run):
     say(run, b"text")
     with pytest.raises(FermiError, match="took nothing"):
-        ship(run, lambda log, offset, data: 0)
+        ship_log(run, lambda log, offset, data: 0)

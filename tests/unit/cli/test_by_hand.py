@@ -317,7 +317,9 @@ def test_without_nodes_it_says_where_they_come_from(command):
 
 @pytest.mark.parametrize("words", [["scripts", "task-1"], ["render", "--task", "task-1"]])
 def test_a_task_s_scripts_are_downloaded_and_unpacked(command, api, empty_home, words):
-    packed = export.archive("task-1-1-shell", {"README.md": "# 说明\n", "lib/x.py": "", "start-all.sh": "#!/bin/sh\n"})
+    packed = export.build_archive(
+        "task-1-1-shell", {"README.md": "# 说明\n", "lib/x.py": "", "start-all.sh": "#!/bin/sh\n"}
+    )
     api.on("GET", "/training-tasks/task-1/scripts", Reply(packed, headers={"Content-Type": "application/gzip"}))
     done = command(*words, "--target", "shell", "--master-port", "23456")
     assert done.code == 0, done.err

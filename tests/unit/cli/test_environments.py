@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.shell_completion import ShellComplete
 
-from fermi.carriage_returns import newest_state
+from fermi.carriage_returns import find_newest_state
 from fermi.cli.commands import environments
 from fermi.cli.main import group
 from tests.fakes.api import FakeApi, Request, data, page
@@ -144,13 +144,13 @@ def test_of_a_bar_no_more_than_its_newest_state_is_looked_at_again(
 
     def counted(line: bytes) -> tuple[int, bytes]:
         looked.append(len(line))
-        return newest_state(line)
+        return find_newest_state(line)
 
     def read(request: Request) -> Any:
         at = int(request.query["cursor"])
         return data({"text": f"\r{at:3}%" if at < 200 else "\nend", "cursor": at + 1, "end": at == 200})
 
-    monkeypatch.setattr(environments, "newest_state", counted)
+    monkeypatch.setattr(environments, "find_newest_state", counted)
     api.on("GET", "/dev-environments/env-001/logs", read)
     assert command("environments", "logs", "mine").out == "199%\nend\n"
     assert max(looked) <= 2 * len("\r199%")

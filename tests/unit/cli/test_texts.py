@@ -12,7 +12,7 @@ from fermi.cli.commands import quickstart
 from fermi.cli.registry import COMMANDS, WITHIN, summary
 from fermi.client import config
 from fermi.client.config import Config
-from fermi.export.request import HandRequest
+from fermi.export.request import ExportRequest
 
 CLI = Path(texts.__file__).parent
 ENGLISH = tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8"))
@@ -22,7 +22,7 @@ def spoken() -> Iterator[tuple[str, set[str]]]:
     """Every sentence that the command line can say, and the parts that it gets where they are written there."""
     yield from ((summary(name), set()) for name in COMMANDS)
     yield from ((summary(f"{name} {one}"), set()) for name, inner in WITHIN.items() for one in inner)
-    yield from ((field.code, set()) for field in fields.fields(HandRequest))
+    yield from ((field.code, set()) for field in fields.fields(ExportRequest))
     for file in CLI.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_":
@@ -50,18 +50,18 @@ def test_a_sentence_gets_the_parts_that_it_takes() -> None:
 
 def test_what_is_lacking_is_said_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "LANGUAGES", {**messages.LANGUAGES, "xx": messages.LANGUAGES["en"]})
-    assert messages.say("cli", "TASK_CREATED", "xx", id="task-1") == "Created task-1."
+    assert messages.render_sentence("cli", "TASK_CREATED", "xx", id="task-1") == "Created task-1."
 
 
 def test_a_sentence_that_is_missing_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "fault", lambda *_: None)
-    assert messages.say("cli", "NO_SUCH_CODE", "zh") == "NO_SUCH_CODE"
-    assert messages.say("cli", "TASK_CREATED", "en", other="task-1") == f"Created {messages.GAP}."
+    monkeypatch.setattr(messages, "report_fault", lambda *_: None)
+    assert messages.render_sentence("cli", "NO_SUCH_CODE", "zh") == "NO_SUCH_CODE"
+    assert messages.render_sentence("cli", "TASK_CREATED", "en", other="task-1") == f"Created {messages.MISSING_VALUE}."
 
 
 def test_every_guide_has_a_text() -> None:
     for language in messages.LANGUAGES:
-        assert list(messages.guide("quickstart", language)) == list(quickstart.ENTRIES)
+        assert list(messages.load_guide("quickstart", language)) == list(quickstart.ENTRIES)
 
 
 CHINESE, ENGLISH_US = {"LANG": "zh_CN.UTF-8"}, {"LANG": "en_US.UTF-8"}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fermi.cli.commands import why
-from fermi.diagnosis.actions import ACTIONS, Do
+from fermi.diagnosis.actions import ACTIONS, ActionCode
 from tests.fakes.api import FakeApi, data
 from tests.unit.cli.conftest import Command
 from tests.unit.cli.shapes import task
@@ -77,8 +77,8 @@ def test_what_is_wrong_comes_with_its_place_its_evidence_and_commands_to_paste(a
     assert json.loads(command("why", "task-1", "--json").out) == found
 
 
-@pytest.mark.parametrize("code", Do)
-def test_every_command_is_made_of_what_its_action_takes(code: Do) -> None:
+@pytest.mark.parametrize("code", ActionCode)
+def test_every_command_is_made_of_what_its_action_takes(code: ActionCode) -> None:
     params = dict.fromkeys([*ACTIONS[code].needs, *ACTIONS[code].may, "environmentId"], "x y")
     said = why._command("task-1", action(code, "label", **params))  # type: ignore[arg-type]
     assert said == "ask them" if code not in why.COMMANDS else "fermi " in said

@@ -17,7 +17,7 @@ import requests
 from apprise.manager_plugins import NotificationManager
 
 from apps.notices.sender import addresses
-from apps.notices.sender.errors import Unsent
+from apps.notices.sender.errors import DeliveryError
 
 SAMPLES = {
     "slack": "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#ops",
@@ -104,7 +104,7 @@ def join(address: str, name: str, value: str) -> str:
 def is_refused(address: str, code: str) -> bool:
     try:
         addresses.make_plugin(address)
-    except Unsent as error:
+    except DeliveryError as error:
         return error.code == code
     return False
 
@@ -122,7 +122,7 @@ with tempfile.TemporaryDirectory() as folder:
     reached: dict[str, list[str]] = {}
     blind: dict[str, list[str]] = {}
     for scheme, sample in SAMPLES.items():
-        kind = addresses.KINDS[scheme]
+        kind = addresses.ADDRESS_KINDS[scheme]
         accepted = [*addresses.ALWAYS_ACCEPTED, *kind.parameters.split()]
         names = [*accepted, *(f"{quoted}marker" for first in kind.maps for quoted in (f"%{ord(first):x}",))]
         for name in names:
@@ -137,15 +137,16 @@ with tempfile.TemporaryDirectory() as folder:
     unlisted = [
         scheme
         for scheme in everything
-        if scheme not in addresses.KINDS and not is_refused(f"{scheme}://host.example.org", "CHANNEL_SCHEME_UNKNOWN")
+        if scheme not in addresses.ADDRESS_KINDS
+        and not is_refused(f"{scheme}://host.example.org", "CHANNEL_SCHEME_UNKNOWN")
     ]
     for scheme, sample in SAMPLES.items():
-        kind = addresses.KINDS[scheme]
+        kind = addresses.ADDRESS_KINDS[scheme]
         accepted = [*addresses.ALWAYS_ACCEPTED, *kind.parameters.split()]
         for name in everything[scheme].template_args:
             if name not in accepted and not is_refused(join(sample, name, "x"), "CHANNEL_PARAMETER_NOT_ALLOWED"):
                 unlisted.append(f"{scheme}?{name}")
-    modules = {scheme: everything[scheme].__module__ for scheme in addresses.KINDS}
+    modules = {scheme: everything[scheme].__module__ for scheme in addresses.ADDRESS_KINDS}
 
 print(json.dumps({
     "reached": {name: found for name, found in reached.items() if found},

@@ -25,7 +25,7 @@ def probed(root: Path) -> Any:
 
 def test_no_accepted_parameter_reaches_a_file_a_program_or_a_socket_of_this_machine(probed: Any) -> None:
     assert probed["reached"] == {}
-    assert probed["sent"] == sorted(addresses.KINDS), "a sample address that is not understood proves nothing"
+    assert probed["sent"] == sorted(addresses.ADDRESS_KINDS), "a sample address that is not understood proves nothing"
 
 
 def test_without_the_list_some_would(probed: Any) -> None:
@@ -41,7 +41,7 @@ def test_what_is_not_listed_is_refused_of_all_kinds_that_apprise_has(probed: Any
     "syslog", "rsyslog", "dbus", "glib", "gnome", "kde", "qt", "macosx", "windows", "blink1", "mqtt", "apprise",
 ])  # fmt: skip
 def test_kinds_that_act_on_this_machine_or_open_other_connections_are_not_accepted(scheme: str) -> None:
-    assert scheme not in addresses.KINDS
+    assert scheme not in addresses.ADDRESS_KINDS
 
 
 def test_accepted_kinds_send_by_nothing_but_requests(probed: Any) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from apps.notices.sender import process
-from apps.notices.sender.errors import Unsent
-from apps.notices.sender.process import Sender, SendersBusyError
+from apps.notices.sender.errors import DeliveryError
+from apps.notices.sender.process import SenderProcess, SendersBusyError
 from apps.notices.sender.sandbox import SENDER_UID
-from fermi.runner.sandbox import landlock_abi
+from fermi.runner.sandbox import read_landlock_abi
 from tests.polling import until
 
 CHECK = {"do": "check", "address": "json://hooks.example.org/"}
@@ -37,7 +37,7 @@ child.carry_out = carry_out
 child.main()
 """
 OPEN_FILES = "[fd for fd in range(3, 64) if is_open(fd)]"
-needs_landlock = pytest.mark.skipif(not landlock_abi(), reason="this kernel has no Landlock")
+needs_landlock = pytest.mark.skipif(not read_landlock_abi(), reason="this kernel has no Landlock")
 
 
 @pytest.fixture(autouse=True)
@@ -46,19 +46,19 @@ def allowed(settings: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def confined() -> Iterator[Sender]:
+def confined() -> Iterator[SenderProcess]:
     """A process that is started and confined as the one that sends, and does what it is told: without the guard."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "_START", EVALUATES)
+        patch.setattr(process, "_START_CODE", EVALUATES)
         patch.setenv("FERMI_SECRET_KEY", "secret")
         patch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
-        sender = Sender()
+        sender = SenderProcess()
         sender._start()
     yield sender
     sender.end()
 
 
-def ask(sender: Sender, what: str) -> str:
+def ask(sender: SenderProcess, what: str) -> str:
     return sender.carry_out({"what": what}, 60)
 
 
@@ -70,7 +70,7 @@ def ask(sender: Sender, what: str) -> str:
     "os.remove('{folder}/secret')", "os.execv('/bin/true', ['true'])", "subprocess.run(['/bin/true'])",
 ])  # fmt: skip
 def test_it_reads_writes_and_executes_nothing_of_the_platform(
-    confined: Sender, root: Path, tmp_path: Path, what: str
+    confined: SenderProcess, root: Path, tmp_path: Path, what: str
 ) -> None:
     tmp_path.chmod(0o777)
     (tmp_path / "secret").write_text("x")
@@ -78,13 +78,19 @@ def test_it_reads_writes_and_executes_nothing_of_the_platform(
     assert [path.name for path in tmp_path.iterdir()] == ["secret"]
 
 
-@pytest.mark.skipif(landlock_abi() < 6, reason="this kernel's Landlock does not keep signals back")
-def test_it_signals_nobody(confined: Sender) -> None:
+@pytest.mark.skipif(read_landlock_abi() < 6, reason="this kernel's Landlock does not keep signals back")
+def test_it_signals_nobody(confined: SenderProcess) -> None:
     assert ask(confined, f"os.kill({os.getpid()}, 0)") == "PermissionError"
 
 
-def test_it_inherits_no_setting_no_open_file_and_no_right(confined: Sender) -> None:
-    assert set(eval(ask(confined, "sorted(os.environ)"))) <= {*process._KEPT, "HOME", "LANG", "PATH", "LC_CTYPE"}
+def test_it_inherits_no_setting_no_open_file_and_no_right(confined: SenderProcess) -> None:
+    assert set(eval(ask(confined, "sorted(os.environ)"))) <= {
+        *process._KEPT_VARIABLES,
+        "HOME",
+        "LANG",
+        "PATH",
+        "LC_CTYPE",
+    }
     assert ask(confined, "os.getcwd()") == "'/'"
     assert len(eval(ask(confined, OPEN_FILES))) == 1, "the connection"
     assert ask(confined, "resource.getrlimit(resource.RLIMIT_CORE)") == "(0, 0)"
@@ -95,18 +101,18 @@ def test_it_inherits_no_setting_no_open_file_and_no_right(confined: Sender) -> N
         )
 
 
-def test_it_looks_up_names_and_knows_certificate_authorities(confined: Sender) -> None:
+def test_it_looks_up_names_and_knows_certificate_authorities(confined: SenderProcess) -> None:
     assert "127.0.0.1" in ask(confined, "__import__('socket').getaddrinfo('localhost', 80)")
     assert ask(confined, "len(__import__('ssl').create_default_context().get_ca_certs()) >= 0") == "True"
 
 
 def test_an_order_that_takes_too_long_ends_its_process_and_the_next_one_has_another() -> None:
-    with Sender() as sender:
+    with SenderProcess() as sender:
         sender.carry_out(CHECK, 60)
         assert sender._process is not None
         first = sender._process.pid
         os.kill(first, signal.SIGSTOP)  # it answers nothing, as one that hangs in the kernel
-        with pytest.raises(Unsent) as caught:
+        with pytest.raises(DeliveryError) as caught:
             sender.carry_out(CHECK, 0.2)
         assert (caught.value.code, caught.value.lasting) == ("CHANNEL_TIMED_OUT", False)
         assert not Path(f"/proc/{first}").exists()
@@ -117,33 +123,33 @@ def test_an_order_that_takes_too_long_ends_its_process_and_the_next_one_has_anot
 
 
 def test_one_that_is_killed_says_so_and_is_replaced() -> None:
-    with Sender() as sender:
+    with SenderProcess() as sender:
         sender.carry_out(CHECK, 60)
         assert sender._process is not None
         os.kill(sender._process.pid, signal.SIGKILL)
-        with pytest.raises(Unsent) as caught:
+        with pytest.raises(DeliveryError) as caught:
             sender.carry_out(CHECK, 60)
         assert caught.value.code == "CHANNEL_SENDER_ENDED"
         assert sender.carry_out(CHECK, 60) == "json://…"
 
 
 def test_its_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_START", EVALUATES)
-    with Sender() as sender, pytest.raises(Unsent) as caught:
+    monkeypatch.setattr(process, "_START_CODE", EVALUATES)
+    with SenderProcess() as sender, pytest.raises(DeliveryError) as caught:
         ask(sender, "'x' * 10_000_000")
     assert caught.value.code == "CHANNEL_SENDER_ENDED"
 
 
 def test_there_are_only_so_many_at_once() -> None:
-    with Sender(), Sender(), pytest.raises(SendersBusyError):
-        Sender().__enter__()
-    with Sender(), Sender():
+    with SenderProcess(), SenderProcess(), pytest.raises(SendersBusyError):
+        SenderProcess().__enter__()
+    with SenderProcess(), SenderProcess():
         pass
 
 
 def test_it_ends_with_the_platform() -> None:
     """Its connection is closed when the platform's process dies, whatever the cause."""
-    sender = Sender()
+    sender = SenderProcess()
     sender._start()
     assert sender._process is not None
     assert sender._connection is not None
@@ -153,7 +159,7 @@ def test_it_ends_with_the_platform() -> None:
 
 
 def test_a_thread_that_ends_takes_no_process_along() -> None:
-    with Sender() as sender:
+    with SenderProcess() as sender:
         thread = threading.Thread(target=sender.carry_out, args=(CHECK, 60))
         thread.start()
         thread.join()

@@ -4,32 +4,40 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from fermi.scheduler.snapshot import Held, Place, Project, Reservation, Scene, Select, Waiting
+from fermi.scheduler.snapshot import (
+    EnvironmentInfo,
+    Project,
+    Reservation,
+    RunningTask,
+    SchedulerSnapshot,
+    Select,
+    WaitingTask,
+)
 
 NOW = 1_000_000.0
 HOUR = 3600.0
 
 
-def place(name: str, gpus: int = 4, **more: Any) -> Place:
+def place(name: str, gpus: int = 4, **more: Any) -> EnvironmentInfo:
     values = {"project": "lab", "cluster": "c", "zone": "a", "gpu_type": "A100", "shared": True, **more}
-    return Place(name, name, gpus=gpus, **values)
+    return EnvironmentInfo(name, name, gpus=gpus, **values)
 
 
-def waiting(name: str, *named: str, **more: Any) -> Waiting:
+def waiting(name: str, *named: str, **more: Any) -> WaitingTask:
     values = {"project": "lab", "user": "ann", "cluster": "c", "since": NOW - 60, **more}
-    return Waiting(name, named=named, name=name, **values)
+    return WaitingTask(name, named=named, name=name, **values)
 
 
-def held(name: str, *places: str, **more: Any) -> Held:
+def held(name: str, *places: str, **more: Any) -> RunningTask:
     values = {"project": "lab", "user": "ann", "since": NOW - HOUR, **more}
-    return Held(name, places=places, name=name, **values)
+    return RunningTask(name, places=places, name=name, **values)
 
 
 def scene(
     waiting: Any = (), places: Any = (), held: Any = (), projects: Any = (), reservations: Any = (), now: float = NOW
-) -> Scene:
+) -> SchedulerSnapshot:
     by_id = {project.id: project for project in projects}
-    return Scene(now, tuple(waiting), tuple(held), tuple(places), by_id, tuple(reservations))
+    return SchedulerSnapshot(now, tuple(waiting), tuple(held), tuple(places), by_id, tuple(reservations))
 
 
 PROJECTS = ("lab", "shop", "zoo")
@@ -52,7 +60,7 @@ def selects(draw: st.DrawFn) -> Select:
 
 
 @st.composite
-def fleets(draw: st.DrawFn, most: int = 8, usable: bool = False) -> tuple[Place, ...]:
+def fleets(draw: st.DrawFn, most: int = 8, usable: bool = False) -> tuple[EnvironmentInfo, ...]:
     return tuple(
         place(
             f"e{i}",
@@ -71,7 +79,7 @@ def fleets(draw: st.DrawFn, most: int = 8, usable: bool = False) -> tuple[Place,
 
 
 @st.composite
-def scenes(draw: st.DrawFn, most: int = 10, reserved: bool = True) -> Scene:
+def scenes(draw: st.DrawFn, most: int = 10, reserved: bool = True) -> SchedulerSnapshot:
     places = draw(fleets())
     ids = [one.id for one in places]
     left = draw(st.permutations(ids))[: draw(st.integers(0, len(ids)))]

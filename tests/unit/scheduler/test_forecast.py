@@ -4,21 +4,21 @@ from typing import Any
 
 from hypothesis import given
 
-from fermi.scheduler.forecast import GRACE, Forecast, estimate
-from fermi.scheduler.scheduler import decide
-from fermi.scheduler.snapshot import Project, Reservation, Scene, Select
+from fermi.scheduler.forecast import GRACE_SECONDS, Forecast, estimate_starts
+from fermi.scheduler.scheduler import make_decision
+from fermi.scheduler.snapshot import Project, Reservation, SchedulerSnapshot, Select
 from tests.unit.scheduler.scenes import HOUR, NOW, held, place, scene, scenes, waiting
 
 
 def forecast(*parts: Any, **more: Any) -> dict[str, Forecast]:
     one = scene(*parts, **more)
-    return estimate(one, decide(one))
+    return estimate_starts(one, make_decision(one))
 
 
 @given(scenes())
-def test_each_that_waits_has_one_and_its_times_are_in_order(scene: Scene) -> None:
-    decision = decide(scene)
-    found = estimate(scene, decision)
+def test_each_that_waits_has_one_and_its_times_are_in_order(scene: SchedulerSnapshot) -> None:
+    decision = make_decision(scene)
+    found = estimate_starts(scene, decision)
     assert found.keys() == {turn.task for turn in decision.turns if not turn.start}
     for one in found.values():
         if one.begins is None:
@@ -49,13 +49,15 @@ def test_what_comes_free_first_is_taken_and_an_unknown_end_is_waited_for_last() 
     assert (found["t"].begins, set(found["t"].after)) == (NOW + HOUR, {"i", "j"})
     assert found["u"].begins is None
     alone = forecast([waiting("t", "c")], [place("c")], holders[2:])
-    assert (alone["t"].early, alone["t"].begins) == (NOW, NOW + GRACE)
+    assert (alone["t"].early, alone["t"].begins) == (NOW, NOW + GRACE_SECONDS)
 
 
 def test_it_begins_when_others_have_given_way_if_that_is_sooner() -> None:
     young = held("h", "a", preemptible=True, since=NOW, min_run=300, until=NOW + 9 * HOUR)
     found = forecast([waiting("t", "a", priority=1)], [place("a")], [young])
-    assert found["t"] == Forecast(NOW + 300 + GRACE, NOW + 300 + GRACE, NOW + 300 + GRACE, ("h",))
+    assert found["t"] == Forecast(
+        NOW + 300 + GRACE_SECONDS, NOW + 300 + GRACE_SECONDS, NOW + 300 + GRACE_SECONDS, ("h",)
+    )
 
 
 def test_limits_and_reserved_times_are_waited_for() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from fermi import messages
 from fermi.jobs.spec import Problem
-from fermi.scheduler.limits import Use, problem
-from fermi.scheduler.snapshot import Allowance, Project
+from fermi.scheduler.limits import GpuUsage, find_broken_limit
+from fermi.scheduler.snapshot import Project, Quota
 from tests.unit.scheduler.scenes import held, place, waiting
 
 PLACES = {name: place(name) for name in "abc"}
@@ -22,24 +22,24 @@ SPENT = Problem("", "BUDGET_SPENT", {"project": "lab"})
         ({"most_gpus": 11}, "LIMIT_GPUS"),
         ({"most_tasks": 2}, "LIMIT_TASKS"),
         ({"gpu_hours": 10.0, "spent_hours": 10.0}, "LIMIT_GPU_HOURS"),
-        ({"each_user": Allowance(8, 2, 1.0), "spent_by_user": {"ann": 0.5}}, None),
-        ({"each_user": Allowance(most_gpus=7)}, "LIMIT_USER_GPUS"),
-        ({"each_user": Allowance(most_tasks=1)}, "LIMIT_USER_TASKS"),
-        ({"each_user": Allowance(gpu_hours=1.0), "spent_by_user": {"ann": 1.0}}, "LIMIT_USER_GPU_HOURS"),
-        ({"each_user": Allowance(most_gpus=1), "users": {"ann": Allowance(most_gpus=8)}}, None),
+        ({"each_user": Quota(8, 2, 1.0), "spent_by_user": {"ann": 0.5}}, None),
+        ({"each_user": Quota(most_gpus=7)}, "LIMIT_USER_GPUS"),
+        ({"each_user": Quota(most_tasks=1)}, "LIMIT_USER_TASKS"),
+        ({"each_user": Quota(gpu_hours=1.0), "spent_by_user": {"ann": 1.0}}, "LIMIT_USER_GPU_HOURS"),
+        ({"each_user": Quota(most_gpus=1), "users": {"ann": Quota(most_gpus=8)}}, None),
         ({"stopped": SPENT}, "BUDGET_SPENT"),
         ({"stopped": SPENT, "only_preemptible": True}, "BUDGET_SPENT"),
     ],
 )
 def test_a_limit_that_a_start_would_break_is_named(known: dict[str, Any], code: str | None) -> None:
-    found = problem(waiting("t", "c"), Project("lab", **known), Use(HELD, PLACES))
+    found = find_broken_limit(waiting("t", "c"), Project("lab", **known), GpuUsage(HELD, PLACES))
     assert (found.code if found else None) == code
     if found and code != "BUDGET_SPENT":
         for lang in messages.LANGUAGES:
-            assert messages.GAP not in messages.text(found.code, lang, **found.params)[0]
+            assert messages.MISSING_VALUE not in messages.render_text(found.code, lang, **found.params)[0]
 
 
 def test_what_gives_way_starts_though_the_budget_is_spent_where_that_is_allowed() -> None:
     task = waiting("t", "c", preemptible=True)
-    assert problem(task, Project("lab", stopped=SPENT, only_preemptible=True), Use(HELD, PLACES)) is None
-    assert problem(task, Project("lab", stopped=SPENT), Use(HELD, PLACES)) == SPENT
+    assert find_broken_limit(task, Project("lab", stopped=SPENT, only_preemptible=True), GpuUsage(HELD, PLACES)) is None
+    assert find_broken_limit(task, Project("lab", stopped=SPENT), GpuUsage(HELD, PLACES)) == SPENT

@@ -2,8 +2,8 @@
 
 from hypothesis import given
 
-from fermi.scheduler.order import aged, decayed, order
-from fermi.scheduler.snapshot import DAY, HALF_LIFE, Project, Scene
+from fermi.scheduler.order import decay_seconds, order_tasks, raise_class_by_age
+from fermi.scheduler.snapshot import DAY_SECONDS, HALF_LIFE_SECONDS, Project, SchedulerSnapshot
 from tests.unit.scheduler.scenes import HOUR, NOW, held, scenes, waiting
 
 
@@ -12,52 +12,55 @@ def names(found: list) -> list[str]:
 
 
 @given(scenes())
-def test_an_order_is_everything_once_by_class_and_within_a_project_by_age(scene: Scene) -> None:
-    found = order(scene.waiting, scene.held, scene.projects, scene.now)
+def test_an_order_is_everything_once_by_class_and_within_a_project_by_age(scene: SchedulerSnapshot) -> None:
+    found = order_tasks(scene.waiting, scene.held, scene.projects, scene.now)
     assert sorted(names(found)) == sorted(task.task for task in scene.waiting)
-    classes = [aged(task, scene.now) for task in found]
+    classes = [raise_class_by_age(task, scene.now) for task in found]
     assert classes == sorted(classes, reverse=True)
     for project in scene.projects:
         for level in set(classes):
             ages = [
                 task.since if task.place is None else task.place
                 for task in found
-                if task.project == project and aged(task, scene.now) == level
+                if task.project == project and raise_class_by_age(task, scene.now) == level
             ]
             assert ages == sorted(ages)
 
 
 @given(scenes())
-def test_the_order_of_rows_changes_nothing(scene: Scene) -> None:
-    found = order(scene.waiting, scene.held, scene.projects, scene.now)
-    assert names(order(reversed(scene.waiting), reversed(scene.held), scene.projects, scene.now)) == names(found)
+def test_the_order_of_rows_changes_nothing(scene: SchedulerSnapshot) -> None:
+    found = order_tasks(scene.waiting, scene.held, scene.projects, scene.now)
+    assert names(order_tasks(reversed(scene.waiting), reversed(scene.held), scene.projects, scene.now)) == names(found)
 
 
 def test_projects_of_equal_use_take_turns_by_weight() -> None:
     tasks = [waiting(f"{project}{i}", "e", project=project, since=NOW - 9 + i) for project in "ab" for i in range(6)]
     projects = {"a": Project("a", weight=2), "b": Project("b", weight=1)}
-    found = names(order(tasks, (), projects, NOW))
+    found = names(order_tasks(tasks, (), projects, NOW))
     for cut in (3, 6, 9):
         assert sum(name.startswith("a") for name in found[:cut]) == 2 * cut // 3
 
 
 def test_who_has_used_less_comes_first_and_what_is_held_now_counts() -> None:
     tasks = [waiting("a1", "e", project="a", since=NOW - 100), waiting("b1", "e", project="b", since=NOW - 50)]
-    assert names(order(tasks, (), {}, NOW)) == ["a1", "b1"]
-    assert names(order(tasks, (), {"a": Project("a", used=100.0)}, NOW)) == ["b1", "a1"]
-    assert names(order(tasks, [held("h", "x", project="a")], {}, NOW, {"x": 8})) == ["b1", "a1"]
+    assert names(order_tasks(tasks, (), {}, NOW)) == ["a1", "b1"]
+    assert names(order_tasks(tasks, (), {"a": Project("a", used=100.0)}, NOW)) == ["b1", "a1"]
+    assert names(order_tasks(tasks, [held("h", "x", project="a")], {}, NOW, {"x": 8})) == ["b1", "a1"]
 
 
 def test_half_of_what_was_used_a_week_ago_is_forgotten() -> None:
-    assert abs(decayed(1e9) - 2 * (decayed(1e9) - decayed(HALF_LIFE) + 0)) < decayed(1e9) * 1e-9
-    assert HOUR * 0.99 < decayed(HOUR) < HOUR
+    assert (
+        abs(decay_seconds(1e9) - 2 * (decay_seconds(1e9) - decay_seconds(HALF_LIFE_SECONDS) + 0))
+        < decay_seconds(1e9) * 1e-9
+    )
+    assert HOUR * 0.99 < decay_seconds(HOUR) < HOUR
 
 
 def test_a_task_rises_by_one_class_a_day_up_to_urgent() -> None:
-    low = [waiting(f"low{days}", "e", priority=-1, since=NOW - days * DAY) for days in (0, 1, 2, 3, 30)]
-    assert [aged(task, NOW).name for task in low] == ["LOW", "NORMAL", "HIGH", "URGENT", "URGENT"]
+    low = [waiting(f"low{days}", "e", priority=-1, since=NOW - days * DAY_SECONDS) for days in (0, 1, 2, 3, 30)]
+    assert [raise_class_by_age(task, NOW).name for task in low] == ["LOW", "NORMAL", "HIGH", "URGENT", "URGENT"]
     urgent = waiting("urgent", "e", priority=100)
-    assert names(order([urgent, *low], (), {}, NOW))[:3] == ["low30", "low3", "urgent"]
+    assert names(order_tasks([urgent, *low], (), {}, NOW))[:3] == ["low30", "low3", "urgent"]
 
 
 def test_a_moved_task_stands_where_it_was_moved_to() -> None:
@@ -66,4 +69,4 @@ def test_a_moved_task_stands_where_it_was_moved_to() -> None:
         waiting("second", "e", since=2.0),
         waiting("moved", "e", since=3.0, place=1.5),
     ]
-    assert names(order(tasks, (), {}, NOW)) == ["first", "moved", "second"]
+    assert names(order_tasks(tasks, (), {}, NOW)) == ["first", "moved", "second"]

@@ -7,25 +7,25 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermi.scheduler.gpu_packing import mixture
-from fermi.scheduler.placement import choose, matches, open_to
-from fermi.scheduler.snapshot import Place, Select
+from fermi.scheduler.gpu_packing import choose_sizes
+from fermi.scheduler.placement import choose_environments, is_open_to, matches_request
+from fermi.scheduler.snapshot import EnvironmentInfo, Select
 from tests.unit.scheduler.scenes import fleets, place, selects, waiting
 
 
-def names(places: Sequence[Place]) -> list[str]:
+def names(places: Sequence[EnvironmentInfo]) -> list[str]:
     return [one.id for one in places]
 
 
-def left_over(select: Select, places: Sequence[Place]) -> int:
+def left_over(select: Select, places: Sequence[EnvironmentInfo]) -> int:
     if select.total_gpus is not None:
         return sum(one.gpus for one in places) - select.total_gpus
     return sum(one.gpus - (select.gpus_per_node or 0) for one in places)
 
 
-def by_trying_all(select: Select, free: Sequence[Place]) -> tuple[int, ...] | None:
+def by_trying_all(select: Select, free: Sequence[EnvironmentInfo]) -> tuple[int, ...] | None:
     """Zones, GPUs left over, environments of the best."""
-    fit = [one for one in free if open_to("lab", "c", one) and matches(select, one)]
+    fit = [one for one in free if is_open_to("lab", "c", one) and matches_request(select, one)]
     best = None
     for count in range(1, len(fit) + 1):
         for some in combinations(fit, count):
@@ -44,14 +44,14 @@ def by_trying_all(select: Select, free: Sequence[Place]) -> tuple[int, ...] | No
 
 @given(selects(), fleets())
 def test_no_choice_is_better_by_zones_then_gpus_left_over_then_number_then_health(
-    select: Select, free: tuple[Place, ...]
+    select: Select, free: tuple[EnvironmentInfo, ...]
 ) -> None:
-    chosen = choose(waiting("t", select=select), free)
+    chosen = choose_environments(waiting("t", select=select), free)
     best = by_trying_all(select, free)
     if best is None:
         assert chosen == []
         return
-    assert all(open_to("lab", "c", one) and matches(select, one) for one in chosen)
+    assert all(is_open_to("lab", "c", one) and matches_request(select, one) for one in chosen)
     assert len(set(names(chosen))) == len(chosen)
     found: tuple[int, ...] = (len({one.zone for one in chosen}), left_over(select, chosen), len(chosen))
     if select.total_gpus is None:
@@ -61,11 +61,11 @@ def test_no_choice_is_better_by_zones_then_gpus_left_over_then_number_then_healt
 
 
 @given(selects(), fleets(), st.randoms())
-def test_the_order_of_the_fleet_changes_nothing(select: Select, free: tuple[Place, ...], random: Any) -> None:
+def test_the_order_of_the_fleet_changes_nothing(select: Select, free: tuple[EnvironmentInfo, ...], random: Any) -> None:
     task = waiting("t", select=select)
     mixed = list(free)
     random.shuffle(mixed)
-    assert names(choose(task, mixed)) == names(choose(task, free))
+    assert names(choose_environments(task, mixed)) == names(choose_environments(task, free))
 
 
 counts = st.dictionaries(st.sampled_from((1, 2, 3, 4, 5, 6, 7, 8)), st.integers(1, 6), min_size=1, max_size=4)
@@ -79,7 +79,7 @@ def test_a_mixture_is_exact_where_one_is_and_the_nearest_above_where_not(
     for size, count in there.items():
         reached = {(used + n, gpus + n * size) for used, gpus in reached for n in range(count + 1)}
     best = min(((gpus, used) for used, gpus in reached if gpus >= total and nodes in (None, used)), default=None)
-    found = mixture(there, total, nodes)
+    found = choose_sizes(there, total, nodes)
     assert (found is None) == (best is None)
     if found is not None:
         assert all(0 < count <= there[size] for size, count in found.items())
@@ -90,7 +90,7 @@ def test_a_mixture_of_thousands_of_gpus_is_found() -> None:
     for there, total, nodes in (
         ({8: 600, 6: 300}, 4999, None), ({8: 4000, 4: 900}, 20_001, None), ({8: 900, 4: 900}, 5000, 1000),
     ):  # fmt: skip
-        found = mixture(there, total, nodes)
+        found = choose_sizes(there, total, nodes)
         assert found is not None
         over = sum(size * count for size, count in found.items()) - total
         assert 0 <= over < 8
@@ -99,21 +99,21 @@ def test_a_mixture_of_thousands_of_gpus_is_found() -> None:
 
 def test_fourteen_gpus_are_two_and_four_and_eight_before_two_of_eight() -> None:
     free = [place("a", 8), place("b", 8), place("c", 4), place("d", 2)]
-    assert names(choose(waiting("t", select=Select(total_gpus=14)), free)) == ["a", "c", "d"]
+    assert names(choose_environments(waiting("t", select=Select(total_gpus=14)), free)) == ["a", "c", "d"]
 
 
 def test_of_equal_ones_those_of_one_link_are_chosen_and_a_failure_counts_more() -> None:
     free = [place("a", link="x"), place("b", link="y"), place("c", link="x"), place("d", link="y", health=1)]
-    assert sorted(names(choose(waiting("t", select=Select(2, 4)), free))) == ["a", "c"]
+    assert sorted(names(choose_environments(waiting("t", select=Select(2, 4)), free))) == ["a", "c"]
     free[0] = place("a", link="x", health=1)
-    assert sorted(names(choose(waiting("t", select=Select(2, 4)), free))) == ["b", "c"]
+    assert sorted(names(choose_environments(waiting("t", select=Select(2, 4)), free))) == ["b", "c"]
 
 
 def test_the_master_is_where_most_ranks_are_and_neighbours_follow_each_other() -> None:
     free = [place("a", 2), place("b", 8, zone="b"), place("c", 4), place("d", 4, zone="b")]
-    assert names(choose(waiting("t", select=Select(total_gpus=18)), free)) == ["b", "d", "c", "a"]
+    assert names(choose_environments(waiting("t", select=Select(total_gpus=18)), free)) == ["b", "d", "c", "a"]
 
 
 def test_all_are_of_one_cluster() -> None:
     free = [place("a"), place("b", cluster="d"), place("c", cluster="d")]
-    assert names(choose(waiting("t", select=Select(2), cluster=""), free)) == ["b", "c"]
+    assert names(choose_environments(waiting("t", select=Select(2), cluster=""), free)) == ["b", "c"]

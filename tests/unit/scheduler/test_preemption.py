@@ -5,15 +5,24 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermi.scheduler.placement import choose, matches, open_to
-from fermi.scheduler.scheduler import decide
-from fermi.scheduler.snapshot import Decision, Preempt, Project, Scene, Select, Turn, Waiting, priority_of
+from fermi.scheduler.placement import choose_environments, is_open_to, matches_request
+from fermi.scheduler.scheduler import make_decision
+from fermi.scheduler.snapshot import (
+    Decision,
+    Preemption,
+    Project,
+    QueueEntry,
+    SchedulerSnapshot,
+    Select,
+    WaitingTask,
+    classify_priority,
+)
 from tests.unit.scheduler.scenes import HOUR, NOW, fleets, held, place, scene, scenes, selects, waiting
 
 ROOMY = Project("lab"), Project("shop")
 
 
-def first(decision: Decision) -> Turn:
+def first(decision: Decision) -> QueueEntry:
     return decision.turns[0]
 
 
@@ -22,7 +31,7 @@ def victims(decision: Decision) -> set[str]:
 
 
 @st.composite
-def contests(draw: st.DrawFn) -> Scene:
+def contests(draw: st.DrawFn) -> SchedulerSnapshot:
     """One urgent task, and whoever has environments."""
     places = draw(fleets(usable=True))
     left, holders = list(draw(st.permutations([one.id for one in places]))), []
@@ -39,7 +48,7 @@ def contests(draw: st.DrawFn) -> Scene:
     return scene([task], places, holders)
 
 
-def by_trying_all(scene: Scene) -> tuple[int, float] | None:
+def by_trying_all(scene: SchedulerSnapshot) -> tuple[int, float] | None:
     """How many must go, and the least work that is lost with as few."""
     task = scene.waiting[0]
     by_id = {one.id: one for one in scene.places}
@@ -47,13 +56,13 @@ def by_trying_all(scene: Scene) -> tuple[int, float] | None:
     free = [one for one in scene.places if one.id not in taken]
     may = [
         one for one in scene.held
-        if one.preemptible and one.since + one.min_run <= NOW and priority_of(one.priority) < priority_of(task.priority)
-    ]  # fmt: skip
+        if one.preemptible and one.since + one.min_run <= NOW and classify_priority(one.priority) <
+    classify_priority(task.priority) ]  # fmt: skip
     for number in range(len(may) + 1):
         lost = [
             sum(sum(by_id[key].processes for key in one.places) * (NOW - one.since) for one in some)
             for some in combinations(may, number)
-            if choose(task, [*free, *(by_id[key] for one in some for key in one.places)])
+            if choose_environments(task, [*free, *(by_id[key] for one in some for key in one.places)])
         ]
         if lost:
             return number, min(lost)
@@ -61,8 +70,8 @@ def by_trying_all(scene: Scene) -> tuple[int, float] | None:
 
 
 @given(contests())
-def test_the_fewest_give_way_and_of_these_who_lose_the_least_and_nobody_in_vain(scene: Scene) -> None:
-    decision = decide(scene)
+def test_the_fewest_give_way_and_of_these_who_lose_the_least_and_nobody_in_vain(scene: SchedulerSnapshot) -> None:
+    decision = make_decision(scene)
     by_id = {one.id: one for one in scene.places}
     going = [one for one in scene.held if one.task in victims(decision)]
     lost = sum(sum(by_id[key].processes for key in one.places) * (NOW - one.since) for one in going)
@@ -81,12 +90,12 @@ def test_the_fewest_give_way_and_of_these_who_lose_the_least_and_nobody_in_vain(
         staying = {key for one in scene.held if one not in going for key in one.places}
         assert not needs & staying
         assert all(needs & set(one.places) for one in going)
-        assert choose(scene.waiting[0], [by_id[key] for key in needs])
+        assert choose_environments(scene.waiting[0], [by_id[key] for key in needs])
 
 
 @given(scenes())
-def test_nobody_gives_way_who_need_not(scene: Scene) -> None:
-    decision = decide(scene)
+def test_nobody_gives_way_who_need_not(scene: SchedulerSnapshot) -> None:
+    decision = make_decision(scene)
     by_id = {one.id: one for one in scene.places}
     tasks = {task.task: task for task in scene.waiting}
     holders = {one.task: one for one in scene.held}
@@ -103,7 +112,7 @@ def test_nobody_gives_way_who_need_not(scene: Scene) -> None:
         assert victim.since + victim.min_run <= NOW
         borrows = shared[victim.project] > (scene.projects[victim.project].guaranteed or 0)
         if one.why == "PRIORITY":
-            assert priority_of(by.priority) > priority_of(victim.priority)
+            assert classify_priority(by.priority) > classify_priority(victim.priority)
             assert victim.preemptible or borrows
         else:
             assert borrows
@@ -121,23 +130,23 @@ def test_nobody_gives_way_who_need_not(scene: Scene) -> None:
             task = tasks[turn.task]
             if task.select is not None:
                 chosen = [by_id[key] for key in turn.needs]
-                assert all(open_to(task.project, "c", one) and matches(task.select, one) for one in chosen)
+                assert all(is_open_to(task.project, "c", one) and matches_request(task.select, one) for one in chosen)
 
 
 def test_a_named_environment_is_given_up_by_who_is_preemptible_and_of_a_lower_class() -> None:
     task = waiting("t", "a", "b", priority=1)
     places = [place("a"), place("b")]
     holders = [held("h", "a", preemptible=True), held("i", "b", preemptible=True)]
-    found = decide(scene([task], places, holders))
-    assert found.preempt == (Preempt("h", "t", "PRIORITY"), Preempt("i", "t", "PRIORITY"))
+    found = make_decision(scene([task], places, holders))
+    assert found.preempt == (Preemption("h", "t", "PRIORITY"), Preemption("i", "t", "PRIORITY"))
     assert first(found).needs == ("a", "b")
     for other in (held("i", "b"), held("i", "b", preemptible=True, priority=1)):
-        assert not decide(scene([task], places, [holders[0], other])).preempt
+        assert not make_decision(scene([task], places, [holders[0], other])).preempt
 
 
 def test_nobody_gives_way_before_its_min_run_and_then_the_decision_is_due() -> None:
     young = held("h", "a", preemptible=True, since=NOW - 100, min_run=300)
-    found = decide(scene([waiting("t", "a", priority=1)], [place("a")], [young]))
+    found = make_decision(scene([waiting("t", "a", priority=1)], [place("a")], [young]))
     assert (found.preempt, found.again) == ((), NOW + 200)
     assert (first(found).room_at, first(found).after) == (NOW + 200, ("h",))
 
@@ -149,16 +158,16 @@ def test_who_waits_until_others_have_had_their_min_run_is_told_so_unless_it_begi
         held("i", "b", preemptible=True, since=NOW - 100, min_run=900),
         held("j", "c", until=NOW + HOUR),
     ]
-    turn = first(decide(scene([waiting("t", select=Select(2), priority=1)], places, holders)))
+    turn = first(make_decision(scene([waiting("t", select=Select(2), priority=1)], places, holders)))
     assert turn.why is not None
     assert (turn.why.code, turn.why.params["tasks"], turn.room_at) == ("WAITING_FOR_MIN_RUN", 2, NOW + 800)
     assert set(turn.after) == {"h", "i"}
     holders[2] = held("j", "c", until=NOW + 60)
-    turn = first(decide(scene([waiting("t", select=Select(1), priority=1)], places, holders)))
+    turn = first(make_decision(scene([waiting("t", select=Select(1), priority=1)], places, holders)))
     assert turn.why is not None
     assert (turn.why.code, turn.room_at, turn.after) == ("WAITING_FOR_CAPACITY", None, ("j",))
     for other in (0, -1):
-        turn = first(decide(scene([waiting("t", select=Select(2), priority=other)], places, holders)))
+        turn = first(make_decision(scene([waiting("t", select=Select(2), priority=other)], places, holders)))
         assert turn.room_at is None
 
 
@@ -170,12 +179,12 @@ def test_a_project_takes_back_what_it_is_guaranteed_from_who_borrows() -> None:
     places = [place(name) for name in "abcd"]
     holders = [held(f"h{name}", name, project="shop", priority=100) for name in "abcd"]
     task = waiting("t", select=Select(1, 4))
-    found = decide(scene([task], places, holders, guaranteed(8, 8)))
+    found = make_decision(scene([task], places, holders, guaranteed(8, 8)))
     assert [(one.by, one.why) for one in found.preempt] == [("t", "GUARANTEE")]
     for lab, shop in ((3, 8), (8, 16)):
-        assert not decide(scene([task], places, holders, guaranteed(lab, shop))).preempt
+        assert not make_decision(scene([task], places, holders, guaranteed(lab, shop))).preempt
     wide = waiting("t", select=Select(3, 4))
-    assert not decide(scene([wide], places, holders, guaranteed(12, 8))).preempt
+    assert not make_decision(scene([wide], places, holders, guaranteed(12, 8))).preempt
 
 
 def test_tasks_go_first_whose_going_leaves_their_project_its_guarantee() -> None:
@@ -185,22 +194,22 @@ def test_tasks_go_first_whose_going_leaves_their_project_its_guarantee() -> None
         held("small", "b", project="shop", since=NOW - 10 * HOUR),
     ]
     task = waiting("t", select=Select(1, 4))
-    assert victims(decide(scene([task], places, holders, guaranteed(4, 8)))) == {"small"}
+    assert victims(make_decision(scene([task], places, holders, guaranteed(4, 8)))) == {"small"}
 
 
 def test_who_borrows_takes_nothing_from_who_does_not() -> None:
     places = [place("a"), place("b")]
     mine = held("mine", "a", project="shop", preemptible=True)
     task = waiting("t", "a", priority=1)
-    assert not decide(scene([task], places, [mine], guaranteed(0, 4))).preempt
-    assert victims(decide(scene([task], places, [mine], guaranteed(4, 4)))) == {"mine"}
-    assert victims(decide(scene([task], places, [mine], guaranteed(0, 0)))) == {"mine"}
+    assert not make_decision(scene([task], places, [mine], guaranteed(0, 4))).preempt
+    assert victims(make_decision(scene([task], places, [mine], guaranteed(4, 4)))) == {"mine"}
+    assert victims(make_decision(scene([task], places, [mine], guaranteed(0, 0)))) == {"mine"}
 
 
 def test_what_borrows_is_preempted_by_a_higher_class_whoever_it_is() -> None:
     task, holder = waiting("t", "a", priority=1), held("h", "a", project="shop")
-    assert not decide(scene([task], [place("a")], [holder], ROOMY)).preempt
-    assert victims(decide(scene([task], [place("a")], [holder], guaranteed(4, 0)))) == {"h"}
+    assert not make_decision(scene([task], [place("a")], [holder], ROOMY)).preempt
+    assert victims(make_decision(scene([task], [place("a")], [holder], guaranteed(4, 0)))) == {"h"}
 
 
 def test_nobody_is_asked_twice_and_what_is_given_up_goes_to_who_asked() -> None:
@@ -209,16 +218,16 @@ def test_nobody_is_asked_twice_and_what_is_given_up_goes_to_who_asked() -> None:
     holders = [held("h", "a", preemptible=True), held("i", "b", since=NOW - 9 * HOUR)]
     old = waiting("old", select=Select(1), since=NOW - 80 * HOUR)
     high = waiting("high", select=Select(1), priority=1)
-    found = decide(scene([old, high], places, holders))
-    assert (first(found).task, found.preempt) == ("old", (Preempt("h", "high", "PRIORITY"),))
+    found = make_decision(scene([old, high], places, holders))
+    assert (first(found).task, found.preempt) == ("old", (Preemption("h", "high", "PRIORITY"),))
     asked = _told(high, found)
     leaving = [held("h", "a", preemptible=True, leaving=True), holders[1]]
-    assert not decide(scene([old, asked], places, leaving)).preempt
-    after = {turn.task: turn.start for turn in decide(scene([old, asked], places, holders[1:])).turns}
+    assert not make_decision(scene([old, asked], places, leaving)).preempt
+    after = {turn.task: turn.start for turn in make_decision(scene([old, asked], places, holders[1:])).turns}
     assert after == {"old": (), "high": ("a",)}
 
 
-def _told(task: Waiting, decision: Decision) -> Waiting:
+def _told(task: WaitingTask, decision: Decision) -> WaitingTask:
     needs = next(turn.needs for turn in decision.turns if turn.task == task.task)
     return waiting(task.task, select=task.select, priority=task.priority, promised=needs)
 
@@ -229,7 +238,7 @@ def test_who_starts_in_the_same_decision_gives_way_to_nobody() -> None:
         waiting("new", "a", priority=-1, preemptible=True, since=NOW - 80 * HOUR),
         waiting("high", "a", priority=1),
     ]
-    found = decide(scene(tasks, places))
+    found = make_decision(scene(tasks, places))
     assert (first(found).start, found.preempt) == (("a",), ())
 
 
@@ -241,7 +250,7 @@ def test_of_as_few_as_possible_the_cheapest_together_give_way() -> None:
         for name, some, seconds in (("one", "a", 10), ("two", "bc", 15), ("other", "de", 100), ("three", "fgh", 27))
     ]
     task = waiting("t", select=Select(4), priority=1)
-    assert victims(decide(scene([task], places, holders))) == {"one", "three"}
+    assert victims(make_decision(scene([task], places, holders))) == {"one", "three"}
 
 
 def test_who_stays_gives_way_to_nobody_and_nobody_waits_for_that() -> None:
@@ -250,5 +259,5 @@ def test_who_stays_gives_way_to_nobody_and_nobody_waits_for_that() -> None:
     for more in ({"preemptible": True}, {"preemptible": True, "since": NOW - 100, "min_run": 300}, {}):
         stays = held("h", "a", stays=True, project="shop", **more)
         projects = [Project("lab", guaranteed=8), Project("shop", guaranteed=0)]
-        found = decide(scene([task], [place("a")], [stays], projects))
+        found = make_decision(scene([task], [place("a")], [stays], projects))
         assert (found.preempt, found.again, first(found).room_at) == ((), None, None)

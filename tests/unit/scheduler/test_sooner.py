@@ -5,24 +5,24 @@ from typing import Any
 
 from hypothesis import given
 
-from fermi.scheduler.scheduler import decide
-from fermi.scheduler.snapshot import NUMBERS, Priority, Project, Scene, Select, Waiting
-from fermi.scheduler.what_if import sooner
+from fermi.scheduler.scheduler import make_decision
+from fermi.scheduler.snapshot import PRIORITY_NUMBERS, Priority, Project, SchedulerSnapshot, Select, WaitingTask
+from fermi.scheduler.what_if import find_sooner_starts
 from tests.unit.scheduler.scenes import HOUR, NOW, held, place, scene, scenes, waiting
 
 
-def codes(one: Scene, task: str = "t") -> dict[str, Any]:
-    return {problem.code: dict(problem.params) for problem in sooner(one, task)}
+def codes(one: SchedulerSnapshot, task: str = "t") -> dict[str, Any]:
+    return {problem.code: dict(problem.params) for problem in find_sooner_starts(one, task)}
 
 
-def starts(one: Scene, changed: Waiting) -> bool:
+def starts(one: SchedulerSnapshot, changed: WaitingTask) -> bool:
     tasks = tuple(changed if task.task == changed.task else task for task in one.waiting)
-    turn = next(turn for turn in decide(replace(one, waiting=tasks)).turns if turn.task == changed.task)
+    turn = next(turn for turn in make_decision(replace(one, waiting=tasks)).turns if turn.task == changed.task)
     return bool(turn.start)
 
 
 @given(scenes(most=4))
-def test_a_shorter_run_or_a_higher_class_that_is_proposed_does(scene: Scene) -> None:
+def test_a_shorter_run_or_a_higher_class_that_is_proposed_does(scene: SchedulerSnapshot) -> None:
     for task in scene.waiting:
         found = codes(scene, task.task)
         if "SOONER_SHORTER" in found:
@@ -30,7 +30,7 @@ def test_a_shorter_run_or_a_higher_class_that_is_proposed_does(scene: Scene) -> 
             asked = task.expected_run or task.max_run or HOUR  # its weight in the fair share stays
             assert starts(scene, replace(task, max_run=seconds, expected_run=asked))
         if "SOONER_HIGHER_CLASS" in found:
-            assert starts(scene, replace(task, priority=NUMBERS[found["SOONER_HIGHER_CLASS"]["priority"]]))
+            assert starts(scene, replace(task, priority=PRIORITY_NUMBERS[found["SOONER_HIGHER_CLASS"]["priority"]]))
         if starts(scene, task):
             assert not found
 

@@ -4,24 +4,24 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from fermi.scheduler.limits import Use, problem
-from fermi.scheduler.placement import matches, open_to
-from fermi.scheduler.scheduler import decide
-from fermi.scheduler.snapshot import Decision, Project, Reservation, Scene, Select, Turn
+from fermi.scheduler.limits import GpuUsage, find_broken_limit
+from fermi.scheduler.placement import is_open_to, matches_request
+from fermi.scheduler.scheduler import make_decision
+from fermi.scheduler.snapshot import Decision, Project, QueueEntry, Reservation, SchedulerSnapshot, Select
 from tests.unit.scheduler.scenes import HOUR, NOW, held, place, scene, scenes, waiting
 
 
-def turns(decision: Decision) -> dict[str, Turn]:
+def turns(decision: Decision) -> dict[str, QueueEntry]:
     return {turn.task: turn for turn in decision.turns}
 
 
-def why(turn: Turn) -> str:
+def why(turn: QueueEntry) -> str:
     return turn.why.code if turn.why else ""
 
 
 @given(scenes())
-def test_what_starts_may_start_there(scene: Scene) -> None:
-    decision = decide(scene)
+def test_what_starts_may_start_there(scene: SchedulerSnapshot) -> None:
+    decision = make_decision(scene)
     by_id = {one.id: one for one in scene.places}
     tasks = {task.task: task for task in scene.waiting}
     given_now = [key for turn in decision.turns for key in turn.start]
@@ -29,7 +29,7 @@ def test_what_starts_may_start_there(scene: Scene) -> None:
     assert len(given_now) == len(set(given_now))
     assert not taken & set(given_now)
     assert [turn.number for turn in decision.turns] == list(range(1, len(tasks) + 1))
-    use = Use(scene.held, by_id)
+    use = GpuUsage(scene.held, by_id)
     for turn in decision.turns:
         task = tasks[turn.task]
         assert bool(turn.start) != (turn.why is not None)
@@ -40,8 +40,8 @@ def test_what_starts_may_start_there(scene: Scene) -> None:
         if task.select is None:
             assert turn.start == task.named
         else:
-            assert all(open_to(task.project, "c", one) and matches(task.select, one) for one in chosen)
-        assert problem(task, scene.projects[task.project], use, chosen) is None
+            assert all(is_open_to(task.project, "c", one) and matches_request(task.select, one) for one in chosen)
+        assert find_broken_limit(task, scene.projects[task.project], use, chosen) is None
         use.add(task.project, task.user, chosen)
         end = float("inf") if task.max_run is None else NOW + task.max_run
         for window in scene.reservations:
@@ -54,15 +54,15 @@ def test_what_starts_may_start_there(scene: Scene) -> None:
 
 
 @given(scenes())
-def test_what_is_kept_is_kept_for_one(scene: Scene) -> None:
-    kept = [key for turn in decide(scene).turns for key in turn.needs]
+def test_what_is_kept_is_kept_for_one(scene: SchedulerSnapshot) -> None:
+    kept = [key for turn in make_decision(scene).turns for key in turn.needs]
     assert len(kept) == len(set(kept))
 
 
 @given(scenes(reserved=False))
-def test_who_keeps_begins_no_later_than_was_said_whoever_starts_before(scene: Scene) -> None:
+def test_who_keeps_begins_no_later_than_was_said_whoever_starts_before(scene: SchedulerSnapshot) -> None:
     """Each holder and each that starts takes all the time that it may."""
-    decision = decide(scene)
+    decision = make_decision(scene)
     ends = {key: one.until for one in scene.held for key in one.places}
     tasks = {task.task: task for task in scene.waiting}
     for turn in decision.turns:
@@ -74,9 +74,9 @@ def test_who_keeps_begins_no_later_than_was_said_whoever_starts_before(scene: Sc
 
 
 @given(scenes())
-def test_equal_scenes_have_equal_decisions_and_time_alone_changes_none_before_again(scene: Scene) -> None:
-    decision = decide(scene)
-    assert decide(replace(scene, waiting=scene.waiting[::-1], held=scene.held[::-1])) == decision
+def test_equal_scenes_have_equal_decisions_and_time_alone_changes_none_before_again(scene: SchedulerSnapshot) -> None:
+    decision = make_decision(scene)
+    assert make_decision(replace(scene, waiting=scene.waiting[::-1], held=scene.held[::-1])) == decision
     assert decision.again is None or decision.again > NOW
 
 
@@ -84,7 +84,7 @@ def test_a_wide_task_is_not_starved_by_small_ones() -> None:
     places = [place(f"e{i}") for i in range(3)]
     wide = waiting("wide", select=Select(3), since=NOW - 100)
     small = [waiting(f"small{i}", select=Select(1)) for i in range(5)]
-    found = turns(decide(scene([wide, *small], places, [held("h", "e0")])))
+    found = turns(make_decision(scene([wide, *small], places, [held("h", "e0")])))
     assert not any(turn.start for turn in found.values())
     assert set(found["wide"].needs) == {"e0", "e1", "e2"}
     assert found["wide"].after == ("h",)
@@ -98,7 +98,7 @@ def test_a_short_task_goes_before_a_wide_one_that_it_does_not_delay() -> None:
     wide = waiting("wide", select=Select(3), since=NOW - 100)
     short = waiting("short", select=Select(1), max_run=HOUR)
     long = waiting("long", select=Select(1), max_run=3 * HOUR)
-    found = turns(decide(scene([wide, long, short], places, [held("h", "e0", until=NOW + 2 * HOUR)])))
+    found = turns(make_decision(scene([wide, long, short], places, [held("h", "e0", until=NOW + 2 * HOUR)])))
     assert found["wide"].begins == NOW + 2 * HOUR
     assert found["short"].start
     assert not found["long"].start
@@ -106,7 +106,7 @@ def test_a_short_task_goes_before_a_wide_one_that_it_does_not_delay() -> None:
 
 def test_a_task_that_needs_other_environments_goes_before() -> None:
     tasks = [waiting("first", "a", "b", since=NOW - 100), waiting("second", "b"), waiting("third", "c")]
-    found = turns(decide(scene(tasks, [place("a"), place("b"), place("c")], [held("h", "a")])))
+    found = turns(make_decision(scene(tasks, [place("a"), place("b"), place("c")], [held("h", "a")])))
     assert found["third"].start == ("c",)
     assert why(found["second"]) == "WAITING_FOR_TURN"
     assert found["first"].why is not None
@@ -118,16 +118,16 @@ def test_who_may_not_start_keeps_nothing() -> None:
     gone = waiting("gone", "a", "b", since=NOW - 90)
     other = waiting("other", "a", project="shop")
     places = [place("a"), place("b", usable=False)]
-    found = turns(decide(scene([limited, gone, other], places, projects=[Project("lab", most_tasks=0)])))
+    found = turns(make_decision(scene([limited, gone, other], places, projects=[Project("lab", most_tasks=0)])))
     assert (why(found["limited"]), found["other"].start) == ("LIMIT_TASKS", ("a",))
-    found = turns(decide(scene([gone, other], places)))
+    found = turns(make_decision(scene([gone, other], places)))
     assert (why(found["gone"]), found["other"].start) == ("ENVIRONMENT_UNAVAILABLE", ("a",))
 
 
 def test_a_limit_holds_within_one_decision() -> None:
     tasks = [waiting(f"t{i}", select=Select(1)) for i in range(4)]
     lab = Project("lab", most_gpus=8)
-    found = turns(decide(scene(tasks, [place(f"e{i}") for i in range(4)], projects=[lab])))
+    found = turns(make_decision(scene(tasks, [place(f"e{i}") for i in range(4)], projects=[lab])))
     assert [why(turn) for turn in found.values()] == ["", "", "LIMIT_GPUS", "LIMIT_GPUS"]
 
 
@@ -138,13 +138,13 @@ def test_reserved_times_are_kept_free_for_their_project_and_drained_for_maintena
         Reservation("m", frozenset("b"), NOW + HOUR, NOW + 2 * HOUR),
     ]
     tasks = [waiting("long", "a"), waiting("theirs", "b", project="shop")]
-    found = decide(scene(tasks, places, reservations=windows))
+    found = make_decision(scene(tasks, places, reservations=windows))
     assert [why(turn) for turn in found.turns] == ["WAITING_FOR_RESERVATION", "WAITING_FOR_MAINTENANCE"]
     assert found.again == NOW + HOUR
     short = [waiting("short", "a", max_run=HOUR), waiting("owner", "a", project="shop", since=NOW - 30)]
-    found = decide(scene(short, places, reservations=windows))
+    found = make_decision(scene(short, places, reservations=windows))
     assert turns(found)["short"].start == ("a",)
-    assert turns(decide(scene(short[1:], places, reservations=windows)))["owner"].start == ("a",)
+    assert turns(make_decision(scene(short[1:], places, reservations=windows)))["owner"].start == ("a",)
 
 
 def test_what_was_promised_is_nobody_else_s_even_who_comes_first() -> None:
@@ -154,17 +154,17 @@ def test_what_was_promised_is_nobody_else_s_even_who_comes_first() -> None:
         waiting("second", select=Select(2), promised=("a", "b")),
     ]
     leaving = [held("h", "b", leaving=True)]
-    found = turns(decide(scene(tasks, places, leaving)))
+    found = turns(make_decision(scene(tasks, places, leaving)))
     assert (why(found["second"]), found["second"].needs) == ("MAKING_ROOM", ("a", "b"))
     assert not found["first"].start
-    assert turns(decide(scene(tasks, places)))["second"].start == ("a", "b")
-    found = turns(decide(scene(tasks, places, [held("h", "b")])))  # it stays after all
+    assert turns(make_decision(scene(tasks, places)))["second"].start == ("a", "b")
+    found = turns(make_decision(scene(tasks, places, [held("h", "b")])))  # it stays after all
     assert found["first"].start == ("a",)
 
 
 def test_rules_of_a_framework_choose_another_set_or_make_it_wait() -> None:
     places = [place("a", 8), place("b", 4), place("c", 2), place("d", 8)]
     task = waiting("t", select=Select(total_gpus=14))
-    equal = turns(decide(scene([task], places), lambda task, some: len({one.gpus for one in some}) == 1))["t"]
+    equal = turns(make_decision(scene([task], places), lambda task, some: len({one.gpus for one in some}) == 1))["t"]
     assert set(equal.start) == {"a", "d"}
-    assert why(turns(decide(scene([task], places), lambda task, some: False))["t"]) == "WAITING_FOR_FIT"
+    assert why(turns(make_decision(scene([task], places), lambda task, some: False))["t"]) == "WAITING_FOR_FIT"

@@ -14,9 +14,9 @@ from django.test import override_settings
 from django.urls import path
 
 from apps.common import bounds
-from apps.common.asgi import Answered
+from apps.common.asgi import ErrorResponseMiddleware
 from apps.common.errors import ApiError
-from apps.workers.heartbeat.endpoint import Heartbeats
+from apps.workers.heartbeat.endpoint import HeartbeatEndpoint
 from server.asgi import Handler
 
 closed = threading.Event()
@@ -169,7 +169,7 @@ def test_what_fails_before_django_is_answered_in_the_envelope(error: Exception, 
 
     client = Client("/api/v1/workers/heartbeat")
     client.scope["headers"] += [(b"accept-language", b"en"), (b"x-request-id", b"my-request.1")]
-    head, body = asked(Answered(broken), client)
+    head, body = asked(ErrorResponseMiddleware(broken), client)
     headers = dict(head["headers"])
     told = json.loads(body["body"])
     assert (head["status"], told["code"], told["error"], told["requestId"]) == (status, status, code, "my-request.1")
@@ -185,7 +185,7 @@ def test_an_answer_that_has_begun_is_cut() -> None:
 
     client = Client("/api/v1/training-tasks/x/stream")
     with pytest.raises(RuntimeError, match="on purpose"):
-        asked(Answered(breaks_off), client)
+        asked(ErrorResponseMiddleware(breaks_off), client)
     assert client.answer.qsize() == 1
 
 
@@ -222,7 +222,7 @@ def test_the_body_of_somebody_unknown_is_not_read_where_it_may_be_large(monkeypa
 @pytest.mark.parametrize(
     ("declared", "pieces", "code"),
     [
-        (bounds.MAX_HEARTBEAT + 1, [], "BODY_TOO_LARGE"),
+        (bounds.MAX_HEARTBEAT_BYTES + 1, [], "BODY_TOO_LARGE"),
         (0, [b" " * bounds.MIB] * 3, "BODY_TOO_LARGE"),
         (0, [b'{"workers":[' + b",".join([b"{}"] * 150_000) + b"]}"], "BODY_TOO_MANY_VALUES"),
     ],
@@ -230,11 +230,11 @@ def test_the_body_of_somebody_unknown_is_not_read_where_it_may_be_large(monkeypa
 def test_a_heartbeat_that_is_too_large_is_neither_parsed_nor_handed_on(
     monkeypatch: pytest.MonkeyPatch, declared: int, pieces: list[bytes], code: str
 ) -> None:
-    monkeypatch.setattr(Heartbeats, "_start", lambda _: None)
+    monkeypatch.setattr(HeartbeatEndpoint, "_start", lambda _: None)
     monkeypatch.setattr("apps.workers.heartbeat.endpoint.orjson.loads", None)
-    client = Client(bounds.HEARTBEAT)
+    client = Client(bounds.HEARTBEAT_PATH)
     client.scope["headers"] += [(b"content-length", b"%d" % declared)] if declared else []
     client.incoming = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
     client.incoming[-1:] = [{**one, "more_body": len(pieces) > 1} for one in client.incoming[-1:]]
-    head, body = asked(Answered(Heartbeats(None)), client)  # type: ignore[arg-type]
+    head, body = asked(ErrorResponseMiddleware(HeartbeatEndpoint(None)), client)  # type: ignore[arg-type]
     assert (head["status"], json.loads(body["body"])["error"]) == (413 if "LARGE" in code else 400, code)

@@ -9,7 +9,7 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from apps.common.asgi import UNHURRIED
+from apps.common.asgi import SLOW_BODY_ALLOWED
 from server.http import PACE, PATIENCE, Http
 
 POST = b"POST /%s HTTP/1.1\r\nHost: here\r\nContent-Length: 1000000\r\n\r\n"
@@ -148,7 +148,7 @@ def test_requests_that_follow_each_other_are_not_one_that_takes_long() -> None:
 
 def test_a_body_that_somebody_lets_take_its_time_does() -> None:
     async def door(scope: Any, receive: Any, send: Any) -> None:
-        scope.setdefault("extensions", {})[UNHURRIED] = True
+        scope.setdefault("extensions", {})[SLOW_BODY_ALLOWED] = True
         await echo(scope, receive, send)
 
     async def slow() -> None:

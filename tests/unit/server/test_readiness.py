@@ -50,9 +50,9 @@ def test_readiness_writes_and_sees_a_disk_that_fills(client: Client, disk: Path)
     well, [warning] = ready(client)
     assert well
     assert (warning["code"], warning["percent"]) == ("DISK_NEARLY_FULL", 95)
-    assert disks.nearly_full(disk)["path"] == str(disk)
+    assert disks.find_nearly_full(disk)["path"] == str(disk)
     with (disk / "rest").open("wb") as rest:
-        os.posix_fallocate(rest.fileno(), 0, disks.room(str(disk))["free"])
+        os.posix_fallocate(rest.fileno(), 0, disks.read_free_space(str(disk))["free"])
     assert not ready(client)[0]
     assert client.get("/readyz").status_code == 503
     (disk / "rest").unlink()
@@ -71,7 +71,7 @@ def faults(client: Client) -> dict[str, str]:
 
 def test_a_disk_that_is_full_is_named_so(client: Client, disk: Path) -> None:
     with (disk / "all").open("wb") as all_of_it:
-        os.posix_fallocate(all_of_it.fileno(), 0, disks.room(str(disk))["free"])
+        os.posix_fallocate(all_of_it.fileno(), 0, disks.read_free_space(str(disk))["free"])
     assert faults(client)["disk"] == "DATA_DISK_FULL"
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     assert faults(client)["disk"] == "DATA_DISK_UNWRITABLE"

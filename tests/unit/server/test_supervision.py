@@ -177,7 +177,7 @@ def test_a_process_of_ours_is_as_we_are() -> None:
         process.stdout.readline()
         assert limits.changed(limits.of_process(process.pid), [limits.of_process(os.getpid())]) == {}
         process.kill()
-    until(lambda: processes.start_time(process.pid) is None)
+    until(lambda: processes.read_start_time(process.pid) is None)
     assert limits.of_process(process.pid) == {}
 
 

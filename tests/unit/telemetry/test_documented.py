@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.telemetry.resolutions import GRAINS, most_blocks
+from apps.telemetry.resolutions import RESOLUTIONS, count_max_blocks
 from fermi.telemetry.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -14,6 +14,6 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 def test_every_metric_and_every_bound_is_in_the_page(page: str) -> None:
     text = (DOCS / page).read_text("utf-8")
     assert [name for name in METRICS if f"`{name}`" not in text] == []
-    for grain in GRAINS:
-        assert f"| {most_blocks(grain)} |" in text
-    assert str(sum(map(most_blocks, GRAINS))) in text
+    for grain in RESOLUTIONS:
+        assert f"| {count_max_blocks(grain)} |" in text
+    assert str(sum(map(count_max_blocks, RESOLUTIONS))) in text

@@ -11,9 +11,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from fermi.telemetry.gpus import Amd, Nvml, Smi, slowed
-from fermi.telemetry.proc_files import Rates
-from fermi.telemetry.sampler import Sampler
+from fermi.telemetry.gpus import AmdSmiReader, NvidiaSmiReader, NvmlReader, encode_slowdown
+from fermi.telemetry.proc_files import CounterRates
+from fermi.telemetry.sampler import TelemetrySampler
 
 REAL = vars(pynvml)
 RESERVED = 551 << 20
@@ -117,8 +117,8 @@ class Driver:
 
 def test_a_driver_is_asked_for_all_that_a_board_knows() -> None:
     boards = [Board("GPU-aaa"), Board("GPU-bbb")]
-    rates = Rates()
-    nvml = Nvml(None, rates, Driver(*boards))
+    rates = CounterRates()
+    nvml = NvmlReader(None, rates, Driver(*boards))
     assert "ecc" not in nvml.look(10.0)[0]  # how many there were before is not what came since
     rates.turn()
     boards[0].ecc, boards[0].sent = 7, 3000
@@ -135,36 +135,36 @@ def test_a_driver_is_asked_for_all_that_a_board_knows() -> None:
 def test_what_a_board_does_not_support_is_left_out_and_the_rest_told() -> None:
     refuses = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetCurrentClocksEventReasons",
                "nvmlDeviceGetFieldValues", "nvmlDeviceRegisterEvents")  # fmt: skip
-    told = Nvml(None, Rates(), Driver(Board("GPU-old", refuses))).look(1.0)[0]
+    told = NvmlReader(None, CounterRates(), Driver(Board("GPU-old", refuses))).look(1.0)[0]
     assert {"power", "ecc", "nvlink_sent"}.isdisjoint(told)
     assert told["throttled"] == 2.0  # by the name that the call had before driver 535
     assert told["gpu"] == 87
 
 
 def test_drivers_before_510_tell_used_memory_with_what_they_keep_for_themselves() -> None:
-    told = Nvml(None, Rates(), Driver(Board("GPU-old", ("nvmlMemory_v2",)))).look(1.0)[0]
+    told = NvmlReader(None, CounterRates(), Driver(Board("GPU-old", ("nvmlMemory_v2",)))).look(1.0)[0]
     assert told["gpu_memory"] == (3 << 30) + RESERVED
 
 
 def test_only_the_gpus_that_the_ranks_may_use_count_in_their_order() -> None:
     boards = [Board("GPU-aaa"), Board("GPU-bbb", ("nvmlDeviceGetUtilizationRates",)), Board("GPU-ccc")]
-    found = Nvml("GPU-bbb,0", Rates(), Driver(*boards)).look(1.0)
+    found = NvmlReader("GPU-bbb,0", CounterRates(), Driver(*boards)).look(1.0)
     assert sorted(found) == [0, 1]
     assert "gpu" not in found[0]
 
 
 def test_without_a_driver_nvml_says_so_by_an_error() -> None:
     with pytest.raises(pynvml.NVMLError):
-        Nvml(None, Rates(), Driver())
+        NvmlReader(None, CounterRates(), Driver())
 
 
 def test_reasons_become_the_few_that_somebody_can_do_something_about() -> None:
-    assert slowed(0) == slowed(1) == slowed(2) == 0  # idle, or set to a clock
-    assert slowed(0x40 | 0x08) == 2 + 4
+    assert encode_slowdown(0) == encode_slowdown(1) == encode_slowdown(2) == 0  # idle, or set to a clock
+    assert encode_slowdown(0x40 | 0x08) == 2 + 4
 
 
 def test_the_memory_of_a_ranks_processes_is_the_ranks() -> None:
-    sampler = Sampler([], known=Nvml(None, Rates(), Driver(Board("GPU-aaa"))))
+    sampler = TelemetrySampler([], known=NvmlReader(None, CounterRates(), Driver(Board("GPU-aaa"))))
     values = sampler.sample({5: os.getpid()}, {5: 0})["values"]
     assert values["rank_gpu_memory:5"] == 1 << 30
     assert values["gpu:0"] == 87
@@ -178,7 +178,7 @@ echo "0, GPU-aaa, 35, 1024, 81920, 250.50, 61, 1410, 1593, 0x0000000000000004, 0
 echo "1, GPU-bbb, [N/A], 10, 81920, [N/A], 40, 210, 1593, Not Active, [N/A]"
 """)
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-    board = Smi("GPU-bbb,0", [str(tool)])
+    board = NvidiaSmiReader("GPU-bbb,0", [str(tool)])
     assert board.look(100.0) == {}
     moment = 100.0
     while not (found := board.look(moment)):
@@ -191,7 +191,7 @@ echo "1, GPU-bbb, [N/A], 10, 81920, [N/A], 40, 210, 1593, Not Active, [N/A]"
 
 
 def test_without_nvidia_smi_nothing_is_known() -> None:
-    board = Smi(None, ["/nowhere/nvidia-smi"])
+    board = NvidiaSmiReader(None, ["/nowhere/nvidia-smi"])
     assert board.look(1.0) == board.look(20.0) == {}
 
 
@@ -222,6 +222,6 @@ class Rocm:
 
 
 def test_amd_gpus_are_told_of_by_the_same_names() -> None:
-    told = Amd(None, Rates(), Rocm).look(1.0)[0]
+    told = AmdSmiReader(None, CounterRates(), Rocm).look(1.0)[0]
     assert told == {"gpu": 55, "gpu_memory": 283 << 20, "gpu_memory_total": 196592 << 20, "power": 140,
                     "temperature": 44, "sm_clock": 132, "memory_clock": 900}  # fmt: skip

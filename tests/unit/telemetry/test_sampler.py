@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fermi.telemetry import metrics
-from fermi.telemetry.aggregation import Folding, folded
-from fermi.telemetry.node import Node
-from fermi.telemetry.proc_files import Files, Rates
-from fermi.telemetry.ranks import Ranks
-from fermi.telemetry.sampler import Sampler
+from fermi.telemetry.aggregation import SampleAggregator, aggregate_samples
+from fermi.telemetry.node import NodeReader
+from fermi.telemetry.proc_files import CounterRates, ProcFiles
+from fermi.telemetry.ranks import RankReader
+from fermi.telemetry.sampler import TelemetrySampler
 
 STAT = "cpu  {user} 0 {system} {idle} {wait} 0 0 0 0 0\ncpu0 1 1 1 1\nintr 1 2 3\n"
 NET = """Inter-|   Receive                          |  Transmit
@@ -43,8 +43,8 @@ def tree(tmp_path: Path) -> Path:
 
 
 def look_twice(tree: Path, seconds: float, **changes: str) -> dict[str, float]:
-    rates = Rates()
-    node = Node(Files(str(tree)), rates)
+    rates = CounterRates()
+    node = NodeReader(ProcFiles(str(tree)), rates)
     node.look(100.0)
     rates.turn()
     for path, text in changes.items():
@@ -72,11 +72,11 @@ def test_a_first_look_and_a_counter_that_began_anew_give_no_rate(tree: Path) -> 
     found = look_twice(tree, 5.0, **{"/proc/net/dev": NET.format(lo=0, rx=10, tx=2500)})
     assert "received:eth0" not in found
     assert "sent:eth0" in found
-    assert "cpu" not in Node(Files(str(tree)), Rates()).look(1.0)
+    assert "cpu" not in NodeReader(ProcFiles(str(tree)), CounterRates()).look(1.0)
 
 
 def test_a_list_that_the_kernel_gives_in_several_pages_is_read_to_its_end() -> None:
-    files = Files()
+    files = ProcFiles()
     text = files.read("/proc/self/maps")
     files.close()
     assert len(text) > 2 * os.sysconf("SC_PAGE_SIZE")
@@ -99,16 +99,16 @@ def test_a_container_has_what_the_tightest_of_its_groups_gives_it(tree: Path) ->
 
 
 def test_nothing_readable_is_nothing_known(tmp_path: Path) -> None:
-    known = Node(Files(str(tmp_path)), Rates(), ["/nowhere"]).look(1.0)
+    known = NodeReader(ProcFiles(str(tmp_path)), CounterRates(), ["/nowhere"]).look(1.0)
     assert known == {}
-    assert Ranks(Files(str(tmp_path)), Rates()).look({0: 1}, 1.0) == {}
+    assert RankReader(ProcFiles(str(tmp_path)), CounterRates()).look({0: 1}, 1.0) == {}
 
 
 @pytest.mark.parametrize("text", ["", "cpu", "garbage\n\n\0", "cpu  1 2\n"])
 def test_a_torn_file_never_raises(tree: Path, text: str) -> None:
     for path in ("/proc/stat", "/proc/loadavg", "/proc/meminfo", "/proc/net/dev", "/proc/self/cgroup"):
         write(tree, path, text)
-    Node(Files(str(tree)), Rates(), [str(tree)]).look(1.0)
+    NodeReader(ProcFiles(str(tree)), CounterRates(), [str(tree)]).look(1.0)
 
 
 SPINS = """
@@ -125,7 +125,7 @@ def test_a_rank_is_its_process_and_what_descends_from_it() -> None:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            sampler = Sampler(["/"], visible="")
+            sampler = TelemetrySampler(["/"], visible="")
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("utf-8").split()
             while sampler.sample({3: process.pid}, {3: 1})["values"].get("rank_memory:3", 0) < 40 << 20:
                 pass  # until the child has its memory
@@ -142,21 +142,21 @@ def test_a_rank_is_its_process_and_what_descends_from_it() -> None:
     assert values["rank_cpu:3"] > 0
     assert values["gpu:1"] == min(100.0, values["rank_cpu:3"])
     assert {"cpu", "load", "memory", "shm", "rank_read:3", "rank_written:3"} <= values.keys()
-    assert all(metrics.parts(key) for key in values)
+    assert all(metrics.parse_key(key) for key in values)
 
 
 def test_several_samples_become_one_as_each_metric_says() -> None:
     first = {"at": 15.0, "values": {"cpu": 10, "ecc:0": 1, "throttled:0": 1, "xid:0": 31, "memory_total": 5}}
     second = {"at": 20.0, "values": {"cpu": 20, "ecc:0": 2, "throttled:0": 4, "xid:0": 79, "received:eth0": 7}}
     third = {"at": 30.0, "values": {"cpu": 99}}
-    folding = Folding()
+    folding = SampleAggregator()
     assert folding.add(first) is folding.add(second) is None
     told = folding.add(third)
     assert told == {
         "at": 20.0,
         "values": {"cpu": 15.0, "ecc:0": 3, "throttled:0": 5.0, "xid:0": 79, "memory_total": 5, "received:eth0": 7.0},
     }
-    assert folding.rest() == folded([third])
+    assert folding.rest() == aggregate_samples([third])
     assert folding.rest() is None
 
 
@@ -165,4 +165,4 @@ def test_several_samples_become_one_as_each_metric_says() -> None:
     ("cpu:1", None), ("gpu", None), ("gpu:", None), ("nonsense", None), ("disk_used:" + 65 * "x", None),
 ])  # fmt: skip
 def test_a_key_is_a_metric_and_what_it_is_of(key: str, known: tuple[str, str] | None) -> None:
-    assert metrics.parts(key) == known
+    assert metrics.parse_key(key) == known

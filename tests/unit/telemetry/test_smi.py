@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fermi.telemetry import nvidia_smi, slow_command
-from fermi.telemetry.slow_command import Beside
+from fermi.telemetry.slow_command import BackgroundCommand
 from tests.polling import until
 
 
@@ -28,24 +28,24 @@ echo "nonsense"
 """,
         encoding="utf-8",
     )
-    rows = nvidia_smi.ask(("index", "power.draw", "name"))
+    rows = nvidia_smi.run_query(("index", "power.draw", "name"))
     assert rows == [
         {"index": "0", "power.draw": "250.50", "name": "NVIDIA H200"},
         {"index": "1", "name": "Odd, with commas"},
     ]
-    assert (nvidia_smi.number(rows[0], "power.draw"), nvidia_smi.number(rows[1], "power.draw")) == (250.5, None)
-    assert (nvidia_smi.whole(rows[1], "index"), nvidia_smi.whole(rows[0], "power.draw")) == (1, None)
+    assert (nvidia_smi.get_number(rows[0], "power.draw"), nvidia_smi.get_number(rows[1], "power.draw")) == (250.5, None)
+    assert (nvidia_smi.get_int(rows[1], "index"), nvidia_smi.get_int(rows[0], "power.draw")) == (1, None)
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho '0, 1'; exit 9", "#!/bin/sh\nexec sleep 60", "#!/nowhere"])
 def test_a_tool_that_fails_or_hangs_or_cannot_run_says_nothing(tool: Path, script: str) -> None:
     tool.write_text(script, encoding="utf-8")
-    assert nvidia_smi.ask(("index", "name"), seconds=0.2) is None
+    assert nvidia_smi.run_query(("index", "name"), seconds=0.2) is None
 
 
 def test_a_machine_without_the_tool_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert nvidia_smi.ask(("index", "name")) is None
+    assert nvidia_smi.run_query(("index", "name")) is None
 
 
 @pytest.mark.parametrize(("mask", "told"), [
@@ -53,24 +53,24 @@ def test_a_machine_without_the_tool_has_no_answer(monkeypatch: pytest.MonkeyPatc
     ("Not Active", []), (None, []),
 ])  # fmt: skip
 def test_a_mask_names_why_a_gpu_is_slowed(mask: str | int | None, told: list[str]) -> None:
-    assert nvidia_smi.reasons(mask) == told
+    assert nvidia_smi.list_slowdown_reasons(mask) == told
 
 
 @pytest.mark.parametrize(("visible", "expected"), [
     (None, [0, 1, 2]), ("", []), ("2,0", [2, 0]), ("GPU-b", [1]), ("1,7,0", [1]), ("0,0", [0]), ("nonsense", []),
 ])  # fmt: skip
 def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, expected: list[int]) -> None:
-    assert nvidia_smi.places(visible, ["GPU-aaa", "GPU-bbb", "GPU-ccc"]) == expected
+    assert nvidia_smi.list_visible_gpus(visible, ["GPU-aaa", "GPU-bbb", "GPU-ccc"]) == expected
 
 
-def answer(asked: Beside, now: float) -> str:
+def answer(asked: BackgroundCommand, now: float) -> str:
     said: list[str] = []
     until(lambda: (text := asked.take(now)) is not None and (said.append(text) or True), what="the answer")
     return said[0]
 
 
 def test_beside_asks_once_in_a_period_and_a_failure_is_an_empty_answer() -> None:
-    asked = Beside(15.0)
+    asked = BackgroundCommand(15.0)
     assert asked.is_due(100.0)
     asked.ask(["echo", "ready"], 100.0)
     assert not asked.is_due(130.0)  # the one before has not been read
@@ -84,9 +84,9 @@ def test_beside_asks_once_in_a_period_and_a_failure_is_an_empty_answer() -> None
 
 
 def test_beside_kills_what_takes_too_long() -> None:
-    asked = Beside(15.0)
+    asked = BackgroundCommand(15.0)
     asked.ask(["sleep", "600"], 0.0)
-    assert asked.take(slow_command.PATIENCE_SECONDS) is None
-    assert asked.take(slow_command.PATIENCE_SECONDS + 1) == ""
-    until(lambda: asked.take(slow_command.PATIENCE_SECONDS + 1) is None, what="its end")
-    assert asked.is_due(slow_command.PATIENCE_SECONDS + 2)
+    assert asked.take(slow_command.TIMEOUT_SECONDS) is None
+    assert asked.take(slow_command.TIMEOUT_SECONDS + 1) == ""
+    until(lambda: asked.take(slow_command.TIMEOUT_SECONDS + 1) is None, what="its end")
+    assert asked.is_due(slow_command.TIMEOUT_SECONDS + 2)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fermi.telemetry import xids
-from fermi.telemetry.gpus import Found
-from fermi.telemetry.sampler import Sampler
-from fermi.telemetry.xids import Xids, parse
+from fermi.telemetry.gpus import GpuReadings
+from fermi.telemetry.sampler import TelemetrySampler
+from fermi.telemetry.xids import XidReader, parse_line
 from tests.polling import until
 
 LOST = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -58,7 +58,7 @@ def kernel(tmp_path: Path) -> Iterator[Kernel]:
     (OLD, 13, 0x3B, None), ("[  100.5] kernel: " + LOST, 79, 0x3B, None),
 ])  # fmt: skip
 def test_every_form_of_the_line_is_read(line: str, number: int, bus: int, pid: int | None) -> None:
-    found = parse(line, 100.0)
+    found = parse_line(line, 100.0)
     assert found is not None
     assert (found.number, found.bus, found.pid) == (number, (0, bus, 0), pid)
     assert found.line.startswith("NVRM: Xid (")
@@ -69,11 +69,11 @@ def test_every_form_of_the_line_is_read(line: str, number: int, bus: int, pid: i
     "NVRM: Xid (PCI:zz): 79,", "", "NVRM: Xid (PCI:0000:3b:00):",
 ])  # fmt: skip
 def test_what_only_looks_like_one_is_none(line: str) -> None:
-    assert parse(line, 1.0) is None
+    assert parse_line(line, 1.0) is None
 
 
 def test_an_error_belongs_to_the_gpu_at_that_place_of_the_bus(kernel: Kernel, devices: Path) -> None:
-    known = Xids(None, kernel.path, str(devices))
+    known = XidReader(None, kernel.path, str(devices))
     assert known.look() == {}
     kernel.say(LINK)
     kernel.say("usb 1-1: new device")
@@ -87,7 +87,7 @@ def test_an_error_belongs_to_the_gpu_at_that_place_of_the_bus(kernel: Kernel, de
 def test_only_the_gpus_that_the_ranks_may_use_count(
     visible: str, expected: dict[int, int], kernel: Kernel, devices: Path
 ) -> None:
-    known = Xids(visible, kernel.path, str(devices))
+    known = XidReader(visible, kernel.path, str(devices))
     kernel.say(LOST)
     kernel.say(DOUBLE_BIT)
     assert known.look() == expected
@@ -96,7 +96,7 @@ def test_only_the_gpus_that_the_ranks_may_use_count(
 def test_what_was_said_before_is_not_news(tmp_path: Path, devices: Path) -> None:
     log = tmp_path / "log"
     log.write_text(f"3,1,1,-;{LOST}\n", encoding="ascii")
-    known = Xids(None, str(log), str(devices))
+    known = XidReader(None, str(log), str(devices))
     assert known.look() == {}
     with log.open("a", encoding="ascii") as file:
         file.write(f"3,2,2,-;{LINK}\n4,broken\n3,x,y,-;{LOST}\n")
@@ -106,7 +106,7 @@ def test_what_was_said_before_is_not_news(tmp_path: Path, devices: Path) -> None
 def test_an_error_explains_the_end_of_its_process_and_of_the_rank_that_had_the_gpu(
     kernel: Kernel, devices: Path
 ) -> None:
-    known = Xids(None, kernel.path, str(devices))
+    known = XidReader(None, kernel.path, str(devices))
     assert known.explains(0, 9) is None
     kernel.say(DOUBLE_BIT)
     kernel.say(LOST)
@@ -116,7 +116,7 @@ def test_an_error_explains_the_end_of_its_process_and_of_the_rank_that_had_the_g
 
 
 def test_a_fault_of_one_processs_kernel_says_nothing_of_others_on_the_same_gpu(kernel: Kernel, devices: Path) -> None:
-    known = Xids(None, kernel.path, str(devices))
+    known = XidReader(None, kernel.path, str(devices))
     fault = "NVRM: Xid (PCI:0000:3b:00): 31, pid=4711, name=python, Ch 00000008, MMU Fault: ENGINE GRAPHICS"
     kernel.say(fault)
     assert known.look() == {0: 31}
@@ -125,7 +125,7 @@ def test_a_fault_of_one_processs_kernel_says_nothing_of_others_on_the_same_gpu(k
 
 
 def test_of_two_processes_that_fault_on_one_gpu_each_is_told_its_own(kernel: Kernel, devices: Path) -> None:
-    known = Xids(None, kernel.path, str(devices))
+    known = XidReader(None, kernel.path, str(devices))
     lines = {
         pid: f"NVRM: Xid (PCI:0000:3b:00): 31, pid={pid}, name=python, channel 0x{channel}, intr 00000000. MMU Fault: "
         "ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ 0x837b_13e27000. Fault is of type FAULT_PDE"
@@ -135,14 +135,14 @@ def test_of_two_processes_that_fault_on_one_gpu_each_is_told_its_own(kernel: Ker
         kernel.say(line)
     for pid, line in lines.items():
         assert known.explains(0, pid) == {"by": "gpu", "gpu": 0, "xid": 31, "line": line}
-    for pid in range(xids.MOST_PROCESSES):
+    for pid in range(xids.MAX_PROCESSES):
         kernel.say(lines[3076].replace("3076", str(10_000 + pid)))
         known.look()
     assert known.explains(0, 3076) is None
 
 
 def test_an_error_of_long_ago_explains_nothing(kernel: Kernel, devices: Path) -> None:
-    known = Xids(None, kernel.path, str(devices))
+    known = XidReader(None, kernel.path, str(devices))
     kernel.say(LOST, time.monotonic() - xids.EXPLAINS_SECONDS - 1)
     assert known.look() == {0: 79}
     assert known.explains(0, 9) is None
@@ -156,30 +156,30 @@ def test_where_the_log_may_not_be_read_the_journal_tells(tmp_path: Path, devices
         f"cat <<'END'\n{at:.6f} gn6 kernel: {LOST}\nEND\n", encoding="ascii",
     )  # fmt: skip
     journal.chmod(0o755)
-    known = Xids(None, str(tmp_path / "absent"), str(devices), [str(journal)])
+    known = XidReader(None, str(tmp_path / "absent"), str(devices), [str(journal)])
     assert until(known.look, what="the journal's answer") == {0: 79}
     assert (tmp_path / "asked").read_text(encoding="ascii").startswith("--since=@")
 
 
 def test_without_any_right_nothing_is_known(tmp_path: Path, devices: Path) -> None:
-    known = Xids(None, str(tmp_path / "absent"), str(devices), ["/nowhere/journalctl"])
+    known = XidReader(None, str(tmp_path / "absent"), str(devices), ["/nowhere/journalctl"])
     assert known.look() == known.look() == {}
     assert known.explains(0, 9) is None
 
 
 def test_without_gpus_nothing_is_opened(tmp_path: Path) -> None:
-    assert Xids(None, str(tmp_path / "absent"), str(tmp_path / "none")).look() == {}
+    assert XidReader(None, str(tmp_path / "absent"), str(tmp_path / "none")).look() == {}
 
 
 class Board:
     memory: dict[int, float] = {}
 
-    def look(self, now: float) -> Found:
+    def look(self, now: float) -> GpuReadings:
         return {0: {"gpu": 5.0}}
 
 
 def test_a_sample_has_the_newest_error_of_each_gpu(kernel: Kernel, devices: Path) -> None:
-    sampler = Sampler([], known=Board(), xids=Xids(None, kernel.path, str(devices)))
+    sampler = TelemetrySampler([], known=Board(), xids=XidReader(None, kernel.path, str(devices)))
     kernel.say(LOST)
     values = sampler.sample()["values"]
     assert (values["gpu:0"], values["xid:0"]) == (5, 79)

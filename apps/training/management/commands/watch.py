@@ -19,36 +19,36 @@ from apps.training.logs import sharding, telemetry
 from apps.training.logs.watcher import Watcher
 from apps.training.reconcile import engine_watch
 
-ENDINGS = (signal.SIGTERM, signal.SIGINT)
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Ended(BaseException):
+class WatcherEndedError(BaseException):
     """Raised on SIGTERM or SIGINT: what was being stored is rolled back, and read again by the next watcher."""
 
 
-AGAIN = 1.0
+RESEND_SECONDS = 1.0
 """Seconds until the exception is raised again: code that Python calls by itself, such as a destructor, may swallow it.
 """
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _raise_ended(number: int, frame: FrameType | None) -> None:
     """Raise WatcherEndedError once, as Ctrl-C may come from the terminal and from the supervisor; again until it has
     arrived."""
-    for either in ENDINGS:
+    for either in END_SIGNALS:
         signal.signal(either, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, _end)
-    signal.setitimer(signal.ITIMER_REAL, AGAIN)
-    raise Ended
+    signal.signal(signal.SIGALRM, _raise_ended)
+    signal.setitimer(signal.ITIMER_REAL, RESEND_SECONDS)
+    raise WatcherEndedError
 
 
-PAUSED = 5.0
+MAX_IDLE_TRANSACTION_SECONDS = 5.0
 """Seconds after which PostgreSQL ends the transaction of a stopped watcher, so that others do not wait for its locks.
 """
 
 
-def _let_go_when_paused(connection: BaseDatabaseWrapper, **_: Any) -> None:
+def _limit_idle_transactions(connection: BaseDatabaseWrapper, **_: Any) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(f"SET idle_in_transaction_session_timeout = {PAUSED * 1000:.0f}")
+        cursor.execute(f"SET idle_in_transaction_session_timeout = {MAX_IDLE_TRANSACTION_SECONDS * 1000:.0f}")
 
 
 class Command(BaseCommand):
@@ -57,28 +57,32 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         ending = threading.Event()
-        share = _share()
+        share = _create_sharding()
         try:
-            for number in ENDINGS:
-                signal.signal(number, _end)
+            for number in END_SIGNALS:
+                signal.signal(number, _raise_ended)
             gc.freeze()  # what is imported stays: looking through it would only make the end slow
-            writer = writing.Writer()
-            here = telemetry.this_machine(writer, [str(settings.DATA_DIR)])
+            writer = writing.TelemetryWriter()
+            here = telemetry.create_host_sampler(writer, [str(settings.DATA_DIR)])
             threading.Thread(target=share.run, args=(ending,)).start()
-            for followed in (discovery.following(wakeups.poke_waiting), engine_watch.following(), here):
+            for followed in (
+                discovery.make_discovery_threads(wakeups.enqueue_waiting_tasks),
+                engine_watch.create_engine_watchers(),
+                here,
+            ):
                 threading.Thread(target=followed.run, args=(ending, share.has)).start()
-            threading.Thread(target=writing.keep, args=(writer, ending)).start()
+            threading.Thread(target=writing.run_writer, args=(writer, ending)).start()
             Watcher(writer, share).run()
-        except Ended:
+        except WatcherEndedError:
             signal.setitimer(signal.ITIMER_REAL, 0)
         finally:
             ending.set()
             share.hurry()
 
 
-def _share() -> sharding.Shares:
+def _create_sharding() -> sharding.WatcherSharding:
     """Return the division of work; SQLite is used on one machine, by one watcher."""
     if connection.vendor == "sqlite":
-        return sharding.Alone()
-    connection_created.connect(_let_go_when_paused)
-    return sharding.Shared()
+        return sharding.SingleWatcher()
+    connection_created.connect(_limit_idle_transactions)
+    return sharding.ShardedWatcher()

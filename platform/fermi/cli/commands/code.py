@@ -114,7 +114,7 @@ def bring(session: Session, key: str, folder: str | None) -> None:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise click.UsageError(_("FOLDER_EXISTS_NEVER", folder=target))
     manifest = session.fermi.code.manifest(found)
-    if snapshot.identity(manifest) != found:
+    if snapshot.compute_snapshot_id(manifest) != found:
         raise click.UsageError(_("CODE_DIFFERS", id=found[:12]))
     with tempfile.TemporaryFile() as archive:
         session.fermi.code.archive(found, archive)
@@ -123,7 +123,7 @@ def bring(session: Session, key: str, folder: str | None) -> None:
         if target.exists():
             target.rmdir()
         try:
-            snapshot.extract(archive, snapshot.load(manifest), str(target), "code.tar")
-        except (snapshot.Broken, snapshot.Wrong) as error:
+            snapshot.extract_archive(archive, snapshot.parse_manifest(manifest), str(target), "code.tar")
+        except (snapshot.CodeDeliveryError, snapshot.ManifestError) as error:
             raise click.UsageError(_("CODE_DIFFERS", id=str(error))) from error
     output.say(_("CODE_BROUGHT", id=found[:12], folder=target))

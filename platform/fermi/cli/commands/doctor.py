@@ -27,7 +27,7 @@ def doctor(session: Session, part: str, data: str | None) -> int:
 
 
 def _report(findings: list[dict[str, Any]]) -> Iterator[RenderableType]:
-    told = [(one, *messages.text(one["code"], language(), **one["params"])) for one in findings]
+    told = [(one, *messages.render_text(one["code"], language(), **one["params"])) for one in findings]
     rows = [(Text(one["level"], LEVELS[one["level"]]), one["code"], message) for one, message, _hint in told]
     yield output.table([_("RESULT"), _("CODE"), _("FINDING")], rows)
     for one, message, hint in told:

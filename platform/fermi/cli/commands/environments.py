@@ -7,7 +7,7 @@ from typing import Any
 import click
 from rich.console import RenderableType
 
-from fermi.carriage_returns import newest_state
+from fermi.carriage_returns import find_newest_state
 from fermi.cli import completion, input_files, output
 from fermi.cli.commands.environment_memory import memory
 from fermi.cli.commands.environment_packages import level, packages
@@ -241,7 +241,7 @@ def logs(session: Session, name: str, follow: bool, raw: bool) -> None:
             *lines, rest = (rest + text.encode()).split(b"\n")
             for line in lines:
                 shown.take(_log_line(line))
-            rest = rest[max(newest_state(rest)[0] - 1, 0) :]  # from its carriage return on, by which it is known
+            rest = rest[max(find_newest_state(rest)[0] - 1, 0) :]  # from its carriage return on, by which it is known
             if follow and b"\r" in rest:  # a progress bar
                 shown.take(_log_line(rest, is_open=True))
         if rest:
@@ -249,7 +249,7 @@ def logs(session: Session, name: str, follow: bool, raw: bool) -> None:
 
 
 def _log_line(line: bytes, *, is_open: bool = False) -> LogLine:
-    return LogLine(0, 0, 0, newest_state(line)[1].decode(), open=is_open)
+    return LogLine(0, 0, 0, find_newest_state(line)[1].decode(), open=is_open)
 
 
 @command("environments templates", _("MORE_ENVIRONMENTS_TEMPLATES"))

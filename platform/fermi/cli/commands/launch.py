@@ -18,10 +18,10 @@ from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.export import placement, sbatch
 from fermi.jobs.errors import LaunchError
-from fermi.jobs.rank_env import rank_env
+from fermi.jobs.rank_env import build_rank_env
 from fermi.runner import barrier, bounds, foreground, foreground_sandbox, ports
-from fermi.runner.exit_codes import GRACE_SECONDS
-from fermi.runner.prepare import Meeting
+from fermi.runner.exit_codes import DEFAULT_GRACE_SECONDS
+from fermi.runner.prepare import Rendezvous
 
 BOUNDS = ("processes", "open_files", "memory_gb", "disk_gb", "reserve_percent")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -71,16 +71,18 @@ def place_options(function: Function) -> Function:
 @click.option("--logs", metavar="FOLDER", help=_("OPTION_LOGS"))
 @click.option("--output", "shown", type=click.Choice([*MARKS, "none"]), default="prefix",
               help=_("OPTION_LAUNCH_OUTPUT"))  # fmt: skip
-@click.option("--grace", type=float, default=GRACE_SECONDS, help=_("OPTION_GRACE"))
+@click.option("--grace", type=float, default=DEFAULT_GRACE_SECONDS, help=_("OPTION_GRACE"))
 @click.option("--hang-seconds", type=click.FloatRange(min=0, min_open=True), help=_("OPTION_LAUNCH_HANG_SECONDS"))
 @click.option("--no-pulse", is_flag=True, help=_("OPTION_LAUNCH_NO_PULSE"))
-@click.option("--patience", type=float, default=barrier.PATIENCE_SECONDS, help=_("OPTION_LAUNCH_PATIENCE"))
+@click.option("--patience", type=float, default=barrier.DEFAULT_TIMEOUT_SECONDS, help=_("OPTION_LAUNCH_PATIENCE"))
 @click.option("--no-wait", is_flag=True, help=_("OPTION_NO_WAIT"))
-@click.option("--processes", type=COUNT, default=bounds.PROCESSES, help=_("OPTION_LAUNCH_PROCESSES"))
-@click.option("--open-files", type=COUNT, default=bounds.OPEN_FILES, help=_("OPTION_LAUNCH_OPEN_FILES"))
+@click.option("--processes", type=COUNT, default=bounds.DEFAULT_MAX_PROCESSES, help=_("OPTION_LAUNCH_PROCESSES"))
+@click.option("--open-files", type=COUNT, default=bounds.DEFAULT_MAX_OPEN_FILES, help=_("OPTION_LAUNCH_OPEN_FILES"))
 @click.option("--memory-gb", type=AMOUNT, default=0, help=_("OPTION_LAUNCH_MEMORY_GB"))
 @click.option("--disk-gb", type=AMOUNT, default=0, help=_("OPTION_LAUNCH_DISK_GB"))
-@click.option("--reserve-percent", type=AMOUNT, default=bounds.RESERVE_PERCENT, help=_("OPTION_LAUNCH_RESERVE_PERCENT"))
+@click.option(
+    "--reserve-percent", type=AMOUNT, default=bounds.DEFAULT_RESERVE_PERCENT, help=_("OPTION_LAUNCH_RESERVE_PERCENT")
+)
 @click.option("--confine", is_flag=True, help=_("OPTION_LAUNCH_CONFINE"))
 @click.option("--read", multiple=True, metavar="PATH", help=_("OPTION_LAUNCH_READ"))
 @click.option("--write", multiple=True, metavar="PATH", help=_("OPTION_LAUNCH_WRITE"))
@@ -107,14 +109,14 @@ def launch(session: Session, mode: str, words: tuple[str, ...], file: str, **giv
 
 def refuse(error: LaunchError) -> None:
     """What is wrong and what to do next."""
-    message, hint = messages.text(error.code, texts.language(), **error.params)
+    message, hint = messages.render_text(error.code, texts.language(), **error.params)
     output.fault(message)
     click.echo(f"  → {hint}", err=True)
 
 
 def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
     kept = ("rank", "world_size", "local_rank", "nnodes", "node_rank", "master_addr", "master_port")
-    asked = placement.Asked(mode, nproc=given["nproc_per_node"], **{name: given[name] for name in kept})  # type: ignore[arg-type]
+    asked = placement.LaunchArguments(mode, nproc=given["nproc_per_node"], **{name: given[name] for name in kept})  # type: ignore[arg-type]
     place, words = _told(asked, words, gpus := _gpus())
     words = _runnable(words)
     port = place.master_port or _some_port()
@@ -125,11 +127,11 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
     meeting = None
     if place.members > 1 and not given["no_wait"]:
         name, patience = f"{MEETING}-{place.world_size}", given["patience"]
-        meeting = Meeting(name, place.member, place.members, place.master_addr, port, patience)
+        meeting = Rendezvous(name, place.member, place.members, place.master_addr, port, patience)
     try:
-        return foreground.run(
+        return foreground.run_ranks(
             words,
-            [(rank, rank_env(rank, local)) for rank, local in place.ranks],
+            [(rank, build_rank_env(rank, local)) for rank, local in place.ranks],
             env=env,
             meeting=meeting,
             port=place.master_port if place.member == 0 else None,  # one that was chosen here is free
@@ -138,22 +140,24 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
             grace_seconds=given["grace"],
             pulse=not given["no_pulse"],
             hang_seconds=given["hang_seconds"],
-            bounded=bounds.order(**{name: given[name] for name in BOUNDS}),
-            confine=foreground_sandbox.order(given["read"], given["write"], os.environ) if given["confine"] else None,
+            bounded=bounds.build_bounds(**{name: given[name] for name in BOUNDS}),
+            confine=foreground_sandbox.build_sandbox_order(given["read"], given["write"], os.environ)
+            if given["confine"]
+            else None,
         )
     except foreground_sandbox.SandboxError as error:
         raise LaunchError("LAUNCH_NOT_CONFINED", why=error.reason) from error
-    except foreground.PortTaken as taken:
+    except foreground.PortInUseError as taken:
         who = taken.holder or _("ANOTHER_USERS_PROCESS")
         raise LaunchError("LAUNCH_PORT_TAKEN", port=port, holder=who, nearest=_some_port()) from taken
-    except barrier.GaveUp as gave_up:
+    except barrier.RendezvousError as gave_up:
         raise LaunchError(f"LAUNCH_{gave_up.cause}", evidence=gave_up.detail) from gave_up
 
 
-def _told(asked: placement.Asked, words: list[str], gpus: int) -> tuple[placement.Place, list[str]]:
+def _told(asked: placement.LaunchArguments, words: list[str], gpus: int) -> tuple[placement.LaunchPlacement, list[str]]:
     """Where nothing else is wrong, the user is asked for the command and the master's address."""
     try:
-        place, alone = placement.find(asked, os.environ, gpus), None
+        place, alone = placement.find_placement(asked, os.environ, gpus), None
     except LaunchError as error:
         if error.code != "LAUNCH_MASTER_MISSING":
             raise
@@ -163,7 +167,7 @@ def _told(asked: placement.Asked, words: list[str], gpus: int) -> tuple[placemen
     words, address = prompts.complete(words, master=place is None, is_head=0 in (asked.rank, asked.node_rank))
     if alone and not address:
         raise alone
-    return place or placement.find(replace(asked, master_addr=address), os.environ, gpus), words
+    return place or placement.find_placement(replace(asked, master_addr=address), os.environ, gpus), words
 
 
 def _runnable(words: list[str]) -> list[str]:
@@ -181,7 +185,7 @@ def _runnable(words: list[str]) -> list[str]:
     return words
 
 
-def _defaults(place: placement.Place, gpus: int) -> dict[str, str]:
+def _defaults(place: placement.LaunchPlacement, gpus: int) -> dict[str, str]:
     """What is set unless it is already."""
     threads = max(1, (os.cpu_count() or 1) // place.local_world_size) if gpus else 1
     wanted = {"OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
@@ -197,28 +201,28 @@ def _gpus() -> int:
 
 def _some_port() -> int:
     """Of one machine's own: the usual one, or any that is free."""
-    if ports.is_free(ports.MASTER_PORT):
-        return ports.MASTER_PORT
+    if ports.is_port_free(ports.DEFAULT_MASTER_PORT):
+        return ports.DEFAULT_MASTER_PORT
     with socket.create_server(("", 0)) as free:
         port: int = free.getsockname()[1]
         return port
 
 
-def _show(place: placement.Place, env: dict[str, str], words: list[str]) -> None:
+def _show(place: placement.LaunchPlacement, env: dict[str, str], words: list[str]) -> None:
     import shlex
 
     for rank, local in place.ranks:
-        values = {**env, **rank_env(rank, local)}
+        values = {**env, **build_rank_env(rank, local)}
         click.echo(" ".join([*(f"{name}={shlex.quote(value)}" for name, value in values.items()), shlex.join(words)]))
 
 
 def _create(file: Path, words: list[str], given: dict[str, Any]) -> int:
     counts = given["nproc_per_node"] or (given["gpus_per_node"] or 1,)
-    batch = sbatch.Batch(
+    batch = sbatch.SbatchOptions(
         given["num_nodes"], counts[0], given["gpus_per_node"], given["job_name"], given["partition"],
         given["account"], given["qos"], given["limit"], given["cpus_per_task"],
     )  # fmt: skip
-    text = sbatch.script(batch, words)
+    text = sbatch.render_script(batch, words)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")

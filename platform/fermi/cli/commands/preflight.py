@@ -16,7 +16,7 @@ from fermi.cli.error_handler import TRAINING_FAILED
 from fermi.cli.name_resolution import Names
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.runner.ports import MASTER_PORT
+from fermi.runner.ports import DEFAULT_MASTER_PORT
 
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "unknown": ("?", "dim")}
 VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE")
@@ -82,11 +82,11 @@ def _by_hand(session: Session, full: bool, given: dict[str, Any]) -> int:
         return _said_by_member(facts)
     names = {fact["rank"]: fact["name"] for fact in facts if fact["preflight"] == "hello"}
     members = [
-        judge.Member(rank, _name(names, rank), _name(names, rank))
+        judge.NodeUnderTest(rank, _name(names, rank), _name(names, rank))
         for rank in range(order.world)
     ]  # fmt: skip
-    report = judge.judge(members, facts, about["level"], given["framework"] or "")
-    found = words.in_words(report, texts.language())
+    report = judge.build_report(members, facts, about["level"], given["framework"] or "")
+    found = words.translate_report(report, texts.language())
     output.show(found, session.form, lambda: matrix(found))
     return TRAINING_FAILED if found["verdict"]["level"] == "fail" else 0
 
@@ -120,7 +120,7 @@ def _set_variables(given: dict[str, Any]) -> None:
         env["MASTER_PORT"] = str(given["master_port"])
     if env.get("WORLD_SIZE") == "1":
         env.setdefault("MASTER_ADDR", "127.0.0.1")
-    env.setdefault("MASTER_PORT", str(MASTER_PORT))
+    env.setdefault("MASTER_PORT", str(DEFAULT_MASTER_PORT))
     for name in ("WORLD_SIZE", "RANK"):
         if not env.get(name, "").isdecimal():
             raise click.UsageError(_("NOT_A_NUMBER", name=name, value=env.get(name, "")))

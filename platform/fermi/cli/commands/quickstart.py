@@ -12,7 +12,7 @@ from fermi.cli import host_checks, output, texts
 from fermi.cli.error_handler import TRAINING_FAILED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.runner.ports import MASTER_PORT
+from fermi.runner.ports import DEFAULT_MASTER_PORT
 
 STYLES = {"pass": "green", "warn": "yellow", "fail": "red"}
 
@@ -49,7 +49,7 @@ ENTRIES: dict[str, tuple[str, Sequence[str]]] = {
 
 
 def entries(language: str) -> list[Entry]:
-    texts = messages.guide("quickstart", language)
+    texts = messages.load_guide("quickstart", language)
     return [
         Entry(number, name, kind, texts[name]["title"], texts[name]["text"], checks)
         for number, (name, (kind, checks)) in enumerate(ENTRIES.items(), 1)
@@ -61,7 +61,7 @@ def entries(language: str) -> list[Entry]:
 @click.option("--show", "shown", metavar="N", help=_("OPTION_SHOW"))
 @click.option("--check", is_flag=True, help=_("OPTION_CHECK"))
 @click.option("--host", default="127.0.0.1", help=_("OPTION_HOST"))
-@click.option("--port", type=click.IntRange(1, 65535), default=MASTER_PORT, help=_("OPTION_QUICKSTART_PORT"))
+@click.option("--port", type=click.IntRange(1, 65535), default=DEFAULT_MASTER_PORT, help=_("OPTION_QUICKSTART_PORT"))
 @click.option("--nodes", type=click.IntRange(1), default=2, help=_("OPTION_NODES"))
 @click.option("--gpus", type=click.IntRange(1), default=4, help=_("OPTION_QUICKSTART_GPUS"))
 def quickstart(session: Session, listed: bool, shown: str | None, check: bool, **values: Any) -> int:
@@ -94,7 +94,7 @@ def _list(known: list[Entry]) -> None:
 
 def _show(entry: Entry, values: dict[str, Any], check: bool) -> int:
     click.echo(click.style(entry.title, bold=True) + "\n")
-    click.echo(messages.filled(entry.id, entry.text.strip("\n"), values))
+    click.echo(messages.fill_text(entry.id, entry.text.strip("\n"), values))
     return _check(entry, values) if check else 0
 
 

@@ -17,7 +17,7 @@ from fermi.cli.request import make_entrypoint
 from fermi.cli.texts import _
 from fermi.client import Problem as Told
 from fermi.export import request as requests
-from fermi.export.request import HandRequest
+from fermi.export.request import ExportRequest
 from fermi.jobs.spec import Entrypoint, Problem
 
 TARGETS = click.Choice(list(export.TARGETS))
@@ -50,7 +50,7 @@ def scripts(
 @click.option("--node", "nodes", multiple=True, metavar="[NAME=]ADDRESS[:GPUS]", help=_("OPTION_SCRIPTS_NODE"))
 @click.option("--emulated", is_flag=True, help=_("OPTION_EMULATED"))
 @click.option("--master", help=_("OPTION_SCRIPTS_MASTER"))
-@fields.options(HandRequest)
+@fields.options(ExportRequest)
 @click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT"))
 @click.option("--module", metavar="MODULE", help=_("OPTION_MODULE"))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -63,14 +63,14 @@ def render(
         _download(session, task_id, target, folder, given["masterPort"], force)
         return 0
     request = _request(input_files.request(file) if file else {}, **given)
-    job, wrong = requests.job(request)
+    job, wrong = requests.build_job(request)
     if wrong or job is None:
         return _refuse(wrong)
-    if wrong := export.problems(job, target):
+    if wrong := export.find_problems(job, target):
         return _refuse(wrong)
     place = Path(folder or f"{job.name}-{target}")
     connection = {"folder": str(place.absolute()), **(request.get("connection") or {})}
-    files = export.render(job, target, texts.language(), connection) | _script(job.entrypoint, target)
+    files = export.render_files(job, target, texts.language(), connection) | _script(job.entrypoint, target)
     _write(place, files, target, force)
     return 0
 
@@ -94,7 +94,7 @@ def _request(
         request["nodes"] = [_node(text) for text in nodes]
     if emulated and isinstance(known := request.get("nodes"), list):
         request["nodes"] = [{**node, "emulated": True} if isinstance(node, dict) else node for node in known]
-    fields.apply(request, given, HandRequest)
+    fields.apply(request, given, ExportRequest)
     if master:
         request[fields.CONFIG] = {**fields.part(request, fields.CONFIG, dict), "masterNode": master}
     if found := make_entrypoint(script, module, args):
@@ -113,7 +113,7 @@ def _node(text: str) -> dict[str, Any]:
 
 def _refuse(wrong: list[Problem]) -> int:
     output.fault(_("CANNOT_BE_RENDERED"))
-    told = ((one, messages.text(one.code, texts.language(), **one.params)) for one in wrong)
+    told = ((one, messages.render_text(one.code, texts.language(), **one.params)) for one in wrong)
     output.problems([Told(one.field, one.code, message, hint) for one, (message, hint) in told])
     return REFUSED
 

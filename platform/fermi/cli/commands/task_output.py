@@ -85,7 +85,9 @@ def _first_error(session: Session, task: str, rank: int | Literal["all"], attemp
     answer = session.fermi.tasks.first_error(task, rank=rank, attempt=attempt)
     found = answer["found"]
     if not answer["complete"]:
-        output.say(_("FIRST_ERROR_INCOMPLETE", size=humanize.size(answer["windowBytes"]), ranks=answer["ranksUnread"]))
+        output.say(
+            _("FIRST_ERROR_INCOMPLETE", size=humanize.format_bytes(answer["windowBytes"]), ranks=answer["ranksUnread"])
+        )
     if session.form != "table":
         output.show(answer, session.form, lambda: ())
     elif found is None:

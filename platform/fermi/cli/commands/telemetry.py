@@ -100,5 +100,5 @@ def _figure(value: float | None, unit: str) -> str | None:
     if value is None:
         return None
     if unit.startswith("B"):
-        return humanize.size(max(0, round(value))) + unit[1:]
+        return humanize.format_bytes(max(0, round(value))) + unit[1:]
     return f"{value:.4g} {unit}".rstrip()

@@ -32,7 +32,7 @@ from fermi.runner.processes import refuse_tracers
 def worker(session: Session, config: str | None, gpus: str | None, **given: Any) -> None:
     from fermi.agent.agent import Agent
     from fermi.agent.errors import AgentError
-    from fermi.agent.settings import load, numbers
+    from fermi.agent.settings import load_settings, parse_numbers
     from fermi.runner import cgroups
 
     given["server"] = given["server"] or session.url
@@ -41,8 +41,8 @@ def worker(session: Session, config: str | None, gpus: str | None, **given: Any)
     _keep_out_of_sight(given["token"])
     refuse_tracers()
     try:
-        cgroups.divide_own()
-        settings = load(config, {**given, "gpus": numbers(gpus) if gpus else None})
+        cgroups.divide_own_group()
+        settings = load_settings(config, {**given, "gpus": parse_numbers(gpus) if gpus else None})
         agent = Agent(settings, config)
         click.echo(agent.confining.sentences(texts.language()), err=True)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -27,14 +27,14 @@ from string import Formatter
 from typing import Any
 
 from fermi.diagnosis import Level
-from fermi.diagnosis.actions import ACTIONS, Do
-from fermi.diagnosis.rules.line_patterns import Pattern, Wrong, pattern
+from fermi.diagnosis.actions import ACTIONS, ActionCode
+from fermi.diagnosis.rules.line_patterns import LinePattern, RuleError, parse_pattern
 
 FOLDER = Path(__file__).parent
-OWN = "PROJECT_RULE"
+PROJECT_RULE = "PROJECT_RULE"
 """The code of what a project's own rule found; `rule`, `message` and `hint` say which and what."""
-KNOWN = frozenset({"rank", "node", "at"})
-MOST_RULES, MOST_LINES, MOST_TEXT, MOST_BYTES = 200, 20, 1000, 64 << 10
+KNOWN_PARAMS = frozenset({"rank", "node", "at"})
+MAX_RULES, MAX_LINES, MAX_TEXT_LENGTH, MAX_BYTES = 200, 20, 1000, 64 << 10
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{1,39}$")
 _KEYS = frozenset({"lines", "level", "actions", "elsewhere", "follows", "message", "hint"})
 _WHERE = re.compile(r"\(at line (\d+)")
@@ -45,8 +45,8 @@ class Rule:
     """A rule. `message`, `hint`: of a project's own."""
 
     code: str
-    lines: Sequence[Pattern]
-    details: Sequence[Pattern] = ()
+    lines: Sequence[LinePattern]
+    details: Sequence[LinePattern] = ()
     level: Level = Level.FAIL
     actions: Sequence[Mapping[str, str]] = ()
     elsewhere: bool = False
@@ -80,33 +80,35 @@ class RuleProblem:
 
 
 @cache
-def ours() -> tuple[Rule, ...]:
+def load_rules() -> tuple[Rule, ...]:
     """Return the platform's own rules."""
     found: list[Rule] = []
     for path in sorted(FOLDER.glob("*.toml")):
         table = tomllib.loads(path.read_text("utf-8"))
-        found += [_rule(code, entry) for code, entry in table.items()]
+        found += [_build_rule(code, entry) for code, entry in table.items()]
     return tuple(found)
 
 
-def look(rules: Iterable[Rule], lines: Sequence[str], begin: int = 0, crash: tuple[int, int] = (0, 0)) -> Match | None:
+def match_rules(
+    rules: Iterable[Rule], lines: Sequence[str], begin: int = 0, crash: tuple[int, int] = (0, 0)
+) -> Match | None:
     """Return the best match: a project's own rule before ours, a line of the `crash` (its lines, from and to) before
     other lines, a cause before a consequence, the pattern that covers more of the line first. Lines before `begin` are
     ignored. None: no rule matches."""
     text = "\n".join(lines[begin:])
     best: Match | None = None
     for rule in rules:
-        found = _found(rule, text, lines, begin, crash)
-        if found and (best is None or _rank(found, crash) > _rank(best, crash)):
+        found = _match_rule(rule, text, lines, begin, crash)
+        if found and (best is None or _match_key(found, crash) > _match_key(best, crash)):
             best = found
     return best
 
 
-def _rank(match: Match, crash: tuple[int, int]) -> tuple[bool, bool, bool, int]:
+def _match_key(match: Match, crash: tuple[int, int]) -> tuple[bool, bool, bool, int]:
     return match.rule.own, not match.rule.follows, crash[0] <= match.at < crash[1], match.weight
 
 
-def _found(rule: Rule, text: str, lines: Sequence[str], begin: int, crash: tuple[int, int]) -> Match | None:
+def _match_rule(rule: Rule, text: str, lines: Sequence[str], begin: int, crash: tuple[int, int]) -> Match | None:
     params: dict[str, str] = {}
     best: tuple[bool, int, int] | None = None
     of_crash = range(max(begin, crash[0]), min(crash[1], len(lines)))
@@ -126,16 +128,16 @@ def _found(rule: Rule, text: str, lines: Sequence[str], begin: int, crash: tuple
     return Match(rule, params, -best[2], best[1]) if best else None
 
 
-def told_as(rule: Rule, facts: Mapping[str, Any]) -> Rule:
+def select_rule(rule: Rule, conditions: Mapping[str, Any]) -> Rule:
     """Return the more specific rule where its condition holds, or the rule itself."""
-    code = next((one["code"] for one in rule.instead if one["where"] in facts), rule.code)
-    return next((one for one in ours() if one.code == code), rule) if code != rule.code else rule
+    code = next((one["code"] for one in rule.instead if one["where"] in conditions), rule.code)
+    return next((one for one in load_rules() if one.code == code), rule) if code != rule.code else rule
 
 
-def parse(text: str) -> tuple[list[Rule], list[RuleProblem]]:
+def parse_rules(text: str) -> tuple[list[Rule], list[RuleProblem]]:
     """Return a project's own rules, and everything that is wrong with them. A wrong rule is left out."""
-    if len(text.encode()) > MOST_BYTES:
-        return [], [RuleProblem(1, "RULES_TOO_LONG", {"limit": MOST_BYTES})]
+    if len(text.encode()) > MAX_BYTES:
+        return [], [RuleProblem(1, "RULES_TOO_LONG", {"limit": MAX_BYTES})]
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -144,90 +146,90 @@ def parse(text: str) -> tuple[list[Rule], list[RuleProblem]]:
         return [], [RuleProblem(line, "RULES_NOT_TOML", {"detail": str(error)})]
     except RecursionError:
         return [], [RuleProblem(1, "RULES_NOT_TOML", {"detail": "nested too deep"})]
-    if len(table) > MOST_RULES:
-        return [], [RuleProblem(1, "RULES_TOO_MANY", {"limit": MOST_RULES})]
+    if len(table) > MAX_RULES:
+        return [], [RuleProblem(1, "RULES_TOO_MANY", {"limit": MAX_RULES})]
     rules, problems = [], []
     for code, entry in table.items():
-        wrong = list(_wrong(code, entry))
-        line = _line_of(text, code)
+        wrong = list(_check_rule(code, entry))
+        line = _find_line(text, code)
         problems += [RuleProblem(line, one.code, {"rule": code, **one.params}) for one in wrong]
         if not wrong:
-            rules.append(_rule(code, entry))
+            rules.append(_build_rule(code, entry))
     return rules, problems
 
 
-def _line_of(text: str, code: str) -> int:
+def _find_line(text: str, code: str) -> int:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip().startswith((f"[{code}]", f"[{code}.", f'["{code}"', f"{code} ", f"{code}=", f"{code}.")):
             return number
     return 1
 
 
-def _wrong(code: str, entry: Any) -> Iterator[Wrong]:
+def _check_rule(code: str, entry: Any) -> Iterator[RuleError]:
     if not _CODE.match(code):
-        yield Wrong("RULE_CODE")
+        yield RuleError("RULE_CODE")
     if not isinstance(entry, dict):
-        yield Wrong("RULE_IS_NO_TABLE")
+        yield RuleError("RULE_IS_NO_TABLE")
         return
     for key in entry.keys() - _KEYS:
-        yield Wrong("RULE_KEY", key=key, allowed=", ".join(sorted(_KEYS)))
+        yield RuleError("RULE_KEY", key=key, allowed=", ".join(sorted(_KEYS)))
     if entry.get("level", "fail") not in ("fail", "warn"):
-        yield Wrong("RULE_VALUE", key="level", allowed="fail, warn")
+        yield RuleError("RULE_VALUE", key="level", allowed="fail, warn")
     for key in ("elsewhere", "follows"):
         if not isinstance(entry.get(key, False), bool):
-            yield Wrong("RULE_VALUE", key=key, allowed="true, false")
+            yield RuleError("RULE_VALUE", key=key, allowed="true, false")
     names: set[str] = set()
     lines = entry.get("lines")
-    if not isinstance(lines, list) or not 0 < len(lines) <= MOST_LINES or not all(isinstance(o, str) for o in lines):
-        yield Wrong("RULE_VALUE", key="lines", allowed=f"1-{MOST_LINES} strings")
+    if not isinstance(lines, list) or not 0 < len(lines) <= MAX_LINES or not all(isinstance(o, str) for o in lines):
+        yield RuleError("RULE_VALUE", key="lines", allowed=f"1-{MAX_LINES} strings")
     else:
         for line in lines:
             try:
-                names |= pattern(line).names
-            except Wrong as wrong:
+                names |= parse_pattern(line).names
+            except RuleError as wrong:
                 yield wrong
     for key in ("message", "hint"):
-        yield from _wrong_text(key, entry.get(key, ""), names | KNOWN, needed=key == "message")
-    yield from _wrong_actions(entry.get("actions", []), names)
+        yield from _check_text(key, entry.get(key, ""), names | KNOWN_PARAMS, needed=key == "message")
+    yield from _check_actions(entry.get("actions", []), names)
 
 
-def _wrong_text(key: str, text: Any, names: set[str], *, needed: bool) -> Iterator[Wrong]:
-    if not isinstance(text, str) or len(text) > MOST_TEXT or (needed and not text.strip()):
-        yield Wrong("RULE_VALUE", key=key, allowed=f"1-{MOST_TEXT} letters")
+def _check_text(key: str, text: Any, names: set[str], *, needed: bool) -> Iterator[RuleError]:
+    if not isinstance(text, str) or len(text) > MAX_TEXT_LENGTH or (needed and not text.strip()):
+        yield RuleError("RULE_VALUE", key=key, allowed=f"1-{MAX_TEXT_LENGTH} letters")
         return
     try:
         blanks = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
     except ValueError:
-        yield Wrong("RULE_BRACE", text=text)
+        yield RuleError("RULE_BRACE", text=text)
         return
     for blank in sorted(blanks - names):
-        yield Wrong("RULE_BLANK", key=key, blank=blank, allowed=", ".join(sorted(names)))
+        yield RuleError("RULE_BLANK", key=key, blank=blank, allowed=", ".join(sorted(names)))
 
 
-def _wrong_actions(actions: Any, names: set[str]) -> Iterator[Wrong]:
-    if not isinstance(actions, list) or len(actions) > MOST_LINES:
-        yield Wrong("RULE_VALUE", key="actions", allowed=", ".join(Do))
+def _check_actions(actions: Any, names: set[str]) -> Iterator[RuleError]:
+    if not isinstance(actions, list) or len(actions) > MAX_LINES:
+        yield RuleError("RULE_VALUE", key="actions", allowed=", ".join(ActionCode))
         return
     for action in actions:
         taken = {"do": action} if isinstance(action, str) else action
         said = isinstance(taken, dict) and all(isinstance(one, str) for one in taken.values())
         if not said or taken.get("do") not in ACTIONS:
-            yield Wrong("RULE_VALUE", key="actions", allowed=", ".join(Do))
+            yield RuleError("RULE_VALUE", key="actions", allowed=", ".join(ActionCode))
         else:
             takes = ACTIONS[taken["do"]]
             if odd := taken.keys() - {"do", *takes.needs, *takes.may}:
                 allowed = ", ".join((*takes.needs, *takes.may)) or "–"
-                yield Wrong("RULE_KEY", key=", ".join(sorted(odd)), allowed=allowed)
+                yield RuleError("RULE_KEY", key=", ".join(sorted(odd)), allowed=allowed)
             for name, value in taken.items():
-                yield from _wrong_text(name, value, names | KNOWN, needed=True)
+                yield from _check_text(name, value, names | KNOWN_PARAMS, needed=True)
 
 
-def _rule(code: str, entry: Mapping[str, Any]) -> Rule:
+def _build_rule(code: str, entry: Mapping[str, Any]) -> Rule:
     actions = [{"do": one} if isinstance(one, str) else one for one in entry.get("actions", ())]
     return Rule(
         code,
-        tuple(pattern(line) for line in entry.get("lines", ())),
-        tuple(pattern(line) for line in entry.get("details", ())),
+        tuple(parse_pattern(line) for line in entry.get("lines", ())),
+        tuple(parse_pattern(line) for line in entry.get("details", ())),
         Level(entry.get("level", "fail")),
         tuple(actions),
         bool(entry.get("elsewhere") or entry.get("follows")),

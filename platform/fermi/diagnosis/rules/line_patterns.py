@@ -16,23 +16,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,20})?) ?(?:([KMGTPE])i?)?(?:B|bytes|b)?\b")
-KINDS: Mapping[str, re.Pattern[str]] = {
+KIND_PATTERNS: Mapping[str, re.Pattern[str]] = {
     "int": re.compile(r"\d{1,20}"),
     "num": re.compile(r"\d{1,20}(?:\.\d{1,20})?"),
     "size": _SIZE,
     "name": re.compile(r"[\w./-]{1,200}"),
     "largest": _SIZE,
 }
-SHORTEST = 4
+MIN_FIRST_LENGTH = 4
 """Characters with which a pattern begins at least: these are searched for."""
-LONGEST = 500
-MOST_TRIES = 16
-MOST_TAKEN = 300
+MAX_PATTERN_LENGTH = 500
+MAX_TRIES = 16
+MAX_VALUE_LENGTH = 300
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"[a-z][a-zA-Z0-9]{0,30}$")
 
 
-class Wrong(ValueError):
+class RuleError(ValueError):
     """A wrong pattern or rule: a code with a text, and what fills it."""
 
     def __init__(self, code: str, **params: object) -> None:
@@ -41,16 +41,16 @@ class Wrong(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class Placeholder:
     name: str
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class LinePattern:
     """A parsed pattern. `pieces`: words and placeholders in turn, words first."""
 
-    pieces: Sequence[str | Hole]
+    pieces: Sequence[str | Placeholder]
 
     @property
     def first(self) -> str:
@@ -58,7 +58,7 @@ class Pattern:
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(piece.name for piece in self.pieces if isinstance(piece, Hole) and piece.name)
+        return frozenset(piece.name for piece in self.pieces if isinstance(piece, Placeholder) and piece.name)
 
     @property
     def weight(self) -> int:
@@ -68,12 +68,12 @@ class Pattern:
     def match(self, line: str) -> dict[str, str] | None:
         """Return the values of the placeholders, or None where the line does not match."""
         found = self._find_all(line)
-        name = next((hole.name for hole in self.pieces if isinstance(hole, Hole) and hole.kind == "largest"), "")
+        name = next((hole.name for hole in self.pieces if isinstance(hole, Placeholder) and hole.kind == "largest"), "")
         return max(found, key=lambda taken: parse_size(taken[name]), default=None) if name else next(found, None)
 
     def _find_all(self, line: str) -> Iterator[dict[str, str]]:
         at = -1
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             at = line.find(self.first, at + 1)
             if at < 0:
                 return
@@ -85,9 +85,9 @@ class Pattern:
         for index in range(1, len(self.pieces), 2):
             hole = self.pieces[index]
             words = str(self.pieces[index + 1]) if index + 1 < len(self.pieces) else ""
-            assert isinstance(hole, Hole)
+            assert isinstance(hole, Placeholder)
             if hole.kind:
-                found = KINDS[hole.kind].match(line, at)
+                found = KIND_PATTERNS[hole.kind].match(line, at)
                 if found is None or not line.startswith(words, found.end()):
                     return None
                 end = found.end()
@@ -95,7 +95,7 @@ class Pattern:
                 end = line.find(words, at) if words else len(line)
                 if end < 0:
                     return None
-            value = line[at:end].strip()[:MOST_TAKEN]
+            value = line[at:end].strip()[:MAX_VALUE_LENGTH]
             if hole.name and not value:
                 return None
             if hole.name:
@@ -110,38 +110,38 @@ def parse_size(text: str) -> float:
     return float(found[1]) * 1024 ** " KMGTPE".index(found[2] or " ") if found else 0.0
 
 
-def pattern(text: str) -> Pattern:
+def parse_pattern(text: str) -> LinePattern:
     """Return the parsed pattern. Raises RuleError."""
-    if len(text) > LONGEST or "\n" in text:
-        raise Wrong("RULE_LINE_TOO_LONG", limit=LONGEST)
-    pieces: list[str | Hole] = [""]
+    if len(text) > MAX_PATTERN_LENGTH or "\n" in text:
+        raise RuleError("RULE_LINE_TOO_LONG", limit=MAX_PATTERN_LENGTH)
+    pieces: list[str | Placeholder] = [""]
     at = 0
     for match in _PIECE.finditer(text):
-        _more(pieces, text[at : match.start()])
+        _append_text(pieces, text[at : match.start()])
         at = match.end()
         if match[0] in ("{{", "}}"):
-            _more(pieces, match[0][0])
+            _append_text(pieces, match[0][0])
         elif match[1] is None:
-            raise Wrong("RULE_BRACE", text=text)
+            raise RuleError("RULE_BRACE", text=text)
         else:
-            pieces.append(_hole(match[1], text, pieces))
-    _more(pieces, text[at:])
-    if isinstance(pieces[0], Hole) or len(pieces[0]) < SHORTEST:
-        raise Wrong("RULE_BEGINS_WITH_A_HOLE", text=text, least=SHORTEST)
-    return Pattern(tuple(pieces))
+            pieces.append(_parse_placeholder(match[1], text, pieces))
+    _append_text(pieces, text[at:])
+    if isinstance(pieces[0], Placeholder) or len(pieces[0]) < MIN_FIRST_LENGTH:
+        raise RuleError("RULE_BEGINS_WITH_A_HOLE", text=text, least=MIN_FIRST_LENGTH)
+    return LinePattern(tuple(pieces))
 
 
-def _more(pieces: list[str | Hole], words: str) -> None:
+def _append_text(pieces: list[str | Placeholder], words: str) -> None:
     if words and isinstance(last := pieces[-1], str):
         pieces[-1] = last + words
     elif words:
         pieces.append(words)
 
 
-def _hole(said: str, text: str, before: Sequence[str | Hole]) -> Hole:
-    name, _, kind = said.partition(":")
-    if (name and not _NAME.match(name)) or (kind and kind not in KINDS):
-        raise Wrong("RULE_HOLE", hole=said, allowed=", ".join(KINDS))
-    if isinstance(before[-1], Hole):
-        raise Wrong("RULE_HOLES_TOUCH", text=text)
-    return Hole(name, kind)
+def _parse_placeholder(placeholder: str, text: str, pieces: Sequence[str | Placeholder]) -> Placeholder:
+    name, _, kind = placeholder.partition(":")
+    if (name and not _NAME.match(name)) or (kind and kind not in KIND_PATTERNS):
+        raise RuleError("RULE_HOLE", hole=placeholder, allowed=", ".join(KIND_PATTERNS))
+    if isinstance(pieces[-1], Placeholder):
+        raise RuleError("RULE_HOLES_TOUCH", text=text)
+    return Placeholder(name, kind)

@@ -22,10 +22,10 @@ from typing import Any
 
 from fermi.engines.agent import engine
 from fermi.engines.agent.engine import AgentBackend
-from fermi.engines.agent.store import Store
+from fermi.engines.agent.store import AttemptStore
 
 
-def use(store: Store) -> None:
+def set_store(store: AttemptStore) -> None:
     """Set the store for all backends of this process, those that exist and those that are made later."""
     engine.store = store
 

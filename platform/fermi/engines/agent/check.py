@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.engines.agent.engine import known_store
-from fermi.engines.check_results import Finding, Level
+from fermi.engines.agent.engine import get_store
+from fermi.engines.check_results import CheckLevel, CheckResult
 from fermi.jobs import bounds
 from fermi.jobs.errors import BackendError
 
@@ -19,23 +19,23 @@ CONNECTION = {
             "required": ["mountPath"],
             "properties": {"mountPath": {"type": "string", "pattern": "^/"}},
         },
-        "bounds": bounds.SCHEMA,
+        "bounds": bounds.BOUNDS_SCHEMA,
     },
 }
 _START = "fermi worker --server ADDRESS --token TOKEN --node NAME --gpus 0,1"
 
 
-def findings(connection: Mapping[str, Any]) -> list[Finding]:
+def findings(connection: Mapping[str, Any]) -> list[CheckResult]:
     """Return whether workers are connected, and which of them are not online."""
     try:
-        workers = known_store().workers()
+        workers = get_store().workers()
     except BackendError as error:
-        return [Finding(Level.FAIL, error.code, error.params)]
+        return [CheckResult(CheckLevel.FAIL, error.code, error.params)]
     if not workers:
-        return [Finding(Level.FAIL, "WORKERS_NONE", {}, _START)]
+        return [CheckResult(CheckLevel.FAIL, "WORKERS_NONE", {}, _START)]
     away = sorted(worker for worker, status in workers.items() if status != "online")
-    online = Finding(Level.PASS, "WORKERS_ONLINE", {"count": len(workers) - len(away)})
-    return [online, *([Finding(Level.WARN, "WORKERS_AWAY", {"workers": ", ".join(away)})] if away else [])]
+    online = CheckResult(CheckLevel.PASS, "WORKERS_ONLINE", {"count": len(workers) - len(away)})
+    return [online, *([CheckResult(CheckLevel.WARN, "WORKERS_AWAY", {"workers": ", ".join(away)})] if away else [])]
 
 
 def standby(image: str) -> str:

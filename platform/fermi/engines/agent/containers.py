@@ -21,13 +21,13 @@ from threading import Event
 from typing import Any
 
 from fermi.engines.agent import environments
-from fermi.engines.carried_logs import Files
-from fermi.engines.environments import HostedPhase
+from fermi.engines.carried_logs import AttemptFiles
+from fermi.engines.environments import EnvironmentPhase
 from fermi.engines.inside import download, managed_environment, observation, start
-from fermi.engines.inside.download import Limits
-from fermi.engines.inside.followers import End, Environment, Followers, Place
-from fermi.engines.inside.render import KIND
-from fermi.engines.inside.session import Session
+from fermi.engines.inside.download import TransferLimits
+from fermi.engines.inside.followers import EnvironmentEntry, EnvironmentFollowers, NodeInEnvironment, StopRequest
+from fermi.engines.inside.render import ARTIFACT_KIND
+from fermi.engines.inside.session import InsideSession
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause, Handle, Observation, Phase, Rendered
 from fermi.runner import files
@@ -35,13 +35,13 @@ from fermi.schema import serialization
 
 log = logging.getLogger(__name__)
 
-FOLDER, END = "inside", ".end"
-LOOK_SECONDS = 0.5
-OVER = (HostedPhase.ENDED, HostedPhase.ABSENT)
+ATTEMPTS_FOLDER, STOP_SUFFIX = "inside", ".end"
+POLL_SECONDS = 0.5
+ENDED_PHASES = (EnvironmentPhase.ENDED, EnvironmentPhase.ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class ContainerNode:
     """Node of an attempt inside of a container. `run`: the run of its environment in which it is started; `first`: its
     first rank."""
 
@@ -54,39 +54,39 @@ class Inside:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ContainerAttempt:
     """Nodes of an attempt that run inside of containers. `success`: as its plan has it; `begun`: all of its nodes were
     told to start."""
 
     attempt: str
-    nodes: tuple[Inside, ...]
+    nodes: tuple[ContainerNode, ...]
     success: str = "all"
     begun: bool = False
 
 
-def orders(rendered: Rendered) -> list[Mapping[str, Any]]:
+def list_container_orders(rendered: Rendered) -> list[Mapping[str, Any]]:
     """Return the order for each node inside of a container."""
-    return [artifact.content for artifact in rendered.artifacts if artifact.kind == KIND]
+    return [artifact.content for artifact in rendered.artifacts if artifact.kind == ARTIFACT_KIND]
 
 
-class Containers:
+class ContainerAttempts:
     """Attempts of one platform that run inside of containers. Methods that read or write a file may raise OSError."""
 
-    def __init__(self, data_dir: Path, limits: Limits) -> None:
-        self._data_dir, self._folder, self._limits = data_dir, data_dir / FOLDER, limits
+    def __init__(self, data_dir: Path, limits: TransferLimits) -> None:
+        self._data_dir, self._folder, self._limits = data_dir, data_dir / ATTEMPTS_FOLDER, limits
 
     # start and stop
 
     def begin(self, rendered: Rendered, secrets: Mapping[str, str]) -> None:
         """Start the nodes of an attempt; what was started is not started again, and nothing of an attempt that was
         asked to end. Raise BackendError."""
-        wanted = orders(rendered)
+        wanted = list_container_orders(rendered)
         if not wanted or self._end(rendered.name):
             return
         record = self._record(rendered.name) or self._first(rendered.name, wanted)
         if record.begun:
             return
-        collects = download.has_gaps(self._data_dir, rendered.name)
+        collects = download.has_missing_files(self._data_dir, rendered.name)
         for collecting in (True, False) if collects else (False,):
             for order, node in zip(wanted, record.nodes, strict=True):
                 if self._end(rendered.name):
@@ -94,25 +94,27 @@ class Containers:
                 try:
                     if collecting:
                         args = (rendered.name, node.node_rank, self._data_dir, self._limits)
-                        start.collect(partial(enter, node.run), *args)
+                        start.download_leftovers(partial(enter_environment, node.run), *args)
                     else:
-                        start.begin(partial(enter, node.run), order, order["head"], secrets, self._data_dir)
+                        start.start_node(
+                            partial(enter_environment, node.run), order, order["head"], secrets, self._data_dir
+                        )
                 except BackendError as error:
                     error.params.setdefault("environment", node.name)
                     raise
         self._write(replace(record, begun=True))
 
-    def _first(self, attempt: str, wanted: Iterable[Mapping[str, Any]]) -> Record:
-        kept = environments.known_hosts().kept([order["environment"] for order in wanted])
+    def _first(self, attempt: str, orders: Iterable[Mapping[str, Any]]) -> ContainerAttempt:
+        kept = environments.get_hosts().kept([order["environment"] for order in orders])
         nodes, success = [], "all"
-        for order in wanted:
+        for order in orders:
             spec, one, success = order["spec"], kept.get(order["environment"]), order["success"]
             if one is None:
                 raise BackendError("INSIDE_NOT_RUNNING", environment=spec["node"])
             ranks = spec["ranks"]
             place = (order["environment"], one.run, ranks[0]["rank"], len(ranks))
-            nodes.append(Inside(spec["node_rank"], spec["node"], *place))
-        return self._write(Record(attempt, tuple(nodes), success))
+            nodes.append(ContainerNode(spec["node_rank"], spec["node"], *place))
+        return self._write(ContainerAttempt(attempt, tuple(nodes), success))
 
     def end(self, handle: Handle, grace_seconds: float, still_seconds: float | None) -> None:
         """Ask an attempt to end; a later request counts where it ends the attempt more than a second sooner."""
@@ -120,7 +122,7 @@ class Containers:
         if known is None or kill_at < known.kill_at - 1:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             asked = {"kill_at": kill_at, "still_seconds": still_seconds}
-            files.write_atomically(self._path(handle.name, END), asked, 0o600)
+            files.write_json_atomically(self._path(handle.name, STOP_SUFFIX), asked, 0o600)
 
     def forget(self, handle: Handle) -> bool:
         """End the attempt's nodes and remove what is kept of it; return whether that was confirmed. An environment that
@@ -128,16 +130,16 @@ class Containers:
         record = self._record(handle.name)
         gone = [self._forget(one, handle.name) for one in record.nodes] if record else []
         if all(gone):
-            for end in ("", END):
+            for end in ("", STOP_SUFFIX):
                 Path(self._path(handle.name, end)).unlink(missing_ok=True)
         return all(gone)
 
-    def _forget(self, one: Inside, attempt: str) -> bool:
+    def _forget(self, node: ContainerNode, attempt: str) -> bool:
         with suppress(BackendError):
-            if fate(one):
+            if find_container_end(node):
                 return True
-            with enter(one.run) as session:
-                session.ask("cancel", of=attempt, node=one.node_rank, grace=0.0)
+            with enter_environment(node.run) as session:
+                session.ask("cancel", of=attempt, node=node.node_rank, grace=0.0)
                 return session.ask("forget", of=attempt).get("gone") is True
         return False
 
@@ -148,11 +150,11 @@ class Containers:
         record = self._record(handle.name)
         if record is None:
             return None
-        heard = Files(self._data_dir, handle.task_id, handle.attempt)
+        heard = AttemptFiles(self._data_dir, handle.task_id, handle.attempt)
         reports = {one.node_rank: heard.report(one.node_rank) for one in record.nodes}
         names = {one.node_rank: one.name for one in record.nodes}
         ended, head = self._end(handle.name) is not None, record.success == "head" and 0 in names
-        found = observation.observe(reports, names, began=record.begun, ended=ended, head=head)
+        found = observation.build_observation(reports, names, began=record.begun, ended=ended, head=head)
         if found.left is False or not any(report.get("silence") for report in reports.values()):
             return found
         if host := self._lost(record):
@@ -161,17 +163,17 @@ class Containers:
         return found
 
     @staticmethod
-    def _lost(record: Record) -> str:
+    def _lost(record: ContainerAttempt) -> str:
         """Return the host of the first of its environments that is lost; empty: none."""
-        known = environments.known_hosts().runs([one.run for one in record.nodes])
+        known = environments.get_hosts().runs([one.run for one in record.nodes])
         return next((report.host for report in known.values() if report.status == "lost"), "")
 
-    def node(self, handle: Handle, rank: int) -> Inside | None:
+    def node(self, handle: Handle, rank: int) -> ContainerNode | None:
         """Return the node that has this rank, where the rank runs inside of a container; None otherwise."""
         record = self._record(handle.name)
         for one in record.nodes if record else ():
             if one.first <= rank < one.first + one.processes:
-                report = Files(self._data_dir, handle.task_id, handle.attempt).report(one.node_rank)
+                report = AttemptFiles(self._data_dir, handle.task_id, handle.attempt).report(one.node_rank)
                 states = {entry["rank"]: entry["state"] for entry in report.get("ranks") or ()}
                 return one if states.get(rank) == "running" else None
         return None
@@ -180,13 +182,13 @@ class Containers:
         """Return the names of all attempts that have nodes inside of containers."""
         there = os.listdir(self._folder) if self._folder.is_dir() else []
         names = [name.removesuffix(".json") for name in there if name.endswith(".json")]
-        return [name for name in names if not name.endswith(END)]
+        return [name for name in names if not name.endswith(STOP_SUFFIX)]
 
     def follow(self, stop: Event, on_change: Callable[[str], None]) -> None:
         """Follow whatever runs inside of containers, here or in another process, until `stop`; ask nodes to end when
         they are to."""
-        followers = Followers(self._data_dir, on_change)
-        while not stop.wait(LOOK_SECONDS):
+        followers = EnvironmentFollowers(self._data_dir, on_change)
+        while not stop.wait(POLL_SECONDS):
             try:
                 names = self.names()
                 for record in filter(None, map(self._record, names)):
@@ -196,7 +198,7 @@ class Containers:
                 log.exception("what runs in containers is not followed now")
         followers.stop()
 
-    def _ensure(self, followers: Followers, record: Record) -> None:
+    def _ensure(self, followers: EnvironmentFollowers, record: ContainerAttempt) -> None:
         """Follow an attempt once all of its nodes were told to start: before, one that was not started would seem to be
         gone."""
         end = self._end(record.attempt)
@@ -204,38 +206,38 @@ class Containers:
             return
         for one in record.nodes:
             what = (record.attempt, one.node_rank, one.first, one.processes)
-            place = Place(*what, partial(fate, one), end, self._limits)
-            followers.ensure(Environment(one.run, partial(enter, one.run)), place)
+            place = NodeInEnvironment(*what, partial(find_container_end, one), end, self._limits)
+            followers.ensure(EnvironmentEntry(one.run, partial(enter_environment, one.run)), place)
 
     # files
 
-    def _record(self, attempt: str) -> Record | None:
+    def _record(self, attempt: str) -> ContainerAttempt | None:
         said = files.read_json(self._path(attempt))
-        return serialization.load(Record, said) if said else None
+        return serialization.load(ContainerAttempt, said) if said else None
 
-    def _write(self, record: Record) -> Record:
+    def _write(self, record: ContainerAttempt) -> ContainerAttempt:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.write_atomically(self._path(record.attempt), asdict(record), 0o600)
+        files.write_json_atomically(self._path(record.attempt), asdict(record), 0o600)
         return record
 
-    def _end(self, attempt: str) -> End | None:
-        said = files.read_json(self._path(attempt, END))
-        return End(float(said["kill_at"]), said["still_seconds"]) if said else None
+    def _end(self, attempt: str) -> StopRequest | None:
+        said = files.read_json(self._path(attempt, STOP_SUFFIX))
+        return StopRequest(float(said["kill_at"]), said["still_seconds"]) if said else None
 
     def _path(self, attempt: str, end: str = "") -> str:
         return str(self._folder / f"{attempt}{end}.json")
 
 
-def enter(run: str, *module: str) -> Session:
+def enter_environment(run: str, *module: str) -> InsideSession:
     """Return a session inside of an environment's container. Raise BackendError."""
-    return managed_environment.enter(environments.known_hosts().channel(run), "", *module)
+    return managed_environment.enter_environment(environments.get_hosts().channel(run), "", *module)
 
 
-def fate(one: Inside) -> Mapping[str, Any] | None:
+def find_container_end(node: ContainerNode) -> Mapping[str, Any] | None:
     """Return what became of the container in which a node was started; None: it runs, as far as its host has reported.
     Raise BackendError."""
-    report = environments.known_hosts().runs([one.run]).get(one.run)
-    if report and not report.stopped and not (report.seen and report.seen.phase in OVER):
+    report = environments.get_hosts().runs([node.run]).get(node.run)
+    if report and not report.stopped and not (report.seen and report.seen.phase in ENDED_PHASES):
         return None
-    evidence = f"{one.run} has ended"
-    return {"code": "CONTAINER_RESTARTED", "params": {"pod": one.name, "evidence": evidence}, "at": time.time()}
+    evidence = f"{node.run} has ended"
+    return {"code": "CONTAINER_RESTARTED", "params": {"pod": node.name, "evidence": evidence}, "at": time.time()}

@@ -10,19 +10,19 @@ from typing import Any
 
 from fermi.engines import runner_reports, telemetry_reports
 from fermi.engines.agent import environments, state
-from fermi.engines.agent.containers import Containers, Inside, enter
-from fermi.engines.agent.hosts import Kept
-from fermi.engines.agent.render import orders, render
-from fermi.engines.agent.store import Attempt, Store
-from fermi.engines.base import Backend, Beside, not_running, out_of_reach
-from fermi.engines.carried_logs import Files
+from fermi.engines.agent.containers import ContainerAttempts, ContainerNode, enter_environment
+from fermi.engines.agent.hosts import HostedRun
+from fermi.engines.agent.render import build_orders, render
+from fermi.engines.agent.store import AttemptReports, AttemptStore
+from fermi.engines.base import Backend, RankExec, build_rank_not_running_error, build_rank_unreachable_error
+from fermi.engines.carried_logs import AttemptFiles
 from fermi.engines.inside import download, upload
-from fermi.engines.inside.download import Limits
-from fermi.engines.inside.observation import together
-from fermi.engines.inside.session import InsideError, Session
+from fermi.engines.inside.download import TransferLimits
+from fermi.engines.inside.observation import merge_observations
+from fermi.engines.inside.session import InsideError, InsideSession
 from fermi.jobs.errors import BackendError
-from fermi.jobs.ranks import split
-from fermi.jobs.run_location import Ways
+from fermi.jobs.ranks import parse_worker_name
+from fermi.jobs.run_location import RunLocations
 from fermi.jobs.spec import (
     NO_SECRETS,
     Handle,
@@ -32,17 +32,17 @@ from fermi.jobs.spec import (
     Observation,
     Plan,
     Problem,
-    PulseSeen,
+    RankProgress,
     Rendered,
+    RunLocation,
     Sample,
-    Way,
 )
-from fermi.jobs.user_paths import absent_below
+from fermi.jobs.user_paths import find_missing_path_below
 
-store: Store | None = None
+store: AttemptStore | None = None
 
 
-def known_store() -> Store:
+def get_store() -> AttemptStore:
     """Return the store of this process. Raise BackendError where none was set: outside of the platform only rendering
     works."""
     if store is None:
@@ -59,8 +59,8 @@ class AgentBackend(Backend):
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
         self.mount = str((connection.get("data") or {}).get("mountPath") or "")
-        self._limits = Limits.of(connection)
-        self._containers = Containers(self.data_dir, self._limits)
+        self._limits = TransferLimits.of(connection)
+        self._containers = ContainerAttempts(self.data_dir, self._limits)
 
     def problems(self, job: JobSpec) -> list[Problem]:
         """Return what is wrong with the job; the hosts' own folders cannot be read from here."""
@@ -71,30 +71,31 @@ class AgentBackend(Backend):
                 params = {"environment": node.name, "found": len(workers), "expected": node.processes}
                 found.append(Problem(f"environmentIds.{index}", "WORKERS_DIFFER", params))
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
-        absent = absent_below(self.data_dir, job.resume_from, missing)
-        return found + (absent or download.torn(self.data_dir, job.resume_from))
+        absent = find_missing_path_below(self.data_dir, job.resume_from, missing)
+        return found + (absent or download.check_checkpoint_complete(self.data_dir, job.resume_from))
 
-    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
+    def ways(self, job: JobSpec) -> Mapping[str, RunLocations]:
         """Return how ranks may run for environments that hosts keep. One that another project shares gives this one its
         workers, and neither its files nor its packages."""
         kept = environments.hosts.kept([node.id for node in job.nodes]) if environments.hosts else {}
         found = {}
         for node in job.nodes:
             if one := kept.get(node.id):
-                held = Way(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
-                found[node.id] = Ways(
-                    held if node.has_cuda else Way(True, "WAY_INSIDE_RUNS"), inside=self._refusal(job, node, one)
+                held = RunLocation(True, "WAY_INSIDE_GPUS", {"gpus": node.gpu_count})
+                found[node.id] = RunLocations(
+                    held if node.has_cuda else RunLocation(True, "WAY_INSIDE_RUNS"),
+                    inside=self._refusal(job, node, one),
                 )
         return found
 
-    def _refusal(self, job: JobSpec, node: Node, kept: Kept) -> Way | None:
+    def _refusal(self, job: JobSpec, node: Node, kept: HostedRun) -> RunLocation | None:
         """Return why ranks cannot run inside of an environment; None: they can. A container sees nothing of the
         platform's data directory except what is sent to it."""
         if kept.project != job.project:
-            return Way(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
-        lacks = upload.refusal(job, self.data_dir, self._limits, self.mount, str(self.data_dir))
+            return RunLocation(False, "INSIDE_OTHER_PROJECT", {"environment": node.name})
+        lacks = upload.find_upload_problem(job, self.data_dir, self._limits, self.mount, str(self.data_dir))
         if kept.image and lacks:
-            return Way(False, "INSIDE_WITHOUT_DATA", {"environment": node.name, **lacks})
+            return RunLocation(False, "INSIDE_WITHOUT_DATA", {"environment": node.name, **lacks})
         return None
 
     def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
@@ -113,61 +114,61 @@ class AgentBackend(Backend):
         not part of them: workers get those when they fetch an order, and what runs inside of containers by the stream
         to them."""
         handle = Handle.of(rendered.name)
-        if of_workers := orders(rendered):
-            known_store().put(handle.name, handle.task_id, handle.attempt, of_workers)
-        with _disk(self.data_dir):
+        if of_workers := build_orders(rendered):
+            get_store().put(handle.name, handle.task_id, handle.attempt, of_workers)
+        with _wrap_disk_errors(self.data_dir):
             self._containers.begin(rendered, secrets)
 
-    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
         """Return how a command is started beside a rank: the worker's agent opens the stream, or the environment's
         daemon."""
         if one := self._containers.node(handle, rank):
-            return Beside(one.node_rank, partial(_enter, handle, rank, one))
-        attempt = known_store().attempts([handle.name]).get(handle.name)
+            return RankExec(one.node_rank, partial(_open_rank_stream, handle, rank, one))
+        attempt = get_store().attempts([handle.name]).get(handle.name)
         found = next((one for one in attempt.reports if one.rank == rank), None) if attempt else None
         if found is None or found.state != "running" or found.status == "lost":
-            raise not_running(handle, rank)
-        return Beside(found.node_rank, partial(_dial, handle, rank, found.worker))
+            raise build_rank_not_running_error(handle, rank)
+        return RankExec(found.node_rank, partial(_dial_worker, handle, rank, found.worker))
 
-    def enter(self, node: Node) -> Session:
-        kept = environments.known_hosts().kept([node.id]).get(node.id)
+    def enter(self, node: Node) -> InsideSession:
+        kept = environments.get_hosts().kept([node.id]).get(node.id)
         if kept is None:
             raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
-        return enter(kept.run)
+        return enter_environment(kept.run)
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         handles = list(handles)
         names = [handle.name for handle in handles]
-        known = known_store().attempts(names)
+        known = get_store().attempts(names)
         return {handle.name: self._observe(handle, known.get(handle.name)) for handle in handles}
 
-    def _observe(self, handle: Handle, attempt: Attempt | None) -> Observation:
+    def _observe(self, handle: Handle, attempt: AttemptReports | None) -> Observation:
         """Return the observation of workers and containers of an attempt, merged where it has both."""
         inner = self._containers.observe(handle)
         if inner is None:
-            return state.observe(attempt)
-        return together(inner, state.observe(attempt)) if attempt and attempt.reports else inner
+            return state.build_observation(attempt)
+        return merge_observations(inner, state.build_observation(attempt)) if attempt and attempt.reports else inner
 
     def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
-        with _disk(self.data_dir):
+        with _wrap_disk_errors(self.data_dir):
             self._containers.end(handle, grace_seconds, still_seconds)
-        known_store().stop(handle.name, handle.task_id, handle.attempt, grace_seconds)
+        get_store().stop(handle.name, handle.task_id, handle.attempt, grace_seconds)
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
         """Return a part of a rank's log. Workers send their logs here while they train; those of containers are
         fetched."""
-        return Files(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
+        return AttemptFiles(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
 
-    def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
-        inner = Files(self.data_dir, handle.task_id, handle.attempt).pulses()
-        return {**runner_reports.pulses(known_store().pulses(handle.name)), **inner}
+    def pulses(self, handle: Handle) -> Mapping[int, RankProgress]:
+        inner = AttemptFiles(self.data_dir, handle.task_id, handle.attempt).pulses()
+        return {**runner_reports.parse_pulses(get_store().pulses(handle.name)), **inner}
 
     def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
         """Return the samples of nodes inside of containers; those of workers are sent by their agents."""
-        return telemetry_reports.samples_in(Files(self.data_dir, handle.task_id, handle.attempt).folder, after)
+        return telemetry_reports.read_samples(AttemptFiles(self.data_dir, handle.task_id, handle.attempt).folder, after)
 
     def left_out(self, handle: Handle) -> list[Problem]:
-        return download.left_out(self.data_dir, handle)
+        return download.list_left_out(self.data_dir, handle)
 
     def port_host(self, job: JobSpec) -> str:
         """Return the head's host: several groups may have workers of one host."""
@@ -180,28 +181,28 @@ class AgentBackend(Backend):
 
     def ports_taken(self, job: JobSpec) -> Mapping[int, str]:
         worker = next(iter(job.head.engine.get("workers") or ()), "")
-        return store.ports(split(worker)[0]) if store and worker else {}
+        return store.ports(parse_worker_name(worker)[0]) if store and worker else {}
 
     def forget(self, handle: Handle) -> None:
         self._containers.forget(handle)
-        known_store().forget(handle.name)
+        get_store().forget(handle.name)
 
     def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
         following = threading.Thread(
             target=self._containers.follow, args=(stop, on_change), name="containers", daemon=True
         )
         following.start()
-        known_store().watch(stop, on_change)
+        get_store().watch(stop, on_change)
         following.join()
 
     def orphans(self, live: Collection[str]) -> list[Handle]:
-        known = {name: Handle(name, task, number, 0) for name, task, number in known_store().names()}
+        known = {name: Handle(name, task, number, 0) for name, task, number in get_store().names()}
         known |= {name: Handle.of(name) for name in self._containers.names()}
         return [handle for name, handle in known.items() if name not in live]
 
 
 @contextmanager
-def _disk(data_dir: Path) -> Iterator[None]:
+def _wrap_disk_errors(data_dir: Path) -> Iterator[None]:
     """Turn an OSError of the platform's own disk into BackendError."""
     try:
         yield
@@ -210,17 +211,19 @@ def _disk(data_dir: Path) -> Iterator[None]:
         raise BackendError("DISK_UNUSABLE", path=path, why=error.strerror) from error
 
 
-def _enter(handle: Handle, rank: int, one: Inside) -> socket.socket:
+def _open_rank_stream(handle: Handle, rank: int, node: ContainerNode) -> socket.socket:
     try:
-        return enter(one.run, "fermi.inside.rank_exec", handle.name, str(one.node_rank), str(rank)).release()
+        return enter_environment(
+            node.run, "fermi.inside.rank_exec", handle.name, str(node.node_rank), str(rank)
+        ).release()
     except InsideError as error:
-        raise out_of_reach(handle, rank, str(error.params.get("why") or error.code)) from error
+        raise build_rank_unreachable_error(handle, rank, str(error.params.get("why") or error.code)) from error
 
 
-def _dial(handle: Handle, rank: int, worker: str) -> socket.socket:
+def _dial_worker(handle: Handle, rank: int, worker: str) -> socket.socket:
     try:
-        return known_store().channel(handle.name, worker)
+        return get_store().channel(handle.name, worker)
     except TimeoutError:
-        raise out_of_reach(handle, rank) from None
+        raise build_rank_unreachable_error(handle, rank) from None
     except LookupError:
-        raise not_running(handle, rank) from None
+        raise build_rank_not_running_error(handle, rank) from None

@@ -11,46 +11,52 @@ from pathlib import Path
 from typing import Any
 
 from fermi.engines import logfiles
-from fermi.engines.agent.hosts import Hosts, RunReport
-from fermi.engines.environments import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Hosting
+from fermi.engines.agent.hosts import EnvironmentRunReport, HostStore
+from fermi.engines.environments import (
+    EnvironmentBackend,
+    EnvironmentHandle,
+    EnvironmentPhase,
+    EnvironmentSpec,
+    EnvironmentStatus,
+)
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import NO_SECRETS, Artifact, Cause, LogChunk, Problem, Rendered
 from fermi.schema import serialization
 
-hosts: Hosts | None = None
-LOGS = "environments"
+hosts: HostStore | None = None
+LOG_FOLDER = "environments"
 """Folder of the data directory to which agents send what environment daemons and services print."""
 
 
-def use(known: Hosts) -> None:
+def set_hosts(registry: HostStore) -> None:
     """Set the store of hosts for all of this process."""
     global hosts
-    hosts = known
+    hosts = registry
 
 
-def known_hosts() -> Hosts:
+def get_hosts() -> HostStore:
     """Return the store of hosts of this process. Raise BackendError where none was set."""
     if hosts is None:
         raise BackendError("WORKER_STORE_MISSING", permanent=True)
     return hosts
 
 
-def log_path(data_dir: Path, handle: HostedHandle) -> Path:
+def build_log_path(data_dir: Path, handle: EnvironmentHandle) -> Path:
     """Return the file to which the log of an environment's run is written."""
-    return data_dir / "logs" / LOGS / handle.environment / f"{handle.run}.log"
+    return data_dir / "logs" / LOG_FOLDER / handle.environment / f"{handle.run}.log"
 
 
 @lru_cache
-def _connect(key: str) -> AgentHosting:
-    return AgentHosting(json.loads(key))
+def _connect(key: str) -> AgentEnvironmentBackend:
+    return AgentEnvironmentBackend(json.loads(key))
 
 
-def connect(connection: Mapping[str, Any]) -> AgentHosting:
+def connect(connection: Mapping[str, Any]) -> AgentEnvironmentBackend:
     """Return the environment backend of a connection; the same one for equal connections."""
     return _connect(json.dumps(connection, sort_keys=True))
 
 
-class AgentHosting(Hosting):
+class AgentEnvironmentBackend(EnvironmentBackend):
     """Environment backend on hosts of worker agents."""
 
     on_demand = True
@@ -58,8 +64,8 @@ class AgentHosting(Hosting):
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
 
-    def problems(self, spec: HostedSpec) -> list[Problem]:
-        there = known_hosts().hosts(spec.project)
+    def problems(self, spec: EnvironmentSpec) -> list[Problem]:
+        there = get_hosts().hosts(spec.project)
         if not there:
             return [Problem("host", "WORKERS_NONE", {})]
         if spec.host and spec.host not in there:
@@ -76,7 +82,7 @@ class AgentHosting(Hosting):
             found.append(Problem("gpuCount", "HOST_TOO_SMALL", params))
         return found
 
-    def render(self, spec: HostedSpec) -> Rendered:
+    def render(self, spec: EnvironmentSpec) -> Rendered:
         """Return the run as it is stored for the agent. Its paths are its host's own; what the agent makes of it there
         is not known here."""
         return Rendered(spec.run_name, "agent", (Artifact("run", spec.run_name, serialization.dump(spec)),))
@@ -84,43 +90,43 @@ class AgentHosting(Hosting):
     def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
         """Store the run. Secrets are not part of it: the agent gets them when it fetches the run."""
         body = rendered.artifacts[0].content
-        known_hosts().put(serialization.load(HostedSpec, body), body)
+        get_hosts().put(serialization.load(EnvironmentSpec, body), body)
 
-    def observe(self, handles: Iterable[HostedHandle]) -> dict[str, HostedSeen]:
+    def observe(self, handles: Iterable[EnvironmentHandle]) -> dict[str, EnvironmentStatus]:
         names = [handle.name for handle in handles]
-        known = known_hosts().runs(names)
-        return {name: seen(known.get(name)) for name in names}
+        known = get_hosts().runs(names)
+        return {name: build_status(known.get(name)) for name in names}
 
-    def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
-        known_hosts().stop(handle, grace_seconds)
+    def stop(self, handle: EnvironmentHandle, grace_seconds: float) -> None:
+        get_hosts().stop(handle, grace_seconds)
 
     def delete(self, environment: str) -> bool:
-        if not known_hosts().remove(environment):
+        if not get_hosts().remove(environment):
             return False
-        for path in (self.data_dir / "logs" / LOGS / environment).glob("*.log"):
+        for path in (self.data_dir / "logs" / LOG_FOLDER / environment).glob("*.log"):
             path.unlink(missing_ok=True)
         return True
 
-    def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
-        return logfiles.chunk(log_path(self.data_dir, handle), cursor, limit)
+    def logs(self, handle: EnvironmentHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
+        return logfiles.read_chunk(build_log_path(self.data_dir, handle), cursor, limit)
 
-    def dial(self, handle: HostedHandle) -> socket.socket:
-        return known_hosts().channel(handle.name)
+    def dial(self, handle: EnvironmentHandle) -> socket.socket:
+        return get_hosts().channel(handle.name)
 
 
-def seen(run: RunReport | None) -> HostedSeen:
+def build_status(report: EnvironmentRunReport | None) -> EnvironmentStatus:
     """Return the status of a run from what its host reported. Pure. A lost host reports nothing; once its run is
     stopped, whatever still runs there is ended by its agent before anything else of the environment starts."""
-    if run is None:
-        return HostedSeen(HostedPhase.ABSENT)
-    said = run.seen
-    if run.status == "lost":
-        if run.stopped:
-            return HostedSeen(HostedPhase.ENDED, False, Cause("HOST_LOST", {"host": run.host}))
-        return HostedSeen(HostedPhase.UNKNOWN, None, waiting=Cause("HOST_LOST", {"host": run.host}))
+    if report is None:
+        return EnvironmentStatus(EnvironmentPhase.ABSENT)
+    said = report.seen
+    if report.status == "lost":
+        if report.stopped:
+            return EnvironmentStatus(EnvironmentPhase.ENDED, False, Cause("HOST_LOST", {"host": report.host}))
+        return EnvironmentStatus(EnvironmentPhase.UNKNOWN, None, waiting=Cause("HOST_LOST", {"host": report.host}))
     if said is None:
-        if run.stopped:
-            return HostedSeen(HostedPhase.ABSENT, False if not run.host else None)
-        return HostedSeen(HostedPhase.STARTING, True, waiting=Cause("HOST_NOT_TOLD", {"host": run.host}))
-    facts = {**said.facts, **(run.holds or {})}
-    return HostedSeen(said.phase, said.left, said.cause, said.waiting, said.doing, facts, said.activity)
+        if report.stopped:
+            return EnvironmentStatus(EnvironmentPhase.ABSENT, False if not report.host else None)
+        return EnvironmentStatus(EnvironmentPhase.STARTING, True, waiting=Cause("HOST_NOT_TOLD", {"host": report.host}))
+    facts = {**said.facts, **(report.holds or {})}
+    return EnvironmentStatus(said.phase, said.left, said.cause, said.waiting, said.doing, facts, said.activity)

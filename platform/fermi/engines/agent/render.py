@@ -10,48 +10,48 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fermi.engines.agent.store import Order
-from fermi.engines.fork_rules import may_fork
+from fermi.engines.agent.store import RankOrder
+from fermi.engines.fork_rules import can_fork_ranks
 from fermi.engines.inside import render as inside
-from fermi.engines.local.containers import WORK
-from fermi.engines.watch_options import watched
+from fermi.engines.local.containers import WORKSPACE_DIR
+from fermi.engines.watch_options import build_watch_options
 from fermi.jobs import bounds
-from fermi.jobs.code import Place
-from fermi.jobs.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode
-from fermi.jobs.user_paths import HOMES
+from fermi.jobs.code import CodeLocation
+from fermi.jobs.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode_value
+from fermi.jobs.user_paths import HOMES_FOLDER
 
 
 def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
     """Return the plan as one artifact per node and file; nodes inside of containers are orders for `fermi.inside`."""
     known = {Late.HEAD_HOST: plan.nodes[0].node.hostname}
-    files = [Artifact("file", name, encode(text, known)) for name, text in plan.files.items()]
-    common = {**watched(job), **bounds.order(connection, shared=True)}
+    files = [Artifact("file", name, encode_value(text, known)) for name, text in plan.files.items()]
+    common = {**build_watch_options(job), **bounds.build_bounds(connection, shared=True)}
     nodes = [
-        _in_container(job, plan, node, connection)
+        _build_container_order(job, plan, node, connection)
         if node.node.inside and node.node.image
-        else Artifact("node", f"node-{node.node_rank}", _node(job, plan, node, known, common, connection))
+        else Artifact("node", f"node-{node.node_rank}", _build_node_spec(job, plan, node, known, common, connection))
         for node in plan.nodes
     ]
     return Rendered(job.name, "agent", (*nodes, *files))
 
 
-def orders(rendered: Rendered) -> list[Order]:
+def build_orders(rendered: Rendered) -> list[RankOrder]:
     """Return one order per worker: its rank of its node's spec, and the files of all."""
     files = {artifact.name: artifact.content for artifact in rendered.artifacts if artifact.kind == "file"}
     return [
         order
         for artifact in rendered.artifacts
         if artifact.kind == "node"
-        for order in _orders(rendered.name, artifact.content, files)
+        for order in _build_node_orders(rendered.name, artifact.content, files)
     ]
 
 
-def workers(node: Node) -> list[str]:
+def list_workers(node: Node) -> list[str]:
     """Return the workers of a node in rank order; of a node that agents do not describe, the ids that it would have."""
     return list(node.engine.get("workers") or (f"{node.name}-{number}" for number in range(node.processes)))
 
 
-def _orders(name: str, node: Mapping[str, Any], files: Mapping[str, Any]) -> Iterator[Order]:
+def _build_node_orders(name: str, node: Mapping[str, Any], files: Mapping[str, Any]) -> Iterator[RankOrder]:
     for rank in node["ranks"]:
         spec = {**node, "ranks": [{key: value for key, value in rank.items() if key != "worker"}]}
         if rank["rank"] != 0:
@@ -59,55 +59,57 @@ def _orders(name: str, node: Mapping[str, Any], files: Mapping[str, Any]) -> Ite
         content = {"name": name, "spec": spec, "files": files}
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         body = {**content, "digest": digest}
-        yield Order(rank["worker"], rank["rank"], node["node_rank"], node["node"], digest, body)
+        yield RankOrder(rank["worker"], rank["rank"], node["node_rank"], node["node"], digest, body)
 
 
-def _node(
-    job: JobSpec, plan: Plan, node: NodePlan, known: Mapping[Late, str], common: Mapping[str, Any],
+def _build_node_spec(
+    job: JobSpec, plan: Plan, node: NodePlan, bindings: Mapping[Late, str], common: Mapping[str, Any],
     connection: Mapping[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
-    fork = may_fork(job)
-    env = {name: encode(value, known) for name, value in node.env.items()}
+    fork = can_fork_ranks(job)
+    env = {name: encode_value(value, bindings) for name, value in node.env.items()}
     if node.node.has_cuda:
-        env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, _gpus(node.node))))
+        env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, _list_gpus(node.node))))
     return {
         "name": job.name,
         "node_rank": node.node_rank,
         "node": node.node.name,
-        "command": [encode(word, known) for word in node.command],
+        "command": [encode_value(word, bindings) for word in node.command],
         "env": env,
         "ranks": [
             {
                 "worker": worker,
                 "rank": process.rank,
                 "local_rank": process.local_rank,
-                "env": {name: encode(value, known) for name, value in process.env.items()},
+                "env": {name: encode_value(value, bindings) for name, value in process.env.items()},
                 "log": f"logs/{job.task_id}/{job.attempt}/{process.rank}.log",
             }
-            for worker, process in zip(workers(node.node), node.processes, strict=False)  # a pre-flight has just one
+            for worker, process in zip(
+                list_workers(node.node), node.processes, strict=False
+            )  # a pre-flight has just one
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
         **common,
         "fork": fork,
-        "home": f"{HOMES}/{job.project or 'default'}",
-        **_inside(job, node.node),
-        **Place(_data(connection), "packages", "").order(job, node.node_rank),
+        "home": f"{HOMES_FOLDER}/{job.project or 'default'}",
+        **_build_inside_options(job, node.node),
+        **CodeLocation(_get_data_root(connection), "packages", "").order(job, node.node_rank),
         "preload": list(plan.preload) if fork else [],
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
 
 
-def _in_container(job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any]) -> Artifact:
+def _build_container_order(job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any]) -> Artifact:
     """Return an order for `fermi.inside`. Its nodes wait for no others: the head is where its host is."""
-    made = inside.artifact(job, plan, node, connection, root=_data(connection))
+    made = inside.render_node(job, plan, node, connection, root=_get_data_root(connection))
     more = {"environment": node.node.id, "head": plan.nodes[0].node.hostname, "success": plan.success}
     meeting = {**made.content["meeting"], "nodes": 1}
     return replace(made, content={**made.content, **more, "meeting": meeting,
-                                  "spec": {**made.content["spec"], "start_in": WORK}})  # fmt: skip
+                                  "spec": {**made.content["spec"], "start_in": WORKSPACE_DIR}})  # fmt: skip
 
 
-def _inside(job: JobSpec, node: Node) -> dict[str, Any]:
+def _build_inside_options(job: JobSpec, node: Node) -> dict[str, Any]:
     """Return the environment of its host that a node runs inside of, and the interpreter where the job names one.
     `paths`: the files that the script may be; where the environment has one, ranks start in its workspace."""
     named = {"python": job.python} if job.python else {}
@@ -118,11 +120,11 @@ def _inside(job: JobSpec, node: Node) -> dict[str, Any]:
     return {"inside": {"environment": node.id, "project": job.project, "paths": list(paths)}, **named}
 
 
-def _data(connection: Mapping[str, Any]) -> str:
+def _get_data_root(connection: Mapping[str, Any]) -> str:
     """Return the path at which hosts see the platform's data directory."""
     return str((connection.get("data") or {}).get("mountPath") or connection.get("data_dir") or "")
 
 
-def _gpus(node: Node) -> list[int]:
+def _list_gpus(node: Node) -> list[int]:
     """Return the GPU indices by local rank, so that a script's `cuda:LOCAL_RANK` is the GPU of its worker."""
-    return list(node.engine.get("gpus") or (int(worker.rpartition("-")[2]) for worker in workers(node)))
+    return list(node.engine.get("gpus") or (int(worker.rpartition("-")[2]) for worker in list_workers(node)))

@@ -21,17 +21,17 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Literal, Protocol
 
-Status = Literal["online", "suspect", "lost", "never"]
+WorkerStatus = Literal["online", "suspect", "lost", "never"]
 """State of a worker. `lost`: no heartbeat for so long that it counts as gone. A server that could not receive
 heartbeats itself makes no worker lost: the time counts from the later of the worker's last heartbeat and the moment
 since when the server has been listening without a break; while it does not listen no worker becomes lost."""
 
-State = Literal["ordered", "starting", "running", "exited"]
+ProcessState = Literal["ordered", "starting", "running", "exited"]
 """State of a worker's process. `ordered`: the worker has not reported on this attempt yet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RankOrder:
     """One rank for one worker. `body`: what `GET /workers/{id}/order` answers, except for `generation`, which the
     server adds: `{"name", "digest", "spec", "files"}`. `node`: the name of its environment, for people."""
 
@@ -44,7 +44,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RankReport:
     """What is known of one order. `status` is the worker's own, and `lost` too when the worker was deleted or is driven
     for another user now. The rest is what the worker last reported of a process of *this* attempt's name, kept when it
     goes on to another: `exit_code` negative = killed by that signal; None with `exited` = it never started, or its
@@ -58,8 +58,8 @@ class Report:
     rank: int
     node_rank: int
     node: str
-    status: Status = "online"
-    state: State = "ordered"
+    status: WorkerStatus = "online"
+    state: ProcessState = "ordered"
     pid: int | None = None
     exit_code: int | None = None
     ended_at: float | None = None  # unix seconds, by the worker's clock
@@ -76,24 +76,24 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptReports:
     """Reports of an attempt. `stopped`: `stop` was called. `reports`: one per order, in rank order; none where it was
     stopped before it was put."""
 
     stopped: bool
-    reports: Sequence[Report] = ()
+    reports: Sequence[RankReport] = ()
 
 
-class Store(Protocol):
+class AttemptStore(Protocol):
     """Store of attempts, orders and reports; see the module."""
 
-    def put(self, name: str, task_id: str, attempt: int, orders: Sequence[Order]) -> None:
+    def put(self, name: str, task_id: str, attempt: int, orders: Sequence[RankOrder]) -> None:
         """Order an attempt, all workers in one transaction. A name that is known (ordered or stopped) changes nothing.
         A worker that has another order gets this one instead: the lease on its environment shows that the other is
         over. Raise BackendError(WORKER_UNKNOWN, permanent, `workers`: ids, comma-separated) when there is no such
         worker, and then order nothing."""
 
-    def attempts(self, names: Collection[str]) -> Mapping[str, Attempt]:
+    def attempts(self, names: Collection[str]) -> Mapping[str, AttemptReports]:
         """Return those of `names` that are known, with a constant number of queries."""
 
     def pulses(self, name: str) -> Sequence[Mapping[str, Any]]:
@@ -115,7 +115,7 @@ class Store(Protocol):
         """Return the ports on which other programs than training listen at the host of these workers' node, as last
         reported, with the program (`pid 4711 (nc)`; empty: not known)."""
 
-    def workers(self) -> Mapping[str, Status]:
+    def workers(self) -> Mapping[str, WorkerStatus]:
         """Return the status of every worker, for `fermi clusters check`."""
 
     def channel(self, name: str, worker: str) -> socket.socket:

@@ -14,12 +14,12 @@ from pathlib import Path
 import fermi
 from fermi.engines import bundle as shipped
 
-DIGITS = 32
+DIGEST_DIGITS = 32
 """Length of the archive's hash."""
-INTERPRETERS = ("python3", "python", "/opt/conda/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3")
+INTERPRETER_NAMES = ("python3", "python", "/opt/conda/bin/python3", "/usr/local/bin/python3", "/usr/bin/python3")
 """Names and paths of interpreters in images, for those that are not on the PATH of an executed process."""
-READS_PROGRAM = "import sys; come = sys.stdin.buffer; exec(come.read(int(come.readline())))"
-PROBE = """for python in "$FERMI_PYTHON" {interpreters}; do
+READ_PROGRAM = "import sys; come = sys.stdin.buffer; exec(come.read(int(come.readline())))"
+FIND_INTERPRETER = """for python in "$FERMI_PYTHON" {interpreters}; do
   if [ -n "$python" ] && command -v "$python" >/dev/null 2>&1; then exec "$python" -u -c "$@"; fi
 done
 echo "fermi: no python"
@@ -35,36 +35,38 @@ class Bundle:
 
 
 @cache
-def bundle() -> Bundle:
+def build_bundle() -> Bundle:
     """Return the archive; the same bytes for the same modules."""
     trainers = sorted(path.stem for path in (Path(fermi.__file__).parent / "train").glob("*.py"))
-    modules = shipped.modules(shipped.INSIDE, (f"fermi.train.{name}" for name in trainers if name != "__init__"))
-    data = gzip.compress(_archive(modules), mtime=0)
-    return Bundle(hashlib.sha256(data).hexdigest()[:DIGITS], data)
+    modules = shipped.collect_modules(
+        shipped.INSIDE_MODULES, (f"fermi.train.{name}" for name in trainers if name != "__init__")
+    )
+    data = gzip.compress(_build_archive(modules), mtime=0)
+    return Bundle(hashlib.sha256(data).hexdigest()[:DIGEST_DIGITS], data)
 
 
 @cache
-def bootstrap() -> str:
+def read_bootstrap() -> str:
     """Return the text of the program that unpacks the archive."""
     return (resources.files("fermi.inside") / "bootstrap.py").read_text("utf-8")
 
 
-def opening() -> bytes:
+def build_preamble() -> bytes:
     """Return the first bytes of a stream: the bootstrap program, which is not part of a command line."""
-    text = bootstrap().encode()
+    text = read_bootstrap().encode()
     return b"%d\n" % len(text) + text
 
 
-def command(python: str = "", *module: str) -> list[str]:
+def build_command(python: str = "", *module: str) -> list[str]:
     """Return the command to execute in an environment: a module with its arguments (by default `fermi.inside`), with
     this interpreter, or the first that is found there. `build_preamble` is to be sent to it."""
-    rest = [READS_PROGRAM, bundle().digest, *(module or ("fermi.inside",))]
+    rest = [READ_PROGRAM, build_bundle().digest, *(module or ("fermi.inside",))]
     if python:
         return [python, "-u", "-c", *rest]
-    return ["sh", "-c", PROBE.format(interpreters=" ".join(INTERPRETERS)), "fermi", *rest]
+    return ["sh", "-c", FIND_INTERPRETER.format(interpreters=" ".join(INTERPRETER_NAMES)), "fermi", *rest]
 
 
-def _archive(modules: Mapping[str, str]) -> bytes:
+def _build_archive(modules: Mapping[str, str]) -> bytes:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path, text in sorted(modules.items()):

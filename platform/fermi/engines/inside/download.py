@@ -26,50 +26,50 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fermi.engines.carried_logs import Files
-from fermi.engines.safe_tree import Tree
-from fermi.inside.output_files import KINDS, MAX_DEPTH, MAX_FILES, MAX_PATH, PIECE
-from fermi.jobs.spec import Handle, Problem, attempt_parts
-from fermi.jobs.user_paths import CHECKPOINTS, OUTPUTS, TREE, TREES
+from fermi.engines.carried_logs import AttemptFiles
+from fermi.engines.safe_tree import SafeTree
+from fermi.inside.output_files import KINDS, MAX_DEPTH, MAX_FILES, MAX_PATH, MAX_PIECE_BYTES
+from fermi.jobs.spec import Handle, Problem, parse_attempt_name
+from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, OUTPUTS_FOLDER, TREE_FOLDER, TREES_FOLDER
 from fermi.runner import files as plain_files
 from fermi.schema import humanize
 
-WINDOW = 4
+MAX_PENDING_PIECES = 4
 """Pieces that are requested at the same time."""
-MAX_NAME = 255
+MAX_NAME_BYTES = 255
 """Bytes of a file's name on Linux."""
-MAX_SIZE = 1 << 50
+MAX_FILE_BYTES = 1 << 50
 MAX_TRIES = 3
 """Attempts to download a file that the environment lists and does not send."""
 MAX_LEFT_OUT = 20
 """Files that are listed as left out, for each node."""
 SYNC_BYTES = 16 << 20
-KEPT_FREE_BYTES = 1 << 30
+MIN_FREE_BYTES = 1 << 30
 """Space that stays free on the platform's disk."""
-ARRIVING = ".arriving"
-GB = 1 << 30
-FOLDER_BYTES, TASK_BYTES, DATA_BYTES = 20 * GB, 100 * GB, 10 * GB
-Stamp = tuple[int, int]
+PARTIAL_FOLDER = ".arriving"
+GIB = 1 << 30
+DEFAULT_FOLDER_BYTES, DEFAULT_TASK_BYTES, DEFAULT_DATA_BYTES = 20 * GIB, 100 * GIB, 10 * GIB
+FileStamp = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TransferLimits:
     """Limits in bytes: of one folder (a checkpoint), of what all nodes of a task download, and of what a task reads of
     the platform's data, which is uploaded. As the connection has them (`apps.clusters.selectors`)."""
 
-    folder: int = FOLDER_BYTES
-    task: int = TASK_BYTES
-    data: int = DATA_BYTES
+    folder: int = DEFAULT_FOLDER_BYTES
+    task: int = DEFAULT_TASK_BYTES
+    data: int = DEFAULT_DATA_BYTES
 
     @classmethod
-    def of(cls, connection: Mapping[str, Any]) -> Limits:
+    def of(cls, connection: Mapping[str, Any]) -> TransferLimits:
         """Return the limits of a connection, with defaults for those that it does not set."""
         said = connection.get("carried") or {}
         return cls(**{name: int(said[name]) for name in ("folder", "task", "data") if said.get(name)})
 
 
 @dataclass(slots=True)
-class Record:
+class DownloadRecord:
     """Files that a node has reported. `rows`: by path, size, time (ns; size -1: it may still be written) and whether
     the platform had sent it. `final`: its ranks had ended; `more`: there were more files than a list may have. `bytes`:
     size of what is downloaded; `left_out`: {"code", "path", "size", "limit"} of what is not."""
@@ -84,95 +84,99 @@ class Record:
         """Write the record, atomically."""
         said = {"rows": self.rows, "final": self.final, "more": self.more, "bytes": self.bytes,
                 "left_out": self.left_out}  # fmt: skip
-        plain_files.replace_atomically(str(path), json.dumps(said).encode(), 0o640)
+        plain_files.write_bytes_atomically(str(path), json.dumps(said).encode(), 0o640)
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> DownloadRecord:
     """Return the record in a file; an empty one where there is none."""
     said = plain_files.read_json(str(path)) or {}
     rows = {name: (row[0], row[1], row[2]) for name, row in (said.get("rows") or {}).items()}
     found = said.get("left_out") or []
-    return Record(rows, bool(said.get("final")), bool(said.get("more")), int(said.get("bytes") or 0), found)
+    return DownloadRecord(rows, bool(said.get("final")), bool(said.get("more")), int(said.get("bytes") or 0), found)
 
 
-def record_path(data_dir: Path, attempt: str, node_rank: int) -> Path:
+def build_record_path(data_dir: Path, attempt: str, node_rank: int) -> Path:
     """Return the file of a node's record."""
-    return Files(data_dir, *attempt_parts(attempt)).folder / f"files-{node_rank}.json"
+    return AttemptFiles(data_dir, *parse_attempt_name(attempt)).folder / f"files-{node_rank}.json"
 
 
-def records(data_dir: Path, task_id: str, attempt: int | str = "*") -> Iterator[Record]:
+def iterate_records(data_dir: Path, task_id: str, attempt: int | str = "*") -> Iterator[DownloadRecord]:
     """Yield the records of a task, the newest attempt first, of each attempt node 0 first."""
     found = (data_dir / "logs" / task_id).glob(f"{attempt}/files-*.json")
-    for path in sorted(found, key=lambda path: (-_number(path.parent.name), _node_of(path))):
+    for path in sorted(found, key=lambda path: (-_parse_number(path.parent.name), _parse_node_rank(path))):
         yield read_record(path)
 
 
-def _node_of(record: Path) -> int:
-    return _number(record.stem.removeprefix("files-"))
+def _parse_node_rank(record: Path) -> int:
+    return _parse_number(record.stem.removeprefix("files-"))
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def trees(data_dir: Path, task_id: str) -> dict[str, Tree]:
+def build_task_trees(data_dir: Path, task_id: str) -> dict[str, SafeTree]:
     """Return the task's folders here, by kind."""
     return {
-        "checkpoints": Tree(data_dir / CHECKPOINTS / task_id),
-        "code": Tree(data_dir / TREES / task_id / TREE),
-        "outputs": Tree(data_dir / OUTPUTS / task_id),
+        "checkpoints": SafeTree(data_dir / CHECKPOINTS_FOLDER / task_id),
+        "code": SafeTree(data_dir / TREES_FOLDER / task_id / TREE_FOLDER),
+        "outputs": SafeTree(data_dir / OUTPUTS_FOLDER / task_id),
     }
 
 
-def left_out(data_dir: Path, handle: Handle) -> list[Problem]:
+def list_left_out(data_dir: Path, handle: Handle) -> list[Problem]:
     """Return the files of an attempt's nodes that are not downloaded, with the reason; the first `MAX_LEFT_OUT`."""
     found = list[Problem]()
-    for path in sorted(Files(data_dir, handle.task_id, handle.attempt).folder.glob("files-*.json")):
+    for path in sorted(AttemptFiles(data_dir, handle.task_id, handle.attempt).folder.glob("files-*.json")):
         for one in read_record(path).left_out:
-            about = {"nodeRank": _node_of(path), "path": one["path"],
-                     "size": humanize.size(one["size"]), "limit": humanize.size(one["limit"])}  # fmt: skip
+            about = {
+                "nodeRank": _parse_node_rank(path),
+                "path": one["path"],
+                "size": humanize.format_bytes(one["size"]),
+                "limit": humanize.format_bytes(one["limit"]),
+            }
             found.append(Problem("", one["code"], {**about, "why": str(one.get("why") or "")}))
     return found[:MAX_LEFT_OUT]
 
 
-def torn(data_dir: Path, path: str) -> list[Problem]:
+def check_checkpoint_complete(data_dir: Path, path: str) -> list[Problem]:
     """Return a problem where not all of a checkpoint has been downloaded."""
-    if not path or is_whole(data_dir, path):
+    if not path or is_checkpoint_complete(data_dir, path):
         return []
     return [Problem("resumeFrom", "RESUME_INCOMPLETE", {"path": path})]
 
 
-def is_whole(data_dir: Path, path: str) -> bool:
+def is_checkpoint_complete(data_dir: Path, path: str) -> bool:
     """Return whether all files of a task's checkpoint have been downloaded, as far as nodes have reported them."""
-    for kind, top, below in (("checkpoints", CHECKPOINTS, ""), ("code", TREES, f"{TREE}/")):
+    for kind, top, below in (("checkpoints", CHECKPOINTS_FOLDER, ""), ("code", TREES_FOLDER, f"{TREE_FOLDER}/")):
         folder = f"{data_dir / top}/"
         if not path.startswith(folder):
             continue
         task_id, _, rest = path.removeprefix(folder).partition("/")
-        named, own = f"{kind}/{rest.removeprefix(below)}", trees(data_dir, task_id)[kind]
+        named, own = f"{kind}/{rest.removeprefix(below)}", build_task_trees(data_dir, task_id)[kind]
         known = dict[str, tuple[int, int, bool]]()
-        for record in records(data_dir, task_id):
+        for record in iterate_records(data_dir, task_id):
             for name, row in record.rows.items():
                 if not row[2] and (name == named or name.startswith(f"{named}/")):
                     known.setdefault(name, row)
-        return all(_stamp(own, name.partition("/")[2]) == row[:2] for name, row in known.items())
+        return all(_read_stamp(own, name.partition("/")[2]) == row[:2] for name, row in known.items())
     return True
 
 
-def has_gaps(data_dir: Path, attempt: str) -> bool:
+def has_missing_files(data_dir: Path, attempt: str) -> bool:
     """Return whether a file that nodes of the attempt before this one have reported is missing here: they may still
     have it."""
-    task_id, number = attempt_parts(attempt)
-    own = trees(data_dir, task_id)
-    for record in records(data_dir, task_id, _number(number) - 1):
+    task_id, number = parse_attempt_name(attempt)
+    own = build_task_trees(data_dir, task_id)
+    for record in iterate_records(data_dir, task_id, _parse_number(number) - 1):
         for name, row in record.rows.items():
             kind, _, rest = name.partition("/")
-            if not row[2] and kind != "outputs" and _stamp(own[kind], rest) != row[:2]:
+            if not row[2] and kind != "outputs" and _read_stamp(own[kind], rest) != row[:2]:
                 return True
     return False
 
 
-def _stamp(tree: Tree, path: str) -> Stamp | None:
+def _read_stamp(tree: SafeTree, path: str) -> FileStamp | None:
     try:
         found = tree.look(path)
     except OSError:
@@ -180,18 +184,18 @@ def _stamp(tree: Tree, path: str) -> Stamp | None:
     return None if found.folder else (found.size, found.mtime_ns)
 
 
-def _rows(said: Any) -> dict[str, tuple[int, int, bool]]:
+def _parse_rows(data: Any) -> dict[str, tuple[int, int, bool]]:
     """Return the rows that have the shape which `fermi.inside` writes; others count as not reported."""
     found = dict[str, tuple[int, int, bool]]()
-    for row in said[:MAX_FILES] if isinstance(said, list) else ():
-        if isinstance(row, list) and len(row) == 4 and is_path(row[0]):
+    for row in data[:MAX_FILES] if isinstance(data, list) else ():
+        if isinstance(row, list) and len(row) == 4 and is_valid_path(row[0]):
             path, size, mtime, given = row
-            if _is_number(size, -1, MAX_SIZE) and _is_number(mtime, 0, 1 << 63):
+            if _is_number(size, -1, MAX_FILE_BYTES) and _is_number(mtime, 0, 1 << 63):
                 found[path] = (size, mtime, given is True)
     return found
 
 
-def is_path(path: Any) -> bool:
+def is_valid_path(path: Any) -> bool:
     """Return whether a value is a kind and a path below that kind's folder."""
     if not isinstance(path, str) or "\0" in path:
         return False
@@ -204,8 +208,8 @@ def is_path(path: Any) -> bool:
         kind in KINDS
         and 0 < len(parts) <= MAX_DEPTH + 1
         and sum(lengths) + len(parts) <= MAX_PATH + 1
-        and all(0 < length <= MAX_NAME for length in lengths)
-        and not any(part in (".", "..", ARRIVING) for part in parts)
+        and all(0 < length <= MAX_NAME_BYTES for length in lengths)
+        and not any(part in (".", "..", PARTIAL_FOLDER) for part in parts)
     )
 
 
@@ -214,7 +218,7 @@ def _is_number(value: Any, low: int, high: int) -> bool:
 
 
 @dataclass(slots=True)
-class _File:
+class _IncomingFile:
     """File that is being downloaded. `part`: an open file, which has the first `have` bytes; `asked`: up to where it
     was requested; `hashed`: bytes of it that went into `sum`; `synced`: bytes that are on the disk."""
 
@@ -231,15 +235,15 @@ class _File:
     awaits_digest: bool = False
 
 
-class Arrival:
+class NodeDownload:
     """Download of one node's files. Only `process_list` raises OSError; a file that cannot be written is left out."""
 
-    def __init__(self, data_dir: Path, attempt: str, node_rank: int, limits: Limits) -> None:
+    def __init__(self, data_dir: Path, attempt: str, node_rank: int, limits: TransferLimits) -> None:
         self._data_dir, self._limits = data_dir, limits
         self._attempt, self._node_rank = attempt, node_rank
-        self._task_id, self._number = attempt_parts(attempt)
-        self._trees = trees(data_dir, self._task_id)
-        self._path = record_path(data_dir, attempt, node_rank)
+        self._task_id, self._number = parse_attempt_name(attempt)
+        self._trees = build_task_trees(data_dir, self._task_id)
+        self._path = build_record_path(data_dir, attempt, node_rank)
         self.record = read_record(self._path)
         self._here = {
             f"{kind}/{one.path}": one.size
@@ -250,9 +254,9 @@ class Arrival:
         """What was here of the task when the stream began: it counts, too."""
         self._listed = False
         self._wanted: list[str] = []
-        self._file: _File | None = None
-        self._in_flight: dict[int, tuple[_File, str, int]] = {}
-        self._tries: dict[tuple[str, Stamp], int] = {}
+        self._file: _IncomingFile | None = None
+        self._in_flight: dict[int, tuple[_IncomingFile, str, int]] = {}
+        self._tries: dict[tuple[str, FileStamp], int] = {}
 
     @property
     def is_done(self) -> bool:
@@ -280,18 +284,18 @@ class Arrival:
     def discard(self) -> None:
         """Remove partial files, because nothing more comes."""
         self._drop()
-        for top in (CHECKPOINTS, TREES, OUTPUTS):
-            for part in (self._data_dir / top / ARRIVING).glob(f"{self._task_id}-{self._node_rank}-*"):
+        for top in (CHECKPOINTS_FOLDER, TREES_FOLDER, OUTPUTS_FOLDER):
+            for part in (self._data_dir / top / PARTIAL_FOLDER).glob(f"{self._task_id}-{self._node_rank}-*"):
                 part.unlink(missing_ok=True)
 
     # lists of files
 
-    def take_list(self, said: Mapping[str, Any]) -> bool:
+    def process_list(self, message: Mapping[str, Any]) -> bool:
         """Process the list of files that the node has now; where the environment lost the attempt, nothing is known of
         them. Return whether what is left out has changed. Raise OSError."""
-        before, is_known = self.record, said.get("files") is not None
-        rows = _rows(said["files"]) if is_known else before.rows
-        found = Record(rows, final=said.get("final") is True, more=said.get("more") is True)
+        before, is_known = self.record, message.get("files") is not None
+        rows = _parse_rows(message["files"]) if is_known else before.rows
+        found = DownloadRecord(rows, final=message.get("final") is True, more=message.get("more") is True)
         others = self._others()
         if is_known:
             self._remove(rows, others, more=found.more)
@@ -305,73 +309,73 @@ class Arrival:
         self.record, self._listed = found, True
         return found.left_out != before.left_out
 
-    def _others(self) -> dict[int, Record]:
+    def _others(self) -> dict[int, DownloadRecord]:
         """Return the records of the attempt's other nodes, by node rank."""
-        found = dict[int, Record]()
+        found = dict[int, DownloadRecord]()
         for path in self._path.parent.glob("files-*.json"):
-            node_rank = _node_of(path)
+            node_rank = _parse_node_rank(path)
             if node_rank != self._node_rank:
                 found[node_rank] = read_record(path)
         return found
 
-    def _remove(self, rows: Mapping[str, Any], others: Mapping[int, Record], *, more: bool) -> None:
+    def _remove(self, rows: Mapping[str, Any], others: Mapping[int, DownloadRecord], *, more: bool) -> None:
         """Delete files here that the ranks have removed, if they are what the ranks had. Where nothing at all is left
         of a kind, the environment was emptied, and here is the only copy."""
         left = {path.partition("/")[0] for path in rows} - {"outputs"}
         for path, (size, mtime, _) in self.record.rows.items():
             kind, _, rest = path.partition("/")
-            if more or path in rows or kind not in left or not _is_free(path, others):
+            if more or path in rows or kind not in left or not _is_unclaimed(path, others):
                 continue
-            if _stamp(self._trees[kind], rest) == (size, mtime):
+            if _read_stamp(self._trees[kind], rest) == (size, mtime):
                 self._trees[kind].delete(rest)
                 self._here.pop(path, None)
 
-    def _choose(self, found: Record, others: Mapping[int, Record]) -> None:
+    def _choose(self, record: DownloadRecord, others: Mapping[int, DownloadRecord]) -> None:
         """Choose the files to download, the newest folder first. Of a file that several nodes have, the first node
         sends it."""
         folders = dict[str, list[str]]()
         before = [record.rows for node_rank, record in others.items() if node_rank < self._node_rank]
-        for path, (size, _, given) in found.rows.items():
+        for path, (size, _, given) in record.rows.items():
             if size >= 0 and not given and not any(path in rows and not rows[path][2] for rows in before):
-                folders.setdefault(_folder(path), []).append(path)
-        listed = [found.rows, *(record.rows for record in others.values())]
+                folders.setdefault(_find_limited_folder(path), []).append(path)
+        listed = [record.rows, *(record.rows for record in others.values())]
         total = sum(record.bytes for record in others.values()) + sum(
             size for path, size in self._here.items() if not any(path in rows and not rows[path][2] for rows in listed)
         )
         left_out, self._wanted = list[dict[str, Any]](), []
-        for folder, paths in sorted(folders.items(), key=lambda one: -max(found.rows[path][1] for path in one[1])):
-            size = sum(found.rows[path][0] for path in paths)
+        for folder, paths in sorted(folders.items(), key=lambda one: -max(record.rows[path][1] for path in one[1])):
+            size = sum(record.rows[path][0] for path in paths)
             if size > self._limits.folder:
-                left_out.append(_about("INSIDE_FILES_TOO_LARGE", folder, size, self._limits.folder))
+                left_out.append(_build_left_out("INSIDE_FILES_TOO_LARGE", folder, size, self._limits.folder))
             elif total + size > self._limits.task:
-                left_out.append(_about("INSIDE_FILES_OVER_LIMIT", folder, size, self._limits.task))
+                left_out.append(_build_left_out("INSIDE_FILES_OVER_LIMIT", folder, size, self._limits.task))
             else:
-                total, found.bytes = total + size, found.bytes + size
-                self._wanted += [path for path in sorted(paths) if self._is_wanted(path, found.rows[path][:2])]
-        if found.more:
-            left_out.append(_about("INSIDE_FILES_TOO_MANY", "", 0, 0))
-        failed = [one for one in self.record.left_out if self._has_failed(one, found)]
-        found.left_out = [*left_out, *failed][:MAX_LEFT_OUT]
+                total, record.bytes = total + size, record.bytes + size
+                self._wanted += [path for path in sorted(paths) if self._is_wanted(path, record.rows[path][:2])]
+        if record.more:
+            left_out.append(_build_left_out("INSIDE_FILES_TOO_MANY", "", 0, 0))
+        failed = [one for one in self.record.left_out if self._has_failed(one, record)]
+        record.left_out = [*left_out, *failed][:MAX_LEFT_OUT]
 
-    def _has_failed(self, one: Mapping[str, Any], found: Record) -> bool:
+    def _has_failed(self, failure: Mapping[str, Any], record: DownloadRecord) -> bool:
         """Return whether a file that could not be downloaded is unchanged since."""
-        row = found.rows.get(one["path"])
-        if row is None or one["code"] != "INSIDE_FILES_FAILED":
+        row = record.rows.get(failure["path"])
+        if row is None or failure["code"] != "INSIDE_FILES_FAILED":
             return False
-        return self._tries.get((one["path"], row[:2]), 0) >= MAX_TRIES
+        return self._tries.get((failure["path"], row[:2]), 0) >= MAX_TRIES
 
-    def _is_wanted(self, path: str, stamp: Stamp) -> bool:
+    def _is_wanted(self, path: str, stamp: FileStamp) -> bool:
         if self._tries.get((path, stamp), 0) >= MAX_TRIES or (self._file and self._file.path == path):
             return False
         kind, _, rest = path.partition("/")
-        return _stamp(self._trees[kind], rest) != stamp
+        return _read_stamp(self._trees[kind], rest) != stamp
 
     # pieces of files
 
     def ask(self, tell: Callable[..., int]) -> None:
         """Request as much as may be on its way. `tell`: sends a request (`InsideSession.tell`), and may raise
         OSError."""
-        while len(self._in_flight) < WINDOW:
+        while len(self._in_flight) < MAX_PENDING_PIECES:
             if self._file is None and not self._begin():
                 return
             one = self._file
@@ -379,11 +383,11 @@ class Arrival:
                 continue
             about = {"of": self._attempt, "path": one.path, "size": one.size, "mtime": one.mtime}
             if one.asked < one.size or (one.size == 0 and not one.awaits_digest):
-                number = tell("read", **about, at=one.asked, most=PIECE)
+                number = tell("read", **about, at=one.asked, most=MAX_PIECE_BYTES)
                 self._in_flight[number] = one, "read", one.asked
-                one.asked = min(one.size, one.asked + PIECE)
+                one.asked = min(one.size, one.asked + MAX_PIECE_BYTES)
                 one.awaits_digest = one.size == 0
-            elif one.have == one.size > PIECE and not one.awaits_digest:
+            elif one.have == one.size > MAX_PIECE_BYTES and not one.awaits_digest:
                 one.awaits_digest = True
                 self._in_flight[tell("digest", **about)] = one, "digest", 0
                 return
@@ -395,7 +399,7 @@ class Arrival:
             path = self._wanted.pop(0)
             size, mtime, _ = self.record.rows[path]
             try:
-                if shutil.disk_usage(self._data_dir).free < size + KEPT_FREE_BYTES:
+                if shutil.disk_usage(self._data_dir).free < size + MIN_FREE_BYTES:
                     raise OSError("the platform's disk has no room for it")
                 self._file = self._open(path, size, mtime)
             except OSError as error:
@@ -404,9 +408,13 @@ class Arrival:
             return True
         return False
 
-    def _open(self, path: str, size: int, mtime: int) -> _File:
+    def _open(self, path: str, size: int, mtime: int) -> _IncomingFile:
         kind = path.partition("/")[0]
-        top = self._data_dir / {"checkpoints": CHECKPOINTS, "code": TREES, "outputs": OUTPUTS}[kind] / ARRIVING
+        top = (
+            self._data_dir
+            / {"checkpoints": CHECKPOINTS_FOLDER, "code": TREES_FOLDER, "outputs": OUTPUTS_FOLDER}[kind]
+            / PARTIAL_FOLDER
+        )
         top.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = hashlib.sha256(f"{self._node_rank}/{path}/{size}/{mtime}".encode()).hexdigest()[:16]
         own = f"{self._task_id}-{self._node_rank}-"
@@ -415,10 +423,10 @@ class Arrival:
                 other.unlink(missing_ok=True)
         name = top / (own + key)
         part = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        have = min(os.fstat(part).st_size, size) if size > PIECE else 0
-        return _File(path, size, mtime, part, name, have, have)
+        have = min(os.fstat(part).st_size, size) if size > MAX_PIECE_BYTES else 0
+        return _IncomingFile(path, size, mtime, part, name, have, have)
 
-    def answer(self, number: Any, said: Mapping[str, Any], data: bytes) -> bool:
+    def answer(self, number: Any, answer: Mapping[str, Any], data: bytes) -> bool:
         """Process an answer; return whether what is left out has changed. An answer without a request is dropped."""
         asked = self._in_flight.pop(number, None) if isinstance(number, int) else None
         if asked is None:
@@ -426,77 +434,79 @@ class Arrival:
         one, what, at = asked
         if one is not self._file:
             return False
-        if said.get("code") == "INSIDE_FILE_CHANGED":  # the environment sends a new list by itself
+        if answer.get("code") == "INSIDE_FILE_CHANGED":  # the environment sends a new list by itself
             self._listed = False
             self._drop()
             return False
-        if said.get("ok") is not True:
-            return self._failed(one, str(said.get("code"))[:100])
+        if answer.get("ok") is not True:
+            return self._failed(one, str(answer.get("code"))[:100])
         try:
             if what == "digest":
                 self._hash(one, one.size)
-                return self._finish(one) if said.get("sha256") == one.sum.hexdigest() else self._begin_again(one)
-            return self._take(one, at, said, data)
+                return self._finish(one) if answer.get("sha256") == one.sum.hexdigest() else self._begin_again(one)
+            return self._take(one, at, answer, data)
         except OSError as error:
             return self._failed(one, error.strerror or str(error), for_good=True)
 
-    def _take(self, one: _File, at: int, said: Mapping[str, Any], data: bytes) -> bool:
-        wanted = min(PIECE, one.size - at)
-        if at != one.have or len(data) != wanted or hashlib.sha256(data).hexdigest() != said.get("sha256"):
-            return self._begin_again(one)
+    def _take(self, file: _IncomingFile, at: int, answer: Mapping[str, Any], data: bytes) -> bool:
+        wanted = min(MAX_PIECE_BYTES, file.size - at)
+        if at != file.have or len(data) != wanted or hashlib.sha256(data).hexdigest() != answer.get("sha256"):
+            return self._begin_again(file)
         written = 0
         while written < wanted:
-            written += os.pwrite(one.part, data[written:], at + written)
-        one.have = at + wanted
-        self._hash(one, min(one.have, one.hashed + 16 * PIECE))
-        if one.have - one.synced >= SYNC_BYTES:  # in parts: at the end a log's line would wait for all of it
-            os.fdatasync(one.part)
-            one.synced = one.have
-        return self._finish(one) if one.have == one.size <= PIECE and at == 0 else False
+            written += os.pwrite(file.part, data[written:], at + written)
+        file.have = at + wanted
+        self._hash(file, min(file.have, file.hashed + 16 * MAX_PIECE_BYTES))
+        if file.have - file.synced >= SYNC_BYTES:  # in parts: at the end a log's line would wait for all of it
+            os.fdatasync(file.part)
+            file.synced = file.have
+        return self._finish(file) if file.have == file.size <= MAX_PIECE_BYTES and at == 0 else False
 
     @staticmethod
-    def _hash(one: _File, end: int) -> None:
+    def _hash(file: _IncomingFile, end: int) -> None:
         """Add bytes up to `end` to the hash. What an earlier process has downloaded is read again, a part with each
         piece."""
-        while one.hashed < end:
-            data = os.pread(one.part, min(1 << 20, end - one.hashed), one.hashed)
+        while file.hashed < end:
+            data = os.pread(file.part, min(1 << 20, end - file.hashed), file.hashed)
             if not data:
                 raise OSError("a file that arrives was cut")
-            one.sum.update(data)
-            one.hashed += len(data)
+            file.sum.update(data)
+            file.hashed += len(data)
 
-    def _finish(self, one: _File) -> bool:
-        kind, _, rest = one.path.partition("/")
-        os.ftruncate(one.part, one.size)
-        os.fchmod(one.part, 0o644)
-        os.utime(one.part, ns=(one.mtime, one.mtime))
-        os.fsync(one.part)
-        self._trees[kind].put(one.name, rest)
+    def _finish(self, file: _IncomingFile) -> bool:
+        kind, _, rest = file.path.partition("/")
+        os.ftruncate(file.part, file.size)
+        os.fchmod(file.part, 0o644)
+        os.utime(file.part, ns=(file.mtime, file.mtime))
+        os.fsync(file.part)
+        self._trees[kind].put(file.name, rest)
         if kind == "code":
             _mark_ready(f"{self._trees[kind].root}.attempt")
         self._drop()
         return False
 
-    def _begin_again(self, one: _File) -> bool:
+    def _begin_again(self, file: _IncomingFile) -> bool:
         """Start the file over, a few times at most, because its content is not what was listed."""
-        os.ftruncate(one.part, 0)
-        return self._failed(one, "its content is not what was announced")
+        os.ftruncate(file.part, 0)
+        return self._failed(file, "its content is not what was announced")
 
-    def _failed(self, one: _File, why: str, *, for_good: bool = False) -> bool:
-        stamp = one.size, one.mtime
-        tries = self._tries[one.path, stamp] = self._tries.get((one.path, stamp), 0) + 1
+    def _failed(self, file: _IncomingFile, why: str, *, for_good: bool = False) -> bool:
+        stamp = file.size, file.mtime
+        tries = self._tries[file.path, stamp] = self._tries.get((file.path, stamp), 0) + 1
         self._drop()
         if tries < MAX_TRIES and not for_good:
-            self._wanted.append(one.path)
+            self._wanted.append(file.path)
             return False
         with suppress(OSError):
-            one.name.unlink()
-        return self._give_up(one.path, stamp, why)
+            file.name.unlink()
+        return self._give_up(file.path, stamp, why)
 
-    def _give_up(self, path: str, stamp: Stamp, why: str) -> bool:
+    def _give_up(self, path: str, stamp: FileStamp, why: str) -> bool:
         self._tries[path, stamp] = MAX_TRIES
         known = [one for one in self.record.left_out if one["path"] != path]
-        self.record.left_out = [*known, {**_about("INSIDE_FILES_FAILED", path, stamp[0], 0), "why": why}][:MAX_LEFT_OUT]
+        self.record.left_out = [*known, {**_build_left_out("INSIDE_FILES_FAILED", path, stamp[0], 0), "why": why}][
+            :MAX_LEFT_OUT
+        ]
         try:
             self.record.save(self._path)
         except OSError:
@@ -518,16 +528,16 @@ def _mark_ready(path: str) -> None:
         os.close(file)
 
 
-def _folder(path: str) -> str:
+def _find_limited_folder(path: str) -> str:
     """Return what a folder's limit applies to: the folder that a file lies in, or a file that lies in none."""
     above = path.rpartition("/")[0]
     return path if above in KINDS else above
 
 
-def _is_free(path: str, others: Mapping[int, Record]) -> bool:
+def _is_unclaimed(path: str, others: Mapping[int, DownloadRecord]) -> bool:
     """Return whether no other node has the file as its own."""
     return not any(path in record.rows and not record.rows[path][2] for record in others.values())
 
 
-def _about(code: str, path: str, size: int, limit: int) -> dict[str, Any]:
+def _build_left_out(code: str, path: str, size: int, limit: int) -> dict[str, Any]:
     return {"code": code, "path": path, "size": size, "limit": limit}

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from fermi.engines import runner_reports
-from fermi.engines.carried_logs import Files, NodeFiles
-from fermi.engines.inside.download import Arrival, Limits
-from fermi.engines.inside.session import Session
+from fermi.engines.carried_logs import AttemptFiles, NodeFiles
+from fermi.engines.inside.download import NodeDownload, TransferLimits
+from fermi.engines.inside.session import InsideSession
 from fermi.inside import protocol
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import attempt_parts
+from fermi.jobs.spec import parse_attempt_name
 from fermi.runner.files import PulseFile
 
 log = logging.getLogger(__name__)
@@ -39,16 +39,16 @@ SILENT_SECONDS = 3 * protocol.ALIVE_SECONDS
 """Without a message for so long a stream is closed, and another is opened."""
 PAUSE_SECONDS = (0.2, 30.0)
 """Between two attempts to open a stream, first and longest; the first come soon, for an API server may just restart."""
-SAY_AFTER_SECONDS = 5.0
-FATE_SECONDS = (0.3, 5.0)
+REPORT_AFTER_SECONDS = 5.0
+END_POLL_SECONDS = (0.3, 5.0)
 """How often, and for how long, the engine is asked what became of a container when another life of it answers: a
 kubelet has started it again about a second before it reports that (Kubernetes 1.36)."""
-FILLED, MOST_MISSING = 1 << 20, 1 << 36
+MAX_FILLED_BYTES, MAX_MISSING_BYTES = 1 << 20, 1 << 36
 STATES = ("absent", "starting", "running", "exited", "lost")
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class StopRequest:
     """Request to end an attempt: `kill_at` in unix seconds."""
 
     kill_at: float
@@ -61,7 +61,7 @@ class End:
 
 
 @dataclass(slots=True)
-class Place:
+class NodeInEnvironment:
     """Node of an attempt inside of an environment. `first`: its first rank. `find_end`: returns what became of the
     container in which it was started, as {"code", "params"}, or None: as far as the engine knows it runs; raises
     BackendError. `brings`: limits of the ranks' files that are downloaded; None: they are on the platform's disk."""
@@ -70,9 +70,9 @@ class Place:
     node_rank: int
     first: int
     processes: int
-    fate: Callable[[], Mapping[str, Any] | None]
-    end: End | None = None
-    brings: Limits | None = None
+    find_end: Callable[[], Mapping[str, Any] | None]
+    end: StopRequest | None = None
+    brings: TransferLimits | None = None
 
     @property
     def ranks(self) -> range:
@@ -81,23 +81,23 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class EnvironmentEntry:
     """Environment that can be entered. `key`: the same for all attempts that run in it. `enter`: opens a session;
     raises BackendError."""
 
     key: str
-    enter: Callable[[], Session]
+    enter: Callable[[], InsideSession]
 
 
-class Sink(NodeFiles):
+class NodeSink(NodeFiles):
     """Files of a node, while its lock is held."""
 
-    def __init__(self, data_dir: Path, place: Place, lock: int) -> None:
-        super().__init__(Files(data_dir, *attempt_parts(place.attempt)), place.node_rank)
+    def __init__(self, data_dir: Path, place: NodeInEnvironment, lock: int) -> None:
+        super().__init__(AttemptFiles(data_dir, *parse_attempt_name(place.attempt)), place.node_rank)
         self.place, self._lock = place, lock
         self._pulse = PulseFile(str(self.files.node(place.node_rank, "pulse.json")))
         self._told_all = False
-        self.arrival = place.brings and Arrival(data_dir, place.attempt, place.node_rank, place.brings)
+        self.arrival = place.brings and NodeDownload(data_dir, place.attempt, place.node_rank, place.brings)
 
     @property
     def drained(self) -> bool:
@@ -122,55 +122,57 @@ class Sink(NodeFiles):
         paths = {rank: self.files.rank(rank) for rank in self.place.ranks}
         return {rank: path.stat().st_size if path.exists() else 0 for rank, path in paths.items()}
 
-    def is_of_another_life(self, said: Any) -> bool:
+    def is_restarted(self, status: Any) -> bool:
         """Return whether a node's status shows that its container is another one now."""
-        if not isinstance(said, dict):
+        if not isinstance(status, dict):
             return False
-        lost = said.get("state") == "absent" and self.report.get("state") not in (None, "absent")
-        return said.get("restarted") is True or lost
+        lost = status.get("state") == "absent" and self.report.get("state") not in (None, "absent")
+        return status.get("restarted") is True or lost
 
-    def take_status(self, said: Any) -> bool:
+    def save_status(self, status: Any) -> bool:
         """Save a node's status; return whether it changed. What does not have the shape that `fermi.inside` writes
         counts as not reported."""
-        if not isinstance(said, dict) or said.get("state") not in STATES:
+        if not isinstance(status, dict) or status.get("state") not in STATES:
             return False
-        ranks = [one for one in runner_reports.entries(said.get("ranks")) if one["rank"] in self.place.ranks]
-        asked_at = said.get("asked_at")
+        ranks = [
+            one for one in runner_reports.parse_rank_entries(status.get("ranks")) if one["rank"] in self.place.ranks
+        ]
+        asked_at = status.get("asked_at")
         found = {
-            "state": said["state"], "ranks": ranks, "left": said.get("left") is not False,
-            "cause": runner_reports.words(said.get("cause")),
-            "doing": runner_reports.words(said.get("doing")),
-            "asked_at": asked_at if runner_reports.moment(asked_at) else None,
-            "forbidden": said.get("forbidden") is True, "restarted": said.get("restarted") is True,
+            "state": status["state"], "ranks": ranks, "left": status.get("left") is not False,
+            "cause": runner_reports.parse_cause(status.get("cause")),
+            "doing": runner_reports.parse_cause(status.get("doing")),
+            "asked_at": asked_at if runner_reports.is_timestamp(asked_at) else None,
+            "forbidden": status.get("forbidden") is True, "restarted": status.get("restarted") is True,
         }  # fmt: skip
         changed = any(self.report.get(name) != value for name, value in found.items())
         self.save(**found)
-        self._told_all = said.get("drained") is True
+        self._told_all = status.get("drained") is True
         return changed
 
-    def take_output(self, rank: Any, at: Any, data: bytes) -> None:
+    def write_output(self, rank: Any, at: Any, data: bytes) -> None:
         """Append output of a rank; what the file has already is dropped. Missing bytes before it are filled with as
         many bytes that say so."""
         if not isinstance(rank, int) or rank not in self.place.ranks or not isinstance(at, int):
             return
         path = self.files.rank(rank)
         end = path.stat().st_size if path.exists() else 0
-        if not 0 <= at <= end + MOST_MISSING:
+        if not 0 <= at <= end + MAX_MISSING_BYTES:
             return
         with open(path, "ab") as file:
             if at > end:
                 said = f"[fermi: {at - end} bytes are missing here: they were not kept]".encode()
-                file.write(said[: at - end - 1].ljust(min(at - end - 1, FILLED)))
+                file.write(said[: at - end - 1].ljust(min(at - end - 1, MAX_FILLED_BYTES)))
                 file.truncate(at - 1)
                 file.seek(0, os.SEEK_END)
                 file.write(b"\n")
                 end = at
             file.write(data[end - at :])
 
-    def take_pulse(self, said: Any) -> None:
+    def save_pulse(self, pulse: Any) -> None:
         """Save the ranks' progress in a file of its own: readers of an attempt first check whether its report has
         changed."""
-        seen = runner_reports.pulses(said)
+        seen = runner_reports.parse_pulses(pulse)
         self._pulse.save([asdict(one) for rank, one in seen.items() if rank in self.place.ranks])
 
     def close(self) -> None:
@@ -180,30 +182,30 @@ class Sink(NodeFiles):
 
 
 @dataclass(slots=True)
-class _Stream:
+class _EnvironmentStream:
     """Stream to one environment and the nodes that it serves."""
 
-    environment: Environment
-    sinks: dict[str, Sink] = field(default_factory=dict)
-    session: Session | None = None
+    environment: EnvironmentEntry
+    sinks: dict[str, NodeSink] = field(default_factory=dict)
+    session: InsideSession | None = None
     wake: threading.Event = field(default_factory=threading.Event)
-    told: dict[str, End] = field(default_factory=dict)
+    told: dict[str, StopRequest] = field(default_factory=dict)
     """By attempt: what its environment was asked to do on this session."""
     asked: dict[int, str] = field(default_factory=dict)
     """By the number of a request for a piece of a file: its attempt."""
 
 
-class Followers:
+class EnvironmentFollowers:
     """Streams of this process. `on_change` is called with the name of an attempt of which something changed."""
 
     def __init__(self, data_dir: Path, on_change: Callable[[str], None]) -> None:
         self._data_dir, self._on_change = data_dir, on_change
         self._lock = threading.Lock()
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, _EnvironmentStream] = {}
         self._stopped = threading.Event()
         self._greeting: threading.Thread | None = None
 
-    def ensure(self, environment: Environment, place: Place) -> None:
+    def ensure(self, environment: EnvironmentEntry, place: NodeInEnvironment) -> None:
         """Follow the node, unless another process does or it is over; ask it to end where it is to."""
         with self._lock:
             stream = self._streams.get(environment.key)
@@ -212,7 +214,7 @@ class Followers:
                 if (sink := self._take(place)) is None:
                     return
                 if stream is None:
-                    stream = self._streams[environment.key] = _Stream(environment)
+                    stream = self._streams[environment.key] = _EnvironmentStream(environment)
                     stream.sinks[place.attempt] = sink
                     name = f"inside-{environment.key}"
                     args = (stream, self._stopped)
@@ -234,7 +236,7 @@ class Followers:
     def keep(self, is_known: Callable[[str], bool]) -> None:
         """Stop following attempts that are not known. One that was deleted may have been followed once more before that
         was known here; its environment knows nothing of it, and would never report its end."""
-        ended: list[Session] = []
+        ended: list[InsideSession] = []
         with self._lock:
             for stream in self._streams.values():
                 for name in [one for one in stream.sinks if not is_known(one)]:
@@ -267,9 +269,9 @@ class Followers:
                     if session:
                         session.greet_again()
 
-    def _take(self, place: Place) -> Sink | None:
+    def _take(self, place: NodeInEnvironment) -> NodeSink | None:
         """Return the node's files with its lock; None: it is drained, or another process follows it."""
-        files = Files(self._data_dir, *attempt_parts(place.attempt))
+        files = AttemptFiles(self._data_dir, *parse_attempt_name(place.attempt))
         if files.report(place.node_rank).get("drained"):
             return None
         files.folder.mkdir(parents=True, exist_ok=True)
@@ -279,9 +281,9 @@ class Followers:
         except OSError:
             os.close(lock)
             return None
-        return Sink(self._data_dir, place, lock)
+        return NodeSink(self._data_dir, place, lock)
 
-    def _run(self, stream: _Stream, stopped: threading.Event) -> None:
+    def _run(self, stream: _EnvironmentStream, stopped: threading.Event) -> None:
         pause, since = PAUSE_SECONDS[0], time.monotonic()
         try:
             while not stopped.is_set() and self._settle(stream):
@@ -306,7 +308,7 @@ class Followers:
                     return
                 if time.monotonic() - began > SILENT_SECONDS:
                     pause, since = PAUSE_SECONDS[0], time.monotonic()
-                self._look(stream, why if time.monotonic() - since > SAY_AFTER_SECONDS else "")
+                self._look(stream, why if time.monotonic() - since > REPORT_AFTER_SECONDS else "")
                 stream.wake.wait(pause)
                 pause = min(pause * 1.5, PAUSE_SECONDS[1])
         finally:
@@ -316,7 +318,7 @@ class Followers:
                 for sink in stream.sinks.values():
                     sink.close()
 
-    def _settle(self, stream: _Stream) -> bool:
+    def _settle(self, stream: _EnvironmentStream) -> bool:
         """Release nodes that are drained; return whether any is left to follow."""
         with self._lock:
             for name, sink in list(stream.sinks.items()):
@@ -326,7 +328,7 @@ class Followers:
                 del self._streams[stream.environment.key]
             return bool(stream.sinks)
 
-    def _give_up_unbegun(self, stream: _Stream) -> None:
+    def _give_up_unbegun(self, stream: _EnvironmentStream) -> None:
         """End attempts that are asked to end, where the environment cannot be entered at all and never reported them:
         nothing of them was started there."""
         for name, sink in list(stream.sinks.items()):
@@ -334,7 +336,7 @@ class Followers:
                 sink.save(forbidden=True, left=False, drained=True, silence="")
                 self._on_change(name)
 
-    def _look(self, stream: _Stream, why: str) -> None:
+    def _look(self, stream: _EnvironmentStream, why: str) -> None:
         """Save why nothing is received, and ask the engine what became of the containers."""
         for name, sink in list(stream.sinks.items()):
             changed = sink.save_silence(why) if why else False
@@ -343,10 +345,10 @@ class Followers:
                 self._on_change(name)
 
     @staticmethod
-    def _fate(sink: Sink) -> bool:
+    def _fate(sink: NodeSink) -> bool:
         """Return whether the node's container is known to be gone; then nothing more is to come."""
         try:
-            fate = sink.place.fate()
+            fate = sink.place.find_end()
         except BackendError:
             return False
         if fate is None:
@@ -356,16 +358,16 @@ class Followers:
             sink.arrival.discard()
         return True
 
-    def _await_fate(self, sink: Sink) -> bool:
+    def _await_fate(self, sink: NodeSink) -> bool:
         """Ask for what became of the container until the engine knows, for a few seconds."""
-        pause, longest = FATE_SECONDS
+        pause, longest = END_POLL_SECONDS
         until, stopped = time.monotonic() + longest, self._stopped
         while not self._fate(sink):
             if time.monotonic() > until or stopped.wait(pause):
                 return False
         return True
 
-    def _listen(self, stream: _Stream, stopped: threading.Event) -> None:
+    def _listen(self, stream: _EnvironmentStream, stopped: threading.Event) -> None:
         with stream.environment.enter() as session:
             if stopped.is_set():
                 return
@@ -379,51 +381,53 @@ class Followers:
                 if not self._settle(stream):
                     return
 
-    def _ask(self, stream: _Stream, session: Session, name: str) -> None:
+    def _ask(self, stream: _EnvironmentStream, session: InsideSession, name: str) -> None:
         """Ask to follow an attempt, and to end it where it is to; each once on a session. Raise OSError."""
         sink = stream.sinks.get(name)
         if sink is None:
             return
         place = sink.place
         if name not in stream.told:
-            stream.told[name] = End(float("inf"))
+            stream.told[name] = StopRequest(float("inf"))
             ends = {str(rank): end for rank, end in sink.ends().items()}
             session.tell("follow", of=name, node=place.node_rank, ranks=ends, files=bool(sink.arrival))
         if place.end and place.end.kill_at < stream.told[name].kill_at:
             stream.told[name] = place.end
             session.tell("cancel", of=name, node=place.node_rank, grace=place.end.grace, still=place.end.still_seconds)
 
-    def _take_in(self, stream: _Stream, session: Session, said: Mapping[str, Any], data: bytes) -> None:
-        number = said.get("id")
-        name = stream.asked.pop(number, "") if isinstance(number, int) else str(said.get("of"))
+    def _take_in(
+        self, stream: _EnvironmentStream, session: InsideSession, message: Mapping[str, Any], data: bytes
+    ) -> None:
+        number = message.get("id")
+        name = stream.asked.pop(number, "") if isinstance(number, int) else str(message.get("of"))
         sink = stream.sinks.get(name)
         if sink is None:
             return
         changed = sink.save_silence("")
-        if sink.arrival and "id" in said:
-            changed |= sink.arrival.answer(number, said, data)
-        elif sink.arrival and "files" in said:
-            changed |= sink.arrival.take_list(said)
-        elif "log" in said:
-            sink.take_output(said["log"], said.get("at"), data)
-        elif "pulse" in said:
-            sink.take_pulse(said["pulse"])
-        elif "telemetry" in said:
-            sink.save_telemetry(said["telemetry"])
-        elif "status" in said:
-            if sink.is_of_another_life(said["status"]):
+        if sink.arrival and "id" in message:
+            changed |= sink.arrival.answer(number, message, data)
+        elif sink.arrival and "files" in message:
+            changed |= sink.arrival.process_list(message)
+        elif "log" in message:
+            sink.write_output(message["log"], message.get("at"), data)
+        elif "pulse" in message:
+            sink.save_pulse(message["pulse"])
+        elif "telemetry" in message:
+            sink.save_telemetry(message["telemetry"])
+        elif "status" in message:
+            if sink.is_restarted(message["status"]):
                 changed |= self._await_fate(sink)
             if not sink.drained:
-                changed |= sink.take_status(said["status"])
+                changed |= sink.save_status(message["status"])
             if sink.report.get("state") == "absent":
                 changed |= self._fate(sink)
-        if sink.arrival and ("id" in said or "files" in said):
+        if sink.arrival and ("id" in message or "files" in message):
             self._ask_for_files(stream, session, sink)
         if sink.settle() or changed:
             self._on_change(sink.place.attempt)
 
     @staticmethod
-    def _ask_for_files(stream: _Stream, session: Session, sink: Sink) -> None:
+    def _ask_for_files(stream: _EnvironmentStream, session: InsideSession, sink: NodeSink) -> None:
         """Request pieces of files. Raise OSError."""
 
         def tell(what: str, **request: Any) -> int:

@@ -7,18 +7,18 @@ import threading
 from contextlib import suppress
 
 from fermi.engines.inside import bundle
-from fermi.engines.inside.session import InsideError, Session
+from fermi.engines.inside.session import InsideError, InsideSession
 from fermi.envd import protocol
 
-ASK_SECONDS = 15.0
+REQUEST_SECONDS = 15.0
 ANSWER_SECONDS = 45.0
-LAST_SECONDS = 1.0
-AT_ONCE = 1 << 16
-MAX_SAID = 2000
+DRAIN_SECONDS = 1.0
+CHUNK_BYTES = 1 << 16
+MAX_STDERR_BYTES = 2000
 """Bytes of the command's standard error that are kept."""
 
 
-class Running:
+class EnvdCommand:
     """Command of an environment daemon. `stream`: its standard input and output, without the daemon's frames. Two
     threads copy, until either side has ended."""
 
@@ -32,25 +32,25 @@ class Running:
 
     def why(self) -> str:
         """Return the end of the standard error of a command that has ended."""
-        self._hearing.join(LAST_SECONDS)
+        self._hearing.join(DRAIN_SECONDS)
         return self._complaints.decode(errors="replace").strip()
 
     def _hear(self) -> None:
-        frames = protocol.Frames()
-        with suppress(OSError, ValueError, protocol.WireError):
-            while data := self._keeper.recv(AT_ONCE):
+        frames = protocol.FrameDecoder()
+        with suppress(OSError, ValueError, protocol.ProtocolError):
+            while data := self._keeper.recv(CHUNK_BYTES):
                 for channel, payload in frames.feed(data):
                     if channel == protocol.OUT:
                         self._inside.sendall(payload)
                     elif channel == protocol.ERR:
-                        self._complaints = (self._complaints + payload)[-MAX_SAID:]
+                        self._complaints = (self._complaints + payload)[-MAX_STDERR_BYTES:]
         with suppress(OSError):
             self._inside.shutdown(socket.SHUT_RDWR)  # wakes the other thread
 
     def _give(self) -> None:
         with suppress(OSError):
-            while data := self._inside.recv(AT_ONCE):
-                self._keeper.sendall(protocol.frame(protocol.IN, data))
+            while data := self._inside.recv(CHUNK_BYTES):
+                self._keeper.sendall(protocol.encode_frame(protocol.IN, data))
         with suppress(OSError):
             self._keeper.shutdown(socket.SHUT_RDWR)
         self._hearing.join()
@@ -58,19 +58,21 @@ class Running:
         self._inside.close()
 
 
-def enter(keeper: socket.socket, python: str = "", *module: str) -> Session:
+def enter_environment(daemon: socket.socket, python: str = "", *module: str) -> InsideSession:
     """Return a session with `fermi.inside`. `keeper`: a stream that is ready for a request (`EnvironmentBackend.dial`).
     `python`, `module`: see `bundle.build_command`. Raise InsideError."""
     try:
-        answer = protocol.ask(keeper, {"open": "exec", "command": bundle.command(python, *module)}, ASK_SECONDS)
-    except (OSError, protocol.WireError) as error:
-        keeper.close()
+        answer = protocol.send_request(
+            daemon, {"open": "exec", "command": bundle.build_command(python, *module)}, REQUEST_SECONDS
+        )
+    except (OSError, protocol.ProtocolError) as error:
+        daemon.close()
         raise InsideError("INSIDE_SILENT", why=str(error)) from error
     if not answer.get("ok"):
-        keeper.close()
+        daemon.close()
         raise InsideError("INSIDE_SILENT", why=str(answer.get("code")))
-    running = Running(keeper)
-    session = Session(running.stream, ANSWER_SECONDS)
+    running = EnvdCommand(daemon)
+    session = InsideSession(running.stream, ANSWER_SECONDS)
     try:
         return session.greet()
     except InsideError as error:

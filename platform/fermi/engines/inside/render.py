@@ -8,23 +8,23 @@ checkpoint that the job resumes from, and `reads`, paths below the data director
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.engines.fork_rules import may_fork
-from fermi.engines.inside.upload import reads
-from fermi.engines.watch_options import watched
+from fermi.engines.fork_rules import can_fork_ranks
+from fermi.engines.inside.upload import list_read_paths
+from fermi.engines.watch_options import build_watch_options
 from fermi.jobs import bounds
-from fermi.jobs.code import Place
-from fermi.jobs.spec import PREFLIGHT, Artifact, JobSpec, NodePlan, Plan, encode
+from fermi.jobs.code import CodeLocation
+from fermi.jobs.spec import PREFLIGHT, Artifact, JobSpec, NodePlan, Plan, encode_value
 
-KIND = "inside"
+ARTIFACT_KIND = "inside"
 """Kind of the artifact."""
-YIELDS = {"oom": 300, "nice": 5}
+YIELD_OPTIONS = {"oom": 300, "nice": 5}
 """Out-of-memory score and niceness by which ranks give way to other processes of the environment: see
 `fermi.runner.inside`."""
-MEETING_SECONDS = 20
+RENDEZVOUS_SECONDS = 20
 """Time for nodes to find each other that are started together and wait for no image."""
 
 
-def artifact(
+def render_node(
     job: JobSpec, plan: Plan, node: NodePlan, connection: Mapping[str, Any], *, root: str, data: str = "",
     patience: float | None = None,
 ) -> Artifact:  # fmt: skip
@@ -35,30 +35,30 @@ def artifact(
         "name": job.name,
         "node_rank": node.node_rank,
         "node": node.node.name,
-        "command": [encode(word, {}) for word in node.command],
-        "env": {name: encode(value, {}) for name, value in node.env.items() if name not in job.secret_env},
+        "command": [encode_value(word, {}) for word in node.command],
+        "env": {name: encode_value(value, {}) for name, value in node.env.items() if name not in job.secret_env},
         "ranks": [
             {
                 "rank": process.rank,
                 "local_rank": process.local_rank,
-                "env": {name: encode(value, {}) for name, value in process.env.items()},
+                "env": {name: encode_value(value, {}) for name, value in process.env.items()},
             }
             for process in node.processes
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
-        "yields": YIELDS,
-        "fork": may_fork(job),
-        **watched(job),
-        **bounds.order(connection, shared=True),
-        **bounds.guard(connection),
-        **Place(root, "", "").order(job, node.node_rank),
+        "yields": YIELD_OPTIONS,
+        "fork": can_fork_ranks(job),
+        **build_watch_options(job),
+        **bounds.build_bounds(connection, shared=True),
+        **bounds.build_memory_guard(connection),
+        **CodeLocation(root, "", "").order(job, node.node_rank),
         **({"port": plan.master_port} if node.node_rank == 0 else {}),
     }
     meeting: dict[str, Any] = {"nodes": len(plan.nodes), "port": plan.master_port}
     if job.framework == PREFLIGHT and all(one.node.inside for one in plan.nodes):
-        meeting |= {"patience": MEETING_SECONDS, "goes_on": True}
-    sent = {} if data else {"resume": job.resume_from, "reads": reads(job, root)[0]}
+        meeting |= {"patience": RENDEZVOUS_SECONDS, "goes_on": True}
+    sent = {} if data else {"resume": job.resume_from, "reads": list_read_paths(job, root)[0]}
     content: dict[str, Any] = {
         "name": job.name,
         "root": root,
@@ -66,7 +66,7 @@ def artifact(
         **sent,
         "python": job.python,
         "meeting": meeting | ({"patience": patience} if patience else {}),
-        "files": {name: encode(text, {}) for name, text in plan.files.items()},
+        "files": {name: encode_value(text, {}) for name, text in plan.files.items()},
         "spec": spec,
     }
-    return Artifact(KIND, f"node-{node.node_rank}", content)
+    return Artifact(ARTIFACT_KIND, f"node-{node.node_rank}", content)

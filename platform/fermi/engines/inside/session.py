@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
-from fermi.engines.inside.bundle import bundle, opening
+from fermi.engines.inside.bundle import build_bundle, build_preamble
 from fermi.inside import protocol
 from fermi.jobs.errors import BackendError
 
 ANSWER_SECONDS = 30.0
-LONGEST_GREETING = 1 << 16
+MAX_GREETING_BYTES = 1 << 16
 """Bytes before the first message: profiles and modules may print."""
-LONGEST_WORDS = 300
-REFUSALS = (
+MAX_TEXT_CHARS = 300
+KNOWN_CODES = (
     "INSIDE_DISK_UNUSABLE",
     "INSIDE_FILE_BROKEN",
     "INSIDE_FILE_CHANGED",
@@ -33,7 +33,7 @@ REFUSALS = (
     "INSIDE_UNKNOWN_REQUEST",
 )
 """Codes that `fermi.inside` may answer with."""
-MAY_PASS = (
+TRANSIENT_CODES = (
     "INSIDE_DISK_UNUSABLE",
     "INSIDE_FILE_BROKEN",
     "INSIDE_FILE_CHANGED",
@@ -49,7 +49,7 @@ class InsideError(BackendError):
     """The environment refused a request, or answered something that cannot be parsed."""
 
 
-class Session:
+class InsideSession:
     """Session over a stream that an engine has opened to `bootstrap.py`. Closes the stream at the end."""
 
     def __init__(self, stream: socket.socket, seconds: float = ANSWER_SECONDS) -> None:
@@ -65,59 +65,59 @@ class Session:
         InsideError."""
         heard = 0
         try:
-            self._stream.sendall(opening())
-            while line := self._read.readline(protocol.LONGEST_LINE):
-                if line == protocol.READY:
+            self._stream.sendall(build_preamble())
+            while line := self._read.readline(protocol.MAX_LINE_BYTES):
+                if line == protocol.READY_LINE:
                     return self
-                if line == protocol.SEND:
-                    data = bundle().data
+                if line == protocol.SEND_LINE:
+                    data = build_bundle().data
                     self._stream.sendall(b"%d\n" % len(data) + data)
                 elif line.startswith(b"fermi: no room"):
                     raise InsideError("INSIDE_NO_ROOM", permanent=True)
                 elif line.startswith(b"fermi: old "):
-                    raise InsideError("INSIDE_PYTHON_OLD", permanent=True, found=_words(line[11:]))
+                    raise InsideError("INSIDE_PYTHON_OLD", permanent=True, found=_decode_text(line[11:]))
                 elif line.startswith(b"fermi: no python"):
                     raise InsideError("INSIDE_NO_PYTHON", permanent=True)
                 heard += len(line)
-                if heard > LONGEST_GREETING:
+                if heard > MAX_GREETING_BYTES:
                     break
         except OSError as error:
             raise self._silent(error) from error
         raise InsideError("INSIDE_SILENT", why="it ended, or said something else")
 
-    def ask(self, what: str, data: bytes = b"", **request: Any) -> dict[str, Any]:
+    def ask(self, command: str, data: bytes = b"", **request: Any) -> dict[str, Any]:
         """Send a request and return the answer. Raise InsideError with the environment's code where it refuses."""
         try:
-            number = self.tell(what, data, **request)
+            number = self.tell(command, data, **request)
             for answer, more in self.messages():
                 if answer.get("id") == number:
-                    return _answer(answer)
+                    return _check_answer(answer)
                 self.came(answer, more)
         except OSError as error:
             raise self._silent(error) from error
         raise InsideError("INSIDE_SILENT", why="the stream ended")
 
-    def tell(self, what: str, data: bytes = b"", **request: Any) -> int:
+    def tell(self, command: str, data: bytes = b"", **request: Any) -> int:
         """Send a request without waiting; return the number that its answer has. Raise OSError."""
         with self._sending:
             self._number += 1
-            said = {"id": self._number, "ask": what, **request}
-            self._stream.sendall(protocol.frame(said, data) if data else protocol.line(said))
+            said = {"id": self._number, "ask": command, **request}
+            self._stream.sendall(protocol.encode_frame(said, data) if data else protocol.encode_line(said))
             return self._number
 
     def greet_again(self) -> None:
         """Send a sign of life. Raise OSError."""
         with self._sending:
-            self._stream.sendall(protocol.line({"alive": True}))
+            self._stream.sendall(protocol.encode_line({"alive": True}))
 
     def messages(self, seconds: float | None = None) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Yield messages until the stream ends. `seconds`: without a message for so long counts as its end. Raise
         InsideError where something else comes, and OSError."""
         self._stream.settimeout(seconds or self._seconds)
         try:
-            while (came := protocol.read(self._read)) is not None:
+            while (came := protocol.read_message(self._read)) is not None:
                 yield came
-        except protocol.WireError as error:
+        except protocol.ProtocolError as error:
             raise InsideError("INSIDE_SILENT", why=str(error)) from error
 
     def release(self) -> socket.socket:
@@ -143,19 +143,19 @@ class Session:
         return InsideError("INSIDE_SILENT", why=why)
 
 
-def _answer(said: Mapping[str, Any]) -> dict[str, Any]:
-    if said.get("ok") is True:
-        return dict(said)
-    code, params = said.get("code"), said.get("params")
-    told = {str(name)[:40]: _plain(value) for name, value in params.items()} if isinstance(params, dict) else {}
-    if not isinstance(code, str) or code not in REFUSALS:
+def _check_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
+    if answer.get("ok") is True:
+        return dict(answer)
+    code, params = answer.get("code"), answer.get("params")
+    told = {str(name)[:40]: _simplify(value) for name, value in params.items()} if isinstance(params, dict) else {}
+    if not isinstance(code, str) or code not in KNOWN_CODES:
         code = "INSIDE_REFUSED"
-    raise InsideError(code, permanent=code not in MAY_PASS, **told)
+    raise InsideError(code, permanent=code not in TRANSIENT_CODES, **told)
 
 
-def _plain(value: Any) -> Any:
+def _simplify(value: Any) -> Any:
     return value if isinstance(value, int | float | bool) or value is None else str(value)[:2000]
 
 
-def _words(line: bytes) -> str:
-    return line.decode(errors="replace").strip()[:LONGEST_WORDS]
+def _decode_text(line: bytes) -> str:
+    return line.decode(errors="replace").strip()[:MAX_TEXT_CHARS]

@@ -15,44 +15,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fermi.engines.inside.download import Limits
-from fermi.engines.safe_tree import Entry, Tree
-from fermi.inside.output_files import task_of
+from fermi.engines.inside.download import TransferLimits
+from fermi.engines.safe_tree import SafeTree, SafeTreeEntry
+from fermi.inside.output_files import parse_task_id
 from fermi.jobs.spec import JobSpec
-from fermi.jobs.user_paths import CHECKPOINTS, TREE, TREES
+from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, TREE_FOLDER, TREES_FOLDER
 from fermi.schema import humanize
 
-OPEN = ("datasets", "workspace")
+SHARED_FOLDERS = ("datasets", "workspace")
 """Folders of the data directory that every member may use (`apps.catalog.sources`)."""
-SMALL_BYTES = 1 << 20
+MAX_SMALL_BYTES = 1 << 20
 MAX_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class UploadFile:
     """File to be sent. `path`: below the data directory, here and there."""
 
     path: str
-    tree: Tree
-    entry: Entry
+    tree: SafeTree
+    entry: SafeTreeEntry
 
 
-def reads(job: JobSpec, *roots: str) -> tuple[list[str], str]:
+def list_read_paths(job: JobSpec, *roots: str) -> tuple[list[str], str]:
     """Return what the job reads of the platform's data, as paths below the data directory (`roots`: how its paths may
     have that), and the first path that users may not read from there (empty: none)."""
     found, entry = dict[str, None](), job.entrypoint
     script = entry.script if entry and not job.brings(entry.script) else ""
     named = [job.train_data, job.valid_data, script, *(entry.args if entry else ()), *map(str, job.env.values())]
     for path in (one.rpartition("=")[2] for one in named):
-        if (parts := _parts(path, roots)) is None:
+        if (parts := _split_below(path, roots)) is None:
             continue
-        if parts[0] not in OPEN or len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
+        if parts[0] not in SHARED_FOLDERS or len(parts) < 2 or any(part in ("", ".", "..") for part in parts):
             return [], path
         found["/".join(parts[:2])] = None
     return list(found), ""
 
 
-def _parts(path: str, roots: Iterable[str]) -> list[str] | None:
+def _split_below(path: str, roots: Iterable[str]) -> list[str] | None:
     """Return the parts of a path below the data directory; None where it does not lie there."""
     for top in (f"{root.rstrip('/')}/" for root in roots if root):
         if path.startswith(top):
@@ -60,28 +60,30 @@ def _parts(path: str, roots: Iterable[str]) -> list[str] | None:
     return None
 
 
-def refusal(job: JobSpec, data_dir: Path, limits: Limits, *roots: str) -> dict[str, Any] | None:
+def find_upload_problem(job: JobSpec, data_dir: Path, limits: TransferLimits, *roots: str) -> dict[str, Any] | None:
     """Return why what a job reads cannot be sent, as the parameters of the text of INSIDE_WITHOUT_DATA; None: it
     can."""
-    wanted, closed = reads(job, *roots)
+    wanted, closed = list_read_paths(job, *roots)
     if closed:
         return {"path": closed}
-    resume = _parts(job.resume_from, roots)
-    own = resume and len(resume) > 2 and resume[0] in (CHECKPOINTS, TREES) and resume[1] != job.task_id
+    resume = _split_below(job.resume_from, roots)
+    own = resume and len(resume) > 2 and resume[0] in (CHECKPOINTS_FOLDER, TREES_FOLDER) and resume[1] != job.task_id
     for paths, limit in ((wanted, limits.data), (["/".join(resume or ())] if own else [], limits.folder)):
         size = count = 0
-        for item in (item for path in paths for item in _below(data_dir, path)):
+        for item in (item for path in paths for item in _iterate_below(data_dir, path)):
             size, count = size + item.entry.size, count + 1
             if size > limit or count > MAX_FILES:
-                about = {"size": humanize.size(size), "limit": humanize.size(limit)} if size > limit else {}
+                about = (
+                    {"size": humanize.format_bytes(size), "limit": humanize.format_bytes(limit)} if size > limit else {}
+                )
                 return {"path": f"{data_dir}/{item.path}", **about}
     return None
 
 
-def items(order: Mapping[str, Any], data_dir: Path) -> list[Item]:
+def list_upload_files(order: Mapping[str, Any], data_dir: Path) -> list[UploadFile]:
     """Return the files for an order (`inside.render`), each once, the first `MAX_FILES`."""
-    found = dict[str, Item]()
-    for item in _items(order, data_dir):
+    found = dict[str, UploadFile]()
+    for item in _iterate_files(order, data_dir):
         if not item.entry.folder and not item.entry.name.startswith(".nfs"):
             found.setdefault(item.path, item)
         if len(found) >= MAX_FILES:
@@ -89,32 +91,32 @@ def items(order: Mapping[str, Any], data_dir: Path) -> list[Item]:
     return list(found.values())
 
 
-def _items(order: Mapping[str, Any], data_dir: Path) -> Iterator[Item]:
-    task, root, resume = task_of(order["name"]), order["root"].rstrip("/"), str(order.get("resume") or "")
+def _iterate_files(order: Mapping[str, Any], data_dir: Path) -> Iterator[UploadFile]:
+    task, root, resume = parse_task_id(order["name"]), order["root"].rstrip("/"), str(order.get("resume") or "")
     below = resume.removeprefix(f"{root}/") if root and resume.startswith(f"{root}/") else ""
-    top, tree = f"{CHECKPOINTS}/{task}", f"{TREES}/{task}/{TREE}"
-    if below.startswith((f"{CHECKPOINTS}/", f"{TREES}/")):
-        yield from _below(data_dir, below)
+    top, tree = f"{CHECKPOINTS_FOLDER}/{task}", f"{TREES_FOLDER}/{task}/{TREE_FOLDER}"
+    if below.startswith((f"{CHECKPOINTS_FOLDER}/", f"{TREES_FOLDER}/")):
+        yield from _iterate_below(data_dir, below)
     if below.startswith((f"{top}/", f"{tree}/")):
-        yield from (item for item in _listed(data_dir, top) if item.entry.size <= SMALL_BYTES)
+        yield from (item for item in _iterate_folder(data_dir, top) if item.entry.size <= MAX_SMALL_BYTES)
     else:
-        yield from _below(data_dir, top)
-        yield from _below(data_dir, tree)
+        yield from _iterate_below(data_dir, top)
+        yield from _iterate_below(data_dir, tree)
     for path in order.get("reads") or ():
-        yield from _below(data_dir, path)
+        yield from _iterate_below(data_dir, path)
 
 
-def _below(data_dir: Path, path: str) -> Iterator[Item]:
+def _iterate_below(data_dir: Path, path: str) -> Iterator[UploadFile]:
     """Yield a file, or those in a folder. Links are not followed, nor those of a task's folder."""
     first, second, *rest = path.split("/")
-    top, inner = Tree(data_dir / first / second), "/".join(rest)
+    top, inner = SafeTree(data_dir / first / second), "/".join(rest)
     if not rest:  # it may be a file in an open folder
         try:
-            entry = Tree(data_dir / first).look(second)
+            entry = SafeTree(data_dir / first).look(second)
         except OSError:
             return
         if not entry.folder:
-            yield Item(path, Tree(data_dir / first), entry)
+            yield UploadFile(path, SafeTree(data_dir / first), entry)
             return
     try:
         entry = top.look(inner)
@@ -122,18 +124,18 @@ def _below(data_dir: Path, path: str) -> Iterator[Item]:
         return
     for one in top.walk(inner) if entry.folder else [entry]:
         if not one.folder:
-            yield Item(f"{first}/{second}/{one.path}", top, one)
+            yield UploadFile(f"{first}/{second}/{one.path}", top, one)
 
 
-def _listed(data_dir: Path, path: str) -> Iterator[Item]:
-    tree = Tree(data_dir / path)
+def _iterate_folder(data_dir: Path, path: str) -> Iterator[UploadFile]:
+    tree = SafeTree(data_dir / path)
     try:
         entries = tree.entries()
     except OSError:
         return
-    yield from (Item(f"{path}/{one.path}", tree, one) for one in entries if not one.folder)
+    yield from (UploadFile(f"{path}/{one.path}", tree, one) for one in entries if not one.folder)
 
 
-def total(found: list[Item]) -> int:
+def sum_file_sizes(files: list[UploadFile]) -> int:
     """Return the size of all files, in bytes."""
-    return sum(item.entry.size for item in found)
+    return sum(item.entry.size for item in files)

@@ -6,12 +6,12 @@ from contextlib import suppress
 
 from websocket import ABNF, WebSocket, WebSocketException
 
-AT_ONCE = 1 << 16
-IN = b"\0"
-LAST_SECONDS = 1.0
+CHUNK_BYTES = 1 << 16
+STDIN_CHANNEL = b"\0"
+DRAIN_SECONDS = 1.0
 
 
-class Channels:
+class WebSocketStream:
     """Stream over a WebSocket. `stream`: reads and writes the data. Two threads copy, until either side has ended;
     however that happens, both threads end without an exception and `stream` is closed."""
 
@@ -44,8 +44,8 @@ class Channels:
 
     def _give(self) -> None:
         with suppress(OSError, WebSocketException):
-            while data := self._inside.recv(AT_ONCE):
-                self._talk.send(IN + data, ABNF.OPCODE_BINARY)
+            while data := self._inside.recv(CHUNK_BYTES):
+                self._talk.send(STDIN_CHANNEL + data, ABNF.OPCODE_BINARY)
         with suppress(OSError, WebSocketException):
             self._talk.send_close()
         with suppress(OSError, WebSocketException):

@@ -7,25 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fermi.engines import connection_options
-from fermi.engines.certificates import Ending
-from fermi.engines.check_results import Finding, Level
+from fermi.engines.certificates import CredentialExpiry
+from fermi.engines.check_results import CheckLevel, CheckResult
 from fermi.engines.kubernetes import entry_check, positions, probe
-from fermi.engines.kubernetes.client import Client, Refused
-from fermi.engines.kubernetes.credentials import Credentials
-from fermi.engines.kubernetes.permissions import IN_ENVIRONMENTS, Rule, manifest, wanted
+from fermi.engines.kubernetes.client import KubernetesApiError, KubernetesClient
+from fermi.engines.kubernetes.credentials import KubernetesCredentials
+from fermi.engines.kubernetes.permissions import ENVIRONMENT_RULES, PermissionRule, format_rules, iterate_rules
 from fermi.engines.kubernetes.pods import GPU_RESOURCE
 from fermi.jobs import bounds
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Problem
 
-LEAST = (1, 30)
-FEATURES = {"JobSet": "jobset.x-k8s.io", "Kueue": "kueue.x-k8s.io", "DRA": "resource.k8s.io"}
-ANONYMOUS = 'User "system:anonymous"'
+MIN_VERSION = (1, 30)
+FEATURE_GROUPS = {"JobSet": "jobset.x-k8s.io", "Kueue": "kueue.x-k8s.io", "DRA": "resource.k8s.io"}
+ANONYMOUS_USER = 'User "system:anonymous"'
 """User that the API server takes for the author of a request without credentials
 (https://kubernetes.io/docs/reference/access-authn-authz/authentication/, "Anonymous requests")."""
-TO_HTTPS = "HTTP request to an HTTPS server"
+PLAIN_HTTP_ANSWER = "HTTP request to an HTTPS server"
 """Answer of a Go server to a request without TLS (golang/go, src/net/http/server.go)."""
-INSTALL = {
+INSTALL_URLS = {
     "JobSet": "https://jobset.sigs.k8s.io/docs/installation/",
     "Kueue": "https://kueue.sigs.k8s.io/docs/installation/",
     "Positions": "https://kueue.sigs.k8s.io/docs/tasks/manage/monitor_pending_workloads/pending_workloads_on_demand/",
@@ -55,15 +55,15 @@ CONNECTION = {
         "project": {**_TEXT, "description": "project of environments that name none"},
         "selector": {**_TEXT, "description": "labels of the pods that are dev environments"},
         "jobset": {"type": "boolean", "description": "one JobSet per attempt instead of a Job per environment"},
-        "queue": connection_options.differing(_NAME, "Kueue's LocalQueue that tasks wait in"),
-        "priority_classes": connection_options.by_class(
+        "queue": connection_options.build_option_schema(_NAME, "Kueue's LocalQueue that tasks wait in"),
+        "priority_classes": connection_options.build_class_schema(
             _NAME, "Kueue's WorkloadPriorityClass, or without `queue` the pods' PriorityClass, of each priority"
         ),
         "python": {**_TEXT, "description": "interpreter in the environments' images"},
         "pod": {"type": "object", "description": "merged into the spec of every training pod"},
         "requests": _QUANTITIES,
         "limits": _QUANTITIES,
-        "bounds": bounds.SCHEMA,
+        "bounds": bounds.BOUNDS_SCHEMA,
         "run_as_user": {"type": "integer", "minimum": 1, "description": "user and group that training pods run as"},
         "shm_gb": {"type": "integer", "minimum": 1},
         "max_run_seconds": {"type": "integer", "minimum": 1},
@@ -101,113 +101,120 @@ def contradictions(connection: Mapping[str, Any]) -> list[Problem]:
     """Return options that may not go together. Kueue's unit of admission is the Workload: one for each Job, or one for
     a whole JobSet (https://kueue.sigs.k8s.io/docs/concepts/workload/)."""
     if connection.get("queue") and not connection.get("jobset"):
-        queues = ", ".join(connection_options.values(connection["queue"]))
+        queues = ", ".join(connection_options.list_option_values(connection["queue"]))
         return [Problem("connection.queue", "QUEUE_NEEDS_JOBSET", {"queue": queues})]
     if isinstance(queue := connection.get("queue"), Mapping) and not queue.get("default"):
         return [Problem("connection.queue", "QUEUE_NEEDS_DEFAULT")]
     return []
 
 
-def findings(connection: Mapping[str, Any]) -> list[Finding]:
+def findings(connection: Mapping[str, Any]) -> list[CheckResult]:
     """Return the results of all checks; those of a cluster that does not answer say why."""
-    client = Client(connection)
+    client = KubernetesClient(connection)
     try:
         version = client.get("/version")
         groups = {group["name"]: group["preferredVersion"]["version"] for group in client.get("/apis")["groups"]}
         return [
-            Finding(Level.PASS, "KUBERNETES_REACHABLE", {"namespace": client.namespace}),
-            _version(version),
-            *_namespace(client),
-            *_permissions(client, connection),
-            *entry_check.findings(client, connection),
-            *_gpus(client),
-            *_features(groups, connection),
-            *(Finding(Level.FAIL, one.code, one.params, INSTALL["JobSet"]) for one in contradictions(connection)),
-            *probe.findings(client, connection),
-            *_queues(client, groups, connection),
-            *_classes(client, groups, connection),
+            CheckResult(CheckLevel.PASS, "KUBERNETES_REACHABLE", {"namespace": client.namespace}),
+            _check_version(version),
+            *_check_namespaces(client),
+            *_check_permissions(client, connection),
+            *entry_check.check_entry(client, connection),
+            *_check_gpus(client),
+            *_check_features(groups, connection),
+            *(
+                CheckResult(CheckLevel.FAIL, one.code, one.params, INSTALL_URLS["JobSet"])
+                for one in contradictions(connection)
+            ),
+            *probe.check_volume(client, connection),
+            *_check_queues(client, groups, connection),
+            *_check_priority_classes(client, groups, connection),
         ]
-    except Refused as refused:
+    except KubernetesApiError as refused:
         code = {0: "KUBERNETES_UNREACHABLE", 401: "KUBERNETES_UNAUTHORIZED"}.get(refused.status, "KUBERNETES_REFUSES")
-        if ANONYMOUS in refused.message:
+        if ANONYMOUS_USER in refused.message:
             code = "KUBERNETES_NO_CREDENTIALS"
-        elif TO_HTTPS in refused.message:
+        elif PLAIN_HTTP_ANSWER in refused.message:
             code = "KUBERNETES_NOT_HTTPS"
-        return [Finding(Level.FAIL, code, {"status": refused.status, "why": refused.message})]
+        return [CheckResult(CheckLevel.FAIL, code, {"status": refused.status, "why": refused.message})]
     except BackendError as error:
-        return [Finding(Level.FAIL, error.code, error.params)]
+        return [CheckResult(CheckLevel.FAIL, error.code, error.params)]
     finally:
         client.close()
 
 
-def endings(connection: Mapping[str, Any]) -> list[Ending]:
+def endings(connection: Mapping[str, Any]) -> list[CredentialExpiry]:
     """Return until when the credentials of the connection are valid. Raise BackendError."""
-    return Credentials(connection).endings()
+    return KubernetesCredentials(connection).endings()
 
 
-def _version(answer: Mapping[str, Any]) -> Finding:
+def _check_version(answer: Mapping[str, Any]) -> CheckResult:
     found = tuple(int(re.sub(r"\D.*", "", answer[part]) or 0) for part in ("major", "minor"))
-    params = {"version": answer["gitVersion"], "least": ".".join(map(str, LEAST))}
-    return Finding(Level.PASS, "KUBERNETES_VERSION", params) if found >= LEAST else Finding(
-        Level.FAIL, "KUBERNETES_TOO_OLD", params
+    params = {"version": answer["gitVersion"], "least": ".".join(map(str, MIN_VERSION))}
+    return CheckResult(CheckLevel.PASS, "KUBERNETES_VERSION", params) if found >= MIN_VERSION else CheckResult(
+        CheckLevel.FAIL, "KUBERNETES_TOO_OLD", params
     )  # fmt: skip
 
 
-def _namespace(client: Client) -> Iterator[Finding]:
+def _check_namespaces(client: KubernetesClient) -> Iterator[CheckResult]:
     """Yield the namespaces that do not exist. One that may not be read may well exist: its permissions show it."""
     for name in client.namespaces:
         trains = name == client.namespace
         try:
             client.get(f"/api/v1/namespaces/{name}")
-        except Refused as refused:
+        except KubernetesApiError as refused:
             if refused.status == 404:
-                yield _missing(name, Level.FAIL if trains else Level.WARN)
+                yield _build_missing_namespace(name, CheckLevel.FAIL if trains else CheckLevel.WARN)
             elif refused.status != 403:
                 raise
             elif trains:
-                yield from _unseen(client)
+                yield from _check_hidden_namespace(client)
 
 
-def _missing(name: str, level: Level) -> Finding:
-    return Finding(level, "NAMESPACE_MISSING", {"namespace": name}, f"kubectl create namespace {name}")
+def _build_missing_namespace(name: str, level: CheckLevel) -> CheckResult:
+    return CheckResult(level, "NAMESPACE_MISSING", {"namespace": name}, f"kubectl create namespace {name}")
 
 
-def _unseen(client: Client) -> Iterator[Finding]:
+def _check_hidden_namespace(client: KubernetesClient) -> Iterator[CheckResult]:
     """Yield whether a namespace that may not be read exists. Rights in one are granted inside it, so where there is
     none, nothing is allowed: the API server checks rights first (403) and the namespace then (404)."""
     name = client.namespace
     try:
         body = {"metadata": {"name": "fermi-check", "namespace": name}}
         client.request("POST", client.path("ConfigMap"), query={"dryRun": "All"}, body=body)
-    except Refused as refused:
+    except KubernetesApiError as refused:
         if refused.status == 404:
-            yield _missing(name, Level.FAIL)
+            yield _build_missing_namespace(name, CheckLevel.FAIL)
         elif refused.status == 403 and refused.code == "ENGINE_FORBIDDEN":
-            yield Finding(Level.FAIL, "NAMESPACE_UNSEEN", {"namespace": name}, f"kubectl get namespace {name}")
+            yield CheckResult(CheckLevel.FAIL, "NAMESPACE_UNSEEN", {"namespace": name}, f"kubectl get namespace {name}")
 
 
-def _permissions(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_permissions(client: KubernetesClient, connection: Mapping[str, Any]) -> Iterator[CheckResult]:
     """Yield one result for each rule that lacks a verb, with what to add to the role."""
-    yield from _granted(client, client.namespace, list(wanted(connection)))
+    yield from _check_rules(client, client.namespace, list(iterate_rules(connection)))
     for namespace in client.namespaces[1:]:
-        yield from _granted(client, namespace, [(rule, False) for rule in IN_ENVIRONMENTS])
+        yield from _check_rules(client, namespace, [(rule, False) for rule in ENVIRONMENT_RULES])
 
 
-def _granted(client: Client, namespace: str, rules: Sequence[tuple[Rule, bool]]) -> Iterator[Finding]:
+def _check_rules(
+    client: KubernetesClient, namespace: str, rules: Sequence[tuple[PermissionRule, bool]]
+) -> Iterator[CheckResult]:
     asked = [(rule, needed, verb) for rule, needed in rules for verb in rule.verbs]
-    allowed = client.together(lambda one: _may(client, namespace if one[0].namespaced else "", one[0], one[2]), asked)
-    missing: dict[tuple[Rule, bool], list[str]] = {}
+    allowed = client.together(
+        lambda one: _is_allowed(client, namespace if one[0].namespaced else "", one[0], one[2]), asked
+    )
+    missing: dict[tuple[PermissionRule, bool], list[str]] = {}
     for (rule, needed, verb), may in zip(asked, allowed, strict=True):
         if not may:
             missing.setdefault((rule, needed), []).append(verb)
     if namespace == client.namespace and not any(needed for _, needed in missing):
-        yield Finding(Level.PASS, "PERMISSIONS_GRANTED", {"namespace": namespace})
+        yield CheckResult(CheckLevel.PASS, "PERMISSIONS_GRANTED", {"namespace": namespace})
     elif namespace != client.namespace and not any(allowed):
         params = {"namespace": namespace, "environments": True}
-        yield Finding(Level.WARN, "NAMESPACE_UNSEEN", params, f"kubectl get namespace {namespace}")
+        yield CheckResult(CheckLevel.WARN, "NAMESPACE_UNSEEN", params, f"kubectl get namespace {namespace}")
         return
     elif not missing:
-        yield Finding(Level.PASS, "PERMISSIONS_GRANTED_INSIDE", {"namespace": namespace})
+        yield CheckResult(CheckLevel.PASS, "PERMISSIONS_GRANTED_INSIDE", {"namespace": namespace})
     for (rule, needed), verbs in missing.items():
         params = {
             "namespace": namespace if rule.namespaced else "*",
@@ -216,11 +223,11 @@ def _granted(client: Client, namespace: str, rules: Sequence[tuple[Rule, bool]])
             "role": "Role" if rule.namespaced else "ClusterRole",
             "purpose": rule.purpose,
         }
-        level, code = (Level.FAIL, "PERMISSION_MISSING") if needed else (Level.WARN, "PERMISSION_ADVISED")
-        yield Finding(level, code, params, manifest([rule]))
+        level, code = (CheckLevel.FAIL, "PERMISSION_MISSING") if needed else (CheckLevel.WARN, "PERMISSION_ADVISED")
+        yield CheckResult(level, code, params, format_rules([rule]))
 
 
-def _may(client: Client, namespace: str, rule: Rule, verb: str) -> bool:
+def _is_allowed(client: KubernetesClient, namespace: str, rule: PermissionRule, verb: str) -> bool:
     resource, _, subresource = rule.resource.partition("/")
     attributes = {
         "namespace": namespace, "verb": verb, "group": rule.group, "resource": resource, "subresource": subresource,
@@ -234,12 +241,12 @@ def _may(client: Client, namespace: str, rule: Rule, verb: str) -> bool:
     return bool(answer["status"].get("allowed"))
 
 
-def _gpus(client: Client) -> Iterator[Finding]:
+def _check_gpus(client: KubernetesClient) -> Iterator[CheckResult]:
     """Yield which GPUs nodes offer; without permission to read nodes, the missing permission has been reported
     already."""
     try:
         nodes = client.get("/api/v1/nodes")["items"]
-    except Refused as refused:
+    except KubernetesApiError as refused:
         if refused.status != 403:
             raise
         return
@@ -250,57 +257,61 @@ def _gpus(client: Client) -> Iterator[Finding]:
                 counts[name] += int(quantity)
     if counts := +counts:
         text = ", ".join(f"{name} × {count}" for name, count in sorted(counts.items()))
-        yield Finding(Level.PASS, "GPUS_FOUND", {"gpus": text, "nodes": len(nodes)})
+        yield CheckResult(CheckLevel.PASS, "GPUS_FOUND", {"gpus": text, "nodes": len(nodes)})
     else:
-        yield Finding(Level.WARN, "GPUS_NOT_FOUND", {"nodes": len(nodes)})
+        yield CheckResult(CheckLevel.WARN, "GPUS_NOT_FOUND", {"nodes": len(nodes)})
 
 
-def _features(groups: Mapping[str, str], connection: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_features(groups: Mapping[str, str], connection: Mapping[str, Any]) -> Iterator[CheckResult]:
     needed = {"JobSet": "jobset", "Kueue": "queue"}
-    for feature, group in FEATURES.items():
+    for feature, group in FEATURE_GROUPS.items():
         if group in groups:
-            yield Finding(Level.PASS, "FEATURE_INSTALLED", {"feature": feature, "version": groups[group]})
+            yield CheckResult(CheckLevel.PASS, "FEATURE_INSTALLED", {"feature": feature, "version": groups[group]})
         elif connection.get(needed.get(feature, "")):
             params = {"feature": feature, "option": needed[feature]}
-            yield Finding(Level.FAIL, "FEATURE_MISSING", params, INSTALL[feature])
+            yield CheckResult(CheckLevel.FAIL, "FEATURE_MISSING", params, INSTALL_URLS[feature])
         else:
-            yield Finding(Level.PASS, "FEATURE_ABSENT", {"feature": feature})
+            yield CheckResult(CheckLevel.PASS, "FEATURE_ABSENT", {"feature": feature})
 
 
-def _queues(client: Client, groups: Mapping[str, str], connection: Mapping[str, Any]) -> Iterator[Finding]:
-    version = groups.get(FEATURES["Kueue"])
+def _check_queues(
+    client: KubernetesClient, groups: Mapping[str, str], connection: Mapping[str, Any]
+) -> Iterator[CheckResult]:
+    version = groups.get(FEATURE_GROUPS["Kueue"])
     if not version or not connection.get("queue"):
         return
-    for queue in connection_options.values(connection["queue"]):
-        path = f"/apis/{FEATURES['Kueue']}/{version}/namespaces/{client.namespace}/localqueues/{queue}"
-        if not _is_there(client, path):
-            yield Finding(Level.FAIL, "QUEUE_MISSING", {"queue": queue, "namespace": client.namespace})
-    if positions.GROUP in groups:
-        yield Finding(Level.PASS, "QUEUE_POSITIONS_TOLD")
+    for queue in connection_options.list_option_values(connection["queue"]):
+        path = f"/apis/{FEATURE_GROUPS['Kueue']}/{version}/namespaces/{client.namespace}/localqueues/{queue}"
+        if not _exists(client, path):
+            yield CheckResult(CheckLevel.FAIL, "QUEUE_MISSING", {"queue": queue, "namespace": client.namespace})
+    if positions.API_GROUP in groups:
+        yield CheckResult(CheckLevel.PASS, "QUEUE_POSITIONS_TOLD")
     else:
-        yield Finding(Level.WARN, "QUEUE_POSITIONS_ABSENT", {}, INSTALL["Positions"])
+        yield CheckResult(CheckLevel.WARN, "QUEUE_POSITIONS_ABSENT", {}, INSTALL_URLS["Positions"])
 
 
-def _classes(client: Client, groups: Mapping[str, str], connection: Mapping[str, Any]) -> Iterator[Finding]:
-    version = groups.get(FEATURES["Kueue"])
+def _check_priority_classes(
+    client: KubernetesClient, groups: Mapping[str, str], connection: Mapping[str, Any]
+) -> Iterator[CheckResult]:
+    version = groups.get(FEATURE_GROUPS["Kueue"])
     if not connection.get("queue"):
         kind, prefix = "PriorityClass", "/apis/scheduling.k8s.io/v1/priorityclasses"
     elif version:
-        kind, prefix = "WorkloadPriorityClass", f"/apis/{FEATURES['Kueue']}/{version}/workloadpriorityclasses"
+        kind, prefix = "WorkloadPriorityClass", f"/apis/{FEATURE_GROUPS['Kueue']}/{version}/workloadpriorityclasses"
     else:
         return
     for name in dict.fromkeys((connection.get("priority_classes") or {}).values()):
-        if not _is_there(client, f"{prefix}/{name}"):
+        if not _exists(client, f"{prefix}/{name}"):
             remedy = f"kubectl get {kind.lower()}"
-            yield Finding(Level.FAIL, "PRIORITY_CLASS_MISSING", {"kind": kind, "name": name}, remedy)
+            yield CheckResult(CheckLevel.FAIL, "PRIORITY_CLASS_MISSING", {"kind": kind, "name": name}, remedy)
 
 
-def _is_there(client: Client, path: str) -> bool:
+def _exists(client: KubernetesClient, path: str) -> bool:
     """Return whether an object exists. One that may not be read may well exist: the missing permission has been
     reported."""
     try:
         return client.find(path) is not None
-    except Refused as refused:
+    except KubernetesApiError as refused:
         if refused.status != 403:
             raise
         return True

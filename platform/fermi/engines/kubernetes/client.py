@@ -20,19 +20,19 @@ from kubernetes.stream import stream
 from websocket import WebSocket
 
 from fermi.engines.kubernetes import names
-from fermi.engines.kubernetes.credentials import Credentials
+from fermi.engines.kubernetes.credentials import KubernetesCredentials
 from fermi.jobs.errors import BackendError
 
-PARALLEL = 32
+MAX_PARALLEL = 32
 """Requests at a time: beyond it an API server on its default settings takes no more per second."""
 TIMEOUT_SECONDS = 30.0
-SAID_BYTES = 200
+MAX_ERROR_BYTES = 200
 """Bytes that are shown of an answer that is no JSON."""
-TOO_MANY_TRIES = 5
+MAX_RETRIES = 5
 """How often a request is sent again that the API server answered with `429 Too Many Requests`."""
-DENIED = ("denied the request", "denied request", "violates podsecurity")
+DENIAL_PHRASES = ("denied the request", "denied request", "violates podsecurity")
 """Phrases by which a webhook, a policy of the API server's own, and Pod Security refuse."""
-_BY_PLUG_IN = re.compile(r"is forbidden: (?!user |cannot set |$)")
+_PLUG_IN_DENIAL = re.compile(r"is forbidden: (?!user |cannot set |$)")
 """An admission plug-in of the API server's own refuses in the same form as its authorizer, which names the user
 (kubernetes/kubernetes, staging/src/k8s.io/apiserver/pkg/admission/errors.go, NewForbidden;
 endpoints/handlers/responsewriters/errors.go, forbiddenMessage). `cannot set`: an owner's rights are missing
@@ -43,7 +43,7 @@ _ROLE_NOT_LOADED = re.compile(r"rbac: .*not found")
 (kubernetes/kubernetes, plugin/pkg/auth/authorizer/rbac/rbac.go, Authorize)."""
 MERGE_PATCH = "application/merge-patch+json"
 
-PATHS = {
+KIND_PATHS = {
     "ConfigMap": ("/api/v1", "configmaps"),
     "Secret": ("/api/v1", "secrets"),
     "Service": ("/api/v1", "services"),
@@ -58,7 +58,7 @@ PATHS = {
 }
 
 
-class Refused(BackendError):
+class KubernetesApiError(BackendError):
     """The API server refused a request or did not answer. `status`: HTTP's, 0 when there was no answer; `reason`:
     Kubernetes' name of it (AlreadyExists, Expired, …)."""
 
@@ -67,26 +67,28 @@ class Refused(BackendError):
         self.status, self.reason, self.message = status, reason, message
 
 
-def refusal(status: int, reason: str, message: str) -> Refused:
+def build_api_error(status: int, reason: str, message: str) -> KubernetesApiError:
     """Return the error of an answer, with the platform's code for it."""
     said = message.lower()
     if status == 403 and "exceeded quota" in said:
-        return Refused("QUOTA_EXCEEDED", status, reason, message, permanent=False)
-    denied = any(words in said for words in DENIED) or (status == 403 and _BY_PLUG_IN.search(said))
+        return KubernetesApiError("QUOTA_EXCEEDED", status, reason, message, permanent=False)
+    denied = any(words in said for words in DENIAL_PHRASES) or (status == 403 and _PLUG_IN_DENIAL.search(said))
     if denied and 400 <= status < 500:
-        return Refused("ADMISSION_DENIED", status, reason, message, permanent=True)
+        return KubernetesApiError("ADMISSION_DENIED", status, reason, message, permanent=True)
     if status == 401 or (status == 403 and 'user "system:anonymous"' in said):
-        return Refused("ENGINE_UNAUTHORIZED", status, reason, message, permanent=False)
+        return KubernetesApiError("ENGINE_UNAUTHORIZED", status, reason, message, permanent=False)
     if status == 403:
-        return Refused("ENGINE_FORBIDDEN", status, reason, message, permanent=not _ROLE_NOT_LOADED.search(said))
+        return KubernetesApiError(
+            "ENGINE_FORBIDDEN", status, reason, message, permanent=not _ROLE_NOT_LOADED.search(said)
+        )
     if status >= 500 and "failed calling webhook" in said:
-        return Refused("WEBHOOK_UNAVAILABLE", status, reason, message, permanent=False)
+        return KubernetesApiError("WEBHOOK_UNAVAILABLE", status, reason, message, permanent=False)
     if status in (0, 408, 409, 410, 429) or status >= 500:
-        return Refused("ENGINE_UNREACHABLE", status, reason, message, permanent=False)
-    return Refused("ENGINE_REJECTED", status, reason, message, permanent=True)
+        return KubernetesApiError("ENGINE_UNREACHABLE", status, reason, message, permanent=False)
+    return KubernetesApiError("ENGINE_REJECTED", status, reason, message, permanent=True)
 
 
-def no_answer(error: BaseException | None) -> str:
+def describe_no_answer(error: BaseException | None) -> str:
     """Return the system's own reason why there was no answer, at the bottom of what the libraries wrap around it; the
     same for each request of an outage."""
     outermost = error
@@ -98,7 +100,7 @@ def no_answer(error: BaseException | None) -> str:
     return re.sub(r"<[^>]* object at 0x[0-9a-f]+>(: )?", "", f"{type(outermost).__name__}: {outermost}")
 
 
-class Stream:
+class ResponseStream:
     """Answer that comes in pieces. `close` may be called by another thread and ends the reading."""
 
     def __init__(self, response: urllib3.HTTPResponse) -> None:
@@ -114,7 +116,7 @@ class Stream:
                 if lines:
                     yield lines
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise refusal(0, "", no_answer(error)) from error
+            raise build_api_error(0, "", describe_no_answer(error)) from error
         finally:
             self._response.close()
 
@@ -124,11 +126,11 @@ class Stream:
             self._response.shutdown()
 
 
-def in_time(seconds: float, open_it: Callable[[], Any]) -> Any:
+def open_in_time(seconds: float, open_connection: Callable[[], Any]) -> Any:
     """Return what `open_connection` opens; the library sets no limit for how long that may take. Raise TimeoutError
     after `seconds`; what is opened later is closed."""
     pool = ThreadPoolExecutor(1, "opening")
-    opening = pool.submit(open_it)
+    opening = pool.submit(open_connection)
     pool.shutdown(wait=False)
     try:
         return opening.result(seconds)
@@ -137,26 +139,26 @@ def in_time(seconds: float, open_it: Callable[[], Any]) -> Any:
         raise
 
 
-METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json"
+METADATA_ACCEPT = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1,application/json"
 """Accept header for metadata alone: of ConfigMaps mostly the annotations matter, not their megabytes; `list`: "List",
 or "" for one object."""
 
 
-class Client:
+class KubernetesClient:
     """Client of one API server. Its methods raise KubernetesApiError. Connections are made when they are needed."""
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
-        self.namespaces = names.namespaces(connection)
+        self.namespaces = names.list_namespaces(connection)
         self.namespace = self.namespaces[0]
         self._connection = connection
-        self._credentials = Credentials(connection)
+        self._credentials = KubernetesCredentials(connection)
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._pool: ThreadPoolExecutor | None = None
 
     def path(self, kind: str, name: str = "", *, below: str = "", namespace: str = "") -> str:
         """Return the path of a kind in our namespace (or another one), of one object of it, or of what is below
         that."""
-        prefix, plural = PATHS[kind]
+        prefix, plural = KIND_PATHS[kind]
         return "/".join(filter(None, (f"{prefix}/namespaces/{namespace or self.namespace}", plural, name, below)))
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:
@@ -167,7 +169,7 @@ class Client:
         """Return an object; None when there is none."""
         try:
             return self.request("GET", path, accept=accept)
-        except Refused as error:
+        except KubernetesApiError as error:
             if error.status == 404:
                 return None
             raise
@@ -176,7 +178,7 @@ class Client:
         """Create an object and return it; None when one of that name exists already."""
         try:
             return self.request("POST", self.path(kind), body=obj)
-        except Refused as error:
+        except KubernetesApiError as error:
             if error.reason == "AlreadyExists":
                 return None
             error.params |= {"pod": obj["metadata"]["name"], "evidence": error.message}
@@ -216,7 +218,7 @@ class Client:
         try:
             found = stream(ask, pod, namespace or self.namespace, binary=True, _preload_content=False, **query)
         except (ApiException, OpenApiException, OSError, ValueError) as error:
-            raise self._judged(_not_opened(error)) from error
+            raise self._judged(_build_websocket_error(error)) from error
         talk: WebSocket = found.sock
         return talk
 
@@ -231,7 +233,7 @@ class Client:
             options["gracePeriodSeconds"] = grace
         try:
             self.request("DELETE", self.path(kind, name), body=options)
-        except Refused as error:
+        except KubernetesApiError as error:
             if error.status not in (404, 409):
                 raise
 
@@ -240,43 +242,45 @@ class Client:
         content_type: str = "application/json", timeout: float = TIMEOUT_SECONDS, accept: str = "application/json",
     ) -> dict[str, Any]:  # fmt: skip
         """Send a request and return its JSON answer. `timeout`: seconds."""
-        for patience in range(TOO_MANY_TRIES, -1, -1):
+        for patience in range(MAX_RETRIES, -1, -1):
             response = self._send(method, path, query, body, content_type, (5.0, timeout), accept)
             if response.status != 429 or not patience:
                 break
             response.drain_conn()
-            time.sleep(_seconds(response.headers.get("Retry-After")) * random.uniform(1.0, 1.5))
+            time.sleep(_parse_retry_after(response.headers.get("Retry-After")) * random.uniform(1.0, 1.5))
         try:
             answer = json.loads(response.data or b"{}")
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise refusal(0, "", no_answer(error)) from error
+            raise build_api_error(0, "", describe_no_answer(error)) from error
         except ValueError as error:
-            said = response.data[:SAID_BYTES].decode(errors="replace").strip()
+            said = response.data[:MAX_ERROR_BYTES].decode(errors="replace").strip()
             why = f"no JSON in the answer: {said}" if said else "no JSON in the answer"
-            raise refusal(response.status if response.status >= 400 else 0, "", why) from error
+            raise build_api_error(response.status if response.status >= 400 else 0, "", why) from error
         if response.status >= 400:
-            refused = refusal(response.status, str(answer.get("reason") or ""), str(answer.get("message") or answer))
+            refused = build_api_error(
+                response.status, str(answer.get("reason") or ""), str(answer.get("message") or answer)
+            )
             raise self._judged(refused)
         found: dict[str, Any] = answer
         return found
 
     def stream(
         self, path: str, *, query: Mapping[str, Any], timeout: float, accept: str = "application/json"
-    ) -> Stream:
+    ) -> ResponseStream:
         """Open an answer that comes in pieces. `timeout`: seconds without a byte after which the connection counts as
         broken."""
         response = self._send("GET", path, query, None, "", (5.0, timeout), accept)
         if response.status < 400:
-            return Stream(response)
+            return ResponseStream(response)
         try:
             text = response.data.decode(errors="replace")
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise refusal(0, "", no_answer(error)) from error
+            raise build_api_error(0, "", describe_no_answer(error)) from error
         try:
             answer = json.loads(text)
         except ValueError:
             answer = {"message": text}
-        refused = refusal(response.status, str(answer.get("reason") or ""), str(answer.get("message") or ""))
+        refused = build_api_error(response.status, str(answer.get("reason") or ""), str(answer.get("message") or ""))
         raise self._judged(refused)
 
     def together(self, action: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -284,7 +288,7 @@ class Client:
         raised, permanent ones before others."""
         self._own()
         with self._lock:
-            pool = self._pool = self._pool or ThreadPoolExecutor(PARALLEL, thread_name_prefix="kubernetes")
+            pool = self._pool = self._pool or ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="kubernetes")
             futures = [pool.submit(action, item) for item in items]
         failures = [error for future in futures if (error := future.exception())]
         if failures:
@@ -299,7 +303,7 @@ class Client:
         if pool:
             pool.shutdown(wait=False)
 
-    def _judged(self, refused: Refused) -> Refused:
+    def _judged(self, refused: KubernetesApiError) -> KubernetesApiError:
         """Return the error, permanent or not. An API server that has just started forbids all requests, `/readyz` too,
         until it has read who may do what; then it may allow them."""
         if refused.code == "ENGINE_FORBIDDEN" and refused.permanent:
@@ -307,7 +311,7 @@ class Client:
                 ready = self._send("GET", "/readyz", None, None, "", (5.0, 5.0), "*/*")
                 ready.drain_conn()
                 refused.permanent = ready.status < 400
-            except Refused:
+            except KubernetesApiError:
                 refused.permanent = False
         return refused
 
@@ -316,7 +320,7 @@ class Client:
         threads nor a right to its connections."""
         if self._pid != os.getpid():
             self._pid, self._pool, self._lock = os.getpid(), None, threading.Lock()
-            self._credentials = Credentials(self._connection)
+            self._credentials = KubernetesCredentials(self._connection)
 
     def _send(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, content_type: str,
@@ -327,14 +331,14 @@ class Client:
         api = credentials.api()
         headers = {"Accept": accept, "User-Agent": "fermi", **({"Content-Type": content_type} if body else {})}
         target = path + (f"?{urlencode(query)}" if query else "")
-        response = _ask(api, method, target, headers, body, timeout)
+        response = _send_request(api, method, target, headers, body, timeout)
         if response.status == 401 and (renewed := credentials.again(api)) is not api:
             response.drain_conn()
-            response = _ask(renewed, method, target, headers, body, timeout)
+            response = _send_request(renewed, method, target, headers, body, timeout)
         return response
 
 
-def _ask(
+def _send_request(
     api: kubernetes.client.ApiClient, method: str, target: str, headers: Mapping[str, str], body: Any,
     timeout: tuple[float, float],
 ) -> urllib3.HTTPResponse:  # fmt: skip
@@ -342,18 +346,18 @@ def _ask(
     try:
         api.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
         headers = {name: value.strip() for name, value in headers.items()}  # a token's file ends with a newline
-        _check_sendable(headers)
+        _check_headers(headers)
         url = api.configuration.host + target
         answer = api.rest_client.request(method, url, headers=headers, body=body, _request_timeout=timeout)
     except ApiException as error:
-        raise refusal(error.status or 0, "", str(error.reason)) from error
+        raise build_api_error(error.status or 0, "", str(error.reason)) from error
     except (urllib3.exceptions.HTTPError, OpenApiException, OSError, ValueError) as error:
-        raise refusal(0, "", no_answer(error)) from error
+        raise build_api_error(0, "", describe_no_answer(error)) from error
     response: urllib3.HTTPResponse = answer.response
     return response
 
 
-def _not_opened(error: BaseException) -> Refused:
+def _build_websocket_error(error: BaseException) -> KubernetesApiError:
     """Return the error of a WebSocket that was not opened; the API server's answer is in the exception that the library
     has wrapped."""
     answer = error.__context__
@@ -363,16 +367,16 @@ def _not_opened(error: BaseException) -> Refused:
     except ValueError:
         said = {}
     if not status:
-        return refusal(0, "", no_answer(answer or error))
-    return refusal(status, str(said.get("reason") or ""), str(said.get("message") or answer))
+        return build_api_error(0, "", describe_no_answer(answer or error))
+    return build_api_error(status, str(said.get("reason") or ""), str(said.get("message") or answer))
 
 
-def _check_sendable(headers: Mapping[str, str]) -> None:
+def _check_headers(headers: Mapping[str, str]) -> None:
     """Raise BackendError for headers that cannot be sent: the HTTP client's own error would show the credentials."""
     if not all(value.isascii() and value.isprintable() for value in headers.values()):
         raise BackendError("CREDENTIALS_UNSENDABLE", permanent=True)
 
 
-def _seconds(text: str | None) -> float:
+def _parse_retry_after(text: str | None) -> float:
     """Return the seconds of a Retry-After header, at most 10."""
     return min(float(text), 10.0) if text and text.isdecimal() else 1.0

@@ -21,20 +21,20 @@ from kubernetes.config import incluster_config
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, ConfigNode, KubeConfigLoader, KubeConfigMerger
 
-from fermi.engines.certificates import Ending, Kind, endings
+from fermi.engines.certificates import CredentialExpiry, CredentialKind, read_expiries
 from fermi.jobs.errors import BackendError
 
-CONNECTIONS = 1024  # kept open at most; each pod that is followed holds one
-AGAIN_SECONDS = 2.0
+MAX_CONNECTIONS = 1024  # kept open at most; each pod that is followed holds one
+MIN_RELOAD_SECONDS = 2.0
 """Least time between two full reloads after a 401: a plug-in may take seconds, and query another service."""
 
-IN_CLUSTER: Mapping[Kind, str] = {
+IN_CLUSTER_FILES: Mapping[CredentialKind, str] = {
     "token": incluster_config.SERVICE_TOKEN_FILENAME, "authority": incluster_config.SERVICE_CERT_FILENAME,
 }  # fmt: skip
-Stamp = tuple[int, int, int]
+FileStamp = tuple[int, int, int]
 
 
-class Credentials:
+class KubernetesCredentials:
     """Credentials of a connection. Methods raise BackendError (ENGINE_NOT_CONFIGURED) that names what cannot be
     read."""
 
@@ -42,13 +42,13 @@ class Credentials:
         self._connection = connection
         self._lock = threading.Lock()
         self._api: kubernetes.client.ApiClient | None = None
-        self._stamps: dict[str, Stamp | None] = {}
-        self._again_at = -AGAIN_SECONDS
+        self._stamps: dict[str, FileStamp | None] = {}
+        self._again_at = -MIN_RELOAD_SECONDS
 
     def api(self) -> kubernetes.client.ApiClient:
         """Return a client with what the files hold now."""
         with self._lock:
-            if self._api is None or any(_stamp(path) != stamp for path, stamp in self._stamps.items()):
+            if self._api is None or any(_read_stamp(path) != stamp for path, stamp in self._stamps.items()):
                 return self._load()
             return self._api
 
@@ -56,7 +56,7 @@ class Credentials:
         """Return a newer client after a 401; `refused` itself when there is none, or the files were read a moment
         ago."""
         with self._lock:
-            if self._api is not refused or time.monotonic() - self._again_at < AGAIN_SECONDS:
+            if self._api is not refused or time.monotonic() - self._again_at < MIN_RELOAD_SECONDS:
                 return self._api or refused
             self._again_at = time.monotonic()
             return self._load()
@@ -66,33 +66,33 @@ class Credentials:
         again."""
         configuration = kubernetes.client.Configuration()
         files: list[str] = []
-        with _explaining(files):
+        with _wrap_errors(files):
             if self._connection.get("in_cluster"):
-                files += IN_CLUSTER.values()
-                stamps = {path: _stamp(path) for path in files}
+                files += IN_CLUSTER_FILES.values()
+                stamps = {path: _read_stamp(path) for path in files}
                 kubernetes.config.load_incluster_config(client_configuration=configuration)
             else:
                 files += self._kubeconfigs()
-                stamps = {path: _stamp(path) for path in files}
-                told = _Told(files, self._connection.get("context") or None)
-                stamps |= {path: _stamp(path) for path in told.files}
+                stamps = {path: _read_stamp(path) for path in files}
+                told = _Kubeconfig(files, self._connection.get("context") or None)
+                stamps |= {path: _read_stamp(path) for path in told.files}
                 told.load(configuration)
-            configuration.connection_pool_maxsize = CONNECTIONS
+            configuration.connection_pool_maxsize = MAX_CONNECTIONS
             configuration.retries = False
             api = kubernetes.client.ApiClient(configuration)
         self._api, self._stamps = api, stamps
         return api
 
-    def endings(self) -> list[Ending]:
+    def endings(self) -> list[CredentialExpiry]:
         """Return until when the files' certificates and tokens are valid; a plug-in renews its own."""
         files: list[str] = []
-        with _explaining(files):
+        with _wrap_errors(files):
             if self._connection.get("in_cluster"):
-                found = [(kind, path, Path(path).read_bytes()) for kind, path in IN_CLUSTER.items()]
+                found = [(kind, path, Path(path).read_bytes()) for kind, path in IN_CLUSTER_FILES.items()]
             else:
                 files += self._kubeconfigs()
-                found = list(_Told(files, self._connection.get("context") or None).material())
-            return [ending for one in found for ending in endings(*one)]
+                found = list(_Kubeconfig(files, self._connection.get("context") or None).read_material())
+            return [ending for one in found for ending in read_expiries(*one)]
 
     def _kubeconfigs(self) -> list[str]:
         """Return the kubeconfig files; several only where KUBECONFIG names several."""
@@ -104,7 +104,7 @@ class Credentials:
 
 
 @contextmanager
-def _explaining(files: list[str]) -> Iterator[None]:
+def _wrap_errors(files: list[str]) -> Iterator[None]:
     """Turn errors of reading `files` into BackendError that names the file."""
     try:
         yield
@@ -117,7 +117,7 @@ def _explaining(files: list[str]) -> Iterator[None]:
         raise BackendError("ENGINE_NOT_CONFIGURED", why=why) from error
 
 
-class _Told:
+class _Kubeconfig:
     """One context of kubeconfig files. `files`: those that it names, the token's and the certificates'."""
 
     def __init__(self, paths: list[str], context: str | None) -> None:
@@ -128,11 +128,11 @@ class _Told:
         about = self._loader.current_context["context"]
         self._user, self.files = about.get("user"), []
         self._entries: list[tuple[ConfigNode, str, Mapping[str, str]]] = []
-        for table, kind, keys in (("clusters", "cluster", _CLUSTER), ("users", "user", _USER)):
+        for table, kind, keys in (("clusters", "cluster", _CLUSTER_FILES), ("users", "user", _USER_FILES)):
             if name := about.get(kind):
                 entry = merged[table].get_with_name(name)
                 self._entries.append((entry, kind, keys))
-                self.files += _files(entry, kind, keys)
+                self.files += _list_files(entry, kind, keys)
         user = merged["users"].get_with_name(self._user).value if self._user else {}
         self._plug_in = (user.get("user") or {}).get("exec")
 
@@ -146,35 +146,39 @@ class _Told:
             command = self._plug_in.get("command")
             raise ConfigException(f"the exec plug-in {command} of user {self._user} gave no credentials")
 
-    def material(self) -> Iterator[tuple[Kind, str, bytes]]:
+    def read_material(self) -> Iterator[tuple[CredentialKind, str, bytes]]:
         """Yield what may expire: its kind, the file that it is in, and its content."""
         for entry, kind, keys in self._entries:
             told = entry.value.get(kind) or {}
             for key, instead in keys.items():
-                if key not in _ENDS:
+                if key not in _EXPIRING_KINDS:
                     continue
                 if value := told.get(instead):
-                    yield _ENDS[key], entry.path, str(value).encode() if key == "tokenFile" else b64decode(value)
-                for path in _files(entry, kind, {key: instead}):
-                    yield _ENDS[key], path, Path(path).read_bytes()
+                    yield (
+                        _EXPIRING_KINDS[key],
+                        entry.path,
+                        str(value).encode() if key == "tokenFile" else b64decode(value),
+                    )
+                for path in _list_files(entry, kind, {key: instead}):
+                    yield _EXPIRING_KINDS[key], path, Path(path).read_bytes()
 
 
-_CLUSTER = {"certificate-authority": "certificate-authority-data"}
-_USER = {"tokenFile": "token", "client-certificate": "client-certificate-data", "client-key": "client-key-data"}
+_CLUSTER_FILES = {"certificate-authority": "certificate-authority-data"}
+_USER_FILES = {"tokenFile": "token", "client-certificate": "client-certificate-data", "client-key": "client-key-data"}
 """Keys that name a file, and the keys whose values replace it."""
-_ENDS: Mapping[str, Kind] = {
+_EXPIRING_KINDS: Mapping[str, CredentialKind] = {
     "certificate-authority": "authority", "tokenFile": "token", "client-certificate": "certificate",
 }  # fmt: skip
 
 
-def _files(entry: ConfigNode, kind: str, keys: Mapping[str, str]) -> list[str]:
+def _list_files(entry: ConfigNode, kind: str, keys: Mapping[str, str]) -> list[str]:
     """Return the files that an entry names; relative paths are relative to the kubeconfig that names them."""
     told = entry.value.get(kind) or {}
     named = [told[key] for key, instead in keys.items() if told.get(key) and not told.get(instead)]
     return [str(Path(entry.path).parent / path) for path in named]
 
 
-def _stamp(path: str) -> Stamp | None:
+def _read_stamp(path: str) -> FileStamp | None:
     """Return a value that differs when the file is another one; None when it does not exist."""
     try:
         found = os.stat(path)

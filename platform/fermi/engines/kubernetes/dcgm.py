@@ -20,23 +20,23 @@ import urllib3.exceptions
 
 from fermi.engines.kubernetes import names
 from fermi.jobs.spec import Sample
-from fermi.telemetry.gpus import slowed
-from fermi.telemetry.metrics import GPU, METRICS, parts
-from fermi.telemetry.proc_files import Rates
+from fermi.telemetry.gpus import encode_slowdown
+from fermi.telemetry.metrics import GPU, METRICS, parse_key
+from fermi.telemetry.proc_files import CounterRates
 
 log = logging.getLogger(__name__)
 
-FRESH_SECONDS, AWAY_SECONDS = 10.0, 60.0
+CACHE_SECONDS, RETRY_SECONDS = 10.0, 60.0
 """How long an answer is used, and how long an exporter that did not answer is not asked again."""
-TIMEOUT_SECONDS, TOGETHER_SECONDS, PARALLEL = 2.0, 4.0, 8
-MOST_BYTES = 32 << 20
-BLANK = 0x7FFFFFF0
+TIMEOUT_SECONDS, MAX_WAIT_SECONDS, MAX_PARALLEL = 2.0, 4.0, 8
+MAX_ANSWER_BYTES = 32 << 20
+MIN_BLANK = 0x7FFFFFF0
 """Values from here on mean "not supported" or the like (dcgm_structs.h, DCGM_INT32_BLANK; others are larger)."""
-BIG = ("pcie_received", "pcie_sent", "nvlink_received", "nvlink_sent")
+LARGE_METRICS = ("pcie_received", "pcie_sent", "nvlink_received", "nvlink_sent")
 """Bytes per second: floating point numbers, whose blanks begin much later (DCGM_FP64_BLANK)."""
-BIG_BLANK = 140737488355328.0
+MIN_LARGE_BLANK = 140737488355328.0
 MIB = 2.0**20
-FIELDS = {
+METRIC_FIELDS = {
     "GPU_UTIL": ("gpu", 1.0), "POWER_USAGE": ("power", 1.0), "GPU_TEMP": ("temperature", 1.0),
     "SM_CLOCK": ("sm_clock", 1.0), "MEM_CLOCK": ("memory_clock", 1.0), "FB_USED": ("gpu_memory", MIB),
     "XID_ERRORS": ("xid", 1.0), "ECC_DBE_VOL_TOTAL": ("ecc", 1.0),
@@ -44,15 +44,15 @@ FIELDS = {
     "PCIE_RX_BYTES": ("pcie_received", 1.0), "PCIE_TX_BYTES": ("pcie_sent", 1.0),
     "NVLINK_RX_BYTES": ("nvlink_received", 1.0), "NVLINK_TX_BYTES": ("nvlink_sent", 1.0),
 }  # fmt: skip
-MEMORY = ("FB_USED", "FB_FREE", "FB_RESERVED")
+MEMORY_FIELDS = ("FB_USED", "FB_FREE", "FB_RESERVED")
 _LINE = re.compile(r"DCGM_FI_(?:DEV|PROF)_(\w+)\{(.*)\} (\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
-Gpus = list[dict[str, float]]
+GpuValues = list[dict[str, float]]
 """Values of a pod's GPUs, in the order of their numbers on the node."""
 
 
-def read(text: str, rates: Rates, now: float) -> dict[str, Gpus]:
+def parse_metrics(text: str, rates: CounterRates, now: float) -> dict[str, GpuValues]:
     """Return the values of an exporter's text by pod. Instances of a divided GPU (MIG) are left out: each value of
     these is the whole GPU's."""
     found: dict[str, dict[int, dict[str, float]]] = {}
@@ -60,18 +60,18 @@ def read(text: str, rates: Rates, now: float) -> dict[str, Gpus]:
     for line in text.splitlines():
         if not (match := _LINE.match(line)):
             continue
-        labels, value = dict(_LABEL.findall(match[2])), _number(match[3])
+        labels, value = dict(_LABEL.findall(match[2])), _parse_number(match[3])
         pod, number = labels.get("exported_pod") or labels.get("pod"), labels.get("gpu", "")
         if not pod or not number.isdecimal() or len(number) > 3 or labels.get("GPU_I_ID") or value is None:
             continue
         told = found.setdefault(pod, {}).setdefault(int(number), {})
-        name, unit = FIELDS.get(match[1], ("", 1.0))
-        if value >= (BIG_BLANK if name in BIG else BLANK):
+        name, unit = METRIC_FIELDS.get(match[1], ("", 1.0))
+        if value >= (MIN_LARGE_BLANK if name in LARGE_METRICS else MIN_BLANK):
             continue
-        if match[1] in MEMORY:
+        if match[1] in MEMORY_FIELDS:
             totals.setdefault((pod, int(number)), {})[match[1]] = value * MIB
         if name == "throttled":
-            told[name] = slowed(int(value))
+            told[name] = encode_slowdown(int(value))
         elif name == "ecc":
             if (gain := rates.gain(f"{pod} {number}", value, now)) is not None:
                 told[name] = gain
@@ -83,36 +83,36 @@ def read(text: str, rates: Rates, now: float) -> dict[str, Gpus]:
     return {pod: [told for _, told in sorted(gpus.items())] for pod, gpus in found.items()}
 
 
-class Exporters:
+class DcgmExporters:
     """Exporters of a cluster. `url`: of one that knows all nodes, or with `{node}` or `{host}` in it, which become the
     name and the address of the node that a pod runs on."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._lock = threading.Lock()
-        self._known: dict[str, Exporter] = {}
+        self._known: dict[str, DcgmExporter] = {}
 
     def instead(self, samples: Iterable[Sample], pods: Iterable[Mapping[str, Any]]) -> list[Sample]:
         """Return the samples, the newest of each node with the GPU values that its exporter reports now, where it
         reports any."""
         samples = list(samples)
         newest = {sample.node_rank: place for place, sample in enumerate(samples)}
-        wanted = {rank: pod for pod in pods if (rank := names.node_rank(pod)) in newest}
+        wanted = {rank: pod for pod in pods if (rank := names.get_node_rank(pod)) in newest}
         with self._lock:
             told = self._told(wanted)
         for rank, gpus in told.items():
-            samples[newest[rank]] = _with(samples[newest[rank]], gpus)
+            samples[newest[rank]] = _replace_gpu_values(samples[newest[rank]], gpus)
         return samples
 
-    def _told(self, pods: Mapping[int, Mapping[str, Any]]) -> dict[int, Gpus]:
+    def _told(self, pods: Mapping[int, Mapping[str, Any]]) -> dict[int, GpuValues]:
         urls = {rank: url for rank, pod in pods.items() if (url := self._of(pod))}
         now = time.monotonic()
-        asked = {url: self._known.setdefault(url, Exporter(url)) for url in set(urls.values())}
+        asked = {url: self._known.setdefault(url, DcgmExporter(url)) for url in set(urls.values())}
         if due := [exporter for exporter in asked.values() if now >= exporter.due]:
-            pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="dcgm")
-            wait([pool.submit(exporter.ask, now) for exporter in due], TOGETHER_SECONDS)
+            pool = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="dcgm")
+            wait([pool.submit(exporter.ask, now) for exporter in due], MAX_WAIT_SECONDS)
             pool.shutdown(wait=False, cancel_futures=True)
-        self._known = {url: one for url, one in self._known.items() if now < one.due + AWAY_SECONDS}
+        self._known = {url: one for url, one in self._known.items() if now < one.due + RETRY_SECONDS}
         return {
             rank: gpus for rank, url in urls.items() if (gpus := asked[url].pods.get(pods[rank]["metadata"]["name"]))
         }
@@ -126,52 +126,52 @@ class Exporters:
         return self._url.replace("{node}", str(node)).replace("{host}", bracketed)
 
 
-class Exporter:
+class DcgmExporter:
     """One exporter and its last answer."""
 
     def __init__(self, url: str) -> None:
-        self._url, self._rates = url, Rates()
+        self._url, self._rates = url, CounterRates()
         self.due = 0.0
-        self.pods: dict[str, Gpus] = {}
+        self.pods: dict[str, GpuValues] = {}
 
     def ask(self, now: float) -> None:
         """Update `pods` from the exporter. Never raises: what an exporter does not report, the pod does."""
-        self.due = now + AWAY_SECONDS  # no other thread asks meanwhile
+        self.due = now + RETRY_SECONDS  # no other thread asks meanwhile
         try:
-            text = _get(self._url)
+            text = _fetch_text(self._url)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             log.info("no figures of GPUs from %s: %s", self._url, error)
             self.pods = {}
             return
-        self.pods = read(text, self._rates, now)
+        self.pods = parse_metrics(text, self._rates, now)
         self._rates.turn()
-        self.due = now + FRESH_SECONDS
+        self.due = now + CACHE_SECONDS
 
 
-def _get(url: str) -> str:
+def _fetch_text(url: str) -> str:
     """Return the text of a URL; redirects are not followed, since the connection says where an exporter is."""
     with urllib3.PoolManager(retries=False, timeout=TIMEOUT_SECONDS) as pool:
         answer = pool.request("GET", url, redirect=False, preload_content=False)
         try:
             if answer.status != 200:
                 raise ValueError(f"status {answer.status}")
-            return answer.read(MOST_BYTES, decode_content=True).decode(errors="replace")
+            return answer.read(MAX_ANSWER_BYTES, decode_content=True).decode(errors="replace")
         finally:
             answer.close()
 
 
-def _with(sample: Sample, gpus: Gpus) -> Sample:
-    values = {key: value for key, value in sample.values.items() if not _replaced(key, len(gpus), sample.emulated)}
+def _replace_gpu_values(sample: Sample, gpus: GpuValues) -> Sample:
+    values = {key: value for key, value in sample.values.items() if not _is_replaced(key, len(gpus), sample.emulated)}
     values.update({f"{name}:{place}": value for place, told in enumerate(gpus) for name, value in told.items()})
     return replace(sample, values=values, emulated=False)
 
 
-def _replaced(key: str, count: int, emulated: bool) -> bool:
-    name, index = parts(key) or ("", "")
+def _is_replaced(key: str, count: int, emulated: bool) -> bool:
+    name, index = parse_key(key) or ("", "")
     return bool(name) and METRICS[name].of == GPU and (emulated or (index.isdecimal() and int(index) < count))
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:

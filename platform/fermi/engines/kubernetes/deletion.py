@@ -18,22 +18,22 @@ from itertools import chain
 from typing import Any, TypeGuard
 
 from fermi.engines.kubernetes import names
-from fermi.engines.kubernetes.client import MERGE_PATCH, Client, Refused
-from fermi.engines.kubernetes.gang import FINISHED, Gang, Object, has_finished, phase
+from fermi.engines.kubernetes.client import MERGE_PATCH, KubernetesApiError, KubernetesClient
+from fermi.engines.kubernetes.gang import FINISHED_PHASES, Gang, Object, get_phase, has_finished
 from fermi.engines.kubernetes.render import KILL_MARGIN_SECONDS
 
 log = logging.getLogger(__name__)
 
 OVERDUE_SECONDS = 15.0
-FENCE_AGAIN_SECONDS = 5.0
-ASK_AGAIN_SECONDS = 5.0
-OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+FENCE_RETRY_SECONDS = 5.0
+DELETE_RETRY_SECONDS = 5.0
+OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 
 
-class Deletion:
+class AttemptDeleter:
     """Ends and removes attempts of one cluster."""
 
-    def __init__(self, client: Client, *, jobset: bool, taint: bool) -> None:
+    def __init__(self, client: KubernetesClient, *, jobset: bool, taint: bool) -> None:
         self._client, self._jobset, self._taint = client, jobset, taint
         self._fenced: dict[str, float] = {}
         self._gone: set[str] = set()
@@ -43,13 +43,13 @@ class Deletion:
     def mark(self, name: str, end: str) -> Object:
         """Return the root, marked as cancelled: from here on a `submit` of that name does nothing. Where there is none,
         one is made. `end`: for nodes inside of environments, until when they may take (`names.STOP_REQUEST`)."""
-        marks = {names.CANCELLED: "true", names.END: end}
+        marks = {names.CANCELLED: "true", names.STOP_REQUEST: end}
         try:
             return self._client.annotate("ConfigMap", name, **marks)
-        except Refused as error:
+        except KubernetesApiError as error:
             if error.status != 404:
                 raise
-        made = self._client.create("ConfigMap", _tombstone(name, self._client.namespace, marks))
+        made = self._client.create("ConfigMap", _build_tombstone(name, self._client.namespace, marks))
         return made or self._client.annotate("ConfigMap", name, **marks)
 
     def delete(self, gang: Gang, grace_seconds: float, find: Callable[[str], Object | None]) -> None:
@@ -57,9 +57,11 @@ class Deletion:
         already: `find` returns a pod as it is at its turn, when Kubernetes may have started to end it with its job.
         Pods do not wait for their jobs to be gone: those make no others. A pod that is over keeps its job, and so its
         log."""
-        over = {names.node_rank(pod) for pod in gang.pods.values()} - {names.node_rank(pod) for pod in gang.alive()}
-        jobs = [job for job in gang.unfinished() if not (_is_going(job) or self._is_asked(job, 0))]
-        jobs = [job for job in jobs if job["kind"] == "JobSet" or names.node_rank(job) not in over]
+        over = {names.get_node_rank(pod) for pod in gang.pods.values()} - {
+            names.get_node_rank(pod) for pod in gang.alive()
+        }
+        jobs = [job for job in gang.list_unfinished() if not (_is_being_deleted(job) or self._is_asked(job, 0))]
+        jobs = [job for job in jobs if job["kind"] == "JobSet" or names.get_node_rank(job) not in over]
         grace = math.ceil(grace_seconds) + KILL_MARGIN_SECONDS
 
         def end(obj: Object) -> None:
@@ -71,30 +73,30 @@ class Deletion:
         self._client.together(end, [*jobs, *gang.alive()])
         self.fence(gang)
 
-    def drop_secret(self, name: str) -> None:
+    def delete_secret(self, name: str) -> None:
         """Delete the Secret of an attempt that is marked as cancelled: no container of it will need the values any
         more. Its root owns it, and stays until the sweep. Without the right to delete Secrets it goes with the root."""
         if name in self._dropped:
             return
         try:
             self._client.delete("Secret", name, propagation="Background")
-        except Refused as error:
+        except KubernetesApiError as error:
             if not error.permanent:
                 raise
             log.warning("the values of secrets of %s stay until its objects are swept: %s", name, error.message)
         self._dropped.add(name)
 
     def _is_to_end(self, pod: Object | None, grace: float) -> TypeGuard[Object]:
-        if pod is None or phase(pod) in FINISHED:
+        if pod is None or get_phase(pod) in FINISHED_PHASES:
             return False
-        return not (_is_going(pod, grace) or self._is_asked(pod, grace))
+        return not (_is_being_deleted(pod, grace) or self._is_asked(pod, grace))
 
     def _is_asked(self, obj: Object, grace: float) -> bool:
         """Return whether a deletion with no longer grace was sent a moment ago: the watch is to show its result."""
         asked, at = self._sent.get(obj["metadata"]["uid"], (math.inf, 0.0))
-        return asked <= grace and time.monotonic() - at < ASK_AGAIN_SECONDS
+        return asked <= grace and time.monotonic() - at < DELETE_RETRY_SECONDS
 
-    def confirmed_gone(self, name: str) -> bool:
+    def is_confirmed_gone(self, name: str) -> bool:
         """Return whether nothing of an attempt that is marked as cancelled runs or can start, according to the API
         server. Once true, always."""
         if name not in self._gone and self.is_lifeless(name):
@@ -103,15 +105,15 @@ class Deletion:
 
     def is_lifeless(self, name: str) -> bool:
         """Return whether the API server has no living pod of it and no job that may start one."""
-        query = {"labelSelector": names.selector(name)}
+        query = {"labelSelector": names.build_selector(name)}
         kinds = ("Job", "Pod", *(("JobSet",) if self._jobset else ()))
         jobs, pods, *sets = (self._client.get(self._client.path(kind), **query)["items"] for kind in kinds)
-        return all(map(has_finished, [*jobs, *chain(*sets)])) and all(phase(pod) in FINISHED for pod in pods)
+        return all(map(has_finished, [*jobs, *chain(*sets)])) and all(get_phase(pod) in FINISHED_PHASES for pod in pods)
 
     def forget(self, name: str) -> None:
         """Remove what is left of an ended attempt. In the foreground: the root goes last."""
         for kind in (*(("JobSet",) if self._jobset else ()), "Job", "Service"):
-            query = {"labelSelector": names.selector(name)}
+            query = {"labelSelector": names.build_selector(name)}
             found = self._client.get(self._client.path(kind), **query)["items"]
             self._client.together(partial(self._forget, kind), found)
         self._client.delete("ConfigMap", name)
@@ -128,13 +130,13 @@ class Deletion:
             uid, machine = pod["metadata"]["uid"], (pod.get("spec") or {}).get("nodeName")
             if not machine or not _is_overdue(pod):
                 continue
-            if time.monotonic() - self._fenced.get(uid, -FENCE_AGAIN_SECONDS) < FENCE_AGAIN_SECONDS:
+            if time.monotonic() - self._fenced.get(uid, -FENCE_RETRY_SECONDS) < FENCE_RETRY_SECONDS:
                 continue
             self._fenced[uid] = time.monotonic()
             try:
                 if self._is_dead(machine):
                     self._remove(pod, machine)
-            except Refused as error:
+            except KubernetesApiError as error:
                 log.warning("pod %s cannot be fenced: %s", pod["metadata"]["name"], error)
 
     def _is_dead(self, machine: str) -> bool:
@@ -162,15 +164,15 @@ class Deletion:
         try:
             node = self._client.get(path)
             taints = (node.get("spec") or {}).get("taints") or []
-            if any(taint["key"] == OUT_OF_SERVICE for taint in taints):
+            if any(taint["key"] == OUT_OF_SERVICE_TAINT for taint in taints):
                 return True
-            taints = [*taints, {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}]
+            taints = [*taints, {"key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": "NoExecute"}]
             patch = {
                 "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
                 "spec": {"taints": taints},
             }
             self._client.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
-        except Refused as error:
+        except KubernetesApiError as error:
             log.warning("node %s cannot be tainted: %s", machine, error)
             return error.status == 409
         return True
@@ -184,13 +186,13 @@ class Deletion:
         self._sent[meta["uid"]] = (grace or 0, time.monotonic())
 
 
-def _tombstone(name: str, namespace: str, marks: dict[str, str]) -> dict[str, Any]:
-    labels = {names.MANAGED_BY: "fermi", **names.of_attempt(name)}
+def _build_tombstone(name: str, namespace: str, marks: dict[str, str]) -> dict[str, Any]:
+    labels = {names.MANAGED_BY: "fermi", **names.build_attempt_labels(name)}
     meta = {"name": name, "namespace": namespace, "labels": labels, "annotations": marks}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
 
 
-def _is_going(obj: Object, grace: float | None = None) -> bool:
+def _is_being_deleted(obj: Object, grace: float | None = None) -> bool:
     meta = obj["metadata"]
     if not meta.get("deletionTimestamp"):
         return False

@@ -9,57 +9,59 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fermi.engines.discovery import Found
+from fermi.engines.discovery import DiscoveredEnvironment
 from fermi.engines.kubernetes import names, pods
-from fermi.engines.kubernetes.client import Client
-from fermi.engines.kubernetes.inside import Environments
-from fermi.engines.kubernetes.mirror import Mirror
-from fermi.engines.kubernetes.survey import Surveys
+from fermi.engines.kubernetes.client import KubernetesClient
+from fermi.engines.kubernetes.inside import PodEnvironments
+from fermi.engines.kubernetes.mirror import CollectionMirror
+from fermi.engines.kubernetes.survey import EnvironmentSurveys
 from fermi.jobs.errors import BackendError
 
 Object = Mapping[str, Any]
 
-PROJECT = "default"
-SETTLE = 0.1  # seconds in which changes are collected
-LOOK = 0.5  # seconds between two checks of `stop`
-FIRST_SECONDS = 10.0
+DEFAULT_PROJECT = "default"
+SETTLE_SECONDS = 0.1  # seconds in which changes are collected
+POLL_SECONDS = 0.5  # seconds between two checks of `stop`
+FIRST_SURVEY_SECONDS = 10.0
 """How long the first list waits until all environments were surveyed. Till then the stored facts stay: after a restart
 of the platform no environment must count as not surveyed."""
 
 
-def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[list[Found]]:
+def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[list[DiscoveredEnvironment]]:
     """Yield the environments; see `fermi.engines.base.DiscoveryModule`."""
-    client, changed = Client(connection), threading.Event()
+    client, changed = KubernetesClient(connection), threading.Event()
     selector = connection.get("selector") or names.DEV_ENVIRONMENTS
 
-    def mirror(kind: str, namespace: str, labels: str, *, optional: bool) -> Mirror:
+    def mirror(kind: str, namespace: str, labels: str, *, optional: bool) -> CollectionMirror:
         path = client.path(kind, namespace=namespace)
-        return Mirror(client, path, changed.set, selector=labels, optional=optional)
+        return CollectionMirror(client, path, changed.set, selector=labels, optional=optional)
 
     own = client.namespace
     shown = [mirror("Pod", one, selector, optional=one != own) for one in client.namespaces]
     sets = [mirror("StatefulSet", one, selector, optional=True) for one in client.namespaces]
-    made = mirror("Pod", own, names.HOSTED, optional=False)
-    nodes = Mirror(client, "/api/v1/nodes", changed.set, optional=True)
+    made = mirror("Pod", own, names.ENVIRONMENT_ID, optional=False)
+    nodes = CollectionMirror(client, "/api/v1/nodes", changed.set, optional=True)
     mirrors = [*shown, *sets, made, nodes]
-    devices, project = _Devices(client), connection.get("project") or PROJECT
-    surveys = Surveys(Environments(client), changed.set)
+    devices, project = _ClaimDevices(client), connection.get("project") or DEFAULT_PROJECT
+    surveys = EnvironmentSurveys(PodEnvironments(client), changed.set)
     python = str(connection.get("python") or "")
-    last: list[Found] | None = None
+    last: list[DiscoveredEnvironment] | None = None
     until = 0.0
     try:
         while not stop.is_set():
-            if not changed.wait(LOOK) and not until and not surveys.due:
+            if not changed.wait(POLL_SECONDS) and not until and not surveys.due:
                 continue
-            stop.wait(SETTLE)
+            stop.wait(SETTLE_SECONDS)
             changed.clear()
             if all(one.listed for one in mirrors):
-                there = _items(*shown)
-                seen = _picture(there, _items(*sets), _items(made), _items(nodes), devices, project)
-                seen = [_looked_into(one, there.get(one.key), surveys, python) for one in seen]
+                there = _merge_items(*shown)
+                seen = _build_environments(
+                    there, _merge_items(*sets), _merge_items(made), _merge_items(nodes), devices, project
+                )
+                seen = [_add_survey(one, there.get(one.key), surveys, python) for one in seen]
                 surveys.keep({str(pod["metadata"]["uid"]) for pod in there.values()})
                 if last is None and surveys.busy:
-                    until = until or time.monotonic() + FIRST_SECONDS
+                    until = until or time.monotonic() + FIRST_SURVEY_SECONDS
                     if time.monotonic() < until:
                         continue
                 until = 0.0
@@ -75,36 +77,40 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
         client.close()
 
 
-def _items(*mirrors: Mirror) -> dict[str, Object]:
+def _merge_items(*mirrors: CollectionMirror) -> dict[str, Object]:
     return {key: item for one in mirrors for key, item in dict(one.items).items()}
 
 
-def _looked_into(one: Found, pod: Object | None, surveys: Surveys, python: str) -> Found:
+def _add_survey(
+    environment: DiscoveredEnvironment, pod: Object | None, surveys: EnvironmentSurveys, python: str
+) -> DiscoveredEnvironment:
     """Return the environment with what a survey found inside of it."""
-    wanted = str(one.engine.get("python") or python)
-    facts = surveys.of(dict(pod), str(one.engine["container"]), wanted) if pod else None
-    return replace(one, engine={**one.engine, "inside": dict(facts)}) if facts else one
+    wanted = str(environment.engine.get("python") or python)
+    facts = surveys.of(dict(pod), str(environment.engine["container"]), wanted) if pod else None
+    return replace(environment, engine={**environment.engine, "inside": dict(facts)}) if facts else environment
 
 
-def _picture(
-    there: Mapping[str, Object], sets: Mapping[str, Object], made: Mapping[str, Object], nodes: Mapping[str, Object],
-    devices: _Devices, project: str,
-) -> list[Found]:  # fmt: skip
+def _build_environments(
+    pods_by_key: Mapping[str, Object], sets: Mapping[str, Object], made: Mapping[str, Object], nodes: Mapping[str,
+    Object], devices: _ClaimDevices, project: str,
+) -> list[DiscoveredEnvironment]:  # fmt: skip
     """Return the environments by key. A pod says more than the StatefulSet that it belongs to. `made`: pods of
     environments that the platform makes: it knows them by itself, but they hold GPUs, too."""
-    of_sets = (pod for one in sets.values() for pod in pods.of_set(one))
-    known = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in of_sets} | dict(there)
-    own = {key for key, pod in known.items() if names.HOSTED in (pod["metadata"].get("labels") or {})}
-    held = pods.held({**known, **made}.values())
-    found = (pods.found(known[key], nodes, devices, project) for key in sorted(known.keys() - own))
-    return [replace(one, engine=pods.with_gpus(one.engine, nodes.get(f"/{one.host}") or {}, held)) for one in found]
+    of_sets = (pod for one in sets.values() for pod in pods.build_set_pods(one))
+    known = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in of_sets} | dict(pods_by_key)
+    own = {key for key, pod in known.items() if names.ENVIRONMENT_ID in (pod["metadata"].get("labels") or {})}
+    held = pods.count_held_gpus({**known, **made}.values())
+    found = (pods.read_environment(known[key], nodes, devices, project) for key in sorted(known.keys() - own))
+    return [
+        replace(one, engine=pods.add_gpu_counts(one.engine, nodes.get(f"/{one.host}") or {}, held)) for one in found
+    ]
 
 
-class _Devices:
+class _ClaimDevices:
     """Number of devices that a ResourceClaim has been given; it does not change while a pod has the claim, so one is
     asked once."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: KubernetesClient) -> None:
         self._client = client
         self._version = ""
         self._known: dict[tuple[str, str], int] = {}

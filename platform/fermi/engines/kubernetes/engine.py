@@ -16,26 +16,26 @@ from queue import Empty
 from typing import Any
 
 from fermi.engines import connection_options, telemetry_reports
-from fermi.engines.base import Backend, Beside, not_running, out_of_reach
-from fermi.engines.carried_logs import Files, Reports
+from fermi.engines.base import Backend, RankExec, build_rank_not_running_error, build_rank_unreachable_error
+from fermi.engines.carried_logs import AttemptFiles, ReportCache
 from fermi.engines.inside import download, followers, start, upload
 from fermi.engines.inside import observation as in_environments
-from fermi.engines.inside.download import Limits
-from fermi.engines.inside.render import KIND
-from fermi.engines.inside.session import InsideError, Session
+from fermi.engines.inside.download import TransferLimits
+from fermi.engines.inside.render import ARTIFACT_KIND
+from fermi.engines.inside.session import InsideError, InsideSession
 from fermi.engines.kubernetes import causes, inside, module_configmap, names, rank_exec, run_location, state, volumes
-from fermi.engines.kubernetes.client import Client
-from fermi.engines.kubernetes.dcgm import Exporters
-from fermi.engines.kubernetes.deletion import Deletion
+from fermi.engines.kubernetes.client import KubernetesClient
+from fermi.engines.kubernetes.dcgm import DcgmExporters
+from fermi.engines.kubernetes.deletion import AttemptDeleter
 from fermi.engines.kubernetes.gang import Gang, Object
-from fermi.engines.kubernetes.logs import Followers
-from fermi.engines.kubernetes.node_leases import Leases
-from fermi.engines.kubernetes.positions import Positions
+from fermi.engines.kubernetes.logs import LogFollowers
+from fermi.engines.kubernetes.node_leases import NodeLeases
+from fermi.engines.kubernetes.positions import QueuePositions
 from fermi.engines.kubernetes.render import render
-from fermi.engines.kubernetes.watch import Memory, Watch
-from fermi.jobs.causes import READYING
+from fermi.engines.kubernetes.watch import ClusterWatch, ObjectCache
+from fermi.jobs.causes import CODE_PREPARING_CODES
 from fermi.jobs.errors import BackendError
-from fermi.jobs.run_location import Ways
+from fermi.jobs.run_location import RunLocations
 from fermi.jobs.spec import (
     NO_SECRETS,
     Handle,
@@ -46,25 +46,25 @@ from fermi.jobs.spec import (
     Phase,
     Plan,
     Problem,
-    PulseSeen,
+    RankProgress,
     Rendered,
     Sample,
 )
-from fermi.jobs.user_paths import absent_below
+from fermi.jobs.user_paths import find_missing_path_below
 
 log = logging.getLogger(__name__)
 
-ABSENT_SECONDS = 1.0
+ABSENCE_CACHE_SECONDS = 1.0
 """How long the API server's answer that an attempt does not exist is used."""
-FIND_SECONDS = 5.0
-AWAY_SECONDS = 1.0
-ECHO_SECONDS = 0.3
+RESCAN_SECONDS = 5.0
+RETRY_SECONDS = 1.0
+REPEAT_SECONDS = 0.3
 SETTLE_SECONDS = 2.0
 """Without an event of an attempt for so long, a pod that does not exist counts as deleted: its job's failure may be
 received before its own."""
-SETTLING = ("POD_DELETED", "JOB_SUSPENDED")
+UNSETTLED_CODES = ("POD_DELETED", "JOB_SUSPENDED")
 """Causes for which the true reason may be on its way: a queue's condition comes by another watch than the pods'."""
-LONGEST_NAME = 63 - len("-node-9999")  # of a DNS label, and pods' names get six more characters that may be cut
+MAX_NAME_CHARS = 63 - len("-node-9999")  # of a DNS label, and pods' names get six more characters that may be cut
 
 
 class KubernetesBackend(Backend):
@@ -73,20 +73,22 @@ class KubernetesBackend(Backend):
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
-        self.mount = volumes.root(connection)
+        self.mount = volumes.get_data_root(connection)
         self.queues = bool(connection.get("queue"))
-        self.client = Client(connection)
-        self._watch = Watch(self.client, jobset=bool(connection.get("jobset")), queue=bool(connection.get("queue")))
-        self._deletion = Deletion(
+        self.client = KubernetesClient(connection)
+        self._watch = ClusterWatch(
+            self.client, jobset=bool(connection.get("jobset")), queue=bool(connection.get("queue"))
+        )
+        self._deletion = AttemptDeleter(
             self.client, jobset=bool(connection.get("jobset")), taint=bool(connection.get("out_of_service_taint"))
         )
-        self._limits = Limits.of(connection)
-        self._environments = inside.Environments(self.client, self._limits)
-        self._positions = Positions(self.client)
-        self._leases = Leases(self.client)
-        self._exporters = Exporters(connection["dcgmUrl"]) if connection.get("dcgmUrl") else None
-        self._reports = Reports(self.data_dir)
-        self._followers = Followers(self.client, self.data_dir, self._pod)
+        self._limits = TransferLimits.of(connection)
+        self._environments = inside.PodEnvironments(self.client, self._limits)
+        self._positions = QueuePositions(self.client)
+        self._leases = NodeLeases(self.client)
+        self._exporters = DcgmExporters(connection["dcgmUrl"]) if connection.get("dcgmUrl") else None
+        self._reports = ReportCache(self.data_dir)
+        self._followers = LogFollowers(self.client, self.data_dir, self._pod)
         self._absent: dict[str, float] = {}
         self._busy: dict[tuple[int, str, str], object] = {}
         self._made: dict[str, set[tuple[str, str]]] = {}  # uid of a root -> kinds and names of children that exist
@@ -105,30 +107,32 @@ class KubernetesBackend(Backend):
                 found.append(Problem(f"environmentIds.{index}", "NAMESPACE_FOREIGN", params))
             if not node.image:
                 found.append(Problem(f"environmentIds.{index}", "IMAGE_MISSING", params))
-        queue = connection_options.of(self.connection, job, names.CHOSEN)["queue"]
+        queue = connection_options.resolve_options(self.connection, job, names.VARIABLE_OPTIONS)["queue"]
         if queue and not self.connection.get("jobset") and len(beside) > 1:
             found.append(Problem("environmentIds", "QUEUE_NEEDS_JOBSET", {"queue": queue}))
         if job.code and beside and not self.connection.get("data"):
             found.append(Problem("code", "CODE_NEEDS_DATA"))
-        for field, path in volumes.hidden(job, self.connection) if beside else ():
-            shared = ", ".join(f"{volumes.root(self.connection)}/{folder}" for folder in volumes.OPEN)
+        for field, path in volumes.find_hidden_paths(job, self.connection) if beside else ():
+            shared = ", ".join(
+                f"{volumes.get_data_root(self.connection)}/{folder}" for folder in volumes.SHARED_FOLDERS
+            )
             found.append(Problem(field, "PATH_NOT_SHARED", {"path": path, "allowed": shared}))
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
-        absent = absent_below(self.data_dir, job.resume_from, missing)
-        return found + (absent or download.torn(self.data_dir, job.resume_from))
+        absent = find_missing_path_below(self.data_dir, job.resume_from, missing)
+        return found + (absent or download.check_checkpoint_complete(self.data_dir, job.resume_from))
 
-    def ways(self, job: JobSpec) -> Mapping[str, Ways]:
-        lacks = upload.refusal(job, self.data_dir, self._limits, self.mount, str(self.data_dir))
-        return run_location.of_job(job, self.connection, self.client.namespace, lacks)
+    def ways(self, job: JobSpec) -> Mapping[str, RunLocations]:
+        lacks = upload.find_upload_problem(job, self.data_dir, self._limits, self.mount, str(self.data_dir))
+        return run_location.find_run_locations(job, self.connection, self.client.namespace, lacks)
 
     def shares_data(self, node: Node) -> bool:
-        return bool(volumes.inside(node, self.connection))
+        return bool(volumes.find_data_mount(node, self.connection))
 
-    def enter(self, node: Node) -> Session:
-        where = inside.whereabouts(node, self.client.namespace)
+    def enter(self, node: Node) -> InsideSession:
+        where = inside.locate_pod(node, self.client.namespace)
         if not where[1]:
             raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
-        return self._environments.enter(*where, inside.interpreter(node))
+        return self._environments.enter(*where, inside.get_interpreter(node))
 
     def render(self, job: JobSpec, plan: Plan) -> Rendered:
         return render(job, plan, {"data_dir": str(self.data_dir), **self.connection})
@@ -146,23 +150,23 @@ class KubernetesBackend(Backend):
             if alone:
                 self._create(rendered, secrets, memory, gang)
 
-    def _create(self, rendered: Rendered, secrets: Mapping[str, str], memory: Memory, gang: Gang) -> None:
+    def _create(self, rendered: Rendered, secrets: Mapping[str, str], memory: ObjectCache, gang: Gang) -> None:
         """Create the missing objects: neither what the watch has, nor what this process has made before, nor what
         another process has made meanwhile; where two do it at the same time the second one starts at the end."""
-        root, *others = [artifact.content for artifact in rendered.artifacts if artifact.kind != KIND]
-        orders = inside.orders(rendered)
+        root, *others = [artifact.content for artifact in rendered.artifacts if artifact.kind != ARTIFACT_KIND]
+        orders = inside.list_orders(rendered)
         lives = self._lives(root, orders)
         if lives.get(0):
-            root = _with_head(root, lives[0]["ip"])
+            root = _set_head(root, lives[0]["ip"])
         children = [obj for obj in others if not module_configmap.is_modules(obj)]
-        for pod in _pods(children):
-            volumes.prepare(self.data_dir, pod)
+        for pod in _iterate_pod_specs(children):
+            volumes.prepare_folders(self.data_dir, pod)
         path = self.client.path("ConfigMap", rendered.name)
         found = self.client.find(path) if gang.root else None
         made = None if found else self.client.create("ConfigMap", root)
         created = found or made or self.client.get(path)
         memory.wrote("ConfigMap", created)
-        if names.annotations(created).keys() & {names.CANCELLED, names.SUBMITTED}:
+        if names.get_annotations(created).keys() & {names.CANCELLED, names.SUBMITTED}:
             return
         self._absent.pop(rendered.name, None)
         owner = {
@@ -172,16 +176,16 @@ class KubernetesBackend(Backend):
         done = self._made.setdefault(owner["uid"], set())
         for obj in others:
             if module_configmap.is_modules(obj):
-                module_configmap.ensure(self.client, obj)
+                module_configmap.ensure_config_map(self.client, obj)
 
         def create(obj: Mapping[str, Any]) -> None:
             key = obj["kind"], obj["metadata"]["name"]
             if key not in done and not memory.find(rendered.name, *key):
-                self.client.create(obj["kind"], _owned(obj, owner))
+                self.client.create(obj["kind"], _set_owner(obj, owner))
                 done.add(key)
 
         if secrets and children and ("Secret", rendered.name) not in done:
-            self._keep(_owned(_secret(root, secrets), owner), secrets)
+            self._keep(_set_owner(_build_secret(root, secrets), owner), secrets)
             done.add(("Secret", rendered.name))
         services = [obj for obj in children if obj["kind"] == "Service"]
         jobs = [obj for obj in children if obj["kind"] != "Service"]
@@ -191,25 +195,25 @@ class KubernetesBackend(Backend):
             self._begin(root, orders, lives, secrets)
         marks = {names.SUBMITTED: "true"} | ({names.SECRETS: "true"} if secrets and children else {})
         if orders:
-            marks[names.BEGUN] = json.dumps(lives, sort_keys=True)
+            marks[names.STARTED_CONTAINERS] = json.dumps(lives, sort_keys=True)
         marked = self.client.annotate("ConfigMap", rendered.name, **marks)
         memory.wrote("ConfigMap", marked)
-        if names.CANCELLED in names.annotations(marked):  # meanwhile: `cancel` may not have seen these
+        if names.CANCELLED in names.get_annotations(marked):  # meanwhile: `cancel` may not have seen these
             self.client.together(lambda obj: self.client.delete(obj["kind"], obj["metadata"]["name"]), jobs)
-            self._deletion.drop_secret(rendered.name)
+            self._deletion.delete_secret(rendered.name)
         self._made.pop(owner["uid"], None)
 
     def _lives(self, root: Object, orders: Mapping[int, Any]) -> dict[int, dict[str, str]]:
         """Return in which container each node inside is to start. Raise BackendError where one does not run."""
         if not orders:
             return {}
-        listed = inside.listed_in(names.annotations(root))
+        listed = inside.parse_nodes(names.get_annotations(root))
 
-        def look(one: inside.Inside) -> tuple[int, dict[str, str]]:
+        def look(one: inside.NodeInPod) -> tuple[int, dict[str, str]]:
             pod = self._environments.pod(one)
             if pod is None:
                 raise BackendError("INSIDE_NOT_RUNNING", environment=one.environment, why="its pod is not there")
-            return one.node_rank, inside.begun_in(pod, one.container)
+            return one.node_rank, inside.identify_container(pod, one.container)
 
         return dict(self.client.together(look, listed))
 
@@ -217,21 +221,21 @@ class KubernetesBackend(Backend):
         self, root: Object, orders: Mapping[int, Any], lives: Mapping[int, Mapping[str, str]],
         secrets: Mapping[str, str],
     ) -> None:  # fmt: skip
-        head, name = lives[0]["ip"] if 0 in lives else names.head(root), root["metadata"]["name"]
-        nodes = inside.listed_in(names.annotations(root))
+        head, name = lives[0]["ip"] if 0 in lives else names.get_head(root), root["metadata"]["name"]
+        nodes = inside.parse_nodes(names.get_annotations(root))
 
-        def one(where: inside.Inside, collects: bool = False) -> None:
+        def one(where: inside.NodeInPod, collects: bool = False) -> None:
             enter = partial(self._environments.enter, where.namespace, where.pod, where.container, where.python)
             try:
                 if collects:
-                    start.collect(enter, name, where.node_rank, self.data_dir, self._limits)
+                    start.download_leftovers(enter, name, where.node_rank, self.data_dir, self._limits)
                 else:
-                    start.begin(enter, orders[where.node_rank], head, secrets, self.data_dir)
+                    start.start_node(enter, orders[where.node_rank], head, secrets, self.data_dir)
             except BackendError as error:
                 error.params.setdefault("environment", where.environment)
                 raise
 
-        if download.has_gaps(self.data_dir, name):
+        if download.has_missing_files(self.data_dir, name):
             self.client.together(partial(one, collects=True), [where for where in nodes if where.brings])
         self.client.together(one, nodes)
 
@@ -241,7 +245,7 @@ class KubernetesBackend(Backend):
         try:
             self.client.create("Secret", secret)
         except BackendError as error:
-            said = {name: _without(text, values) for name, text in error.params.items()}
+            said = {name: _redact(text, values) for name, text in error.params.items()}
             raise BackendError(error.code, permanent=error.permanent, **said) from None
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
@@ -249,12 +253,16 @@ class KubernetesBackend(Backend):
         server can confirm, or waits in a queue, whose order cannot be watched."""
         memory, silent = self._watch.ready(), self._leases.silent()
         found = {handle.name: self._in_line(memory, handle, self._observe(memory, handle)) for handle in handles}
-        return {name: _on_silent(memory.gang(name), seen, silent) for name, seen in found.items()} if silent else found
+        return (
+            {name: _mark_silent_machine(memory.gang(name), seen, silent) for name, seen in found.items()}
+            if silent
+            else found
+        )
 
     def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
         memory = self._watch.ready()
         gang = memory.gang(handle.name)
-        end, kill_at = inside.end_of(gang), time.time() + grace_seconds
+        end, kill_at = inside.get_stop_request(gang), time.time() + grace_seconds
         if end is None or (names.INSIDE in gang.marks and kill_at < end.kill_at - 1):
             told = json.dumps({"kill_at": kill_at, "still": still_seconds})
             memory.wrote("ConfigMap", self._deletion.mark(handle.name, told))
@@ -263,34 +271,36 @@ class KubernetesBackend(Backend):
             if alone:
                 self._deletion.delete(gang, grace_seconds, partial(memory.find, handle.name, "Pod"))
                 if names.SECRETS in gang.marks:
-                    self._deletion.drop_secret(handle.name)
+                    self._deletion.delete_secret(handle.name)
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
-        return Files(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
+        return AttemptFiles(self.data_dir, handle.task_id, handle.attempt).chunk(rank, cursor, limit)
 
-    def pulses(self, handle: Handle) -> Mapping[int, PulseSeen]:
-        return Files(self.data_dir, handle.task_id, handle.attempt).pulses()
+    def pulses(self, handle: Handle) -> Mapping[int, RankProgress]:
+        return AttemptFiles(self.data_dir, handle.task_id, handle.attempt).pulses()
 
     def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
-        samples = telemetry_reports.samples_in(Files(self.data_dir, handle.task_id, handle.attempt).folder, after)
+        samples = telemetry_reports.read_samples(
+            AttemptFiles(self.data_dir, handle.task_id, handle.attempt).folder, after
+        )
         if self._exporters and samples:
             with suppress(BackendError):
                 return self._exporters.instead(samples, self._watch.ready().gang(handle.name).pods.values())
         return samples
 
-    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> Beside:
-        for order in inside.orders(rendered).values():
+    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
+        for order in inside.list_orders(rendered).values():
             if any(one["rank"] == rank for one in order["spec"]["ranks"]):
                 return self._beside_inside(rendered, order, handle, rank)
-        return rank_exec.beside(self.client, rendered, handle, rank)
+        return rank_exec.find_rank_exec(self.client, rendered, handle, rank)
 
-    def _beside_inside(self, rendered: Rendered, order: Mapping[str, Any], handle: Handle, rank: int) -> Beside:
+    def _beside_inside(self, rendered: Rendered, order: Mapping[str, Any], handle: Handle, rank: int) -> RankExec:
         node_rank = order["spec"]["node_rank"]
         root = next(one.content for one in rendered.artifacts if one.kind == "ConfigMap")
-        where = next(one for one in inside.listed_in(names.annotations(root)) if one.node_rank == node_rank)
-        ranks = Files(self.data_dir, handle.task_id, handle.attempt).report(node_rank).get("ranks") or ()
+        where = next(one for one in inside.parse_nodes(names.get_annotations(root)) if one.node_rank == node_rank)
+        ranks = AttemptFiles(self.data_dir, handle.task_id, handle.attempt).report(node_rank).get("ranks") or ()
         if not any(one["rank"] == rank and one["state"] == "running" for one in ranks):
-            raise not_running(handle, rank)
+            raise build_rank_not_running_error(handle, rank)
         python = order["python"] if order["python"].startswith("/") else where.python
 
         def dial() -> socket.socket:
@@ -298,13 +308,13 @@ class KubernetesBackend(Backend):
             try:
                 found = self._environments.enter(where.namespace, where.pod, where.container, python, *module)
             except InsideError as error:
-                raise out_of_reach(handle, rank, str(error.params.get("why") or error.code)) from error
+                raise build_rank_unreachable_error(handle, rank, str(error.params.get("why") or error.code)) from error
             return found.release()
 
-        return Beside(node_rank, dial)
+        return RankExec(node_rank, dial)
 
     def left_out(self, handle: Handle) -> list[Problem]:
-        return download.left_out(self.data_dir, handle)
+        return download.list_left_out(self.data_dir, handle)
 
     def port_host(self, job: JobSpec) -> str | None:
         """Return None: each pod has an address of its own, unless the administrator puts pods into the hosts'
@@ -314,16 +324,16 @@ class KubernetesBackend(Backend):
 
     def forget(self, handle: Handle) -> None:
         root = self.client.find(self.client.path("ConfigMap", handle.name))
-        for one in inside.listed_in(names.annotations(root)) if root else ():
+        for one in inside.parse_nodes(names.get_annotations(root)) if root else ():
             with suppress(BackendError):  # the next attempt there removes what stays
                 self._environments.forget(one, handle.name)
         self._deletion.forget(handle.name)
-        module_configmap.clear(self.client)
+        module_configmap.delete_unused(self.client)
 
     def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
         """Follow the logs of all pods until `stop`, and call `on_change` with the name of each attempt of which an
         object changed; once at once, and once a moment later for a process whose own watch was behind this one."""
-        news, inner = self._watch.listen(), followers.Followers(self.data_dir, on_change)
+        news, inner = self._watch.listen(), followers.EnvironmentFollowers(self.data_dir, on_change)
         try:
             self._follow(news, stop, on_change, inner)
         finally:
@@ -332,7 +342,7 @@ class KubernetesBackend(Backend):
             self.close()  # the cluster was deleted, or is reached in a new way; if not, the next use starts again
 
     def _follow(
-        self, news: Any, stop: threading.Event, on_change: Callable[[str], None], inner: followers.Followers
+        self, news: Any, stop: threading.Event, on_change: Callable[[str], None], inner: followers.EnvironmentFollowers
     ) -> None:
         again: dict[str, float] = {}
         find, silent = 0.0, frozenset[str]()
@@ -340,33 +350,33 @@ class KubernetesBackend(Backend):
             try:
                 memory = self._watch.ready()
             except BackendError:  # the watch has logged it
-                stop.wait(AWAY_SECONDS)
+                stop.wait(RETRY_SECONDS)
                 continue
-            changed = _drain(news, 0.1 if again else 0.5)
+            changed = _read_changes(news, 0.1 if again else 0.5)
             moment = time.monotonic()
             for name in changed:
                 self._ensure(memory.gang(name), inner)
                 on_change(name)
-                again[name] = moment + ECHO_SECONDS
+                again[name] = moment + REPEAT_SECONDS
             inner.keep(memory.has)
             for name in [name for name, due in again.items() if due <= moment]:
                 del again[name]
                 on_change(name)
             if moment >= find:
-                find = moment + FIND_SECONDS
+                find = moment + RESCAN_SECONDS
                 before, silent = silent, self._leases.silent()
                 for name in memory.names():
                     gang = memory.gang(name)
                     self._ensure(gang, inner)
-                    if _machines(gang) & (silent | before):  # no object changes because of it
+                    if _list_machines(gang) & (silent | before):  # no object changes because of it
                         on_change(name)
 
-    def _ensure(self, gang: Gang, inner: followers.Followers) -> None:
+    def _ensure(self, gang: Gang, inner: followers.EnvironmentFollowers) -> None:
         """Follow all of an attempt: the logs of its pods, and its nodes inside once they were to start."""
         self._followers.ensure(gang)
         if gang.submitted or gang.cancelled:
-            for one in inside.nodes(gang):
-                inner.ensure(*self._environments.followed(gang, one))
+            for one in inside.list_nodes(gang):
+                inner.ensure(*self._environments.build_follow_target(gang, one))
 
     def orphans(self, live: Collection[str]) -> list[Handle]:
         """Return attempts that have objects in the cluster and are not among `live` (names), to be passed to
@@ -393,7 +403,7 @@ class KubernetesBackend(Backend):
             if alone:
                 del self._busy[key]
 
-    def _observe(self, memory: Memory, handle: Handle) -> Observation:
+    def _observe(self, memory: ObjectCache, handle: Handle) -> Observation:
         """Return the observation of an attempt. One that lives and has not changed is not judged again: a thousand idle
         tasks are observed all the time."""
         version = memory.version(handle.name)
@@ -402,63 +412,65 @@ class KubernetesBackend(Backend):
                 return known[3]
             self._known.pop(handle.name, None)  # another thread may have removed it
         gang = memory.gang(handle.name)
-        places = (*gang.places, *(one.node_rank for one in inside.nodes(gang)))
+        places = (*gang.places, *(one.node_rank for one in inside.list_nodes(gang)))
         stamps = self._reports.stamps(handle.task_id, handle.attempt, places)
         seen = self._judge(gang, handle)
-        if seen.waiting and seen.waiting.code in READYING:  # only the pods' logs show when that is over
+        if seen.waiting and seen.waiting.code in CODE_PREPARING_CODES:  # only the pods' logs show when that is over
             self._followers.ensure(gang)
         elif seen.left and seen.phase is not Phase.UNKNOWN and len(gang.alive()) == len(gang.pods):
             self._known[handle.name] = (version, places, stamps, seen)
         return seen
 
-    def _in_line(self, memory: Memory, handle: Handle, seen: Observation) -> Observation:
+    def _in_line(self, memory: ObjectCache, handle: Handle, observation: Observation) -> Observation:
         """Return the observation with the attempt's position in Kueue's queue, where Kueue reports it."""
-        waits = seen.waiting
+        waits = observation.waiting
         if waits is None or "queue" not in waits.params:
-            return seen
+            return observation
         place = self._positions.of(waits.params["queue"], memory.gang(handle.name).workloads)
         if place is None:
-            return seen
-        return replace(seen, waiting=replace(waits, params={**waits.params, "position": place}))
+            return observation
+        return replace(observation, waiting=replace(waits, params={**waits.params, "position": place}))
 
     def _judge(self, gang: Gang, handle: Handle) -> Observation:
         """Return the observation of pods and nodes inside, merged where it has both."""
-        inner = inside.nodes(gang)
+        inner = inside.list_nodes(gang)
         if not inner:
             return self._judge_pods(gang, handle)
         reports = self._reports.of(handle.task_id, handle.attempt, [one.node_rank for one in inner])
         known = {one.node_rank: one.environment for one in inner}
         head = gang.marks.get(names.SUCCESS) == "head" and 0 in known
-        seen = in_environments.observe(reports, known, began=gang.submitted, ended=gang.cancelled, head=head)
+        seen = in_environments.build_observation(reports, known, began=gang.submitted, ended=gang.cancelled, head=head)
         if gang.cancelled and not gang.submitted and not any(reports.values()):
             seen = replace(seen, left=True)  # until the follower has ended it
-        return in_environments.together(seen, self._judge_pods(gang, handle)) if gang.places else seen
+        return in_environments.merge_observations(seen, self._judge_pods(gang, handle)) if gang.places else seen
 
     def _judge_pods(self, gang: Gang, handle: Handle) -> Observation:
         reports = self._reports.of(handle.task_id, handle.attempt, gang.places)
-        seen = state.observe(gang, handle, reports)
+        seen = state.build_observation(gang, handle, reports)
         if gang.is_empty():
             return seen if self._is_absent(handle.name) else Observation(Phase.UNKNOWN)
         if len(gang.alive()) < len(gang.pods):
             self._followers.ensure(gang)
         if seen.left is False and names.SECRETS in gang.marks:
             with suppress(BackendError):  # the sweep does it, too
-                self._deletion.drop_secret(handle.name)
-        if seen.cause and seen.cause.code in SETTLING and gang.idle_seconds() < SETTLE_SECONDS:
+                self._deletion.delete_secret(handle.name)
+        if seen.cause and seen.cause.code in UNSETTLED_CODES and gang.idle_seconds() < SETTLE_SECONDS:
             return Observation(Phase.UNKNOWN, seen.left, seen.ranks)
         if seen.phase is Phase.UNKNOWN and seen.cause and self._deletion.is_lifeless(handle.name):
             return Observation(Phase.FAILED, seen.left, seen.ranks, seen.cause)
-        if seen.left is None and gang.cancelled and self._deletion.confirmed_gone(handle.name):
+        if seen.left is None and gang.cancelled and self._deletion.is_confirmed_gone(handle.name):
             return Observation(seen.phase, False, seen.ranks, seen.cause)
         return seen
 
     def _is_absent(self, name: str) -> bool:
         """Return whether the API server has no root of the attempt: the watch may not know it yet."""
-        if time.monotonic() - self._absent.get(name, -ABSENT_SECONDS) < ABSENT_SECONDS:
+        if time.monotonic() - self._absent.get(name, -ABSENCE_CACHE_SECONDS) < ABSENCE_CACHE_SECONDS:
             return True
         if self.client.find(self.client.path("ConfigMap", name)) is not None:
             return False
-        self._absent = {known: at for known, at in self._absent.items() if time.monotonic() - at < ABSENT_SECONDS}
+        self._absent = {
+            known: at for known, at in self._absent.items() if time.monotonic() - at < ABSENCE_CACHE_SECONDS
+        }
         self._absent[name] = time.monotonic()
         return True
 
@@ -466,22 +478,24 @@ class KubernetesBackend(Backend):
         return self._watch.ready().gang(attempt).pods.get(name)
 
 
-def _machines(gang: Gang) -> set[str]:
+def _list_machines(gang: Gang) -> set[str]:
     """Return the machines of pods that live."""
     return {str((pod.get("spec") or {}).get("nodeName") or "") for pod in gang.alive()}
 
 
-def _on_silent(gang: Gang, seen: Observation, silent: Collection[str]) -> Observation:
+def _mark_silent_machine(gang: Gang, observation: Observation, silent: Collection[str]) -> Observation:
     """Return the observation with the first of its machines whose lease is not renewed, which is why its logs do not
     come either. Whether its ranks still run is not known: Kubernetes decides when it is given up (`NODE_LOST`)."""
-    if seen.phase is not Phase.RUNNING or not _machines(gang) & set(silent):
-        return seen
-    pod = next(pod for _, pod in sorted(gang.by_node().items()) if (pod.get("spec") or {}).get("nodeName") in silent)
+    if observation.phase is not Phase.RUNNING or not _list_machines(gang) & set(silent):
+        return observation
+    pod = next(
+        pod for _, pod in sorted(gang.get_pods_by_node().items()) if (pod.get("spec") or {}).get("nodeName") in silent
+    )
     why = "its kubelet does not renew its lease in kube-node-lease"
-    return replace(seen, waiting=causes.about_pod("NODE_SILENT", pod, why))
+    return replace(observation, waiting=causes.build_pod_cause("NODE_SILENT", pod, why))
 
 
-def _pods(objects: Iterable[Object]) -> Iterator[Object]:
+def _iterate_pod_specs(objects: Iterable[Object]) -> Iterator[Object]:
     """Yield the specs of the pods that Jobs and JobSets are to make."""
     for obj in objects:
         jobs = [one["template"]["spec"] for one in obj["spec"].get("replicatedJobs") or ()]
@@ -489,7 +503,7 @@ def _pods(objects: Iterable[Object]) -> Iterator[Object]:
             yield job["template"]["spec"]
 
 
-def _with_head(root: Object, address: str) -> Object:
+def _set_head(root: Object, address: str) -> Object:
     """Return the root with the address of the head node, for pods of an attempt whose head is inside of an
     environment."""
     data = dict(root["data"])
@@ -497,25 +511,25 @@ def _with_head(root: Object, address: str) -> Object:
     return {**root, "data": data}
 
 
-def _owned(obj: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
+def _set_owner(obj: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}}
 
 
-def _secret(root: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+def _build_secret(root: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
     meta = {key: root["metadata"][key] for key in ("name", "namespace", "labels")}
     kind = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
     return {**kind, "type": "Opaque", "immutable": True, "stringData": {**values}}
 
 
-def _without(said: Any, values: Mapping[str, str]) -> Any:
-    if isinstance(said, str):
+def _redact(text: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(text, str):
         for value in values.values():
             for form in (value, b64encode(value.encode()).decode()):
-                said = said.replace(form, "***")
-    return said
+                text = text.replace(form, "***")
+    return text
 
 
-def _drain(news: Any, seconds: float) -> list[str]:
+def _read_changes(news: Any, seconds: float) -> list[str]:
     """Return the names in the queue, each once; wait up to `seconds` for the first."""
     found: dict[str, None] = {}
     try:

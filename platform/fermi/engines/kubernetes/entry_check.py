@@ -6,53 +6,55 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fermi.engines.check_results import Finding, Level
-from fermi.engines.discovery import Found
+from fermi.engines.check_results import CheckLevel, CheckResult
+from fermi.engines.discovery import DiscoveredEnvironment
 from fermi.engines.kubernetes import names, pods
-from fermi.engines.kubernetes.client import Client, Refused
+from fermi.engines.kubernetes.client import KubernetesApiError, KubernetesClient
 from fermi.engines.kubernetes.gang import Object
-from fermi.engines.kubernetes.inside import Environments
-from fermi.engines.kubernetes.survey import Facts, Surveys
+from fermi.engines.kubernetes.inside import PodEnvironments
+from fermi.engines.kubernetes.survey import EnvironmentSurveys, SurveyFacts
 
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 """Longest time for the check: the user waits for its answer."""
 
 
-def findings(client: Client, connection: Mapping[str, Any]) -> Iterator[Finding]:
+def check_entry(client: KubernetesClient, connection: Mapping[str, Any]) -> Iterator[CheckResult]:
     """Yield whether an environment of each namespace can be entered. Raise KubernetesApiError where the API server does
     not answer."""
-    running = [one for namespace in client.namespaces if (one := _running(client, connection, namespace))]
+    running = [one for namespace in client.namespaces if (one := _find_running(client, connection, namespace))]
     if not running:
-        yield Finding(Level.PASS, "INSIDE_UNTRIED", {"namespaces": ", ".join(client.namespaces)})
+        yield CheckResult(CheckLevel.PASS, "INSIDE_UNTRIED", {"namespaces": ", ".join(client.namespaces)})
         return
-    for environment, facts in _entered(client, connection, running):
+    for environment, facts in _survey_environments(client, connection, running):
         if why := facts.get("why"):
-            yield Finding(Level.WARN, str(why), {**(facts.get("params") or {}), "environment": environment})
+            yield CheckResult(CheckLevel.WARN, str(why), {**(facts.get("params") or {}), "environment": environment})
         else:
             params = {"environment": environment, "python": facts["python"], "version": facts.get("version") or "–"}
-            yield Finding(Level.PASS, "INSIDE_WORKS", params)
+            yield CheckResult(CheckLevel.PASS, "INSIDE_WORKS", params)
 
 
-def _running(client: Client, connection: Mapping[str, Any], namespace: str) -> tuple[Object, Found] | None:
+def _find_running(
+    client: KubernetesClient, connection: Mapping[str, Any], namespace: str
+) -> tuple[Object, DiscoveredEnvironment] | None:
     """Return a running environment of a namespace; None: there is none. Without permission to read pods, the missing
     permission has been reported already."""
     query = {"labelSelector": connection.get("selector") or names.DEV_ENVIRONMENTS}
     try:
         items = client.get(client.path("Pod", namespace=namespace), **query)["items"]
-    except Refused as refused:
+    except KubernetesApiError as refused:
         if refused.status != 403:
             raise
         return None
-    seen = ((pod, pods.found(pod, {}, lambda *_: 0, "")) for pod in items)
+    seen = ((pod, pods.read_environment(pod, {}, lambda *_: 0, "")) for pod in items)
     return next(((pod, one) for pod, one in seen if one.running), None)
 
 
-def _entered(
-    client: Client, connection: Mapping[str, Any], running: Sequence[tuple[Object, Found]]
-) -> Iterator[tuple[str, Facts]]:
+def _survey_environments(
+    client: KubernetesClient, connection: Mapping[str, Any], running: Sequence[tuple[Object, DiscoveredEnvironment]]
+) -> Iterator[tuple[str, SurveyFacts]]:
     """Yield what was found in each, by its key."""
-    news, until = threading.Event(), time.monotonic() + PATIENCE_SECONDS
-    surveys, known = Surveys(Environments(client), news.set), dict[str, Facts | None]()
+    news, until = threading.Event(), time.monotonic() + TIMEOUT_SECONDS
+    surveys, known = EnvironmentSurveys(PodEnvironments(client), news.set), dict[str, SurveyFacts | None]()
     try:
         while True:
             news.clear()
@@ -63,5 +65,5 @@ def _entered(
                 break
     finally:
         surveys.close()
-    silent = {"why": "INSIDE_SILENT", "params": {"why": f"no answer in {PATIENCE_SECONDS:g} s"}}
+    silent = {"why": "INSIDE_SILENT", "params": {"why": f"no answer in {TIMEOUT_SECONDS:g} s"}}
     yield from ((key, facts or silent) for key, facts in known.items())

@@ -13,22 +13,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.engines import bundle
-from fermi.engines.environments import HostedSpec
+from fermi.engines.environments import EnvironmentSpec
 from fermi.engines.kubernetes import module_configmap, names, volumes
-from fermi.engines.kubernetes.causes import HOSTNAME
+from fermi.engines.kubernetes.causes import HOSTNAME_LABEL
 from fermi.engines.kubernetes.pods import EMULATED, PRODUCT, ZONE
-from fermi.engines.kubernetes.render import GPU, SECURITY, TERMINATION_LOG, merge, security_of
+from fermi.engines.kubernetes.render import (
+    CONTAINER_SECURITY,
+    DEFAULT_GPU_RESOURCE,
+    TERMINATION_LOG,
+    apply_merge_patch,
+    build_pod_security,
+)
 from fermi.engines.kubernetes.volumes import JOB_DIR, RUN_DIR
 from fermi.jobs.spec import Artifact, Rendered
 
-PORT = 8732
+ENVD_PORT = 8732
 """Port of the environment daemon, on the pod's own loopback."""
-HOME = "/home/fermi"
-DISK = "disk"
-DISK_GB = 10  # the default
+HOME_DIR = "/home/fermi"
+DISK_VOLUME = "disk"
+DEFAULT_DISK_GB = 10  # the default
 GRACE_SECONDS = 30
-SPARE_SECONDS = 5  # beyond the processes' own grace
-BEGIN = (
+GRACE_MARGIN_SECONDS = 5  # beyond the processes' own grace
+START_PROGRAM = (
     f"import os, runpy, shutil, sys; spec = '{RUN_DIR}/keeper.json'; shutil.copy('{JOB_DIR}/keeper.json', spec); "
     f"log = '{RUN_DIR}/keeper.log'; os.path.lexists(log) or os.symlink('/proc/self/fd/1', log); "
     "sys.argv = ['keeper', spec]; runpy.run_module('fermi.envd', run_name='__main__')"
@@ -37,28 +43,28 @@ BEGIN = (
 may; and its log is the pod's log."""
 
 
-def render(spec: HostedSpec, connection: Mapping[str, Any]) -> Rendered:
+def render(spec: EnvironmentSpec, connection: Mapping[str, Any]) -> Rendered:
     """Return the objects of a run."""
-    return _Environment(spec, connection).rendered()
+    return _EnvironmentRenderer(spec, connection).rendered()
 
 
-def disk_size(spec: HostedSpec) -> str:
+def format_disk_size(spec: EnvironmentSpec) -> str:
     """Return the size of the disk as Kubernetes takes it."""
-    return f"{spec.disk_gb or DISK_GB}Gi"
+    return f"{spec.disk_gb or DEFAULT_DISK_GB}Gi"
 
 
-class _Environment:
-    def __init__(self, spec: HostedSpec, connection: Mapping[str, Any]) -> None:
+class _EnvironmentRenderer:
+    def __init__(self, spec: EnvironmentSpec, connection: Mapping[str, Any]) -> None:
         self.spec, self.connection = spec, connection
         self.options: Mapping[str, Any] = connection.get("environments") or {}
         self.namespace = connection.get("namespace") or "default"
         self.python = str(connection.get("python") or "python3")
-        self.labels = {names.MANAGED_BY: "fermi", names.HOSTED: spec.id}
+        self.labels = {names.MANAGED_BY: "fermi", names.ENVIRONMENT_ID: spec.id}
         if spec.project:
             self.labels[names.PROJECT] = spec.project
-        self.of_run = {**self.labels, names.RUN: str(spec.run)}
-        self.modules = bundle.modules(bundle.KEEPER, ())
-        self._made = module_configmap.config_map(self.modules, self.namespace)
+        self.of_run = {**self.labels, names.RUN_NUMBER: str(spec.run)}
+        self.modules = bundle.collect_modules(bundle.ENVD_MODULES, ())
+        self._made = module_configmap.build_config_map(self.modules, self.namespace)
         self.has_claim = bool(self.options.get("deviceClass") and spec.gpu_count and not spec.emulated)
 
     def rendered(self) -> Rendered:
@@ -73,25 +79,25 @@ class _Environment:
 
     def _config(self) -> dict[str, Any]:
         data = {"keeper.json": json.dumps(self._told(), sort_keys=True) + "\n"}
-        labels = {**self.of_run, **module_configmap.needed(self._made)}
+        labels = {**self.of_run, **module_configmap.build_label(self._made)}
         return self._object("v1", "ConfigMap", self.spec.run_name, labels, data=data)
 
     def _told(self) -> dict[str, Any]:
         """Return the spec of the environment daemon."""
         spec = self.spec
         return {
-            "name": spec.run_name, "kind": spec.kind, "workspace": f"{HOME}/work", "home": HOME,
-            "service": f"{RUN_DIR}/service", "cache": f"{HOME}/.cache/fermi", "tools": f"{HOME}/.local/fermi",
+            "name": spec.run_name, "kind": spec.kind, "workspace": f"{HOME_DIR}/work", "home": HOME_DIR,
+            "service": f"{RUN_DIR}/service", "cache": f"{HOME_DIR}/.cache/fermi", "tools": f"{HOME_DIR}/.local/fermi",
             "python": self.python, "lab": self.python, "packages": list(spec.packages), "env": {},
             "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
-            "start_script": spec.start_script, "lazy": False, "grace_seconds": GRACE_SECONDS, "tcp": PORT,
+            "start_script": spec.start_script, "lazy": False, "grace_seconds": GRACE_SECONDS, "tcp": ENVD_PORT,
             "foreground": True, "termination_message": TERMINATION_LOG,
         }  # fmt: skip
 
     def _disk(self) -> dict[str, Any]:
         wanted: dict[str, Any] = {
             "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": disk_size(self.spec)}},
+            "resources": {"requests": {"storage": format_disk_size(self.spec)}},
         }
         if name := self.options.get("storageClass"):
             wanted["storageClassName"] = str(name)
@@ -110,7 +116,7 @@ class _Environment:
         return self._object("resource.k8s.io/v1", "ResourceClaim", self.spec.id, self.labels, spec={"devices": devices})
 
     def _service(self) -> dict[str, Any]:
-        wanted = {"clusterIP": "None", "selector": {names.HOSTED: self.spec.id}}
+        wanted = {"clusterIP": "None", "selector": {names.ENVIRONMENT_ID: self.spec.id}}
         return self._object("v1", "Service", self.spec.id, self.labels, spec=wanted)
 
     def _set(self) -> dict[str, Any]:
@@ -120,7 +126,7 @@ class _Environment:
         spec = {
             "replicas": 1,
             "serviceName": self.spec.id,
-            "selector": {"matchLabels": {names.HOSTED: self.spec.id}},
+            "selector": {"matchLabels": {names.ENVIRONMENT_ID: self.spec.id}},
             "template": {"metadata": {"labels": dict(self.of_run), "annotations": marks}, "spec": self._pod()},
         }
         return self._object("apps/v1", "StatefulSet", self.spec.id, self.of_run, spec=spec)
@@ -130,17 +136,17 @@ class _Environment:
         container = {
             "name": names.CONTAINER,
             "image": self.spec.image,
-            "command": [self.python, "-u", "-c", BEGIN],
+            "command": [self.python, "-u", "-c", START_PROGRAM],
             "env": self._variables(),
             "resources": self._resources(),
             "volumeMounts": [
-                {"name": volumes.JOB, "mountPath": JOB_DIR, "readOnly": True},
-                {"name": volumes.RUN, "mountPath": RUN_DIR},
-                {"name": volumes.SHM, "mountPath": "/dev/shm"},
-                {"name": DISK, "mountPath": HOME},
+                {"name": volumes.JOB_VOLUME, "mountPath": JOB_DIR, "readOnly": True},
+                {"name": volumes.RUN_VOLUME, "mountPath": RUN_DIR},
+                {"name": volumes.SHM_VOLUME, "mountPath": "/dev/shm"},
+                {"name": DISK_VOLUME, "mountPath": HOME_DIR},
             ],
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "securityContext": SECURITY,
+            "securityContext": CONTAINER_SECURITY,
         }
         memory = {
             "medium": "Memory",
@@ -149,18 +155,20 @@ class _Environment:
         pod: dict[str, Any] = {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": GRACE_SECONDS + SPARE_SECONDS,
-            "securityContext": security_of(volumes.user(self.connection)),
+            "terminationGracePeriodSeconds": GRACE_SECONDS + GRACE_MARGIN_SECONDS,
+            "securityContext": build_pod_security(volumes.get_user(self.connection)),
             "containers": [container],
             "volumes": [
-                module_configmap.volume(volumes.JOB, self.spec.run_name, ["keeper.json"], self._made, self.modules),
-                {"name": volumes.RUN, "emptyDir": {}},
-                {"name": volumes.SHM, "emptyDir": memory},
-                {"name": DISK, "persistentVolumeClaim": {"claimName": self.spec.id}},
+                module_configmap.build_volume(
+                    volumes.JOB_VOLUME, self.spec.run_name, ["keeper.json"], self._made, self.modules
+                ),
+                {"name": volumes.RUN_VOLUME, "emptyDir": {}},
+                {"name": volumes.SHM_VOLUME, "emptyDir": memory},
+                {"name": DISK_VOLUME, "persistentVolumeClaim": {"claimName": self.spec.id}},
             ],
         }
         if self._asks_for_gpus() or self.has_claim:
-            pod["tolerations"] = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
+            pod["tolerations"] = [{"key": DEFAULT_GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}]
         if placed := self._affinity():
             pod["affinity"] = placed
         if self.has_claim:
@@ -169,14 +177,14 @@ class _Environment:
             if engine.get(name):
                 pod[name] = engine[name]
         patch = self.connection.get("pod")
-        return merge(pod, patch) if patch else pod
+        return apply_merge_patch(pod, patch) if patch else pod
 
     def _variables(self) -> list[dict[str, Any]]:
         """Return the variables. In the environment's own, Kubernetes would expand `$(`. The daemon removes those that
         only it is to know."""
-        token = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.KEEPER}']"}}
+        token = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.ENVD_TOKEN}']"}}
         path = ":".join(filter(None, [JOB_DIR, self.spec.env.get("PYTHONPATH", "")]))
-        own = {"HOME": HOME, "USER": "fermi", "PYTHONUNBUFFERED": "1", **self.spec.env, "PYTHONPATH": path}
+        own = {"HOME": HOME_DIR, "USER": "fermi", "PYTHONUNBUFFERED": "1", **self.spec.env, "PYTHONPATH": path}
         plain = {name: text for name, text in own.items() if name not in self.spec.secret_env}
         secret = [
             {"name": name, "valueFrom": {"secretKeyRef": {"name": self.spec.run_name, "key": name}}}
@@ -195,7 +203,7 @@ class _Environment:
         """Return requests and limits, which are equal."""
         size = {"cpu": str(self.spec.cpu_cores), "memory": f"{self.spec.memory_gb}Gi"}
         if self._asks_for_gpus():
-            size[str(self.spec.engine.get("resource") or GPU)] = str(self.spec.gpu_count)
+            size[str(self.spec.engine.get("resource") or DEFAULT_GPU_RESOURCE)] = str(self.spec.gpu_count)
         found: dict[str, Any] = {"requests": dict(size), "limits": size}
         if self.has_claim:
             found["claims"] = [{"name": "gpus-0"}]
@@ -209,7 +217,7 @@ class _Environment:
         if product and self.spec.gpu_count and not self.spec.emulated:
             wanted.append({"key": PRODUCT, "operator": "In", "values": [str(product)]})
         if self.spec.host:
-            wanted.append({"key": HOSTNAME, "operator": "In", "values": [self.spec.host]})
+            wanted.append({"key": HOSTNAME_LABEL, "operator": "In", "values": [self.spec.host]})
         if not wanted:
             return {}
         terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}

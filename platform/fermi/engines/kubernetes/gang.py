@@ -9,7 +9,7 @@ from typing import Any
 from fermi.engines.kubernetes import names
 
 Object = dict[str, Any]
-FINISHED = ("Succeeded", "Failed")
+FINISHED_PHASES = ("Succeeded", "Failed")
 
 
 class Gang:
@@ -62,7 +62,7 @@ class Gang:
             if found and found["metadata"]["uid"] == uid:
                 del table[obj["metadata"]["name"]]
             if kind == "Pod":
-                self.gone[names.node_rank(obj)] = obj
+                self.gone[names.get_node_rank(obj)] = obj
 
     def of(self, kind: str) -> list[Object]:
         """Return the objects of a kind."""
@@ -97,7 +97,7 @@ class Gang:
     @property
     def marks(self) -> dict[str, str]:
         """Annotations of the root."""
-        return names.annotations(self.root) if self.root else {}
+        return names.get_annotations(self.root) if self.root else {}
 
     @property
     def cancelled(self) -> bool:
@@ -112,7 +112,7 @@ class Gang:
     @property
     def places(self) -> tuple[int, ...]:
         """Ranks of its nodes that have pods of their own."""
-        if (listed := self.marks.get(names.PLACES)) is not None:
+        if (listed := self.marks.get(names.POD_NODE_RANKS)) is not None:
             return tuple(int(one) for one in listed.split(",") if one)
         return tuple(range(int(self.marks.get(names.NODES, 0))))
 
@@ -123,28 +123,28 @@ class Gang:
 
     def pod(self, node_rank: int) -> Object | None:
         """Return the node's pod, or as it was at its end."""
-        return self.by_node().get(node_rank) or self.gone.get(node_rank)
+        return self.get_pods_by_node().get(node_rank) or self.gone.get(node_rank)
 
-    def by_node(self) -> dict[int, Object]:
+    def get_pods_by_node(self) -> dict[int, Object]:
         """Return pods by node rank; of several pods of a node, the newest."""
         ordered = sorted(self.pods.values(), key=lambda pod: pod["metadata"].get("creationTimestamp") or "")
-        return {names.node_rank(pod): pod for pod in ordered}
+        return {names.get_node_rank(pod): pod for pod in ordered}
 
-    def unfinished(self) -> list[Object]:
+    def list_unfinished(self) -> list[Object]:
         """Return jobs that run, or may start."""
         return [job for job in [*self.jobs.values(), *self.of("JobSet")] if not has_finished(job)]
 
     def alive(self) -> list[Object]:
         """Return pods that have not ended."""
-        return [pod for pod in self.pods.values() if phase(pod) not in FINISHED]
+        return [pod for pod in self.pods.values() if get_phase(pod) not in FINISHED_PHASES]
 
 
-def phase(pod: Object) -> str:
+def get_phase(pod: Object) -> str:
     """Return the phase of a pod."""
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
-def condition(obj: Object, kind: str) -> Object | None:
+def find_condition(obj: Object, kind: str) -> Object | None:
     """Return the condition of that kind, if it is true."""
     found = (obj.get("status") or {}).get("conditions") or ()
     return next((one for one in found if one["type"] == kind and one["status"] == "True"), None)
@@ -152,16 +152,16 @@ def condition(obj: Object, kind: str) -> Object | None:
 
 def has_finished(job: Object) -> bool:
     """Return whether a Job or JobSet has finished."""
-    return any(condition(job, kind) for kind in ("Complete", "Failed", "Completed"))
+    return any(find_condition(job, kind) for kind in ("Complete", "Failed", "Completed"))
 
 
-def container(pod: Object) -> Object:
+def get_container_state(pod: Object) -> Object:
     """Return the state of our container: `waiting`, `running` or `terminated`, or nothing yet."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     found = next((one for one in statuses if one["name"] == names.CONTAINER), None)
     return (found or {}).get("state") or {}
 
 
-def terminated(pod: Object) -> Object | None:
+def get_termination(pod: Object) -> Object | None:
     """Return how our container ended; None: it has not."""
-    return container(pod).get("terminated")
+    return get_container_state(pod).get("terminated")

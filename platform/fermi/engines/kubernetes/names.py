@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.jobs.spec import attempt_name, attempt_parts
+from fermi.jobs.spec import format_attempt_name, parse_attempt_name
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 TASK, ATTEMPT, NODE_RANK, PROJECT = "fermi.io/task", "fermi.io/attempt", "fermi.io/node-rank", "fermi.io/project"
@@ -19,7 +19,7 @@ NODES, SUCCESS, CODE, SECRETS, CANCELLED, SUBMITTED = (
     "fermi.io/cancelled",
     "fermi.io/submitted",
 )
-PLACES, INSIDE, BEGUN, END = (
+POD_NODE_RANKS, INSIDE, STARTED_CONTAINERS, STOP_REQUEST = (
     "fermi.io/node-ranks",  # those of its nodes that have pods of their own, where others run inside of environments
     "fermi.io/inside",  # those that run inside of environments: see `inside.NodeInPod`
     "fermi.io/inside-begun",  # in which container each of these was started
@@ -27,75 +27,75 @@ PLACES, INSIDE, BEGUN, END = (
 )
 # annotations of a pod
 ENVIRONMENT, FIRST_RANK, PROCESSES = "fermi.io/environment", "fermi.io/first-rank", "fermi.io/processes"
-NOT_TAKEN_OVER = "fermi.io/not-taken-over"  # mounts of the environment
+OMITTED_MOUNTS = "fermi.io/not-taken-over"  # mounts of the environment
 
 QUEUE, PRIORITY, MAX_RUN = (
     f"kueue.x-k8s.io/{name}" for name in ("queue-name", "priority-class", "max-exec-time-seconds")
 )
-CHOSEN = ("queue",)
+VARIABLE_OPTIONS = ("queue",)
 """Options of a connection that may differ by project and by priority class."""
 CONTAINER = "node"
-HOSTED, RUN = "fermi.io/hosted", "fermi.io/run"
+ENVIRONMENT_ID, RUN_NUMBER = "fermi.io/hosted", "fermi.io/run"
 """Labels of the objects of a dev environment of ours: its id, and the number of the run."""
 MODULES = "fermi.io/modules"
 """Label of our modules' ConfigMap, and of all objects that need it: the hash of its content."""
-KEEPER = "fermi.io/keeper"
+ENVD_TOKEN = "fermi.io/keeper"
 """Annotation of a StatefulSet: the token that clients of its environment daemon send."""
 DEV_ENVIRONMENTS = "fermi.io/dev-environment=true"
 """Selector of dev environments where a connection names none."""
 
 
-def namespaces(connection: Mapping[str, Any]) -> list[str]:
+def list_namespaces(connection: Mapping[str, Any]) -> list[str]:
     """Return the namespaces that the platform reads: the one in which tasks run first, then those that only have
     environments."""
     found = [connection.get("namespace") or "default", *(connection.get("environmentNamespaces") or ())]
     return list(dict.fromkeys(found))
 
 
-def attempt_of(obj: Mapping[str, Any]) -> str | None:
+def get_attempt(obj: Mapping[str, Any]) -> str | None:
     """Return the name of the attempt that an object of ours belongs to; None: to none."""
     labels = obj["metadata"].get("labels") or {}
-    return attempt_name(labels[TASK], labels[ATTEMPT]) if TASK in labels and ATTEMPT in labels else None
+    return format_attempt_name(labels[TASK], labels[ATTEMPT]) if TASK in labels and ATTEMPT in labels else None
 
 
-def node_rank(obj: Mapping[str, Any]) -> int:
+def get_node_rank(obj: Mapping[str, Any]) -> int:
     """Return the node rank of an object."""
     return int((obj["metadata"].get("labels") or {}).get(NODE_RANK, 0))
 
 
-def ranks(pod: Mapping[str, Any]) -> range:
+def get_ranks(pod: Mapping[str, Any]) -> range:
     """Return the ranks that run in a pod."""
-    marks = annotations(pod)
+    marks = get_annotations(pod)
     first = int(marks.get(FIRST_RANK, 0))
     return range(first, first + int(marks.get(PROCESSES, 1)))
 
 
-def node_name(attempt: str, node_rank: int) -> str:
+def build_node_name(attempt: str, node_rank: int) -> str:
     """Return the name of a node's Job."""
     return f"{attempt}-node-{node_rank}"
 
 
-def head(root: Mapping[str, Any]) -> str:
+def get_head(root: Mapping[str, Any]) -> str:
     """Return the name of an attempt's head node where that is a pod of its own, from its ConfigMap."""
     return str(json.loads(root["data"]["job.json"])["head"])
 
 
-def annotations(obj: Mapping[str, Any]) -> dict[str, str]:
+def get_annotations(obj: Mapping[str, Any]) -> dict[str, str]:
     """Return the annotations of an object."""
     return obj["metadata"].get("annotations") or {}
 
 
-def selector(attempt: str) -> str:
+def build_selector(attempt: str) -> str:
     """Return the label selector of an attempt's objects."""
-    return ",".join([SELECTOR, *(f"{label}={value}" for label, value in of_attempt(attempt).items())])
+    return ",".join([SELECTOR, *(f"{label}={value}" for label, value in build_attempt_labels(attempt).items())])
 
 
-def of_attempt(name: str) -> dict[str, str]:
+def build_attempt_labels(name: str) -> dict[str, str]:
     """Return the labels of an attempt's objects."""
-    return dict(zip((TASK, ATTEMPT), attempt_parts(name), strict=True))
+    return dict(zip((TASK, ATTEMPT), parse_attempt_name(name), strict=True))
 
 
-def attempt_of_name(name: str) -> str:
+def strip_node_suffix(name: str) -> str:
     """Return the attempt of a Job's or JobSet's name: `task-x-1-node-3` is of `task-x-1`."""
     head, sep, tail = name.rpartition("-node-")
     return head if sep and tail.isdecimal() else name

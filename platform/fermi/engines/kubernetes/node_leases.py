@@ -12,29 +12,29 @@ import threading
 import time
 from typing import Any
 
-from fermi.engines.kubernetes.client import Client, Refused
+from fermi.engines.kubernetes.client import KubernetesApiError, KubernetesClient
 from fermi.jobs.errors import BackendError
 
 log = logging.getLogger(__name__)
 
-PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-LOOK_SECONDS = 5.0
+LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+POLL_SECONDS = 5.0
 MAX_GAP_SECONDS = 15.0
 """Longest time between two reads; after a longer one nothing is known of the time in between."""
-FORBIDDEN_SECONDS = 300.0
-MISSED = 0.75
+FORBIDDEN_PAUSE_SECONDS = 300.0
+MAX_MISSED_SHARE = 0.75
 """Share of a lease's duration: three renewals of four."""
-USUAL_SECONDS = 40.0
-MAX_SHARE = 0.55
+DEFAULT_LEASE_SECONDS = 40.0
+MAX_SILENT_SHARE = 0.55
 """Share of the machines that may be silent at once (kubernetes/kubernetes, pkg/controller/nodelifecycle,
 unhealthy-zone-threshold)."""
 IDLE_SECONDS = 300.0
 
 
-class Leases:
+class NodeLeases:
     """Leases of a cluster's machines, read by a thread of its own as long as `silent` is called."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: KubernetesClient) -> None:
         self._client = client
         self._seen: dict[str, tuple[Any, float]] = {}  # machine -> (its lease's last renewal, when that was first seen)
         self._looked_at = 0.0
@@ -63,7 +63,7 @@ class Leases:
         """Read all leases. `moment`: monotonic seconds. Raise BackendError."""
         if moment - self._looked_at > MAX_GAP_SECONDS:
             self._seen = {}
-        found = self._client.request("GET", PATH, query={"resourceVersion": "0"}, timeout=LOOK_SECONDS)["items"]
+        found = self._client.request("GET", LEASES_PATH, query={"resourceVersion": "0"}, timeout=POLL_SECONDS)["items"]
         self._looked_at = moment
         before, self._seen, silent = self._seen, {}, set()
         for lease in found:
@@ -71,20 +71,20 @@ class Leases:
             renewed, since = before.get(name, (None, moment))
             since = since if renewed == spec.get("renewTime") else moment
             self._seen[name] = spec.get("renewTime"), since
-            if moment - since > MISSED * float(spec.get("leaseDurationSeconds") or USUAL_SECONDS):
+            if moment - since > MAX_MISSED_SHARE * float(spec.get("leaseDurationSeconds") or DEFAULT_LEASE_SECONDS):
                 silent.add(name)
-        everywhere = len(silent) > MAX_SHARE * len(found)
+        everywhere = len(silent) > MAX_SILENT_SHARE * len(found)
         self._silent = frozenset() if everywhere else frozenset(silent)
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.is_set():
-            pause = LOOK_SECONDS
+            pause = POLL_SECONDS
             try:
                 self.look(time.monotonic())
             except BackendError as error:
                 self._silent = frozenset()
-                if isinstance(error, Refused) and error.status == 403 and error.permanent:
-                    pause = FORBIDDEN_SECONDS
+                if isinstance(error, KubernetesApiError) and error.status == 403 and error.permanent:
+                    pause = FORBIDDEN_PAUSE_SECONDS
             except Exception:
                 log.exception("the leases of machines cannot be understood")
                 self._silent = frozenset()

@@ -17,12 +17,12 @@ environments can be made (`environments`, and `claims` where the connection name
 environments and no commands beside ranks (`inside`), and values of secrets outlive their attempt by minutes
 (`secrets`)."""
 
-READ = ("get", "list", "watch")
-WRITE = ("create", "delete", "patch")
+READ_VERBS = ("get", "list", "watch")
+WRITE_VERBS = ("create", "delete", "patch")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PermissionRule:
     """Permission with its purpose. `resource` may name a subresource: `pods/log`. `namespaced` False needs a
     ClusterRole."""
 
@@ -38,43 +38,45 @@ class Rule:
 
 
 RULES = (
-    Rule("training", "", "configmaps", READ + WRITE),
-    Rule("training", "", "secrets", ("create",)),  # never read
-    Rule("secrets", "", "secrets", ("delete",)),  # without it removed with the ConfigMap that owns it, minutes later
-    Rule("training", "", "services", READ + WRITE),
-    Rule("training", "", "pods", (*READ, "delete")),
-    Rule("training", "", "pods/log", ("get",)),
-    Rule("training", "", "events", ("list", "watch")),
-    Rule("training", "batch", "jobs", READ + WRITE),
-    Rule("environments", "apps", "statefulsets", (*WRITE, "update")),
-    Rule("environments", "", "persistentvolumeclaims", ("get", "create", "delete", "patch")),
-    Rule("environments", "", "pods/portforward", ("get", "create")),
-    Rule("inside", "", "pods/exec", ("get", "create")),
-    Rule("claims", "resource.k8s.io", "resourceclaims", ("create", "delete")),
-    Rule("jobset", "jobset.x-k8s.io", "jobsets", READ + WRITE),
-    Rule("kueue", "kueue.x-k8s.io", "localqueues", ("get",)),
-    Rule("kueue", "kueue.x-k8s.io", "workloads", READ),
-    Rule("positions", "visibility.kueue.x-k8s.io", "localqueues/pendingworkloads", ("get",)),
-    Rule("dra", "resource.k8s.io", "resourceclaims", ("get", "list")),
-    Rule("discovery", "apps", "statefulsets", READ),
-    Rule("nodes", "", "nodes", READ, namespaced=False),
-    Rule("fencing", "coordination.k8s.io", "leases", ("get", "list"), namespaced=False),
-    Rule("classes", "kueue.x-k8s.io", "workloadpriorityclasses", ("get",), namespaced=False),
-    Rule("classes", "scheduling.k8s.io", "priorityclasses", ("get",), namespaced=False),
-    Rule("taint", "", "nodes", ("patch",), namespaced=False),
+    PermissionRule("training", "", "configmaps", READ_VERBS + WRITE_VERBS),
+    PermissionRule("training", "", "secrets", ("create",)),  # never read
+    PermissionRule(
+        "secrets", "", "secrets", ("delete",)
+    ),  # without it removed with the ConfigMap that owns it, minutes later
+    PermissionRule("training", "", "services", READ_VERBS + WRITE_VERBS),
+    PermissionRule("training", "", "pods", (*READ_VERBS, "delete")),
+    PermissionRule("training", "", "pods/log", ("get",)),
+    PermissionRule("training", "", "events", ("list", "watch")),
+    PermissionRule("training", "batch", "jobs", READ_VERBS + WRITE_VERBS),
+    PermissionRule("environments", "apps", "statefulsets", (*WRITE_VERBS, "update")),
+    PermissionRule("environments", "", "persistentvolumeclaims", ("get", "create", "delete", "patch")),
+    PermissionRule("environments", "", "pods/portforward", ("get", "create")),
+    PermissionRule("inside", "", "pods/exec", ("get", "create")),
+    PermissionRule("claims", "resource.k8s.io", "resourceclaims", ("create", "delete")),
+    PermissionRule("jobset", "jobset.x-k8s.io", "jobsets", READ_VERBS + WRITE_VERBS),
+    PermissionRule("kueue", "kueue.x-k8s.io", "localqueues", ("get",)),
+    PermissionRule("kueue", "kueue.x-k8s.io", "workloads", READ_VERBS),
+    PermissionRule("positions", "visibility.kueue.x-k8s.io", "localqueues/pendingworkloads", ("get",)),
+    PermissionRule("dra", "resource.k8s.io", "resourceclaims", ("get", "list")),
+    PermissionRule("discovery", "apps", "statefulsets", READ_VERBS),
+    PermissionRule("nodes", "", "nodes", READ_VERBS, namespaced=False),
+    PermissionRule("fencing", "coordination.k8s.io", "leases", ("get", "list"), namespaced=False),
+    PermissionRule("classes", "kueue.x-k8s.io", "workloadpriorityclasses", ("get",), namespaced=False),
+    PermissionRule("classes", "scheduling.k8s.io", "priorityclasses", ("get",), namespaced=False),
+    PermissionRule("taint", "", "nodes", ("patch",), namespaced=False),
 )
 
-IN_ENVIRONMENTS = (
-    Rule("inside", "", "pods", READ),
-    Rule("inside", "", "pods/exec", ("get", "create")),
-    Rule("discovery", "apps", "statefulsets", READ),
-    Rule("dra", "resource.k8s.io", "resourceclaims", ("get",)),
+ENVIRONMENT_RULES = (
+    PermissionRule("inside", "", "pods", READ_VERBS),
+    PermissionRule("inside", "", "pods/exec", ("get", "create")),
+    PermissionRule("discovery", "apps", "statefulsets", READ_VERBS),
+    PermissionRule("dra", "resource.k8s.io", "resourceclaims", ("get",)),
 )
 """Rules in a namespace that only has environments. A WebSocket of `pods/exec` begins with a GET: Kubernetes up to 1.34
 requires `get` alone, later ones `create` besides (feature gate AuthorizePodWebsocketUpgradeCreatePermission)."""
 
 
-def wanted(connection: Mapping[str, Any]) -> Iterator[tuple[Rule, bool]]:
+def iterate_rules(connection: Mapping[str, Any]) -> Iterator[tuple[PermissionRule, bool]]:
     """Yield each rule that this connection uses, and whether training fails without it."""
     needed: dict[Purpose, bool] = {
         "training": True,
@@ -90,7 +92,7 @@ def wanted(connection: Mapping[str, Any]) -> Iterator[tuple[Rule, bool]]:
             yield rule, rule.purpose in needed
 
 
-def manifest(rules: Iterable[Rule]) -> str:
+def format_rules(rules: Iterable[PermissionRule]) -> str:
     """Return the rules as YAML of a Role."""
     text: str = yaml.safe_dump([rule.to_json() for rule in rules], sort_keys=False, default_flow_style=None)
     return text

@@ -12,13 +12,13 @@ from typing import Any
 
 from websocket import WebSocket
 
-from fermi.engines.kubernetes.channels import LAST_SECONDS, Channels
+from fermi.engines.kubernetes.channels import DRAIN_SECONDS, WebSocketStream
 
-SAID = 2000  # bytes of its standard error that are kept
-OUT, ERR, STATUS = 1, 2, 3
+MAX_STDERR_BYTES = 2000  # bytes of its standard error that are kept
+STDOUT_CHANNEL, STDERR_CHANNEL, STATUS_CHANNEL = 1, 2, 3
 
 
-class Executing(Channels):
+class PodExecStream(WebSocketStream):
     """Program in a container. `stream`: its standard output and input."""
 
     what = "exec"
@@ -30,15 +30,15 @@ class Executing(Channels):
 
     def why(self) -> str:
         """Return the end of the standard error of a program that has ended, or why it could not start."""
-        self._hearing.join(LAST_SECONDS)
+        self._hearing.join(DRAIN_SECONDS)
         said = self._complaints.decode(errors="replace").strip()
         return said or str(self._status.get("message") or "")
 
     def _take(self, channel: int, data: bytes) -> None:
-        if channel == OUT:
+        if channel == STDOUT_CHANNEL:
             self._inside.sendall(data)
-        elif channel == ERR:
-            self._complaints = (self._complaints + data)[-SAID:]
-        elif channel == STATUS:
+        elif channel == STDERR_CHANNEL:
+            self._complaints = (self._complaints + data)[-MAX_STDERR_BYTES:]
+        elif channel == STATUS_CHANNEL:
             with suppress(ValueError):
                 self._status = dict(json.loads(data))

@@ -9,14 +9,14 @@ import logging
 
 from websocket import WebSocket
 
-from fermi.engines.kubernetes.channels import Channels
+from fermi.engines.kubernetes.channels import WebSocketStream
 
 log = logging.getLogger(__name__)
 
-DATA, ERROR = 0, 1
+DATA_CHANNEL, ERROR_CHANNEL = 0, 1
 
 
-class Forwarding(Channels):
+class PortForwardStream(WebSocketStream):
     """Stream to a port of a pod."""
 
     what = "port forward"
@@ -28,8 +28,8 @@ class Forwarding(Channels):
     def _take(self, channel: int, data: bytes) -> None:
         if channel not in self._begun:
             self._begun.add(channel)
-        elif channel == DATA:
+        elif channel == DATA_CHANNEL:
             self._inside.sendall(data)
-        elif channel == ERROR:
+        elif channel == ERROR_CHANNEL:
             log.debug("port forwarding: %s", data.decode(errors="replace"))
             raise ConnectionAbortedError

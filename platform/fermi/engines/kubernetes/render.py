@@ -7,29 +7,41 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fermi.engines import bundle, connection_options
-from fermi.engines.inside.render import artifact as order
+from fermi.engines.inside.render import render_node as order
 from fermi.engines.kubernetes import inside, module_configmap, names, volumes
 from fermi.engines.kubernetes.volumes import JOB_DIR, RUN_DIR
-from fermi.engines.watch_options import watched
+from fermi.engines.watch_options import build_watch_options
 from fermi.jobs import bounds
-from fermi.jobs.code import Place
-from fermi.jobs.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, Value, encode, is_open, resolve
+from fermi.jobs.code import CodeLocation
+from fermi.jobs.spec import (
+    Artifact,
+    JobSpec,
+    Late,
+    Node,
+    NodePlan,
+    Plan,
+    Rendered,
+    Value,
+    encode_value,
+    has_unknown_values,
+    resolve,
+)
 
 TERMINATION_LOG = "/dev/termination-log"  # Kubernetes' default
 KILL_MARGIN_SECONDS = 5
 """Time beyond the ranks' grace: the runner kills what is left of them, reads the rest of their output, and reports."""
-OWN_OF_RUNNER = ("FERMI_RANKS", "FERMI_TERMINATION_LOG", "FERMI_POD_IP")
+RUNNER_VARIABLES = ("FERMI_RANKS", "FERMI_TERMINATION_LOG", "FERMI_POD_IP")
 """Variables of the runner that commands beside a rank do not get."""
-SPARE_SECONDS = 60
+RUN_LIMIT_MARGIN_SECONDS = 60
 """Time beyond a task's own limit and its grace: the platform ends it, and the cluster only where the platform cannot.
 """
-DAY = 86_400
-QUEUED_SECONDS = 30 * DAY
+DAY_SECONDS = 86_400
+MAX_QUEUED_SECONDS = 30 * DAY_SECONDS
 """How long nodes that have started wait for others that Kueue has not admitted; the end of the attempt ends them."""
 LOST_NODE_SECONDS = 30  # Kubernetes' own default is 300
-GPU = "nvidia.com/gpu"
+DEFAULT_GPU_RESOURCE = "nvidia.com/gpu"
 
-SECURITY = {
+CONTAINER_SECURITY = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "runAsNonRoot": True,
@@ -37,7 +49,7 @@ SECURITY = {
 }
 
 
-def security_of(user: int) -> dict[str, Any]:
+def build_pod_security(user: int) -> dict[str, Any]:
     """Return the security context of a pod; CONTAINER_SECURITY is its containers'."""
     ids = {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
     return {"runAsNonRoot": True, **ids, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -45,29 +57,39 @@ def security_of(user: int) -> dict[str, Any]:
 
 def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
     """Return the objects of an attempt."""
-    return _Gang(job, plan, connection).rendered()
+    return _GangRenderer(job, plan, connection).rendered()
 
 
-class _Gang:
+class _GangRenderer:
     def __init__(self, job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> None:
-        self.job, self.plan, self.connection = job, plan, connection_options.of(connection, job, names.CHOSEN)
+        self.job, self.plan, self.connection = (
+            job,
+            plan,
+            connection_options.resolve_options(connection, job, names.VARIABLE_OPTIONS),
+        )
         self.namespace = connection.get("namespace") or "default"
         self.jobset = bool(connection.get("jobset"))
         self.labels = {names.MANAGED_BY: "fermi", names.TASK: job.task_id, names.ATTEMPT: str(job.attempt)}
         if job.project:
             self.labels[names.PROJECT] = job.project
         # in a JobSet the Job's controller gives the host name, and the set the subdomain
-        head = f"{names.node_name(job.name, 0)}-0-0" if self.jobset else "node-0"
+        head = f"{names.build_node_name(job.name, 0)}-0-0" if self.jobset else "node-0"
         self.head = f"{head}.{job.name}.{self.namespace}.svc"
         self.bindings = {Late.HEAD_HOST: self.head, Late.FILES_DIR: f"{RUN_DIR}/files", Late.PYTHON: "python3"}
-        self.modules = bundle.modules(bundle.POD, (word for node in plan.nodes for word in node.command))
-        self._modules = module_configmap.config_map(self.modules, self.namespace)
+        self.modules = bundle.collect_modules(
+            bundle.POD_MODULES, (word for node in plan.nodes for word in node.command)
+        )
+        self._modules = module_configmap.build_config_map(self.modules, self.namespace)
         paths = ["job.json", *(f"files/{name}" for name in plan.files)]
-        self._config_volume = module_configmap.volume(volumes.JOB, job.name, paths, self._modules, self.modules)
+        self._config_volume = module_configmap.build_volume(
+            volumes.JOB_VOLUME, job.name, paths, self._modules, self.modules
+        )
         self._secrets = [self._secret(name) for name in job.secret_env]
         self._env: dict[tuple[str, Value], dict[str, Any]] = {}
         self._class = (self.connection.get("priority_classes") or {}).get(job.priority)
-        self._longest = math.ceil(job.max_run + plan.grace_seconds + SPARE_SECONDS) if job.max_run is not None else None
+        self._longest = (
+            math.ceil(job.max_run + plan.grace_seconds + RUN_LIMIT_MARGIN_SECONDS) if job.max_run is not None else None
+        )
         self._queue = self._queue_labels()
 
     def rendered(self) -> Rendered:
@@ -84,11 +106,11 @@ class _Gang:
         """Yield the orders for nodes inside. Where others have to be admitted first, they wait as long as that
         takes."""
         inner = [node for node in self.plan.nodes if node.node.inside]
-        patience = QUEUED_SECONDS if self._queue and len(inner) < len(self.plan.nodes) else None
+        patience = MAX_QUEUED_SECONDS if self._queue and len(inner) < len(self.plan.nodes) else None
         for node in inner:
             yield order(
-                self.job, self.plan, node, self.connection, root=volumes.root(self.connection),
-                data=volumes.inside(node.node, self.connection), patience=patience,
+                self.job, self.plan, node, self.connection, root=volumes.get_data_root(self.connection),
+                data=volumes.find_data_mount(node.node, self.connection), patience=patience,
             )  # fmt: skip
 
     def _queue_labels(self) -> dict[str, str]:
@@ -118,15 +140,15 @@ class _Gang:
             marks[names.CODE] = self.job.code.snapshot
         labels = dict(self.labels)
         if inner := [node for node in self.plan.nodes if node.node.inside]:
-            marks[names.INSIDE] = inside.listed(inner, self.namespace, self.connection)
-            marks[names.PLACES] = ",".join(str(one.node_rank) for one in self.plan.nodes if not one.node.inside)
+            marks[names.INSIDE] = inside.serialize_nodes(inner, self.namespace, self.connection)
+            marks[names.POD_NODE_RANKS] = ",".join(str(one.node_rank) for one in self.plan.nodes if not one.node.inside)
         if len(inner) < len(self.plan.nodes):
-            labels |= module_configmap.needed(self._modules)
+            labels |= module_configmap.build_label(self._modules)
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": self._meta(self.job.name, annotations=marks, labels=labels),
-            "data": {module_configmap.key(path): text for path, text in self._files().items()},
+            "data": {module_configmap.encode_path(path): text for path, text in self._files().items()},
         }
 
     def _files(self) -> dict[str, str]:
@@ -139,16 +161,20 @@ class _Gang:
         first, known = self.plan.nodes[0], {Late.FILES_DIR: self.bindings[Late.FILES_DIR]}
         return {
             "name": self.job.name,
-            "command": [encode(word, known) for word in first.command],
-            "env": {name: encode(value, known) for name, value in first.env.items() if is_open(value, known)},
+            "command": [encode_value(word, known) for word in first.command],
+            "env": {
+                name: encode_value(value, known)
+                for name, value in first.env.items()
+                if has_unknown_values(value, known)
+            },
             "nodes": len(self.plan.nodes),
             "head": self.head,
             "port": self.plan.master_port,
             "stop_signal": self.plan.stop_signal,
             "grace_seconds": self.plan.grace_seconds,
-            **watched(self.job),
-            **bounds.order(self.connection, shared=False),
-            **Place(volumes.root(self.connection), f"{RUN_DIR}/packages", RUN_DIR).order(self.job, 0),
+            **build_watch_options(self.job),
+            **bounds.build_bounds(self.connection, shared=False),
+            **CodeLocation(volumes.get_data_root(self.connection), f"{RUN_DIR}/packages", RUN_DIR).order(self.job, 0),
             **({"secrets": sorted(self.job.secret_env)} if self.job.secret_env else {}),
         }
 
@@ -176,10 +202,14 @@ class _Gang:
             names.FIRST_RANK: str(node.processes[0].rank),
             names.PROCESSES: str(len(node.processes)),
         }
-        meta = {"name": names.node_name(self.job.name, node.node_rank), "namespace": self.namespace, "labels": labels}
+        meta = {
+            "name": names.build_node_name(self.job.name, node.node_rank),
+            "namespace": self.namespace,
+            "labels": labels,
+        }
         pod, left_out = self._pod(node)
         if left_out:
-            marks[names.NOT_TAKEN_OVER] = ", ".join(left_out)
+            marks[names.OMITTED_MOUNTS] = ", ".join(left_out)
         spec: dict[str, Any] = {
             "parallelism": 1,
             "completions": 1,
@@ -191,7 +221,7 @@ class _Gang:
         if limit := self._deadline():
             spec["activeDeadlineSeconds"] = limit
         if not self.jobset:
-            spec["ttlSecondsAfterFinished"] = int(self.connection.get("ttl_seconds", DAY))
+            spec["ttlSecondsAfterFinished"] = int(self.connection.get("ttl_seconds", DAY_SECONDS))
             if self._queue:
                 meta["labels"] = {**labels, **self._queue}
                 spec["suspend"] = True
@@ -212,7 +242,7 @@ class _Gang:
             "replicatedJobs": replicated,
             "network": {"enableDNSHostnames": True, "subdomain": self.job.name, "publishNotReadyAddresses": True},
             "failurePolicy": {"maxRestarts": 0},
-            "ttlSecondsAfterFinished": int(self.connection.get("ttl_seconds", DAY)),
+            "ttlSecondsAfterFinished": int(self.connection.get("ttl_seconds", DAY_SECONDS)),
         }  # fmt: skip
         if self.plan.success == "head" and 0 in jobs:
             spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node-0"]}
@@ -223,7 +253,7 @@ class _Gang:
 
     def _pod(self, plan: NodePlan) -> tuple[dict[str, Any], list[str]]:
         """Return the pod's spec, and which of the environment's own mounts it does not get."""
-        node, engine, user = plan.node, plan.node.engine, volumes.user(self.connection)
+        node, engine, user = plan.node, plan.node.engine, volumes.get_user(self.connection)
         own, mounts, left_out = self._volumes(node)
         container = {
             "name": names.CONTAINER,
@@ -233,7 +263,7 @@ class _Gang:
             "resources": self._resources(plan),
             "volumeMounts": mounts,
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "securityContext": _security(engine),
+            "securityContext": _build_container_security(engine),
         }
         if policy := engine.get("imagePullPolicy"):
             container["imagePullPolicy"] = policy
@@ -242,12 +272,12 @@ class _Gang:
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": math.ceil(self.plan.grace_seconds) + KILL_MARGIN_SECONDS,
-            "securityContext": security_of(user),
+            "securityContext": build_pod_security(user),
             "containers": [container],
             "volumes": own,
             "tolerations": [
-                *_LOST, *engine.get("tolerations", ()), *(_GPU_TAINT if self._gpus(node) else ()),
-            ],
+                *_LOST_NODE_TOLERATIONS, *engine.get("tolerations", ()), *(_GPU_TOLERATIONS if self._gpus(node) else
+            ()), ],
         }  # fmt: skip
         if not self.jobset:
             spec |= {"hostname": f"node-{plan.node_rank}", "subdomain": self.job.name}
@@ -266,24 +296,24 @@ class _Gang:
         if self._class and not self._queue:
             spec["priorityClassName"] = str(self._class)
         patch = self.connection.get("pod")
-        return (merge(spec, patch) if patch else spec), left_out
+        return (apply_merge_patch(spec, patch) if patch else spec), left_out
 
     def _volumes(self, node: Node) -> tuple[volumes.Volumes, volumes.Volumes, list[str]]:
         """Return volumes, mounts, and the mounts that were left out."""
         made: volumes.Volumes = [
             self._config_volume,
-            {"name": volumes.RUN, "emptyDir": {"sizeLimit": disk} if (disk := self._disk()) else {}},
-            {"name": volumes.SHM, "emptyDir": {"medium": "Memory", "sizeLimit": f"{self._shm(node)}Gi"}},
+            {"name": volumes.RUN_VOLUME, "emptyDir": {"sizeLimit": disk} if (disk := self._disk()) else {}},
+            {"name": volumes.SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": f"{self._shm(node)}Gi"}},
         ]
         mounts: volumes.Volumes = [
-            {"name": volumes.JOB, "mountPath": JOB_DIR, "readOnly": True},
-            {"name": volumes.RUN, "mountPath": RUN_DIR},
-            {"name": volumes.SHM, "mountPath": "/dev/shm"},
+            {"name": volumes.JOB_VOLUME, "mountPath": JOB_DIR, "readOnly": True},
+            {"name": volumes.RUN_VOLUME, "mountPath": RUN_DIR},
+            {"name": volumes.SHM_VOLUME, "mountPath": "/dev/shm"},
         ]
-        if shared := volumes.of_task(self.job, self.connection):
-            made.append({**self.connection["data"]["volume"], "name": volumes.DATA})
+        if shared := volumes.build_data_mounts(self.job, self.connection):
+            made.append({**self.connection["data"]["volume"], "name": volumes.DATA_VOLUME})
             mounts += shared
-        left_out = volumes.beside(node, made, mounts, self.connection)
+        left_out = volumes.add_environment_volumes(node, made, mounts, self.connection)
         return made, mounts, left_out
 
     def _shm(self, node: Node) -> int:
@@ -311,7 +341,7 @@ class _Gang:
         limits |= {"ephemeral-storage": disk} if (disk := self._disk()) else {}
         limits |= self.connection.get("limits") or {}
         if gpus := self._gpus(node):
-            resource = node.engine.get("resource") or GPU
+            resource = node.engine.get("resource") or DEFAULT_GPU_RESOURCE
             requests[resource] = limits[resource] = str(gpus)
         for resource, amount in (node.engine.get("devices") or {}).items():
             requests[resource] = limits[resource] = str(amount)
@@ -327,10 +357,10 @@ class _Gang:
             "HOME": RUN_DIR, "USER": "fermi", "PYTHONUNBUFFERED": "1",
             **{name: value for name, value in plan.env.items() if name not in self.job.secret_env},
             "PYTHONPATH": ":".join(filter(None, [JOB_DIR, str(plan.env.get("PYTHONPATH", ""))])),
-            "FERMI_RANKS": json.dumps([_rank(process) for process in plan.processes]),
+            "FERMI_RANKS": json.dumps([_build_rank(process) for process in plan.processes]),
             "FERMI_TERMINATION_LOG": TERMINATION_LOG,
         }  # fmt: skip
-        return [*(self._variable(item) for item in ours.items()), *_FIELDS, *self._secrets]
+        return [*(self._variable(item) for item in ours.items()), *_FIELD_VARIABLES, *self._secrets]
 
     def _secret(self, name: str) -> dict[str, Any]:
         """Return a variable of the Secret, which has the attempt's name and is made when the attempt is submitted."""
@@ -343,27 +373,27 @@ class _Gang:
         return found
 
 
-def _security(engine: Mapping[str, Any]) -> dict[str, Any]:
+def _build_container_security(engine: Mapping[str, Any]) -> dict[str, Any]:
     """Return the security context of a container. `capabilities`: those that its environment has and training needs
     too."""
     added = {"add": engine["capabilities"]} if engine.get("capabilities") else {}
-    return {**SECURITY, "capabilities": {"drop": ["ALL"], **added}} if added else SECURITY
+    return {**CONTAINER_SECURITY, "capabilities": {"drop": ["ALL"], **added}} if added else CONTAINER_SECURITY
 
 
-_FIELDS = [{"name": "FERMI_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
-_LOST = [
+_FIELD_VARIABLES = [{"name": "FERMI_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+_LOST_NODE_TOLERATIONS = [
     {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute",
      "tolerationSeconds": LOST_NODE_SECONDS}
     for what in ("not-ready", "unreachable")
 ]  # fmt: skip
-_GPU_TAINT = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
+_GPU_TOLERATIONS = [{"key": DEFAULT_GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}]
 
 
-def _rank(process: Any) -> dict[str, Any]:
+def _build_rank(process: Any) -> dict[str, Any]:
     return {"rank": process.rank, "local_rank": process.local_rank, "env": dict(process.env)}
 
 
-def merge(target: Any, patch: Any) -> Any:
+def apply_merge_patch(target: Any, patch: Any) -> Any:
     """Return a JSON merge patch (RFC 7396) of `target`, except that lists of named objects are merged by name, as it is
     meant for volumes, containers and mounts."""
     if isinstance(patch, Mapping):
@@ -372,19 +402,19 @@ def merge(target: Any, patch: Any) -> Any:
             if value is None:
                 base.pop(name, None)
             else:
-                base[name] = merge(base.get(name), value)
+                base[name] = apply_merge_patch(base.get(name), value)
         return base
-    if isinstance(patch, list) and isinstance(target, list) and all(_named(item) for item in [*patch, *target]):
-        merged = {_identity(item): item for item in target}
+    if isinstance(patch, list) and isinstance(target, list) and all(_has_name(item) for item in [*patch, *target]):
+        merged = {_get_identity(item): item for item in target}
         for item in patch:
-            merged[_identity(item)] = merge(merged.get(_identity(item)), item)
+            merged[_get_identity(item)] = apply_merge_patch(merged.get(_get_identity(item)), item)
         return list(merged.values())
     return patch
 
 
-def _named(item: Any) -> bool:
+def _has_name(item: Any) -> bool:
     return isinstance(item, Mapping) and "name" in item
 
 
-def _identity(item: Mapping[str, Any]) -> tuple[Any, Any]:
+def _get_identity(item: Mapping[str, Any]) -> tuple[Any, Any]:
     return item["name"], item.get("mountPath")

@@ -10,45 +10,47 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from fermi.engines.kubernetes.client import Refused
+from fermi.engines.kubernetes.client import KubernetesApiError
 from fermi.engines.kubernetes.gang import Object
-from fermi.engines.kubernetes.inside import Environments, container_status, why_not_running
+from fermi.engines.kubernetes.inside import PodEnvironments, explain_not_running, find_container_status
 from fermi.jobs.errors import BackendError
 
 log = logging.getLogger(__name__)
 
-PARALLEL = 8
-AGAIN_SECONDS, MAX_AGAIN_SECONDS = 60.0, 1800.0
+MAX_PARALLEL = 8
+RETRY_SECONDS, MAX_RETRY_SECONDS = 60.0, 1800.0
 """After which an environment that could not be entered is surveyed again. Where the reason does not pass by itself, the
 time doubles with each survey."""
-SILENT_AGAIN_SECONDS = 5.0
+SILENT_RETRY_SECONDS = 5.0
 """After which an environment is surveyed again that did not answer the first time: that shows nothing yet."""
-MOST_TEXT, MOST_DEVICES = 300, 64
+MAX_TEXT_CHARS, MAX_DEVICES = 300, 64
 _DEVICE = re.compile(r"[A-Za-z0-9_]{1,40}")
-Facts = Mapping[str, Any]
-Life = tuple[str, str]
+SurveyFacts = Mapping[str, Any]
+ContainerLife = tuple[str, str]
 """The pod's uid and the container's id."""
 
 
-class Surveys:
+class EnvironmentSurveys:
     """Surveys of a cluster. `on_news` is called, from a thread of ours, whenever something was found."""
 
-    def __init__(self, environments: Environments, on_news: Callable[[], None]) -> None:
+    def __init__(self, environments: PodEnvironments, on_news: Callable[[], None]) -> None:
         self._environments, self._on_news = environments, on_news
-        self._known: dict[Life, tuple[float, Facts | None]] = {}  # (until when it is used, what was found)
-        self._pauses: dict[Life, float] = {}
-        self._asked: set[Life] = set()
+        self._known: dict[
+            ContainerLife, tuple[float, SurveyFacts | None]
+        ] = {}  # (until when it is used, what was found)
+        self._pauses: dict[ContainerLife, float] = {}
+        self._asked: set[ContainerLife] = set()
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(PARALLEL, thread_name_prefix="survey")
+        self._pool = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="survey")
 
-    def of(self, pod: Object, container: str, python: str = "") -> Facts | None:
+    def of(self, pod: Object, container: str, python: str = "") -> SurveyFacts | None:
         """Return what is known of a container; None where it has not been surveyed yet, which is started."""
         uid = pod["metadata"]["uid"]
-        if why := why_not_running(pod, container):
+        if why := explain_not_running(pod, container):
             with self._lock:
                 self._forget(lambda life: life[0] == uid)
-            return _why("INSIDE_NOT_RUNNING", {"why": why})
-        found = container_status(pod, container) or {}
+            return _build_refusal("INSIDE_NOT_RUNNING", {"why": why})
+        found = find_container_status(pod, container) or {}
         life = uid, str(found.get("containerID") or "")
         with self._lock:
             until, facts = self._known.get(life, (0.0, None))
@@ -77,7 +79,7 @@ class Surveys:
         with self._lock:
             self._forget(lambda life: life[0] not in lives)
 
-    def _forget(self, is_over: Callable[[Life], bool]) -> None:
+    def _forget(self, is_over: Callable[[ContainerLife], bool]) -> None:
         for life in [one for one in self._known if is_over(one)]:
             del self._known[life]
             self._pauses.pop(life, None)
@@ -86,53 +88,53 @@ class Surveys:
         """Stop the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _look(self, life: Life, where: tuple[str, str, str], python: str) -> None:
+    def _look(self, life: ContainerLife, where: tuple[str, str, str], python: str) -> None:
         try:
             passes, facts = self._ask(where, python)
         except Exception as error:
             log.exception("the survey of %s failed", "/".join(where))
-            passes, facts = True, _why("INSIDE_SILENT", {"why": f"{type(error).__name__}: {error}"})
+            passes, facts = True, _build_refusal("INSIDE_SILENT", {"why": f"{type(error).__name__}: {error}"})
         with self._lock:
-            known: Facts | None = facts
-            pause = AGAIN_SECONDS if passes else min(2 * self._pauses.get(life, AGAIN_SECONDS / 2), MAX_AGAIN_SECONDS)
+            known: SurveyFacts | None = facts
+            pause = RETRY_SECONDS if passes else min(2 * self._pauses.get(life, RETRY_SECONDS / 2), MAX_RETRY_SECONDS)
             if facts.get("why") == "INSIDE_SILENT" and life not in self._pauses:
-                pause, known = SILENT_AGAIN_SECONDS, None
+                pause, known = SILENT_RETRY_SECONDS, None
             self._pauses[life] = pause
             self._known[life] = (time.monotonic() + pause if "why" in facts else float("inf"), known)
             self._asked.discard(life)
         self._on_news()
 
-    def _ask(self, where: tuple[str, str, str], python: str) -> tuple[bool, Facts]:
+    def _ask(self, where: tuple[str, str, str], python: str) -> tuple[bool, SurveyFacts]:
         """Return whether a reason why not may pass by itself, and what was found."""
         try:
             with self._environments.enter(*where, python) as session:
-                return True, _believed(session.ask("survey", parts=["interpreters", "container"]))
-        except Refused as refused:
+                return True, _parse_facts(session.ask("survey", parts=["interpreters", "container"]))
+        except KubernetesApiError as refused:
             code = "INSIDE_FORBIDDEN" if refused.status == 403 and refused.permanent else "INSIDE_SILENT"
-            return True, _why(code, {"why": refused.message})
+            return True, _build_refusal(code, {"why": refused.message})
         except BackendError as error:
-            return not error.permanent, _why(error.code, error.params)
+            return not error.permanent, _build_refusal(error.code, error.params)
 
 
-def _believed(said: Mapping[str, Any]) -> Facts:
+def _parse_facts(answer: Mapping[str, Any]) -> SurveyFacts:
     found: dict[str, Any] = {}
     for name in ("python", "version", "interpreter", "home", "life"):
-        if isinstance(value := said.get(name), str) and value:
-            found[name] = value[:MOST_TEXT]
-    if isinstance(user := said.get("user"), int) and not isinstance(user, bool):
+        if isinstance(value := answer.get(name), str) and value:
+            found[name] = value[:MAX_TEXT_CHARS]
+    if isinstance(user := answer.get("user"), int) and not isinstance(user, bool):
         found["user"] = user
-    container = said.get("container")
+    container = answer.get("container")
     if isinstance(container, Mapping) and isinstance(devices := container.get("rdma"), list):
-        found["rdma"] = [one["device"] for one in devices[:MOST_DEVICES] if _carries(one)]
-    return found if "python" in found else _why("INSIDE_SILENT", {"why": "the survey told no interpreter"})
+        found["rdma"] = [one["device"] for one in devices[:MAX_DEVICES] if _is_usable_device(one)]
+    return found if "python" in found else _build_refusal("INSIDE_SILENT", {"why": "the survey told no interpreter"})
 
 
-def _carries(one: Any) -> bool:
+def _is_usable_device(entry: Any) -> bool:
     """Return whether a value is an RDMA device that the container can open, with an active port."""
-    if not isinstance(one, Mapping) or one.get("usable") is not True or one.get("state") != "ACTIVE":
+    if not isinstance(entry, Mapping) or entry.get("usable") is not True or entry.get("state") != "ACTIVE":
         return False
-    return isinstance(device := one.get("device"), str) and bool(_DEVICE.fullmatch(device))
+    return isinstance(device := entry.get("device"), str) and bool(_DEVICE.fullmatch(device))
 
 
-def _why(code: str, params: Mapping[str, Any]) -> Facts:
-    return {"why": code, "params": {name: str(value)[:MOST_TEXT] for name, value in params.items() if value}}
+def _build_refusal(code: str, params: Mapping[str, Any]) -> SurveyFacts:
+    return {"why": code, "params": {name: str(value)[:MAX_TEXT_CHARS] for name, value in params.items() if value}}

@@ -19,88 +19,88 @@ from posixpath import normpath
 from typing import Any
 
 from fermi.jobs.spec import JobSpec, Node
-from fermi.jobs.user_paths import CHECKPOINTS, FILES, OUTPUTS, TREES, task_folder
+from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, FILES_FOLDER, OUTPUTS_FOLDER, TREES_FOLDER, find_task_folder
 
 log = logging.getLogger(__name__)
 
 JOB_DIR, RUN_DIR = "/fermi/job", "/fermi/run"
 """Mount paths: the ConfigMap, read-only; and an empty folder of the pod's own, into which the runner copies the plan's
 files."""
-JOB, RUN, SHM, DATA = "fermi-job", "fermi-run", "shm", "fermi-data"
-OPEN = ("datasets", "workspace")
+JOB_VOLUME, RUN_VOLUME, SHM_VOLUME, DATA_VOLUME = "fermi-job", "fermi-run", "shm", "fermi-data"
+SHARED_FOLDERS = ("datasets", "workspace")
 """Folders of the data directory that every member may use (see `apps.catalog.sources`)."""
-USER = 1000
+DEFAULT_USER = 1000
 
 Volumes = list[dict[str, Any]]
 
 
-def root(connection: Mapping[str, Any]) -> str:
+def get_data_root(connection: Mapping[str, Any]) -> str:
     """Return the path at which pods would see the whole data volume."""
     data = connection.get("data") or {}
     return str(data.get("mountPath") or connection.get("data_dir") or "")
 
 
-def user(connection: Mapping[str, Any]) -> int:
+def get_user(connection: Mapping[str, Any]) -> int:
     """Return the user that pods run as: the operator's choice; else the platform's, because it makes their folders;
     1000 where that is root."""
-    return int(connection.get("run_as_user") or connection.get("platform_user") or USER)
+    return int(connection.get("run_as_user") or connection.get("platform_user") or DEFAULT_USER)
 
 
-def hidden(job: JobSpec, connection: Mapping[str, Any]) -> list[tuple[str, str]]:
+def find_hidden_paths(job: JobSpec, connection: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return (field, path) of what a task names in the data volume that no pod can see."""
     if not connection.get("data") or not job.entrypoint or job.brings(job.entrypoint.script):
         return []
     script = job.entrypoint.script
-    parts = _below(script, root(connection))
-    return [("entrypoint.script", script)] if parts is not None and not _is_open(parts) else []
+    parts = _split_below(script, get_data_root(connection))
+    return [("entrypoint.script", script)] if parts is not None and not _is_shared(parts) else []
 
 
-def of_task(job: JobSpec, connection: Mapping[str, Any]) -> Volumes:
+def build_data_mounts(job: JobSpec, connection: Mapping[str, Any]) -> Volumes:
     """Return the mounts of the data volume. A folder inside another one that is mounted needs no mount of its own."""
     if not connection.get("data"):
         return []
-    top = root(connection)
-    wanted = dict.fromkeys(_needed(job, top), True)
-    own = _below(job.checkpoint_dir, top)
-    if own and len(own) > 1 and own[0] == CHECKPOINTS:
+    top = get_data_root(connection)
+    wanted = dict.fromkeys(_iterate_needed(job, top), True)
+    own = _split_below(job.checkpoint_dir, top)
+    if own and len(own) > 1 and own[0] == CHECKPOINTS_FOLDER:
         wanted[own] = False
-    written = _below(job.output_dir, top)
-    if written and len(written) == 2 and written[0] == OUTPUTS:
+    written = _split_below(job.output_dir, top)
+    if written and len(written) == 2 and written[0] == OUTPUTS_FOLDER:
         wanted[written] = False
     if job.code:
-        wanted[TREES, job.task_id] = False
+        wanted[TREES_FOLDER, job.task_id] = False
     mounts: Volumes = []
     for parts, read_only in sorted(wanted.items()):
         if any(parts[:length] in wanted for length in range(1, len(parts))):
             continue
         path = "/".join(parts)
-        mount = {"name": DATA, "mountPath": f"{top.rstrip('/')}/{path}", "subPath": path}
+        mount = {"name": DATA_VOLUME, "mountPath": f"{top.rstrip('/')}/{path}", "subPath": path}
         mounts.append(mount | ({"readOnly": True} if read_only else {}))
     return mounts
 
 
-def _needed(job: JobSpec, top: str) -> Iterator[tuple[str, ...]]:
+def _iterate_needed(job: JobSpec, top: str) -> Iterator[tuple[str, ...]]:
     """Yield the paths that are read. A dataset that the platform made is a folder of its own; a file that lies directly
     in an open folder is mounted alone, except that a script may import what lies beside it."""
     entry = job.entrypoint
     named = [job.train_data, job.valid_data, *(entry.args if entry else ()), *map(str, job.env.values())]
     for path in named:
-        parts = _below(path.rpartition("=")[2], top)
-        if parts and _is_open(parts):
+        parts = _split_below(path.rpartition("=")[2], top)
+        if parts and _is_shared(parts):
             yield parts[:2]
-    if entry and (parts := _below(entry.script, top)) and _is_open(parts):
+    if entry and (parts := _split_below(entry.script, top)) and _is_shared(parts):
         yield parts[:2] if len(parts) > 2 else parts[:1]
-    if job.code and (parts := _below(job.code.folder, top)):
+    if job.code and (parts := _split_below(job.code.folder, top)):
         yield parts
-    if (parts := _below(job.files_dir, top)) and len(parts) == 2 and parts[0] == FILES:
+    if (parts := _split_below(job.files_dir, top)) and len(parts) == 2 and parts[0] == FILES_FOLDER:
         yield parts
-    if (parts := _below(job.resume_from, top)) and _is_open(parts):
+    if (parts := _split_below(job.resume_from, top)) and _is_shared(parts):
         yield parts
-    if top and (folder := task_folder(Path(top), job.resume_from)):
+    if top and (folder := find_task_folder(Path(top), job.resume_from)):
         yield folder.parts[-2:]
 
 
-def _below(path: str, top: str) -> tuple[str, ...] | None:
+def _split_below(path: str, top: str) -> tuple[str, ...] | None:
     """Return the parts of `path` below `top`; None if it is not inside."""
     clean, start = normpath(path) if path else "", normpath(top) if top else ""
     if not start or not clean.startswith(f"{start.rstrip('/')}/"):
@@ -108,55 +108,55 @@ def _below(path: str, top: str) -> tuple[str, ...] | None:
     return tuple(clean[len(start.rstrip("/")) + 1 :].split("/"))
 
 
-def _is_open(parts: tuple[str, ...]) -> bool:
-    return len(parts) > 1 and parts[0] in OPEN
+def _is_shared(parts: tuple[str, ...]) -> bool:
+    return len(parts) > 1 and parts[0] in SHARED_FOLDERS
 
 
-def beside(node: Node, volumes: Volumes, mounts: Volumes, connection: Mapping[str, Any]) -> list[str]:
+def add_environment_volumes(node: Node, volumes: Volumes, mounts: Volumes, connection: Mapping[str, Any]) -> list[str]:
     """Add the environment's own volumes to ours, in place. Ours stay as they are: a volume of theirs with a name that
     we use gets another, and a mount is left out where we mount something, and where it is the whole data volume again.
     Return those that were left out, as text."""
     data = connection.get("data") or {}
     theirs = {volume["name"]: volume for volume in node.engine.get("volumes") or ()}
     taken = {normpath(mount["mountPath"]) for mount in mounts}
-    taken |= {normpath(root(connection))} if data else set()
+    taken |= {normpath(get_data_root(connection))} if data else set()
     names = {volume["name"] for volume in volumes}
     renamed: dict[str, str] = {}
     left_out = []
     for mount in node.engine.get("volumeMounts") or ():
         source, path = theirs.get(mount["name"]), normpath(mount["mountPath"])
         whole = source is not None and not (mount.get("subPath") or mount.get("subPathExpr"))
-        if source is None or path in taken or (whole and _same_source(source, data.get("volume") or {})):
+        if source is None or path in taken or (whole and _is_same_source(source, data.get("volume") or {})):
             left_out.append(f"{mount['mountPath']} ({mount['name']})")
             continue
         taken.add(path)
         if mount["name"] not in renamed:
-            name = renamed[mount["name"]] = _free(mount["name"], names | theirs.keys() - {mount["name"]})
+            name = renamed[mount["name"]] = _choose_name(mount["name"], names | theirs.keys() - {mount["name"]})
             names.add(name)
             volumes.append({**source, "name": name})
         mounts.append({**mount, "name": renamed[mount["name"]]})
     return left_out
 
 
-def inside(node: Node, connection: Mapping[str, Any]) -> str:
+def find_data_mount(node: Node, connection: Mapping[str, Any]) -> str:
     """Return where an environment's own container has the whole data volume to write to; empty: nowhere."""
     data = (connection.get("data") or {}).get("volume") or {}
     theirs = {volume["name"]: volume for volume in node.engine.get("volumes") or ()}
     for mount in node.engine.get("volumeMounts") or ():
         whole = not (mount.get("subPath") or mount.get("subPathExpr") or mount.get("readOnly"))
-        if whole and _same_source(theirs.get(mount["name"]) or {}, data):
+        if whole and _is_same_source(theirs.get(mount["name"]) or {}, data):
             return normpath(mount["mountPath"])
     return ""
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
+def _choose_name(name: str, taken: Iterable[str]) -> str:
     """Return a volume name that is not taken: a DNS label of at most 63 characters."""
     taken = set(taken)
     tries = (name, *(f"dev{number or ''}-{name}"[:63].rstrip("-") for number in range(len(taken) + 1)))
     return next(one for one in tries if one not in taken)
 
 
-def _same_source(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _is_same_source(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two volumes are the same storage, whatever their names and however they are mounted."""
 
     def plain(volume: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,17 +169,17 @@ def _same_source(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return bool(other) and plain(one) == plain(other)
 
 
-def prepare(data_dir: Path, pod: Mapping[str, Any]) -> None:
+def prepare_folders(data_dir: Path, pod: Mapping[str, Any]) -> None:
     """Make the folders that a pod writes to, and give them to its user. The kubelet would make them too, as root's.
     They are writable for all users only where we are not allowed more, and what is above them is not."""
     ids = pod.get("securityContext") or {}
     uid, gid = ids.get("runAsUser"), ids.get("fsGroup") or ids.get("runAsGroup") or -1
     for mount in (mount for one in pod["containers"] for mount in one.get("volumeMounts") or ()):
-        if mount["name"] == DATA and str(mount.get("subPath")).startswith(f"{FILES}/"):
+        if mount["name"] == DATA_VOLUME and str(mount.get("subPath")).startswith(f"{FILES_FOLDER}/"):
             (data_dir / mount["subPath"]).mkdir(
                 parents=True, exist_ok=True
             )  # if the kubelet made it, as root, we could not write to it
-        if mount["name"] != DATA or mount.get("readOnly") or not mount.get("subPath"):
+        if mount["name"] != DATA_VOLUME or mount.get("readOnly") or not mount.get("subPath"):
             continue
         folder = data_dir / mount["subPath"]
         folder.mkdir(parents=True, exist_ok=True)

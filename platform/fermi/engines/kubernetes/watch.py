@@ -26,31 +26,33 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fermi.engines.kubernetes import names
-from fermi.engines.kubernetes.causes import HOLDING_UP, NO_CLASS
-from fermi.engines.kubernetes.client import METADATA, Client, Refused, Stream
+from fermi.engines.kubernetes.causes import BLOCKING_EVENTS, NO_PRIORITY_CLASS
+from fermi.engines.kubernetes.client import METADATA_ACCEPT, KubernetesApiError, KubernetesClient, ResponseStream
 from fermi.engines.kubernetes.gang import Gang, Object
 from fermi.jobs.errors import BackendError
 
 log = logging.getLogger(__name__)
 
-PAGE = 500
+PAGE_SIZE = 500
 WATCH_SECONDS = (240, 360)  # then the server ends it and another begins; a random length spreads them
 SILENCE_SECONDS = 420.0
 BACKOFF_SECONDS = (0.1, 1.5)
-PATIENCE_SECONDS = 15.0
+MAX_DOWN_SECONDS = 15.0
 """How long the connection may be down before the cached state counts as unknown."""
-FAILING_SECONDS = 0.5
+FIRST_LIST_SECONDS = 0.5
 """How long the first list is waited for while the cluster does not answer."""
 IDLE_SECONDS = 300.0
 """Without use for so long, watching ends."""
-KEPT_EVENTS = frozenset({"FailedCreate", "Failed", "BackOff", "ErrImagePull", NO_CLASS, *HOLDING_UP})
-FORGET_GONE_SECONDS = 600.0
+KEPT_EVENT_REASONS = frozenset(
+    {"FailedCreate", "Failed", "BackOff", "ErrImagePull", NO_PRIORITY_CLASS, *BLOCKING_EVENTS}
+)
+GONE_CACHE_SECONDS = 600.0
 
 
-_clock = itertools.count(1)  # shared by all caches, so that a new one never reuses a version of an old one
+_version_counter = itertools.count(1)  # shared by all caches, so that a new one never reuses a version of an old one
 
 
-class Memory:
+class ObjectCache:
     """Objects by attempt."""
 
     def __init__(self) -> None:
@@ -65,7 +67,7 @@ class Memory:
         return self._versions.get(attempt, 0)
 
     def _changed(self, attempt: str) -> str:
-        self._versions[attempt] = next(_clock)
+        self._versions[attempt] = next(_version_counter)
         return attempt
 
     def names(self) -> list[str]:
@@ -95,14 +97,14 @@ class Memory:
 
     def wrote(self, kind: str, obj: dict[str, Any]) -> None:
         """Store an object that this process has just written; the watch brings the same object again."""
-        self.put(kind, _slim(obj, kind))
+        self.put(kind, _strip_object(obj, kind))
 
     def put(self, kind: str, obj: dict[str, Any]) -> str | None:
         """Store an object; return the attempt that it changed, None: none."""
         with self._lock:
             if kind == "Event":
                 uid = (obj.get("involvedObject") or {}).get("uid", "")
-                if obj.get("reason") in KEPT_EVENTS and uid:
+                if obj.get("reason") in KEPT_EVENT_REASONS and uid:
                     self._events[uid][obj["reason"]] = obj
                 about, _ = self._owners.get(uid, (None, ""))
                 return self._changed(about) if about else None
@@ -126,7 +128,7 @@ class Memory:
                 return None
             gang = self._gangs[attempt]
             gang.drop(kind, obj)
-            if gang.is_empty() and gang.idle_seconds() > FORGET_GONE_SECONDS:
+            if gang.is_empty() and gang.idle_seconds() > GONE_CACHE_SECONDS:
                 del self._gangs[attempt]
             return self._changed(attempt)
 
@@ -147,28 +149,28 @@ class Memory:
         if kind == "Workload":  # Kueue's, for a Job or JobSet of ours
             owners = obj["metadata"].get("ownerReferences") or ()
             return next((self._owners[o["uid"]][0] for o in owners if o["uid"] in self._owners), None) or next(
-                (names.attempt_of_name(o["name"]) for o in owners if o.get("kind") in ("Job", "JobSet")), None
+                (names.strip_node_suffix(o["name"]) for o in owners if o.get("kind") in ("Job", "JobSet")), None
             )
-        return names.attempt_of(obj)
+        return names.get_attempt(obj)
 
     def _tidy(self) -> None:
         with self._lock:
-            for name in [n for n, g in self._gangs.items() if g.is_empty() and g.idle_seconds() > FORGET_GONE_SECONDS]:
+            for name in [n for n, g in self._gangs.items() if g.is_empty() and g.idle_seconds() > GONE_CACHE_SECONDS]:
                 del self._gangs[name]
                 self._versions.pop(name, None)
 
 
-class Follow:
+class KindWatcher:
     """Thread that watches one kind."""
 
     def __init__(
-        self, client: Client, kind: str, memory: Memory, changed: Callable[[set[str]], None],
-        wanted: Callable[[], bool], **selectors: str,
+        self, client: KubernetesClient, kind: str, memory: ObjectCache, changed: Callable[[set[str]], None],
+        is_wanted: Callable[[], bool], **selectors: str,
     ) -> None:  # fmt: skip
         """Start the thread. `is_wanted`: called now and then; the thread ends when it returns False."""
-        self.kind, self._wanted = kind, wanted
+        self.kind, self._wanted = kind, is_wanted
         self._client, self._memory, self._changed, self._selectors = client, memory, changed, selectors
-        self._stream: Stream | None = None
+        self._stream: ResponseStream | None = None
         self._stopped = threading.Event()
         self.synced = threading.Event()
         self.error: BackendError | None = None
@@ -198,7 +200,7 @@ class Follow:
                         break
                 continue  # the server ended it, as it does every few minutes
             except BackendError as error:
-                if isinstance(error, Refused) and (error.status == 410 or error.reason == "Expired"):
+                if isinstance(error, KubernetesApiError) and (error.status == 410 or error.reason == "Expired"):
                     version = ""
                 self._failed(error)
             except Exception as error:
@@ -224,16 +226,16 @@ class Follow:
         if self.down_since is None:
             self.down_since = time.monotonic()
 
-    def _accept(self, what: str) -> str:
-        return METADATA.format(list=what) if self.kind == "ConfigMap" else "application/json"
+    def _accept(self, kind: str) -> str:
+        return METADATA_ACCEPT.format(list=kind) if self.kind == "ConfigMap" else "application/json"
 
     def _list(self) -> str:
         found: list[dict[str, Any]] = []
         following = ""
         while True:
-            query = {**self._selectors, "limit": PAGE, **({"continue": following} if following else {})}
+            query = {**self._selectors, "limit": PAGE_SIZE, **({"continue": following} if following else {})}
             page = self._client.request("GET", self._client.path(self.kind), query=query, accept=self._accept("List"))
-            found += [_slim(item, self.kind) for item in page.get("items") or ()]
+            found += [_strip_object(item, self.kind) for item in page.get("items") or ()]
             following = page["metadata"].get("continue") or ""
             if not following:
                 break
@@ -261,12 +263,12 @@ class Follow:
                 if event["type"] == "ERROR":
                     code, reason = int(obj.get("code") or 0), str(obj.get("reason") or "")
                     message = str(obj.get("message") or "")
-                    raise Refused("ENGINE_UNREACHABLE", code, reason, message, permanent=False)
+                    raise KubernetesApiError("ENGINE_UNREACHABLE", code, reason, message, permanent=False)
                 version = obj["metadata"]["resourceVersion"]
                 if event["type"] == "DELETED":
-                    changed.add(self._memory.drop(self.kind, _slim(obj, self.kind)))
+                    changed.add(self._memory.drop(self.kind, _strip_object(obj, self.kind)))
                 elif event["type"] != "BOOKMARK":
-                    changed.add(self._memory.put(self.kind, _slim(obj, self.kind)))
+                    changed.add(self._memory.put(self.kind, _strip_object(obj, self.kind)))
             self._tell({name for name in changed if name})
             yield version
 
@@ -275,39 +277,39 @@ class Follow:
             self._changed(changed)
 
 
-class Watch:
+class ClusterWatch:
     """Watches of all kinds of one cluster. Start with the first use in a process, and again in a process forked from
     it."""
 
-    def __init__(self, client: Client, *, jobset: bool, queue: bool) -> None:
-        self.memory = Memory()
+    def __init__(self, client: KubernetesClient, *, jobset: bool, queue: bool) -> None:
+        self.memory = ObjectCache()
         self._client = client
         self._kinds = ["ConfigMap", "Job", "Pod", "Event"]
         self._kinds += (["JobSet"] if jobset else []) + (["Workload"] if queue else [])
         self._lock = threading.Lock()
-        self._follows: list[Follow] = []
+        self._follows: list[KindWatcher] = []
         self._pid = 0
         self._asked_at = 0.0
-        self._listeners: list[queue_of_names] = []
+        self._listeners: list[NameQueue] = []
 
-    def ready(self) -> Memory:
+    def ready(self) -> ObjectCache:
         """Return the cache, once it is complete. Raise BackendError when the cluster has not answered for too long."""
         began = time.monotonic()
         for follow in self._started():
-            patience = PATIENCE_SECONDS if follow.error is None else FAILING_SECONDS
+            patience = MAX_DOWN_SECONDS if follow.error is None else FIRST_LIST_SECONDS
             follow.synced.wait(max(0.0, began + patience - time.monotonic()))
             down = follow.down_since
-            if not follow.synced.is_set() or (down is not None and time.monotonic() - down > PATIENCE_SECONDS):
+            if not follow.synced.is_set() or (down is not None and time.monotonic() - down > MAX_DOWN_SECONDS):
                 raise follow.error or BackendError("ENGINE_UNREACHABLE", why=f"no list of {follow.kind}s yet")
         return self.memory
 
-    def listen(self) -> queue_of_names:
+    def listen(self) -> NameQueue:
         """Return a queue that gets the names of attempts that changed, until `leave`."""
-        found: queue_of_names = queue.SimpleQueue()
+        found: NameQueue = queue.SimpleQueue()
         self._listeners.append(found)
         return found
 
-    def leave(self, listener: queue_of_names) -> None:
+    def leave(self, listener: NameQueue) -> None:
         """Remove a queue."""
         self._listeners.remove(listener)
 
@@ -324,21 +326,21 @@ class Watch:
         self.stop()
         return False
 
-    def _started(self) -> list[Follow]:
+    def _started(self) -> list[KindWatcher]:
         with self._lock:
             self._asked_at = time.monotonic()
             if self._pid != os.getpid():
-                self._pid, self.memory = os.getpid(), Memory()
+                self._pid, self.memory = os.getpid(), ObjectCache()
                 self._follows = [self._follow(kind) for kind in self._kinds]
             return self._follows
 
-    def _follow(self, kind: str) -> Follow:
+    def _follow(self, kind: str) -> KindWatcher:
         selectors = {"labelSelector": names.SELECTOR}
         if kind == "Event":
             selectors = {"fieldSelector": "type=Warning"}
         elif kind == "Workload":
             selectors = {}
-        return Follow(self._client, kind, self.memory, self._changed, self._is_wanted, **selectors)
+        return KindWatcher(self._client, kind, self.memory, self._changed, self._is_wanted, **selectors)
 
     def _changed(self, attempts: set[str]) -> None:
         for listener in list(self._listeners):
@@ -346,10 +348,10 @@ class Watch:
                 listener.put(attempt)
 
 
-queue_of_names = queue.SimpleQueue[str]
+NameQueue = queue.SimpleQueue[str]
 
 
-def _slim(obj: dict[str, Any], kind: str) -> dict[str, Any]:
+def _strip_object(obj: dict[str, Any], kind: str) -> dict[str, Any]:
     """Return the object without what is large and not used here, and with its kind, which the items of a list lack."""
     obj["kind"] = kind
     obj.pop("data", None)

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from fermi.engines import logfiles
-from fermi.engines.environments import Activity, HostedPhase, HostedSeen
+from fermi.engines.environments import Activity, EnvironmentPhase, EnvironmentStatus
 from fermi.engines.local import container_engines, containers, images
-from fermi.engines.local.container_engines import Engine
-from fermi.engines.local.containers import Box
-from fermi.engines.local.environment_runs import Disk, Run
+from fermi.engines.local.container_engines import ContainerEngine
+from fermi.engines.local.containers import ContainerSpec
+from fermi.engines.local.environment_runs import EnvironmentDisk, EnvironmentRun
 from fermi.envd import protocol
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause
@@ -40,43 +40,43 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 15.0
 SETTLE_SECONDS = 2.0
 POLL_SECONDS = 0.2
-PRINTED_LINES = 5
-MOST_TOLD = 1 << 20
-LONGEST_TOKEN = 200
-ENDED = "ended.json"
-NOBODY = Cause("CONTAINERS_AWAY", {"engine": "podman, docker", "why": "–"})
+LOG_TAIL_LINES = 5
+MAX_STATUS_BYTES = 1 << 20
+MAX_TOKEN_BYTES = 200
+ENDED_FILE = "ended.json"
+NO_ENGINE = Cause("CONTAINERS_AWAY", {"engine": "podman, docker", "why": "–"})
 
 
 @dataclass(slots=True)
-class Beginning:
+class ContainerStart:
     """Start of a container. `pull_line`: the newest line of a running pull. `waits`: why it is tried again in a
     while."""
 
     thread: threading.Thread | None = None
-    pulls: str | None = None
+    pull_line: str | None = None
     waits: Cause | None = None
 
 
 @dataclass(slots=True)
-class Containers:
+class ContainerRuns:
     """Containers of one data directory, in one process."""
 
     data_dir: Path
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _beginnings: dict[str, Beginning] = field(default_factory=dict)
+    _beginnings: dict[str, ContainerStart] = field(default_factory=dict)
     _over: dict[str, Cause | None] = field(default_factory=dict)
 
-    def engine(self) -> Engine | None:
+    def engine(self) -> ContainerEngine | None:
         """Return the container engine; None: there is none."""
-        return container_engines.find(self.data_dir / "containers")
+        return container_engines.find_container_engine(self.data_dir / "containers")
 
-    def box(self, disk: Disk, run: Run) -> Box:
+    def box(self, disk: EnvironmentDisk, run: EnvironmentRun) -> ContainerSpec:
         """Return the names and folders of a run's container."""
-        return Box(run.name, disk.folder.name, self.data_dir, run.folder, disk.workspace, disk.home)
+        return ContainerSpec(run.name, disk.folder.name, self.data_dir, run.folder, disk.workspace, disk.home)
 
     # start
 
-    def begin(self, box: Box, content: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+    def begin(self, box: ContainerSpec, content: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
         """Start a thread that starts the container, and return at once. Raise BackendError where there is no engine."""
         engine = self.engine()
         if engine is None:
@@ -84,18 +84,23 @@ class Containers:
         with self._lock:
             if self._lives(box) or self._ended(box):
                 return
-            beginning = self._beginnings[box.name] = Beginning()
+            beginning = self._beginnings[box.name] = ContainerStart()
             beginning.thread = threading.Thread(
                 target=self._live, args=(engine, box, content, secrets, beginning), daemon=True, name=box.name
             )
             beginning.thread.start()
 
-    def _lives(self, box: Box) -> Beginning | None:
+    def _lives(self, box: ContainerSpec) -> ContainerStart | None:
         beginning = self._beginnings.get(box.name)
         return beginning if beginning and beginning.thread and beginning.thread.is_alive() else None
 
     def _live(
-        self, engine: Engine, box: Box, content: Mapping[str, Any], secrets: Mapping[str, str], beginning: Beginning
+        self,
+        engine: ContainerEngine,
+        box: ContainerSpec,
+        content: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        beginning: ContainerStart,
     ) -> None:
         while not _is_stopped(box):
             try:
@@ -118,7 +123,12 @@ class Containers:
                 time.sleep(POLL_SECONDS)
 
     def _once(
-        self, engine: Engine, box: Box, content: Mapping[str, Any], secrets: Mapping[str, str], beginning: Beginning
+        self,
+        engine: ContainerEngine,
+        box: ContainerSpec,
+        content: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        beginning: ContainerStart,
     ) -> None:
         """Try once to start the container. Raise BackendError and OSError."""
         there, wanted = self._ask(engine, box), content["container"]
@@ -131,105 +141,107 @@ class Containers:
             return
         if there:
             engine.remove(box.name)
-        if not images.is_there(engine, wanted["image"]):
-            beginning.pulls = ""
+        if not images.has_image(engine, wanted["image"]):
+            beginning.pull_line = ""
             try:
-                if not images.pull(
-                    engine, wanted["image"], lambda line: _say(beginning, line), lambda: _is_stopped(box)
+                if not images.pull_image(
+                    engine, wanted["image"], lambda line: _set_pull_line(beginning, line), lambda: _is_stopped(box)
                 ):
                     return
             finally:
-                beginning.pulls = None
+                beginning.pull_line = None
         beginning.waits = None
-        _make_inside(box, content["keeper"], secrets)
+        _write_inside_files(box, content["keeper"], secrets)
         if _is_stopped(box):
             return
-        done = engine.ask(*containers.command(engine, box, wanted), seconds=container_engines.RUN_SECONDS)
+        done = engine.ask(
+            *containers.build_run_command(engine, box, wanted), seconds=container_engines.RUN_TIMEOUT_SECONDS
+        )
         if done.code:
-            refusal = containers.refused(engine, box, wanted["image"], done)
+            refusal = containers.build_run_error(engine, box, wanted["image"], done)
             if refusal.code != "CONTAINER_NAME_TAKEN" and (there := self._ask(engine, box)) and there.ours:
                 engine.remove(box.name)
             raise refusal
 
     # observe
 
-    def seen(self, box: Box, content: Mapping[str, Any]) -> HostedSeen:
+    def seen(self, box: ContainerSpec, content: Mapping[str, Any]) -> EnvironmentStatus:
         """Return the status of a run. Where its container is over, write that down, once, and remove it."""
         if over := self._ended(box):
-            return HostedSeen(HostedPhase.ENDED, False, over[0])
+            return EnvironmentStatus(EnvironmentPhase.ENDED, False, over[0])
         if beginning := self._lives(box):
-            return _beginning(beginning, content["container"]["image"])
-        told, stopped = _told(box), _is_stopped(box)
-        if _is_held(box):
-            return _living(told)
+            return _build_starting_status(beginning, content["container"]["image"])
+        told, stopped = _read_status(box), _is_stopped(box)
+        if _is_lock_held(box):
+            return _build_running_status(told)
         engine = self.engine()
         if engine is None:
-            return HostedSeen(HostedPhase.UNKNOWN, waiting=NOBODY)
+            return EnvironmentStatus(EnvironmentPhase.UNKNOWN, waiting=NO_ENGINE)
         try:
             there = self._ask(engine, box)
             if there and there.ours and there.runs:
-                return HostedSeen(HostedPhase.STARTING, True)
+                return EnvironmentStatus(EnvironmentPhase.STARTING, True)
             began = bool(told) or bool(there and there.ours and there.begun)
             if not began and not stopped:
-                return HostedSeen(HostedPhase.ABSENT, True)
+                return EnvironmentStatus(EnvironmentPhase.ABSENT, True)
             cause = self._cause(engine, box, content, told, there)
             if there and there.ours:
                 engine.remove(box.name)
         except BackendError as error:
-            return HostedSeen(HostedPhase.UNKNOWN, waiting=Cause(error.code, error.params))
+            return EnvironmentStatus(EnvironmentPhase.UNKNOWN, waiting=Cause(error.code, error.params))
         cause = None if stopped else cause
         self._close(box, cause)
-        return HostedSeen(HostedPhase.ENDED if began else HostedPhase.ABSENT, False, cause)
+        return EnvironmentStatus(EnvironmentPhase.ENDED if began else EnvironmentPhase.ABSENT, False, cause)
 
     def _cause(
-        self, engine: Engine, box: Box, content: Mapping[str, Any], told: Mapping[str, Any],
-        there: containers.State | None,
+        self, engine: ContainerEngine, box: ContainerSpec, content: Mapping[str, Any], status: Mapping[str, Any],
+        state: containers.ContainerState | None,
     ) -> Cause | None:  # fmt: skip
-        if told.get("state") == "exited":
-            return _said(told.get("cause"))
-        if there is None or not there.ours:
+        if status.get("state") == "exited":
+            return _parse_cause(status.get("cause"))
+        if state is None or not state.ours:
             return Cause("KEEPER_LOST", {})
-        done = engine.ask("logs", f"--tail={PRINTED_LINES}", box.name)
+        done = engine.ask("logs", f"--tail={LOG_TAIL_LINES}", box.name)
         printed = [line for line in (done.out + done.err).splitlines() if line.strip()]
-        return containers.cause_of(there, content["container"], printed, told=bool(told))
+        return containers.find_end_cause(state, content["container"], printed, has_started=bool(status))
 
     @staticmethod
-    def _ask(engine: Engine, box: Box) -> containers.State | None:
+    def _ask(engine: ContainerEngine, box: ContainerSpec) -> containers.ContainerState | None:
         """Return the container's state; None: there is no container of that name. Raise BackendError."""
-        done = engine.ask("container", "inspect", "--format", containers.SHOWN, box.name)
+        done = engine.ask("container", "inspect", "--format", containers.INSPECT_FORMAT, box.name)
         if done.code:
             if "no such container" in done.err.lower():
                 return None
             raise BackendError("CONTAINERS_AWAY", engine=engine.name, why=done.why)
         try:
-            return containers.state(done.out, box)
+            return containers.parse_state(done.out, box)
         except (ValueError, TypeError, AttributeError) as error:
             raise BackendError("CONTAINERS_AWAY", engine=engine.name, why=str(error)) from error
 
-    def _ended(self, box: Box) -> tuple[Cause | None] | None:
+    def _ended(self, box: ContainerSpec) -> tuple[Cause | None] | None:
         if box.name in self._over:
             return (self._over[box.name],)
-        written = files.read_json(str(box.folder / ENDED))
-        return (_said(written.get("cause")),) if written else None
+        written = files.read_json(str(box.folder / ENDED_FILE))
+        return (_parse_cause(written.get("cause")),) if written else None
 
-    def _close(self, box: Box, cause: Cause | None) -> None:
+    def _close(self, box: ContainerSpec, cause: Cause | None) -> None:
         """Write down that a run is over and delete its secrets. Where the disk takes no file, only this process knows
         it."""
         self._over[box.name] = cause
-        for secret in (box.inside / files.SECRETS, box.folder / f"{files.SECRETS}.new"):
+        for secret in (box.inside / files.SECRETS_NAME, box.folder / f"{files.SECRETS_NAME}.new"):
             with suppress(OSError):
                 secret.unlink(missing_ok=True)
         with suppress(OSError):
             about = {"over": True, "cause": cause and cause.to_json()}
-            files.write_atomically(str(box.folder / ENDED), about, 0o600)
+            files.write_json_atomically(str(box.folder / ENDED_FILE), about, 0o600)
 
     # stop
 
-    def end(self, box: Box, grace_seconds: float) -> None:
+    def end(self, box: ContainerSpec, grace_seconds: float) -> None:
         """Write a request to end, which the environment daemon reads. A container that is late is removed with all its
         processes. Raise OSError and BackendError."""
         box.folder.mkdir(parents=True, exist_ok=True)
-        terminate.end(box.folder, [], grace_seconds)
+        terminate.end_runners(box.folder, [], grace_seconds)
         stop = files.read_json(str(box.folder / "stop.json")) or {}
         if self._ended(box) or time.time() < float(stop.get("kill_at") or 0) + terminate.RUNNER_OVERDUE_SECONDS:
             return
@@ -239,7 +251,7 @@ class Containers:
     def remove_all(self, environment: str) -> None:
         """Remove all containers with our labels of an environment, whichever process made them. Raise BackendError."""
         if engine := self.engine():
-            ours = {containers.ENVIRONMENT: environment, containers.DATA: str(self.data_dir)}
+            ours = {containers.ENVIRONMENT_LABEL: environment, containers.DATA_LABEL: str(self.data_dir)}
             filters = [f"--filter=label={name}={value}" for name, value in ours.items()]
             for one in engine.ask("ps", "--all", "--quiet", "--no-trunc", *filters).out.split():
                 engine.remove(one)
@@ -249,13 +261,13 @@ class Containers:
 
     # connections
 
-    def reach(self, box: Box) -> socket.socket | None:
+    def connect_envd(self, box: ContainerSpec) -> socket.socket | None:
         """Return a stream to the environment daemon; None where it does not answer. The socket is opened before it is
         connected to: a link in its place would lead to one of the host's own."""
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with logfiles.plain(box.inside / "keeper.token") as file:
-                token = file.read(LONGEST_TOKEN).decode("ascii")
+            with logfiles.open_regular_file(box.inside / "keeper.token") as file:
+                token = file.read(MAX_TOKEN_BYTES).decode("ascii")
             there = os.open(box.inside / "keeper.sock", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 if not stat.S_ISSOCK(os.fstat(there).st_mode):
@@ -263,34 +275,34 @@ class Containers:
                 stream.connect(f"/proc/self/fd/{there}")
             finally:
                 os.close(there)
-            stream.sendall(protocol.greeting(token))
+            stream.sendall(protocol.build_greeting(token))
         except (OSError, ValueError):
             stream.close()
             return None
         return stream
 
 
-def _make_inside(box: Box, keeper: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+def _write_inside_files(box: ContainerSpec, keeper: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
     """Write the container's files where nothing of the container can write, then move them: a link that lies there is
     replaced, not followed."""
     for folder in (box.inside, box.workspace, box.home):
         folder.mkdir(mode=0o700, exist_ok=True)
-    for name, what in (("keeper.json", keeper), (files.SECRETS, secrets)):
+    for name, what in (("keeper.json", keeper), (files.SECRETS_NAME, secrets)):
         if what:
             made = box.folder / f"{name}.new"
-            files.write_atomically(str(made), dict(what), 0o600)
+            files.write_json_atomically(str(made), dict(what), 0o600)
             made.replace(box.inside / name)
 
 
-def _say(beginning: Beginning, line: str) -> None:
-    beginning.pulls = line
+def _set_pull_line(beginning: ContainerStart, line: str) -> None:
+    beginning.pull_line = line
 
 
-def _is_stopped(box: Box) -> bool:
+def _is_stopped(box: ContainerSpec) -> bool:
     return (box.folder / "stop.json").exists()
 
 
-def _is_held(box: Box) -> bool:
+def _is_lock_held(box: ContainerSpec) -> bool:
     """Return whether the environment daemon holds its lock: it does so until it ends, and the kernel frees it then."""
     try:
         lock = os.open(box.inside / "keeper.lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -305,36 +317,36 @@ def _is_held(box: Box) -> bool:
     return False
 
 
-def _told(box: Box) -> Mapping[str, Any]:
+def _read_status(box: ContainerSpec) -> Mapping[str, Any]:
     """Return the status that was written in the container; empty where that is no status."""
     try:
-        with logfiles.plain(box.inside / "keeper.status.json") as file:
-            found = sanitize.params(json.loads(file.read(MOST_TOLD)))
+        with logfiles.open_regular_file(box.inside / "keeper.status.json") as file:
+            found = sanitize.sanitize_params(json.loads(file.read(MAX_STATUS_BYTES)))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _said(about: Any) -> Cause | None:
+def _parse_cause(about: Any) -> Cause | None:
     if isinstance(about, dict) and isinstance(code := about.get("code"), str) and code:
         params = about.get("params")
         return Cause(code[:40], params if isinstance(params, dict) else {})
     return None
 
 
-def _beginning(beginning: Beginning, image: str) -> HostedSeen:
-    if beginning.pulls is None:
-        return HostedSeen(HostedPhase.STARTING, True, waiting=beginning.waits)
-    doing = Cause("IMAGE_PULLING", {"image": image, "line": beginning.pulls})
-    return HostedSeen(HostedPhase.STARTING, True, waiting=beginning.waits or doing, doing=doing)
+def _build_starting_status(beginning: ContainerStart, image: str) -> EnvironmentStatus:
+    if beginning.pull_line is None:
+        return EnvironmentStatus(EnvironmentPhase.STARTING, True, waiting=beginning.waits)
+    doing = Cause("IMAGE_PULLING", {"image": image, "line": beginning.pull_line})
+    return EnvironmentStatus(EnvironmentPhase.STARTING, True, waiting=beginning.waits or doing, doing=doing)
 
 
-def _living(told: Mapping[str, Any]) -> HostedSeen:
-    activity = told.get("activity")
-    return HostedSeen(
-        HostedPhase.RUNNING if told.get("state") == "running" else HostedPhase.STARTING,
+def _build_running_status(status: Mapping[str, Any]) -> EnvironmentStatus:
+    activity = status.get("activity")
+    return EnvironmentStatus(
+        EnvironmentPhase.RUNNING if status.get("state") == "running" else EnvironmentPhase.STARTING,
         left=True,
-        doing=_said(told.get("doing")),
+        doing=_parse_cause(status.get("doing")),
         facts={"host": socket.gethostname()[:200], "ip": "127.0.0.1"},
         activity=serialization.load(Activity, activity) if isinstance(activity, dict) else Activity(),
     )

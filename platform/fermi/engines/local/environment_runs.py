@@ -20,21 +20,21 @@ from fermi.envd import children, interpreter
 from fermi.jobs.spec import JobSpec
 from fermi.runner import files, processes, status, terminate
 
-FOLDER = "environments"
+ENVIRONMENTS_FOLDER = "environments"
 
 
 @dataclass(frozen=True)
-class Disk:
+class EnvironmentDisk:
     """Disk of one environment."""
 
     folder: Path
 
     @classmethod
-    def of(cls, data_dir: Path, environment: str) -> Disk:
+    def of(cls, data_dir: Path, environment: str) -> EnvironmentDisk:
         """Return the disk of an environment. Raise ValueError for an id that is no name of a folder."""
         if "/" in environment or environment in ("", ".", ".."):
             raise ValueError(environment)
-        return cls(data_dir / FOLDER / environment)
+        return cls(data_dir / ENVIRONMENTS_FOLDER / environment)
 
     @property
     def workspace(self) -> Path:
@@ -49,7 +49,7 @@ class Disk:
     @property
     def own(self) -> Path:
         """Folder of its own interpreter (`fermi.envd.interpreter`), which its members may write to."""
-        return self.home / interpreter.FOLDER
+        return self.home / interpreter.OWN_FOLDER
 
     @property
     def project(self) -> str:
@@ -57,17 +57,17 @@ class Disk:
         said = files.read_json(str(self.folder / "disk.json"))
         return str(said["project"]) if said else ""
 
-    def has_one_of(self, paths: Iterable[str]) -> bool:
+    def has_any_file(self, paths: Iterable[str]) -> bool:
         """Return whether one of these files lies in its workspace, and no link leads out of it."""
         top = os.path.realpath(self.workspace)
         places = [Path(os.path.realpath(os.path.join(top, path))) for path in paths]
         return any(there.is_relative_to(top) and there.is_file() for there in places)
 
-    def run(self, number: int) -> Run:
+    def run(self, number: int) -> EnvironmentRun:
         """Return a run by its number."""
-        return Run(self.folder / "runs" / str(number), f"{self.folder.name}-{number}")
+        return EnvironmentRun(self.folder / "runs" / str(number), f"{self.folder.name}-{number}")
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[EnvironmentRun]:
         """Return all runs that have a folder."""
         there = self.folder / "runs"
         return [self.run(int(path.name)) for path in there.iterdir() if path.name.isdecimal()] if there.is_dir() else []
@@ -80,7 +80,7 @@ class Disk:
             if folder.stat().st_uid == os.geteuid():
                 folder.chmod(0o711)
         if not self.project:
-            files.write_atomically(str(self.folder / "disk.json"), {"project": project}, 0o600)
+            files.write_json_atomically(str(self.folder / "disk.json"), {"project": project}, 0o600)
 
     def remove(self) -> bool:
         """Remove all of it; return whether it is gone. Folders may have been made unwritable by the environment's
@@ -95,7 +95,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Run:
+class EnvironmentRun:
     """Folder of one run, by which its processes are marked. `name`: as engines know it."""
 
     folder: Path
@@ -123,22 +123,22 @@ class Run:
 
     def told(self) -> dict[str, Any]:
         """Return the last status of its environment daemon; empty before it started."""
-        return files.read_json(files.Paths(str(self.spec)).status) or {}
+        return files.read_json(files.RunnerPaths(str(self.spec)).status) or {}
 
     def look(self) -> status.NodeState:
         """Return the state of its environment daemon."""
-        return status.look(self.spec)
+        return status.read_status(self.spec)
 
     def strays(self) -> list[dict[str, Any]]:
         """Return the processes that a killed environment daemon has left behind; only for a run whose daemon does not
         live."""
-        return children.strays(str(self.folder))
+        return children.list_marked_processes(str(self.folder))
 
     def end(self, grace_seconds: float) -> None:
         """Ask for the end without waiting; to be called until nothing is left. Raise OSError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         there = self.spec.exists()
-        terminate.end(self.folder, [self.spec] if there else [], grace_seconds)
+        terminate.end_runners(self.folder, [self.spec] if there else [], grace_seconds)
         if there and self.look().state == "lost":
             self.clear()
             self._close()
@@ -158,33 +158,35 @@ class Run:
 
     def _close(self) -> None:
         """Write a dead environment daemon's status, under its lock, once nothing is left: as it would have ended it."""
-        lock = files.try_lock(files.Paths(str(self.spec)).lock)
+        lock = files.try_lock(files.RunnerPaths(str(self.spec)).lock)
         if lock is None:
             return
         try:
             if self.look().state == "lost" and not self.strays():
-                files.write_atomically(files.Paths(str(self.spec)).status, {**self.told(), "state": "exited"}, 0o600)
+                files.write_json_atomically(
+                    files.RunnerPaths(str(self.spec)).status, {**self.told(), "state": "exited"}, 0o600
+                )
         finally:
             os.close(lock)
 
 
-def disks(data_dir: Path) -> Iterator[Disk]:
+def iterate_disks(data_dir: Path) -> Iterator[EnvironmentDisk]:
     """Yield the disks of all environments."""
-    there = data_dir / FOLDER
+    there = data_dir / ENVIRONMENTS_FOLDER
     for folder in sorted(there.iterdir()) if there.is_dir() else []:
-        yield Disk(folder)
+        yield EnvironmentDisk(folder)
 
 
-def living(data_dir: Path) -> list[Run]:
+def list_living_runs(data_dir: Path) -> list[EnvironmentRun]:
     """Return the runs of which processes live."""
-    return [run for disk in disks(data_dir) for run in disk.runs() if run.look().left or _left_behind(run)]
+    return [run for disk in iterate_disks(data_dir) for run in disk.runs() if run.look().left or _has_strays(run)]
 
 
-def _left_behind(run: Run) -> bool:
+def _has_strays(run: EnvironmentRun) -> bool:
     return run.look().state == "lost" and bool(run.strays())
 
 
-def workspace_of(data_dir: Path, job: JobSpec) -> Path | None:
+def find_workspace(data_dir: Path, job: JobSpec) -> Path | None:
     """Return the workspace of the environment of a job in which its script or module was written: the master's, or else
     the first of the others that has it. None: in none. An environment that another project shares gives this one its
     GPUs, and not its files."""
@@ -194,8 +196,8 @@ def workspace_of(data_dir: Path, job: JobSpec) -> Path | None:
     others = [node.id for node in job.nodes if node.id != job.master]
     for environment in (job.master, *others):
         try:
-            disk = Disk.of(data_dir, environment)
-            if disk.project and disk.project == job.project and disk.has_one_of(paths):
+            disk = EnvironmentDisk.of(data_dir, environment)
+            if disk.project and disk.project == job.project and disk.has_any_file(paths):
                 return disk.workspace
         except (OSError, ValueError):
             continue

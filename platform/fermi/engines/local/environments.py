@@ -26,18 +26,18 @@ from typing import Any
 from fermi.engines import interpreter, local, logfiles
 from fermi.engines.environments import (
     Activity,
-    Holder,
-    HostedHandle,
-    HostedPhase,
-    HostedSeen,
-    HostedSpec,
-    Hosting,
+    EnvironmentBackend,
+    EnvironmentHandle,
+    EnvironmentPhase,
+    EnvironmentSpec,
+    EnvironmentStatus,
     Kernel,
+    ProcessMemory,
 )
 from fermi.engines.local import containers
-from fermi.engines.local.container_runs import Containers
-from fermi.engines.local.environment_runs import Disk, Run
-from fermi.engines.local.launcher import default_python, training_env
+from fermi.engines.local.container_runs import ContainerRuns
+from fermi.engines.local.environment_runs import EnvironmentDisk, EnvironmentRun
+from fermi.engines.local.launcher import build_training_env, get_default_python
 from fermi.envd import editor, protocol
 from fermi.jobs import bounds
 from fermi.jobs.errors import BackendError
@@ -46,19 +46,19 @@ from fermi.runner import files
 from fermi.telemetry import nvidia_smi
 
 DIAL_SECONDS = 8.0
-BEGIN_SECONDS = 30.0
+START_SECONDS = 30.0
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 10.0
-SOCKET, TOKEN = "keeper.sock", "keeper.token"
+SOCKET_NAME, TOKEN_NAME = "keeper.sock", "keeper.token"
 
 
-def connect(connection: Mapping[str, Any]) -> LocalHosting:
+def connect(connection: Mapping[str, Any]) -> LocalEnvironmentBackend:
     """Return the environment backend of a connection."""
     backend = local.connect({**connection, "warm": False})
-    return LocalHosting(backend, with_containers=connection.get("containers"))
+    return LocalEnvironmentBackend(backend, with_containers=connection.get("containers"))
 
 
-class LocalHosting(Hosting):
+class LocalEnvironmentBackend(EnvironmentBackend):
     """Environment backend on this machine: a process or a container per environment."""
 
     on_demand = True
@@ -70,55 +70,55 @@ class LocalHosting(Hosting):
         self.backend = backend
         self.data_dir = backend.data_dir
         self.with_containers = with_containers
-        self.containers = Containers(self.data_dir)
+        self.containers = ContainerRuns(self.data_dir)
 
-    def problems(self, spec: HostedSpec) -> list[Problem]:
-        if spec.kind == "jupyter" and interpreter.absent(default_python(), ["jupyterlab"]):
-            return [Problem("kind", "JUPYTERLAB_MISSING", {"python": default_python()})]
-        if spec.kind == "vscode" and not editor.on_path(None) and not editor.installed(str(self._tools)):
+    def problems(self, spec: EnvironmentSpec) -> list[Problem]:
+        if spec.kind == "jupyter" and interpreter.find_missing_distributions(get_default_python(), ["jupyterlab"]):
+            return [Problem("kind", "JUPYTERLAB_MISSING", {"python": get_default_python()})]
+        if spec.kind == "vscode" and not editor.find_on_path(None) and not editor.find_installed(str(self._tools)):
             try:
-                editor.wanted()
-            except editor.Missing as missing:
+                editor.choose_version()
+            except editor.EditorMissingError as missing:
                 return [Problem("kind", "VSCODE_MISSING", {"why": missing.why})]
         return []
 
     def gpus(self, host: str) -> int | None:
-        return len([row for row in nvidia_smi.ask(("uuid",)) or [] if "uuid" in row])
+        return len([row for row in nvidia_smi.run_query(("uuid",)) or [] if "uuid" in row])
 
-    def render(self, spec: HostedSpec) -> Rendered:
+    def render(self, spec: EnvironmentSpec) -> Rendered:
         disk = self._disk(spec.id)
         run = disk.run(spec.run)
         if spec.image and self.with_containers is False:
             raise BackendError("HOST_WITHOUT_CONTAINERS", permanent=True, host=socket.gethostname())
         if spec.image and self.with_containers:
-            made = containers.content(spec, _sizes(spec), GRACE_SECONDS, self.backend.bounds)
+            made = containers.render_container(spec, _build_size_variables(spec), GRACE_SECONDS, self.backend.bounds)
             return Rendered(spec.run_name, "local", (Artifact("keeper", "keeper", made),))
         cache = self.data_dir / "packages" / spec.project
         content = {
             "name": spec.run_name, "node_rank": 0, "project": spec.project, "kind": spec.kind,
             "workspace": str(disk.workspace), "home": str(disk.home), "service": str(run.folder / "service"),
-            "cache": str(cache), "tools": str(self._tools), "python": self.backend.python, "lab": default_python(),
+            "cache": str(cache), "tools": str(self._tools), "python": self.backend.python, "lab": get_default_python(),
             "own": str(disk.own),
             "packages": list(spec.packages), "env": self._env(spec, disk), "start_script": spec.start_script,
             "ports": [{"name": port.name, "port": port.port} for port in spec.ports],
             "lazy": not (spec.packages or spec.start_script or spec.secret_env or spec.kind == "vscode"),
-            "grace_seconds": GRACE_SECONDS, **bounds.of_environment(self.backend.bounds, spec.disk_gb),
+            "grace_seconds": GRACE_SECONDS, **bounds.build_environment_bounds(self.backend.bounds, spec.disk_gb),
             **self._confined(disk, run, cache),
         }  # fmt: skip
         return Rendered(spec.run_name, "local", (Artifact("keeper", "keeper", content),))
 
-    def _env(self, spec: HostedSpec, disk: Disk) -> dict[str, str]:
+    def _env(self, spec: EnvironmentSpec, disk: EnvironmentDisk) -> dict[str, str]:
         """Return the variables. Sizes are information only except for threads and GPUs: without a control group of its
         own, no process is limited."""
         gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, spec.gpus))} if spec.gpus or not self._all_gpus(spec) else {}
-        return {"HOME": str(disk.home), **gpus, **_sizes(spec)}
+        return {"HOME": str(disk.home), **gpus, **_build_size_variables(spec)}
 
     @staticmethod
-    def _all_gpus(spec: HostedSpec) -> bool:
+    def _all_gpus(spec: EnvironmentSpec) -> bool:
         """Return whether it has all GPUs of the machine: it requires GPUs and was given no indices."""
         return bool(spec.gpu_count) and not spec.emulated
 
-    def _confined(self, disk: Disk, run: Run, cache: Path) -> dict[str, Any]:
+    def _confined(self, disk: EnvironmentDisk, run: EnvironmentRun, cache: Path) -> dict[str, Any]:
         """Return the sandboxes: its own disk and run, and nothing else of the platform's; packages are its project's,
         and read only."""
         isolation = self.backend.isolation
@@ -150,7 +150,7 @@ class LocalHosting(Hosting):
             run.folder.mkdir(exist_ok=True)
             run.folder.chmod(0o711)
             if not run.spec.exists():
-                files.write_atomically(str(run.spec), content, 0o600)
+                files.write_json_atomically(str(run.spec), content, 0o600)
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(run.folder), why=error.strerror) from error
         if "container" in content:
@@ -158,13 +158,13 @@ class LocalHosting(Hosting):
         elif not content["lazy"] and run.look().state == "absent":
             self._begin(run, secrets)
 
-    def _begin(self, run: Run, secrets: Mapping[str, str] = NO_SECRETS) -> None:
+    def _begin(self, run: EnvironmentRun, secrets: Mapping[str, str] = NO_SECRETS) -> None:
         """Start an environment daemon; return when it listens, or another does. Raise BackendError."""
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "fermi.envd", str(run.spec), "-"], input=json.dumps(dict(secrets)),
-                env=training_env(), cwd="/", start_new_session=True, capture_output=True, text=True,
-                timeout=BEGIN_SECONDS, check=False,
+                env=build_training_env(), cwd="/", start_new_session=True, capture_output=True, text=True,
+                timeout=START_SECONDS, check=False,
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
             raise BackendError("KEEPER_UNSTARTABLE", why=str(error)) from error
@@ -172,39 +172,41 @@ class LocalHosting(Hosting):
             last = (done.stderr.strip().splitlines() or [str(done.returncode)])[-1]
             raise BackendError("KEEPER_UNSTARTABLE", why=last)
 
-    def observe(self, handles: Iterable[HostedHandle]) -> dict[str, HostedSeen]:
+    def observe(self, handles: Iterable[EnvironmentHandle]) -> dict[str, EnvironmentStatus]:
         return {handle.name: self._observe(self._run(handle)) for handle in handles}
 
-    def _observe(self, run: Run) -> HostedSeen:
+    def _observe(self, run: EnvironmentRun) -> EnvironmentStatus:
         spec = files.read_json(str(run.spec))
         if spec is None:
-            return HostedSeen(HostedPhase.ABSENT, left=False if run.is_stopped else None)
+            return EnvironmentStatus(EnvironmentPhase.ABSENT, left=False if run.is_stopped else None)
         if "container" in spec:
             return self.containers.seen(self._box(run), spec)
         seen, told = run.look(), run.told()
         if seen.state == "exited":
-            return HostedSeen(HostedPhase.ENDED, left=False, cause=_cause(told.get("cause")))
+            return EnvironmentStatus(EnvironmentPhase.ENDED, left=False, cause=_parse_cause(told.get("cause")))
         may_begin = spec["lazy"] and not run.is_stopped
         if seen.state == "lost":
             strays = bool(run.strays())
             if may_begin:
-                return HostedSeen(HostedPhase.RUNNING, left=True, facts=_facts(self.backend.python))
-            return HostedSeen(HostedPhase.ENDED, left=strays, cause=Cause("KEEPER_LOST"))
-        facts = _facts(self.backend.python)
+                return EnvironmentStatus(EnvironmentPhase.RUNNING, left=True, facts=_read_facts(self.backend.python))
+            return EnvironmentStatus(EnvironmentPhase.ENDED, left=strays, cause=Cause("KEEPER_LOST"))
+        facts = _read_facts(self.backend.python)
         if seen.state == "absent":
             if seen.left:
-                return HostedSeen(HostedPhase.STARTING, left=True)
-            return HostedSeen(HostedPhase.RUNNING if may_begin else HostedPhase.ABSENT, left=True, facts=facts)
-        phase = HostedPhase.RUNNING if seen.state == "running" else HostedPhase.STARTING
-        return HostedSeen(
+                return EnvironmentStatus(EnvironmentPhase.STARTING, left=True)
+            return EnvironmentStatus(
+                EnvironmentPhase.RUNNING if may_begin else EnvironmentPhase.ABSENT, left=True, facts=facts
+            )
+        phase = EnvironmentPhase.RUNNING if seen.state == "running" else EnvironmentPhase.STARTING
+        return EnvironmentStatus(
             phase,
             left=True,
-            doing=_cause(told.get("doing")),
+            doing=_parse_cause(told.get("doing")),
             facts=facts,
-            activity=_activity(told.get("activity") or {}),
+            activity=_parse_activity(told.get("activity") or {}),
         )
 
-    def stop(self, handle: HostedHandle, grace_seconds: float) -> None:
+    def stop(self, handle: EnvironmentHandle, grace_seconds: float) -> None:
         run = self._run(handle)
         try:
             if _has_container(run):
@@ -226,11 +228,13 @@ class LocalHosting(Hosting):
             self.containers.remove_all(environment)
         return disk.remove()
 
-    def logs(self, handle: HostedHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
+    def logs(self, handle: EnvironmentHandle, cursor: int, limit: int = 1 << 20) -> LogChunk:
         run = self._run(handle)
-        return logfiles.chunk(self._box(run).inside / "keeper.log" if _has_container(run) else run.log, cursor, limit)
+        return logfiles.read_chunk(
+            self._box(run).inside / "keeper.log" if _has_container(run) else run.log, cursor, limit
+        )
 
-    def dial(self, handle: HostedHandle) -> socket.socket:
+    def dial(self, handle: EnvironmentHandle) -> socket.socket:
         """Return a stream to the environment daemon. A run that starts on demand is started; of several calls at once,
         one does. A run that was not started here yet, because the platform itself has just started, is waited for; run
         0 belongs to no environment. Raise BackendError."""
@@ -243,7 +247,7 @@ class LocalHosting(Hosting):
         begun = False
         boxed = self._box(run) if spec and "container" in spec else None
         while spec is not None:
-            if stream := self.containers.reach(boxed) if boxed else _reached(run):
+            if stream := self.containers.connect_envd(boxed) if boxed else _connect_envd(run):
                 return stream
             if not begun and spec["lazy"] and not run.is_stopped:
                 if run.look().state == "lost":
@@ -251,7 +255,7 @@ class LocalHosting(Hosting):
                 self._begin(run)
                 begun = True
             if not boxed and (said := run.told()).get("state") == "exited":
-                if cause := _cause(said.get("cause")):
+                if cause := _parse_cause(said.get("cause")):
                     raise BackendError(cause.code, **cause.params)
                 break
             if time.monotonic() > limit or run.is_stopped:
@@ -263,60 +267,60 @@ class LocalHosting(Hosting):
     def _tools(self) -> Path:
         return self.data_dir / "tools"
 
-    def _disk(self, environment: str) -> Disk:
-        return Disk.of(self.data_dir, environment)
+    def _disk(self, environment: str) -> EnvironmentDisk:
+        return EnvironmentDisk.of(self.data_dir, environment)
 
-    def _run(self, handle: HostedHandle) -> Run:
+    def _run(self, handle: EnvironmentHandle) -> EnvironmentRun:
         return self._disk(handle.environment).run(handle.run)
 
-    def _box(self, run: Run) -> containers.Box:
-        return self.containers.box(Disk(run.folder.parents[1]), run)
+    def _box(self, run: EnvironmentRun) -> containers.ContainerSpec:
+        return self.containers.box(EnvironmentDisk(run.folder.parents[1]), run)
 
 
-def _has_container(run: Run) -> bool:
+def _has_container(run: EnvironmentRun) -> bool:
     return "container" in (files.read_json(str(run.spec)) or {})
 
 
-def _sizes(spec: HostedSpec) -> dict[str, str]:
+def _build_size_variables(spec: EnvironmentSpec) -> dict[str, str]:
     """Return the variables of all of its processes, in a container or not."""
     threads = str(spec.cpu_cores)
     own = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "FERMI_ENVIRONMENT": spec.id}
     return {**own, **spec.env}
 
 
-def _reached(run: Run) -> socket.socket | None:
+def _connect_envd(run: EnvironmentRun) -> socket.socket | None:
     """Return a stream to an environment daemon; None where it does not answer. A path may be longer than a socket's
     name can be; the folder's descriptor is short."""
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        token = (run.folder / TOKEN).read_text("ascii")
+        token = (run.folder / TOKEN_NAME).read_text("ascii")
         folder = os.open(run.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            stream.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+            stream.connect(f"/proc/self/fd/{folder}/{SOCKET_NAME}")
         finally:
             os.close(folder)
-        stream.sendall(protocol.greeting(token))
+        stream.sendall(protocol.build_greeting(token))
     except OSError:
         stream.close()
         return None
     return stream
 
 
-def _cause(said: Mapping[str, Any] | None) -> Cause | None:
-    return Cause(said["code"], said["params"]) if said else None
+def _parse_cause(data: Mapping[str, Any] | None) -> Cause | None:
+    return Cause(data["code"], data["params"]) if data else None
 
 
-def _activity(said: Mapping[str, Any]) -> Activity:
+def _parse_activity(data: Mapping[str, Any]) -> Activity:
     return Activity(
-        said.get("at"),
-        said.get("connections", 0),
-        tuple(Kernel(**one) for one in said.get("kernels", ())),
-        tuple(Holder(**one) for one in said.get("holders", ())),
+        data.get("at"),
+        data.get("connections", 0),
+        tuple(Kernel(**one) for one in data.get("kernels", ())),
+        tuple(ProcessMemory(**one) for one in data.get("holders", ())),
     )
 
 
 @cache
-def _facts(python: str) -> dict[str, Any]:
+def _read_facts(python: str) -> dict[str, Any]:
     """Return the facts of this machine. Versions are read where the platform's interpreter is the training stack's,
     too."""
     versions: dict[str, str] = {}

@@ -5,49 +5,56 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 
-from fermi.engines.local.container_engines import Done, Engine, is_away, surroundings
+from fermi.engines.local.container_engines import (
+    CommandResult,
+    ContainerEngine,
+    build_engine_env,
+    is_engine_unavailable,
+)
 from fermi.jobs.errors import BackendError
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.\-/:@]{0,400}", re.ASCII)
 POLL_SECONDS = 0.2
-LINE = 200
-TOLD_SECONDS = 0.5
-ROOM = ("no space left on device", "disk quota exceeded")
-ABSENT = ("manifest unknown", "not found", "name unknown", "does not exist", "invalid reference format",
+MAX_LINE_CHARS = 200
+REPORT_SECONDS = 0.5
+NO_SPACE_PHRASES = ("no space left on device", "disk quota exceeded")
+NOT_FOUND_PHRASES = ("manifest unknown", "not found", "name unknown", "does not exist", "invalid reference format",
           "did not resolve to an alias", "must be lowercase", "image not known")  # fmt: skip
-FORBIDDEN = ("unauthorized", "denied", "authentication required", "forbidden", "invalid username/password")
-AWAY = ("dial tcp", "timeout", "connection refused", "connection reset", "no such host",
+FORBIDDEN_PHRASES = ("unauthorized", "denied", "authentication required", "forbidden", "invalid username/password")
+UNAVAILABLE_PHRASES = ("dial tcp", "timeout", "connection refused", "connection reset", "no such host",
         "unexpected eof", "toomanyrequests", "rate limit", "bad gateway", "service unavailable", "gateway timeout",
         "network is unreachable", "tls handshake")  # fmt: skip
 """Phrases of podman-pull(1), `docker pull` and registries (errors of the distribution specification), in lower case."""
 
 
-def is_there(engine: Engine, image: str) -> bool:
+def has_image(engine: ContainerEngine, image: str) -> bool:
     """Return whether the image is on this host. Raise BackendError."""
     if not _NAME.fullmatch(image):  # one that begins with a dash would be an option
         raise BackendError("IMAGE_NOT_FOUND", permanent=True, image=image, evidence="–")
     return engine.ask("image", "inspect", "--format", "{{.Id}}", image).code == 0
 
 
-def pull(engine: Engine, image: str, say: Callable[[str], None], unwanted: Callable[[], bool]) -> bool:
+def pull_image(
+    engine: ContainerEngine, image: str, report_line: Callable[[str], None], is_cancelled: Callable[[], bool]
+) -> bool:
     """Pull an image; return False where `is_cancelled` returned True meanwhile. `report_line`: called with the newest
     line now and then. Raise BackendError."""
     try:
         pulling = subprocess.Popen(
             [engine.program, "pull", image], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            cwd="/", env=surroundings(), start_new_session=True,
+            cwd="/", env=build_engine_env(), start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise BackendError("CONTAINERS_AWAY", engine=engine.name, why=str(error)) from error
     with pulling:
         assert pulling.stdout
-        said = _Lines(say)
+        said = _PullOutput(report_line)
         while True:
             try:
                 data, _ = pulling.communicate(timeout=POLL_SECONDS)
             except subprocess.TimeoutExpired as late:
                 said.learn(late.stdout or b"")
-                if unwanted():
+                if is_cancelled():
                     pulling.terminate()
                     pulling.wait()
                     return False
@@ -55,11 +62,11 @@ def pull(engine: Engine, image: str, say: Callable[[str], None], unwanted: Calla
                 said.learn(data)
                 break
     if pulling.returncode:
-        raise refusal(engine, image, said.text)
+        raise build_pull_error(engine, image, said.text)
     return True
 
 
-class _Lines:
+class _PullOutput:
     """Output of a pull so far; its newest line is reported now and then."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -69,31 +76,31 @@ class _Lines:
         self.text = printed.decode(errors="replace")
         now = time.monotonic()
         lines = self.text.split("\n")[:-1]
-        if lines and now - self._at >= TOLD_SECONDS:
+        if lines and now - self._at >= REPORT_SECONDS:
             self._at = now
-            self._say(lines[-1].strip()[:LINE])
+            self._say(lines[-1].strip()[:MAX_LINE_CHARS])
 
 
-def refusal(engine: Engine, image: str, said: str) -> BackendError:
+def build_pull_error(engine: ContainerEngine, image: str, output: str) -> BackendError:
     """Return the error of a pull. An image that does not exist or is forbidden will not be there in a minute; the rest
     may pass."""
-    why = Done(1, "", said).why
-    if is_away(said):
+    why = CommandResult(1, "", output).why
+    if is_engine_unavailable(output):
         return BackendError("CONTAINERS_AWAY", engine=engine.name, why=why)
-    code, permanent = _refused(why.lower())
+    code, permanent = _classify_error(why.lower())
     return BackendError(code, permanent=permanent, image=image, evidence=why)
 
 
-def _refused(said: str) -> tuple[str, bool]:
+def _classify_error(output: str) -> tuple[str, bool]:
     def says(words: Iterable[str]) -> bool:
-        return any(word in said for word in words)
+        return any(word in output for word in words)
 
-    if says(ROOM):
+    if says(NO_SPACE_PHRASES):
         return "IMAGE_NO_ROOM", False
-    if "toomanyrequests" in said or ("dial tcp" in said and "denied" not in said):
+    if "toomanyrequests" in output or ("dial tcp" in output and "denied" not in output):
         return "IMAGE_REGISTRY_AWAY", False
-    if says(FORBIDDEN):
+    if says(FORBIDDEN_PHRASES):
         return "IMAGE_FORBIDDEN", True
-    if says(ABSENT):
+    if says(NOT_FOUND_PHRASES):
         return "IMAGE_NOT_FOUND", True
-    return ("IMAGE_REGISTRY_AWAY", False) if says(AWAY) else ("IMAGE_PULL_FAILED", True)
+    return ("IMAGE_REGISTRY_AWAY", False) if says(UNAVAILABLE_PHRASES) else ("IMAGE_PULL_FAILED", True)

@@ -31,7 +31,7 @@ _INHERITED = {
 _INHERITED_PREFIXES = ("LC_", "XDG_", "CUDA_", "NVIDIA_", "NCCL_", "SSL_CERT_")
 
 
-def training_env() -> dict[str, str]:
+def build_training_env() -> dict[str, str]:
     """Return the variables that training processes inherit of our environment: never the platform's own settings and
     secrets."""
     inherited = {
@@ -49,9 +49,9 @@ class Launcher:
         self._python = python
         self._warm = warm
         self._lock = threading.Lock()
-        self._standing_by: _Template | None = None
-        self._leaving: list[_Template] = []
-        self._orders: dict[str, _Order] = {}
+        self._standing_by: _ForkServer | None = None
+        self._leaving: list[_ForkServer] = []
+        self._orders: dict[str, _LaunchOrder] = {}
 
     def launch(
         self, name: str, specs: Sequence[Path], preload: Sequence[str], log: Path,
@@ -67,9 +67,9 @@ class Launcher:
                     return
                 del self._orders[name]
                 if code != 0:
-                    raise BackendError("LAUNCHER_FAILED", permanent=True, exitCode=code, output=_tail(log))
+                    raise BackendError("LAUNCHER_FAILED", permanent=True, exitCode=code, output=_read_tail(log))
             self._orders = {other: order for other, order in self._orders.items() if order.outcome() != 0}
-            template = self._ready(tuple(preload)) or _Template(self._python, tuple(preload), log)
+            template = self._ready(tuple(preload)) or _ForkServer(self._python, tuple(preload), log)
             self._orders[name] = template.order(specs, log, secrets)
             if template is self._standing_by:
                 return
@@ -91,29 +91,29 @@ class Launcher:
         with self._lock:
             if self._warm and not self._ready(tuple(preload)):
                 self._dismiss()
-                self._standing_by = _Template(self._python, tuple(preload), None)
+                self._standing_by = _ForkServer(self._python, tuple(preload), None)
 
     def close(self) -> None:
         """Dismiss the process that stands by."""
         with self._lock:
             self._dismiss()
 
-    def _ready(self, modules: tuple[str, ...]) -> _Template | None:
+    def _ready(self, modules: tuple[str, ...]) -> _ForkServer | None:
         """Return the process that stands by, if it lives and has imported these modules (or is about to)."""
         standing_by = self._standing_by
-        return standing_by if standing_by and standing_by.modules == modules and standing_by.lives() else None
+        return standing_by if standing_by and standing_by.modules == modules and standing_by.is_running() else None
 
     def _dismiss(self) -> None:
         if self._standing_by:
             self._leave(self._standing_by)
             self._standing_by = None
 
-    def _leave(self, template: _Template) -> None:
+    def _leave(self, template: _ForkServer) -> None:
         template.end()
-        self._leaving = [one for one in (*self._leaving, template) if one.lives()]
+        self._leaving = [one for one in (*self._leaving, template) if one.is_running()]
 
 
-class _Template:
+class _ForkServer:
     """Process of `fermi.runner.fork_server` that has imported `preload`, or is about to, and then `later`."""
 
     def __init__(self, python: str, modules: tuple[str, ...], log: Path | None) -> None:
@@ -122,7 +122,7 @@ class _Template:
             self._process = subprocess.Popen(
                 [python, "-u", "-m", "fermi.runner.fork_server", "--preload", ",".join(modules)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                env=training_env(), cwd="/", start_new_session=True,
+                env=build_training_env(), cwd="/", start_new_session=True,
             )  # fmt: skip
         assert self._process.stdin
         assert self._process.stdout
@@ -131,14 +131,14 @@ class _Template:
         self._given = 0
         self._said = b""
 
-    def order(self, specs: Sequence[Path], log: Path, secrets: Mapping[str, str]) -> _Order:
+    def order(self, specs: Sequence[Path], log: Path, secrets: Mapping[str, str]) -> _LaunchOrder:
         """Send an order to start runners; return it."""
         said = {"specs": [str(path) for path in specs], "log": str(log), "secrets": {**secrets}}
         with suppress(BrokenPipeError):  # the outcome shows it
             self._orders.write(json.dumps(said).encode() + b"\n")
             self._orders.flush()
         self._given += 1
-        return _Order(self, self._given - 1)
+        return _LaunchOrder(self, self._given - 1)
 
     def outcome(self, order: int) -> int | None:
         """Return the exit code of an order, by its number from 0; None while it is being carried out."""
@@ -156,7 +156,7 @@ class _Template:
                     self._said += said
                 self._answers.close()
 
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         """Return whether the process lives."""
         return self._process.poll() is None
 
@@ -170,10 +170,10 @@ class _Template:
 
 
 @dataclass(frozen=True)
-class _Order:
+class _LaunchOrder:
     """Order to a process that stands by."""
 
-    template: _Template
+    template: _ForkServer
     number: int
 
     def outcome(self) -> int | None:
@@ -181,12 +181,12 @@ class _Order:
         return self.template.outcome(self.number)
 
 
-def default_python() -> str:
+def get_default_python() -> str:
     """Return the interpreter of this process."""
     return sys.executable
 
 
-def _tail(log: Path, size: int = 2000) -> str:
+def _read_tail(log: Path, size: int = 2000) -> str:
     try:
         return log.read_bytes()[-size:].decode(errors="replace").strip()
     except FileNotFoundError:

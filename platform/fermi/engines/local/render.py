@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fermi.engines.fork_rules import may_fork
-from fermi.engines.watch_options import watched
-from fermi.jobs.code import Place
+from fermi.engines.fork_rules import can_fork_ranks
+from fermi.engines.watch_options import build_watch_options
+from fermi.jobs.code import CodeLocation
 from fermi.jobs.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, resolve
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class NodeSetting:
     """What one node's ranks run in. `python`: their interpreter; `venv`: its virtual environment, where that is based
     on the interpreter that ranks may be forked from; `env`: variables that a task may replace; `confine`: see
     `fermi.runner.sandbox`."""
@@ -31,22 +31,22 @@ def render(
     log_dir: Path,
     cwd: Path,
     python: str,
-    setting: Callable[[NodePlan], Setting],
-    code: Callable[[str], Place],
+    setting: Callable[[NodePlan], NodeSetting],
+    code: Callable[[str], CodeLocation],
     bounds: Mapping[str, Any],
 ) -> Rendered:
     """Return the specs and files of an attempt. `python`: the interpreter of the process that ranks may be forked from.
     `setting`: of a node; `code`: location of the code for an interpreter."""
     bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(run_dir / "files"), Late.PYTHON: python}
-    fork = may_fork(job)
+    fork = can_fork_ranks(job)
     files = [Artifact("file", name, resolve(text, bindings)) for name, text in plan.files.items()]
-    common = {**watched(job), **bounds}
+    common = {**build_watch_options(job), **bounds}
     nodes, forks = [], False
     for node in plan.nodes:
         own = setting(node)
         forked = fork and bool(own.venv or own.python == python)
         known = {**bindings, Late.PYTHON: own.python}
-        content = _node(job, plan, node, known, log_dir, cwd, own)
+        content = _build_node_spec(job, plan, node, known, log_dir, cwd, own)
         content |= {**common, "fork": forked, **code(own.python).order(job, node.node_rank)}
         if own.confine:
             content["confine"] = own.confine
@@ -60,14 +60,14 @@ def render(
     return Rendered(job.name, "local", (launch, *nodes, *files))
 
 
-def _node(
+def _build_node_spec(
     job: JobSpec,
     plan: Plan,
     node: NodePlan,
     bindings: Mapping[Late, str],
     log_dir: Path,
     cwd: Path,
-    own: Setting,
+    own: NodeSetting,
 ) -> dict[str, Any]:
     env = {**own.env, **{name: resolve(value, bindings) for name, value in node.env.items()}}
     env.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all nodes are this machine, whatever its host name resolves to

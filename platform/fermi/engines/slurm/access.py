@@ -4,16 +4,16 @@ import getpass
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.engines.slurm.commands import Commands
-from fermi.engines.slurm.driver import Driver
-from fermi.engines.slurm.rest import Rest
+from fermi.engines.slurm.commands import SlurmCommands
+from fermi.engines.slurm.driver import SlurmDriver
+from fermi.engines.slurm.rest import SlurmRestClient
 
 
-def driver(connection: Mapping[str, Any]) -> Driver:
+def create_driver(connection: Mapping[str, Any]) -> SlurmDriver:
     """Return the driver of a connection: slurmrestd, or Slurm's commands."""
-    return Rest(connection) if connection.get("url") else Commands(connection)
+    return SlurmRestClient(connection) if connection.get("url") else SlurmCommands(connection)
 
 
-def user_of(connection: Mapping[str, Any]) -> str:
+def get_user(connection: Mapping[str, Any]) -> str:
     """Return the user of the jobs."""
     return str(connection.get("user") or getpass.getuser())

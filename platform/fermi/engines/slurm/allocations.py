@@ -10,55 +10,55 @@ from typing import Any
 
 from fermi.jobs.spec import Node
 
-FOLDER = "slurm-environments"
-COMMENT = "fermi-environment:"
-ALLOCATION, JOB, NODE, USER = "allocation", "job", "node", "user"
-OWN_PYTHON = ".fermi/python"
+ENVIRONMENTS_FOLDER = "slurm-environments"
+COMMENT_PREFIX = "fermi-environment:"
+ALLOCATION_KEY, JOB_KEY, NODE_KEY, USER_KEY = "allocation", "job", "node", "user"
+OWN_PYTHON_FOLDER = ".fermi/python"
 """Folder of the environment's own interpreter in its home, into which `pip install` goes there."""
 
 
-MARK = "fermi"
+OFFER_WORD = "fermi"
 """First word of the comment by which a user offers an allocation as an environment."""
 
 
-def marks(comment: str) -> dict[str, str] | None:
+def parse_offer(comment: str) -> dict[str, str] | None:
     """Return what the comment `fermi project=nlp name=notes` says; None where the allocation is not offered."""
     words = comment.split()
-    if not words or words[0] != MARK:
+    if not words or words[0] != OFFER_WORD:
         return None
     return {name: value for name, is_said, value in (word.partition("=") for word in words[1:]) if is_said}
 
 
 def is_environment(node: Node) -> bool:
     """Return whether a node is an allocation, and not a node that Slurm chooses."""
-    return ALLOCATION in node.engine or JOB in node.engine
+    return ALLOCATION_KEY in node.engine or JOB_KEY in node.engine
 
 
-def disk_of(node: Node, folder: str) -> str:
+def build_disk_path(node: Node, folder: str) -> str:
     """Return the folder of an environment that the platform made; empty for others. `folder`: the platform's data
     directory, as the caller sees it."""
-    return f"{folder}/{FOLDER}/{node.id}" if ALLOCATION in node.engine else ""
+    return f"{folder}/{ENVIRONMENTS_FOLDER}/{node.id}" if ALLOCATION_KEY in node.engine else ""
 
 
-def order(node: Node, python: str, shell: Iterable[str]) -> dict[str, Any]:
+def build_order(node: Node, python: str, shell: Iterable[str]) -> dict[str, Any]:
     """Return what is known of a node inside before its attempt starts. `python`: the interpreter that the job names for
     its ranks; `shell`: the command of its step."""
     known = {
-        "environment": node.name, "processes": node.processes, "python": python or interpreter(node),
+        "environment": node.name, "processes": node.processes, "python": python or get_interpreter(node),
         "shell": [*shell],
     }  # fmt: skip
-    if ALLOCATION in node.engine:
+    if ALLOCATION_KEY in node.engine:
         return {**known, "made": node.id}
-    return {**known, "job": int(node.engine[JOB]), "host": str(node.engine.get(NODE) or node.host)}
+    return {**known, "job": int(node.engine[JOB_KEY]), "host": str(node.engine.get(NODE_KEY) or node.host)}
 
 
-def interpreter(node: Node) -> str:
+def get_interpreter(node: Node) -> str:
     """Return the interpreter that was found inside of it; empty: none was looked for."""
     found = node.engine.get("inside")
     return str(found.get("python") or "") if isinstance(found, Mapping) else ""
 
 
-def options(host: str) -> list[str]:
+def build_step_options(host: str) -> list[str]:
     """Return options of srun for a step with all that the allocation has on this node: its GPUs (a step is given those
     of its job: https://slurm.schedmd.com/gres.html), its memory (`--mem=0`), and all of its processors, for none are
     requested (`--whole` is the default) and the task is bound to none (https://slurm.schedmd.com/srun.html)."""

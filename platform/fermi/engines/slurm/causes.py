@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.engines.slurm.driver import Job
-from fermi.engines.slurm.pending_queue import Line
-from fermi.jobs.causes import ALWAYS, declared
+from fermi.engines.slurm.driver import SlurmJob
+from fermi.engines.slurm.pending_queue import PendingQueue
+from fermi.jobs.causes import ALWAYS_FREE, declare_causes
 from fermi.jobs.spec import Cause
 
-CAUSES = declared(
+CAUSES = declare_causes(
     # what a pending job waits for
     Cause("JOB_HELD", patient=True),
     Cause("NODE_UNAVAILABLE", retry=True),
@@ -25,7 +25,7 @@ CAUSES = declared(
     Cause("JOB_FAILED", retry=True),
     Cause("JOB_LOST", retry=True),
     Cause("TIME_LIMIT", retry=True, asked=True),
-    Cause("PREEMPTED", retry=True, asked=True, free=ALWAYS),
+    Cause("PREEMPTED", retry=True, asked=True, free=ALWAYS_FREE),
     # ends of what ran inside of an environment's allocation
     Cause("ALLOCATION_ENDED", retry=True, asked=True, lost=True),
     Cause("STEP_CANCELLED", asked=True),
@@ -41,10 +41,10 @@ CAUSES = declared(
     Cause("SLURM_NODES_MISSING", retry=True),
 )
 
-WAITS = frozenset({"PENDING"})
-LIVES = frozenset({"RUNNING", "SUSPENDED"})
-BY_ITSELF = frozenset({"COMPLETED", "FAILED"})
-ENDED_BY_SLURM = {
+PENDING_STATES = frozenset({"PENDING"})
+RUNNING_STATES = frozenset({"RUNNING", "SUSPENDED"})
+SCRIPT_END_STATES = frozenset({"COMPLETED", "FAILED"})
+SLURM_END_CODES = {
     "CANCELLED": "JOB_CANCELLED",
     "TIMEOUT": "TIME_LIMIT",
     "DEADLINE": "TIME_LIMIT",
@@ -53,36 +53,36 @@ ENDED_BY_SLURM = {
     "BOOT_FAIL": "NODE_LOST",
     "OUT_OF_MEMORY": "OUT_OF_MEMORY",
 }
-OVER = BY_ITSELF | ENDED_BY_SLURM.keys()
+END_STATES = SCRIPT_END_STATES | SLURM_END_CODES.keys()
 
-NODES = ("ReqNodeNotAvail", "Nodes_required_for_job_are_DOWN", "NodeDown", "BadConstraints")
+NODE_REASONS = ("ReqNodeNotAvail", "Nodes_required_for_job_are_DOWN", "NodeDown", "BadConstraints")
 """The machine of the environment cannot run it: another attempt may find it working."""
-LIMITS = ("PartitionConfig", "PartitionTimeLimit", "PartitionNodeLimit", "InvalidAccount", "InvalidQOS",
+LIMIT_REASONS = ("PartitionConfig", "PartitionTimeLimit", "PartitionNodeLimit", "InvalidAccount", "InvalidQOS",
           "AccountNotAllowed", "QOSNotAllowed", "PartitionInactive", "PartitionDown")  # fmt: skip
 """It does not start before the cluster or the connection is changed."""
-HELD = ("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held")
+HELD_REASONS = ("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held")
 
 
-def waiting(job: Job, line: Line, now: float) -> Cause:
+def find_waiting_cause(job: SlurmJob, queue: PendingQueue, now: float) -> Cause:
     """Return why a pending job waits: its turn in the queue, unless Slurm gives another reason; then with its position,
     and when Slurm's backfill expects it to start."""
     detail = job.detail or job.reason
     why = detail.replace("_", " ")
     params = {"job": job.leader, "why": why}
     told = f"{job.reason} {job.detail}"
-    if any(reason in told for reason in HELD):
+    if any(reason in told for reason in HELD_REASONS):
         return Cause("JOB_HELD", params)
-    if any(reason in told for reason in NODES) and not _is_behind_others(job, now):
+    if any(reason in told for reason in NODE_REASONS) and not _is_behind_others(job, now):
         return Cause("NODE_UNAVAILABLE", params)
-    if any(reason in told for reason in LIMITS):
+    if any(reason in told for reason in LIMIT_REASONS):
         return Cause("JOB_IMPOSSIBLE", params)
     begins = {"begins": math.floor(job.start / 60) * 60} if job.start > now + 60 else {}
-    place = line.place(job)
+    place = queue.place(job)
     position = {} if place is None else {"position": place}
     return Cause("QUEUE_WAITING", {"job": job.leader, "evidence": why, **position, **begins})
 
 
-def _is_behind_others(job: Job, now: float) -> bool:
+def _is_behind_others(job: SlurmJob, now: float) -> bool:
     """Return whether a job waits for its turn although its reason names nodes. Going down the queue, Slurm takes the
     nodes of earlier jobs for unavailable: one that requires these very nodes then waits for `ReqNodeNotAvail`, and
     older versions name nodes that are up (SchedMD/slurm: src/slurmctld/node_scheduler.c, select_nodes). For a node that
@@ -90,18 +90,18 @@ def _is_behind_others(job: Job, now: float) -> bool:
     return "May_be_reserved" in job.detail.replace(" ", "_") or ("ReqNodeNotAvail" in job.reason and job.start > now)
 
 
-def allocation_ended(job: Job, about: Mapping[str, Any]) -> Cause:
+def explain_allocation_end(job: SlurmJob, environment: Mapping[str, Any]) -> Cause:
     """Return the cause of an environment's allocation that ended while ranks ran inside, or waits in the queue again.
     `environment`: parameters that name it."""
-    cause = ended(job)
+    cause = find_end_cause(job)
     if cause and cause.code in ("PREEMPTED", "NODE_LOST", "OUT_OF_MEMORY"):
-        return Cause(cause.code, {**cause.params, **about})
-    return Cause("ALLOCATION_ENDED", {**about, "why": "REQUEUED" if job.state in WAITS else job.state})
+        return Cause(cause.code, {**cause.params, **environment})
+    return Cause("ALLOCATION_ENDED", {**environment, "why": "REQUEUED" if job.state in PENDING_STATES else job.state})
 
 
-def ended(job: Job) -> Cause | None:
+def find_end_cause(job: SlurmJob) -> Cause | None:
     """Return why Slurm ended a job; None where the script itself came to its end."""
-    if (code := ENDED_BY_SLURM.get(job.state)) is None:
+    if (code := SLURM_END_CODES.get(job.state)) is None:
         return None
     why = job.detail or (job.reason if job.reason not in ("", "None") else job.state)
     why = why.replace("_", " ")

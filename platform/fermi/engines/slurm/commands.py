@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from fermi.engines.slurm import driver
-from fermi.engines.slurm.driver import Job, Machine, Submission
-from fermi.engines.slurm.rejections import UNKNOWN_JOB, Refused, refusal
+from fermi.engines.slurm.driver import SlurmJob, SlurmMachine, SlurmSubmission
+from fermi.engines.slurm.rejections import UNKNOWN_JOB_ERRORS, SlurmRejectedError, build_rejection
 from fermi.jobs.errors import BackendError
 
 TIMEOUT_SECONDS = 60.0
-UNREACHABLE = re.compile(r"(?i)unable to contact|connection refused|connect failure|timed out|authentication")
+UNREACHABLE_PATTERN = re.compile(r"(?i)unable to contact|connection refused|connect failure|timed out|authentication")
 
 
-class Commands:
+class SlurmCommands:
     """Driver that runs Slurm's commands."""
 
-    few = 0  # `squeue --json` lists all, whatever it is asked for
+    max_single_queries = 0  # `squeue --json` lists all, whatever it is asked for
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self._bin, self._conf = connection.get("bin"), connection.get("conf")
@@ -35,13 +35,13 @@ class Commands:
             raise BackendError("SLURM_UNREACHABLE", why=said.strip(), where="scontrol ping")
         return self._run("sinfo", "--version").split()[-1]
 
-    def jobs(self) -> list[Job]:
-        return [driver.job(row) for row in self._json("squeue", "--json", "--states=all")["jobs"]]
+    def jobs(self) -> list[SlurmJob]:
+        return [driver.parse_job(row) for row in self._json("squeue", "--json", "--states=all")["jobs"]]
 
-    def job(self, job_id: int) -> list[Job]:
+    def job(self, job_id: int) -> list[SlurmJob]:
         return [one for one in self.jobs() if job_id in (one.id, one.leader)]
 
-    def submit(self, submission: Submission) -> int:
+    def submit(self, submission: SlurmSubmission) -> int:
         """Submit the script that already lies in its folder, with an environment that has nothing of ours in it; return
         the job's id."""
         said = self._run("sbatch", "--parsable", "job.sh", folder=submission.folder, env=submission.environment)
@@ -50,16 +50,16 @@ class Commands:
     def cancel(self, job_id: int) -> None:
         try:
             self._run("scancel", str(job_id))
-        except Refused as refused:
-            if refused.number not in UNKNOWN_JOB:
+        except SlurmRejectedError as refused:
+            if refused.number not in UNKNOWN_JOB_ERRORS:
                 raise
 
     def partitions(self) -> dict[str, bool]:
         lines = self._run("sinfo", "--noheader", "--format=%R|%a").splitlines()
         return {name: state == "up" for name, _, state in (line.partition("|") for line in lines)}
 
-    def machines(self) -> list[Machine]:
-        return [driver.machine(row) for row in self._json("sinfo", "--json")["nodes"]]
+    def machines(self) -> list[SlurmMachine]:
+        return [driver.parse_machine(row) for row in self._json("sinfo", "--json")["nodes"]]
 
     def program(self, name: str) -> str:
         """Return the path of a command. Raise BackendError (SLURM_COMMAND_MISSING)."""
@@ -88,8 +88,8 @@ class Commands:
         """Cancel a step; one that is over is left alone."""
         try:
             self._run("scancel", number)
-        except Refused as refused:
-            if refused.number not in UNKNOWN_JOB:
+        except SlurmRejectedError as refused:
+            if refused.number not in UNKNOWN_JOB_ERRORS:
                 raise
 
     def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -121,6 +121,6 @@ class Commands:
         if done.returncode == 0:
             return done.stdout
         why = (done.stderr.strip() or done.stdout.strip())[-500:]
-        if UNREACHABLE.search(why):
+        if UNREACHABLE_PATTERN.search(why):
             raise BackendError("SLURM_UNREACHABLE", why=why, where=words[0])
-        raise refusal(0, why)
+        raise build_rejection(0, why)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SlurmJob:
     """One component of a job (most have one). `state` without flags; empty = not reported. `leader`: the id under which
     all components were submitted. `flags`: COMPLETING, … `start`: of a pending one, when Slurm expects it to start,
     unix seconds; 0 = not reported; of others, when it started. It and `priority` change all the time, and are not
@@ -35,7 +35,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class SlurmMachine:
     """Node of the cluster."""
 
     name: str
@@ -49,7 +49,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class SlurmSubmission:
     """Job to submit: its script, the folder that it runs in, and per component the options of sbatch."""
 
     script: str
@@ -58,22 +58,22 @@ class Submission:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class Driver(Protocol):
+class SlurmDriver(Protocol):
     """Access to Slurm. All methods raise `fermi.jobs.errors.BackendError` when Slurm cannot be asked or refuses."""
 
-    few: int
+    max_single_queries: int
     """Up to so many jobs are queried by their numbers instead of listing those of all users."""
 
     def version(self) -> str:
         """Return Slurm's version."""
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[SlurmJob]:
         """Return all jobs that Slurm remembers and we may see, with one listing."""
 
-    def job(self, job_id: int) -> list[Job]:
+    def job(self, job_id: int) -> list[SlurmJob]:
         """Return the components of one job; empty when Slurm does not know it."""
 
-    def submit(self, submission: Submission) -> int:
+    def submit(self, submission: SlurmSubmission) -> int:
         """Submit a job; return its id."""
 
     def cancel(self, job_id: int) -> None:
@@ -82,12 +82,12 @@ class Driver(Protocol):
     def partitions(self) -> dict[str, bool]:
         """Return by name whether each partition is up."""
 
-    def machines(self) -> list[Machine]:
+    def machines(self) -> list[SlurmMachine]:
         """Return all nodes of the cluster."""
 
 
 _MEMORY = re.compile(r"(?:^|,)mem=([\d.]+)([KMGT]?)")
-FLAGS = frozenset(
+STATE_FLAGS = frozenset(
     {"COMPLETING", "CONFIGURING", "RESIZING", "POWER_UP_NODE", "STAGE_OUT", "SIGNALING", "STOPPED", "SPECIAL_EXIT",
      "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "REVOKED", "UPDATE_DB", "LAUNCH_FAILED",
      "RECONFIG_FAIL", "EXPEDITING"}
@@ -95,55 +95,55 @@ FLAGS = frozenset(
 """Flags that stand beside, or in older versions instead of, a state."""
 
 
-def split(states: str | Iterable[str]) -> tuple[str, frozenset[str]]:
+def split_state(states: str | Iterable[str]) -> tuple[str, frozenset[str]]:
     """Return state and flags of `RUNNING`, `COMPLETING`, `CANCELLED by 0` or `["CANCELLED", "COMPLETING"]`."""
     words = [states] if isinstance(states, str) else list(states)
     names = [word.split()[0].upper().rstrip("+") for word in words if word]
-    return next((name for name in names if name not in FLAGS), ""), frozenset(names) & FLAGS
+    return next((name for name in names if name not in STATE_FLAGS), ""), frozenset(names) & STATE_FLAGS
 
 
-def job(row: Mapping[str, Any]) -> Job:
+def parse_job(row: Mapping[str, Any]) -> SlurmJob:
     """Return a job from the JSON of slurmrestd and `squeue --json`, in any of its versions."""
-    state, flags = split(row.get("job_state") or "")
-    leader = number(row.get("het_job_id")) or int(row["job_id"])
-    return Job(
+    state, flags = split_state(row.get("job_state") or "")
+    leader = parse_number(row.get("het_job_id")) or int(row["job_id"])
+    return SlurmJob(
         int(row["job_id"]), leader, str(row.get("comment") or ""), state, flags, str(row.get("state_reason") or ""),
-        str(row.get("state_description") or ""), str(row.get("nodes") or ""), exit_code(row.get("exit_code")),
-        float(number(row.get("end_time"))), str(row.get("partition") or ""), number(row.get("priority")),
-        float(number(row.get("start_time"))), str(row.get("name") or ""), str(row.get("user_name") or ""),
-        tuple(map(str, row.get("gres_detail") or ())), number(row.get("cpus")),
-        _memory(str(row.get("tres_alloc_str") or "")),
+        str(row.get("state_description") or ""), str(row.get("nodes") or ""), parse_exit_code(row.get("exit_code")),
+        float(parse_number(row.get("end_time"))), str(row.get("partition") or ""), parse_number(row.get("priority")),
+        float(parse_number(row.get("start_time"))), str(row.get("name") or ""), str(row.get("user_name") or ""),
+        tuple(map(str, row.get("gres_detail") or ())), parse_number(row.get("cpus")),
+        _parse_memory(str(row.get("tres_alloc_str") or "")),
     )  # fmt: skip
 
 
-def machine(row: Mapping[str, Any]) -> Machine:
+def parse_machine(row: Mapping[str, Any]) -> SlurmMachine:
     """Return a node from the JSON of slurmrestd and `sinfo --json`."""
     states = row.get("state") or ()
     if isinstance(states, str):
         states = [states, *(row.get("state_flags") or ())]
-    return Machine(
+    return SlurmMachine(
         str(row["name"]), frozenset(str(one).upper() for one in states if one), tuple(row.get("partitions") or ()),
         str(row.get("gres") or ""), int(row.get("cpus") or 1), int(row.get("real_memory") or 0),
         str(row.get("address") or ""), str(row.get("reason") or ""),
     )  # fmt: skip
 
 
-def _memory(tres: str) -> int:
+def _parse_memory(tres: str) -> int:
     """Return the megabytes of `cpu=4,mem=62.50G,node=1`."""
     found = _MEMORY.search(tres)
     return int(float(found[1]) * {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}[found[2]]) if found else 0
 
 
-def number(value: Any) -> int:
+def parse_number(value: Any) -> int:
     """Return a number; 0 for what is not set; newer versions write `{"set": true, "infinite": false, "number": 5}`."""
     if isinstance(value, Mapping):
         return int(value.get("number") or 0) if value.get("set") else 0
     return int(value or 0)
 
 
-def exit_code(value: Any) -> int:
+def parse_exit_code(value: Any) -> int:
     """Return an exit code. Old versions give wait()'s status; newer ones an object."""
     if isinstance(value, Mapping):
-        return number(value.get("return_code")) or 128 * bool((value.get("signal") or {}).get("id"))
-    status = number(value)
+        return parse_number(value.get("return_code")) or 128 * bool((value.get("signal") or {}).get("id"))
+    status = parse_number(value)
     return status >> 8 or (128 + (status & 127) if status & 127 else 0)

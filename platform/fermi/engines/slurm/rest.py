@@ -19,27 +19,27 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fermi.engines.certificates import claims
+from fermi.engines.certificates import read_jwt_claims
 from fermi.engines.slurm import driver
-from fermi.engines.slurm.components import megabytes, minutes
-from fermi.engines.slurm.driver import Job, Machine, Submission
-from fermi.engines.slurm.rejections import UNKNOWN_JOB, Refused, refusal
+from fermi.engines.slurm.components import parse_megabytes, parse_minutes
+from fermi.engines.slurm.driver import SlurmJob, SlurmMachine, SlurmSubmission
+from fermi.engines.slurm.rejections import UNKNOWN_JOB_ERRORS, SlurmRejectedError, build_rejection
 from fermi.jobs.errors import BackendError
 
 TIMEOUT_SECONDS = 30.0
 TOKEN_SECONDS = 600
-NEW = 39
+MIN_TYPED_VERSION = 39
 """From this version on requests are typed as Slurm's own structures; before, they were sbatch's options."""
-AUTHENTICATION = frozenset({1007, *range(6000, 6100)})
-UNREACHABLE = frozenset({-1, *range(1000, 1007), *range(1800, 1900), *range(5000, 5100)})
+AUTHENTICATION_ERRORS = frozenset({1007, *range(6000, 6100)})
+UNREACHABLE_ERRORS = frozenset({-1, *range(1000, 1007), *range(1800, 1900), *range(5000, 5100)})
 """Slurm's error numbers of a controller that cannot be reached, rather than of a request. Some versions give no more
 than -1, also when the controller does not accept the token."""
 
 
-class Rest:
+class SlurmRestClient:
     """Driver that uses slurmrestd."""
 
-    few = 4
+    max_single_queries = 4
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.url = str(connection["url"])
@@ -58,20 +58,20 @@ class Rest:
             raise BackendError("SLURM_UNREACHABLE", why="slurmctld does not answer slurmrestd", where=self.url)
         return str(about.get("release") or "")
 
-    def jobs(self) -> list[Job]:
-        return [driver.job(row) for row in self._ask("GET", "jobs")["jobs"]]
+    def jobs(self) -> list[SlurmJob]:
+        return [driver.parse_job(row) for row in self._ask("GET", "jobs")["jobs"]]
 
-    def job(self, job_id: int) -> list[Job]:
+    def job(self, job_id: int) -> list[SlurmJob]:
         try:
-            return [driver.job(row) for row in self._ask("GET", f"job/{job_id}").get("jobs") or ()]
-        except Refused as refused:
-            if refused.number in UNKNOWN_JOB:
+            return [driver.parse_job(row) for row in self._ask("GET", f"job/{job_id}").get("jobs") or ()]
+        except SlurmRejectedError as refused:
+            if refused.number in UNKNOWN_JOB_ERRORS:
                 return []
             raise
 
-    def submit(self, submission: Submission) -> int:
+    def submit(self, submission: SlurmSubmission) -> int:
         version = self._version()
-        describe = _typed if version >= NEW else _as_options
+        describe = _build_typed_fields if version >= MIN_TYPED_VERSION else _build_option_fields
         parts = [describe(options, submission) for options in submission.components]
         one = {"job": parts[0]} if len(parts) == 1 else {"jobs": parts}
         answer = self._ask("POST", "job/submit", {"script": submission.script, **one})
@@ -80,15 +80,15 @@ class Rest:
     def cancel(self, job_id: int) -> None:
         try:
             self._ask("DELETE", f"job/{job_id}")
-        except Refused as refused:
-            if refused.number not in UNKNOWN_JOB:
+        except SlurmRejectedError as refused:
+            if refused.number not in UNKNOWN_JOB_ERRORS:
                 raise
 
     def partitions(self) -> dict[str, bool]:
         return {str(row["name"]): _is_up(row) for row in self._ask("GET", "partitions")["partitions"]}
 
-    def machines(self) -> list[Machine]:
-        return [driver.machine(row) for row in self._ask("GET", "nodes")["nodes"]]
+    def machines(self) -> list[SlurmMachine]:
+        return [driver.parse_machine(row) for row in self._ask("GET", "nodes")["nodes"]]
 
     # Requests --------------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Rest:
         if status == 404 and not errors:
             self._number = 0  # it was replaced by another version: ask again next time
         if status >= 400 or (errors and not answer.get("job_id") and method == "POST"):
-            failure = _failure(status, errors, self.url)
+            failure = _build_error(status, errors, self.url)
             if failure.code in ("SLURM_UNREACHABLE", "SLURM_UNAUTHORIZED") and _has_expired(self._token()):
                 failure = BackendError("SLURM_UNAUTHORIZED", user=self.user, where=self.url)
             raise failure
@@ -141,7 +141,7 @@ class Rest:
     def _link(self) -> http.client.HTTPConnection:
         where = urlsplit(self.url)
         if where.scheme == "unix":
-            return _Unix(where.path)
+            return _UnixConnection(where.path)
         host, port = where.hostname or "localhost", where.port or 6820
         if where.scheme == "https":
             context = ssl.create_default_context(cafile=self._ca_file)
@@ -154,14 +154,14 @@ class Rest:
             if self._token_file:
                 return Path(self._token_file).read_text(encoding="utf-8").strip().removeprefix("SLURM_JWT=")
             if self._key_file:
-                return token(Path(self._key_file).read_bytes(), self.user)
+                return build_token(Path(self._key_file).read_bytes(), self.user)
         except OSError as error:
             why = error.strerror or str(error)
             raise BackendError("SLURM_TOKEN_UNREADABLE", path=str(error.filename), why=why) from error
         return ""
 
 
-class _Unix(http.client.HTTPConnection):
+class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=TIMEOUT_SECONDS)
         self._path = path
@@ -172,43 +172,43 @@ class _Unix(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def token(key: bytes, user: str) -> str:
+def build_token(key: bytes, user: str) -> str:
     """Return a JWT as `scontrol token` makes it, for ten minutes."""
     moment = int(time.time())
     said = {"exp": moment + TOKEN_SECONDS, "iat": moment, "sun": user}
-    text = b".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, said))
-    return b".".join([text, _base64(hmac.new(key, text, hashlib.sha256).digest())]).decode()
+    text = b".".join(_encode_base64(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, said))
+    return b".".join([text, _encode_base64(hmac.new(key, text, hashlib.sha256).digest())]).decode()
 
 
 def _has_expired(text: str) -> bool:
     """Return whether a JWT says so itself."""
-    ends = claims(text).get("exp")
+    ends = read_jwt_claims(text).get("exp")
     return isinstance(ends, (int, float)) and ends < time.time()
 
 
-def _base64(data: bytes) -> bytes:
+def _encode_base64(data: bytes) -> bytes:
     return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
-def _failure(status: int, errors: list[dict[str, Any]], where: str) -> BackendError:
+def _build_error(status: int, errors: list[dict[str, Any]], where: str) -> BackendError:
     numbers = [int(error.get("error_number") or error.get("error_code") or 0) for error in errors]
     text = "; ".join(str(error.get("description") or error.get("error") or error) for error in errors)
     said = " ".join(f"{error.get('error', '')} {error.get('description', '')}" for error in errors).lower()
-    if UNREACHABLE.intersection(numbers) or "unable to contact" in said:
+    if UNREACHABLE_ERRORS.intersection(numbers) or "unable to contact" in said:
         return BackendError("SLURM_UNREACHABLE", why=text or f"HTTP {status}", where=where)
-    if AUTHENTICATION.intersection(numbers) or "authentication" in said:
+    if AUTHENTICATION_ERRORS.intersection(numbers) or "authentication" in said:
         return BackendError("SLURM_UNAUTHORIZED", user="", where=where)
-    return refusal(numbers[0] if numbers else 0, text or f"HTTP {status}")
+    return build_rejection(numbers[0] if numbers else 0, text or f"HTTP {status}")
 
 
-def _as_options(options: Mapping[str, str | int | bool], submission: Submission) -> dict[str, Any]:
+def _build_option_fields(options: Mapping[str, str | int | bool], submission: SlurmSubmission) -> dict[str, Any]:
     """Return a component up to v0.0.38: sbatch's options under the names of its parser. It takes `nodelist` although it
     documents none, and `requeue: false` does nothing while `no_requeue` does."""
     names = {"job-name": "name", "output": "standard_output", "time": "time_limit", "mem": "memory_per_node",
              "constraint": "constraints", "ntasks": "tasks", "ntasks-per-node": "tasks_per_node"}  # fmt: skip
     found: dict[str, Any] = {names.get(key, key.replace("-", "_")): value for key, value in options.items()}
     if "memory_per_node" in found:
-        found["memory_per_node"] = megabytes(str(found["memory_per_node"]))
+        found["memory_per_node"] = parse_megabytes(str(found["memory_per_node"]))
     if "nodes" in found:
         found["nodes"] = [found["nodes"], found["nodes"]]
     return {
@@ -218,7 +218,7 @@ def _as_options(options: Mapping[str, str | int | bool], submission: Submission)
     }
 
 
-def _typed(options: Mapping[str, str | int | bool], submission: Submission) -> dict[str, Any]:
+def _build_typed_fields(options: Mapping[str, str | int | bool], submission: SlurmSubmission) -> dict[str, Any]:
     """Return a component from v0.0.39 on: fields of Slurm's own job description."""
     names = {"job-name": "name", "output": "standard_output", "constraint": "constraints", "ntasks": "tasks",
              "ntasks-per-node": "tasks_per_node"}  # fmt: skip
@@ -234,19 +234,19 @@ def _typed(options: Mapping[str, str | int | bool], submission: Submission) -> d
             case "gres":
                 found["tres_per_node"] = ",".join(f"gres/{one}" for one in str(value).split(","))
             case "time":
-                found["time_limit"] = _set(minutes(str(value)))
+                found["time_limit"] = _build_number(parse_minutes(str(value)))
             case "mem":
-                found["memory_per_node"] = _set(megabytes(str(value)))
+                found["memory_per_node"] = _build_number(parse_megabytes(str(value)))
             case "signal":
                 signal, _, seconds = str(value).partition("@")
-                found |= {"kill_warning_signal": signal, "kill_warning_delay": _set(int(seconds))}
+                found |= {"kill_warning_signal": signal, "kill_warning_delay": _build_number(int(seconds))}
             case _:
                 found[names.get(key, key.replace("-", "_"))] = value
     environment = [f"{name}={value}" for name, value in submission.environment.items()]
     return {**found, "current_working_directory": submission.folder, "environment": environment}
 
 
-def _set(value: int) -> dict[str, Any]:
+def _build_number(value: int) -> dict[str, Any]:
     return {"set": True, "infinite": False, "number": value}
 
 

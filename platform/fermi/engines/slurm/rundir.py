@@ -18,14 +18,14 @@ from typing import Any
 
 from fermi.engines import logfiles, runner_reports
 from fermi.jobs.errors import BackendError
-from fermi.runner.files import SECRETS, write_atomically
+from fermi.runner.files import SECRETS_NAME, write_json_atomically
 
-OPEN = 0o2775
+FOLDER_MODE = 0o2775
 """Mode of folders: the job's user may not be the platform's; they share a group."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StepLocation:
     """Location of a node inside. `job`: Slurm's number of the allocation; `host`: the Slurm node; `python`: the
     interpreter of its ranks, empty: as planned."""
 
@@ -35,7 +35,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RunDirContents:
     """Content of the folder. `order`: None = nothing was written yet, or all was removed. `statuses`: by node rank.
     `places`: of nodes inside, and `started_inside`: those that have started, by node rank."""
 
@@ -46,8 +46,8 @@ class Seen:
     stop: Mapping[str, Any] | None
     end: Mapping[str, Any] | None
     tail: str = ""
-    places: Mapping[int, Place] = field(default_factory=dict)
-    begun_inside: frozenset[int] = frozenset()
+    places: Mapping[int, StepLocation] = field(default_factory=dict)
+    started_inside: frozenset[int] = frozenset()
 
     @property
     def inside(self) -> frozenset[int]:
@@ -72,7 +72,7 @@ class RunDir:
             for name, content in files.items():
                 text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
                 path = self.path / name
-                make(path.parent)
+                make_folder(path.parent)
                 with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
                     file.write(text)
                 os.chmod(file.name, 0o664)
@@ -80,28 +80,28 @@ class RunDir:
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(self.path), why=error.strerror) from error
 
-    def keep_secrets(self, values: Mapping[str, str], mode: int) -> None:
+    def write_secrets(self, values: Mapping[str, str], mode: int) -> None:
         """Write the values of secrets, until the runners have read them, or the attempt is over without. Raise
         BackendError."""
         try:
-            make(self.path)
+            make_folder(self.path)
             descriptor, name = tempfile.mkstemp(dir=self.path)  # 0600
             with open(descriptor, "w", encoding="utf-8") as file:
                 json.dump({**values}, file)
             os.chmod(name, mode)
-            os.replace(name, self.path / SECRETS)
+            os.replace(name, self.path / SECRETS_NAME)
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(self.path), why=error.strerror) from error
 
-    def drop_secrets(self) -> None:
+    def delete_secrets(self) -> None:
         """Delete the values of secrets."""
         with contextlib.suppress(OSError):
-            (self.path / SECRETS).unlink(missing_ok=True)
+            (self.path / SECRETS_NAME).unlink(missing_ok=True)
 
     def stop(self, grace_seconds: float, still_seconds: float | None = None) -> Mapping[str, Any]:
         """Write the request to end and return it; a second, shorter grace replaces it. No job of the attempt starts
         once it exists."""
-        make(self.path)
+        make_folder(self.path)
         stop, now = self._stop(), time.time()
         if stop is None or now + grace_seconds < stop["kill_at"]:
             stop = {"grace_seconds": grace_seconds, "kill_at": now + grace_seconds, "still_seconds": still_seconds}
@@ -126,22 +126,22 @@ class RunDir:
 
     def submitted(self) -> int:
         """Return the job's id; 0 = none was submitted yet."""
-        job = (runner_reports.read(self.path / "submitted.json") or {}).get("job", 0)
-        return int(job) if runner_reports.whole(0, 1 << 40)(job) else 0
+        job = (runner_reports.read_report(self.path / "submitted.json") or {}).get("job", 0)
+        return int(job) if runner_reports.build_int_check(0, 1 << 40)(job) else 0
 
     def remember(self, job_id: int) -> None:
         """Write the job's id."""
-        write_atomically(str(self.path / "submitted.json"), {"job": job_id})
+        write_json_atomically(str(self.path / "submitted.json"), {"job": job_id})
 
-    def places(self) -> dict[int, Place]:
+    def places(self) -> dict[int, StepLocation]:
         """Return the locations of nodes inside by node rank; empty: none was determined yet."""
         found = {}
-        for rank, one in (runner_reports.read(self.path / "places.json") or {}).items():
+        for rank, one in (runner_reports.read_report(self.path / "places.json") or {}).items():
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                found[int(rank)] = Place(int(one["job"]), str(one["host"]), str(one["python"]))
+                found[int(rank)] = StepLocation(int(one["job"]), str(one["host"]), str(one["python"]))
         return found
 
-    def remember_places(self, places: Mapping[int, Place], head: str) -> None:
+    def write_places(self, places: Mapping[int, StepLocation], head: str) -> None:
         """Write the locations. `head`: the address of the head node; empty: it is not inside, and its job writes
         that."""
         texts = {"head": head} if head else {}
@@ -151,29 +151,31 @@ class RunDir:
         """Return whether a node inside has started."""
         return os.path.lexists(self.path / f"node-{node_rank}.begun")
 
-    def look(self) -> Seen:
+    def look(self) -> RunDirContents:
         """Return the content of the folder. To be called before Slurm is asked: what is missing in both is then really
         missing."""
-        order, stop = runner_reports.read(self.path / "order.json"), self._stop()
+        order, stop = runner_reports.read_report(self.path / "order.json"), self._stop()
         if order is None or not _is_order(order):
-            return Seen(None, 0, 0, {}, stop, None)
+            return RunDirContents(None, 0, 0, {}, stop, None)
         submitted = self.submitted()
         try:
             begun = int(os.readlink(self.path / "begun"))
         except (OSError, ValueError):
             begun = 0
-        read = ((rank, runner_reports.read(self.path / f"node-{rank}.status.json")) for rank in range(order["nodes"]))
-        statuses = {rank: status for rank, found in read if (status := runner_reports.status(found))}
-        end = runner_reports.read(self.path / "end.json")
-        seen = Seen(order, submitted, begun, statuses, stop, end, self._tail() if begun or submitted else "")
+        read = (
+            (rank, runner_reports.read_report(self.path / f"node-{rank}.status.json")) for rank in range(order["nodes"])
+        )
+        statuses = {rank: status for rank, found in read if (status := runner_reports.parse_status(found))}
+        end = runner_reports.read_report(self.path / "end.json")
+        seen = RunDirContents(order, submitted, begun, statuses, stop, end, self._tail() if begun or submitted else "")
         if not seen.inside:
             return seen
         begun_inside = frozenset(rank for rank in seen.inside if self.has_begun(rank))
-        return replace(seen, places=self.places(), begun_inside=begun_inside)
+        return replace(seen, places=self.places(), started_inside=begun_inside)
 
     def _stop(self) -> dict[str, Any] | None:
-        stop = runner_reports.read(self.path / "stop.json")
-        return stop if stop and runner_reports.moment(stop.get("kill_at")) else None
+        stop = runner_reports.read_report(self.path / "stop.json")
+        return stop if stop and runner_reports.is_timestamp(stop.get("kill_at")) else None
 
     def remove(self) -> None:
         """Remove the folder."""
@@ -181,26 +183,26 @@ class RunDir:
 
     def _tail(self, size: int = 1000) -> str:
         try:
-            said = logfiles.chunk(self.path / "slurm.log", -size, size).data
+            said = logfiles.read_chunk(self.path / "slurm.log", -size, size).data
         except IsADirectoryError:
             return ""
         return "\n".join(said.decode(errors="replace").strip().splitlines()[-6:])
 
 
-def _is_order(found: Mapping[str, Any]) -> bool:
+def _is_order(data: Mapping[str, Any]) -> bool:
     """Return whether a value is an order as `render.build_files` writes it; the job's user may write there too."""
-    names = found.get("names")
-    inside = found.get("inside", {})
+    names = data.get("names")
+    inside = data.get("inside", {})
     if not isinstance(inside, dict) or not all(rank.isdigit() and _is_inside(one) for rank, one in inside.items()):
         return False
-    return isinstance(names, list) and bool(names) and found.get("nodes") == len(names)
+    return isinstance(names, list) and bool(names) and data.get("nodes") == len(names)
 
 
-def _is_inside(found: Any) -> bool:
-    return isinstance(found, dict) and runner_reports.whole(1, 1 << 20)(found.get("processes"))
+def _is_inside(data: Any) -> bool:
+    return isinstance(data, dict) and runner_reports.build_int_check(1, 1 << 20)(data.get("processes"))
 
 
-def make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make a folder with all above it; those that are made are writable by the group."""
     missing = []
     while not folder.exists():
@@ -209,4 +211,4 @@ def make(folder: Path) -> None:
     for one in reversed(missing):
         with contextlib.suppress(FileExistsError):
             one.mkdir()
-            one.chmod(OPEN)
+            one.chmod(FOLDER_MODE)

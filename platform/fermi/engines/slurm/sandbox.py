@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from fermi.engines.isolation import DEFAULT_READS, is_given
-from fermi.jobs.code import Place
-from fermi.jobs.rank_env import COMPILED_FOLDER, compiles
+from fermi.engines.isolation import DEFAULT_READ_FOLDERS, is_readable
+from fermi.jobs.code import CodeLocation
+from fermi.jobs.rank_env import COMPILE_FOLDER, uses_compile_folder
 from fermi.jobs.spec import JobSpec, NodePlan
-from fermi.jobs.user_paths import HOMES, task_folder
+from fermi.jobs.user_paths import HOMES_FOLDER, find_task_folder
 
 SITE_SOFTWARE = (
     "/apps", "/cm/shared", "/cvmfs", "/easybuild", "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/hpc",
@@ -34,20 +34,26 @@ def is_confined(connection: Mapping[str, Any]) -> bool:
 
 
 def confine_rank(
-    job: JobSpec, node: NodePlan, at: Place, folder: str, workspace: str, connection: Mapping[str, Any], disk: str = ""
+    job: JobSpec,
+    node: NodePlan,
+    at: CodeLocation,
+    folder: str,
+    workspace: str,
+    connection: Mapping[str, Any],
+    disk: str = "",
 ) -> dict[str, Any]:
     """Return the key `confine` of a node's spec, or nothing where it is not wanted. `folder`: the platform's data
     directory as the nodes see it. Of what lies there, a task may write to its own outputs and checkpoints and to the
     workspace, and read its attempt's folder, the datasets, its project's files and what it resumes from. `disk`: of the
     environment inside of which its ranks run: its home is theirs, and `workspace` is its own."""
     run = f"{folder}/runs/{job.name}"
-    compiled = f"{run}/files/{COMPILED_FOLDER}" if compiles(node) else ""
+    compiled = f"{run}/files/{COMPILE_FOLDER}" if uses_compile_folder(node) else ""
     tree = at.tree(job) if job.code else ""
     own = [path for path in (job.checkpoint_dir, job.output_dir, compiled, tree) if path]
-    resume = str(task_folder(Path(folder), job.resume_from) or "")
+    resume = str(find_task_folder(Path(folder), job.resume_from) or "")
     read = [f"{folder}/datasets", run, *([at.packages] if job.code else []), job.files_dir, resume]
-    home = f"{disk}/home" if disk else f"{folder}/{HOMES}/{job.project or 'default'}"
-    return _order(connection, folder, own=own, home=home, workspace=workspace,
+    home = f"{disk}/home" if disk else f"{folder}/{HOMES_FOLDER}/{job.project or 'default'}"
+    return _build_order(connection, folder, own=own, home=home, workspace=workspace,
                   reads=[path for path in read if path],
                   logs=f"{folder}/logs/{job.task_id}/{job.attempt}")  # fmt: skip
 
@@ -60,19 +66,19 @@ def confine_environment(
     own = [spec["workspace"], spec["home"], spec["service"]]
     given = {"home": spec["home"], "workspace": spec["workspace"], "logs": spec["service"]}
     reads = [f"{folder}/datasets", spec["tools"]]
-    confined = _order(connection, folder, own=own, reads=[*reads, spec["cache"]], **given)
-    preparing = _order(connection, folder, own=[*own, spec["cache"]], reads=[*reads, modules], **given)
+    confined = _build_order(connection, folder, own=own, reads=[*reads, spec["cache"]], **given)
+    preparing = _build_order(connection, folder, own=[*own, spec["cache"]], reads=[*reads, modules], **given)
     return {**confined, "preparing": preparing["confine"]} if confined else {}
 
 
-def _order(
+def _build_order(
     connection: Mapping[str, Any], folder: str, *, own: Sequence[str], home: str, workspace: str,
     reads: Sequence[str], logs: str,
 ) -> dict[str, Any]:  # fmt: skip
     if not is_confined(connection):
         return {}
     container = bool(connection.get("container"))
-    read, written = list_given(connection)
+    read, written = list_given_folders(connection)
     paths = {
         **({**dict.fromkeys(HIDDEN_IN_CONTAINERS, ""), "/": "r"} if container else {}),  # a home may be "/"
         **dict.fromkeys(read, "r"), folder: "", **dict.fromkeys(reads, "r"), logs: "rw",
@@ -82,12 +88,12 @@ def _order(
     return {"confine": order}
 
 
-def list_given(connection: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def list_given_folders(connection: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the folders that every task may read, and those that it may write to: what the operator names, and what
     was mounted into its container."""
     container = connection.get("container") or {}
     mounted = [str(mount).split(":")[1 if ":" in str(mount) else 0] for mount in container.get("mounts", ())]
-    reads = connection.get("task_reads", DEFAULT_READS)
+    reads = connection.get("task_reads", DEFAULT_READ_FOLDERS)
     read = [*SITE_SOFTWARE, *reads, *connection.get("data_roots", ()), *connection.get("reads", ())]
     return [str(path) for path in read], [*map(str, connection.get("task_writes", ())),
                                           *map(str, connection.get("writes", ())), *mounted]  # fmt: skip
@@ -97,6 +103,6 @@ def can_read(connection: Mapping[str, Any], folder: str, workspace: str, path: s
     """Return whether a task may read `path` (normalised) on a node, by its name: links are not followed."""
     if not is_confined(connection) or connection.get("container"):
         return True
-    read, written = list_given(connection)
+    read, written = list_given_folders(connection)
     open_to_all = [f"{folder}/datasets", workspace, *read, *written, "/usr", "/opt", "/nix/store", "/gnu/store"]
-    return is_given(PurePath(path), map(PurePath, open_to_all), [PurePath(folder)])
+    return is_readable(PurePath(path), map(PurePath, open_to_all), [PurePath(folder)])

@@ -14,12 +14,12 @@ from fermi.frameworks.deepspeed import split
 from fermi.jobs.spec import JobSpec, Problem
 from fermi.schema import suggestions
 
-USUAL = 64
+DEFAULT_TRAIN_BATCH = 64
 """The train batch when nothing is given: the requirement document's (004)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TrainBatch:
     """Samples per optimizer step (`train`), and per data parallel rank and micro step (`micro`)."""
 
     train: int
@@ -27,26 +27,26 @@ class Batch:
     accumulation: int
 
 
-def solve(spec: JobSpec) -> Batch | Problem:
+def solve_batch(spec: JobSpec) -> TrainBatch | Problem:
     """Return the batch sizes, or what is wrong with them. The options must be of the right types; hyperparameters need
     not be."""
-    at = split.of(spec)
-    ranks, usual_steps = at.data, 1 if at.pipeline == 1 else split.FILLED * at.pipeline
-    train, micro, steps = (_count(spec.options, name) for name in _OPTIONS)
-    likely_micro = micro or _count(spec.hyperparameters, "batchSize")
-    likely_steps = steps or _count(spec.hyperparameters, "gradientAccumulationSteps")
+    at = split.read_split(spec)
+    ranks, usual_steps = at.data, 1 if at.pipeline == 1 else split.MICRO_BATCHES_PER_STAGE * at.pipeline
+    train, micro, steps = (_read_count(spec.options, name) for name in _OPTIONS)
+    likely_micro = micro or _read_count(spec.hyperparameters, "batchSize")
+    likely_steps = steps or _read_count(spec.hyperparameters, "gradientAccumulationSteps")
     if train is None:
         steps = likely_steps or usual_steps
-        micro = likely_micro or max(1, round(USUAL / (ranks * steps)))
-        return Batch(micro * steps * ranks, micro, steps)
+        micro = likely_micro or max(1, round(DEFAULT_TRAIN_BATCH / (ranks * steps)))
+        return TrainBatch(micro * steps * ranks, micro, steps)
     for one, other in ((likely_micro, likely_steps), (likely_micro, steps), (micro, likely_steps), (micro, steps)):
-        if found := _divide(train, ranks, one, other):
+        if found := _divide_batch(train, ranks, one, other):
             return found
     unit = ranks * (micro or 1) * (steps or 1)
     params: dict[str, Any] = {"found": train, "worldSize": ranks}
     if micro and steps:
         return Problem(_FIELD, "TRAIN_BATCH_CONTRADICTORY", {**params, "micro": micro, "steps": steps, "nearest": unit})
-    near = suggestions.multiples(train, unit)
+    near = suggestions.suggest_multiples(train, unit)
     return Problem(_FIELD, "TRAIN_BATCH_NOT_DIVISIBLE", {**params, "unit": unit, "nearest": near})
 
 
@@ -54,17 +54,17 @@ _OPTIONS = ("trainBatchSize", "microBatchSize", "gradientAccumulationSteps")
 _FIELD = "distributedConfig.options.trainBatchSize"
 
 
-def _divide(train: int, ranks: int, micro: int | None, steps: int | None) -> Batch | None:
+def _divide_batch(train: int, ranks: int, micro: int | None, steps: int | None) -> TrainBatch | None:
     """Return the sizes with `micro` as given, else `steps`, else a single step; None where the division leaves a
     remainder."""
     if micro and steps is None:
         steps = max(1, train // (micro * ranks))
     steps = steps or 1
     micro = micro or max(1, train // (steps * ranks))
-    return Batch(train, micro, steps) if micro * steps * ranks == train else None
+    return TrainBatch(train, micro, steps) if micro * steps * ranks == train else None
 
 
-def _count(values: Mapping[str, Any], name: str) -> int | None:
+def _read_count(values: Mapping[str, Any], name: str) -> int | None:
     value = values.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 1 or value != value // 1:
         return None

@@ -15,15 +15,15 @@ from fermi.frameworks import parallelism
 from fermi.jobs import rank_env, recipes
 from fermi.jobs.spec import JobSpec, Problem
 
-STRATEGY = "distributedConfig.strategy"
+STRATEGY_FIELD = "distributedConfig.strategy"
 DEGREES = ("tensorParallel", "pipelineParallel", "dataParallel")
 
-LIMIT = 1 << 20
+MAX_DEGREE = 1 << 20
 
-MUCH_WAITING = 0.25
+BUBBLE_WARNING_SHARE = 0.25
 """Share of a step in the pipeline's bubble from which on the user is warned."""
 
-FILLED = 4
+MICRO_BATCHES_PER_STAGE = 4
 """Micro-batches per stage with which a pipeline is hardly ever idle (Huang et al. 2019, "GPipe", §2.3)."""
 
 
@@ -45,48 +45,55 @@ class Split:
         return self.tensor * self.pipeline
 
 
-def of(spec: JobSpec) -> Split:
+def read_split(spec: JobSpec) -> Split:
     """Return the split that will run. Where the strategy breaks a rule, the data degree that it leaves, at least one
     rank."""
     if not _is_rendered(spec):
         return Split(1, 1, spec.world_size)
-    tensor, pipeline = (_degree(spec, name) or 1 for name in DEGREES[:2])
+    tensor, pipeline = (_read_degree(spec, name) or 1 for name in DEGREES[:2])
     return Split(tensor, pipeline, max(1, spec.world_size // (tensor * pipeline)))
 
 
-def problems(spec: JobSpec) -> list[Problem]:
+def find_problems(spec: JobSpec) -> list[Problem]:
     found = []
     for name in DEGREES:
-        if name in spec.strategy and _degree(spec, name) is None:
-            params = {"name": name, "found": spec.strategy[name], "allowed": f"integer ≥ 1 ≤ {LIMIT}"}
-            found.append(Problem(f"{STRATEGY}.{name}", "STRATEGY_INVALID", params))
+        if name in spec.strategy and _read_degree(spec, name) is None:
+            params = {"name": name, "found": spec.strategy[name], "allowed": f"integer ≥ 1 ≤ {MAX_DEGREE}"}
+            found.append(Problem(f"{STRATEGY_FIELD}.{name}", "STRATEGY_INVALID", params))
     if found or not _is_rendered(spec):
         return found
-    broken = list(_broken(spec, of(spec)))
-    nearest = _words(spec, 1, any_stage=True) if broken else ""  # a stage that allows no pipeline is named beside it
+    broken = list(_find_broken_rules(spec, read_split(spec)))
+    nearest = (
+        _format_nearest(spec, 1, any_stage=True) if broken else ""
+    )  # a stage that allows no pipeline is named beside it
     return [Problem(one.field, one.code, {"nearest": nearest, **one.params}) for one in broken]
 
 
-def warnings(spec: JobSpec, accumulation: int) -> list[Problem]:
+def find_warnings(spec: JobSpec, accumulation: int) -> list[Problem]:
     """Return warnings about the split. `accumulation`: micro-batches per step and pipeline."""
     if not _is_rendered(spec):
-        found = rank_env.strategy_not_rendered(spec, "DeepSpeed")
-        named = {"splits": _words(spec), "worldSize": spec.world_size}
-        return [*found, Problem(STRATEGY, "DEEPSPEED_SPLITS_POSSIBLE", named)] if found else []
-    pipeline = of(spec).pipeline
+        found = rank_env.find_unrendered_strategy(spec, "DeepSpeed")
+        named = {"splits": _format_nearest(spec), "worldSize": spec.world_size}
+        return [*found, Problem(STRATEGY_FIELD, "DEEPSPEED_SPLITS_POSSIBLE", named)] if found else []
+    pipeline = read_split(spec).pipeline
     share = (pipeline - 1) / (accumulation + pipeline - 1)
-    if share <= MUCH_WAITING:
+    if share <= BUBBLE_WARNING_SHARE:
         return []
-    params = {"share": f"{share:.0%}", "pipeline": pipeline, "microBatches": accumulation, "enough": FILLED * pipeline}
-    return [Problem(f"{STRATEGY}.pipelineParallel", "DEEPSPEED_BUBBLE", params)]
+    params = {
+        "share": f"{share:.0%}",
+        "pipeline": pipeline,
+        "microBatches": accumulation,
+        "enough": MICRO_BATCHES_PER_STAGE * pipeline,
+    }
+    return [Problem(f"{STRATEGY_FIELD}.pipelineParallel", "DEEPSPEED_BUBBLE", params)]
 
 
-def possible(spec: JobSpec) -> list[parallelism.Strategy]:
+def list_possible_splits(spec: JobSpec) -> list[parallelism.Strategy]:
     """Return the strategies nearest to one that cannot run; none where it can."""
-    asked = {name: degree for name in DEGREES if (degree := _degree(spec, name))}
-    if not asked or (_is_rendered(spec) and not problems(spec)):
+    asked = {name: degree for name in DEGREES if (degree := _read_degree(spec, name))}
+    if not asked or (_is_rendered(spec) and not find_problems(spec)):
         return []
-    return parallelism.nearest(asked, (split.strategy for split in _valid(spec)))
+    return parallelism.find_nearest(asked, (split.strategy for split in _list_valid_splits(spec)))
 
 
 def _is_rendered(spec: JobSpec) -> bool:
@@ -94,54 +101,54 @@ def _is_rendered(spec: JobSpec) -> bool:
     leave."""
     if any(degree != 1 for name, degree in spec.strategy.items() if name not in DEGREES):
         return False
-    tensor, pipeline, data = (_degree(spec, name) for name in DEGREES)
+    tensor, pipeline, data = (_read_degree(spec, name) for name in DEGREES)
     return data is None or (tensor or 1) * (pipeline or 1) * data == spec.world_size
 
 
-def _degree(spec: JobSpec, name: str) -> int | None:
+def _read_degree(spec: JobSpec, name: str) -> int | None:
     value = spec.strategy.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LIMIT else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_DEGREE else None
 
 
-def _broken(spec: JobSpec, split: Split) -> Iterator[Problem]:
+def _find_broken_rules(spec: JobSpec, split: Split) -> Iterator[Problem]:
     params: dict[str, Any]
     if spec.world_size % split.ranks_per_model:  # runtime/pipe/topology.py, `_is_grid_valid`
         params = {"worldSize": spec.world_size, "tensor": split.tensor, "pipeline": split.pipeline,
                   "product": split.ranks_per_model}  # fmt: skip
-        yield Problem(STRATEGY, "DEEPSPEED_WORLD_NOT_DIVISIBLE", params)
+        yield Problem(STRATEGY_FIELD, "DEEPSPEED_WORLD_NOT_DIVISIBLE", params)
     sizes = [node.processes for node in spec.nodes]
     if cramped := [size for size in sizes if size % split.tensor]:
-        params = {"found": split.tensor, "gpus": cramped[0], "allowed": _listed(math.gcd(*sizes))}
-        yield Problem(f"{STRATEGY}.tensorParallel", "DEEPSPEED_TENSOR_CROSSES_NODES", params)
-    layers, heads = _model(spec)
+        params = {"found": split.tensor, "gpus": cramped[0], "allowed": _format_divisors(math.gcd(*sizes))}
+        yield Problem(f"{STRATEGY_FIELD}.tensorParallel", "DEEPSPEED_TENSOR_CROSSES_NODES", params)
+    layers, heads = _read_model(spec)
     if heads and heads % split.tensor:
-        params = {"found": split.tensor, "heads": heads, "allowed": _listed(heads)}
-        yield Problem(f"{STRATEGY}.tensorParallel", "DEEPSPEED_HEADS_NOT_DIVISIBLE", params)
+        params = {"found": split.tensor, "heads": heads, "allowed": _format_divisors(heads)}
+        yield Problem(f"{STRATEGY_FIELD}.tensorParallel", "DEEPSPEED_HEADS_NOT_DIVISIBLE", params)
     if layers and split.pipeline > layers:  # a stage without a layer
         params = {"found": split.pipeline, "layers": layers, "allowed": f"1 – {layers}"}
-        yield Problem(f"{STRATEGY}.pipelineParallel", "DEEPSPEED_STAGES_TOO_MANY", params)
-    if split.pipeline > 1 and _stage_has_no_pipeline(spec):
+        yield Problem(f"{STRATEGY_FIELD}.pipelineParallel", "DEEPSPEED_STAGES_TOO_MANY", params)
+    if split.pipeline > 1 and _stage_forbids_pipeline(spec):
         params = {"found": spec.options["zeroStage"], "pipeline": split.pipeline, "nearest": 1}
         yield Problem("distributedConfig.options.zeroStage", "DEEPSPEED_PIPELINE_STAGE", params)
 
 
-def _stage_has_no_pipeline(spec: JobSpec) -> bool:
+def _stage_forbids_pipeline(spec: JobSpec) -> bool:
     """Return whether the ZeRO stage forbids a pipeline: runtime/pipe/engine.py:73."""
     return spec.options.get("zeroStage") in (2, 3)
 
 
-def _valid(spec: JobSpec, *, any_stage: bool = False) -> Iterator[Split]:
+def _list_valid_splits(spec: JobSpec, *, any_stage: bool = False) -> Iterator[Split]:
     """Yield valid splits; of those with a pipeline, such as give each stage as many layers. `any_stage`: the ZeRO stage
     is to be another one."""
-    layers, heads = _model(spec)
-    world, alone = spec.world_size, _stage_has_no_pipeline(spec) and not any_stage
-    for tensor in parallelism.divisors(math.gcd(*(node.processes for node in spec.nodes))):
-        for pipeline in [1] if alone else parallelism.divisors(world // tensor):
+    layers, heads = _read_model(spec)
+    world, alone = spec.world_size, _stage_forbids_pipeline(spec) and not any_stage
+    for tensor in parallelism.list_divisors(math.gcd(*(node.processes for node in spec.nodes))):
+        for pipeline in [1] if alone else parallelism.list_divisors(world // tensor):
             if not (heads and heads % tensor) and not (layers and layers % pipeline):
                 yield Split(tensor, pipeline, world // (tensor * pipeline))
 
 
-def _model(spec: JobSpec) -> tuple[int | None, int | None]:
+def _read_model(spec: JobSpec) -> tuple[int | None, int | None]:
     """Return the recipe's layers and heads. A user's own model may be cut otherwise, so they are None."""
     if spec.entrypoint is not None:
         return None, None
@@ -153,11 +160,13 @@ def _model(spec: JobSpec) -> tuple[int | None, int | None]:
     return layers, heads
 
 
-def _words(spec: JobSpec, most: int = parallelism.MOST, *, any_stage: bool = False) -> str:
-    asked = {name: degree for name in DEGREES if (degree := _degree(spec, name))}
-    near = parallelism.nearest(asked, (split.strategy for split in _valid(spec, any_stage=any_stage)), most)
-    return "; ".join(parallelism.words(one) for one in near)
+def _format_nearest(spec: JobSpec, max_count: int = parallelism.MAX_PROPOSED, *, any_stage: bool = False) -> str:
+    asked = {name: degree for name in DEGREES if (degree := _read_degree(spec, name))}
+    near = parallelism.find_nearest(
+        asked, (split.strategy for split in _list_valid_splits(spec, any_stage=any_stage)), max_count
+    )
+    return "; ".join(parallelism.format_degrees(one) for one in near)
 
 
-def _listed(number: int) -> str:
-    return ", ".join(map(str, parallelism.divisors(number)))
+def _format_divisors(number: int) -> str:
+    return ", ".join(map(str, parallelism.list_divisors(number)))

@@ -14,11 +14,11 @@ hosts.py   `host:slots`, for people who start by hand
 from collections import Counter
 from pathlib import Path
 
-from fermi.frameworks._planning import gang
+from fermi.frameworks._planning import build_plan
 from fermi.frameworks.base import Info
 from fermi.frameworks.horovod import hosts
 from fermi.jobs import options, recipes
-from fermi.jobs.ranks import Placement, place
+from fermi.jobs.ranks import Placement, place_nodes
 from fermi.jobs.spec import JobSpec, Late, Plan, Problem, Value
 
 INFO = Info(
@@ -35,7 +35,7 @@ INFO = Info(
     ),
 )
 
-OPTIONS = options.schema(
+OPTIONS = options.build_schema(
     compression={"enum": ["none", "fp16"], "default": "none"},
     fusionThresholdMb={"type": "integer", "minimum": 0, "maximum": 4096, "default": 128},
     cycleTimeMs={"type": "number", "exclusiveMinimum": 0, "maximum": 1000, "default": 1},
@@ -49,15 +49,15 @@ _IMPORTS = ("torch", "numpy", "torch.distributed", "torch._dynamo")
 PRELOAD = (*_IMPORTS, "horovod.torch", "horovod.runner.http.http_server")
 """For ranks on CPUs. Horovod built for CUDA is not loaded into a process that is to be forked."""
 
-_START = (Path(__file__).parent / "start.py").read_text(encoding="utf-8")
+_START_SCRIPT = (Path(__file__).parent / "start.py").read_text(encoding="utf-8")
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    return options.problems(spec, OPTIONS) + hosts.problems(spec)
+    return options.find_problems(spec, OPTIONS) + hosts.find_problems(spec)
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    found = hosts.warnings(spec)
+    found = hosts.find_warnings(spec)
     if spec.backend == "auto":
         return found
     return [Problem("distributedConfig.backend", "HOROVOD_BACKEND_BUILT_IN", {"asked": spec.backend}), *found]
@@ -65,12 +65,12 @@ def warnings(spec: JobSpec) -> list[Problem]:
 
 def plan(spec: JobSpec) -> Plan:
     """Return the plan. `hostfile` and `horovodrun.sh` are for starting it without the platform."""
-    placements, env = place(spec.nodes, spec.master), _env(spec)
-    slots = ",".join(f"{_name(at)}:{at.node.processes}" for at in placements)
-    cross_rank, cross_size = _cross(placements)
+    placements, env = place_nodes(spec.nodes, spec.master), _build_env(spec)
+    slots = ",".join(f"{_get_node_name(at)}:{at.node.processes}" for at in placements)
+    cross_rank, cross_size = _count_cross_ranks(placements)
 
     def node_env(at: Placement) -> dict[str, Value]:
-        return {**env, "HOROVOD_HOSTNAME": _name(at), "HOROVOD_LOCAL_SIZE": str(at.node.processes)}
+        return {**env, "HOROVOD_HOSTNAME": _get_node_name(at), "HOROVOD_LOCAL_SIZE": str(at.node.processes)}
 
     def rank_env(at: Placement, local_rank: int) -> dict[str, Value]:
         rank = at.first_rank + local_rank
@@ -82,16 +82,16 @@ def plan(spec: JobSpec) -> Plan:
             **({} if rank else {"FERMI_HOROVOD_HOSTS": slots}),
         }
 
-    extra = {"compression": options.value(spec, OPTIONS, "compression")}
-    python, unbuffered, *script = recipes.command(spec, "fermi.train.train_horovod", extra)
-    by_hand, timeline = hosts.by_hand(spec), env.get("HOROVOD_TIMELINE")
-    return gang(
+    extra = {"compression": options.read_option(spec, OPTIONS, "compression")}
+    python, unbuffered, *script = recipes.build_command(spec, "fermi.train.train_horovod", extra)
+    by_hand, timeline = hosts.list_hosts(spec), env.get("HOROVOD_TIMELINE")
+    return build_plan(
         spec,
         (python, unbuffered, (Late.FILES_DIR, "/horovod_start.py"), *script),
         files={
-            "horovod_start.py": _START,
-            "hostfile": hosts.hostfile(by_hand),
-            "horovodrun.sh": hosts.horovodrun(spec, by_hand, timeline, (python, unbuffered, *script)),
+            "horovod_start.py": _START_SCRIPT,
+            "hostfile": hosts.render_hostfile(by_hand),
+            "horovodrun.sh": hosts.render_horovodrun(spec, by_hand, timeline, (python, unbuffered, *script)),
         },
         preload=PRELOAD if not any(node.has_cuda for node in spec.nodes) else _IMPORTS,
         node_env=node_env,
@@ -99,13 +99,13 @@ def plan(spec: JobSpec) -> Plan:
     )
 
 
-def _name(at: Placement) -> str:
+def _get_node_name(at: Placement) -> str:
     """Return the name by which Horovod distinguishes nodes: a part of the rendezvous server's addresses, never
     resolved."""
     return f"node-{at.node_rank}"
 
 
-def _cross(placements: list[Placement]) -> tuple[dict[int, int], Counter[int]]:
+def _count_cross_ranks(placements: list[Placement]) -> tuple[dict[int, int], Counter[int]]:
     """Return by rank how many nodes before its own have a rank with its local rank; and by local rank how many nodes
     have it."""
     before: dict[int, int] = {}
@@ -117,7 +117,7 @@ def _cross(placements: list[Placement]) -> tuple[dict[int, int], Counter[int]]:
     return before, seen
 
 
-def _env(spec: JobSpec) -> dict[str, Value]:
+def _build_env(spec: JobSpec) -> dict[str, Value]:
     """What all ranks share."""
     chosen = spec.options
     env: dict[str, Value] = {
@@ -126,8 +126,8 @@ def _env(spec: JobSpec) -> dict[str, Value]:
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": Late.HEAD_HOST,
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(spec.master_port),
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(options.value(spec, OPTIONS, "timeoutSeconds")),
-        "FERMI_HOROVOD_COMPRESSION": options.value(spec, OPTIONS, "compression"),
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(options.read_option(spec, OPTIONS, "timeoutSeconds")),
+        "FERMI_HOROVOD_COMPRESSION": options.read_option(spec, OPTIONS, "compression"),
     }
     if "fusionThresholdMb" in chosen:
         env["HOROVOD_FUSION_THRESHOLD"] = str(chosen["fusionThresholdMb"] * 2**20)

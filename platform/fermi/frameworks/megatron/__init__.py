@@ -17,8 +17,8 @@ from typing import Any
 from fermi.frameworks.base import Info
 from fermi.frameworks.megatron import arguments, findings, plans, rules, search
 from fermi.frameworks.megatron.plans import PRELOAD
-from fermi.frameworks.megatron.request import OPTIONS, Request, read
-from fermi.frameworks.parallelism import words
+from fermi.frameworks.megatron.request import OPTIONS, MegatronRequest, read_request
+from fermi.frameworks.parallelism import format_degrees
 from fermi.jobs import effective_batch as effective
 from fermi.jobs import options, recipes
 from fermi.jobs.spec import JobSpec, Late, Plan, Problem, Proposal, Value
@@ -37,55 +37,61 @@ INFO = Info(
 def problems(spec: JobSpec) -> list[Problem]:
     """Return broken rules, as if the proposal had been given. Where what is given leaves no valid split, its own broken
     rules are named."""
-    request = read(spec)
+    request = read_request(spec)
     if isinstance(request, list):
         return request
-    split = search.settled(request)
-    said = {problem.code for problem in recipes.problems(spec)}  # the recipe knows one of the rules, too
-    broken = rules.problems(request, split, lambda: next(map(words, search.nearest(request, most=1)), "–"))
+    split = search.choose_split(request)
+    said = {problem.code for problem in recipes.find_problems(spec)}  # the recipe knows one of the rules, too
+    broken = rules.find_problems(
+        request, split, lambda: next(map(format_degrees, search.find_nearest_strategies(request, max_count=1)), "–")
+    )
     found = [problem for problem in broken if problem.code not in said]
-    found += findings.positions(spec, request) + findings.precision(spec) + findings.connections(spec, split)
-    found += arguments.own_arguments(spec)
-    return found or findings.wants_too_much(request, split)
+    found += (
+        findings.check_positions(spec, request)
+        + findings.check_precision(spec)
+        + findings.check_connections(spec, split)
+    )
+    found += arguments.find_decided_arguments(spec)
+    return found or findings.check_state_memory(request, split)
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
-    request = read(spec)
+    request = read_request(spec)
     if isinstance(request, list) or problems(spec):
         return []
-    return findings.warnings(request, search.settled(request))
+    return findings.find_warnings(request, search.choose_split(request))
 
 
 def propose(spec: JobSpec) -> Proposal:
-    request = read(spec)
-    return Proposal() if isinstance(request, list) else plans.proposal(spec, request)
+    request = read_request(spec)
+    return Proposal() if isinstance(request, list) else plans.build_proposal(spec, request)
 
 
 def splits(spec: JobSpec) -> list[Mapping[str, int]]:
-    request = read(spec)
-    return [] if isinstance(request, list) else findings.splits(request, problems(spec))
+    request = read_request(spec)
+    return [] if isinstance(request, list) else findings.suggest_splits(request, problems(spec))
 
 
-def effective_batch(spec: JobSpec) -> effective.Batch | None:
-    request = read(spec)
-    return None if isinstance(request, list) else findings.effective_batch(spec, search.settled(request))
+def effective_batch(spec: JobSpec) -> effective.EffectiveBatch | None:
+    request = read_request(spec)
+    return None if isinstance(request, list) else findings.build_effective_batch(spec, search.choose_split(request))
 
 
 def plan(spec: JobSpec) -> Plan:
-    request = read(spec)
-    assert isinstance(request, Request)
-    split = search.settled(request)
-    given = arguments.arguments(spec, request, split)
-    return plans.plan(spec, request, split, _command(spec, given), given, files={}, env={})
+    request = read_request(spec)
+    assert isinstance(request, MegatronRequest)
+    split = search.choose_split(request)
+    given = arguments.build_arguments(spec, request, split)
+    return plans.build_megatron_plan(spec, request, split, _build_command(spec, given), given, files={}, env={})
 
 
-def _command(spec: JobSpec, given: dict[str, Any]) -> tuple[Value, ...]:
+def _build_command(spec: JobSpec, arguments_given: dict[str, Any]) -> tuple[Value, ...]:
     """Return the trainer's command, with Megatron's names for its hyperparameters; or the user's script, with our
     arguments before its own."""
     if spec.entrypoint is None:
-        left = {**arguments.NAMES, **dict.fromkeys(arguments.SIZES)}
+        left = {**arguments.MEGATRON_NAMES, **dict.fromkeys(arguments.SIZE_HYPERPARAMETERS)}
         rest = {name: value for name, value in spec.hyperparameters.items() if name not in left}
-        return recipes.command(replace(spec, hyperparameters=rest), "fermi.train.train_megatron", given)
+        return recipes.build_command(replace(spec, hyperparameters=rest), "fermi.train.train_megatron", arguments_given)
     own = spec.entrypoint
-    appended = arguments.words(given) if options.value(spec, OPTIONS, "appendArguments") else []
+    appended = arguments.list_words(arguments_given) if options.read_option(spec, OPTIONS, "appendArguments") else []
     return (Late.PYTHON, "-u", *own.words, *appended, *own.args)

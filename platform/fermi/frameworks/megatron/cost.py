@@ -14,97 +14,110 @@ Groups inside a node talk at `INSIDE`, across nodes at `NODES`, across zones at 
 """
 
 from fermi.frameworks.megatron import memory
-from fermi.frameworks.megatron.request import Cluster, Request
+from fermi.frameworks.megatron.request import ClusterShape, MegatronRequest
 from fermi.frameworks.megatron.split import Split
 
-PEAK = {6.0: 19e12, 7.0: 125e12, 7.5: 65e12, 8.0: 312e12, 8.6: 125e12, 8.9: 181e12, 9.0: 989e12, 10.0: 2250e12}
+PEAK_FLOPS = {6.0: 19e12, 7.0: 125e12, 7.5: 65e12, 8.0: 312e12, 8.6: 125e12, 8.9: 181e12, 9.0: 989e12, 10.0: 2250e12}
 """By compute capability: dense operations per second in half precision, NVIDIA's data sheets."""
 
-REACHED = 0.5  # of the peak, by large matrices
-HALF_REACHED = 1 << 19  # elements of a rank's share of activations at which half of that is reached
-INSIDE, NODES, ZONES = 200e9, 20e9, 1e9  # bytes per second and GPU, one way
-LATENCY = 2e-5  # seconds per collective
+REACHED_PEAK_SHARE = 0.5  # of the peak, by large matrices
+HALF_REACHED_ELEMENTS = 1 << 19  # elements of a rank's share of activations at which half of that is reached
+NODE_BANDWIDTH, CROSS_NODE_BANDWIDTH, CROSS_ZONE_BANDWIDTH = 200e9, 20e9, 1e9  # bytes per second and GPU, one way
+LATENCY_SECONDS = 2e-5  # seconds per collective
 
 
-def seconds(request: Request, split: Split) -> float:
+def estimate_step_seconds(request: MegatronRequest, split: Split) -> float:
     """Return the seconds of one optimizer step."""
-    batch = _matrices(request, split) + _inside_a_layer(request, split) + _to_the_next_stage(request, split)
+    batch = (
+        _matrix_seconds(request, split)
+        + _layer_traffic_seconds(request, split)
+        + _pipeline_traffic_seconds(request, split)
+    )
     bubble = (split.pipeline - 1) / split.virtual
-    return (split.micro_batches + bubble) * batch + _data_parallel(request, split)
+    return (split.micro_batches + bubble) * batch + _data_parallel_seconds(request, split)
 
 
-def bubble_share(split: Split) -> float:
+def compute_bubble_share(split: Split) -> float:
     """Return the share of a step's time in which the pipeline fills and drains (Narayanan et al. 2021, §2.2)."""
     waiting = (split.pipeline - 1) / split.virtual
     return waiting / (split.micro_batches + waiting)
 
 
-def bandwidth(cluster: Cluster, span: int) -> float:
+def find_bandwidth(cluster: ClusterShape, span: int) -> float:
     """Return the bandwidth of the slowest of the groups of `span` neighbouring ranks, in bytes per second."""
     if not any(size % span for size in cluster.nodes):
-        return INSIDE
-    return ZONES if len(cluster.zones) > 1 and any(size % span for size in cluster.zones) else NODES
+        return NODE_BANDWIDTH
+    return (
+        CROSS_ZONE_BANDWIDTH
+        if len(cluster.zones) > 1 and any(size % span for size in cluster.zones)
+        else CROSS_NODE_BANDWIDTH
+    )
 
 
-def _tokens(request: Request, split: Split) -> float:
+def _count_tokens(request: MegatronRequest, split: Split) -> float:
     """Return the tokens of a micro-batch, on one rank."""
     return request.model.sequence / split.context * split.micro
 
 
-def _width(request: Request) -> int:
+def _activation_bytes(request: MegatronRequest) -> int:
     """Return the bytes of an activation."""
     return 4 if request.cluster.dtype == "float32" else 2
 
 
-def _matrices(request: Request, split: Split) -> float:
+def _matrix_seconds(request: MegatronRequest, split: Split) -> float:
     """Return the seconds of a micro-batch, forward and backward, on the last stage, which is the slowest."""
-    model, tokens = request.model, _tokens(request, split)
-    h, s, routed = model.hidden, model.sequence, memory.ROUTED if model.experts else 1
+    model, tokens = request.model, _count_tokens(request, split)
+    h, s, routed = model.hidden, model.sequence, memory.EXPERTS_PER_TOKEN if model.experts else 1
     attention = 4 * tokens * s * h
     forward = tokens * h * h * (8 + 16 * routed) + attention
     layer = 3 * forward + {"none": 0, "selective": attention, "full": forward}[split.recompute]
     work = (layer * model.layers / split.pipeline + 6 * tokens * h * model.vocabulary) / split.tensor
     share = tokens * h / split.tensor
-    speed = PEAK.get(request.cluster.gpu.capability, PEAK[7.0]) * REACHED * share / (share + HALF_REACHED)
-    return work / speed * (2 if _width(request) == 4 else 1)
+    speed = (
+        PEAK_FLOPS.get(request.cluster.gpu.capability, PEAK_FLOPS[7.0])
+        * REACHED_PEAK_SHARE
+        * share
+        / (share + HALF_REACHED_ELEMENTS)
+    )
+    return work / speed * (2 if _activation_bytes(request) == 4 else 1)
 
 
-def _inside_a_layer(request: Request, split: Split) -> float:
+def _layer_traffic_seconds(request: MegatronRequest, split: Split) -> float:
     """Return the seconds of tensor, context and expert parallel traffic of a micro-batch's layers on one stage."""
-    activations = _tokens(request, split) * request.model.hidden * _width(request)
+    activations = _count_tokens(request, split) * request.model.hidden * _activation_bytes(request)
     layer, t, c, e = 0.0, split.tensor, split.context, split.expert
     if t > 1:
         times = 6 if split.recompute == "full" else 4
-        layer += times * (2 * (t - 1) / t * activations / bandwidth(request.cluster, t) + LATENCY)
+        layer += times * (2 * (t - 1) / t * activations / find_bandwidth(request.cluster, t) + LATENCY_SECONDS)
     if c > 1:
-        ring = bandwidth(request.cluster, t * c)
-        layer += 3 * (c - 1) * (2 * activations / t / ring + LATENCY)
+        ring = find_bandwidth(request.cluster, t * c)
+        layer += 3 * (c - 1) * (2 * activations / t / ring + LATENCY_SECONDS)
     if e > 1:
-        routed = memory.ROUTED * activations / t * (e - 1) / e
-        layer += 4 * (routed / bandwidth(request.cluster, t * e) + LATENCY)
+        routed = memory.EXPERTS_PER_TOKEN * activations / t * (e - 1) / e
+        layer += 4 * (routed / find_bandwidth(request.cluster, t * e) + LATENCY_SECONDS)
     return layer * request.model.layers / split.pipeline
 
 
-def _to_the_next_stage(request: Request, split: Split) -> float:
+def _pipeline_traffic_seconds(request: MegatronRequest, split: Split) -> float:
     if split.pipeline == 1:
         return 0.0
-    sent = _tokens(request, split) * request.model.hidden * _width(request)
+    sent = _count_tokens(request, split) * request.model.hidden * _activation_bytes(request)
     sent /= split.tensor if split.sequence_parallel else 1
-    return split.virtual * 2 * (sent / bandwidth(request.cluster, request.cluster.world) + LATENCY)
+    return split.virtual * 2 * (sent / find_bandwidth(request.cluster, request.cluster.world) + LATENCY_SECONDS)
 
 
-def _data_parallel(request: Request, split: Split) -> float:
+def _data_parallel_seconds(request: MegatronRequest, split: Split) -> float:
     ranks = split.data * split.context
     if ranks == 1:
         return 0.0
-    dense, experts = memory.stage_parameters(request.model, split)
+    dense, experts = memory.count_stage_parameters(request.model, split)
     gradient = 2 if request.cluster.dtype == "float16" else 4
     splits = split.distributed_optimizer or bool(split.zero)
-    sent = gradient + _width(request) if splits else 2 * gradient
+    sent = gradient + _activation_bytes(request) if splits else 2 * gradient
     if split.zero == 3:  # weights are gathered for every forward and backward pass (ZeRO, §7.2.2)
-        sent += _width(request) * (2 * split.micro_batches - 1)
+        sent += _activation_bytes(request) * (2 * split.micro_batches - 1)
     elif split.zero == 2:  # gradients are reduced after every micro-batch
         sent += gradient * (split.micro_batches - 1)
-    link = bandwidth(request.cluster, split.tensor * ranks)
+    link = find_bandwidth(request.cluster, split.tensor * ranks)
     shared = dense * (ranks - 1) / ranks + experts * max(0, ranks / split.expert - 1) / max(1, ranks / split.expert)
-    return sent * shared / link + 2 * LATENCY
+    return sent * shared / link + 2 * LATENCY_SECONDS

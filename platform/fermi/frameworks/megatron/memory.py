@@ -11,22 +11,22 @@
 
 from dataclasses import dataclass
 
-from fermi.frameworks.megatron.request import Model, Request
+from fermi.frameworks.megatron.request import MegatronRequest, ModelShape
 from fermi.frameworks.megatron.split import Split
 
-USABLE = 0.94
+USABLE_SHARE = 0.94
 """Share of a GPU's memory for all this; the rest is CUDA's context, NCCL's buffers, and gaps. Our assumption."""
 
-ROUTED = 2
+EXPERTS_PER_TOKEN = 2
 """Experts per token: Megatron's `--moe-router-topk`."""
 
-_STATE = {"float16": (4, 16, 20), "bfloat16": (6, 12, 18), "float32": (8, 8, 16)}
+_STATE_BYTES = {"float16": (4, 16, 20), "bfloat16": (6, 12, 18), "float32": (8, 8, 16)}
 """Bytes per parameter: held by every rank, split over the data-parallel ranks, and all without the distributed
 optimizer. bfloat16 = 2 weight + 4 gradient + (4 weight + 8 moments)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MemoryEstimate:
     """Bytes on one GPU."""
 
     weights: float
@@ -43,42 +43,46 @@ class Estimate:
         return self.state + self.activations
 
 
-def estimate(request: Request, split: Split) -> Estimate:
+def estimate_memory(request: MegatronRequest, split: Split) -> MemoryEstimate:
     """Return the memory of the stage that takes most: the first one has the embedding and most micro-batches in flight,
     the last one the logits."""
-    first = _stage(request, split, first=True)
-    return first if split.pipeline == 1 else max(first, _stage(request, split, first=False), key=lambda e: e.total)
+    first = _estimate_stage(request, split, first=True)
+    return (
+        first
+        if split.pipeline == 1
+        else max(first, _estimate_stage(request, split, first=False), key=lambda e: e.total)
+    )
 
 
-def usable(request: Request) -> float:
-    return request.cluster.gpu.memory * 2**30 * USABLE
+def compute_usable_bytes(request: MegatronRequest) -> float:
+    return request.cluster.gpu.memory * 2**30 * USABLE_SHARE
 
 
-def parameters(model: Model) -> int:
+def count_parameters(model: ModelShape) -> int:
     """Return the parameters of the whole model."""
-    dense, experts = _layer_parameters(model, 1, 1)
-    ends = _embedding(model, 1) * (1 if model.tied else 2) + model.sequence * model.hidden + 2 * model.hidden
+    dense, experts = _count_layer_parameters(model, 1, 1)
+    ends = _count_embedding(model, 1) * (1 if model.tied else 2) + model.sequence * model.hidden + 2 * model.hidden
     return int(model.layers * (dense + experts) + ends)
 
 
-def stage_parameters(model: Model, split: Split, *, first: bool = True) -> tuple[float, float]:
+def count_stage_parameters(model: ModelShape, split: Split, *, first: bool = True) -> tuple[float, float]:
     """Return the parameters of one GPU of the first or the last stage: those that all data-parallel ranks have, and its
     experts'."""
-    dense, experts = _layer_parameters(model, split.tensor, split.expert)
+    dense, experts = _count_layer_parameters(model, split.tensor, split.expert)
     layers = model.layers / split.pipeline
     if split.pipeline == 1:
-        ends = _embedding(model, split.tensor) * (1 if model.tied else 2)
+        ends = _count_embedding(model, split.tensor) * (1 if model.tied else 2)
         ends += model.sequence * model.hidden + 2 * model.hidden
     else:
-        ends = _embedding(model, split.tensor) + (model.sequence * model.hidden if first else 2 * model.hidden)
+        ends = _count_embedding(model, split.tensor) + (model.sequence * model.hidden if first else 2 * model.hidden)
     return layers * dense + ends, layers * experts
 
 
-def _embedding(model: Model, tensor: int) -> float:
+def _count_embedding(model: ModelShape, tensor: int) -> float:
     return -(-model.vocabulary // tensor) * model.hidden
 
 
-def _layer_parameters(model: Model, tensor: int, expert: int) -> tuple[float, float]:
+def _count_layer_parameters(model: ModelShape, tensor: int, expert: int) -> tuple[float, float]:
     """h = hidden size. Attention 4h² + 4h, MLP 8h² + 5h, two norms 4h; the biases of the second matrices and the norms
     are on every tensor-parallel rank."""
     h = model.hidden
@@ -89,13 +93,15 @@ def _layer_parameters(model: Model, tensor: int, expert: int) -> tuple[float, fl
     return attention + norms + model.experts * h, model.experts / expert * mlp
 
 
-def _stage(request: Request, split: Split, *, first: bool) -> Estimate:
+def _estimate_stage(request: MegatronRequest, split: Split, *, first: bool) -> MemoryEstimate:
     model, dtype = request.model, request.cluster.dtype
-    dense, experts = stage_parameters(model, split, first=first)
-    held, shared, alone = _STATE[dtype]
+    dense, experts = count_stage_parameters(model, split, first=first)
+    held, shared, alone = _STATE_BYTES[dtype]
     shards = split.data * split.context
     if split.zero is not None:
-        return Estimate(*_zero(dense, dtype, shards, split.zero), _activations(request, split, first=first))
+        return MemoryEstimate(
+            *_split_by_zero(dense, dtype, shards, split.zero), _estimate_activations(request, split, first=first)
+        )
     if split.distributed_optimizer:
         optimizer = shared * (dense / shards + experts / max(1, shards / split.expert))
         rest = held * (dense + experts)
@@ -104,10 +110,10 @@ def _stage(request: Request, split: Split, *, first: bool) -> Estimate:
         optimizer = (alone - held) * (dense + experts)
     width = 4 if dtype == "float32" else 2
     weights = width * (dense + experts)
-    return Estimate(weights, rest - weights, optimizer, _activations(request, split, first=first))
+    return MemoryEstimate(weights, rest - weights, optimizer, _estimate_activations(request, split, first=first))
 
 
-def _zero(parameters: float, dtype: str, shards: int, stage: int) -> tuple[float, float, float]:
+def _split_by_zero(parameters: float, dtype: str, shards: int, stage: int) -> tuple[float, float, float]:
     """Return the bytes of weights, gradients and optimizer: stage 1 splits the last of them, 2 the last two, 3 all. The
     optimizer's share is a float32 copy and two moments."""
     weights = 4 if dtype == "float32" else 2
@@ -117,7 +123,7 @@ def _zero(parameters: float, dtype: str, shards: int, stage: int) -> tuple[float
     return found[0], found[1], found[2]
 
 
-def layer_activations(request: Request, split: Split) -> tuple[float, float]:
+def estimate_layer_activations(request: MegatronRequest, split: Split) -> tuple[float, float]:
     """Bytes per layer and micro-batch: kept until the backward pass, and while one layer is computed once more.
 
     s sequence, b micro-batch, h hidden, a heads, t tensor; in bytes of half precision, masks of one byte included:
@@ -126,7 +132,7 @@ def layer_activations(request: Request, split: Split) -> tuple[float, float]:
     model, t = request.model, split.tensor
     sbh = model.sequence / split.context * split.micro * model.hidden
     attention = 5 * model.heads * model.sequence / model.hidden / t  # of sbh
-    routed = ROUTED if model.experts else 1
+    routed = EXPERTS_PER_TOKEN if model.experts else 1
     mlp = 19 * (routed - 1) / t  # of 34, what the MLP keeps, for every further expert
     linear = (34 / t if split.sequence_parallel else 10 + 24 / t) + mlp
     width = 2 if request.cluster.dtype == "float32" else 1
@@ -138,9 +144,9 @@ def layer_activations(request: Request, split: Split) -> tuple[float, float]:
     return width * sbh * (linear + attention), 0.0
 
 
-def _activations(request: Request, split: Split, *, first: bool) -> float:
+def _estimate_activations(request: MegatronRequest, split: Split, *, first: bool) -> float:
     model = request.model
-    kept, again = layer_activations(request, split)
+    kept, again = estimate_layer_activations(request, split)
     stages, chunks, batches = split.pipeline, split.virtual, split.micro_batches
     in_flight = float(min(stages, batches)) if first else 1.0
     if chunks > 1:  # §4.2.3: the interleaved schedule's share on top

@@ -7,19 +7,19 @@ from itertools import groupby
 from typing import Any
 
 from fermi.jobs import gpus, options, recipes
-from fermi.jobs.ranks import place
+from fermi.jobs.ranks import place_nodes
 from fermi.jobs.spec import JobSpec, Problem
 
-_COUNT = {"type": "integer", "minimum": 1, "maximum": 1 << 31}
+_COUNT_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 1 << 31}
 
-OPTIONS = options.schema(
-    globalBatchSize=_COUNT,
-    microBatchSize=_COUNT,
+OPTIONS = options.build_schema(
+    globalBatchSize=_COUNT_SCHEMA,
+    microBatchSize=_COUNT_SCHEMA,
     recompute={"enum": ["none", "selective", "full"]},
     sequenceParallel={"type": "boolean"},
     distributedOptimizer={"type": "boolean", "default": True},
     precision={"enum": ["auto", "bfloat16", "float16", "float32"], "default": "auto"},
-    maxPositionEmbeddings=_COUNT,
+    maxPositionEmbeddings=_COUNT_SCHEMA,
     numExperts={"type": "integer", "minimum": 2, "maximum": 4096},
     appendArguments={"type": "boolean", "default": True},
 )
@@ -34,16 +34,16 @@ DEGREES = {
 }
 """Name in `distributedConfig.strategy` -> name here."""
 
-STRATEGY, OPTION = "distributedConfig.strategy", "distributedConfig.options"
+STRATEGY_FIELD, OPTIONS_FIELD = "distributedConfig.strategy", "distributedConfig.options"
 
-DEFAULTS: dict[str, Any] = {"layers": 2, "heads": 4, "hiddenSize": 64, "sequenceLength": 64, "vocabSize": 256}
+TRAINER_SIZES: dict[str, Any] = {"layers": 2, "heads": 4, "hiddenSize": 64, "sequenceLength": 64, "vocabSize": 256}
 """Sizes of the reference trainer."""
 
-LIMITS = {"layers": 1000, "heads": 1000, "hiddenSize": 1 << 20, "sequenceLength": 1 << 24, "vocabSize": 1 << 24}
+MAX_SIZES = {"layers": 1000, "heads": 1000, "hiddenSize": 1 << 20, "sequenceLength": 1 << 24, "vocabSize": 1 << 24}
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelShape:
     """A GPT as Megatron builds it by default: MLP of four times the hidden size, learned positions. `experts` 0: dense;
     `tied`: the output layer is the embedding."""
 
@@ -57,7 +57,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterShape:
     """`nodes`, `zones`: processes per node and per run of neighbouring nodes of a zone, both in the order of ranks."""
 
     nodes: tuple[int, ...]
@@ -72,7 +72,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class UserChoices:
     """What the user chose; None is open. `trainer`: whether our reference trainer runs, which has neither context nor
     expert parallelism. `deepspeed`: whether DeepSpeed has the optimizer, by the ZeRO stage `zero`."""
 
@@ -93,64 +93,64 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    model: Model
-    cluster: Cluster
-    given: Given
+class MegatronRequest:
+    model: ModelShape
+    cluster: ClusterShape
+    given: UserChoices
 
 
-def read(
+def read_request(
     spec: JobSpec,
     offered: Mapping[str, Any] = OPTIONS,
     degrees_offered: Collection[str] = tuple(DEGREES),
     leave_out: Collection[str] = (),
-) -> Request | list[Problem]:
+) -> MegatronRequest | list[Problem]:
     """Return the request, or the problems that leave nothing to compute with. `leave_out`: options that the caller
     checks."""
-    found = options.problems(spec, offered, leave_out) + _degree_problems(spec, degrees_offered) + _size_problems(spec)
+    found = options.find_problems(spec, offered, leave_out) + _check_degrees(spec, degrees_offered) + _check_sizes(spec)
     if found:
         return found
-    model, micro = _model(spec), spec.options.get("microBatchSize")
+    model, micro = _read_model(spec), spec.options.get("microBatchSize")
     degrees: dict[str, Any] = {name: spec.strategy.get(key) for key, name in DEGREES.items()}
-    given = Given(
+    given = UserChoices(
         **degrees,
-        global_batch=_global_batch(spec, micro),
+        global_batch=_read_global_batch(spec, micro),
         micro=micro,
         recompute=spec.options.get("recompute"),
         sequence_parallel=spec.options.get("sequenceParallel"),
-        distributed_optimizer=options.value(spec, OPTIONS, "distributedOptimizer"),
+        distributed_optimizer=options.read_option(spec, OPTIONS, "distributedOptimizer"),
         trainer=spec.entrypoint is None,
     )
-    return Request(model, _cluster(spec), given)
+    return MegatronRequest(model, _read_cluster(spec), given)
 
 
-hyperparameter = recipes.given
+read_hyperparameter = recipes.read_hyperparameter
 
 
-def stated_precision(spec: JobSpec) -> Any:
+def read_precision(spec: JobSpec) -> Any:
     """Return the option, else the recipe's own hyperparameter for it."""
-    option = options.value(spec, OPTIONS, "precision")
-    return hyperparameter(spec, "dtype", "auto") if option == "auto" else option
+    option = options.read_option(spec, OPTIONS, "precision")
+    return read_hyperparameter(spec, "dtype", "auto") if option == "auto" else option
 
 
-def _degree_problems(spec: JobSpec, offered: Collection[str]) -> list[Problem]:
+def _check_degrees(spec: JobSpec, offered: Collection[str]) -> list[Problem]:
     found = []
     for name, value in spec.strategy.items():
         if name not in offered:
             params = {"name": name, "allowed": ", ".join(offered)}
-            found.append(Problem(f"{STRATEGY}.{name}", "STRATEGY_UNKNOWN", params))
+            found.append(Problem(f"{STRATEGY_FIELD}.{name}", "STRATEGY_UNKNOWN", params))
         elif not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 20:
             params = {"name": name, "found": value, "allowed": f"integer ≥ 1 ≤ {1 << 20}"}
-            found.append(Problem(f"{STRATEGY}.{name}", "STRATEGY_INVALID", params))
+            found.append(Problem(f"{STRATEGY_FIELD}.{name}", "STRATEGY_INVALID", params))
     return found
 
 
-def _size_problems(spec: JobSpec) -> list[Problem]:
+def _check_sizes(spec: JobSpec) -> list[Problem]:
     """Return missing or invalid sizes. The trainer has default sizes; a user's own script's are unknown, and everything
     depends on them."""
     found = []
-    for name, high in LIMITS.items():
-        value = spec.hyperparameters.get(name, DEFAULTS[name] if spec.entrypoint is None else None)
+    for name, high in MAX_SIZES.items():
+        value = spec.hyperparameters.get(name, TRAINER_SIZES[name] if spec.entrypoint is None else None)
         if value is None and name == "vocabSize":
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
@@ -166,21 +166,23 @@ GPT_VOCABULARY = 51_200
 """GPT-2's, as Megatron pads it: taken for a script of the user's own that does not say."""
 
 
-def _model(spec: JobSpec) -> Model:
+def _read_model(spec: JobSpec) -> ModelShape:
     own = spec.entrypoint is not None
-    defaults = {**DEFAULTS, "vocabSize": GPT_VOCABULARY} if own else DEFAULTS
-    layers, heads, hidden, sequence, vocabulary = (hyperparameter(spec, name, defaults[name]) for name in LIMITS)
+    defaults = {**TRAINER_SIZES, "vocabSize": GPT_VOCABULARY} if own else TRAINER_SIZES
+    layers, heads, hidden, sequence, vocabulary = (
+        read_hyperparameter(spec, name, defaults[name]) for name in MAX_SIZES
+    )
     tied = spec.entrypoint is not None and "--untie-embeddings-and-output-weights" not in spec.entrypoint.args
-    return Model(layers, heads, hidden, sequence, vocabulary, spec.options.get("numExperts", 0), tied)
+    return ModelShape(layers, heads, hidden, sequence, vocabulary, spec.options.get("numExperts", 0), tied)
 
 
-def _cluster(spec: JobSpec) -> Cluster:
+def _read_cluster(spec: JobSpec) -> ClusterShape:
     """Return the nodes. Emulated GPUs count as what they stand for: nothing of Megatron runs without CUDA anyway."""
-    nodes = [at.node for at in place(spec.nodes, spec.master)]
-    weakest = gpus.weakest(nodes)
-    wanted = stated_precision(spec)
+    nodes = [at.node for at in place_nodes(spec.nodes, spec.master)]
+    weakest = gpus.find_weakest(nodes)
+    wanted = read_precision(spec)
     best: gpus.Precision = "bfloat16" if weakest.bfloat16 else "float16"
-    return Cluster(
+    return ClusterShape(
         nodes=tuple(node.processes for node in nodes),
         zones=tuple(sum(node.processes for node in run) for _, run in groupby(nodes, lambda node: node.zone)),
         gpu=weakest,
@@ -189,10 +191,10 @@ def _cluster(spec: JobSpec) -> Cluster:
     )
 
 
-def _global_batch(spec: JobSpec, micro: int | None) -> int:
+def _read_global_batch(spec: JobSpec, micro: int | None) -> int:
     """Return the samples per optimizer step. Not given: what the same hyperparameters mean to the data-parallel
     frameworks, one batch per GPU and micro step."""
     if given := spec.options.get("globalBatchSize"):
         return int(given)
-    batch = micro or hyperparameter(spec, "batchSize", recipes.DEFAULT_BATCH_SIZE)
-    return int(batch * hyperparameter(spec, "gradientAccumulationSteps", 1) * spec.world_size)
+    batch = micro or read_hyperparameter(spec, "batchSize", recipes.DEFAULT_BATCH_SIZE)
+    return int(batch * read_hyperparameter(spec, "gradientAccumulationSteps", 1) * spec.world_size)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fermi.frameworks.megatron.request import Request
+from fermi.frameworks.megatron.request import MegatronRequest
 
 Recompute = Literal["none", "selective", "full"]
 
@@ -64,7 +64,7 @@ class Split:
         }
 
 
-def as_given(request: Request) -> Split:
+def build_given_split(request: MegatronRequest) -> Split:
     """Return what the user gave, with 1 for every degree left open, whether it can run or not."""
     given, world = request.given, request.cluster.world
     tensor, pipeline, context = given.tensor or 1, given.pipeline or 1, given.context or 1
@@ -79,13 +79,13 @@ def as_given(request: Request) -> Split:
         global_batch=given.global_batch,
         micro=given.micro or 1,
         recompute=given.recompute or "none",  # type: ignore[arg-type]
-        sequence_parallel=splits_sequence(request, tensor, context),
+        sequence_parallel=uses_sequence_parallel(request, tensor, context),
         distributed_optimizer=given.distributed_optimizer,
         zero=(given.zero if given.zero is not None else 1) if given.deepspeed else None,
     )
 
 
-def splits_sequence(request: Request, tensor: int, context: int) -> bool:
+def uses_sequence_parallel(request: MegatronRequest, tensor: int, context: int) -> bool:
     """Return whether sequence parallelism is on: as requested, else wherever it is possible, as it costs nothing and
     saves memory (Korthikanti et al. 2022, §4.2.2)."""
     if (wished := request.given.sequence_parallel) is not None:

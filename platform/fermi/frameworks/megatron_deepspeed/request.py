@@ -4,25 +4,32 @@ from dataclasses import replace
 
 from fermi.frameworks.deepspeed import keys
 from fermi.frameworks.megatron import request as megatron
-from fermi.frameworks.megatron.request import Request
+from fermi.frameworks.megatron.request import MegatronRequest
 from fermi.jobs import options
 from fermi.jobs.spec import JobSpec, Problem
 
-_KEPT = ("globalBatchSize", "microBatchSize", "recompute", "precision", "maxPositionEmbeddings", "appendArguments")
+_KEPT_OPTIONS = (
+    "globalBatchSize",
+    "microBatchSize",
+    "recompute",
+    "precision",
+    "maxPositionEmbeddings",
+    "appendArguments",
+)
 
-OPTIONS = options.schema(
+OPTIONS = options.build_schema(
     zeroStage={"type": "integer", "minimum": 0, "maximum": 3},
-    **{name: megatron.OPTIONS["properties"][name] for name in _KEPT},
-    config=keys.CONFIG,
+    **{name: megatron.OPTIONS["properties"][name] for name in _KEPT_OPTIONS},
+    config=keys.CONFIG_SCHEMA,
 )
 
 DEGREES = ("dataParallel", "tensorParallel", "pipelineParallel", "contextParallel")
 """No interleaved pipeline, which DeepSpeed's engine has none of, and no experts, which it builds otherwise."""
 
 
-def read(spec: JobSpec) -> Request | list[Problem]:
+def read_request(spec: JobSpec) -> MegatronRequest | list[Problem]:
     """Return the request, or the problems that leave nothing to compute with."""
-    found = megatron.read(spec, OPTIONS, DEGREES, leave_out=("config",))
+    found = megatron.read_request(spec, OPTIONS, DEGREES, leave_out=("config",))
     if isinstance(found, list):
         return found
     given = replace(

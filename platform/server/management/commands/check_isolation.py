@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from apps.clusters.models import Cluster
-from apps.clusters.selectors import connection
+from apps.clusters.selectors import build_connection
 from fermi.engines.local import check
 
 
@@ -17,6 +17,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         known = Cluster.objects.filter(backend="local").order_by("pk").first() or Cluster(backend="local")
-        found = [*check.notices(connection(known)), *check.isolation_tried(connection(known))]
+        found = [*check.notices(build_connection(known)), *check.check_isolation(build_connection(known))]
         shown = [{"level": one.level.value, "code": one.code, "params": dict(one.params)} for one in found]
         self.stdout.write(json.dumps({"findings": shown}))

@@ -24,6 +24,6 @@ class Command(BaseCommand):
         user = wanted.order_by("pk").first()
         link = None
         if user:
-            link = services.make_sign_in_link(user)
-            audit.record(None, "user.sign-in-link.make", user.username)
+            link = services.create_sign_in_link(user)
+            audit.record_event(None, "user.sign-in-link.make", user.username)
         self.stdout.write(json.dumps({"signInLink": link, "username": user.username if user else username}))

@@ -7,10 +7,10 @@ from django.core.management.base import BaseCommand
 
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
-from apps.training.core.engine_access import backend_for
+from apps.training.core.engine_access import get_backend
 from apps.training.models import Task
 from apps.training.services import actions
-from apps.training.states import ACTIVE
+from apps.training.states import ACTIVE_STATES
 from fermi.planning import plugins
 
 
@@ -20,8 +20,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         known = Cluster.objects.filter(backend__in=plugins.BACKENDS)
-        here = [cluster for cluster in known if backend_for(cluster).here]
-        tasks = Task.objects.filter(state__in=ACTIVE, stop_requested_at=None, cluster__in=here)
+        here = [cluster for cluster in known if get_backend(cluster).here]
+        tasks = Task.objects.filter(state__in=ACTIVE_STATES, stop_requested_at=None, cluster__in=here)
         for task_id in list(tasks.values_list("pk", flat=True)):
-            actions.stop(User.objects.filter(is_superuser=True).earliest("pk"), task_id)
+            actions.stop_task(User.objects.filter(is_superuser=True).earliest("pk"), task_id)
             self.stdout.write(task_id)

@@ -93,7 +93,7 @@ def job(*gpus: int, script: str = "pass", emulated: bool = True, engine: dict | 
 
 
 def rendered(backend: KubernetesBackend, spec: JobSpec) -> Rendered:
-    return backend.render(spec, plugins.framework(spec.framework).plan(spec))
+    return backend.render(spec, plugins.get_framework(spec.framework).plan(spec))
 
 
 def handle(spec: JobSpec) -> Handle:

@@ -33,7 +33,7 @@ class Beside:
 
     def run(self, rank: int, *command: str, **more: Any) -> Any:
         stream = self.dial(rank)
-        assert protocol.ask(stream, {"open": "exec", "command": list(command), **more}) == {"ok": True}
+        assert protocol.send_request(stream, {"open": "exec", "command": list(command), **more}) == {"ok": True}
         stream.settimeout(60)
         return ran(stream)
 
@@ -68,8 +68,8 @@ def test_a_command_has_the_variables_and_the_directory_of_its_rank_and_no_secret
 def test_a_command_ends_with_its_connection_and_takes_all_along(training: Beside) -> None:
     stream = training.dial(0)
     script = "setsid sleep 600 & echo $!; sleep 600"
-    protocol.ask(stream, {"open": "exec", "command": ["sh", "-c", script]})
-    frames = protocol.Frames()
+    protocol.send_request(stream, {"open": "exec", "command": ["sh", "-c", script]})
+    frames = protocol.FrameDecoder()
     ((_, said),) = frames.feed(stream.recv(1 << 12))
     stream.close()
     until(lambda: not alive(int(said)), what="what it left behind is gone")
@@ -77,14 +77,14 @@ def test_a_command_ends_with_its_connection_and_takes_all_along(training: Beside
 
 def test_much_passes_in_both_directions(training: Beside) -> None:
     stream = training.dial(1)
-    protocol.ask(stream, {"open": "exec", "command": ["cat"]})
+    protocol.send_request(stream, {"open": "exec", "command": ["cat"]})
     stream.settimeout(60)
-    data, got, frames = bytes(range(256)) * 4096, b"", protocol.Frames()
+    data, got, frames = bytes(range(256)) * 4096, b"", protocol.FrameDecoder()
     for start in range(0, len(data), 1 << 16):
-        stream.sendall(protocol.frame(protocol.IN, data[start : start + (1 << 16)]))
+        stream.sendall(protocol.encode_frame(protocol.IN, data[start : start + (1 << 16)]))
         while len(got) < start:
             got += b"".join(piece for channel, piece in frames.feed(stream.recv(1 << 16)) if channel == protocol.OUT)
-    stream.sendall(protocol.control({"end": True}))
+    stream.sendall(protocol.encode_control({"end": True}))
     while piece := stream.recv(1 << 16):
         got += b"".join(payload for channel, payload in frames.feed(piece) if channel == protocol.OUT)
     assert got == data
@@ -131,7 +131,7 @@ def test_older_clusters_speak_the_protocol_before(training: Beside) -> None:
 
 
 def test_a_program_that_cannot_begin_says_why(training: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_exec, "PROGRAM", "fermi.envd.nothing")
+    monkeypatch.setattr(rank_exec, "EXEC_MODULE", "fermi.envd.nothing")
     error = training.refused(0)
     assert error.code == "RANK_OUT_OF_REACH"
     assert "No module named fermi.envd.nothing" in str(error.params["why"])

@@ -15,7 +15,7 @@ from fermi.planning import plugins
 from tests.fakes.kubernetes import Exits, Sleeps, Waits, conditions, resources
 from tests.unit.engines.kubernetes.conftest import POD, handle, job, look, rendered, submit, until_seen
 
-KNOWN = CAUSES | plugins.causes("kubernetes")
+KNOWN = CAUSES | plugins.get_causes("kubernetes")
 
 
 def failed(backend, spec):
@@ -31,7 +31,7 @@ def checked(cause):
     """Every cause has a text, in both languages, that its parameters fill."""
     assert cause.code in KNOWN
     for lang in messages.LANGUAGES:
-        assert messages.text(cause.code, lang, **cause.params)
+        assert messages.render_text(cause.code, lang, **cause.params)
     assert cause.params["evidence"]
     return cause
 
@@ -106,7 +106,7 @@ def test_of_several_events_the_newest_counts():
             ("NetworkNotReady", "2026-01-01T10:00:01Z"),
         )
     }
-    found = causes.pending({"metadata": {"name": "p"}, "spec": {}, "status": {}}, said)
+    found = causes.explain_pending({"metadata": {"name": "p"}, "spec": {}, "status": {}}, said)
     assert found
     assert (found[0].code, found[1]) == ("POD_NOT_SET_UP", False)
 

@@ -13,40 +13,40 @@ from typing import Any
 import pytest
 import yaml
 
-from fermi.engines.check_results import Finding, Level
+from fermi.engines.check_results import CheckLevel, CheckResult
 from fermi.engines.kubernetes import client as clients
 from fermi.engines.kubernetes import entry_check, probe, volumes
-from fermi.engines.kubernetes.permissions import IN_ENVIRONMENTS, RULES
-from fermi.messages import text
+from fermi.engines.kubernetes.permissions import ENVIRONMENT_RULES, RULES
+from fermi.messages import render_text
 from fermi.planning import checks, plugins
 from tests.fakes.kubernetes import FakeCluster, Waits
 from tests.fakes.kubernetes.kubelet.containers import SHIM
 from tests.fakes.kubernetes.resources import PODS
 from tests.polling import until
 
-Check = Callable[..., dict[str, Finding]]
+Check = Callable[..., dict[str, CheckResult]]
 
 
 @pytest.fixture
 def check(kubernetes: FakeCluster) -> Check:
     """Findings by code; the last of several with one code. Each is sayable, and what is not right says what to do."""
 
-    def run(**more: Any) -> dict[str, Finding]:
+    def run(**more: Any) -> dict[str, CheckResult]:
         connection = {"kubeconfig": str(kubernetes.kubeconfig), "namespace": kubernetes.namespace, **more}
-        refused = {problem.code for problem in checks.problems("kubernetes", connection)}
+        refused = {problem.code for problem in checks.find_connection_problems("kubernetes", connection)}
         assert refused <= {"QUEUE_NEEDS_JOBSET"}, "as stored before that was refused"
-        found = plugins.check("kubernetes").findings(connection)
+        found = plugins.get_check("kubernetes").findings(connection)
         for one in found:
             for lang in ("zh", "en"):
-                message, hint = text(one.code, lang, **one.params)
+                message, hint = render_text(one.code, lang, **one.params)
                 assert message
-                assert hint or one.level is Level.PASS
+                assert hint or one.level is CheckLevel.PASS
         return {one.code: one for one in found}
 
     return run
 
 
-def levels(found: dict[str, Finding]) -> dict[str, str]:
+def levels(found: dict[str, CheckResult]) -> dict[str, str]:
     return {code: one.level.value for code, one in found.items()}
 
 
@@ -125,7 +125,7 @@ def test_an_old_version_fails(kubernetes: FakeCluster, check: Check) -> None:
 
 def test_a_missing_namespace_fails_with_the_command_that_makes_it(check: Check) -> None:
     missing = check(namespace="nowhere")["NAMESPACE_MISSING"]
-    assert (missing.level, missing.remedy) == (Level.FAIL, "kubectl create namespace nowhere")
+    assert (missing.level, missing.remedy) == (CheckLevel.FAIL, "kubectl create namespace nowhere")
 
 
 def test_a_namespace_that_may_not_be_looked_at_is_missing_or_nothing_is_allowed_in_it(
@@ -149,13 +149,13 @@ class Volume:
         self.data_dir.mkdir(exist_ok=True)
         cluster.add_node("node-a")
 
-    def check(self, folder: Path | None = None, **more: Any) -> dict[str, Finding]:
+    def check(self, folder: Path | None = None, **more: Any) -> dict[str, CheckResult]:
         if folder:
             self.cluster.add_claim("data", folder)
             self.cluster.add_dev_pod("dev", "node-a", labels={"fermi.io/dev-environment": "true"})
             until(lambda: self.cluster.pods("dev")[0]["spec"].get("nodeName"), what="the dev pod is placed")
         data = {"mountPath": "/data", "volume": {"persistentVolumeClaim": {"claimName": "data"}}}
-        checked = checks.problems("kubernetes", {"data": data})
+        checked = checks.find_connection_problems("kubernetes", {"data": data})
         assert not checked
         found = self.run(**{"data": data, "python": sys.executable, **more})
         assert list(self.data_dir.glob("*/fermi-probe-*")) == [], "it leaves nothing behind"
@@ -169,21 +169,21 @@ def volume(kubernetes: FakeCluster, tmp_path: Path) -> Volume:
 
 
 def volume_of(kubernetes: FakeCluster, scratch: Path) -> Volume:
-    def run(**more: Any) -> dict[str, Finding]:
+    def run(**more: Any) -> dict[str, CheckResult]:
         connection = {
             "kubeconfig": str(kubernetes.kubeconfig), "namespace": kubernetes.namespace,
             "data_dir": str(scratch / "data"), **more,
         }  # fmt: skip
-        asked = clients.Client(connection)
+        asked = clients.KubernetesClient(connection)
         try:
-            found = list(probe.findings(asked, connection))
+            found = list(probe.check_volume(asked, connection))
         finally:
             asked.close()
         for one in found:
             for lang in ("zh", "en"):
-                message, hint = text(one.code, lang, **one.params)
+                message, hint = render_text(one.code, lang, **one.params)
                 assert message
-                assert hint or one.level is Level.PASS
+                assert hint or one.level is CheckLevel.PASS
         return {one.code: one for one in found}
 
     return Volume(kubernetes, run, scratch)
@@ -205,7 +205,7 @@ def test_a_volume_is_not_tried_out_before_there_is_an_environment(volume: Volume
 
 
 def test_a_pod_that_does_not_begin_says_why(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(probe, "TIMEOUT_SECONDS", 1.0)
     volume.cluster.script("fermi-probe-*", Waits("ImagePullBackOff", "Back-off pulling image"))
     found = volume.check(volume.data_dir)["VOLUME_UNTESTED"]
     assert "ImagePullBackOff" in found.params["why"]
@@ -216,7 +216,7 @@ def test_keys_in_the_volume_are_told(volume: Volume, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("x")
     private = [str(volume.data_dir / "secret_key"), str(volume.data_dir / "gone"), str(tmp_path / "elsewhere")]
     found = volume.check(volume.data_dir, private=private)["VOLUME_HOLDS_SECRETS"]
-    assert (found.level, found.params["files"]) == (Level.WARN, "secret_key")
+    assert (found.level, found.params["files"]) == (CheckLevel.WARN, "secret_key")
 
 
 @pytest.mark.parametrize(("umask", "handed_over", "code"), [
@@ -232,7 +232,7 @@ def test_the_pods_script_finds_what_its_user_may_not(
     if not (python := python_of(1000)):
         pytest.skip("user 1000 can run no interpreter of this machine, or not read this checkout")
     if not handed_over:
-        monkeypatch.setattr(volumes, "prepare", kept)
+        monkeypatch.setattr(volumes, "prepare_folders", kept)
     with tempfile.TemporaryDirectory(prefix="fermi-test-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # pytest's own cannot be passed by others
@@ -283,11 +283,11 @@ def test_what_the_pod_says_is_what_is_found(tmp_path: Path, said: dict[str, Any]
         "metadata": {"name": "p"},
         "status": {"containerStatuses": [{"name": "node", "state": {"terminated": ended}}]},
     }
-    found = probe._judged(None, pod, {"user": 1000, "path": "/srv"}, answer, "word")  # type: ignore[arg-type]
+    found = probe._judge_answer(None, pod, {"user": 1000, "path": "/srv"}, answer, "word")  # type: ignore[arg-type]
     assert found.code == code
     answer.write_text("another")
     if code == "VOLUME_USABLE":
-        assert probe._judged(None, pod, {}, answer, "word").code == "VOLUME_OTHER"  # type: ignore[arg-type]
+        assert probe._judge_answer(None, pod, {}, answer, "word").code == "VOLUME_OTHER"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.purpose == "training"], ids=lambda rule: rule.resource)
@@ -301,7 +301,7 @@ def test_every_permission_that_training_needs_is_missed_with_the_rule_to_add(
     kubernetes.access.deny(rule.verbs[-1], name)
     found = check()
     missing = found["PERMISSION_MISSING"]
-    assert missing.level is Level.FAIL
+    assert missing.level is CheckLevel.FAIL
     assert missing.params["verbs"] == rule.verbs[-1]
     assert yaml.safe_load(missing.remedy) == [rule.to_json()]
     assert "PERMISSIONS_GRANTED" not in found
@@ -320,7 +320,10 @@ def test_what_training_can_do_without_is_advised(
 ) -> None:
     kubernetes.access.deny("*", denied)
     found = check()
-    assert (found["PERMISSION_ADVISED"].level, found["PERMISSION_ADVISED"].params["purpose"]) == (Level.WARN, purpose)
+    assert (found["PERMISSION_ADVISED"].level, found["PERMISSION_ADVISED"].params["purpose"]) == (
+        CheckLevel.WARN,
+        purpose,
+    )
     assert "PERMISSIONS_GRANTED" in found
 
 
@@ -350,12 +353,12 @@ def ready(cluster: FakeCluster, name: str, namespace: str) -> set[str]:
 
 def test_a_dev_environment_of_each_namespace_is_entered(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.add_node("node-a", gpus=8)
-    assert check(environmentNamespaces=["notebooks"])["INSIDE_UNTRIED"].level is Level.PASS
+    assert check(environmentNamespaces=["notebooks"])["INSIDE_UNTRIED"].level is CheckLevel.PASS
     kubernetes.add_namespace("notebooks")
     add_shell(kubernetes, "dev")
     add_shell(kubernetes, "lab", "notebooks")
     works = check(python=sys.executable)["INSIDE_WORKS"]
-    assert (works.level, works.params["environment"]) == (Level.PASS, "fermi/dev")
+    assert (works.level, works.params["environment"]) == (CheckLevel.PASS, "fermi/dev")
     assert works.params["python"]
     elsewhere = check(environmentNamespaces=["notebooks"])["INSIDE_WORKS"]
     assert elsewhere.params["environment"] == "notebooks/lab"
@@ -365,18 +368,18 @@ def test_an_environment_that_cannot_be_entered_says_why(kubernetes: FakeCluster,
     kubernetes.add_node("node-a", gpus=8)
     add_shell(kubernetes, "dev")
     unusable = check(python="/no/such/python")["INSIDE_PYTHON_UNUSABLE"]
-    assert (unusable.level, unusable.params["environment"]) == (Level.WARN, "fermi/dev")
+    assert (unusable.level, unusable.params["environment"]) == (CheckLevel.WARN, "fermi/dev")
     kubernetes.access.deny("get", "pods/exec")
     found = check()
-    assert found["INSIDE_FORBIDDEN"].level is Level.WARN
+    assert found["INSIDE_FORBIDDEN"].level is CheckLevel.WARN
     assert found["PERMISSION_ADVISED"].params["purpose"] == "inside"
-    assert "inside" in text("PERMISSION_ADVISED", "en", **found["PERMISSION_ADVISED"].params)[0]
+    assert "inside" in render_text("PERMISSION_ADVISED", "en", **found["PERMISSION_ADVISED"].params)[0]
 
 
 def test_an_environment_that_does_not_answer_keeps_nobody_waiting(
     kubernetes: FakeCluster, check: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(entry_check, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(entry_check, "TIMEOUT_SECONDS", 0.1)
     (tmp_path / "mute").write_text("#!/bin/sh\nexec cat >/dev/null\n")
     (tmp_path / "mute").chmod(0o755)
     kubernetes.add_node("node-a", gpus=8)
@@ -392,24 +395,27 @@ def test_rights_in_a_namespace_of_environments_are_told_one_by_one(kubernetes: F
     found = check(environmentNamespaces=["notebooks"])
     advised = found["PERMISSION_ADVISED"]
     assert advised.params["namespace"] == "notebooks"
-    assert yaml.safe_load(advised.remedy) == [rule.to_json() for rule in IN_ENVIRONMENTS if "exec" in rule.resource]
+    assert yaml.safe_load(advised.remedy) == [rule.to_json() for rule in ENVIRONMENT_RULES if "exec" in rule.resource]
     assert not found.keys() & {"PERMISSIONS_GRANTED_INSIDE", "PERMISSION_MISSING"}
     assert "PERMISSIONS_GRANTED" in found, "training works"
     kubernetes.access.deny("*", "*", "notebooks")
     found = check(environmentNamespaces=["notebooks"])
     assert "PERMISSIONS_GRANTED" in found
     assert "PERMISSION_ADVISED" not in found, "one word for all of it"
-    assert (found["NAMESPACE_UNSEEN"].level, found["NAMESPACE_UNSEEN"].params["namespace"]) == (Level.WARN, "notebooks")
+    assert (found["NAMESPACE_UNSEEN"].level, found["NAMESPACE_UNSEEN"].params["namespace"]) == (
+        CheckLevel.WARN,
+        "notebooks",
+    )
 
 
 def test_a_namespace_of_environments_that_is_missing_is_a_warning(check: Check) -> None:
     missing = check(environmentNamespaces=["nowhere"])["NAMESPACE_MISSING"]
-    assert (missing.level, missing.params["namespace"]) == (Level.WARN, "nowhere")
+    assert (missing.level, missing.params["namespace"]) == (CheckLevel.WARN, "nowhere")
 
 
 @pytest.mark.parametrize("namespaces", ["notebooks", ["Notebooks"], ["a/b"], [f"n{i}" for i in range(21)], [""]])
 def test_what_is_no_list_of_namespaces_is_refused(namespaces: Any) -> None:
-    assert checks.problems("kubernetes", {"environmentNamespaces": namespaces})
+    assert checks.find_connection_problems("kubernetes", {"environmentNamespaces": namespaces})
 
 
 def test_nodes_without_gpus_are_a_warning(kubernetes: FakeCluster, check: Check) -> None:
@@ -426,7 +432,7 @@ def test_what_the_connection_asks_for_must_be_installed(
     feature: str,
 ) -> None:
     missing = check(**{option: value})["FEATURE_MISSING"]
-    assert (missing.level, missing.params) == (Level.FAIL, {"feature": feature, "option": option})
+    assert (missing.level, missing.params) == (CheckLevel.FAIL, {"feature": feature, "option": option})
     kubernetes.server.features.add(feature.lower())
     assert "FEATURE_MISSING" not in check(**{option: value})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fermi.engines.kubernetes.client import Client
+from fermi.engines.kubernetes.client import KubernetesClient
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import Sleeps
@@ -15,11 +15,11 @@ from tests.polling import until
 from tests.unit.engines.kubernetes.conftest import POD, Lab, job, look, submit, until_seen
 
 
-def client(lab: Lab) -> Client:
-    return Client({"kubeconfig": str(lab.cluster.kubeconfig), "namespace": lab.cluster.namespace})
+def client(lab: Lab) -> KubernetesClient:
+    return KubernetesClient({"kubeconfig": str(lab.cluster.kubeconfig), "namespace": lab.cluster.namespace})
 
 
-def listed(one: Client) -> list:
+def listed(one: KubernetesClient) -> list:
     return one.get(one.path("Job"))["items"]
 
 

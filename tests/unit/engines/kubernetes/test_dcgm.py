@@ -8,10 +8,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from fermi.engines.kubernetes import names
-from fermi.engines.kubernetes.dcgm import Exporters, read
-from fermi.engines.kubernetes.logs import Files
+from fermi.engines.kubernetes.dcgm import DcgmExporters, parse_metrics
+from fermi.engines.kubernetes.logs import AttemptFiles
 from fermi.jobs.spec import Phase, Sample
-from fermi.telemetry.proc_files import Rates
+from fermi.telemetry.proc_files import CounterRates
 from tests.fakes.kubernetes import Sleeps
 from tests.unit.engines.kubernetes.conftest import POD, Lab, job, submit, until_seen
 
@@ -26,7 +26,7 @@ def line(name: str, value: object, gpu: int = 0, pod: str = "one", label: str = 
 
 
 def told(text: str) -> dict[str, list[dict[str, float]]]:
-    return read(text, Rates(), 1.0)
+    return parse_metrics(text, CounterRates(), 1.0)
 
 
 @pytest.fixture
@@ -97,17 +97,17 @@ def test_what_is_not_supported_or_is_nobodys_is_left_out(text: str) -> None:
 
 
 def test_memory_errors_count_from_one_answer_to_the_next() -> None:
-    rates = Rates()
-    read(line("DEV_ECC_DBE_VOL_TOTAL", 7), rates, 1.0)
+    rates = CounterRates()
+    parse_metrics(line("DEV_ECC_DBE_VOL_TOTAL", 7), rates, 1.0)
     rates.turn()
-    assert read(line("DEV_ECC_DBE_VOL_TOTAL", 9), rates, 11.0) == {"one": [{"ecc": 2}]}
+    assert parse_metrics(line("DEV_ECC_DBE_VOL_TOTAL", 9), rates, 11.0) == {"one": [{"ecc": 2}]}
 
 
 def test_the_newest_sample_of_a_node_gets_what_the_exporter_says(exporter: Callable[[str], str]) -> None:
     url = exporter(line("DEV_GPU_UTIL", 87)) + "/metrics"
     older, newest = (Sample(0, at, {"cpu": at, "gpu:0": 1.0, "power:0": 9.0}) for at in (10.0, 25.0))
     other = Sample(1, 25.0, {"gpu:0": 2.0})
-    found = Exporters(url).instead([older, other, newest], [pod("one", 0), pod("unknown", 1)])
+    found = DcgmExporters(url).instead([older, other, newest], [pod("one", 0), pod("unknown", 1)])
     assert found == [older, other, Sample(0, 25.0, {"cpu": 25.0, "gpu:0": 87.0})]
 
 
@@ -116,14 +116,14 @@ def test_each_node_has_an_exporter_of_its_own_where_the_address_says_so(exporter
     base = exporter(line("DEV_GPU_UTIL", 20, pod="two"), "/machine-b")
     samples = [Sample(rank, 5.0, {"gpu:0": 1.0}, emulated=True) for rank in range(3)]
     pods = [pod("one", 0), pod("two", 1, "machine-b"), {"metadata": {"labels": {names.NODE_RANK: "2"}, "name": "none"}}]
-    found = Exporters(base + "/{node}").instead(samples, pods)
+    found = DcgmExporters(base + "/{node}").instead(samples, pods)
     assert found == [Sample(0, 5.0, {"gpu:0": 10.0}), Sample(1, 5.0, {"gpu:0": 20.0}), samples[2]]
 
 
 def test_an_exporter_that_does_not_answer_leaves_what_the_pod_said(exporter: Callable[[str], str]) -> None:
     samples = [Sample(0, 5.0, {"gpu:0": 1.0})]
     for url in (exporter("") + "/nothing-here", "http://127.0.0.1:1/metrics"):
-        assert Exporters(url).instead(samples, [pod("one", 0)]) == samples
+        assert DcgmExporters(url).instead(samples, [pod("one", 0)]) == samples
 
 
 def test_a_cluster_with_an_exporter_tells_its_values_of_a_running_task(
@@ -137,7 +137,7 @@ def test_a_cluster_with_an_exporter_tells_its_values_of_a_running_task(
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
     (name,) = (found for found in lab.cluster.names("pods") if found.startswith(one.name))
     exporter(line("DEV_GPU_UTIL", 42, pod=name))
-    files = Files(lab.data_dir, one.task_id, one.attempt)
+    files = AttemptFiles(lab.data_dir, one.task_id, one.attempt)
     files.folder.mkdir(parents=True, exist_ok=True)
     said = {"at": 100.0, "values": {"cpu": 3, "gpu:0": 1}}
     files.node(0, "telemetry.json").write_text(json.dumps({"telemetry": [said]}))

@@ -26,7 +26,7 @@ def test_a_pod_that_does_not_end_holds_its_environment(lab, backend):
 def lost(lab, backend, monkeypatch, **lose):
     """A pod on a machine that has fallen silent, its time over."""
     monkeypatch.setattr(deletion, "OVERDUE_SECONDS", 0.2)
-    monkeypatch.setattr(deletion, "FENCE_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(deletion, "FENCE_RETRY_SECONDS", 0.1)
     one = running(lab, backend)
     lab.cluster.lose_node("machine-a", **lose)
     return one
@@ -68,7 +68,7 @@ def test_where_it_may_be_said_a_dead_node_is_out_of_service(lab, monkeypatch):
     def tainted():
         cancel(backend, one)
         node = next(node for node in lab.cluster.all("nodes", "") if node["metadata"]["name"] == "machine-a")
-        return any(taint["key"] == deletion.OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
+        return any(taint["key"] == deletion.OUT_OF_SERVICE_TAINT for taint in node["spec"].get("taints") or ())
 
     until(tainted, what="tainted")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fermi.engines.discovery import Found
+from fermi.engines.discovery import DiscoveredEnvironment
 from fermi.engines.kubernetes import mirror, pods, survey
 from fermi.engines.kubernetes.discover import follow
 from fermi.jobs.errors import BackendError
@@ -61,8 +61,10 @@ def two_nodes(kubernetes: FakeCluster) -> FakeCluster:
     return kubernetes
 
 
-def running(seen: Seen, key: str) -> Found:
-    found: Found = seen.until(lambda found: key in found and found[key].running and found[key], f"{key} runs")
+def running(seen: Seen, key: str) -> DiscoveredEnvironment:
+    found: DiscoveredEnvironment = seen.until(
+        lambda found: key in found and found[key].running and found[key], f"{key} runs"
+    )
     return found
 
 
@@ -112,14 +114,14 @@ def test_an_environment_is_as_large_as_its_own_container_may_become(resources: d
         spec = {"nodeName": "node-a", "containers": containers}
         notes = {"kubectl.kubernetes.io/default-container": "dev"}
         meta = {"name": "dev", "namespace": "n", "annotations": notes}
-        one = pods.found({"metadata": meta, "spec": spec}, nodes, lambda *_: 0, "p")
+        one = pods.read_environment({"metadata": meta, "spec": spec}, nodes, lambda *_: 0, "p")
         assert (one.cpu_cores, one.memory_gb, one.image) == (*size, "training:1")
 
 
 def test_a_sidecar_in_front_is_not_taken_for_the_environment() -> None:
     sidecar, main = {"name": "proxy", "image": "p"}, {"name": "dev", "image": "i", "resources": {"limits": GPU}}
     meta = {"name": "dev", "namespace": "n"}
-    one = pods.found({"metadata": meta, "spec": {"containers": [sidecar, main]}}, {}, lambda *_: 0, "p")
+    one = pods.read_environment({"metadata": meta, "spec": {"containers": [sidecar, main]}}, {}, lambda *_: 0, "p")
     assert (one.image, one.gpu_count) == ("i", 1)
 
 
@@ -133,7 +135,9 @@ def test_what_a_pod_needs_to_reach_its_network_adapters_is_taken_over() -> None:
         "securityContext": {"capabilities": {"add": ["IPC_LOCK", "SYS_ADMIN"]}},
     }  # fmt: skip
     spec = {"containers": [main], "runtimeClassName": "nvidia"}
-    found = pods.found({"metadata": {"name": "d", "namespace": "n"}, "spec": spec}, {}, lambda *_: 0, "p").engine
+    found = pods.read_environment(
+        {"metadata": {"name": "d", "namespace": "n"}, "spec": spec}, {}, lambda *_: 0, "p"
+    ).engine
     assert (found["imagePullPolicy"], found["runtimeClassName"]) == ("Never", "nvidia")
     assert found["capabilities"] == ["IPC_LOCK"], "and nothing that breaks out"
     assert found["devices"] == {"rdma/hca_shared_devices_a": 1, "vpc.amazonaws.com/efa": 4}
@@ -246,7 +250,7 @@ def test_a_cluster_that_cannot_be_asked_raises(kubernetes: FakeCluster) -> None:
 def test_the_watch_goes_on_after_trouble(
     two_nodes: FakeCluster, seen: Seen, trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror, "PAUSE", 0.01)
+    monkeypatch.setattr(mirror, "MIN_PAUSE_SECONDS", 0.01)
     two_nodes.add_dev_pod("first", "node-a", labels=DEV)
     running(seen, "fermi/first")
     if trouble == "restart":
@@ -273,12 +277,12 @@ def test_an_interpreter_that_is_made_later_is_found(
     two_nodes: FakeCluster, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as a virtual environment that somebody makes in the notebook: looked for again, without other news."""
-    monkeypatch.setattr(survey, "AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(survey, "MAX_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(survey, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(survey, "MAX_RETRY_SECONDS", 0.1)
     notes = {"fermi.io/python": f"{HOME}/venv/bin/python"}
     two_nodes.add_dev_pod("dev", "node-a", labels=DEV, annotations=notes, real=True)
 
-    def inside(found: dict[str, Found]) -> Any:
+    def inside(found: dict[str, DiscoveredEnvironment]) -> Any:
         return "fermi/dev" in found and found["fermi/dev"].engine.get("inside")
 
     seen.until(lambda found: (inside(found) or {}).get("why") == "INSIDE_PYTHON_UNUSABLE", "there is none yet")
@@ -304,7 +308,7 @@ def test_nothing_is_forgotten_while_an_api_server_begins(
     two_nodes: FakeCluster, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It forbids everything until it has read who may do what (seen on Kubernetes 1.36)."""
-    monkeypatch.setattr(mirror, "PAUSE", 0.01)
+    monkeypatch.setattr(mirror, "MIN_PAUSE_SECONDS", 0.01)
     two_nodes.add_dev_pod("first", "node-a", labels=DEV)
     assert running(seen, "fermi/first").zone == "zone-a"
     two_nodes.server.access.loading = True
@@ -329,4 +333,4 @@ def test_an_idle_cluster_is_not_asked_anything(two_nodes: FakeCluster, seen: See
     ("text", "value"), [("2", 2), ("500m", 0.5), ("2Gi", 2**31), ("1e3", 1000), ("128974848", 128974848), ("x", 0)]
 )
 def test_quantities_are_numbers(text: str, value: float) -> None:
-    assert pods.quantity(text) == value
+    assert pods.parse_quantity(text) == value

@@ -9,7 +9,7 @@ from fermi import messages
 from fermi.engines import kubernetes
 from fermi.engines.kubernetes.check import CONNECTION
 from fermi.engines.kubernetes.permissions import RULES
-from fermi.jobs.causes import BOUNDS, RANK_LEFT_EARLY
+from fermi.jobs.causes import BOUND_CODES, RANK_LEFT_EARLY
 from fermi.planning import plugins
 
 PACKAGE = Path(kubernetes.__file__).parent
@@ -21,13 +21,13 @@ def text(root: Path) -> str:
 
 def codes() -> set[str]:
     """Every code that the package mentions, and the rule that all engines share."""
-    known = messages.entries("en")
+    known = messages.list_texts("en")
     trees = [
         ast.parse(path.read_text("utf-8")) for path in (*PACKAGE.glob("*.py"), PACKAGE.parent / "failure_cause.py")
     ]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     return {node.value for node in nodes if isinstance(node, ast.Constant) and node.value in known} | {
-        *BOUNDS,
+        *BOUND_CODES,
         RANK_LEFT_EARLY.code,
     }
 
@@ -41,7 +41,7 @@ def test_the_column_of_restarts_is_what_the_platform_does(root: Path) -> None:
     section = text(root).split("## Reason codes")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`[A-Z_`, ]+`) \|.*\| (yes|no) \|$", section, re.MULTILINE)
     listed = {code: word == "yes" for names, word in rows for code in re.findall(r"[A-Z_]+", names)}
-    known = CAUSES | plugins.causes("kubernetes")
+    known = CAUSES | plugins.get_causes("kubernetes")
     assert listed == {code: known[code].retry for code in listed}
     assert listed.keys() == (codes() & known.keys()) - {"LOG_UNAVAILABLE", "NODE_SILENT"}, "which end no attempt"
 

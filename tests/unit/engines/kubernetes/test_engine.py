@@ -139,7 +139,7 @@ def test_a_submitted_attempt_is_not_begun_again_when_its_jobs_are_no_more(lab, b
     spec = job(1)
     one = submit(backend, spec)
     until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED and gone(seen))
-    backend.client.delete("Job", names.node_name(one.name, 0))
+    backend.client.delete("Job", names.build_node_name(one.name, 0))
     until(lambda: not lab.cluster.names("jobs"))
     submit(lab.backend(), spec)
     assert not lab.cluster.names("jobs")
@@ -149,7 +149,7 @@ def test_an_attempt_whose_objects_are_gone_has_failed_once_the_cluster_confirms_
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
-    backend.client.delete("Job", names.node_name(one.name, 0), propagation="Background")
+    backend.client.delete("Job", names.build_node_name(one.name, 0), propagation="Background")
     until(lambda: not lab.cluster.pods(POD))
     seen = until_seen(lab.backend(), one, lambda seen: seen.phase is Phase.FAILED)
     assert seen.cause.code == "POD_DELETED"
@@ -321,7 +321,7 @@ def test_each_object_is_created_and_deleted_with_one_request_however_often_one_a
 def test_a_gang_starts_and_stops_with_one_request_for_each_object(lab, backend, monkeypatch):
     """Deleted in the foreground, a Job takes its pod along: one that is on its way out when its turn comes needs no
     request. One request at a time, so that all pods come after all jobs, as most do in a large gang."""
-    monkeypatch.setattr(client, "PARALLEL", 1)
+    monkeypatch.setattr(client, "MAX_PARALLEL", 1)
     lab.cluster.script(POD, Sleeps())
     spec = job(1, 1, 1)
     backend.orphans(())

@@ -11,15 +11,21 @@ from unittest.mock import ANY
 
 import pytest
 
-from fermi.engines.environments import HostedHandle, HostedPhase, HostedSeen, HostedSpec, Port
+from fermi.engines.environments import (
+    EnvironmentHandle,
+    EnvironmentPhase,
+    EnvironmentPort,
+    EnvironmentSpec,
+    EnvironmentStatus,
+)
 from fermi.engines.kubernetes import discover, environment_objects, environments, module_configmap, permissions, survey
-from fermi.engines.kubernetes.client import Refused
+from fermi.engines.kubernetes.client import KubernetesApiError
 from fermi.engines.kubernetes.engine import KubernetesBackend
 from fermi.envd import protocol
-from fermi.envd.supervisor import last_words
+from fermi.envd.supervisor import build_termination_message
 from fermi.jobs import run_location
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import LogChunk, Node, Phase, Way
+from fermi.jobs.spec import LogChunk, Node, Phase, RunLocation
 from fermi.planning import plugins
 from tests.fakes.kubernetes import errors, resources
 from tests.fakes.kubernetes.cluster import FakeCluster
@@ -27,29 +33,29 @@ from tests.fakes.kubernetes.kubelet.containers import Sleeps, Waits
 from tests.polling import until
 from tests.unit.engines.kubernetes.conftest import job, submit, until_seen
 
-SPEC = HostedSpec(
+SPEC = EnvironmentSpec(
     "env-1", "notes", "project-one", 1, "custom", "training:1", cpu_cores=1, memory_gb=1, shared_memory_gb=1, disk_gb=5
 )
-FIRST = HostedHandle("env-1", 1)
+FIRST = EnvironmentHandle("env-1", 1)
 
 
 class Lab:
     def __init__(self, cluster: FakeCluster, **connection: Any) -> None:
         self.cluster = cluster
         self.connection = {"kubeconfig": str(cluster.kubeconfig), "namespace": cluster.namespace, **connection}
-        self.engine = environments.KubernetesHosting(self.connection)
+        self.engine = environments.KubernetesEnvironmentBackend(self.connection)
 
-    def start(self, spec: HostedSpec = SPEC, **secrets: str) -> None:
+    def start(self, spec: EnvironmentSpec = SPEC, **secrets: str) -> None:
         self.engine.start(self.engine.render(spec), secrets)
 
-    def seen(self, handle: HostedHandle = FIRST) -> HostedSeen:
+    def seen(self, handle: EnvironmentHandle = FIRST) -> EnvironmentStatus:
         return self.engine.observe([handle])[handle.name]
 
-    def until(self, phase: HostedPhase, handle: HostedHandle = FIRST) -> HostedSeen:
+    def until(self, phase: EnvironmentPhase, handle: EnvironmentHandle = FIRST) -> EnvironmentStatus:
         until(lambda: self.seen(handle).phase is phase, what=f"{handle.name} is {phase}", seconds=60)
         return self.seen(handle)
 
-    def end(self, handle: HostedHandle = FIRST) -> None:
+    def end(self, handle: EnvironmentHandle = FIRST) -> None:
         def gone() -> bool:
             self.engine.stop(handle, 5)
             return self.seen(handle).left is False
@@ -61,24 +67,24 @@ class Lab:
 def lab(kubernetes: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    monkeypatch.setattr(environment_objects, "PORT", port)
-    monkeypatch.setattr(environments, "PORT", port)
-    monkeypatch.setattr(environments, "ASK_SECONDS", 0.0)
+    monkeypatch.setattr(environment_objects, "ENVD_PORT", port)
+    monkeypatch.setattr(environments, "ENVD_PORT", port)
+    monkeypatch.setattr(environments, "STATUS_CACHE_SECONDS", 0.0)
     kubernetes.add_node("node-a", cpu="8", memory="64Gi", gpus=4)
     made = Lab(kubernetes)
     yield made
     made.engine.client.close()
 
 
-def run(lab: Lab, command: str, handle: HostedHandle = FIRST) -> str:
+def run(lab: Lab, command: str, handle: EnvironmentHandle = FIRST) -> str:
     """What a shell inside prints."""
     with lab.engine.dial(handle) as stream:
-        answer = protocol.ask(
+        answer = protocol.send_request(
             stream, {"open": "exec", "command": ["sh", "-c", command], "cwd": "", "env": {}, "tty": None}
         )
         assert answer["ok"], answer
         stream.settimeout(30)
-        frames, printed = protocol.Frames(), b""
+        frames, printed = protocol.FrameDecoder(), b""
         while data := stream.recv(1 << 16):
             for channel, payload in frames.feed(data):
                 printed += payload if channel == protocol.OUT else b""
@@ -88,26 +94,26 @@ def run(lab: Lab, command: str, handle: HostedHandle = FIRST) -> str:
 
 
 def test_a_life_with_a_real_keeper_keeps_its_disk_and_leaves_nothing(lab: Lab) -> None:
-    first = replace(SPEC, env={"COLOUR": "blue"}, secret_env={"TOKEN": "hub"}, ports=(Port("board", 6006),))
+    first = replace(SPEC, env={"COLOUR": "blue"}, secret_env={"TOKEN": "hub"}, ports=(EnvironmentPort("board", 6006),))
     lab.start(first, TOKEN="s3cret")
-    seen = lab.until(HostedPhase.RUNNING)
+    seen = lab.until(EnvironmentPhase.RUNNING)
     assert seen.facts["host"] == "node-a"
     assert [one["name"] for one in seen.facts["engine"]["volumes"]] == ["disk"]
     assert run(lab, "echo $COLOUR $TOKEN; echo kept > $HOME/file; echo $FERMI_KEEPER_TOKEN") == "blue s3cret\n\n"
     lab.start(first)  # again: nothing
     assert len(lab.cluster.all("statefulsets")) == 1
     with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
-        lab.engine.dial(HostedHandle("env-1", 2))
+        lab.engine.dial(EnvironmentHandle("env-1", 2))
 
     lab.end()
     assert lab.cluster.names("pods") == []
     assert lab.cluster.names("persistentvolumeclaims") == ["env-1"]
     lab.start(first)
-    assert lab.seen().phase is HostedPhase.ENDED, "a run has one life"
+    assert lab.seen().phase is EnvironmentPhase.ENDED, "a run has one life"
 
-    second = HostedHandle("env-1", 2)
+    second = EnvironmentHandle("env-1", 2)
     lab.start(replace(SPEC, run=2, disk_gb=9))
-    lab.until(HostedPhase.RUNNING, second)
+    lab.until(EnvironmentPhase.RUNNING, second)
     assert run(lab, "cat $HOME/file; echo [$COLOUR]", second) == "kept\n[]\n"
     (disk,) = lab.cluster.all("persistentvolumeclaims")
     assert disk["spec"]["resources"]["requests"]["storage"] == "9Gi"
@@ -124,7 +130,7 @@ def test_a_life_with_a_real_keeper_keeps_its_disk_and_leaves_nothing(lab: Lab) -
 def test_a_task_trains_inside_of_an_environment_of_ours_on_the_gpus_that_it_holds(lab: Lab, tmp_path: Path) -> None:
     lab.cluster.add_dev_pod("dev", "node-a", gpus=1, labels={"fermi.io/dev-environment": "true"})
     lab.start(replace(SPEC, gpu_type="A100", gpu_count=3))
-    seen = lab.until(HostedPhase.RUNNING)
+    seen = lab.until(EnvironmentPhase.RUNNING)
     engine = seen.facts["engine"]
     assert engine["gpus"] == {"there": 4, "held": 4}, "the discovered one's, too"
     assert engine["inside"]["python"]
@@ -132,8 +138,8 @@ def test_a_task_trains_inside_of_an_environment_of_ours_on_the_gpus_that_it_hold
     script = "import os; print(os.environ['RANK'], os.getcwd(), sorted(os.environ.keys() & {'FERMI_KEEPER_TOKEN'}))"
     backend = KubernetesBackend({**lab.connection, "data_dir": str(tmp_path / "data")})
     wanted = replace(job(script=script), nodes=(node,), master="env-1")
-    wanted, wrong = run_location.settle(wanted, backend.ways(wanted))
-    assert (wanted.head.way, wrong) == (Way(True, "BESIDE_GPUS_HELD", ANY), [])
+    wanted, wrong = run_location.choose_run_locations(wanted, backend.ways(wanted))
+    assert (wanted.head.way, wrong) == (RunLocation(True, "BESIDE_GPUS_HELD", ANY), [])
     stop = threading.Event()
     watcher = threading.Thread(target=backend.watch, args=(stop, lambda _: None))
     watcher.start()
@@ -153,10 +159,10 @@ def test_a_task_trains_inside_of_an_environment_of_ours_on_the_gpus_that_it_hold
 def test_an_environment_runs_although_it_cannot_be_looked_into(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.cluster.access.deny("get", "pods/exec")
     lab.start()
-    assert lab.until(HostedPhase.RUNNING).facts["engine"]["inside"]["why"] == "INSIDE_FORBIDDEN"
-    monkeypatch.setattr(environments, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(survey.Surveys, "of", lambda *_: None)
-    assert lab.until(HostedPhase.RUNNING).facts["engine"]["inside"] == {}
+    assert lab.until(EnvironmentPhase.RUNNING).facts["engine"]["inside"]["why"] == "INSIDE_FORBIDDEN"
+    monkeypatch.setattr(environments, "SURVEY_SECONDS", 0.0)
+    monkeypatch.setattr(survey.EnvironmentSurveys, "of", lambda *_: None)
+    assert lab.until(EnvironmentPhase.RUNNING).facts["engine"]["inside"] == {}
 
 
 def test_a_way_in_ends_quietly_whoever_leaves_first(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,11 +170,11 @@ def test_a_way_in_ends_quietly_whoever_leaves_first(lab: Lab, monkeypatch: pytes
     raised: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
     lab.start()
-    lab.until(HostedPhase.RUNNING)
+    lab.until(EnvironmentPhase.RUNNING)
     command: dict[str, Any] = {"open": "exec", "command": ["sh", "-c", "yes"], "cwd": "", "env": {}, "tty": None}
     first, second = lab.engine.dial(FIRST), lab.engine.dial(FIRST)
     for stream in (first, second):
-        assert protocol.ask(stream, command)["ok"]
+        assert protocol.send_request(stream, command)["ok"]
         assert stream.recv(1)
     first.close()
     lab.end()
@@ -211,7 +217,7 @@ def test_a_secret_goes_with_the_run_that_had_it(lab: Lab) -> None:
     lab.start(replace(first, run=3), TOKEN="newest-value")
     until(lambda: lab.cluster.names("secrets") == ["env-1-3"], what="the last value is there alone")
     assert records(lab) == ["env-1-3"]
-    assert lab.seen(HostedHandle("env-1", 2)).left is False
+    assert lab.seen(EnvironmentHandle("env-1", 2)).left is False
 
 
 def test_all_runs_of_a_release_share_its_modules_which_go_when_nothing_needs_them(
@@ -235,13 +241,13 @@ def test_all_runs_of_a_release_share_its_modules_which_go_when_nothing_needs_the
 
     ends("env-2")
     with monkeypatch.context() as later:
-        later.setattr(module_configmap, "KEPT_SECONDS", -60.0)
+        later.setattr(module_configmap, "MIN_AGE_SECONDS", -60.0)
         assert lab.engine.delete("env-2")
         assert shared(lab) == [name], "another environment needs them"
     ends("env-1")
     assert shared(lab) == [name], "they are soon needed again"
     with monkeypatch.context() as later:
-        later.setattr(module_configmap, "KEPT_SECONDS", -60.0)
+        later.setattr(module_configmap, "MIN_AGE_SECONDS", -60.0)
         assert lab.engine.delete("env-1")
     assert shared(lab) == []
 
@@ -249,9 +255,9 @@ def test_all_runs_of_a_release_share_its_modules_which_go_when_nothing_needs_the
 def test_modules_that_somebody_came_to_need_as_they_were_removed_are_made_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = module_configmap.config_map({"fermi/__init__.py": ""}, lab.cluster.namespace)
-    module_configmap.ensure(lab.engine.client, made)
-    monkeypatch.setattr(module_configmap, "KEPT_SECONDS", -60.0)
+    made = module_configmap.build_config_map({"fermi/__init__.py": ""}, lab.cluster.namespace)
+    module_configmap.ensure_config_map(lab.engine.client, made)
+    monkeypatch.setattr(module_configmap, "MIN_AGE_SECONDS", -60.0)
     delete, needs = lab.engine.client.delete, {"name": "somebody", "labels": {**made["metadata"]["labels"]}}
 
     def overtaken(kind: str, name: str, **options: str) -> None:
@@ -259,16 +265,16 @@ def test_modules_that_somebody_came_to_need_as_they_were_removed_are_made_again(
         lab.engine.client.create("ConfigMap", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": needs})
 
     monkeypatch.setattr(lab.engine.client, "delete", overtaken)
-    module_configmap.clear(lab.engine.client)
+    module_configmap.delete_unused(lab.engine.client)
     (again,) = [one for one in lab.cluster.all("configmaps") if one["metadata"]["name"] in shared(lab)]
     assert (again["data"], again["immutable"]) == (made["data"], True)
 
 
 def test_a_run_that_was_stopped_before_it_began_never_begins(lab: Lab) -> None:
-    assert lab.seen() == HostedSeen(HostedPhase.ABSENT, None)
+    assert lab.seen() == EnvironmentStatus(EnvironmentPhase.ABSENT, None)
     lab.engine.stop(FIRST, 5)
     lab.start()
-    assert lab.seen() == HostedSeen(HostedPhase.ABSENT, False)
+    assert lab.seen() == EnvironmentStatus(EnvironmentPhase.ABSENT, False)
     assert lab.cluster.names("statefulsets") == []
 
 
@@ -276,7 +282,7 @@ def test_a_start_that_was_cut_short_is_finished_by_the_next(lab: Lab) -> None:
     lab.cluster.script("env-1-0", Sleeps())
     for kind in ("persistentvolumeclaims", "services", "statefulsets"):
         lab.cluster.faults.refuse("create", kind, errors.internal())
-        with pytest.raises(Refused):
+        with pytest.raises(KubernetesApiError):
             lab.start()
     lab.start()
     until(lambda: lab.cluster.names("pods") == ["env-1-0"], what="its pod is there")
@@ -285,16 +291,16 @@ def test_a_start_that_was_cut_short_is_finished_by_the_next(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("script", "phase", "code"),
     [
-        (Waits("ImagePullBackOff", "Back-off pulling image"), HostedPhase.STARTING, "IMAGE_UNAVAILABLE"),
+        (Waits("ImagePullBackOff", "Back-off pulling image"), EnvironmentPhase.STARTING, "IMAGE_UNAVAILABLE"),
         (
             Waits("ContainerCreating", "no such driver", "FailedPrepareDynamicResources"),
-            HostedPhase.STARTING,
+            EnvironmentPhase.STARTING,
             "DEVICES_UNAVAILABLE",
         ),
-        (Waits("ErrImagePull", "manifest unknown"), HostedPhase.ENDED, "IMAGE_UNAVAILABLE"),
+        (Waits("ErrImagePull", "manifest unknown"), EnvironmentPhase.ENDED, "IMAGE_UNAVAILABLE"),
     ],
 )
-def test_why_it_does_not_begin_is_said(lab: Lab, script: Any, phase: HostedPhase, code: str) -> None:
+def test_why_it_does_not_begin_is_said(lab: Lab, script: Any, phase: EnvironmentPhase, code: str) -> None:
     lab.cluster.script("env-1-0", script)
     lab.start()
     seen = lab.until(phase)
@@ -312,11 +318,14 @@ def test_while_its_pod_is_replaced_it_is_starting_and_says_so(lab: Lab) -> None:
     until(lambda: lab.seen().facts.get("host"), what="it is placed")
     lab.engine.client.delete("Pod", "env-1-0", grace=60)
     seen = lab.seen()
-    assert (seen.phase, seen.waiting and seen.waiting.code) == (HostedPhase.STARTING, "POD_AWAITED")
+    assert (seen.phase, seen.waiting and seen.waiting.code) == (EnvironmentPhase.STARTING, "POD_AWAITED")
     lab.cluster.manager.pause(on=True)
     lab.engine.client.delete("Pod", "env-1-0", propagation="Background", grace=0)
     seen = lab.seen()
-    assert (seen.phase, seen.waiting and seen.waiting.params["evidence"]) == (HostedPhase.STARTING, "it is not there")
+    assert (seen.phase, seen.waiting and seen.waiting.params["evidence"]) == (
+        EnvironmentPhase.STARTING,
+        "it is not there",
+    )
     lab.cluster.manager.pause(on=False)
 
 
@@ -363,7 +372,7 @@ def test_one_that_no_node_has_the_labels_for_waits_for_a_node_that_is_added(lab:
     lab.start(replace(SPEC, zone="zone-b"))
     until(lambda: lab.seen().waiting is not None, what="the scheduler has spoken")
     seen = lab.seen()
-    assert (seen.phase, seen.waiting and seen.waiting.code) == (HostedPhase.STARTING, "NODE_LABELS_MISSING")
+    assert (seen.phase, seen.waiting and seen.waiting.code) == (EnvironmentPhase.STARTING, "NODE_LABELS_MISSING")
     assert seen.waiting
     assert seen.waiting.params["labels"] == "topology.kubernetes.io/zone In zone-b"
     lab.cluster.add_node("new", zone="zone-b")
@@ -372,7 +381,7 @@ def test_one_that_no_node_has_the_labels_for_waits_for_a_node_that_is_added(lab:
 
 def test_one_that_is_kept_to_a_machine_which_is_not_there_ends(lab: Lab) -> None:
     lab.start(replace(SPEC, host="elsewhere"))
-    cause = lab.until(HostedPhase.ENDED).cause
+    cause = lab.until(EnvironmentPhase.ENDED).cause
     assert cause
     assert cause.code == "NODE_MISSING"
 
@@ -415,7 +424,9 @@ def test_gpus_are_claimed_where_a_device_class_is_named_and_shared_with_what_tra
     pod = made["StatefulSet"]["spec"]["template"]["spec"]
     assert pod["resourceClaims"] == [{"name": "gpus-0", "resourceClaimName": "env-1"}]
     assert "nvidia.com/gpu" not in pod["containers"][0]["resources"]["limits"]
-    facts = environments._facts({"metadata": {"name": "env-1-0", "namespace": "fermi"}, "spec": pod, "status": {}})
+    facts = environments._build_facts(
+        {"metadata": {"name": "env-1-0", "namespace": "fermi"}, "spec": pod, "status": {}}
+    )
     assert facts["engine"]["resourceClaims"] == ["env-1"], "as render.py takes it for training pods"
     assert made["PersistentVolumeClaim"]["spec"]["storageClassName"] == "fast"
     expressions = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -437,11 +448,11 @@ def test_the_claim_and_its_pod_are_what_the_api_server_takes(kubernetes: FakeClu
 
 
 def test_what_it_does_is_what_it_asks_permission_for() -> None:
-    plain = {rule.resource for rule, _ in permissions.wanted({})}
+    plain = {rule.resource for rule, _ in permissions.iterate_rules({})}
     assert {"statefulsets", "persistentvolumeclaims", "pods/portforward", "pods/exec"} <= plain
     verbs = {
         verb
-        for rule, _ in permissions.wanted({"environments": {"deviceClass": "x"}})
+        for rule, _ in permissions.iterate_rules({"environments": {"deviceClass": "x"}})
         if rule.resource == "resourceclaims"
         for verb in rule.verbs
     }
@@ -449,8 +460,13 @@ def test_what_it_does_is_what_it_asks_permission_for() -> None:
 
 
 def test_bad_specs_are_refused() -> None:
-    engine = environments.KubernetesHosting({})
-    codes = [one.code for one in engine.problems(replace(SPEC, image="", ports=(Port("x", environment_objects.PORT),)))]
+    engine = environments.KubernetesEnvironmentBackend({})
+    codes = [
+        one.code
+        for one in engine.problems(
+            replace(SPEC, image="", ports=(EnvironmentPort("x", environment_objects.ENVD_PORT),))
+        )
+    ]
     assert codes == ["IMAGE_NEEDED", "PORT_IS_KEEPERS"]
 
 
@@ -489,16 +505,19 @@ def test_a_disk_that_can_grow_is_tried_and_left_as_it_is(lab: Lab) -> None:
 def test_why_its_service_failed_is_told_and_its_log_outlives_its_pod(lab: Lab) -> None:
     said = "no such model 模型"
     lab.start(replace(SPEC, start_script=f"echo {said}; exit 3"))
-    cause = lab.until(HostedPhase.ENDED).cause
+    cause = lab.until(EnvironmentPhase.ENDED).cause
     assert cause
     assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 3)
     assert said in cause.params["output"]
-    assert not plugins.causes("kubernetes")[cause.code].retry, "another run would end in the same way"
+    assert not plugins.get_causes("kubernetes")[cause.code].retry, "another run would end in the same way"
     (pod,) = lab.cluster.pods("env-1-0")
-    ended = environments._status(pod)
+    ended = environments._get_container_status(pod)
     assert (ended["state"].get("terminated") or ended["lastState"]["terminated"])["exitCode"] == 1
-    until(lambda: environments._status(lab.cluster.pods("env-1-0")[0])["restartCount"] == 1, what="it was begun again")
-    assert lab.until(HostedPhase.ENDED).cause == cause
+    until(
+        lambda: environments._get_container_status(lab.cluster.pods("env-1-0")[0])["restartCount"] == 1,
+        what="it was begun again",
+    )
+    assert lab.until(EnvironmentPhase.ENDED).cause == cause
     log = lab.engine.logs(FIRST, 0)
     assert said in log.data.decode()
     lab.end()
@@ -513,16 +532,16 @@ def test_why_its_service_failed_is_told_and_its_log_outlives_its_pod(lab: Lab) -
 def test_words_that_no_keeper_says_are_evidence_alone(said: str) -> None:
     ended = {"exitCode": 1, "reason": "Error", "message": said}
     status = {"phase": "Running", "containerStatuses": [{"name": "node", "lastState": {"terminated": ended}}]}
-    cause = environments._ended({"metadata": {"name": "env-1-0"}, "spec": {"nodeName": "node-a"}, "status": status})
+    cause = environments._find_end({"metadata": {"name": "env-1-0"}, "spec": {"nodeName": "node-a"}, "status": status})
     assert cause
     assert cause.code == "KEEPER_ENDED"
 
 
 def test_a_keepers_last_words_fit_into_what_kubernetes_keeps_of_them() -> None:
     params = {"kind": "custom", "exitCode": 1, "output": "模" * 2000, "why": '"' * 2000}
-    said = last_words({"code": "SERVICE_CRASHED", "params": params})
+    said = build_termination_message({"code": "SERVICE_CRASHED", "params": params})
     assert len(said) <= 4096
-    cause = environments._told_at_its_end(said.decode())
+    cause = environments._parse_termination_cause(said.decode())
     assert cause
     assert (cause.code, cause.params["exitCode"]) == ("SERVICE_CRASHED", 1)
     assert cause.params["output"].endswith("模")
@@ -535,8 +554,8 @@ def test_a_keeper_that_ends_is_the_end_of_the_run(lab: Lab) -> None:
     (pod,) = lab.cluster.pods("env-1-0")
     ended = {"exitCode": 1, "reason": "Error", "message": "no module named fermi"}
     pod["status"] = {"phase": "Running", "containerStatuses": [{"name": "node", "lastState": {"terminated": ended}}]}
-    cause = environments._ended(pod)
+    cause = environments._find_end(pod)
     assert cause
     assert (cause.code, cause.params["evidence"]) == ("KEEPER_ENDED", "1: no module named fermi")
     pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] = "OOMKilled"
-    assert (environments._ended(pod) or cause).code == "OUT_OF_MEMORY"
+    assert (environments._find_end(pod) or cause).code == "OUT_OF_MEMORY"

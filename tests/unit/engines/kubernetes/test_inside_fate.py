@@ -6,36 +6,36 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.engines.kubernetes.client import Client
-from fermi.engines.kubernetes.inside import Environments, Inside, begun_in
+from fermi.engines.kubernetes.client import KubernetesClient
+from fermi.engines.kubernetes.inside import NodeInPod, PodEnvironments, identify_container
 from tests.fakes.kubernetes import FakeCluster, conditions, resources
 from tests.polling import until
 
-NODE = Inside(0, "dev", "fermi", "dev", "dev", 0, 1)
+NODE = NodeInPod(0, "dev", "fermi", "dev", "dev", 0, 1)
 
 
 @pytest.fixture
-def environments(kubernetes: FakeCluster) -> Iterator[Environments]:
+def environments(kubernetes: FakeCluster) -> Iterator[PodEnvironments]:
     kubernetes.add_node("node-a")
     kubernetes.add_dev_pod("dev", "node-a", memory="2Gi")
-    client = Client({"kubeconfig": str(kubernetes.kubeconfig), "namespace": "fermi"})
-    yield Environments(client)
+    client = KubernetesClient({"kubeconfig": str(kubernetes.kubeconfig), "namespace": "fermi"})
+    yield PodEnvironments(client)
     client.close()
 
 
 @pytest.fixture
-def begun(kubernetes: FakeCluster, environments: Environments) -> dict[str, str]:
+def begun(kubernetes: FakeCluster, environments: PodEnvironments) -> dict[str, str]:
     def running() -> dict[str, str] | None:
         (pod,) = kubernetes.pods("dev")
-        return begun_in(pod, "dev") if pod["status"].get("phase") == "Running" else None
+        return identify_container(pod, "dev") if pod["status"].get("phase") == "Running" else None
 
     return until(running, what="it runs")
 
 
-def read_fate(environments: Environments, begun: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    fate = until(lambda: environments.fate(NODE, begun), what="it is known")
+def read_fate(environments: PodEnvironments, begun: dict[str, str]) -> tuple[str, dict[str, Any]]:
+    fate = until(lambda: environments.find_end(NODE, begun), what="it is known")
     for lang in messages.LANGUAGES:
-        assert messages.text(fate["code"], lang, node="dev", nodeRank=0, **fate["params"])
+        assert messages.render_text(fate["code"], lang, node="dev", nodeRank=0, **fate["params"])
     return fate["code"], fate["params"]
 
 
@@ -46,12 +46,12 @@ def ends_while_it_goes(kubernetes: FakeCluster) -> None:
     kubernetes.api.delete(resources.PODS, "fermi", "dev", {})
 
 
-def test_one_that_runs_has_no_fate(environments: Environments, begun: dict[str, str]) -> None:
-    assert environments.fate(NODE, begun) is None
+def test_one_that_runs_has_no_fate(environments: PodEnvironments, begun: dict[str, str]) -> None:
+    assert environments.find_end(NODE, begun) is None
 
 
 def test_a_pod_that_is_deleted_is_no_restart_of_its_container(
-    kubernetes: FakeCluster, environments: Environments, begun: dict[str, str]
+    kubernetes: FakeCluster, environments: PodEnvironments, begun: dict[str, str]
 ) -> None:
     ends_while_it_goes(kubernetes)
     assert read_fate(environments, begun)[0] == "POD_DELETED"
@@ -62,7 +62,7 @@ def test_a_pod_that_is_deleted_is_no_restart_of_its_container(
     ("DeletionByTaintManager", "NODE_LOST"),
 ])  # fmt: skip
 def test_who_took_a_pod_away_is_said(
-    kubernetes: FakeCluster, environments: Environments, begun: dict[str, str], reason: str, code: str
+    kubernetes: FakeCluster, environments: PodEnvironments, begun: dict[str, str], reason: str, code: str
 ) -> None:
     """The condition comes before the deletion (kubernetes/kubernetes, pkg/registry/core/pod/storage/eviction.go)."""
     kubernetes.api.change(
@@ -75,7 +75,7 @@ def test_who_took_a_pod_away_is_said(
 
 
 def test_one_that_took_too_much_memory_says_its_limit(
-    kubernetes: FakeCluster, environments: Environments, begun: dict[str, str]
+    kubernetes: FakeCluster, environments: PodEnvironments, begun: dict[str, str]
 ) -> None:
     kubernetes.kill_container(kubernetes.pods("dev")[0], "OOMKilled")
     assert read_fate(environments, begun) == (
@@ -84,7 +84,7 @@ def test_one_that_took_too_much_memory_says_its_limit(
 
 
 def test_one_that_was_killed_was_restarted(
-    kubernetes: FakeCluster, environments: Environments, begun: dict[str, str]
+    kubernetes: FakeCluster, environments: PodEnvironments, begun: dict[str, str]
 ) -> None:
     kubernetes.kill_container(kubernetes.pods("dev")[0])
     code, params = read_fate(environments, begun)

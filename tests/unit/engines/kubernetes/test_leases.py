@@ -3,8 +3,8 @@
 import pytest
 
 from fermi.engines.kubernetes import engine
-from fermi.engines.kubernetes.client import Client, Refused
-from fermi.engines.kubernetes.node_leases import Leases
+from fermi.engines.kubernetes.client import KubernetesApiError, KubernetesClient
+from fermi.engines.kubernetes.node_leases import NodeLeases
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import FakeCluster, Sleeps
@@ -21,7 +21,7 @@ class Clock:
             cluster.add_node(name)
         cluster.kubelets.dead.update(machines)  # none renews its lease by itself
         connection = {"kubeconfig": str(cluster.kubeconfig), "namespace": cluster.namespace}
-        self.leases = Leases(Client(connection))
+        self.leases = NodeLeases(KubernetesClient(connection))
 
     def after(self, seconds: float, *renewing: str) -> set[str]:
         """What is silent then, looked at every five seconds, while these renew theirs."""
@@ -73,7 +73,7 @@ def test_without_the_right_to_look_no_machine_is_silent(kubernetes: FakeCluster)
     kubernetes.access.deny("list", "leases.coordination.k8s.io")
     with pytest.raises(BackendError) as refused:
         clock.leases.look(clock.at)
-    assert isinstance(refused.value, Refused)
+    assert isinstance(refused.value, KubernetesApiError)
     assert refused.value.code == "ENGINE_FORBIDDEN"
     assert clock.leases.silent() == frozenset()
     clock.leases.stop()
@@ -90,7 +90,7 @@ def test_a_task_names_the_machine_that_says_nothing_and_goes_on(lab: Lab, monkey
     assert seen.waiting
     assert (seen.waiting.code, seen.waiting.params["machine"]) == ("NODE_SILENT", "machine-b")
     assert seen.waiting.params["node"] == "dev-b"
-    monkeypatch.setattr(engine, "FIND_SECONDS", 0.1)
+    monkeypatch.setattr(engine, "RESCAN_SECONDS", 0.1)
     lab.watched(backend)
     until(lambda: lab.changes.count(one.name) > 3, what="whoever watches tells again and again of it")
     monkeypatch.setattr(backend._leases, "silent", lambda: frozenset({"machine-z"}))

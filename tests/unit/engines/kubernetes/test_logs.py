@@ -8,7 +8,7 @@ import pytest
 
 from fermi import messages
 from fermi.engines.kubernetes import logs
-from fermi.engines.kubernetes.logs import Files, Sink, whole_seconds
+from fermi.engines.kubernetes.logs import AttemptFiles, LogSink, truncate_timestamp
 from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import Sleeps
 from tests.fakes.kubernetes.errors import Refused
@@ -110,21 +110,21 @@ time.sleep(600)
 
 
 def test_a_line_that_comes_twice_or_in_pieces_is_written_once(tmp_path):
-    files = Files(tmp_path, "task-x", 1)
+    files = AttemptFiles(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
     lines = [b"2026-11-21T08:00:00.1Z 3:0:one", b"2026-11-21T08:00:00.2Z 3+4:two", b"2026-11-21T08:00:00.3Z 3:7: more"]
-    Sink(files, 0, range(4)).take(lines)
+    LogSink(files, 0, range(4)).take(lines)
     files.rank(3).write_bytes(files.rank(3).read_bytes()[:6])  # killed while it wrote
-    sink = Sink(files, 0, range(4))
+    sink = LogSink(files, 0, range(4))
     sink.take(lines)
     sink.take(lines)
     assert files.rank(3).read_bytes() == b"one\ntwo more\n"
 
 
 def test_what_the_node_rotated_away_is_said_and_keeps_positions_true(tmp_path):
-    files = Files(tmp_path, "task-x", 1)
+    files = AttemptFiles(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
-    Sink(files, 0, range(4)).take([b"2026-11-21T08:00:00.1Z 0:0:one", b"2026-11-21T08:00:00.2Z 0:500:later"])
+    LogSink(files, 0, range(4)).take([b"2026-11-21T08:00:00.1Z 0:0:one", b"2026-11-21T08:00:00.2Z 0:500:later"])
     data = files.rank(0).read_bytes()
     assert data[:4] == b"one\n"
     assert b"496 bytes are missing here" in data
@@ -151,8 +151,11 @@ def test_a_script_that_speaks_in_its_runners_name_harms_itself_only(lab):
     one = submit(backend, job(1, script=HOSTILE))
     seen = until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED and seen.left is False)
     for lang in messages.LANGUAGES:
-        assert messages.text(seen.cause.code, lang, **seen.cause.params)
-    assert sum(path.stat().st_size for path in Files(lab.data_dir, one.task_id, one.attempt).folder.iterdir()) < 100_000
+        assert messages.render_text(seen.cause.code, lang, **seen.cause.params)
+    assert (
+        sum(path.stat().st_size for path in AttemptFiles(lab.data_dir, one.task_id, one.attempt).folder.iterdir())
+        < 100_000
+    )
     assert backend.observe([one, other])[other.name].phase in (Phase.STARTING, Phase.RUNNING)
 
 
@@ -161,7 +164,7 @@ def test_an_interpreter_that_cannot_run_us_leaves_its_words(lab):
     one = submit(backend, job(1))
     seen = until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED and seen.left is False)
     assert "fermi.runner.pod" in seen.cause.params["evidence"]
-    assert Files(lab.data_dir, one.task_id, 1).node(0, "log").read_text()
+    assert AttemptFiles(lab.data_dir, one.task_id, 1).node(0, "log").read_text()
 
 
 def test_only_one_process_follows_a_pod(lab):
@@ -174,12 +177,12 @@ def test_only_one_process_follows_a_pod(lab):
     until(lambda: len(lab.changes) >= 2)
     assert len(lab.cluster.calls("get", "pods/log")) == 1
     assert threading.active_count() < 200
-    assert os.path.exists(Files(lab.data_dir, one.task_id, 1).node(0, "lock"))
+    assert os.path.exists(AttemptFiles(lab.data_dir, one.task_id, 1).node(0, "lock"))
 
 
 def test_nodes_of_any_time_zone_are_asked_in_utc():
-    assert whole_seconds("2026-11-21T16:00:00.123456789+08:00") == "2026-11-21T08:00:00Z"
-    assert whole_seconds("2026-11-21T08:00:00.9Z") == "2026-11-21T08:00:00Z"
+    assert truncate_timestamp("2026-11-21T16:00:00.123456789+08:00") == "2026-11-21T08:00:00Z"
+    assert truncate_timestamp("2026-11-21T08:00:00.9Z") == "2026-11-21T08:00:00Z"
 
 
 def test_an_absent_log_is_empty(backend):
@@ -201,7 +204,7 @@ def test_a_node_that_does_not_hand_out_a_log_is_asked_ever_more_seldom_and_named
     assert (seen.phase, seen.waiting.code) == (Phase.RUNNING, "LOG_UNAVAILABLE")
     assert "i/o timeout" in seen.waiting.params["evidence"]
     for lang in messages.LANGUAGES:
-        assert messages.text(seen.waiting.code, lang, **seen.waiting.params)
+        assert messages.render_text(seen.waiting.code, lang, **seen.waiting.params)
     until(lambda: len(lab.cluster.calls("get", "pods/log")) >= before + 12, what="twelve questions")
     asked = [call.at for call in lab.cluster.calls("get", "pods/log")][before:]
     assert asked[-1] - asked[-2] > 4 * logs.PAUSE_SECONDS[1], "longer than between two questions of a quiet pod"
@@ -211,7 +214,7 @@ def test_a_node_that_does_not_hand_out_a_log_is_asked_ever_more_seldom_and_named
 
 def test_a_node_that_comes_back_is_asked_at_once_however_long_it_was_silent(lab, backend, monkeypatch):
     monkeypatch.setattr(logs, "PAUSE_SECONDS", (3600.0, 3600.0))
-    monkeypatch.setattr(logs, "LONGEST_SILENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(logs, "MAX_PAUSE_SECONDS", 3600.0)
     lab.watched(backend)
     one = submit(backend, job(1, script=COUNT.replace("range(600)", "range(10**6)")))
     until(lambda: "rank 0 line 100\n" in text(backend, one, 0), what="the log to grow")

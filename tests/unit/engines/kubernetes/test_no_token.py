@@ -39,8 +39,10 @@ def holds(content: Any, count: int) -> None:
 
 def sent(planner: str, connection: Mapping[str, Any]) -> list[Any]:
     spec = replace(document_job(), framework=planner)
-    plan = plugins.planner(planner).plan(spec)
-    backend = plugins.backend("kubernetes", {"data_dir": "/fermi", "namespace": "research", "data": DATA, **connection})
+    plan = plugins.get_planner(planner).plan(spec)
+    backend = plugins.get_backend(
+        "kubernetes", {"data_dir": "/fermi", "namespace": "research", "data": DATA, **connection}
+    )
     return [artifact.content for artifact in backend.render(spec, plan).artifacts]
 
 
@@ -52,7 +54,7 @@ def test_pods_of_attempts_and_of_pre_flight_tests_have_none(planner: str, connec
 
 @pytest.mark.parametrize("target", export.TARGETS)
 def test_pods_that_people_start_by_hand_have_none(target: str) -> None:
-    files = export.render(replace(document_job(), attempt=1), target, "en", {})
+    files = export.render_files(replace(document_job(), attempt=1), target, "en", {})
     manifests = [yaml.safe_load(text) for name, text in files.items() if name.startswith("manifests/")]
     assert bool(manifests) == (target == "kubernetes"), "a target that writes pods too is to be looked at here"
     if manifests:
@@ -62,7 +64,12 @@ def test_pods_that_people_start_by_hand_have_none(target: str) -> None:
 def test_the_pod_that_tries_the_data_volume_out_has_none() -> None:
     dev = {"spec": {"containers": [{"name": "dev", "image": "training:1"}], "serviceAccountName": "research"}}
     connection = {"data_dir": "/fermi", "data": DATA}
-    holds(probe._job("fermi-probe-1", "research", probe._pod(connection, dev, "workspace/x", "checkpoints/x", "w")), 1)
+    holds(
+        probe._build_job(
+            "fermi-probe-1", "research", probe._build_pod(connection, dev, "workspace/x", "checkpoints/x", "w")
+        ),
+        1,
+    )
 
 
 def test_the_token_that_a_dev_pod_got_is_not_taken_over() -> None:
@@ -78,6 +85,6 @@ def test_the_token_that_a_dev_pod_got_is_not_taken_over() -> None:
         "volumes": [{"name": "kube-api-access-x7k2p", "projected": {"sources": [token]}},
                     {"name": "home", "emptyDir": {}}],
     }  # fmt: skip
-    engine = pods._engine(spec, container, {"name": "dev", "namespace": "research"}, "nvidia.com/gpu", [], {})
+    engine = pods._build_engine(spec, container, {"name": "dev", "namespace": "research"}, "nvidia.com/gpu", [], {})
     assert [mount["mountPath"] for mount in engine["volumeMounts"]] == ["/home/ada"]
     assert "serviceAccountToken" not in str(engine)

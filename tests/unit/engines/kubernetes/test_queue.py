@@ -22,7 +22,7 @@ QUEUE, CLASS, LONGEST = (f"kueue.x-k8s.io/{name}" for name in ("queue-name", "pr
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(positions, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(positions, "CACHE_SECONDS", 0.0)
 
 
 def labels(backend, spec):
@@ -78,7 +78,7 @@ def test_a_higher_class_waits_before_a_lower_one_and_each_is_told_its_place(lab)
     assert seen.waiting.params["position"] == 1
     until_seen(backend, first, lambda seen: seen.waiting.params["position"] == 2)
     for lang in messages.LANGUAGES:
-        said, _ = messages.text("QUEUE_WAITING", lang, **seen.waiting.params)
+        said, _ = messages.render_text("QUEUE_WAITING", lang, **seen.waiting.params)
         assert "1" in said
         assert "gpus" in said
         assert seen.waiting.params["evidence"] in said
@@ -102,7 +102,7 @@ def test_where_kueue_does_not_tell_the_place_everything_else_is_told(lab, how):
 
 
 def test_the_place_is_asked_for_once_for_all_who_wait_there(lab, monkeypatch):
-    monkeypatch.setattr(positions, "FRESH_SECONDS", 600.0)
+    monkeypatch.setattr(positions, "CACHE_SECONDS", 600.0)
     lab.cluster.hold("task-*")
     backend = lab.backend(jobset=True, queue="gpus")
     several = [submit(backend, replace(job(1), task_id=f"task-{n}")) for n in range(4)]
@@ -152,4 +152,4 @@ def test_who_waits_is_cancelled_without_a_trace_and_the_next_attempt_stands_in_l
     ],
 )
 def test_a_queue_that_is_not_for_everybody_is_refused(connection, code):
-    assert [one.code for one in checks.problems("kubernetes", connection)] == [code]
+    assert [one.code for one in checks.find_connection_problems("kubernetes", connection)] == [code]

@@ -7,8 +7,8 @@ import pytest
 
 from fermi.engines.kubernetes import names, state
 from fermi.engines.kubernetes.gang import Gang
-from fermi.engines.kubernetes.logs import Files, Sink
-from fermi.jobs.code import ARCHIVES
+from fermi.engines.kubernetes.logs import AttemptFiles, LogSink
+from fermi.jobs.code import ARCHIVES_FOLDER
 from fermi.jobs.spec import Code, Entrypoint, Handle, Phase
 from tests import packages
 from tests.polling import until
@@ -46,13 +46,13 @@ def gang(*, brings: bool = True) -> Gang:
 )
 def test_an_attempt_that_brings_code_runs_once_all_its_ranks_do(reports, phase, code, node) -> None:
     """A log that nobody hands out ends nothing."""
-    seen = state.observe(gang(), HANDLE, reports)
+    seen = state.build_observation(gang(), HANDLE, reports)
     waits = seen.waiting
     assert (seen.phase, waits and waits.code, waits and waits.params["node"]) == (phase, code, node)
 
 
 def test_an_attempt_without_code_runs_with_its_pods_whether_or_not_anything_was_heard() -> None:
-    assert state.observe(gang(brings=False), HANDLE, {}).phase is Phase.RUNNING
+    assert state.build_observation(gang(brings=False), HANDLE, {}).phase is Phase.RUNNING
 
 
 def lines(*said: str) -> list[bytes]:
@@ -61,9 +61,9 @@ def lines(*said: str) -> list[bytes]:
 
 @pytest.mark.parametrize("hostile", ["5", "[]", '{"code": 7}', '"CODE_UNPACKING"'])
 def test_what_a_runner_is_at_is_taken_out_of_its_log_until_its_ranks_begin(tmp_path, hostile: str) -> None:
-    files = Files(tmp_path, "task-x", 1)
+    files = AttemptFiles(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
-    sink = Sink(files, 0, range(1))
+    sink = LogSink(files, 0, range(1))
 
     def told(*said: str) -> Any:
         sink.take(lines(*said))
@@ -85,8 +85,8 @@ def test_without_any_watcher_too_an_attempt_that_brings_code_is_seen_to_run(lab)
     lab.cluster.add_claim("fermi-data", lab.data_dir)
     volume = {"persistentVolumeClaim": {"claimName": "fermi-data"}}
     backend = lab.backend(data={"mountPath": "/fermi-data", "volume": volume})
-    snapshot = packages.archive(lab.data_dir / ARCHIVES, {"train.py": "import time; time.sleep(600)"})
-    code = Code(snapshot, f"/fermi-data/{ARCHIVES}/{snapshot}")
+    snapshot = packages.archive(lab.data_dir / ARCHIVES_FOLDER, {"train.py": "import time; time.sleep(600)"})
+    code = Code(snapshot, f"/fermi-data/{ARCHIVES_FOLDER}/{snapshot}")
     one = submit(backend, replace(job(1), code=code, entrypoint=Entrypoint("train.py")))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
     until(lambda: (backend.cancel(one, 0.0), look(backend, one).left is False)[1], what="gone")

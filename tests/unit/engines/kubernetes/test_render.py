@@ -36,9 +36,11 @@ def document_job(**changes) -> JobSpec:
 
 
 def objects(spec: JobSpec, **connection) -> list[dict[str, Any]]:
-    backend = plugins.backend("kubernetes", {"data_dir": "/fermi", "namespace": "research", "data": DATA, **connection})
-    rendered = backend.render(spec, plugins.framework(spec.framework).plan(spec))
-    assert rendered == backend.render(spec, plugins.framework(spec.framework).plan(spec))
+    backend = plugins.get_backend(
+        "kubernetes", {"data_dir": "/fermi", "namespace": "research", "data": DATA, **connection}
+    )
+    rendered = backend.render(spec, plugins.get_framework(spec.framework).plan(spec))
+    assert rendered == backend.render(spec, plugins.get_framework(spec.framework).plan(spec))
     return [artifact.content for artifact in rendered.artifacts]
 
 
@@ -180,7 +182,7 @@ def test_a_patch_merges_what_has_a_name_and_replaces_the_rest():
     assert len(after["containers"]) == 1
     mounts = after["containers"][0]["volumeMounts"]
     assert mounts == [*before["containers"][0]["volumeMounts"], {"name": "tools", "mountPath": "/tools"}]
-    assert render.merge({"a": [1], "b": 2}, {"a": [3], "b": None}) == {"a": [3]}
+    assert render.apply_merge_patch({"a": [1], "b": 2}, {"a": [3], "b": None}) == {"a": [3]}
 
 
 def test_names_are_dns_labels_even_for_many_nodes():

@@ -163,12 +163,12 @@ def together(nodes: int, port: int, **patience) -> tuple[list[str], list[str]]:
     gone: list[str] = []
 
     def member(rank: int) -> None:
-        gone.append(barrier.as_member("task-x-1", rank, "localhost", port, said.append, never))
+        gone.append(barrier.wait_as_member("task-x-1", rank, "localhost", port, said.append, never))
 
     threads = [threading.Thread(target=member, args=(rank,)) for rank in range(1, nodes)]
     for thread in threads:
         thread.start()
-    barrier.as_head("task-x-1", nodes, port, said.append, never, **patience)
+    barrier.wait_as_head("task-x-1", nodes, port, said.append, never, **patience)
     for thread in threads:
         thread.join(60)
     return gone, said
@@ -199,15 +199,15 @@ def test_rank_0_can_listen_on_the_port_afterwards():
 
 
 def test_the_head_names_the_nodes_that_are_missing():
-    with pytest.raises(barrier.GaveUp) as gave_up:
-        barrier.as_head("task-x-1", 5, free_port(), lambda _: None, never, 0.3)
+    with pytest.raises(barrier.RendezvousError) as gave_up:
+        barrier.wait_as_head("task-x-1", 5, free_port(), lambda _: None, never, 0.3)
     assert (gave_up.value.cause, gave_up.value.detail) == ("NODES_MISSING", "1-4")
 
 
 def test_a_node_says_what_it_waits_for_and_gives_up_with_a_name():
     said: list[str] = []
-    with pytest.raises(barrier.GaveUp) as gave_up:
-        barrier.as_member("task-x-1", 1, "nowhere.invalid", 29500, said.append, never, 0.5)
+    with pytest.raises(barrier.RendezvousError) as gave_up:
+        barrier.wait_as_member("task-x-1", 1, "nowhere.invalid", 29500, said.append, never, 0.5)
     assert gave_up.value.cause == "MASTER_UNREACHABLE"
     assert said[0].startswith("waiting for the master node at nowhere.invalid:29500")
 
@@ -216,25 +216,25 @@ def test_a_node_of_another_attempt_is_not_let_in():
     port = free_port()
 
     def knock() -> None:
-        with pytest.raises(barrier.GaveUp):
-            barrier.as_member("task-x-2", 1, "localhost", port, print, never, 1.0)
+        with pytest.raises(barrier.RendezvousError):
+            barrier.wait_as_member("task-x-2", 1, "localhost", port, print, never, 1.0)
 
     stranger = threading.Thread(target=knock)
     stranger.start()
-    with pytest.raises(barrier.GaveUp) as gave_up:
-        barrier.as_head("task-x-1", 2, port, lambda _: None, never, 1.0)
+    with pytest.raises(barrier.RendezvousError) as gave_up:
+        barrier.wait_as_head("task-x-1", 2, port, lambda _: None, never, 1.0)
     stranger.join(60)
     assert gave_up.value.detail == "1"
 
 
 def test_the_interface_is_the_one_that_reaches_the_head():
-    assert interfaces.interface_to("127.0.0.1") == "lo"
-    assert interfaces.interface_to("nowhere.invalid") == ""
+    assert interfaces.find_interface_to("127.0.0.1") == "lo"
+    assert interfaces.find_interface_to("nowhere.invalid") == ""
 
 
 def test_nothing_is_waited_for_once_the_pod_is_to_end():
     stop = threading.Event()
-    waiting = threading.Thread(target=barrier.as_head, args=("t", 2, free_port(), lambda _: None, stop.is_set))
+    waiting = threading.Thread(target=barrier.wait_as_head, args=("t", 2, free_port(), lambda _: None, stop.is_set))
     waiting.start()
     stop.set()
     until(lambda: not waiting.is_alive())

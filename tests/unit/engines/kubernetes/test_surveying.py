@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from fermi.engines.kubernetes import survey
-from fermi.engines.kubernetes.client import Client
-from fermi.engines.kubernetes.inside import Environments
-from fermi.engines.kubernetes.survey import Surveys
+from fermi.engines.kubernetes.client import KubernetesClient
+from fermi.engines.kubernetes.inside import PodEnvironments
+from fermi.engines.kubernetes.survey import EnvironmentSurveys
 from tests.fakes.kubernetes import FakeCluster
 from tests.polling import until
 
 
 @pytest.fixture
-def surveys(kubernetes: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Surveys]:
-    monkeypatch.setattr(survey, "SILENT_AGAIN_SECONDS", 0.1)
+def surveys(kubernetes: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvironmentSurveys]:
+    monkeypatch.setattr(survey, "SILENT_RETRY_SECONDS", 0.1)
     kubernetes.add_node("node-a")
     main = {"name": "dev", "image": "training:1", "command": ["sleep", "infinity"]}
     kubernetes.add_pod("dev", {"nodeName": "node-a", "containers": [main]})
     until(lambda: kubernetes.pods("dev")[0]["status"].get("phase") == "Running", what="it runs")
-    client = Client({"kubeconfig": str(kubernetes.kubeconfig), "namespace": "fermi"})
-    found = Surveys(Environments(client), lambda: None)
+    client = KubernetesClient({"kubeconfig": str(kubernetes.kubeconfig), "namespace": "fermi"})
+    found = EnvironmentSurveys(PodEnvironments(client), lambda: None)
     yield found
     found.close()
     client.close()
@@ -39,16 +39,18 @@ def silent_for(looks: int, folder: Path) -> str:
     return str(folder / "python")
 
 
-def survey_pod(surveys: Surveys, kubernetes: FakeCluster, python: str) -> dict[str, Any]:
+def survey_pod(surveys: EnvironmentSurveys, kubernetes: FakeCluster, python: str) -> dict[str, Any]:
     (pod,) = kubernetes.pods("dev")
     return dict(until(lambda: surveys.of(pod, "dev", python), what="something is known of it"))
 
 
 def test_one_that_keeps_silent_once_is_asked_again_and_nothing_is_said_of_it(
-    surveys: Surveys, kubernetes: FakeCluster, tmp_path: Path
+    surveys: EnvironmentSurveys, kubernetes: FakeCluster, tmp_path: Path
 ) -> None:
     assert "python" in survey_pod(surveys, kubernetes, silent_for(1, tmp_path))
 
 
-def test_one_that_keeps_silent_twice_is_said_to(surveys: Surveys, kubernetes: FakeCluster, tmp_path: Path) -> None:
+def test_one_that_keeps_silent_twice_is_said_to(
+    surveys: EnvironmentSurveys, kubernetes: FakeCluster, tmp_path: Path
+) -> None:
     assert survey_pod(surveys, kubernetes, silent_for(2, tmp_path))["why"] == "INSIDE_SILENT"

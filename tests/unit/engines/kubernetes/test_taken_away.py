@@ -46,7 +46,7 @@ def ended(backend, one):
     seen = until_seen(backend, one, lambda seen: seen.phase in (Phase.FAILED, Phase.SUCCEEDED))
     assert seen.phase is Phase.FAILED
     for lang in messages.LANGUAGES:
-        assert messages.text(seen.cause.code, lang, **seen.cause.params)
+        assert messages.render_text(seen.cause.code, lang, **seen.cause.params)
     assert seen.cause.params["evidence"]
     return seen.cause
 
@@ -66,7 +66,7 @@ def test_a_pod_that_is_deleted_is_no_ranks_end(lab, jobset, code):
 def test_a_job_that_is_deleted_is_no_ranks_end(lab, code):
     backend = lab.backend()
     one = running(lab, backend, code)
-    lab.backend().client.delete("Job", names.node_name(one.name, 0), propagation="Background")
+    lab.backend().client.delete("Job", names.build_node_name(one.name, 0), propagation="Background")
     cause = ended(backend, one)
     assert (cause.code, cause.params["node"]) == ("POD_DELETED", "dev-a")
 

@@ -25,7 +25,7 @@ JOB = JobSpec(
 def seen(spec: JobSpec, **connection: Any) -> dict[str, str]:
     """Mount path -> "ro" or "rw"; each is the same way below the volume's root."""
     found = {}
-    for mount in volumes.of_task(spec, {**CONNECTION, **connection}):
+    for mount in volumes.build_data_mounts(spec, {**CONNECTION, **connection}):
         assert mount["mountPath"].endswith(f"/{mount['subPath']}"), mount
         found[mount["mountPath"]] = "ro" if mount.get("readOnly") else "rw"
     return found
@@ -118,9 +118,9 @@ def test_an_environment_that_mounts_the_whole_data_volume_does_not_bring_it_alon
 
 
 def test_pods_run_as_whom_the_operator_names_or_else_as_the_platform_but_never_as_root() -> None:
-    assert volumes.user({}) == volumes.user({"platform_user": 0}) == 1000
-    assert volumes.user({"platform_user": 4711}) == 4711
-    assert volumes.user({"platform_user": 4711, "run_as_user": 2000}) == 2000
+    assert volumes.get_user({}) == volumes.get_user({"platform_user": 0}) == 1000
+    assert volumes.get_user({"platform_user": 4711}) == 4711
+    assert volumes.get_user({"platform_user": 4711, "run_as_user": 2000}) == 2000
 
 
 def test_the_folder_that_a_pod_writes_to_is_made_for_its_user(tmp_path: Path, backend: Any) -> None:
@@ -129,7 +129,7 @@ def test_the_folder_that_a_pod_writes_to_is_made_for_its_user(tmp_path: Path, ba
     spec = replace(on_machines(1), checkpoint_dir=str(tmp_path / "checkpoints/task-x"))
     made = next(one.content for one in rendered(backend, spec).artifacts if one.kind == "Job")
     for _ in range(2):
-        volumes.prepare(tmp_path, pod(made))
+        volumes.prepare_folders(tmp_path, pod(made))
     folder = (tmp_path / "checkpoints/task-x").stat()
     if os.geteuid() == 0:
         assert (folder.st_uid, folder.st_gid, folder.st_mode & 0o777) == (1, 1, 0o770)

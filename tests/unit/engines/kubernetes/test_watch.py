@@ -73,9 +73,9 @@ def test_a_change_is_told_at_once_and_once_more(lab, backend):
     told = len(lab.changes)
     until(lambda: len(lab.changes) > told)
     assert set(lab.changes) == {one.name}
-    time.sleep(3 * engine.ECHO_SECONDS)
+    time.sleep(3 * engine.REPEAT_SECONDS)
     quiet = len(lab.changes)
-    time.sleep(3 * engine.ECHO_SECONDS)
+    time.sleep(3 * engine.REPEAT_SECONDS)
     assert len(lab.changes) == quiet
 
 
@@ -96,7 +96,7 @@ def watches() -> set[str]:
 
 
 def test_a_cluster_that_is_followed_no_more_costs_no_thread_and_no_request(lab, backend):
-    """It was deleted, or is reached in a new way: see `apps.training.reconcile.engine_watch.following`."""
+    """It was deleted, or is reached in a new way: see `apps.training.reconcile.engine_watch.create_engine_watchers`."""
     before = watches()
     stop = lab.watched(backend)
     one = running(lab, backend)

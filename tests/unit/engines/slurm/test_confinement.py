@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fermi.engines.environments import HostedSpec
+from fermi.engines.environments import EnvironmentSpec
 from fermi.engines.slurm import sandbox as slurm_sandbox
 from fermi.jobs.spec import Entrypoint, JobSpec
 from fermi.planning import plugins
@@ -23,8 +23,8 @@ CONNECTION = {"folder": "/shared/fermi"}
 
 
 def order(spec: JobSpec, **connection: Any) -> dict[str, Any] | None:
-    plan = plugins.framework(spec.framework).plan(spec)
-    rendered = plugins.backend("slurm", {**CONNECTION, **connection}).render(spec, plan)
+    plan = plugins.get_framework(spec.framework).plan(spec)
+    rendered = plugins.get_backend("slurm", {**CONNECTION, **connection}).render(spec, plan)
     found: dict[str, Any] = next(one.content for one in rendered.artifacts if one.name == "node-0")
     return found.get("confine")
 
@@ -92,16 +92,16 @@ def test_a_container_is_shown_but_for_the_home_and_what_was_mounted() -> None:
     ],
 )  # fmt: skip
 def test_a_script_that_ranks_could_not_read_is_refused_by_name(script: str, allowed: bool) -> None:
-    backend = plugins.backend("slurm", {**CONNECTION, "reads": ["/archive"]})
+    backend = plugins.get_backend("slurm", {**CONNECTION, "reads": ["/archive"]})
     codes = [one.code for one in backend.problems(replace(job("env-001"), entrypoint=Entrypoint(script)))]
     assert codes == ([] if allowed else ["SLURM_PATH_NOT_GIVEN"])
-    off = plugins.backend("slurm", {**CONNECTION, "confine": False})
+    off = plugins.get_backend("slurm", {**CONNECTION, "confine": False})
     assert not off.problems(replace(job("env-001"), entrypoint=Entrypoint(script)))
 
 
 def test_an_environment_is_given_its_disk_and_prepares_into_its_cache() -> None:
-    spec = HostedSpec("environment-x", "x", "nlp", 1, disk_gb=20)
-    rendered = plugins.hosting("slurm", {**CONNECTION}).render(spec)
+    spec = EnvironmentSpec("environment-x", "x", "nlp", 1, disk_gb=20)
+    rendered = plugins.get_environment_backend("slurm", {**CONNECTION}).render(spec)
     told = next(one.content for one in rendered.artifacts if one.kind == "keeper")
     assert told["bounds"]["disk"] == 20 * 2**30
     disk, cache = "/shared/fermi/slurm-environments/environment-x", told["cache"]
@@ -174,12 +174,12 @@ def run(tmp_path: Path, missing: str = "") -> tuple[dict[str, Any], str]:
 NO_VIEW = (
     "def refuse(*_): raise mounts.ViewError(1, 'a user namespace: Operation not permitted')\nmounts.make_view = refuse"
 )
-NO_LANDLOCK = "sandbox.landlock_abi = lambda: 0"
+NO_LANDLOCK = "sandbox.read_landlock_abi = lambda: 0"
 
 
 def can_view(tmp_path: Path) -> bool:
     try:
-        mounts.make_view(sandbox.real(sandbox.system_paths()), (), str(tmp_path)).close()
+        mounts.make_view(sandbox.resolve_paths(sandbox.build_system_paths()), (), str(tmp_path)).close()
     except OSError:
         return False
     return True
@@ -187,7 +187,7 @@ def can_view(tmp_path: Path) -> bool:
 
 @pytest.mark.parametrize("missing", ["", NO_VIEW, NO_LANDLOCK], ids=["all", "no mount namespace", "no Landlock"])
 def test_a_rank_gets_at_its_own_alone_with_either_of_the_two(tmp_path: Path, missing: str) -> None:
-    if missing != NO_LANDLOCK and not sandbox.landlock_abi():
+    if missing != NO_LANDLOCK and not sandbox.read_landlock_abi():
         pytest.skip("this kernel has no Landlock, or it is turned off")
     if missing == NO_LANDLOCK and not can_view(tmp_path):
         pytest.skip("no mount namespace can be made here")
@@ -209,10 +209,10 @@ def test_on_a_node_that_has_neither_a_rank_runs_and_its_log_says_what_lacks(tmp_
 
 
 def test_a_machine_that_must_confine_starts_no_rank_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "landlock_abi", lambda: 0)
+    monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 0)
     asked = {"own": [], "home": str(tmp_path / "home"), "paths": {}, "landlock": True}
     for optional, fails in ((True, False), (False, True)):
-        made = sandbox.Confinement({**asked, "optional": optional}, "x", {"TMPDIR": str(tmp_path)})
+        made = sandbox.Sandbox({**asked, "optional": optional}, "x", {"TMPDIR": str(tmp_path)})
         assert (made.failure is not None, bool(made.gaps)) == (fails, not fails)
         made.close()
 
@@ -220,7 +220,7 @@ def test_a_machine_that_must_confine_starts_no_rank_without(tmp_path: Path, monk
 def test_caches_of_compiled_kernels_lie_in_the_home(tmp_path: Path) -> None:
     """Of torch and Triton, which both look for them when they are imported: that is the runner's home."""
     home = tmp_path / "home"
-    made = sandbox.Confinement({"own": [], "home": str(home)}, "x", {"TMPDIR": str(tmp_path)})
+    made = sandbox.Sandbox({"own": [], "home": str(home)}, "x", {"TMPDIR": str(tmp_path)})
     assert (made.env["HOME"], made.env["TRITON_HOME"]) == (str(home), str(home))
     assert made.env["TORCHINDUCTOR_CACHE_DIR"].startswith(f"{home}/")
     made.close()
@@ -229,7 +229,7 @@ def test_caches_of_compiled_kernels_lie_in_the_home(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_made_is_a_temporary_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     asked = {"own": [], "home": str(tmp_path / "file" / "home"), "optional": True}
-    made = sandbox.Confinement(asked, "x", {"TMPDIR": str(tmp_path)})
+    made = sandbox.Sandbox(asked, "x", {"TMPDIR": str(tmp_path)})
     assert made.env["HOME"] == made.temporary
     assert made.failure is None
     made.close()

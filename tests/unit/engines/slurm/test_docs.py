@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fermi.engines.slurm import causes
 from fermi.engines.slurm.check import CONNECTION
-from fermi.engines.slurm.rejections import CODES
+from fermi.engines.slurm.rejections import ERROR_CODES
 from fermi.planning import plugins
 
 
@@ -18,10 +18,17 @@ def test_every_key_of_a_connection_is_explained(root: Path) -> None:
 
 def test_every_state_has_its_row_and_every_cause_says_rightly_whether_another_attempt_follows(root: Path) -> None:
     text = (root / "docs" / "slurm.md").read_text()
-    assert all(f"`{state}`" in text for state in causes.OVER | causes.LIVES | causes.WAITS)
+    assert all(f"`{state}`" in text for state in causes.END_STATES | causes.RUNNING_STATES | causes.PENDING_STATES)
     rows = re.findall(r"^\| ((?:`[A-Z_]+`(?:, )?)+) \|.*\| (yes|no|–) \|$", text, re.MULTILINE)
     told = {code: restart == "yes" for codes, restart in rows for code in re.findall(r"`(\w+)`", codes)}
-    known = plugins.causes("slurm")
+    known = plugins.get_causes("slurm")
     assert told == {code: known[code].retry for code in told}
-    ours = {*causes.ENDED_BY_SLURM.values(), *CODES.values(), "JOB_LOST", "JOB_FAILED", "QUEUE_WAITING", "JOB_HELD"}
+    ours = {
+        *causes.SLURM_END_CODES.values(),
+        *ERROR_CODES.values(),
+        "JOB_LOST",
+        "JOB_FAILED",
+        "QUEUE_WAITING",
+        "JOB_HELD",
+    }
     assert ours <= told.keys()

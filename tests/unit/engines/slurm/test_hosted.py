@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.engines.environments import HostedSpec
+from fermi.engines.environments import EnvironmentSpec
 from fermi.engines.slurm import environment_job, environments
-from fermi.engines.slurm.driver import Job
-from fermi.engines.slurm.environment_job import Look
+from fermi.engines.slurm.driver import SlurmJob
+from fermi.engines.slurm.environment_job import RunFiles
 
 NOW = 1_000_000.0
-SPEC = HostedSpec(
+SPEC = EnvironmentSpec(
     "env-1", "it's; $(touch pwned)", "project-1", 2, gpu_count=2, cpu_cores=8, memory_gb=64, host="gn7",
     engine={"constraint": "a100&nvlink"},
 )  # fmt: skip
@@ -58,18 +58,18 @@ def test_what_is_asked_of_slurm() -> None:
         assert done.returncode == 0, done.stdout
 
 
-def one(state: str, *flags: str, **more: Any) -> Job:
+def one(state: str, *flags: str, **more: Any) -> SlurmJob:
     values = {"end": NOW - 60, "nodes": "n1", **more}
-    return Job(values.pop("id", 7), 7, "fermi-environment:env-1-2", state, frozenset(flags), **values)
+    return SlurmJob(values.pop("id", 7), 7, "fermi-environment:env-1-2", state, frozenset(flags), **values)
 
 
-def look(told: dict[str, Any] | None = None, **more: Any) -> Look:
-    return Look(**{"there": True, "submitted": 7, "begun": 7 if told else 0, "told": told or {}, **more})
+def look(told: dict[str, Any] | None = None, **more: Any) -> RunFiles:
+    return RunFiles(**{"there": True, "submitted": 7, "begun": 7 if told else 0, "told": told or {}, **more})
 
 
-TABLE: list[tuple[str, Look, tuple[Job, ...], tuple[str, bool | None, str]]] = [
-    ("nothing", Look(), (), ("absent", None, "")),
-    ("stopped before it was sent", Look(stop=STOP), (), ("absent", False, "")),
+TABLE: list[tuple[str, RunFiles, tuple[SlurmJob, ...], tuple[str, bool | None, str]]] = [
+    ("nothing", RunFiles(), (), ("absent", None, "")),
+    ("stopped before it was sent", RunFiles(stop=STOP), (), ("absent", False, "")),
     ("taken, and not written down", look(submitted=0), (one("PENDING", reason="Priority"),),
      ("starting", True, "QUEUE_WAITING")),
     ("a limit", look(), (one("PENDING", reason="QOSMaxGRESPerUser"),), ("starting", True, "QUEUE_WAITING")),
@@ -100,14 +100,14 @@ TABLE: list[tuple[str, Look, tuple[Job, ...], tuple[str, bool | None, str]]] = [
 
 
 @pytest.mark.parametrize(("found", "jobs", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_what_is_seen(found: Look, jobs: tuple[Job, ...], expected: tuple[str, bool | None, str]) -> None:
-    seen = environment_job.seen(found, jobs, NOW)
+def test_what_is_seen(found: RunFiles, jobs: tuple[SlurmJob, ...], expected: tuple[str, bool | None, str]) -> None:
+    seen = environment_job.build_status(found, jobs, NOW)
     cause = seen.cause or seen.waiting or seen.doing
     assert (seen.phase.value, seen.left, cause.code if cause else "") == expected
 
 
 def test_what_slurm_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = environments.SlurmHosting({"user": "somebody-else", "bin": "/nowhere"})
+    engine = environments.SlurmEnvironmentBackend({"user": "somebody-else", "bin": "/nowhere"})
     found = engine.problems(replace(SPEC, image="training:1"))
     assert [(one.field, one.code) for one in found] == [
         ("image", "SLURM_ENVIRONMENT_IMAGE"),
@@ -116,5 +116,5 @@ def test_what_slurm_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     ]
     for problem in found:
         for language in ("en", "zh"):
-            assert messages.has(problem.code)
-            assert "{" not in "".join(messages.text(problem.code, language, **problem.params))
+            assert messages.has_text(problem.code)
+            assert "{" not in "".join(messages.render_text(problem.code, language, **problem.params))

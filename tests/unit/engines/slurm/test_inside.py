@@ -9,18 +9,18 @@ import pytest
 
 from fermi import messages
 from fermi.engines.slurm import allocations, components, discover, driver, inside, run_location, state
-from fermi.engines.slurm.driver import Job, Machine
-from fermi.engines.slurm.render import files
-from fermi.engines.slurm.rundir import Place, RunDir, Seen
+from fermi.engines.slurm.driver import SlurmJob, SlurmMachine
+from fermi.engines.slurm.render import build_files
+from fermi.engines.slurm.rundir import RunDir, RunDirContents, StepLocation
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import JobSpec, Node, Rendered, Way
+from fermi.jobs.spec import JobSpec, Node, Rendered, RunLocation
 from fermi.planning import plugins
 from tests.goldens import job
 
 NOW = 1_000_000.0
 STOP = {"grace_seconds": 0.0, "kill_at": NOW - 100}
 ORDER = {"nodes": 2, "names": ["a", "b"], "inside": {"0": {"processes": 1}, "1": {"processes": 1}}}
-PLACES = {0: Place(7, "n1"), 1: Place(8, "n2")}
+PLACES = {0: StepLocation(7, "n1"), 1: StepLocation(8, "n2")}
 
 
 def node(rank: int, what: str = "running", code: int | None = None, **more: Any) -> dict[str, Any]:
@@ -28,12 +28,14 @@ def node(rank: int, what: str = "running", code: int | None = None, **more: Any)
     return {"state": "exited" if what == "exited" else "running", "ranks": [entry], "asked": "", "cause": None, **more}
 
 
-def seen(*statuses: dict[str, Any], begun: int = 2, **more: Any) -> Seen:
-    return Seen(ORDER, 0, 0, dict(enumerate(statuses)), more.get("stop"), None, "", PLACES, frozenset(range(begun)))
+def seen(*statuses: dict[str, Any], begun: int = 2, **more: Any) -> RunDirContents:
+    return RunDirContents(
+        ORDER, 0, 0, dict(enumerate(statuses)), more.get("stop"), None, "", PLACES, frozenset(range(begun))
+    )
 
 
-def one(number: int, state: str = "RUNNING", *flags: str) -> Job:
-    return Job(number, number, "fermi", state, frozenset(flags), nodes=f"n{number - 6}")
+def one(number: int, state: str = "RUNNING", *flags: str) -> SlurmJob:
+    return SlurmJob(number, number, "fermi", state, frozenset(flags), nodes=f"n{number - 6}")
 
 
 RUNNING, DONE = (node(0), node(1)), (node(0, "exited", 0), node(1, "exited", 0))
@@ -45,7 +47,7 @@ NO_HEAD = (node(0), {"state": "exited", "ranks": [], "asked": "",
 NO_SECRET = (node(0), {"state": "exited", "ranks": [], "asked": "",
                        "cause": {"code": "START_FAILED", "evidence": "no value"}})  # fmt: skip
 BOTH = (one(7), one(8))
-TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[int, ...], tuple[str, bool | None, str]]] = [
+TABLE: list[tuple[str, RunDirContents, tuple[SlurmJob, ...], tuple[int, ...], tuple[str, bool | None, str]]] = [
     ("nothing has begun", seen(begun=0), BOTH, (), ("absent", None, "")),
     ("cancelled before it began", seen(begun=0, stop=STOP), BOTH, (), ("absent", False, "")),
     ("one of two has begun", seen(node(0), begun=1), BOTH, (0,), ("starting", True, "")),
@@ -81,29 +83,29 @@ TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[int, ...], tuple[str, bool |
 
 @pytest.mark.parametrize(("found", "jobs", "steps", "told"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_what_is_seen(
-    found: Seen, jobs: tuple[Job, ...], steps: tuple[int, ...], told: tuple[str, bool | None, str]
+    found: RunDirContents, jobs: tuple[SlurmJob, ...], steps: tuple[int, ...], told: tuple[str, bool | None, str]
 ) -> None:
-    missing = {rank: NOW - 60 for rank in found.begun_inside if rank not in steps}
-    one = state.observe_inside(found, {job.id: job for job in jobs}, steps, missing, NOW)
+    missing = {rank: NOW - 60 for rank in found.started_inside if rank not in steps}
+    one = state.build_inside_observation(found, {job.id: job for job in jobs}, steps, missing, NOW)
     cause = one.cause or one.waiting
     assert (one.phase.value, one.left, cause.code if cause else "") == told
     if cause:
         for language in messages.LANGUAGES:
-            assert "{" not in "".join(messages.text(cause.code, language, **cause.params))
+            assert "{" not in "".join(messages.render_text(cause.code, language, **cause.params))
 
 
 def test_a_shared_folder_may_be_behind_slurm() -> None:
     """The step is gone, and how its runner ended is not to be seen yet."""
     jobs = {job.id: job for job in BOTH}
-    found = state.observe_inside(seen(*RUNNING), jobs, (0,), {1: NOW - 1}, NOW)
+    found = state.build_inside_observation(seen(*RUNNING), jobs, (0,), {1: NOW - 1}, NOW)
     assert (found.phase.value, found.left) == ("unknown", True)
 
 
 def test_steps_are_known_by_their_names() -> None:
     steps = {"fermi:task-x-1/0": ["7.1"], "fermi:task-x-1/12": ["8.0", "8.3"], "bash": ["7.0"],
              "fermi:task-y-1": ["9.0"], "fermi:task-z-1/a": ["9.1"], "fermi": ["3.0"]}  # fmt: skip
-    assert components.steps_of(steps) == {"task-x-1": {0: ["7.1"], 12: ["8.0", "8.3"]}}
-    assert components.step_name("task-x-1", 12) in steps
+    assert components.group_steps(steps) == {"task-x-1": {0: ["7.1"], 12: ["8.0", "8.3"]}}
+    assert components.build_step_name("task-x-1", 12) in steps
 
 
 # What is sent -----------------------------------------------------------------------------------------------------
@@ -111,21 +113,21 @@ def test_steps_are_known_by_their_names() -> None:
 
 def placed(spec: JobSpec, *inner: dict[str, Any]) -> JobSpec:
     """The first nodes inside of allocations, as `engine` says."""
-    nodes = [replace(node, engine=engine, host="n1", way=Way(True, "WAY_INSIDE_RUNS"))
+    nodes = [replace(node, engine=engine, host="n1", way=RunLocation(True, "WAY_INSIDE_RUNS"))
              for node, engine in zip(spec.nodes, inner, strict=False)]  # fmt: skip
     return replace(spec, nodes=(*nodes, *spec.nodes[len(nodes) :]))
 
 
 def render(spec: JobSpec, **connection: Any) -> Rendered:
-    plan = plugins.framework(spec.framework).plan(spec)
-    return plugins.backend("slurm", {"folder": "/shared/fermi", **connection}).render(spec, plan)
+    plan = plugins.get_framework(spec.framework).plan(spec)
+    return plugins.get_backend("slurm", {"folder": "/shared/fermi", **connection}).render(spec, plan)
 
 
 def test_without_other_nodes_nothing_is_submitted() -> None:
     """Ranks are confined to their environment; a container of the cluster is for jobs of its own."""
     container = {"runtime": "apptainer", "image": "/images/torch.sif"}
     spec = placed(job("env-001", "env-003"), {"allocation": 7}, {"job": 9, "node": "n2"})
-    found: dict[str, Any] = dict(files(render(spec, modules=["cuda"], container=container, python="/opt/py")))
+    found: dict[str, Any] = dict(build_files(render(spec, modules=["cuda"], container=container, python="/opt/py")))
     assert "job.sh" not in found
     own, offered = found["order.json"]["inside"].values()
     assert (own["made"], own["processes"], offered["job"], offered["host"]) == ("env-001", 2, 9, "n2")
@@ -145,26 +147,26 @@ def test_without_other_nodes_nothing_is_submitted() -> None:
 
 def test_of_a_mixture_the_rest_is_a_job() -> None:
     spec = placed(job("env-001", "env-003", "env-005"), {"allocation": 7})
-    found: dict[str, Any] = dict(files(render(spec)))
+    found: dict[str, Any] = dict(build_files(render(spec)))
     assert found["order.json"]["ranks"] == [1, 2]
     assert list(found["order.json"]["inside"]) == ["0"]
     assert 'FERMI_HEAD="$(cat head)"; export FERMI_HEAD' in found["job.sh"]
     assert "env-001" not in found["job.sh"]
     assert len(found["order.json"]["beside"]) == 3
     outside = replace(spec, master="env-003")
-    assert "> head.tmp && mv head.tmp head" in str(files(render(outside))["job.sh"])
+    assert "> head.tmp && mv head.tmp head" in str(build_files(render(outside))["job.sh"])
 
 
 def test_a_job_beside_an_allocation_asks_for_its_machine() -> None:
     spec = job("env-001")
-    node = replace(spec.nodes[0], engine={"allocation": 7}, host="n1", way=Way(False, "WAY_BESIDE_ASKED"))
-    assert "#SBATCH --nodelist=n1\n" in str(files(render(replace(spec, nodes=(node,))))["job.sh"])
+    node = replace(spec.nodes[0], engine={"allocation": 7}, host="n1", way=RunLocation(False, "WAY_BESIDE_ASKED"))
+    assert "#SBATCH --nodelist=n1\n" in str(build_files(render(replace(spec, nodes=(node,))))["job.sh"])
 
 
 # Which way ----------------------------------------------------------------------------------------------------------
 
 
-MACHINES = {"n1": Machine("n1", frozenset({"MIXED"}), gres="gpu:a100:8(S:0-1)")}
+MACHINES = {"n1": SlurmMachine("n1", frozenset({"MIXED"}), gres="gpu:a100:8(S:0-1)")}
 
 
 @pytest.mark.parametrize(
@@ -182,13 +184,13 @@ def test_which_ways_there_are(
 ) -> None:
     node = Node("env-1", "notes", host="n1", gpu_count=gpus, engine=engine)
     spec = JobSpec("task-x", "ddp", (node, Node("env-2", "a place", engine={"node": "n1"})), "env-1")
-    found = run_location.of_job(spec, {}, lambda: enters, lambda: MACHINES)
+    found = run_location.find_run_locations(spec, {}, lambda: enters, lambda: MACHINES)
     assert list(found) == ["env-1"]
     one = found["env-1"]
     assert (one.prefers.code, one.inside and one.inside.code, one.beside and one.beside.code) == expected
     for way in (one.prefers, one.inside, one.beside):
         for language in messages.LANGUAGES if way else ():
-            assert "{" not in "".join(messages.text(way.code, language, environment="notes", **way.params))
+            assert "{" not in "".join(messages.render_text(way.code, language, environment="notes", **way.params))
 
 
 # Where it is ----------------------------------------------------------------------------------------------------------
@@ -197,10 +199,10 @@ def test_which_ways_there_are(
 class Controller:
     """What `Allocations` asks."""
 
-    def __init__(self, *jobs: Job) -> None:
+    def __init__(self, *jobs: SlurmJob) -> None:
         self.jobs = jobs
 
-    def job(self, number: int) -> list[Job]:
+    def job(self, number: int) -> list[SlurmJob]:
         return [job for job in self.jobs if job.id == number]
 
 
@@ -212,17 +214,17 @@ def made(data: Path, number: int, told: str = "running", job: int = 7) -> Path:
     return run
 
 
-def find(data: Path, *jobs: Job, python: str = "", **engine: Any) -> Place:
+def find(data: Path, *jobs: SlurmJob, python: str = "", **engine: Any) -> StepLocation:
     node = Node("env-1", "notes", engine=engine or {"allocation": 3})
     controller: Any = Controller(*jobs)
-    return inside.Allocations(data, "/there", controller).place(allocations.order(node, python, ()))
+    return inside.Allocations(data, "/there", controller).place(allocations.build_order(node, python, ()))
 
 
 def test_the_newest_run_of_an_environment_counts(tmp_path: Path) -> None:
     made(tmp_path, 9, job=6)
     run = made(tmp_path, 10)
-    job = Job(7, 7, "fermi-environment:env-1-10", "RUNNING", nodes="n2")
-    assert find(tmp_path, job) == Place(7, "n2")
+    job = SlurmJob(7, 7, "fermi-environment:env-1-10", "RUNNING", nodes="n2")
+    assert find(tmp_path, job) == StepLocation(7, "n2")
     own = tmp_path / "slurm-environments" / "env-1" / "home" / ".fermi" / "python"
     own.mkdir(parents=True)
     (own / "made.json").touch()
@@ -238,22 +240,22 @@ def test_the_newest_run_of_an_environment_counts(tmp_path: Path) -> None:
 
 
 def test_somebody_elses_allocation_is_not_entered(tmp_path: Path) -> None:
-    job = Job(9, 9, "fermi", "RUNNING", nodes="n[1-2]", user="root-of-all")
+    job = SlurmJob(9, 9, "fermi", "RUNNING", nodes="n[1-2]", user="root-of-all")
     with pytest.raises(BackendError) as refused:
         find(tmp_path, job, job=9, node="n2")
     assert (refused.value.code, refused.value.permanent) == ("SLURM_ALLOCATION_USER", True)
-    assert find(tmp_path, replace(job, user=""), job=9, node="n2") == Place(9, "n2")
+    assert find(tmp_path, replace(job, user=""), job=9, node="n2") == StepLocation(9, "n2")
     with pytest.raises(BackendError, match="INSIDE_NOT_RUNNING"):
         find(tmp_path, replace(job, user="", comment="taken back"), job=9, node="n2")
 
 
 def test_what_was_begun_is_believed_in_its_shape_only(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
-    run.remember_places(PLACES, "10.0.0.1")
+    run.write_places(PLACES, "10.0.0.1")
     assert (run.places(), (tmp_path / "head").read_text()) == (PLACES, "10.0.0.1")
     torn = {"0": {"job": "x"}, "b": {}, "1": [], "2": {"job": 1, "host": "n", "python": ""}}
     (tmp_path / "places.json").write_text(json.dumps(torn))
-    assert run.places() == {2: Place(1, "n")}
+    assert run.places() == {2: StepLocation(1, "n")}
 
 
 # What is offered ---------------------------------------------------------------------------------------------------
@@ -271,7 +273,7 @@ def test_what_was_begun_is_believed_in_its_shape_only(tmp_path: Path) -> None:
     ],
 )
 def test_node_lists_are_read_as_slurm_writes_them(nodes: str, names: list[str]) -> None:
-    assert discover.expand(nodes) == names
+    assert discover.expand_node_list(nodes) == names
 
 
 ROW = {
@@ -283,7 +285,7 @@ ROW = {
 
 
 def test_each_node_of_an_offered_allocation_is_an_environment() -> None:
-    first, second = discover.found([driver.job(ROW)])
+    first, second = discover.find_environments([driver.parse_job(ROW)])
     assert (first.key, first.name, first.project, first.owner) == ("12/n1", "notes-n1", "nlp", "alice")
     assert (first.gpu_type, first.gpu_count, second.gpu_count) == ("A100", 2, 1)
     assert (first.cpu_cores, first.memory_gb, first.host, first.running) == (16, 31, "n1", True)
@@ -304,8 +306,10 @@ def test_each_node_of_an_offered_allocation_is_an_environment() -> None:
     ],
 )
 def test_nothing_else_is_one(change: dict[str, Any]) -> None:
-    assert discover.found([driver.job({**ROW, **change})]) == []
+    assert discover.find_environments([driver.parse_job({**ROW, **change})]) == []
 
 
 def test_one_that_is_suspended_is_not_used() -> None:
-    assert [one.running for one in discover.found([driver.job({**ROW, "job_state": "SUSPENDED"})])] == [False, False]
+    assert [
+        one.running for one in discover.find_environments([driver.parse_job({**ROW, "job_state": "SUSPENDED"})])
+    ] == [False, False]

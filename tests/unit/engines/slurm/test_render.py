@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from fermi import messages
-from fermi.engines.check_results import Level
+from fermi.engines.check_results import CheckLevel
 from fermi.engines.slurm import check, rest
-from fermi.engines.slurm.components import megabytes, minutes
-from fermi.engines.slurm.driver import Submission
-from fermi.engines.slurm.render import files
+from fermi.engines.slurm.components import parse_megabytes, parse_minutes
+from fermi.engines.slurm.driver import SlurmSubmission
+from fermi.engines.slurm.render import build_files
 from fermi.jobs.spec import JobSpec, Rendered
 from fermi.planning import checks, plugins
 from tests.goldens import job, pinned
@@ -37,12 +37,12 @@ NODES = {"uneven": ("env-001", "env-003", "env-005"), "even": ("env-001", "env-0
 
 
 def render(spec: JobSpec, **connection: Any) -> Rendered:
-    plan = plugins.framework(spec.framework).plan(spec)
-    return plugins.backend("slurm", {"folder": "/shared/fermi", **connection}).render(spec, plan)
+    plan = plugins.get_framework(spec.framework).plan(spec)
+    return plugins.get_backend("slurm", {"folder": "/shared/fermi", **connection}).render(spec, plan)
 
 
 def script(rendered: Rendered) -> str:
-    text = files(rendered)["job.sh"]
+    text = build_files(rendered)["job.sh"]
     assert isinstance(text, str)
     return text
 
@@ -127,7 +127,7 @@ def test_what_an_environment_says_of_itself_wins(tmp_path: Path) -> None:
 
 
 def test_what_an_attempt_needs_lies_in_its_folder() -> None:
-    found = files(render(pinned(job("env-001", "env-003"))))
+    found = build_files(render(pinned(job("env-001", "env-003"))))
     assert {"job.sh", "order.json", "node-0.json", "node-1.json", "files/pytorch_ddp_config.yaml",
             "fermi/runner/slurm.py", "fermi/runner/node.py", "fermi/train/train_ddp.py"} <= found.keys()  # fmt: skip
     assert "tcp://gpu-env-001:29500" in str(found["files/pytorch_ddp_config.yaml"])
@@ -138,23 +138,23 @@ def test_what_an_attempt_needs_lies_in_its_folder() -> None:
     [("90", 90), ("1:30", 2), ("10:00:00", 600), ("1-0", 1440), ("2-12:30", 3630), ("1-00:00:01", 1441)],
 )
 def test_time_limits_are_read_as_sbatch_reads_them(limit: str, wanted: int) -> None:
-    assert minutes(limit) == wanted
+    assert parse_minutes(limit) == wanted
 
 
 @pytest.mark.parametrize(("size", "wanted"), [("0", 0), ("500", 500), ("2048K", 2), ("4G", 4096), ("1T", 1048576)])
 def test_sizes_are_read_as_sbatch_reads_them(size: str, wanted: int) -> None:
-    assert megabytes(size) == wanted
+    assert parse_megabytes(size) == wanted
 
 
-def submission() -> tuple[dict[str, Any], Submission]:
+def submission() -> tuple[dict[str, Any], SlurmSubmission]:
     rendered = render(pinned(job("env-001", "env-002", emulated=False)), time_limit="1-00:00:00", partition="gpu")
     [options] = next(one.content for one in rendered.artifacts if one.kind == "submission")["components"]
-    return options, Submission("#!/bin/bash\n", "/shared/fermi/runs/x", [options], {"PATH": "/bin"})
+    return options, SlurmSubmission("#!/bin/bash\n", "/shared/fermi/runs/x", [options], {"PATH": "/bin"})
 
 
 def test_old_versions_take_sbatchs_options() -> None:
     options, asked = submission()
-    assert rest._as_options(options, asked) == {
+    assert rest._build_option_fields(options, asked) == {
         "name": "task-golden-1", "comment": "fermi:task-golden-1", "no_requeue": True, "time_limit": "1-00:00:00",
         "standard_output": "/shared/fermi/runs/task-golden-1/slurm.log", "signal": "23@60", "partition": "gpu",
         "memory_per_node": 131072, "nodes": [2, 2], "tasks": 2, "tasks_per_node": 1, "cpus_per_task": 16,
@@ -169,7 +169,7 @@ def test_new_versions_take_typed_fields() -> None:
     def number(value: int) -> dict[str, Any]:
         return {"set": True, "infinite": False, "number": value}
 
-    assert rest._typed(options, asked) == {
+    assert rest._build_typed_fields(options, asked) == {
         "name": "task-golden-1", "comment": "fermi:task-golden-1", "requeue": False, "time_limit": number(1440),
         "standard_output": "/shared/fermi/runs/task-golden-1/slurm.log", "kill_warning_signal": "23",
         "kill_warning_delay": number(60), "partition": "gpu", "memory_per_node": number(131072), "nodes": "2",
@@ -193,41 +193,41 @@ def test_new_versions_take_typed_fields() -> None:
     ],
 )
 def test_a_connection_names_secrets_and_holds_none(connection: dict[str, Any], codes: set[str]) -> None:
-    assert {problem.code for problem in checks.problems("slurm", connection)} == codes
+    assert {problem.code for problem in checks.find_connection_problems("slurm", connection)} == codes
 
 
 def test_two_environments_of_one_machine_are_refused() -> None:
     spec = job("env-001", "env-003")
     spec = replace(spec, nodes=tuple(replace(node, engine={"node": "gn7"}) for node in spec.nodes))
-    [problem] = plugins.backend("slurm", {"folder": "/shared"}).problems(spec)
+    [problem] = plugins.get_backend("slurm", {"folder": "/shared"}).problems(spec)
     assert (problem.code, problem.field, problem.params["machine"]) == ("SLURM_NODE_TWICE", "environmentIds.1", "gn7")
 
 
 @pytest.mark.parametrize(
     ("user", "level", "code"),
     [
-        (None, Level.WARN, "SLURM_RANKS_CONFINED_AS_PLATFORM"),
-        ("platform", Level.WARN, "SLURM_RANKS_CONFINED_AS_PLATFORM"),
-        ("root", Level.WARN, "SLURM_RANKS_CONFINED_AS_PLATFORM"),
-        ("tasks", Level.PASS, "SLURM_RANKS_CONFINED"),
+        (None, CheckLevel.WARN, "SLURM_RANKS_CONFINED_AS_PLATFORM"),
+        ("platform", CheckLevel.WARN, "SLURM_RANKS_CONFINED_AS_PLATFORM"),
+        ("root", CheckLevel.WARN, "SLURM_RANKS_CONFINED_AS_PLATFORM"),
+        ("tasks", CheckLevel.PASS, "SLURM_RANKS_CONFINED"),
     ],
 )
 def test_the_check_says_as_whom_ranks_run_and_what_that_opens_to_them(
-    user: str | None, level: Level, code: str, monkeypatch: pytest.MonkeyPatch
+    user: str | None, level: CheckLevel, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("getpass.getuser", lambda: "platform")
     connection = {"data_dir": "/srv/fermi", **({"user": user} if user else {})}
-    unconfined = check.whose_ranks({**connection, "confine": False})
+    unconfined = check.check_rank_user({**connection, "confine": False})
     assert unconfined.level is level
-    assert unconfined.code == ("SLURM_RANKS_UNCONFINED" if level is Level.WARN else "SLURM_RANKS_OF_ANOTHER_USER")
-    found = check.whose_ranks(connection)
+    assert unconfined.code == ("SLURM_RANKS_UNCONFINED" if level is CheckLevel.WARN else "SLURM_RANKS_OF_ANOTHER_USER")
+    found = check.check_rank_user(connection)
     assert (found.level, found.code, found.params["user"]) == (level, code, user or "platform")
     for lang in messages.LANGUAGES:
-        assert found.params["user"] in messages.text(found.code, lang, **found.params)[0]
+        assert found.params["user"] in messages.render_text(found.code, lang, **found.params)[0]
 
 
 def test_slurm_decides_whose_turn_it_is() -> None:
-    assert plugins.backend("slurm", {}).queues
+    assert plugins.get_backend("slurm", {}).queues
 
 
 def asked(connection: dict[str, Any], **changes: Any) -> dict[str, str]:
@@ -242,7 +242,7 @@ def test_what_differs_by_project_and_by_priority_is_asked_for_of_slurm() -> None
         "qos": {"priorities": {"high": "soon", "urgent": "now"}, "projects": {"nlp": "nlp"}},
         "nice": {"low": 1000},
     }
-    assert not checks.problems("slurm", connection)
+    assert not checks.find_connection_problems("slurm", connection)
     usual = asked(connection)
     assert (usual["partition"], usual.keys() & {"account", "qos", "nice"}) == ("main", set())
     assert asked(connection, project="project-1")["partition"] == "lab"
@@ -273,4 +273,4 @@ def test_a_task_that_says_how_long_it_runs_asks_for_no_more_and_never_for_more_t
     assert options.get("time") == wanted
     if wanted and max_run and wanted != limit:
         delay = int(options["signal"].partition("@")[2])
-        assert minutes(wanted) * 60 - delay >= max_run, "Slurm's warning comes after the platform's own end"
+        assert parse_minutes(wanted) * 60 - delay >= max_run, "Slurm's warning comes after the platform's own end"

@@ -40,7 +40,7 @@ def test_a_port_that_somebody_else_has_is_named_with_its_holder_and_no_rank_begi
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         code, status = run(tmp_path, nodes, port)
-    assert (code, status["state"], status["ranks"][0]["pid"]) == (exit_codes.GAVE_UP, "exited", None)
+    assert (code, status["state"], status["ranks"][0]["pid"]) == (exit_codes.NO_RANK_STARTED, "exited", None)
     assert (status["cause"]["code"], status["cause"]["port"]) == ("MASTER_PORT_TAKEN", port)
     assert status["cause"]["holder"].startswith(f"pid {os.getpid()} (")
 
@@ -66,16 +66,16 @@ def test_ranks_get_an_address_for_nccl_s_ras_unless_the_task_has_one(tmp_path: P
 def test_a_full_disk_is_written_down_beside_what_slurm_s_runners_always_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = files.Paths(str(tmp_path / "node-0.json"))
-    runner = slurm.make(spec(tmp_path, free_port()), paths)
+    paths = files.RunnerPaths(str(tmp_path / "node-0.json"))
+    runner = slurm.build_node(spec(tmp_path, free_port()), paths)
     runner.ranks[0].update(state="exited", exit_code=1, ended_at=100.0)
-    monkeypatch.setattr(disk_space, "full", lambda _: {"path": "/scratch", "free": 0, "total": 1})
-    runner.blame_disk()
+    monkeypatch.setattr(disk_space, "find_full_disk", lambda _: {"path": "/scratch", "free": 0, "total": 1})
+    runner.record_disk_cause()
     assert runner.status["cause"] == {"code": "DISK_FULL", "path": "/scratch", "free": 0, "total": 1, "rank": 0}
 
 
 def test_a_job_that_was_stopped_before_its_nodes_met_starts_no_rank(tmp_path: Path) -> None:
     (tmp_path / "stop.json").write_text('{"grace_seconds": 0}')
     code, status = run(tmp_path, 2, free_port())
-    assert (code, status["state"], status["asked"]) == (slurm.ENDED_BEFORE, "exited", "")
+    assert (code, status["state"], status["asked"]) == (slurm.ENDED_EARLY, "exited", "")
     assert status["ranks"][0]["pid"] is None

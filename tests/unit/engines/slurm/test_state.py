@@ -6,13 +6,13 @@ import pytest
 
 from fermi import messages
 from fermi.engines.slurm import causes, driver, state
-from fermi.engines.slurm.driver import Job
-from fermi.engines.slurm.pending_queue import Line
-from fermi.engines.slurm.rundir import Seen
+from fermi.engines.slurm.driver import SlurmJob
+from fermi.engines.slurm.pending_queue import PendingQueue
+from fermi.engines.slurm.rundir import RunDirContents
 from fermi.jobs.spec import Handle, Phase
 
 HANDLE = Handle("task-1-1", "task-1", 1, world_size=2)
-NOTHING = Seen(None, 0, 0, {}, None, None)
+NOTHING = RunDirContents(None, 0, 0, {}, None, None)
 ORDER = {"nodes": 2, "names": ["a", "b"]}
 NOW = 1_000_000.0
 
@@ -22,18 +22,18 @@ def node(rank: int, what: str = "running", code: int | None = None, **more: Any)
     return {"state": "exited" if what == "exited" else "running", "ranks": [entry], "asked": "", "cause": None, **more}
 
 
-def seen(*statuses: dict[str, Any], stop: dict[str, Any] | None = None, **more: Any) -> Seen:
+def seen(*statuses: dict[str, Any], stop: dict[str, Any] | None = None, **more: Any) -> RunDirContents:
     values = {"submitted": 7, "begun": 7 if statuses else 0, "end": None, **more}
-    return Seen(ORDER, statuses=dict(enumerate(statuses)), stop=stop, **values)
+    return RunDirContents(ORDER, statuses=dict(enumerate(statuses)), stop=stop, **values)
 
 
-def job(state: str, *flags: str, **more: Any) -> Job:
+def job(state: str, *flags: str, **more: Any) -> SlurmJob:
     values = {"leader": 7, "comment": "fermi:task-1-1", "end": NOW - 60, "nodes": "n[1-2]", **more}
-    return Job(id=values.pop("id", 7), state=state, flags=frozenset(flags), **values)
+    return SlurmJob(id=values.pop("id", 7), state=state, flags=frozenset(flags), **values)
 
 
-def look(found: Seen, *jobs: Job) -> tuple[str, bool | None, str]:
-    one = state.observe(found, jobs, HANDLE, NOW)
+def look(found: RunDirContents, *jobs: SlurmJob) -> tuple[str, bool | None, str]:
+    one = state.build_observation(found, jobs, HANDLE, NOW)
     return one.phase.value, one.left, (one.cause or one.waiting or causes.Cause("")).code
 
 
@@ -46,9 +46,9 @@ SAVED = tuple(node(rank, "exited", 0, asked="SIGTERM") for rank in (0, 1))
 IN_TIME = tuple(node(rank, "exited", 0, asked="SIGURG") for rank in (0, 1))
 WARNED = tuple(node(rank, "exited", 143, asked="SIGURG") for rank in (0, 1))
 
-TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[str, bool | None, str]]] = [
+TABLE: list[tuple[str, RunDirContents, tuple[SlurmJob, ...], tuple[str, bool | None, str]]] = [
     ("nothing at all", NOTHING, (), ("absent", None, "")),
-    ("cancelled before it was submitted", Seen(None, 0, 0, {}, STOP, None), (), ("absent", False, "")),
+    ("cancelled before it was submitted", RunDirContents(None, 0, 0, {}, STOP, None), (), ("absent", False, "")),
     ("its folder is not there", NOTHING, (job("RUNNING"),), ("unknown", True, "")),
     ("forgotten, and over", NOTHING, (job("COMPLETED"),), ("absent", None, "")),
     ("written and not taken yet", seen(submitted=0), (), ("absent", None, "")),
@@ -122,13 +122,13 @@ TABLE: list[tuple[str, Seen, tuple[Job, ...], tuple[str, bool | None, str]]] = [
 
 
 @pytest.mark.parametrize(("found", "jobs", "wanted"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_what_is_seen(found: Seen, jobs: tuple[Job, ...], wanted: tuple[str, bool | None, str]) -> None:
+def test_what_is_seen(found: RunDirContents, jobs: tuple[SlurmJob, ...], wanted: tuple[str, bool | None, str]) -> None:
     assert look(found, *jobs) == wanted
 
 
 def test_a_runner_that_gave_up_says_why() -> None:
     alone = node(1, "waiting", cause={"code": "MASTER_UNREACHABLE", "evidence": "gn7:29500: refused"})
-    one = state.observe(seen(node(0, "waiting"), {**alone, "state": "exited"}), [job("RUNNING")], HANDLE, NOW)
+    one = state.build_observation(seen(node(0, "waiting"), {**alone, "state": "exited"}), [job("RUNNING")], HANDLE, NOW)
     assert (one.phase, one.cause.code, one.cause.params["node"]) == (Phase.FAILED, "MASTER_UNREACHABLE", "b")
 
 
@@ -143,16 +143,16 @@ def test_a_runner_that_gave_up_says_why() -> None:
 def test_what_a_runner_found_out_on_its_own_machine_is_the_cause(cause: dict[str, Any]) -> None:
     broken = node(0, "exited", 1, cause=cause)
     for jobs in ([job("RUNNING")], [job("FAILED")], []):
-        one = state.observe(seen(broken, node(1), end={}), jobs, HANDLE, NOW)
+        one = state.build_observation(seen(broken, node(1), end={}), jobs, HANDLE, NOW)
         assert one.cause is not None
         assert (one.cause.code, one.cause.params["node"]) == (cause["code"], "a")
-        assert messages.text(one.cause.code, "en", **one.cause.params)
+        assert messages.render_text(one.cause.code, "en", **one.cause.params)
 
 
 def test_a_rank_that_is_still_says_since_when() -> None:
     hangs = node(1)
     hangs["ranks"][0]["still_since"] = 12.5
-    one = state.observe(seen(node(0, "exited", 0), hangs), [job("RUNNING")], HANDLE, NOW)
+    one = state.build_observation(seen(node(0, "exited", 0), hangs), [job("RUNNING")], HANDLE, NOW)
     assert [rank.still_since for rank in one.ranks] == [None, 12.5]
 
 
@@ -169,7 +169,7 @@ def test_a_rank_that_is_still_says_since_when() -> None:
     ],
 )
 def test_states_and_flags_of_any_version_are_told_apart(said: Any, wanted: tuple[str, set[str]]) -> None:
-    name, flags = driver.split(said)
+    name, flags = driver.split_state(said)
     assert (name, set(flags)) == wanted
 
 
@@ -178,13 +178,13 @@ def test_jobs_of_old_and_new_versions_are_read_alike() -> None:
     code = {"return_code": {"set": True, "number": 1}, "signal": {"id": {"set": False}}}
     times = {"het_job_id": {"set": True, "number": 7}, "end_time": {"set": True, "number": 5}}
     new = {**old, **times, "job_state": ["FAILED"], "exit_code": code}
-    assert driver.job(old) == driver.job(new)
-    assert (driver.job(old).leader, driver.job(old).exit_code) == (7, 1)
+    assert driver.parse_job(old) == driver.parse_job(new)
+    assert (driver.parse_job(old).leader, driver.parse_job(old).exit_code) == (7, 1)
 
 
-def pending(number: int, priority: int, partition: str = "main", **more: Any) -> Job:
+def pending(number: int, priority: int, partition: str = "main", **more: Any) -> SlurmJob:
     values = {"leader": number, "comment": "", "reason": "Priority", "priority": priority, **more}
-    return Job(id=number, state="PENDING", partition=partition, **values)
+    return SlurmJob(id=number, state="PENDING", partition=partition, **values)
 
 
 def test_a_place_is_by_priority_then_number_among_those_that_could_begin_in_the_partition() -> None:
@@ -192,20 +192,22 @@ def test_a_place_is_by_priority_then_number_among_those_that_could_begin_in_the_
         pending(1, 50), pending(2, 70), pending(3, 50), pending(4, 90, "other"), pending(5, 60, "other,main"),
         pending(6, 0, reason="JobHeldUser"), pending(7, 99, reason="Dependency"),
         pending(8, 80), pending(9, 80, leader=8),  # the components of one
-        Job(10, 10, "", "RUNNING", partition="main", priority=99),
+        SlurmJob(10, 10, "", "RUNNING", partition="main", priority=99),
     ]  # fmt: skip
-    line = Line(jobs)
+    line = PendingQueue(jobs)
     places = {job.id: line.place(job) for job in jobs}
     assert places == {8: 1, 9: 1, 2: 2, 5: 2, 1: 4, 3: 5, 4: 1, 6: None, 7: None, 10: None}
 
 
 def test_the_place_and_the_expected_beginning_are_told_where_slurm_knows_them() -> None:
     ours = job("PENDING", reason="Priority", partition="main", priority=50, start=NOW + 3599)
-    params = state.observe(seen(), [ours], HANDLE, NOW, Line([pending(3, 60), ours])).waiting.params
+    params = state.build_observation(seen(), [ours], HANDLE, NOW, PendingQueue([pending(3, 60), ours])).waiting.params
     assert (params["position"], NOW + 3540 <= params["begins"] < NOW + 3600) == (2, True)
     for lang in messages.LANGUAGES:
-        said, _ = messages.text("QUEUE_WAITING", lang, **params)
+        said, _ = messages.render_text("QUEUE_WAITING", lang, **params)
         assert "1970-01-12 14:46 UTC" in said
         assert "2" in said
     late = job("PENDING", reason="Priority", partition="main", priority=50, start=NOW)
-    assert "begins" not in state.observe(seen(), [late], HANDLE, NOW).waiting.params, "Slurm never tells a past moment"
+    assert "begins" not in state.build_observation(seen(), [late], HANDLE, NOW).waiting.params, (
+        "Slurm never tells a past moment"
+    )
