@@ -304,7 +304,9 @@ def node_finding() -> Finding:
         "ENVIRONMENT_CORDONED", Level.WARN, {"environment": "env-b"}, where=[Where(3, 1, "env-b")],
         evidence=[Evidence("ENGINE_SAID", lines=["a", "b"])],
         actions=[
-            *(build_action(code, **about) for code in (ActionCode.USE_SPARE, ActionCode.WITHOUT_NODE, ActionCode.CORDON)),
+            build_action(ActionCode.USE_SPARE, **about),
+            build_action(ActionCode.WITHOUT_NODE, **about),
+            build_action(ActionCode.CORDON, **about),
             build_action(ActionCode.STOP),
         ],
     )  # fmt: skip
