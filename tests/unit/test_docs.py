@@ -60,6 +60,16 @@ def test_every_link_leads_to_a_page_and_a_heading_of_the_project(root: Path) -> 
     assert broken == []
 
 
+PATH = re.compile(r"`((?:platform|apps|tests|frontend|bench)/[\w/.-]+)`")
+
+
+def test_every_path_that_a_guide_names_exists(root: Path) -> None:
+    guides = sorted((root / "docs" / "guides").glob("*.md"))
+    named = {(guide.name, path) for guide in guides for path in PATH.findall(guide.read_text("utf-8"))}
+    assert len(named) > 50
+    assert [(guide, path) for guide, path in sorted(named) if not (root / path).exists()] == []
+
+
 def test_every_decision_has_a_number_of_its_own(root: Path) -> None:
     numbers = sorted(path.name[:4] for path in (root / "docs" / "decisions").glob("*.md"))
     assert numbers == [f"{number:04}" for number in range(1, len(numbers) + 1)]

@@ -12,7 +12,7 @@ SOURCES = {
     "zh": ("frontend/src/i18n/zh.ts", "frontend/src/i18n/pages/zh.ts", "platform/fermi/messages/zh/*.toml",
            "docs/zh/**/*.md", "README.zh.md"),
 }  # fmt: skip
-NAMES = re.compile(r"\{+ ?\w+|^\s*\w+:|^\[.*")
+NAMES = re.compile(r"\{+ ?\w+|^\s*\w+(?::| = )|^\[.*")
 """Parameters, keys and codes: they are not shown."""
 LANGUAGE = re.compile(r"^\[(?:[\w-]+\.)?(?P<language>en|zh)\b")
 
@@ -35,12 +35,17 @@ def read_lines(root: Path, language: str) -> Iterator[tuple[str, str]]:
             for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
                 if not line.lstrip().startswith(("//", "/*", "*", "#")) or path.suffix == ".md":
                     yield f"{path.relative_to(root)}:{number}", line
-    for path in [*sorted(root.glob("platform/fermi/launch/**/*.toml")), root / "platform/procguard/texts.toml"]:
+    plugins = [root / "platform/procguard/texts.toml"]
+    for pattern in ("engines/**/*.toml", "frameworks/**/*.toml", "diagnosis/**/*.toml", "planning/*.toml"):
+        found = sorted((root / "platform/fermi").glob(pattern))
+        assert found, pattern
+        plugins += found
+    for path in plugins:
         current = ""
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             if line.startswith("["):
-                found = LANGUAGE.match(line)
-                current = found["language"] if found else ""
+                section = LANGUAGE.match(line)
+                current = section["language"] if section else ""
             if current == language:
                 yield f"{path.relative_to(root)}:{number}", line
 
