@@ -72,7 +72,7 @@ def _inside() -> dict[str, Any]:
 
     from apps.accounts.models import Membership, Project, User
     from apps.common.request_shapes import parse_query
-    from apps.training.api.schemas import TaskQuery
+    from apps.training.api.serializers import TaskQuery
     from apps.training.presenters import task_list
     from bench.in_django import make_running_tasks
 

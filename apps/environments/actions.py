@@ -14,7 +14,7 @@ from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.environments import gpu_allocation, specs, transitions
 from apps.environments.models import Hosted, Run
-from apps.environments.states import TRANSITIONS, DesiredState, EnvironmentState, idling
+from apps.environments.states import TRANSITIONS, DesiredState, EnvironmentState, idleness
 from apps.environments.states.decisions import Act, EnvironmentDecision
 from apps.environments.states.limits import ENGINE_RETRY_DELAY, GRACE_SECONDS, RECHECK_AFTER, RESET_RETRIES_AFTER
 from apps.environments.states.reasons import EnvironmentReason
@@ -180,11 +180,11 @@ def delete_disk(hosted: Hosted, hosting: EnvironmentBackend | None, decision: En
     return timedelta()
 
 
-def warn_owner(hosted: Hosted, stops: idling.IdleFacts) -> timedelta:
+def warn_owner(hosted: Hosted, stops: idleness.IdleFacts) -> timedelta:
     """Notify the owner that the environment is about to stop."""
-    moment, at = now(), idling.compute_stop_time(stops)
+    moment, at = now(), idleness.compute_stop_time(stops)
     environment = hosted.environment
-    ends = max(at or moment, moment + idling.compute_warning_span(timedelta(minutes=stops.minutes or 0)))
+    ends = max(at or moment, moment + idleness.compute_warning_span(timedelta(minutes=stops.minutes or 0)))
     params = {"environment": environment.name, "minutes": stops.minutes, "ends": ends.timestamp()}
     with transaction.atomic():
         if not transitions.filter_unchanged(hosted).filter(warned_at=hosted.warned_at).update(warned_at=moment):

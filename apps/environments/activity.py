@@ -12,7 +12,7 @@ from apps.common.clock import now
 from apps.environments import transitions
 from apps.environments.models import Hosted, Run
 from apps.environments.states import EnvironmentState
-from apps.environments.states.idling import IdleFacts
+from apps.environments.states.idleness import IdleFacts
 from apps.environments.states.limits import MIN_BUSY_PERCENT
 from apps.notices.services.incidents import resolve_incidents
 from apps.telemetry import reader, subjects

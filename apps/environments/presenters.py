@@ -15,7 +15,7 @@ from apps.common.nested_texts import render_code, resolve_params
 from apps.common.texts import get_request_language
 from apps.environments import costs, standby
 from apps.environments.models import Event, Hosted, Run, Template
-from apps.environments.states import DesiredState, EnvironmentState, idling, list_allowed_actions
+from apps.environments.states import DesiredState, EnvironmentState, idleness, list_allowed_actions
 from apps.environments.validation import SERVICE_NAMES
 from apps.scheduling.pricing import read_prices
 
@@ -134,8 +134,8 @@ def _compute_stop_time(row: Hosted, is_held: bool) -> Any:
     activity = row.seen.get("activity") or {}
     if activity.get("connections") or any(one["busy"] for one in activity.get("kernels", ())):
         return None
-    use = idling.IdleFacts(now(), row.active_at, False, row.idle_stop_minutes, row.keep_until, row.warned_at)
-    return idling.compute_stop_time(use)
+    use = idleness.IdleFacts(now(), row.active_at, False, row.idle_stop_minutes, row.keep_until, row.warned_at)
+    return idleness.compute_stop_time(use)
 
 
 def serialize_cost(spent: costs.RunCost) -> dict[str, Any]:

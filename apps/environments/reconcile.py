@@ -22,7 +22,7 @@ from apps.common.clock import now
 from apps.environments import actions, activity, hints
 from apps.environments.connection import get_environment_backend
 from apps.environments.models import Hosted, Run
-from apps.environments.states import STATES_AT_REST, STATES_WITH_RUN, DesiredState, EnvironmentState, idling
+from apps.environments.states import STATES_AT_REST, STATES_WITH_RUN, DesiredState, EnvironmentState, idleness
 from apps.environments.states.decisions import Act, EnvironmentDecision, EnvironmentFacts, decide_act
 from apps.environments.states.limits import CLAIM_SPAN, MAX_RETRIES, RECHECK_AFTER, compute_backoff
 from apps.environments.states.reasons import EnvironmentReason, make_cause
@@ -177,7 +177,7 @@ def _is_unchanged(hosted: Hosted, scene: RunsSnapshot) -> bool:
     if hosted.wanted != DesiredState.RUNNING or hosted.restart_run == hosted.run:
         return False
     used = activity.build_idle_facts(hosted, seen, hosted.pk in scene.held, hosted.pk in scene.busy)
-    return idling.judge_idle(used) is idling.IdleVerdict.USED and not activity.has_changed(hosted, seen, used)
+    return idleness.judge_idle(used) is idleness.IdleVerdict.USED and not activity.has_changed(hosted, seen, used)
 
 
 def _reconcile_one(hosted: Hosted, claim: pass_claims.PassClaim, scene: RunsSnapshot) -> None:
@@ -230,7 +230,7 @@ def _walk_states(hosted: Hosted, claim: pass_claims.PassClaim, scene: RunsSnapsh
 
 
 def _build_facts(
-    hosted: Hosted, hosting: EnvironmentBackend | None, idle_facts: idling.IdleFacts
+    hosted: Hosted, hosting: EnvironmentBackend | None, idle_facts: idleness.IdleFacts
 ) -> tuple[EnvironmentFacts, Run | None]:
     state = EnvironmentState(hosted.state)
     known = plugins.get_causes(hosted.environment.cluster.backend)
@@ -251,7 +251,7 @@ def _build_facts(
         rested=rested,
         overdue=hosted.deadline_at is not None and hosted.deadline_at <= now(),
         on_demand=hosting.on_demand if hosting else False,
-        idle=idling.judge_idle(idle_facts) if state is EnvironmentState.RUNNING else idling.IdleVerdict.USED,
+        idle=idleness.judge_idle(idle_facts) if state is EnvironmentState.RUNNING else idleness.IdleVerdict.USED,
     ), run
 
 
@@ -260,7 +260,7 @@ def _apply_decision(
     run: Run | None,
     hosting: EnvironmentBackend | None,
     decision: EnvironmentDecision,
-    idle_facts: idling.IdleFacts,
+    idle_facts: idleness.IdleFacts,
 ) -> timedelta | None:
     """Carry out the decision. Returns how long to wait before the next check, or None to go on at once."""
     match decision.act:

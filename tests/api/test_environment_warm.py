@@ -17,7 +17,7 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.environments import standby
 from apps.environments.models import Standby
-from apps.training.core import releasing
+from apps.training.core import release
 from apps.training.models import Task
 from fermi.engines import standby as inside
 from fermi.engines.inside.session import InsideError, InsideSession
@@ -202,7 +202,7 @@ def test_after_a_task_one_stands_by_again(lab: Lab, colleague: Api) -> None:
     assert not Standby.objects.exists()
     DevEnvironment.objects.filter(pk="env-001").update(warm=True)
     Lease.objects.create(environment_id="env-001", holder=task.pk)
-    assert releasing.release_environments(task) == 1
+    assert release.release_environments(task) == 1
     assert Standby.objects.get(pk="env-001").due_at
 
 

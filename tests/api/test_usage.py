@@ -14,7 +14,7 @@ from apps.common.clock import now
 from apps.common.models import ClockJump
 from apps.scheduling.models import Price, Share, Usage
 from apps.scheduling.selectors import get_month_start, sum_spend
-from apps.training.core import releasing
+from apps.training.core import release
 from apps.training.models import Attempt, Event, Finding, MetricPoint, Task
 from apps.training.queue import load
 from apps.training.reports import usage
@@ -57,10 +57,10 @@ def test_giving_back_books_each_environment_once(task: Task, colleague: Api) -> 
     Event.objects.create(task=task, attempt=1, at=ends - timedelta(minutes=3), kind="attempt", code="ATTEMPT_ENDING")
     Attempt.objects.filter(task=task).update(outcome="GAVE_WAY", ended_at=ends)
     leases = list(Lease.objects.filter(holder=task.pk))
-    assert releasing.release_environments(task) == 3
+    assert release.release_environments(task) == 3
     for lease in leases:  # as after a crash in between
         Lease(environment_id=lease.environment_id, holder=lease.holder, since=lease.since).save(force_insert=True)
-    assert releasing.release_environments(task) == 3
+    assert release.release_environments(task) == 3
     assert not Lease.objects.exists()
     assert Usage.objects.count() == 3
     rows = Usage.objects.order_by("gpus")
@@ -85,7 +85,7 @@ def test_what_the_clock_left_out_is_charged_to_nobody(task: Task, colleague: Api
     assert told["gpuHours"] == pytest.approx(7, rel=0.02)
     spent = sum_spend(now(), load.load_running_tasks(now()), load.load_environments())[task.project_id]
     assert sum(spent.hours.values()) == pytest.approx(7, rel=0.02)
-    assert releasing.release_environments(task) == 3
+    assert release.release_environments(task) == 3
     booked = Usage.objects.filter(gpus=8).order_by("since")
     assert [(one.until - one.since).total_seconds() for one in booked] == [
         pytest.approx(1200, abs=30), pytest.approx(600, abs=30),
@@ -147,7 +147,7 @@ def test_strangers_see_nothing_of_it_and_a_spreadsheet_has_the_same(colleague: A
 
 def test_a_holding_over_the_end_of_a_month_is_two_rows() -> None:
     since, until = datetime(2026, 11, 29, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC)
-    assert [(a.month, b.month) for a, b in releasing.split_by_month(since, until)] == [(11, 12), (12, 1), (1, 1)]
+    assert [(a.month, b.month) for a, b in release.split_by_month(since, until)] == [(11, 12), (12, 1), (1, 1)]
 
 
 def test_a_spreadsheet_calculates_with_no_name(colleague: Api) -> None:
@@ -170,7 +170,7 @@ def test_what_is_held_since_last_month_counts_in_both_at_the_price_of_its_time(t
     assert (after["gpuHours"], after["cost"]) == (
         pytest.approx(14 * held, rel=0.05, abs=0.1), pytest.approx(14_000 * held, rel=0.05, abs=100),
     )  # fmt: skip
-    assert releasing.release_environments(task) == 3
+    assert release.release_environments(task) == 3
     rows = Usage.objects.filter(environment="env-001").order_by("since")
     assert [one.per_gpu_hour for one in rows] == [2, 1000]
     assert rows[0].until == rows[1].since == begins
@@ -194,11 +194,11 @@ def test_in_an_engines_queue_a_task_holds_nothing_until_its_ranks_run(task: Task
     total = colleague.get("/usage", **{"from": (ran - timedelta(days=1)).isoformat()}).data["total"]
     assert total["openGpuHours"] == pytest.approx(14 * held / 3600, rel=0.05)
     task = Task.objects.get(pk=task.pk)
-    assert (releasing.release_environments(task), Usage.objects.count()) == (1, 0), "it still runs"
+    assert (release.release_environments(task), Usage.objects.count()) == (1, 0), "it still runs"
     attempt.ended_at = ran + timedelta(minutes=30)
     attempt.save()
     for _ in range(2):
-        releasing.release_environments(task)
+        release.release_environments(task)
     assert sorted(Usage.objects.values_list("gpus", "since", "until")) == [
         (gpus, ran, attempt.ended_at) for gpus in (2, 4, 8)
     ]
@@ -236,7 +236,7 @@ def test_what_a_task_waited_and_how_long_it_hung_is_booked_with_what_it_held(tas
     Event.objects.create(task=task, attempt=1, at=ends - timedelta(minutes=2), kind="attempt", code="ATTEMPT_ENDING")
     told = colleague.get(f"/training-tasks/{task.pk}/usage").data
     assert (told["hung"], told["starting"]) == (pytest.approx(18 * 60, abs=2), pytest.approx(360, abs=2))
-    releasing.release_environments(task)
+    release.release_environments(task)
     booked = Usage.objects.filter(task=task.pk)
     assert {round(row.waited) for row in booked} == {600}
     assert all(row.hung == pytest.approx(18 * 60, abs=2) for row in booked)
@@ -244,8 +244,8 @@ def test_what_a_task_waited_and_how_long_it_hung_is_booked_with_what_it_held(tas
     assert total["waited"] == pytest.approx(14 / 6, rel=0.01)
     assert total["ettr"] == pytest.approx(total["training"] / (14 + 14 / 6), rel=0.01)
     environment = DevEnvironment.objects.get(pk="env-001")
-    again = releasing.HoldInterval(task.pk, environment, ends + timedelta(minutes=5), ends + timedelta(minutes=6))
-    later = releasing.build_usage_rows(task, [again])
+    again = release.HoldInterval(task.pk, environment, ends + timedelta(minutes=5), ends + timedelta(minutes=6))
+    later = release.build_usage_rows(task, [again])
     assert later[0].waited == pytest.approx(300, abs=2), "since it gave back what it had"
 
 

@@ -16,7 +16,7 @@ from apps.common.clock import now
 from apps.overview import machines
 from apps.overview.scope import Scope
 from apps.scheduling.models import Limits
-from apps.training.core import releasing, task_store
+from apps.training.core import release, task_store
 from apps.training.core.engine_access import get_backend, resolve_run_locations
 from apps.training.models import Task
 from apps.training.queue import load
@@ -162,7 +162,7 @@ def test_what_runs_inside_stands_in_our_queue_and_begins_whatever_kueue_does(kue
     passed(second)
     assert (second.state, second.reason) == (TaskState.QUEUED, "WAITING_FOR_ENVIRONMENTS")
     assert queue.explain_queue(second.owner, second)["engine"] is None
-    assert [(one.task, one.environment.pk) for one in releasing.list_current_holds(now())] == [(entered.pk, "dev")]
+    assert [(one.task, one.environment.pk) for one in release.list_current_holds(now())] == [(entered.pk, "dev")]
     assert holder(entered) == entered.pk
     actions.stop_task(entered.owner, entered.pk)
     until_state(entered, TaskState.STOPPED)
@@ -179,7 +179,7 @@ def test_what_runs_beside_is_kueues_also_where_another_task_runs_inside(kueue: F
     assert not beside.inside
     until_state(entered, TaskState.RUNNING)
     until_state(beside, TaskState.RUNNING)
-    held = {one.task: one.environment.pk for one in releasing.list_current_holds(now())}
+    held = {one.task: one.environment.pk for one in release.list_current_holds(now())}
     assert held == {entered.pk: "dev", beside.pk: "dev"}
     assert holder(entered) == entered.pk
     for one in (entered, beside):

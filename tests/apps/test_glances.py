@@ -12,7 +12,7 @@ from apps.training.core import findings, wakeups
 from apps.training.core import observation_store as seen_last
 from apps.training.models import Attempt, Task, Watch
 from apps.training.reconcile import batch_pass, reconciler
-from apps.training.reconcile.watched import WatcherHeartbeats
+from apps.training.reconcile.engine_watch import WatcherHeartbeats
 from apps.training.states import TaskState
 from apps.training.states.limits import RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL
 from fermi.diagnosis import Finding, Level, loss_anomalies

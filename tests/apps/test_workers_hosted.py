@@ -14,7 +14,7 @@ from apps.accounts.models import Project
 from apps.clusters import selectors as clusters
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
-from apps.workers.engine import channels, log_shipping
+from apps.workers.engine import channels, log_upload
 from apps.workers.engine.environment_store import read_run_body
 from apps.workers.heartbeat.cache import HeartbeatCache
 from apps.workers.heartbeat.channels import AgentChannelsApp
@@ -160,10 +160,10 @@ def test_the_next_run_goes_to_where_the_disk_is() -> None:
 def test_of_a_log_its_host_keeps_the_newest_part_and_so_do_we(settings: Any, tmp_path: Path) -> None:
     settings.DATA_DIR = tmp_path
     start()
-    assert log_shipping.append_run_log("gn6-0", "env-a-1", 0, b"old\n") == 4
-    assert log_shipping.append_run_log("gn6-0", "env-a-1", 1 << 30, b"new\n") == (1 << 30) + 4
-    with pytest.raises(log_shipping.OffsetGapError):
-        log_shipping.append_run_log("gn6-0", "env-a-1", 1 << 62, b"never\n")
+    assert log_upload.append_run_log("gn6-0", "env-a-1", 0, b"old\n") == 4
+    assert log_upload.append_run_log("gn6-0", "env-a-1", 1 << 30, b"new\n") == (1 << 30) + 4
+    with pytest.raises(log_upload.OffsetGapError):
+        log_upload.append_run_log("gn6-0", "env-a-1", 1 << 62, b"never\n")
     log = hosting.build_log_path(tmp_path, EnvironmentHandle("env-a", 1))
     assert log.stat().st_blocks * 512 < 1 << 20
     assert logfiles.read_chunk(log, 0, 1 << 20).data.strip(b"\0") == b"new\n"

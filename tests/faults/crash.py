@@ -50,7 +50,7 @@ from fermi.planning import elastic_sizes  # noqa: E402
 from fermi.scheduler.ledger import PART_NAMES  # noqa: E402
 
 WATCHED = ("apps/training/reconcile/reconciler.py", "apps/training/reconcile/actions.py",
-           "apps/training/queue/scheduling_pass.py", "apps/training/queue/turn.py", "apps/training/core/releasing.py",
+           "apps/training/queue/scheduling_pass.py", "apps/training/queue/turn.py", "apps/training/core/release.py",
            "apps/training/core/transitions.py", "apps/training/core/placement.py",
            "apps/training/core/elastic_size.py", "apps/training/logs/ingest.py", "apps/clusters/leases.py",
            "backends/local/engine.py", "backends/local/launcher.py", "runner/ending.py",

@@ -15,7 +15,7 @@ from apps.environments.states import (
     list_allowed_actions,
 )
 from apps.environments.states.decisions import Act, EnvironmentFacts, decide_act
-from apps.environments.states.idling import IdleFacts, IdleVerdict, compute_stop_time, judge_idle
+from apps.environments.states.idleness import IdleFacts, IdleVerdict, compute_stop_time, judge_idle
 from apps.environments.states.limits import compute_backoff
 from apps.environments.states.reasons import CAUSES, EnvironmentReason, make_cause
 from fermi.engines.environments import EnvironmentPhase, EnvironmentStatus

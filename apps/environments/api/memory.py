@@ -1,16 +1,52 @@
 """Endpoints of memory use: which processes hold memory, ending a kernel, notifying the owner."""
 
+from rest_framework import serializers
+
 from apps.accounts import access
 from apps.accounts.models import Role
 from apps.clusters.models import DevEnvironment
 from apps.common.api import APIView, Data, Request, operation
 from apps.environments import memory
-from apps.environments.api import memory_forms as forms
+from apps.environments.api.packages import PackagesReason
 from apps.environments.packages import presenters
+
+HOLDERS = [(kind, kind) for kind in memory.HOLDERS]
+
+
+class MemoryHolder(serializers.Serializer):
+    kind = serializers.ChoiceField(HOLDERS)
+    id = serializers.CharField(help_text="of the kernel, or the process id")
+    name = serializers.CharField(help_text="the notebook, or how its command line begins")
+    owner = serializers.CharField(allow_null=True, help_text="of the environment")
+    since = serializers.FloatField(allow_null=True, help_text="unix seconds")
+    rssBytes = serializers.IntegerField()
+    gpuBytes = serializers.IntegerField()
+    mine = serializers.BooleanField(help_text="you may end it")
+
+
+class GpuMemory(serializers.Serializer):
+    index = serializers.IntegerField()
+    name = serializers.CharField(help_text="may be empty")
+    totalBytes = serializers.IntegerField()
+    freeBytes = serializers.IntegerField()
+
+
+class EnvironmentInUse(serializers.Serializer):
+    environmentId = serializers.CharField()
+    environment = serializers.CharField()
+    processes = MemoryHolder(many=True)
+    gpus = GpuMemory(many=True, help_text="what training would have beside them; empty: not known")
+
+
+class EnvironmentMemory(EnvironmentInUse):
+    """`reason`: why nothing is known."""
+
+    looking = serializers.BooleanField(help_text="it is being looked at; what is told here is what was known before")
+    reason = PackagesReason(allow_null=True)
 
 
 class MemoryView(APIView):
-    @operation("getEnvironmentMemory", data=forms.EnvironmentMemory)
+    @operation("getEnvironmentMemory", data=EnvironmentMemory)
     def get(self, request: Request, environment_id: str) -> Data:
         """Who holds memory there, and how much of its GPUs' is left. Answers with what is known at once; what is not
         is looked at meanwhile (`looking`)."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from apps.environments.states import STATES_AT_REST, DesiredState, EnvironmentState
-from apps.environments.states.idling import IdleVerdict
+from apps.environments.states.idleness import IdleVerdict
 from apps.environments.states.reasons import CAUSES, EnvironmentReason
 from fermi.engines.environments import EnvironmentPhase, EnvironmentStatus
 from fermi.jobs.spec import Cause

@@ -6,8 +6,8 @@ from apps.common.openapi import KeyField
 from apps.overview.attention.entries import SUBJECTS
 from apps.overview.attention.pages import ALERT_KINDS, LEVEL_NAMES
 from apps.overview.capacity import EVENT_KINDS as EVENTS
-from apps.training.api.schemas import STATES, Reason
-from apps.training.api.usage_forms import UsageParts
+from apps.training.api.serializers import STATES, Reason
+from apps.training.api.usage import UsageParts
 
 ATTENTION_KINDS = [(kind.name, kind.name) for kind in ALERT_KINDS]
 ATTENTION_LEVELS = [(level, level) for level in LEVEL_NAMES.values()]

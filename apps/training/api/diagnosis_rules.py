@@ -1,24 +1,56 @@
 """Endpoints for a project's own diagnosis rules."""
 
+from typing import Any
+
+from rest_framework import serializers
+
 from apps.common.api import APIView, Body, Data, Request, operation
-from apps.training.api import rules_forms as forms
+from apps.training.api.serializers import TaskFinding
 from apps.training.services import diagnosis_rules
+from fermi.diagnosis import tracebacks
+from fermi.diagnosis.rules import MAX_BYTES
+
+RULES_FIELD_OPTIONS: dict[str, Any] = {"max_length": MAX_BYTES, "allow_blank": True, "trim_whitespace": False}
+
+
+class DiagnosisRulesRequest(serializers.Serializer):
+    text = serializers.CharField(**RULES_FIELD_OPTIONS, help_text="TOML: see the page about failures")
+
+
+class DiagnosisRules(serializers.Serializer):
+    text = serializers.CharField()
+    updatedAt = serializers.DateTimeField(allow_null=True)
+    updatedBy = serializers.CharField()
+
+
+class DiagnosisRulesTestRequest(serializers.Serializer):
+    log = serializers.CharField(max_length=tracebacks.MAX_BYTES, trim_whitespace=False, help_text="a log's end")
+    text = serializers.CharField(
+        **RULES_FIELD_OPTIONS, required=False, help_text="rules to try; without it, those of the project"
+    )
+
+
+class DiagnosisRulesTest(serializers.Serializer):
+    exception = serializers.CharField()
+    at = serializers.CharField(help_text="the script's own line")
+    rule = serializers.CharField(help_text="empty: none knows a line of it")
+    finding = TaskFinding(allow_null=True)
 
 
 class DiagnosisRulesView(APIView):
-    @operation("getDiagnosisRules", data=forms.DiagnosisRules)
+    @operation("getDiagnosisRules", data=DiagnosisRules)
     def get(self, request: Request, project_id: str) -> Data:
         """What the project knows of its own errors, as TOML; empty where nobody has written any."""
         return diagnosis_rules.get_rules(request.user, project_id)
 
-    @operation("putDiagnosisRules", body=forms.DiagnosisRulesRequest, data=forms.DiagnosisRules)
+    @operation("putDiagnosisRules", body=DiagnosisRulesRequest, data=DiagnosisRules)
     def put(self, request: Request, project_id: str, body: Body) -> Data:
         """Replaces them as a whole (maintainer). They come before the platform's from the next failure on."""
         return diagnosis_rules.replace_rules(request.user, project_id, body["text"])
 
 
 class DiagnosisRulesTestView(APIView):
-    @operation("testDiagnosisRules", body=forms.DiagnosisRulesTestRequest, data=forms.DiagnosisRulesTest)
+    @operation("testDiagnosisRules", body=DiagnosisRulesTestRequest, data=DiagnosisRulesTest)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """What would be said of a rank that failed and had printed this. Nothing is stored."""
         return diagnosis_rules.try_rules(request.user, project_id, body["log"], body.get("text"))

@@ -1,32 +1,100 @@
 """Endpoints for drills."""
 
+from rest_framework import serializers
+
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
-from apps.training.api import drill_forms as forms
+from apps.common.openapi import KeyField
+from apps.common.pages import OrderingField, PageQuery
+from apps.training.api.preflights import PREFLIGHT_STATUSES, STOP_ACTIONS
+from apps.training.api.serializers import Reason
 from apps.training.drills import presenters as shapes
 from apps.training.services import drills as service
+from fermi.jobs.drill import FAIL, PASS, UNKNOWN
+from fermi.planning.request import MAX_DRILL_MINUTES
+
+DRILL_LEVELS = [(level, level) for level in (PASS, FAIL, UNKNOWN)]
+
+
+class DrillCreateRequest(serializers.Serializer):
+    taskId = KeyField(source="task_id", allow_null=True, default=None, help_text="of a task that is there, or:")
+    request = serializers.DictField(
+        allow_null=True, default=None, help_text="what would be sent to POST /training-tasks"
+    )
+    minutes = serializers.FloatField(
+        min_value=1,
+        max_value=MAX_DRILL_MINUTES,
+        allow_null=True,
+        default=None,
+        help_text="drillMinutes of the request by default",
+    )
+
+
+class DrillQuery(PageQuery):
+    status = serializers.ChoiceField(PREFLIGHT_STATUSES, required=False)
+    task = KeyField(required=False, allow_blank=True, help_text="id")
+    ordering = OrderingField("-createdAt", createdAt="run__created_at")
+
+
+class DrillCheckpoint(serializers.Serializer):
+    path = serializers.CharField()
+    sizeBytes = serializers.IntegerField(allow_null=True)
+    step = serializers.IntegerField(allow_null=True, help_text="null = the script did not say")
+
+
+class DrillVerdict(serializers.Serializer):
+    level = serializers.ChoiceField(DRILL_LEVELS)
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField(help_text="what to do")
+
+
+class Drill(serializers.Serializer):
+    id = serializers.CharField()
+    status = serializers.ChoiceField(PREFLIGHT_STATUSES)
+    reason = Reason(allow_null=True)
+    taskId = serializers.CharField(allow_null=True, help_text="whose restart it rehearses; null: of a request")
+    stage = serializers.BooleanField(help_text="whether it goes before the task's first attempt")
+    projectId = serializers.CharField()
+    owner = serializers.CharField()
+    minutes = serializers.FloatField()
+    createdAt = serializers.DateTimeField()
+    startedAt = serializers.DateTimeField(allow_null=True)
+    endedAt = serializers.DateTimeField(allow_null=True)
+    attempt = serializers.IntegerField()
+    step = serializers.IntegerField(allow_null=True, help_text="the newest")
+    verdict = DrillVerdict(allow_null=True)
+    rank = serializers.IntegerField(allow_null=True, help_text="that was killed")
+    node = serializers.CharField(allow_null=True)
+    checkpoint = DrillCheckpoint(allow_null=True)
+    killedStep = serializers.IntegerField(allow_null=True)
+    resumedStep = serializers.IntegerField(allow_null=True)
+    stepsLost = serializers.IntegerField(allow_null=True)
+    restartSeconds = serializers.FloatField(allow_null=True, help_text="from the death to the next attempt's start")
+    resumedSeconds = serializers.FloatField(allow_null=True, help_text="from the death to the first step beyond")
+    allowedActions = serializers.ListField(child=serializers.ChoiceField(STOP_ACTIONS))
 
 
 class DrillsView(APIView):
-    @operation("listDrills", query=forms.DrillQuery, page=forms.Drill)
+    @operation("listDrills", query=DrillQuery, page=Drill)
     def get(self, request: Request, query: Query) -> Data:
         """The drills of your projects, newest first."""
         return paginate_rows(service.list_drills(request.user, query), query, shapes.serialize_drill)
 
-    @operation("createDrill", body=forms.DrillCreateRequest, data=forms.Drill, status=201)
+    @operation("createDrill", body=DrillCreateRequest, data=Drill, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Rehearses a restart, as soon as the environments are free: a rank is killed once there is a checkpoint."""
         return shapes.serialize_drill(service.request_drill(request.user, **body))
 
 
 class DrillView(APIView):
-    @operation("getDrill", data=forms.Drill)
+    @operation("getDrill", data=Drill)
     def get(self, request: Request, drill_id: str) -> Data:
         """One drill: whether training resumed, from where, and what it cost."""
         return shapes.serialize_drill(service.find_drill(request.user, drill_id))
 
 
 class DrillStopView(APIView):
-    @operation("stopDrill", data=forms.Drill)
+    @operation("stopDrill", data=Drill)
     def post(self, request: Request, drill_id: str) -> Data:
         """Ends a drill. Asking again changes nothing."""
         return shapes.serialize_drill(service.stop_drill(request.user, drill_id))

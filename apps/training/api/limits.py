@@ -1,24 +1,159 @@
 """Endpoints for what a project and its members may use, and what they use now."""
 
+from typing import Any
+
+from rest_framework import serializers
+
 from apps.accounts import access
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.clock import now
+from apps.common.openapi import MAX_INT4, MAX_INT8, KeyField
+from apps.common.pages import OrderingField, PageQuery
 from apps.environments import quota
 from apps.scheduling import presenters
+from apps.scheduling.models import AtBudget
 from apps.scheduling.services import limits
-from apps.training.api import limits_forms as forms
+from apps.training.api.serializers import PRIORITY_CLASSES
 from apps.training.queue import load
+
+MAX_GPU_HOURS, MAX_BUDGET = 1e9, 1e11
+
+
+def _build_count_field(source: str, said: str = "", *, low: int = 0) -> serializers.IntegerField:
+    limits: dict[str, Any] = {"min_value": low, "max_value": MAX_INT4, "allow_null": True, "default": None}
+    return serializers.IntegerField(source=source, help_text=said, **limits)
+
+
+def _build_amount_field(source: str | None, most: float, said: str) -> serializers.FloatField:
+    return serializers.FloatField(
+        source=source, min_value=0, max_value=most, allow_null=True, default=None, help_text=said
+    )
+
+
+class LimitsRequest(serializers.Serializer):
+    """Replaces all of them: null, an empty list or what is left out = no limit."""
+
+    weight = serializers.IntegerField(min_value=1, max_value=10_000, default=1, help_text="of its fair share")
+    guaranteedGpus = _build_count_field(
+        "guaranteed_gpus", "shared GPUs that it gets back by preemption; beyond them it borrows"
+    )
+    mostGpus = _build_count_field("most_gpus", "that its tasks hold at once")
+    mostTasks = _build_count_field("most_tasks", "that hold environments at once")
+    gpuHours = _build_amount_field("gpu_hours", MAX_GPU_HOURS, "in a month (UTC)")
+    gpuTypes = serializers.ListField(source="gpu_types", child=KeyField(max_length=40), max_length=100, default=list)
+    zones = serializers.ListField(child=KeyField(), max_length=100, default=list, help_text="ids or names")
+    priorities = serializers.ListField(
+        child=serializers.ChoiceField(PRIORITY_CLASSES),
+        max_length=4,
+        default=list,
+        help_text="that members may use; empty = low, normal and high",
+    )
+    longestRunSeconds = _build_count_field(
+        "longest_run_seconds", "that maxRunSeconds may be; then it has to be given", low=1
+    )
+    userMostGpus = _build_count_field("user_most_gpus", "of each member that has no limits of their own")
+    userMostTasks = _build_count_field("user_most_tasks")
+    userGpuHours = _build_amount_field("user_gpu_hours", MAX_GPU_HOURS, "in a month (UTC)")
+    maxEnvironments = _build_count_field("max_environments", "that the platform makes for it; stopped ones count")
+    maxEnvironmentGpus = _build_count_field("max_environment_gpus", "that those have which run")
+    userMaxEnvironments = _build_count_field("user_max_environments", "of each member that has no limits of their own")
+    userMaxEnvironmentGpus = _build_count_field("user_max_environment_gpus")
+    budget = _build_amount_field(None, MAX_BUDGET, "of a month (UTC), in the platform's currency")
+    atBudget = serializers.ChoiceField(
+        AtBudget.choices,
+        source="at_budget",
+        default=AtBudget.WARN,
+        help_text="what happens to new tasks once it is spent",
+    )
+    maxFileBytes = serializers.IntegerField(
+        source="max_file_bytes", min_value=0, max_value=MAX_INT8, allow_null=True, default=None,
+        help_text="that its files, and what its tasks write, may take together",
+    )  # fmt: skip
+
+
+class LimitsUse(serializers.Serializer):
+    gpus = serializers.IntegerField(help_text="that tasks hold now")
+    sharedGpus = serializers.IntegerField(help_text="of these, on shared environments: what the guarantee counts")
+    tasks = serializers.IntegerField(help_text="that hold environments now")
+    gpuHours = serializers.FloatField(help_text="of this month (UTC) so far")
+    cost = serializers.FloatField(help_text="of this month (UTC) so far")
+    environments = serializers.IntegerField(help_text="that the platform made and that are there now")
+    environmentGpus = serializers.IntegerField(help_text="of those of them that run")
+    share = serializers.FloatField(help_text="GPU-seconds used, half of which are forgotten in seven days")
+
+
+class Limits(serializers.Serializer):
+    """Null or an empty list = no limit."""
+
+    projectId = serializers.CharField()
+    weight = serializers.IntegerField()
+    guaranteedGpus = serializers.IntegerField(allow_null=True)
+    mostGpus = serializers.IntegerField(allow_null=True)
+    mostTasks = serializers.IntegerField(allow_null=True)
+    gpuHours = serializers.FloatField(allow_null=True)
+    gpuTypes = serializers.ListField(child=serializers.CharField())
+    zones = serializers.ListField(child=serializers.CharField(), help_text="ids")
+    priorities = serializers.ListField(child=serializers.ChoiceField(PRIORITY_CLASSES))
+    longestRunSeconds = serializers.IntegerField(allow_null=True)
+    userMostGpus = serializers.IntegerField(allow_null=True)
+    userMostTasks = serializers.IntegerField(allow_null=True)
+    userGpuHours = serializers.FloatField(allow_null=True)
+    maxEnvironments = serializers.IntegerField(allow_null=True)
+    maxEnvironmentGpus = serializers.IntegerField(allow_null=True)
+    userMaxEnvironments = serializers.IntegerField(allow_null=True)
+    userMaxEnvironmentGpus = serializers.IntegerField(allow_null=True)
+    budget = serializers.FloatField(allow_null=True)
+    atBudget = serializers.ChoiceField(AtBudget.choices)
+    maxFileBytes = serializers.IntegerField(allow_null=True)
+    currency = serializers.CharField()
+    updatedAt = serializers.DateTimeField(allow_null=True)
+    updatedBy = serializers.CharField(help_text="empty: nobody yet")
+    mayChange = serializers.BooleanField()
+    use = LimitsUse()
+
+
+class UserLimitsQuery(PageQuery):
+    ordering = OrderingField("username", username="user__username")
+
+
+class UserLimitsRequest(serializers.Serializer):
+    """In place of what the project's limits say of each member; null or what is left out = no limit."""
+
+    mostGpus = _build_count_field("most_gpus", "that their tasks hold at once")
+    mostTasks = _build_count_field("most_tasks", "that hold environments at once")
+    gpuHours = _build_amount_field("gpu_hours", MAX_GPU_HOURS, "in a month (UTC)")
+    maxEnvironments = _build_count_field("max_environments", "that the platform makes for them; stopped ones count")
+    maxEnvironmentGpus = _build_count_field("max_environment_gpus", "that those have which run")
+
+
+class UserUse(serializers.Serializer):
+    gpus = serializers.IntegerField()
+    tasks = serializers.IntegerField()
+    gpuHours = serializers.FloatField()
+    environments = serializers.IntegerField()
+    environmentGpus = serializers.IntegerField()
+
+
+class UserLimits(serializers.Serializer):
+    username = serializers.CharField()
+    mostGpus = serializers.IntegerField(allow_null=True)
+    mostTasks = serializers.IntegerField(allow_null=True)
+    gpuHours = serializers.FloatField(allow_null=True)
+    maxEnvironments = serializers.IntegerField(allow_null=True)
+    maxEnvironmentGpus = serializers.IntegerField(allow_null=True)
+    own = serializers.BooleanField(help_text="false: what the project's limits say of each member")
+    use = UserUse()
 
 
 class LimitsView(APIView):
-    @operation("getLimits", data=forms.Limits)
+    @operation("getLimits", data=Limits)
     def get(self, request: Request, project_id: str) -> Data:
         """What the project may use, and what it uses now."""
         return presenters.serialize_limits(
             request.user, access.get_project(request.user, project_id), _load_current_usage()
         )
 
-    @operation("putLimits", body=forms.LimitsRequest, data=forms.Limits)
+    @operation("putLimits", body=LimitsRequest, data=Limits)
     def put(self, request: Request, project_id: str, body: Body) -> Data:
         """Replaces all limits of the project (administrator). What already runs goes on."""
         project = access.get_project(request.user, project_id)
@@ -27,7 +162,7 @@ class LimitsView(APIView):
 
 
 class UsersLimitsView(APIView):
-    @operation("listUserLimits", query=forms.UserLimitsQuery, page=forms.UserLimits)
+    @operation("listUserLimits", query=UserLimitsQuery, page=UserLimits)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """What each member of the project may use, and uses now."""
         project = access.get_project(request.user, project_id)
@@ -36,7 +171,7 @@ class UsersLimitsView(APIView):
 
 
 class UserLimitsView(APIView):
-    @operation("putUserLimits", body=forms.UserLimitsRequest, data=forms.UserLimits)
+    @operation("putUserLimits", body=UserLimitsRequest, data=UserLimits)
     def put(self, request: Request, project_id: str, username: str, body: Body) -> Data:
         """Limits of one member's own, in place of those that each has (maintainer)."""
         project = access.get_project(request.user, project_id)

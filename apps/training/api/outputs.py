@@ -1,17 +1,36 @@
 """Endpoints for the outputs and checkpoints of tasks, as files."""
 
+from rest_framework import serializers
+
 from apps.accounts.models import Project
 from apps.common.api import APIView, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError
 from apps.files import paths, selectors
-from apps.files.api import responses, serializers
+from apps.files.api import responses
+from apps.files.api.serializers import FileItem, FileQuery, PathField
 from apps.files.models import Outputs
 from apps.files.services import folders, outputs
-from apps.training.api import output_forms
 from apps.training.logs.outputs import locate_checkpoint
 from apps.training.models import Task
 from apps.training.services import actions
 from fermi.engines.safe_tree import SafeTree
+
+
+class TaskOutputs(serializers.Serializer):
+    sizeBytes = serializers.IntegerField()
+    count = serializers.IntegerField(help_text="of files")
+    countedAt = serializers.DateTimeField(allow_null=True, help_text="every minute or so, until the task has ended")
+    stored = serializers.BooleanField(help_text="they have been brought to object storage, and are read from there")
+    error = serializers.CharField(help_text="why they could not be brought there, at the last try; empty: nothing")
+
+
+class OutputKey(serializers.Serializer):
+    path = PathField(max_length=4096)
+
+
+class OutputArchiveQuery(serializers.Serializer):
+    path = PathField(default="", allow_blank=True, max_length=4096)
+    format = serializers.ChoiceField(["tar", "zip"], default="zip")
 
 
 def _find_outputs(request: Request, task_id: str) -> tuple[Task, Project, bool]:
@@ -21,7 +40,7 @@ def _find_outputs(request: Request, task_id: str) -> tuple[Task, Project, bool]:
 
 
 class TaskOutputsView(APIView):
-    @operation("listTaskOutputs", query=serializers.FileQuery, page=serializers.FileItem)
+    @operation("listTaskOutputs", query=FileQuery, page=FileItem)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What the task has written in a folder, of its FERMI_OUTPUT_DIR and beside its script; with `search` all below
         it."""
@@ -33,7 +52,7 @@ class TaskOutputsView(APIView):
 
 
 class TaskOutputsSummaryView(APIView):
-    @operation("getTaskOutputs", data=output_forms.TaskOutputs)
+    @operation("getTaskOutputs", data=TaskOutputs)
     def get(self, request: Request, task_id: str) -> Data:
         """How much the task has written."""
         task = actions.find_task(request.user, task_id)
@@ -50,7 +69,7 @@ class TaskOutputsSummaryView(APIView):
 class TaskOutputContentView(APIView):
     @operation(
         "downloadTaskOutput",
-        query=output_forms.OutputKey,
+        query=OutputKey,
         media="application/octet-stream",
         headers=["Range", "If-None-Match"],
     )
@@ -69,7 +88,7 @@ class TaskOutputContentView(APIView):
 class TaskOutputArchiveView(APIView):
     @operation(
         "downloadTaskOutputs",
-        query=output_forms.OutputArchiveQuery,
+        query=OutputArchiveQuery,
         media="application/zip",
         other_media="application/x-tar",
     )
@@ -91,7 +110,7 @@ class TaskOutputArchiveView(APIView):
 class TaskCheckpointContentView(APIView):
     @operation(
         "downloadTaskCheckpoint",
-        query=output_forms.OutputKey,
+        query=OutputKey,
         media="application/octet-stream",
         other_media="application/x-tar",
         headers=["Range", "If-None-Match"],

@@ -1,39 +1,165 @@
 """Endpoints for pre-flight tests."""
 
+from rest_framework import serializers
+
+from apps.clusters.api.serializers import LEVELS
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
-from apps.training.api import preflight_forms as forms
+from apps.common.openapi import KeyField
+from apps.common.pages import OrderingField, PageQuery
+from apps.training.api.serializers import Reason
 from apps.training.preflight import presenters as shapes
 from apps.training.services import preflight as service
+from apps.training.states import TaskAction
+from fermi import preflight
+from fermi.planning import plugins
+
+PREFLIGHT_STATUSES = [(status, status) for status in ("queued", "running", "done", "failed")]
+JUDGED_LEVELS = [(level, level) for level in (*LEVELS, "unknown")]
+STOP_ACTIONS = [(TaskAction.STOP.value, TaskAction.STOP.value)]
+TEST_LEVELS = [(level, level) for level in preflight.LEVELS]
+
+
+class PreflightCreateRequest(serializers.Serializer):
+    environmentIds = serializers.ListField(
+        source="environment_ids", child=serializers.CharField(max_length=100), max_length=1024
+    )
+    masterNode = KeyField(source="master", allow_null=True, default=None, help_text="the first environment by default")
+    level = serializers.ChoiceField(TEST_LEVELS, default="quick")
+    framework = serializers.CharField(
+        max_length=40, default=plugins.DEFAULT_FRAMEWORK, help_text="what is to be trained with"
+    )
+
+
+class PreflightQuery(PageQuery):
+    status = serializers.ChoiceField(PREFLIGHT_STATUSES, required=False)
+    environment = KeyField(required=False, allow_blank=True, help_text="id")
+    ordering = OrderingField("-createdAt", createdAt="run__created_at")
+
+
+class PreflightEnvironment(serializers.Serializer):
+    id = serializers.CharField(allow_null=True, help_text="null = the environment was removed")
+    name = serializers.CharField()
+
+
+class PreflightFinding(serializers.Serializer):
+    check = serializers.CharField(help_text="what was looked at: variables, devices, gpuMemory, disk, name, tcp, …")
+    level = serializers.ChoiceField(LEVELS)
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField(help_text="what to do")
+    value = serializers.JSONField(allow_null=True, help_text="what was measured")
+
+
+class PreflightNode(serializers.Serializer):
+    environmentId = serializers.CharField()
+    name = serializers.CharField()
+    level = serializers.ChoiceField(JUDGED_LEVELS)
+    findings = PreflightFinding(many=True)
+
+
+class BetweenZonesQuery(serializers.Serializer):
+    environments = serializers.ListField(
+        child=serializers.CharField(max_length=100), max_length=4096, help_text="ids; may repeat"
+    )
+
+
+class ZoneLink(serializers.Serializer):
+    locals()["from"] = serializers.CharField()
+    to = serializers.CharField()
+    rttMs = serializers.FloatField()
+    bandwidthMbps = serializers.FloatField(allow_null=True, help_text="null: a quick test does not measure it")
+    preflightId = serializers.CharField()
+    at = serializers.DateTimeField()
+
+
+class BetweenZones(serializers.Serializer):
+    items = ZoneLink(many=True)
+
+
+class PreflightPair(serializers.Serializer):
+    """One direction. `from` and `to` are environment ids."""
+
+    locals()["from"] = serializers.CharField()  # no name that a class body could assign otherwise
+    to = serializers.CharField()
+    level = serializers.ChoiceField(JUDGED_LEVELS)
+    rttMs = serializers.FloatField(allow_null=True)
+    bandwidthMbps = serializers.FloatField(allow_null=True)
+    interface = serializers.CharField(allow_null=True, help_text="by which the way leads: NCCL_SOCKET_IFNAME")
+    findings = PreflightFinding(many=True)
+
+
+class PreflightTogether(serializers.Serializer):
+    level = serializers.ChoiceField(JUDGED_LEVELS)
+    allReduceMs = serializers.FloatField(allow_null=True)
+    barrierMs = serializers.FloatField(allow_null=True)
+    findings = PreflightFinding(many=True)
+
+
+class PreflightCulprit(serializers.Serializer):
+    environmentIds = serializers.ListField(child=serializers.CharField())
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField(help_text="which node to drop, or what to change")
+
+
+class PreflightVerdict(serializers.Serializer):
+    level = serializers.ChoiceField(LEVELS)
+    message = serializers.CharField()
+    culprits = PreflightCulprit(many=True)
+
+
+class PreflightBrief(serializers.Serializer):
+    id = serializers.CharField()
+    status = serializers.ChoiceField(PREFLIGHT_STATUSES, help_text="done: there is a verdict, of whatever level")
+    reason = Reason(allow_null=True, help_text="why it waits, or why it failed")
+    level = serializers.ChoiceField(TEST_LEVELS)
+    taskId = serializers.CharField(allow_null=True, help_text="the training task whose first stage it is")
+    projectId = serializers.CharField()
+    owner = serializers.CharField()
+    createdAt = serializers.DateTimeField()
+    startedAt = serializers.DateTimeField(allow_null=True)
+    endedAt = serializers.DateTimeField(allow_null=True)
+    environments = PreflightEnvironment(many=True)
+    verdict = PreflightVerdict(allow_null=True)
+
+
+class PreflightDetail(PreflightBrief):
+    allowedActions = serializers.ListField(
+        child=serializers.ChoiceField(STOP_ACTIONS), help_text="what you may do with it now"
+    )
+    nodes = PreflightNode(many=True)
+    pairs = PreflightPair(many=True)
+    together = PreflightTogether(allow_null=True, help_text="null: a quick test, or it did not come to that")
 
 
 class PreflightsView(APIView):
-    @operation("listPreflights", query=forms.PreflightQuery, page=forms.PreflightBrief)
+    @operation("listPreflights", query=PreflightQuery, page=PreflightBrief)
     def get(self, request: Request, query: Query) -> Data:
         """The pre-flight tests of your projects, newest first."""
         return paginate_rows(service.list_preflights(request.user, query), query, shapes.serialize_brief)
 
-    @operation("createPreflight", body=forms.PreflightCreateRequest, data=forms.PreflightDetail, status=201)
+    @operation("createPreflight", body=PreflightCreateRequest, data=PreflightDetail, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Tests whether these environments can train together, as soon as they are free."""
         return shapes.serialize_detail(service.create_preflight(request.user, **body))
 
 
 class BetweenZonesView(APIView):
-    @operation("listLinksBetweenZones", query=forms.BetweenZonesQuery, data=forms.BetweenZones)
+    @operation("listLinksBetweenZones", query=BetweenZonesQuery, data=BetweenZones)
     def get(self, request: Request, query: Query) -> Data:
         """What the newest tests measured between environments of different zones."""
         return {"items": service.list_zone_links(request.user, query["environments"])}
 
 
 class PreflightView(APIView):
-    @operation("getPreflight", data=forms.PreflightDetail)
+    @operation("getPreflight", data=PreflightDetail)
     def get(self, request: Request, preflight_id: str) -> Data:
         """One test: every node, every pair, and the verdict."""
         return shapes.serialize_detail(service.find_preflight(request.user, preflight_id))
 
 
 class PreflightStopView(APIView):
-    @operation("stopPreflight", data=forms.PreflightDetail)
+    @operation("stopPreflight", data=PreflightDetail)
     def post(self, request: Request, preflight_id: str) -> Data:
         """Ends a test. Asking again changes nothing."""
         return shapes.serialize_detail(service.stop_preflight(request.user, preflight_id))

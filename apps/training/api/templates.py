@@ -1,20 +1,44 @@
 """Endpoints for use cases that are ready to be submitted."""
 
+from rest_framework import serializers
+
+from apps.clusters.api.serializers import WarningItem
 from apps.common.api import APIView, Data, Query, Request, operation
 from apps.common.pages import ShortQuery, paginate_items
-from apps.training.api import template_forms as forms
 from apps.training.services import templates
 
 
+class TemplateVariant(serializers.Serializer):
+    nodes = serializers.IntegerField()
+    gpusPerNode = serializers.IntegerField()
+    gpuType = serializers.CharField(help_text="empty: any")
+    sameZone = serializers.BooleanField()
+    framework = serializers.CharField()
+    frameworkLabel = serializers.CharField()
+    request = serializers.JSONField(help_text="the body of a create, with the environments that there are for it")
+    missing = WarningItem(many=True, help_text="what there is not")
+
+
+class TaskTemplate(serializers.Serializer):
+    id = serializers.CharField()
+    title = serializers.CharField()
+    need = serializers.CharField()
+    setting = serializers.CharField(help_text="nodes, GPUs, framework, zones")
+    advantages = serializers.ListField(child=serializers.CharField())
+    notes = serializers.ListField(child=serializers.CharField())
+    full = TemplateVariant()
+    small = TemplateVariant(help_text="of the same kind, and trained in seconds")
+
+
 class TemplatesView(APIView):
-    @operation("listTaskTemplates", query=ShortQuery, page=forms.TaskTemplate)
+    @operation("listTaskTemplates", query=ShortQuery, page=TaskTemplate)
     def get(self, request: Request, query: Query) -> Data:
         """Use cases as requests, with those of your environments that they could take, and what is missing."""
         return paginate_items(templates.list_templates(request.user), query)
 
 
 class TemplateView(APIView):
-    @operation("getTaskTemplate", data=forms.TaskTemplate)
+    @operation("getTaskTemplate", data=TaskTemplate)
     def get(self, request: Request, template_id: str) -> Data:
         """One use case."""
         return templates.find_template(request.user, template_id)

@@ -1,18 +1,108 @@
 """Endpoints for usage and its cost."""
 
 from django.http import HttpResponse
+from rest_framework import serializers
 
 from apps.common.api import APIView, Data, Query, Request, operation
 from apps.common.clock import now
 from apps.common.errors import ApiError
+from apps.common.openapi import DateTime, KeyField
 from apps.scheduling.selectors import get_month_start
-from apps.training.api import usage_forms as forms
 from apps.training.reports import usage
+from apps.training.reports.usage import GROUPS
 from apps.training.services import actions
+
+GROUPING_CHOICES = [(name, name) for name in GROUPS]
+FORMAT_CHOICES = [(name, name) for name in ("json", "csv")]
+
+
+class UsageQuery(serializers.Serializer):
+    by = serializers.ChoiceField(GROUPING_CHOICES, default="project")
+    project = KeyField(required=False, allow_blank=True, help_text="id")
+    to = DateTime(required=False, help_text="now by default")
+    format = serializers.ChoiceField(FORMAT_CHOICES, default="json")
+    locals()["from"] = DateTime(required=False, help_text="this month's beginning (UTC) by default")
+
+
+class UsageParts(serializers.Serializer):
+    """What held time went into."""
+
+    starting = serializers.FloatField(help_text="until the first step")
+    training = serializers.FloatField(help_text="steps that nobody had trained before")
+    saving = serializers.FloatField(help_text="from when it was asked to end until it had")
+    lost = serializers.FloatField(help_text="to failures, and to the back-off after them")
+    redone = serializers.FloatField(help_text="steps that were trained again")
+    idle = serializers.FloatField(help_text="held without an attempt")
+    hung = serializers.FloatField(help_text="its ranks did not advance")
+
+
+class UsageSum(UsageParts):
+    """In GPU-hours."""
+
+    gpuHours = serializers.FloatField()
+    openGpuHours = serializers.FloatField(help_text="of these, held at this moment: not yet sorted into parts")
+    cost = serializers.FloatField(allow_null=True, help_text="null: nobody has said a price")
+    goodput = serializers.FloatField(allow_null=True, help_text="share that moved training forward")
+    waited = serializers.FloatField(help_text="before that: GPU-hours for which tasks waited for what they then held")
+    ettr = serializers.FloatField(
+        allow_null=True,
+        help_text="effective training time ratio: the same share, of waited and held time",
+    )
+
+
+class ModelFlops(serializers.Serializer):
+    """As the trainer says its FLOPs, in the newest attempt."""
+
+    tflops = serializers.FloatField(help_text="of all ranks together")
+    peakTflops = serializers.FloatField(allow_null=True, help_text="of all GPUs; null: of a type that is not known")
+    utilisation = serializers.FloatField(allow_null=True, help_text="model FLOPs utilisation (MFU)")
+
+
+class UsageItem(UsageSum):
+    key = serializers.CharField(help_text="id, user name, or month")
+    name = serializers.CharField()
+    tasks = serializers.IntegerField()
+
+
+class UsageReport(serializers.Serializer):
+    items = UsageItem(many=True, help_text="the most GPU-hours first")
+    total = UsageSum()
+    currency = serializers.CharField()
+    to = serializers.DateTimeField()
+    locals()["from"] = serializers.DateTimeField()
+
+
+class TaskUsageNode(UsageParts):
+    environmentId = serializers.CharField(allow_null=True, help_text="null: it was removed")
+    name = serializers.CharField()
+    zone = serializers.CharField()
+    gpuType = serializers.CharField()
+    gpus = serializers.IntegerField()
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    open = serializers.BooleanField(help_text="it is held now")
+    cost = serializers.FloatField(allow_null=True)
+
+
+class TaskUsage(UsageParts):
+    """In seconds of the task, its environments weighed by their GPUs."""
+
+    queuedSeconds = serializers.FloatField(help_text="since it was created, without what it held")
+    heldSeconds = serializers.FloatField()
+    gpuHours = serializers.FloatField()
+    cost = serializers.FloatField(allow_null=True, help_text="null: nobody has said a price")
+    currency = serializers.CharField()
+    goodput = serializers.FloatField(allow_null=True, help_text="share of held GPU time that moved training forward")
+    ettr = serializers.FloatField(
+        allow_null=True,
+        help_text="effective training time ratio: the same share, of queued and held time",
+    )
+    modelFlops = ModelFlops(allow_null=True, help_text="null: the trainer does not say its FLOPs")
+    nodes = TaskUsageNode(many=True)
 
 
 class UsageView(APIView):
-    @operation("getUsage", query=forms.UsageQuery, data=forms.UsageReport, other_media="text/csv")
+    @operation("getUsage", query=UsageQuery, data=UsageReport, other_media="text/csv")
     def get(self, request: Request, query: Query) -> Data:
         """GPU-hours of your projects between two moments, what they went into, and what they cost; as CSV with
         `format=csv`."""
@@ -32,7 +122,7 @@ class UsageView(APIView):
 
 
 class TaskUsageView(APIView):
-    @operation("getTaskUsage", data=forms.TaskUsage)
+    @operation("getTaskUsage", data=TaskUsage)
     def get(self, request: Request, task_id: str) -> Data:
         """What the task's time went into: queued, held, and of that how much moved training forward; and what it
         cost."""

@@ -10,7 +10,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError
 from apps.common.texts import get_request_language
-from apps.training.api import schemas as forms
+from apps.training.api import serializers as forms
 from apps.training.core import trace_context
 from apps.training.logs import pages
 from apps.training.logs.first_error import find_first_error

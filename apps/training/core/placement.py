@@ -13,7 +13,7 @@ from django.db.models import Q
 
 from apps.clusters import leases, selectors
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
-from apps.training.core import releasing, transitions
+from apps.training.core import release, transitions
 from apps.training.core.engine_access import get_backend, resolve_run_locations
 from apps.training.core.task_store import build_job_columns, store_nodes
 from apps.training.models import Task
@@ -100,7 +100,7 @@ def apply_placement(task: Task, after: JobSpec, events: Iterable[tuple[str, Mapp
         if leases.list_held_environments(task.pk):  # one that waits for its turn holds nothing
             if leases.acquire_leases(wanted - had, task.pk):
                 return False
-            releasing.release_environments(task, had - wanted)
+            release.release_environments(task, had - wanted)
         Task.objects.filter(pk=task.pk).update(**build_job_columns(after))
         task.nodes.all().delete()
         store_nodes(task, after)

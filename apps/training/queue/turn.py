@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from apps.clusters import leases
 from apps.common.clock import now
-from apps.training.core import releasing, task_store, transitions, wakeups
+from apps.training.core import release, task_store, transitions, wakeups
 from apps.training.core.engine_access import get_backend, resolve_run_locations
 from apps.training.models import Drill, Preflight, Task
 from apps.training.queue import limits, scheduling_pass
@@ -59,7 +59,7 @@ def enter_queue(task: Task, job: JobSpec) -> timedelta | None:
     else how long it needs no pass of its own: the scheduling pass updates and starts it."""
     with transitions.lock_task(task):
         if Task.objects.filter(pk=task.pk, in_line_at=None).update(in_line_at=now()):
-            releasing.release_environments(task)
+            release.release_environments(task)
             wakeups.request_scheduling()
     scheduling_pass.run_if_due(task.pk)
     waits = Task.objects.filter(pk=task.pk, state=TaskState.QUEUED, in_line_at__isnull=False).exists()
@@ -74,7 +74,7 @@ def _take_over_leases(run: Task, wanted: set[str]) -> bool:
     if task is None or not wanted <= leases.list_held_environments(task):
         return False
     with transaction.atomic():
-        return releasing.transfer_leases(Task.objects.select_related("cluster", "owner").get(pk=task), run) > 0
+        return release.transfer_leases(Task.objects.select_related("cluster", "owner").get(pk=task), run) > 0
 
 
 def return_environments(run: Task) -> bool:
@@ -87,7 +87,7 @@ def return_environments(run: Task) -> bool:
     found = None if task is None else waits.first()
     if found is None:
         return False
-    releasing.transfer_leases(run, found)
+    release.transfer_leases(run, found)
     wakeups.enqueue_task(found.pk)
     return True
 
@@ -98,7 +98,7 @@ def leave_queue(task: Task) -> None:
         return
     with transitions.lock_task(task):
         Task.objects.filter(pk=task.pk).update(in_line_at=None, turn={})
-        releasing.release_environments(task)
+        release.release_environments(task)
     task.in_line_at = None
 
 
@@ -117,7 +117,7 @@ def suspend_task(task: Task) -> timedelta | None:
     """Release what a paused or preempted task holds, once no attempt of it is alive. Return how long a paused task
     waits until its next pass; None for a preempted one, which queues again."""
     with transitions.lock_task(task):
-        releasing.release_environments(task)
+        release.release_environments(task)
         if task.paused_at:
             Task.objects.filter(pk=task.pk).update(in_line_at=None, turn={}, deadline_at=None)
             transitions.explain_wait(task, TaskReason.PAUSED, task.preempted_for)

@@ -22,7 +22,7 @@ from apps.training.core import (
     observation_store,
     outcomes,
     placement,
-    releasing,
+    release,
     task_environments,
     transitions,
     uncollected_files,
@@ -355,6 +355,6 @@ def _release_if_final(task: Task) -> None:
         if task.kind == TaskKind.DRILL:
             drills.finish_drill(task)
         if not turn.return_environments(task):
-            releasing.release_environments(task)
+            release.release_environments(task)
         task_environments.finish_environments(task)
         wakeups.enqueue_waiting_tasks()

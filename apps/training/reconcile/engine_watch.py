@@ -2,6 +2,9 @@
 
 import logging
 import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from queue import SimpleQueue
 from typing import Self
 
@@ -16,6 +19,26 @@ from apps.training.models import Attempt
 from fermi.engines.base import RemoteBackend
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import parse_attempt_name
+
+
+class WatcherHeartbeats:
+    """Last scans of all watchers, as this process learnt of them. `clock`: monotonic, in seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._news: dict[str, tuple[float, float]] = {}  # by watcher: its last look, and since when that is known
+
+    def have_all_looked(self, members: Mapping[str, int], looked: Mapping[str, float], patience: timedelta) -> bool:
+        """Return True if each of `members` reported a new scan within `patience`."""
+        moment, before = self._clock(), self._news
+        self._news = {
+            who: before[who] if who in before and before[who][0] == at else (at, moment)
+            for who in members
+            if (at := looked.get(who))
+        }
+        known = [at for _, at in self._news.values() if moment - at <= patience.total_seconds()]
+        return bool(members) and len(known) == len(members)
+
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from apps.training.core.transitions import StaleTaskError
 from apps.training.models import Attempt, Task, Watch
 from apps.training.queue import scheduling_pass
 from apps.training.reconcile import actions, batch_pass, diagnosis, restarts
-from apps.training.reconcile.watched import WatcherHeartbeats
+from apps.training.reconcile.engine_watch import WatcherHeartbeats
 from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskState
 from apps.training.states.decisions import ReconcileAction, ReconcileDecision, TaskFacts, decide_action, judge_hang
 from apps.training.states.limits import PASS_CLAIM_TIMEOUT, RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL

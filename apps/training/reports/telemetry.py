@@ -12,7 +12,7 @@ from apps.common.clock import now
 from apps.scheduling.models import Usage
 from apps.telemetry import presenters, reader, subjects
 from apps.telemetry.presenters import SeriesTarget
-from apps.training.core import releasing
+from apps.training.core import release
 from apps.training.core.engine_access import get_backend
 from apps.training.models import Task
 from apps.training.reports.queue import VisibilityFilter
@@ -40,7 +40,7 @@ def read_task_series(task: Task, query: Mapping[str, Any]) -> dict[str, Any]:
             return False
         return (not nodes or node is None or node in nodes) and (not ranks or rank is None or rank in ranks)
 
-    held = releasing.list_hold_spans(task, now())
+    held = release.list_hold_spans(task, now())
     places = {
         subject: place._replace(during=held.get(subjects.get_subject_id(subject), []))
         if place.node is not None

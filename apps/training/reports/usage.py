@@ -20,7 +20,7 @@ from apps.common.clock import now
 from apps.scheduling import pricing
 from apps.scheduling.models import Usage
 from apps.scheduling.selectors import PART_SUMS, SUM_COST, SUM_WAITED, build_parts, get_month_start
-from apps.training.core import releasing
+from apps.training.core import release
 from apps.training.models import Task
 from apps.training.reports import mfu
 from fermi.scheduler import ledger
@@ -101,7 +101,7 @@ def report_task_usage(task: Task) -> dict[str, Any]:
     """Return the usage of a task with what it holds now, as the API answers it."""
     moment = now()
     rows = list(Usage.objects.filter(task=task.pk).order_by("environment_name", "since"))
-    rows += releasing.list_unbooked_usage(task, moment)
+    rows += release.list_unbooked_usage(task, moment)
     weights = [row.gpus or 0 for row in rows] if any(row.gpus for row in rows) else [1] * len(rows)
     weighed = ledger.sum_parts(_get_parts(row).times(weight) for row, weight in zip(rows, weights, strict=True))
     held = _count_covered_seconds((row.since, row.until) for row in rows)
@@ -152,7 +152,7 @@ def _add_open_holds(
     """Add what is held now, which the ledger does not contain yet."""
     moment = now()
     known, left_out = pricing.read_prices(), clock_jumps.list_gaps(begins)
-    held = [stretch for stretch in releasing.list_current_holds(moment) if stretch.since < ends]
+    held = [stretch for stretch in release.list_current_holds(moment) if stretch.since < ends]
     mine = access.filter_visible(Task.objects.filter(pk__in={stretch.task for stretch in held}), user)
     if project:
         mine = mine.filter(project=project)
@@ -161,7 +161,7 @@ def _add_open_holds(
         task, environment = holders.get(stretch.task), stretch.environment
         if task is None:
             continue
-        for since, until in releasing.split_without_gaps(max(stretch.since, begins), min(moment, ends), left_out):
+        for since, until in release.split_without_gaps(max(stretch.since, begins), min(moment, ends), left_out):
             named: Mapping[str, tuple[str, str]] = {
                 "task": (task.pk, task.name),
                 "user": (task.owner.username, task.owner.username),

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import MAX_INT4, MAX_INT8, AddressField, KeyField, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
-from apps.training.api.schemas import STATES
+from apps.training.api.serializers import STATES
 from apps.workers import selectors
 from apps.workers.health import STATUSES
 from apps.workers.heartbeat.schema import (

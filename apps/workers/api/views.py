@@ -15,7 +15,7 @@ from apps.telemetry.api.serializers import MachineTelemetry, TelemetryQuery
 from apps.workers import health, selectors, telemetry
 from apps.workers.api import serializers as shapes
 from apps.workers.api.authentication import JoinAuthentication, WorkerAuthentication
-from apps.workers.engine import environment_store, log_shipping, store
+from apps.workers.engine import environment_store, log_upload, store
 from apps.workers.heartbeat.cache import HeartbeatCache
 from apps.workers.heartbeat.schema import parse_heartbeat
 from apps.workers.models import JoinToken
@@ -112,8 +112,8 @@ class WorkerLogView(APIView):
         if not all(number.isdecimal() and len(number) < 10 for number in (attempt, rank)):
             raise ApiError(404, "NOT_FOUND")
         try:
-            known = log_shipping.append_rank_log(worker_id, task_id, int(attempt), int(rank), query["offset"], data)
-        except log_shipping.OffsetGapError as gap:
+            known = log_upload.append_rank_log(worker_id, task_id, int(attempt), int(rank), query["offset"], data)
+        except log_upload.OffsetGapError as gap:
             return _make_gap_response(gap, query["offset"])
         return {"acknowledged": known}
 
@@ -143,12 +143,12 @@ class WorkerHostedLogView(APIView):
         """A piece of what a dev environment's run printed, as a rank's log is sent."""
         data = cast(dict[str, Any], request.data).get("bytes", b"")
         try:
-            return {"acknowledged": log_shipping.append_run_log(worker_id, run, query["offset"], data)}
-        except log_shipping.OffsetGapError as gap:
+            return {"acknowledged": log_upload.append_run_log(worker_id, run, query["offset"], data)}
+        except log_upload.OffsetGapError as gap:
             return _make_gap_response(gap, query["offset"])
 
 
-def _make_gap_response(gap: log_shipping.OffsetGapError, offset: int) -> HttpResponse:
+def _make_gap_response(gap: log_upload.OffsetGapError, offset: int) -> HttpResponse:
     error = ApiError(409, "LOG_GAP", "offset", offset=offset, acknowledged=gap.acknowledged)
     return JsonResponse(
         {**exception_handler.build_envelope(error), "data": {"acknowledged": gap.acknowledged}}, status=409

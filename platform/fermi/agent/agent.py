@@ -24,7 +24,7 @@ from fermi.agent import host_facts
 from fermi.agent.engines import ContainerEngineLookup
 from fermi.agent.environments import EnvironmentRunner
 from fermi.agent.errors import AgentError, convert_refusal, format_problems
-from fermi.agent.log_shipping import ship_logs
+from fermi.agent.log_upload import ship_logs
 from fermi.agent.ports import BusyPorts
 from fermi.agent.runs import HostContext, RankRun
 from fermi.agent.sandbox import HostSandbox

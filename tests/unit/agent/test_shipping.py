@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fermi.agent.log_shipping import CHUNK_BYTES, ship_log, ship_logs
+from fermi.agent.log_upload import CHUNK_BYTES, ship_log, ship_logs
 from fermi.agent.runs import RankRun
 from fermi.client import FermiError, NotFound, Unreachable
 from fermi.runner import files

@@ -8,8 +8,8 @@ from rest_framework import serializers
 from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import MAX_INT4, MAX_INT8, DateTime, KeyField, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
-from apps.environments.api.memory_forms import EnvironmentInUse
-from apps.environments.api.packages_forms import PackagesOfTask
+from apps.environments.api.memory import EnvironmentInUse
+from apps.environments.api.packages import PackagesOfTask
 from apps.training.logs import levels
 from apps.training.services.code_source import DEFAULT_RETRY_CODE, RetryCode
 from apps.training.states import TaskAction, TaskState
