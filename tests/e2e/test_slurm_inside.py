@@ -223,7 +223,7 @@ def test_one_is_entered_through_its_keeper_and_another_by_a_step(
 SUBMITS = """import json, sys
 from fermi.jobs.spec import Rendered
 from fermi.planning import plugins
-backend = plugins.backend("slurm", json.loads(sys.argv[1]))
+backend = plugins.get_backend("slurm", json.loads(sys.argv[1]))
 backend.submit(Rendered.from_json(json.loads(sys.stdin.read())))
 print("submitted", flush=True)
 sys.stdin.close()

@@ -19,7 +19,7 @@ from fermi.runner import sandbox
 
 NOBODY = 65534
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED = "import fermi.engines.local.engine, tests.isolation.scene as scene; scene.registry.framework('ddp')"
+NEEDED = "import fermi.engines.local.engine, tests.isolation.scene as scene; scene.plugins.get_framework('ddp')"
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ OFTEN = """
 import sys
 from fermi.runner import node
 from fermi.telemetry import aggregation, metrics
-metrics.PERIOD_SECONDS, aggregation.TOLD_SECONDS = 0.1, 0.2
+metrics.PERIOD_SECONDS, aggregation.REPORT_SECONDS = 0.1, 0.2
 node.main(sys.argv[1], {})
 """
 
@@ -110,7 +110,7 @@ GPUS = """
 import functools, os, sys
 from fermi.runner import node
 here = os.path.dirname(sys.argv[1])
-node.Xids = functools.partial(node.Xids, log=here + "/kmsg", devices=here + "/gpus")
+node.XidReader = functools.partial(node.XidReader, log=here + "/kmsg", devices=here + "/gpus")
 node.main(sys.argv[1], {})
 """
 

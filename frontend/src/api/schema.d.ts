@@ -2947,8 +2947,8 @@ export interface components {
             path: string;
         };
         /**
-         * @description A snapshot, git or environment. A snapshot is run as it is: git or environment beside it say where it came from,
-         *         so that a retry can take the code anew from there.
+         * @description A snapshot, git or environment. A snapshot is run as it is: git or environment beside it state where it came
+         *         from, so that a retry can fetch the code anew from there.
          */
         CodeRequest: {
             /**
@@ -4622,7 +4622,10 @@ export interface components {
             /** @description InfiniBand or RoCE devices, such as mlx5_0; empty = it has none */
             infiniband?: string[];
         };
-        /** @description Environments that are made for the task, of `launchMode` new; all of one kind, the first is the master. */
+        /**
+         * @description Environments that are created for the task, with `launchMode` new; all of one template, the first is the
+         *         master.
+         */
         NewEnvironmentsRequest: {
             /**
              * @description id of an environment template
@@ -6139,7 +6142,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description What is missing here is found by the rules, together with everything else that is wrong. */
+        /** @description A task. What is missing is reported by the rules, together with everything else that is wrong. */
         TaskCreateRequest: {
             /**
              * @description required

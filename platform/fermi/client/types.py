@@ -1067,7 +1067,8 @@ class NetworkRequest(TypedDict):
 
 class NewEnvironmentsRequest(TypedDict):
     """
-    Environments that are made for the task, of `launchMode` new; all of one kind, the first is the master.
+    Environments that are created for the task, with `launchMode` new; all of one template, the first is the
+        master.
     """
 
     template: NotRequired[str]
@@ -3015,8 +3016,8 @@ class ClusterReport(TypedDict):
 
 class CodeRequest(TypedDict):
     """
-    A snapshot, git or environment. A snapshot is run as it is: git or environment beside it say where it came from,
-        so that a retry can take the code anew from there.
+    A snapshot, git or environment. A snapshot is run as it is: git or environment beside it state where it came
+        from, so that a retry can fetch the code anew from there.
     """
 
     snapshot: NotRequired[str | None]
@@ -4217,7 +4218,7 @@ class TaskCode(TypedDict):
 
 class TaskCreateRequest(TypedDict):
     """
-    What is missing here is found by the rules, together with everything else that is wrong.
+    A task. What is missing is reported by the rules, together with everything else that is wrong.
     """
 
     taskName: NotRequired[str]

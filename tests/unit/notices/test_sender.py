@@ -33,7 +33,7 @@ def carry_out(order, readable):
         return {"answer": repr(eval(order["what"], {**globals(), **locals()}))}
     except OSError as error:
         return {"answer": type(error).__name__}
-child.carry_out = carry_out
+child.carry_out_order = carry_out
 child.main()
 """
 OPEN_FILES = "[fd for fd in range(3, 64) if is_open(fd)]"

@@ -13,7 +13,7 @@ from tests.platform_process import ROOT
 SAY = """
 import django, logging; django.setup()
 from apps.common import request_id
-request_id.begin("abc-12345678")
+request_id.set_request_id("abc-12345678")
 logging.getLogger("fermi.test").info("hello %s", "there")
 """
 
