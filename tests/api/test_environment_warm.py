@@ -184,7 +184,7 @@ def test_why_it_is_not_warm_is_said(owner: Api, lab: Lab, monkeypatch: pytest.Mo
     for key in ("env-001", "env-002"):
         owner.patch(f"/dev-environments/{key}", {"warm": True})
     found = inside.StandbyStatus("failed", error={"code": "STANDBY_WITHOUT_TORCH", "python": "/usr/bin/python3"})
-    monkeypatch.setattr(inside, "request_standby", lambda session, seconds: found)
+    monkeypatch.setattr(inside, "request_standby", lambda session, modules, seconds: found)
     assert carry_out() == 2
     first, second = (read_standby(owner, f"/dev-environments/{key}") for key in ("env-001", "env-002"))
     assert (first["state"], first["reason"]["code"]) == ("failed", "STANDBY_WITHOUT_TORCH")
@@ -208,7 +208,7 @@ def test_after_a_task_one_stands_by_again(lab: Lab, colleague: Api) -> None:
 
 @pytest.mark.database
 def test_a_container_that_began_anew_has_none(owner: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inside, "request_standby", lambda session, seconds: inside.StandbyStatus("standing", 412 << 20))
+    monkeypatch.setattr(inside, "request_standby", lambda session, modules, seconds: inside.StandbyStatus("standing", 412 << 20))
     owner.patch(ENVIRONMENT, {"warm": True})
     carry_out()
     assert read_standby(owner)["memoryBytes"] == 412 << 20

@@ -47,7 +47,7 @@ def broken(caplog: pytest.LogCaptureFixture) -> list[str]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """Messages to workers."""
     found: list[tuple[str, ...]] = []
-    monkeypatch.setattr(wakeups, "enqueue_task", lambda *hint: found.append(hint))
+    monkeypatch.setattr(wakeups, "_send", lambda *hint: found.append(hint))
     return found
 
 
@@ -134,7 +134,7 @@ def test_a_pass_that_was_taken_for_dead_ends_without_a_word(
     assert broken(caplog) == []
 
 
-@pytest.mark.parametrize("step", ["lease", "submit"])
+@pytest.mark.parametrize("step", ["lease_environments", "submit_attempt"])
 def test_it_writes_nothing_wherever_it_was_when_it_lost_its_task(
     step: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

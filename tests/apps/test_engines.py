@@ -63,7 +63,7 @@ def elsewhere(task: Task, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
 @pytest.fixture
 def poked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     sent: list[str] = []
-    monkeypatch.setattr(wakeups, "enqueue_task", lambda name, *args: sent.extend(args))
+    monkeypatch.setattr(wakeups, "_send", lambda name, *args: sent.extend(args))
     return sent
 
 

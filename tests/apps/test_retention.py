@@ -6,7 +6,7 @@ from apps.accounts.models import AuditEvent
 from apps.common import retention
 from apps.common.retention import delete_old
 
-pytestmark = [pytest.mark.storage, pytest.mark.django_db]
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 def test_so_many_batches_are_deleted_and_the_next_call_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def poked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tasks that were handed to the reconciler."""
     sent: list[str] = []
-    monkeypatch.setattr(wakeups, "enqueue_task", lambda name, *args: sent.extend(args))
+    monkeypatch.setattr(wakeups, "_send", lambda name, *args: sent.extend(args))
     return sent
 
 
