@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from fermi.cli import output
 from fermi.cli.error_handler import TRAINING_FAILED
-from fermi.cli.leaving import leaving
 from fermi.cli.options import Session
 from fermi.cli.task_detail import detail, loss_of
 from fermi.cli.texts import _
@@ -20,9 +19,22 @@ from fermi.client.types import TaskDetail
 LINE_EVERY_S = 2.0  # progress lines, where they cannot be overwritten
 
 
+@contextmanager
+def explain_interrupt(task_id: str, *, following: bool = True) -> Iterator[None]:
+    """On Ctrl-C within the context, print that the task continues, how to follow it again and how to stop it; then
+    raise KeyboardInterrupt. Without `following`, print nothing."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if following:
+            output.say("")
+            output.say(_("TASK_GOES_ON", id=task_id))
+        raise
+
+
 def until_end(session: Session, task_id: str, *, live: bool) -> int:
     """Shows the task's end as the command's result; 1 unless it succeeded."""
-    with leaving(task_id):
+    with explain_interrupt(task_id):
         if live:
             _follow(session, task_id)
         task = session.fermi.tasks.wait(task_id)

@@ -19,8 +19,7 @@ import asyncssh
 
 from fermi.cli import remote_session
 from fermi.client import FermiError, channels
-from fermi.client.channels import Running, Stream
-from fermi.client.way import Way
+from fermi.client.channels import ChannelAddress, Running, Stream
 from fermi.envd import protocol
 
 PIECE = 1 << 16
@@ -30,7 +29,7 @@ NOT_OPENED = 255
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-def serve_pipe(way: Way, key: asyncssh.SSHKey) -> None:
+def serve_pipe(way: ChannelAddress, key: asyncssh.SSHKey) -> None:
     """One SSH connection over standard input and output, until it ends."""
     here, there = socket.socketpair()
     threading.Thread(target=_pump, args=(partial(os.read, 0), there.sendall, there), daemon=True).start()
@@ -40,7 +39,7 @@ def serve_pipe(way: Way, key: asyncssh.SSHKey) -> None:
     back.join()
 
 
-async def serve(way: Way, sock: socket.socket, key: asyncssh.SSHKey) -> None:
+async def serve(way: ChannelAddress, sock: socket.socket, key: asyncssh.SSHKey) -> None:
     try:
         connection = await asyncssh.run_server(
             sock,
@@ -74,7 +73,7 @@ def _write_all(data: bytes) -> None:
 
 
 class _Server(asyncssh.SSHServer):
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: ChannelAddress) -> None:
         self._way = way
         self._undeclared: set[int] = set()
 
@@ -150,7 +149,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
 
     _chan: Any
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: ChannelAddress) -> None:
         self._way = way
         self._words: list[str] | None = None
         self._term = ""

@@ -15,8 +15,7 @@ from fermi.cli.error_handler import INTERRUPTED
 from fermi.cli.output import say, visible
 from fermi.cli.texts import _
 from fermi.client import FermiError, channels
-from fermi.client.channels import Running
-from fermi.client.way import Way
+from fermi.client.channels import ChannelAddress, Running
 from fermi.envd import protocol
 
 IN, OUT, ERR = 0, 1, 2
@@ -29,7 +28,7 @@ take back."""
 
 
 def attach(
-    way: Way,
+    way: ChannelAddress,
     words: Sequence[str] | None,
     *,
     cwd: str = "",
@@ -49,7 +48,7 @@ def is_terminal() -> bool:
 
 
 async def _attach(
-    way: Way, words: Sequence[str] | None, cwd: str, env: dict[str, str], terminal: bool, reads: bool
+    way: ChannelAddress, words: Sequence[str] | None, cwd: str, env: dict[str, str], terminal: bool, reads: bool
 ) -> int:
     if terminal:
         env = {"TERM": os.environ.get("TERM", "xterm"), **env}

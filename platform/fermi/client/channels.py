@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Any, Self
 
@@ -21,7 +22,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, W
 
 from fermi.client.errors import Conflict, FermiError, Forbidden, Unreachable, error_type
 from fermi.client.transport import SHORTAGE, pause
-from fermi.client.way import Way
 from fermi.envd import protocol
 
 OPENING_S = 30.0
@@ -33,10 +33,26 @@ POLICY = 1008  # who is in may no longer be: the right or the token is gone
 NO_MORE = json.dumps({"end": True})
 
 
+@dataclass(frozen=True, slots=True)
+class ChannelAddress:
+    """Address of a WebSocket channel of the platform: `headers` are sent with the request; connecting is tried again
+    `retries` times where the platform does not answer."""
+
+    url: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    retries: int = 4
+
+    @property
+    def address(self) -> str:
+        scheme, _, rest = self.url.partition("://")
+        return f"{'wss' if scheme == 'https' else 'ws'}://{rest}{self.path}"
+
+
 class Channel:
     """`answer`: what the other end said to the request."""
 
-    def __init__(self, socket: ClientConnection, way: Way) -> None:
+    def __init__(self, socket: ClientConnection, way: ChannelAddress) -> None:
         self._socket = socket
         self._way = way
         self._reading = False
@@ -110,7 +126,7 @@ class Channel:
 class _Told:
     """What breaks a channel, in the client's own errors."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: ChannelAddress) -> None:
         self._way = way
 
     def __enter__(self) -> None:
@@ -194,14 +210,14 @@ class Running(Channel):
         await self._frame(protocol.CONTROL, json.dumps(said).encode())
 
 
-async def port(way: Way, *, door: str = "", number: int = 0) -> Stream:
+async def port(way: ChannelAddress, *, door: str = "", number: int = 0) -> Stream:
     """A declared port, by its name or by its number."""
     stream = Stream(await _connected(way), way)
     return await _asked(stream, {"open": "port", "door": door} if door else {"open": "port", "port": number})
 
 
 async def command(
-    way: Way,
+    way: ChannelAddress,
     words: Sequence[str] | None,
     *,
     cwd: str = "",
@@ -224,7 +240,7 @@ async def _asked(channel: Any, request: Mapping[str, Any]) -> Any:
     return channel
 
 
-async def _connected(way: Way) -> ClientConnection:
+async def _connected(way: ChannelAddress) -> ClientConnection:
     attempt = 0
     while True:
         try:
@@ -237,7 +253,7 @@ async def _connected(way: Way) -> ClientConnection:
             attempt += 1
 
 
-async def _connect_once(way: Way) -> ClientConnection:
+async def _connect_once(way: ChannelAddress) -> ClientConnection:
     try:
         return await connect(
             way.address,
@@ -262,7 +278,7 @@ def _trust() -> SSLContext:
     return httpx.create_ssl_context()
 
 
-def _refused(error: InvalidStatus, way: Way) -> FermiError:
+def _refused(error: InvalidStatus, way: ChannelAddress) -> FermiError:
     response = error.response
     try:
         body = json.loads(bytes(response.body or b""))
@@ -279,7 +295,7 @@ def _refused(error: InvalidStatus, way: Way) -> FermiError:
 
 @asynccontextmanager
 async def listening(
-    way: Way, *, door: str, local: int = 0, failed: Callable[[FermiError], None] = lambda _: None
+    way: ChannelAddress, *, door: str, local: int = 0, failed: Callable[[FermiError], None] = lambda _: None
 ) -> AsyncIterator[int]:
     """Leads a door's port to the loopback of this machine; gives the number there. `failed` hears of each connection
     that came to nothing."""

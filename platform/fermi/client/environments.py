@@ -6,12 +6,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fermi.client.pagination import Listing
-from fermi.client.series import telemetry_params
-from fermi.client.transport import Transport
+from fermi.client.transport import Transport, build_telemetry_params
 from fermi.client.types import (
     DoorTicket,
     EnvironmentDetail,
@@ -32,7 +31,9 @@ from fermi.client.types import (
     PatchedEnvironmentTemplateChangeRequest,
     Timeline,
 )
-from fermi.client.way import Way
+
+if TYPE_CHECKING:
+    from fermi.client.channels import ChannelAddress
 
 ENDS = {"running": ("running",), "stopped": ("stopped", "failed"), "deleted": ("deleted",)}
 """By what is wanted of it (of one that failed that is to stay stopped): the states that last."""
@@ -205,9 +206,9 @@ class Environments:
         """Runs a command in it and waits for its end."""
         return run_to_end(self.channel(environment_id), command, stdin=stdin, cwd=cwd, env=env)
 
-    def channel(self, environment_id: str) -> Way:
+    def channel(self, environment_id: str) -> "ChannelAddress":
         """The way in, for `fermi.client.channels`."""
-        return self._transport.way(_path(environment_id, "/channel"))
+        return self._transport.channel_address(_path(environment_id, "/channel"))
 
     def summary(self, environment_ids: Sequence[str], master: str | None = None) -> EnvironmentSummary:
         """What these environments are together, and what is worth knowing before they are used together."""
@@ -292,7 +293,7 @@ class Environments:
     ) -> MachineTelemetry:
         """What its machine and GPUs used, as series on one grid, and which tasks had it; of the last hour unless
         `begins` or `ends` (ISO 8601) say otherwise."""
-        params = telemetry_params(metrics, begins, ends, points)
+        params = build_telemetry_params(metrics, begins, ends, points)
         return self._transport.call("GET", _path(environment_id, "/telemetry"), params=params)
 
     def _steer(self, environment_id: str, action: str) -> EnvironmentDetail:
@@ -300,14 +301,19 @@ class Environments:
 
 
 def run_to_end(
-    way: Way, words: Sequence[str], *, stdin: bytes = b"", cwd: str = "", env: Mapping[str, str] | None = None
+    address: "ChannelAddress",
+    words: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    cwd: str = "",
+    env: Mapping[str, str] | None = None,
 ) -> Completed:
     from fermi.client import channels
     from fermi.envd import protocol
 
     async def once() -> Completed:
         parts: dict[int, list[bytes]] = {protocol.OUT: [], protocol.ERR: []}
-        async with await channels.command(way, words, cwd=cwd, env=env) as running:
+        async with await channels.command(address, words, cwd=cwd, env=env) as running:
 
             async def feed() -> None:
                 await running.write(stdin)

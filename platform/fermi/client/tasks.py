@@ -5,16 +5,15 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from fermi.client.environments import Completed, run_to_end
 from fermi.client.errors import FermiError
 from fermi.client.logs import LogLine, follow_log, read_log
 from fermi.client.pagination import Listing
-from fermi.client.series import telemetry_params
 from fermi.client.sse import Event, stream
-from fermi.client.transport import Transport
+from fermi.client.transport import Transport, build_telemetry_params
 from fermi.client.types import (
     CheckpointItem,
     FirstError,
@@ -37,7 +36,9 @@ from fermi.client.types import (
     TaskUsage,
     TaskUse,
 )
-from fermi.client.way import Way
+
+if TYPE_CHECKING:
+    from fermi.client.channels import ChannelAddress
 
 PATIENCE_S = 300.0  # how long the platform may be away (a restart, an upgrade) before following gives up
 
@@ -189,7 +190,7 @@ class Tasks:
     ) -> TaskTelemetry:
         """What its nodes, GPUs and ranks used, as series on one grid. Without `metrics` those of a first look; over the
         task's whole life unless `begins` or `ends` (ISO 8601) say otherwise."""
-        params = telemetry_params(metrics, begins, ends, points)
+        params = build_telemetry_params(metrics, begins, ends, points)
         return self._transport.call(
             "GET", _path(task_id, "/telemetry"), params={**params, "node": nodes, "rank": ranks}
         )
@@ -323,9 +324,9 @@ class Tasks:
         """Runs a command beside a running rank: on its node, with its variables, in its working directory."""
         return run_to_end(self.channel(task_id, rank), command, stdin=stdin, cwd=cwd, env=env)
 
-    def channel(self, task_id: str, rank: int = 0) -> Way:
+    def channel(self, task_id: str, rank: int = 0) -> "ChannelAddress":
         """The way to a running rank, for `fermi.client.channels`."""
-        return self._transport.way(_path(task_id, f"/ranks/{rank}/channel"))
+        return self._transport.channel_address(_path(task_id, f"/ranks/{rank}/channel"))
 
     def _get(self, task_id: str, patience: float) -> TaskDetail:
         return self._transport.call("GET", _path(task_id), patience=patience)

@@ -2,15 +2,17 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from fermi.client.config import Place
 from fermi.client.errors import FermiError, NotFound, UnexpectedAnswer, Unreachable, error_type
-from fermi.client.way import Way
+
+if TYPE_CHECKING:
+    from fermi.client.channels import ChannelAddress
 
 API = "/api/v1"
 REPEATABLE = {"GET", "HEAD", "PUT", "DELETE"}
@@ -109,9 +111,11 @@ class Transport:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
 
-    def way(self, path: str) -> Way:
-        """What `fermi.client.channels` opens."""
-        return Way(self.url, API + path, self._headers, self.retries)
+    def channel_address(self, path: str) -> "ChannelAddress":
+        """Return the address of a WebSocket channel, which the functions of `fermi.client.channels` open."""
+        from fermi.client.channels import ChannelAddress
+
+        return ChannelAddress(self.url, API + path, self._headers, self.retries)
 
     def _unreachable(self, error: httpx.HTTPError) -> Unreachable:
         return Unreachable(f"{self.url} does not answer: {error or type(error).__name__}", code="UNREACHABLE")
@@ -154,3 +158,11 @@ def unwrap(response: httpx.Response) -> Any:
 def _describe(response: httpx.Response) -> str:
     kind = response.headers.get("Content-Type", "no content type")
     return f"HTTP {response.status_code} ({kind}) from {response.url}"
+
+
+def build_telemetry_params(
+    metrics: Sequence[str], begins: str | None, ends: str | None, points: int | None
+) -> Mapping[str, Any]:
+    """Return the query parameters of a request for telemetry series. `begins`, `ends`: ISO 8601; `points`: how many
+    points the answer's time grid has at most."""
+    return {"metric": metrics, "from": begins, "to": ends, "points": points}

@@ -5,8 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fermi.client.pagination import Listing
-from fermi.client.series import telemetry_params
-from fermi.client.transport import Transport
+from fermi.client.transport import Transport, build_telemetry_params
 from fermi.client.types import (
     GroupCreateRequest,
     GroupItem,
@@ -56,7 +55,7 @@ class Workers:
     ) -> MachineTelemetry:
         """What its GPU, its rank and its host used, as series on one grid, and which tasks had it; of the last hour
         unless `begins` or `ends` (ISO 8601) say otherwise."""
-        params = telemetry_params(metrics, begins, ends, points)
+        params = build_telemetry_params(metrics, begins, ends, points)
         return self._transport.call("GET", f"/workers/{quote(worker_id)}/telemetry", params=params)
 
     def delete(self, worker_id: str) -> None:

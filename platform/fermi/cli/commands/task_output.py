@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from fermi.characters import escape_name
 from fermi.cli import output
-from fermi.cli.leaving import leaving
+from fermi.cli.follow import explain_interrupt
 from fermi.cli.log_lines import COLOURS, Lines, log_lines
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
@@ -73,7 +73,7 @@ def logs(
         return
     regex = grep is not None and not fixed
     shown = log_lines(session, raw, marked=rank == "all", following=follow)
-    with leaving(task, following=follow), shown as lines:
+    with explain_interrupt(task, following=follow), shown as lines:
         for line in session.fermi.tasks.logs(
             task, rank=rank or 0, attempt=attempt, search=sought, regex=regex, follow=follow, **filters
         ):
