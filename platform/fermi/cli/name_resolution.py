@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fermi.cli.output import say
+from fermi.cli import output
 from fermi.cli.texts import _
 from fermi.client.client import Fermi
 from fermi.client.types import ClusterItem, DatasetItem, DatasetVersionItem, ProjectItem
@@ -16,7 +16,7 @@ class Names:
     """Each kind of thing is fetched once, and only when it is asked for. An unknown name is passed on as it is: the
     platform says what is wrong with it, together with everything else."""
 
-    say = staticmethod(say)
+    say = staticmethod(output.say)
 
     def __init__(self, fermi: Fermi) -> None:
         self._fermi = fermi
@@ -44,7 +44,7 @@ class Names:
         if not running:
             raise click.UsageError(_("NO_ENVIRONMENT_RUNS"))
         chosen = _only(running, _("AN_ENVIRONMENT"), "--env")
-        say(_("ENVIRONMENT_CHOSEN", name=chosen["name"], id=chosen["id"]))
+        output.say(_("ENVIRONMENT_CHOSEN", name=chosen["name"], id=chosen["id"]))
         return str(chosen["id"])
 
     def template(self, given: str) -> str:
@@ -73,7 +73,7 @@ class Names:
         if given:
             return _id_of(given, models, _("A_MODEL"))
         chosen = _only(models, _("A_MODEL"), "--model")
-        say(_("MODEL_CHOSEN", name=chosen["name"], id=chosen["id"]))
+        output.say(_("MODEL_CHOSEN", name=chosen["name"], id=chosen["id"]))
         return chosen["id"]
 
     def dataset(self, dataset: str | None, version: str | None) -> tuple[str, str]:
@@ -94,9 +94,9 @@ class Names:
         newest = max(usable, key=lambda item: (item["status"] == "ready", item["createdAt"]))
         place = {"name": chosen["name"], "id": chosen["id"], "version": newest["id"]}
         if newest["status"] == "ready":
-            say(_("DATASET_CHOSEN", **place))
+            output.say(_("DATASET_CHOSEN", **place))
         else:
-            say(_("DATASET_CHOSEN_NOT_READY", **place))
+            output.say(_("DATASET_CHOSEN_NOT_READY", **place))
         return chosen["id"], newest["id"]
 
 

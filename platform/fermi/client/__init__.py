@@ -1,6 +1,7 @@
-"""The platform from Python: `from fermi.client import Fermi`.
+"""Python client of the platform: `from fermi.client import Fermi`.
 
-`Fermi` is imported on first use, so that the command line can read its configuration without the HTTP library.
+`Fermi` is imported on first use, so that the command line can read its configuration without importing the HTTP
+library.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Who may do what: API tokens, projects and their members."""
+"""API tokens, and projects with their members, secrets, limits and diagnosis rules."""
 
 from typing import Any
 from urllib.parse import quote
@@ -27,21 +27,24 @@ class Tokens:
         self._transport = transport
 
     def list(self) -> Listing[TokenItem]:
+        """Return the caller's tokens, without their secret part."""
         return Listing(self._transport, "/tokens", {})
 
     def create(self, name: str, *, expires_in_days: int | None = None) -> TokenCreated:
-        """The token itself is in this answer and never again."""
+        """Create a token and return it. The secret itself is in this answer and never shown again. `expires_in_days`
+        None: it does not expire."""
         body: dict[str, Any] = {"name": name}
         if expires_in_days is not None:
             body["expiresInDays"] = expires_in_days
         return self._transport.call("POST", "/tokens", json=body)
 
     def revoke(self, token_id: str) -> None:
+        """Revoke a token. Raise NotFoundError for one that is not the caller's."""
         self._transport.call("DELETE", f"/tokens/{quote(token_id)}")
 
 
 class Projects:
-    """`role` is viewer, member or maintainer."""
+    """Projects that the caller may see. A member's `role` is viewer, member or maintainer."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -59,8 +62,8 @@ class Projects:
         return self._transport.call("PATCH", f"/projects/{quote(project_id)}", json={"name": name})
 
     def set_warm(self, project_id: str, warm: bool) -> ProjectItem:
-        """Whether a process stands by, with the training stack imported, in each of its environments that does not say
-        otherwise (`environments.update(…, {"warm": True})`)."""
+        """Set whether a warm standby process, with the training stack imported, is kept in each of the project's
+        environments that do not say otherwise (`environments.update(…, {"warm": True})`). Return the project."""
         return self._transport.call("PUT", f"/projects/{quote(project_id)}/warm", json={"warm": warm})
 
     def delete(self, project_id: str) -> None:
@@ -81,43 +84,46 @@ class Projects:
         self._transport.call("DELETE", f"/projects/{quote(project_id)}/members/{quote(username)}")
 
     def secrets(self, project_id: str) -> Listing[SecretItem]:
-        """Names, and who set them when; values are never given back."""
+        """Return the names of the project's secrets, and who set them when. Values are never returned."""
         return Listing(self._transport, f"/projects/{quote(project_id)}/secrets", {})
 
     def set_secret(self, project_id: str, name: str, value: str) -> SecretItem:
         return self._transport.call("PUT", _secret(project_id, name), json={"value": value})
 
     def diagnosis_rules(self, project_id: str) -> DiagnosisRules:
-        """What the project knows of its own errors, as TOML."""
+        """Return the project's own diagnosis rules, as TOML."""
         return self._transport.call("GET", f"/projects/{quote(project_id)}/diagnosis-rules")
 
     def set_diagnosis_rules(self, project_id: str, text: str) -> DiagnosisRules:
+        """Replace the project's diagnosis rules by the TOML text and return them. Raise InvalidRequestError for rules
+        that are not valid."""
         return self._transport.call("PUT", f"/projects/{quote(project_id)}/diagnosis-rules", json={"text": text})
 
     def test_diagnosis_rules(self, project_id: str, log: str, text: str | None = None) -> DiagnosisRulesTest:
-        """What would be said of a rank that had printed `log`; `text`: rules to try instead of the project's."""
+        """Return the findings for a rank that had printed `log`. `text`: rules to try instead of the project's."""
         body = {"log": log} if text is None else {"log": log, "text": text}
         path = f"/projects/{quote(project_id)}/diagnosis-rules/test"
         return self._transport.call("POST", path, json=body, repeatable=True)
 
     def limits(self, project_id: str) -> Limits:
-        """What the project may use, and what it uses now."""
+        """Return the project's limits and its current usage."""
         return self._transport.call("GET", f"/projects/{quote(project_id)}/limits")
 
     def set_limits(self, project_id: str, limits: LimitsRequest) -> Limits:
-        """Replaces all of them; takes the administrator."""
+        """Replace all limits of the project and return them. Needs an administrator."""
         return self._transport.call("PUT", f"/projects/{quote(project_id)}/limits", json=limits)
 
     def user_limits(self, project_id: str) -> Listing[UserLimits]:
-        """What each member may use, and uses now."""
+        """Return each member's limits and current usage."""
         return Listing(self._transport, f"/projects/{quote(project_id)}/limits/users", {})
 
     def set_user_limits(self, project_id: str, username: str, limits: UserLimitsRequest) -> UserLimits:
-        """Of one member, in place of those that each has; takes a maintainer."""
+        """Replace the limits of one member, which take precedence over the default per member. Needs a maintainer."""
         path = f"/projects/{quote(project_id)}/limits/users/{quote(username)}"
         return self._transport.call("PUT", path, json=limits)
 
     def remove_user_limits(self, project_id: str, username: str) -> None:
+        """Remove the limits of one member: the default per member applies again."""
         self._transport.call("DELETE", f"/projects/{quote(project_id)}/limits/users/{quote(username)}")
 
     def remove_secret(self, project_id: str, name: str) -> None:

@@ -1,10 +1,10 @@
-"""A way into an environment, or beside a running rank: one WebSocket of the platform for each port or command
-(`fermi.envd.protocol` says what goes over it).
+"""WebSocket channels into an environment or to a running rank: one for each forwarded port or command (the protocol is
+in `fermi.envd.protocol`).
 
-    async with await channels.port(way, door="jupyter") as stream: …
-    async with await channels.command(way, ["nvidia-smi"]) as running: …
+    async with await channels.port(address, door="jupyter") as stream: …
+    async with await channels.command(address, ["nvidia-smi"]) as running: …
 
-Connecting is tried again, for nothing has begun by then. What was asked for is asked for once: a command whose answer
+Connecting is retried, because nothing has been started by then. The request itself is sent once: a command whose answer
 was lost may run.
 """
 
@@ -50,7 +50,7 @@ class ChannelAddress:
 
 
 class Channel:
-    """`answer`: what the other end said to the request."""
+    """An open WebSocket. `answer` is the other end's answer to the request."""
 
     def __init__(self, socket: ClientConnection, way: ChannelAddress) -> None:
         self._socket = socket
@@ -60,7 +60,8 @@ class Channel:
         self.answer: dict[str, Any] = {}
 
     async def ask(self, request: Mapping[str, Any]) -> None:
-        """Raises what the answer tells."""
+        """Send the request and store the answer. Raise ConflictError where the other end refuses it, UnreachableError
+        where it does not answer within ANSWER_TIMEOUT_S."""
         with self._told():
             await self._socket.send(json.dumps(request))
             try:
@@ -79,11 +80,12 @@ class Channel:
             raise Conflict.of_envelope(409, {**problem, "errors": [{**problem, **hint}]})
 
     async def say(self, message: bytes | str) -> None:
+        """Send one message. Raise UnreachableError or ForbiddenError where the channel is closed."""
         with self._told():
             await self._socket.send(message)
 
     async def messages(self) -> AsyncIterator[bytes | str]:
-        """Until the other end closes; raises where it does so with a reason."""
+        """Yield messages until the other end closes the channel. Raise FermiError where it closes with a reason."""
         with self._told():
             while True:
                 self._reading = True
@@ -108,8 +110,9 @@ class Channel:
         await self.close()
 
     async def _keep(self) -> None:
-        """Of an end that has gone silent nobody would hear. One that waits because nobody here reads is not silent:
-        its answers wait, too."""
+        """Ping the other end every PING_INTERVAL_S and abort the connection where no pong comes within PONG_TIMEOUT_S:
+        a connection that was lost without notice would never be noticed otherwise. While nobody reads here, pongs are
+        not read either, so silence means nothing then."""
         with suppress(ConnectionClosed):
             while True:
                 await asyncio.sleep(BEAT_S)
@@ -124,7 +127,7 @@ class Channel:
 
 
 class _Told:
-    """What breaks a channel, in the client's own errors."""
+    """Context manager that raises connection errors as the client's own exceptions."""
 
     def __init__(self, way: ChannelAddress) -> None:
         self._way = way
@@ -144,18 +147,18 @@ class _Told:
 
 
 class Stream(Channel):
-    """The bytes of a port, as they are."""
+    """The raw bytes of a forwarded port."""
 
     async def write(self, data: bytes) -> None:
         for start in range(0, len(data), PIECE):
             await self.say(data[start : start + PIECE])
 
     async def end(self) -> None:
-        """No more will be written."""
+        """Close the sending direction."""
         await self.say(NO_MORE)
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Until the other side has no more."""
+        """Yield bytes until the other side closes its sending direction."""
         async for message in self.messages():
             if isinstance(message, str):
                 if json.loads(message).get("end"):
@@ -165,29 +168,32 @@ class Stream(Channel):
 
 
 class Running(Channel):
-    """A command: `output` tells what it writes, and afterwards `exit_code` is there. `on_start` is called once with
+    """A running command. `output` yields what it writes; afterwards `exit_code` is set. `on_start` is called once with
     `{"files": […], "command": "…"}` of a login shell that prints nothing: what it reads and runs as it starts."""
 
     exit_code: int | None = None
     on_start: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
 
     async def write(self, data: bytes) -> None:
+        """Write to the command's standard input."""
         for start in range(0, len(data), PIECE):
             await self._frame(protocol.IN, data[start : start + PIECE])
 
     async def end(self) -> None:
-        """Nothing more will be written to it."""
+        """Close the command's standard input."""
         await self._control({"end": True})
 
     async def resize(self, columns: int, rows: int) -> None:
+        """Set the size of the command's terminal."""
         await self._control({"resize": {"columns": columns, "rows": rows}})
 
     async def signal(self, name: str) -> None:
-        """`INT`, `TERM`, `KILL`, … to the command and what it started."""
+        """Send a signal (`INT`, `TERM`, `KILL`, …) to the command and the processes that it started."""
         await self._control({"signal": name})
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """(wire.OUT or wire.ERR, bytes) until it has ended. Raises Unreachable where its end was not told."""
+        """Yield (protocol.OUT or protocol.ERR, bytes) until the command has ended. Raise UnreachableError where the
+        channel ends without an exit code."""
         async for message in self.messages():
             if isinstance(message, str) or not message:
                 continue
@@ -211,7 +217,7 @@ class Running(Channel):
 
 
 async def port(way: ChannelAddress, *, door: str = "", number: int = 0) -> Stream:
-    """A declared port, by its name or by its number."""
+    """Open a channel to a declared port, by its name (`door`) or its number."""
     stream = Stream(await _connected(way), way)
     return await _asked(stream, {"open": "port", "door": door} if door else {"open": "port", "port": number})
 
@@ -224,7 +230,8 @@ async def command(
     env: Mapping[str, str] | None = None,
     tty: tuple[int, int] | None = None,
 ) -> Running:
-    """`words` None: a login shell. `tty`: columns and rows of a terminal; None = pipes."""
+    """Start a command and return its channel. `words` None: a login shell. `tty`: columns and rows of a terminal; None
+    = pipes. Raise ConflictError where the environment refuses."""
     size = {"columns": tty[0], "rows": tty[1]} if tty else None
     request = {"open": "exec", "command": None if words is None else [*words], "cwd": cwd, "env": {**(env or {})}}
     running = Running(await _connected(way), way)
@@ -274,7 +281,7 @@ async def _connect_once(way: ChannelAddress) -> ClientConnection:
 
 
 def _trust() -> SSLContext:
-    """Whom the rest of the client trusts."""
+    """Return the TLS context that the rest of the client uses."""
     return httpx.create_ssl_context()
 
 
@@ -297,8 +304,8 @@ def _refused(error: InvalidStatus, way: ChannelAddress) -> FermiError:
 async def listening(
     way: ChannelAddress, *, door: str, local: int = 0, failed: Callable[[FermiError], None] = lambda _: None
 ) -> AsyncIterator[int]:
-    """Leads a door's port to the loopback of this machine; gives the number there. `failed` hears of each connection
-    that came to nothing."""
+    """Forward a declared port to the loopback interface of this machine and yield the local port number. `failed` is
+    called with the error of each connection that could not be forwarded."""
     streams: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -335,7 +342,8 @@ def _flat(error: BaseException) -> Iterator[BaseException]:
 
 
 async def joined(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Both ways, until both have ended; a side that has no more to say may still listen."""
+    """Copy bytes in both directions until both have ended; a side that has closed its sending direction may still
+    receive."""
 
     async def up() -> None:
         while data := await reader.read(PIECE):

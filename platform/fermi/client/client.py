@@ -1,4 +1,4 @@
-"""The door to a platform."""
+"""The client's entry point."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -31,14 +31,15 @@ from fermi.client.workers import Groups, Workers
 
 
 class Fermi:
-    """A platform, as one caller sees it. Safe to share between threads.
+    """Client of one platform, for one caller. May be shared between threads.
 
         with Fermi() as fermi:
             task = fermi.tasks.create({"taskName": "first", ...})
             print(fermi.tasks.wait(task["taskId"])["status"])
 
-    Without arguments it looks where `fermi.client.config.find` says. `lang` ("zh", "en", …) is the messages' language;
-    `timeout` seconds without a byte end a call; calls that may be repeated are, `retries` times.
+    Without arguments, address and token come from `fermi.client.config.find_endpoint`. `lang` ("zh", "en", …) is the
+    language of messages; a call fails after `timeout` seconds without a byte; calls that may be repeated are tried
+    again `retries` times.
     """
 
     def __init__(
@@ -73,24 +74,25 @@ class Fermi:
         self.notices = Notices(self._transport)
 
     def me(self) -> Me:
-        """Who the token speaks for."""
+        """Return the user that the token belongs to."""
         return self._transport.call("GET", "/auth/me")
 
     def zones(self) -> Listing[ZoneItem]:
         return Listing(self._transport, "/availability-zones", {})
 
     def frameworks(self) -> Listing[FrameworkItem]:
-        """What can train here, with the JSON Schema of each one's options."""
+        """Return the frameworks that the platform can train with, and the JSON Schema of each one's options."""
         return Listing(self._transport, "/frameworks", {})
 
     def queue(
         self, project: str | None = None, *, cluster: str | None = None, search: str | None = None
     ) -> Listing[QueueItem]:
-        """Tasks that wait for their turn, first who is first; those that the caller may not see have no name."""
+        """Return the tasks that wait, in the order in which they will start. Tasks that the caller may not see have no
+        name."""
         return Listing(self._transport, "/queue", {"project": project, "cluster": cluster, "search": search})
 
     def templates(self) -> Listing[TaskTemplate]:
-        """Use cases as requests, with those of your environments that they could take, and what is missing."""
+        """Return the use cases as requests, with the caller's environments that fit each, and what is missing."""
         return Listing(self._transport, "/task-templates", {})
 
     def template(self, template_id: str) -> TaskTemplate:
@@ -105,8 +107,8 @@ class Fermi:
         master: str | None = None,
         hyperparameters: Mapping[str, Any] | None = None,
     ) -> FrameworkRecommendation:
-        """Which framework for a model of so many parameters (or for the one named, with these `hyperparameters`) on
-        these environments, best first; those that are rejected come with the reasons against them."""
+        """Return the frameworks for a model of so many parameters (or for the model named, with these
+        `hyperparameters`) on these environments, best first. Those that are rejected come with the reasons."""
         given = {
             "modelParameters": parameters,
             "modelId": model,
@@ -118,7 +120,7 @@ class Fermi:
         return self._transport.call("POST", "/frameworks/recommend", json=body, repeatable=True)
 
     def audit_events(self, project: str | None = None) -> Listing[AuditEventItem]:
-        """Who did what, newest first, in one project or in all the caller maintains."""
+        """Return who did what, newest first, in one project or in all that the caller maintains."""
         return Listing(self._transport, "/audit-events", {"project": project})
 
     def close(self) -> None:

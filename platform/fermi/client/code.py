@@ -1,4 +1,4 @@
-"""Code of projects: snapshots sent and fetched back."""
+"""Snapshots of projects' code: upload and download."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -17,7 +17,7 @@ from fermi.client.types import (
 )
 
 TOGETHER = 24 << 20
-"""Bytes of contents in one request; a larger file goes alone."""
+"""Maximum bytes of contents in one request; a larger file is sent alone."""
 PIECE = 1 << 20
 
 Opened = Callable[[], IO[bytes]]
@@ -28,14 +28,14 @@ class Code:
         self._transport = transport
 
     def limits(self) -> CodeLimits:
-        """How much a snapshot may hold."""
+        """Return the limits of a snapshot: number of files, MB of one file, MB in all."""
         return self._transport.call("GET", "/code/limits")
 
     def list(self, *, project: str | None = None) -> Listing[SnapshotItem]:
         return Listing(self._transport, "/code/snapshots", {"project": project})
 
     def get(self, snapshot: str) -> SnapshotItem:
-        """By its id or a beginning of it."""
+        """Return a snapshot, by its id or a unique prefix of it."""
         return self._transport.call("GET", _path(snapshot))
 
     def tree(self, snapshot: str, path: str = "") -> SnapshotTree:
@@ -48,23 +48,24 @@ class Code:
         return self._transport.call("GET", _path(after, "/diff"), params={"before": before})
 
     def manifest(self, snapshot: str) -> bytes:
-        """The bytes whose SHA-256 the id is."""
+        """Return the manifest, the bytes whose SHA-256 is the snapshot's id."""
         with self._transport.open(_path(snapshot, "/manifest")) as response:
             return response.read()
 
     def archive(self, snapshot: str, out: IO[bytes]) -> None:
-        """All of it as a tar archive."""
+        """Write the whole snapshot to `out` as a tar archive."""
         with self._transport.open(_path(snapshot, "/archive")) as response:
             for piece in response.iter_bytes(PIECE):
                 out.write(piece)
 
     def fetch(self, url: str, *, revision: str = "HEAD", secret: str | None = None, project: str | None = None
               ) -> FetchItem:  # fmt: skip
-        """Has the platform fetch a revision of a Git repository; see `fetched`."""
+        """Start a fetch of a revision of a Git repository by the platform; `fetched` returns its state."""
         body = {"projectId": project, "git": {"url": url, "revision": revision, "secret": secret}}
         return self._transport.call("POST", "/code/fetches", json=body)
 
     def fetched(self, fetch: str) -> FetchItem:
+        """Return the state of a fetch."""
         return self._transport.call("GET", f"/code/fetches/{quote(fetch, safe='')}")
 
     def put(
@@ -78,8 +79,8 @@ class Code:
         patch: str = "",
         said: Callable[[SnapshotMissing], None] = lambda missing: None,
     ) -> SnapshotItem:
-        """Sends what the project has not got: `contents` has size and opener by SHA-256. Called again after it broke
-        off, it goes on where it was."""
+        """Upload the contents that the project lacks and return the snapshot. `contents`: size and opener by SHA-256.
+        `said` is called once with what is missing. After an interruption, calling it again uploads only the rest."""
         params = {"project": project}
         missing: SnapshotMissing = self._transport.call(
             "PUT", _path(snapshot), params=params, content=lambda: iter([manifest]), headers=_stream(len(manifest))

@@ -1,4 +1,4 @@
-"""Where the platform is and who speaks to it, when the caller does not say."""
+"""Address and token of the platform where the caller gives none."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from fermi.client.errors import NoPlatform
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What `fermi login` keeps."""
+    """Content of the file that `fermi login` writes."""
 
     url: str = ""
     token: str = ""
@@ -20,15 +20,16 @@ class Config:
 
 
 class Place(NamedTuple):
-    """An address without a trailing slash, and a token that was issued there ("" = none known)."""
+    """Address without a trailing slash, and a token that was issued there ("" = none known)."""
 
     url: str
     token: str
 
 
 def find(url: str | None = None, token: str | None = None) -> Place:
-    """Arguments, then FERMI_URL and FERMI_TOKEN, then what `fermi login` kept, then the platform of the local data
-    directory. A kept token is only ever given to the address it was kept for. Raises NoPlatform."""
+    """Return the platform's address and token: the arguments, else FERMI_URL and FERMI_TOKEN, else what `fermi login`
+    stored, else the platform of the local data directory. A stored token is only used for the address it was stored
+    for. Raise NoPlatformError where no address is known."""
     url = _clean(url or os.environ.get("FERMI_URL", ""))
     token = token or os.environ.get("FERMI_TOKEN", "")
     kept = load()
@@ -44,17 +45,18 @@ def find(url: str | None = None, token: str | None = None) -> Place:
 
 
 def local() -> Place:
-    """The platform that runs from `$FERMI_DATA` (else `./var`) on this machine; empty without one."""
+    """Return the platform that runs from `$FERMI_DATA` (else `./var`) on this machine; empty fields without one."""
     data = Path(os.environ.get("FERMI_DATA") or "var")
     return Place(_clean(_read(data / "run" / "url")), _read(data / "token"))
 
 
 def path() -> Path:
+    """Return the path of the configuration file."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "fermi" / "config.toml"
 
 
 def load() -> Config:
-    """Empty without a file; raises NoPlatform for one that cannot be understood."""
+    """Return the configuration; empty without a file. Raise NoPlatformError for one that cannot be read."""
     try:
         data: dict[str, Any] = tomllib.loads(path().read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -65,7 +67,7 @@ def load() -> Config:
 
 
 def save(config: Config) -> None:
-    """Replaces the file in one step; only its owner can ever read it."""
+    """Replace the file atomically; its mode lets only its owner read it."""
     target = path()
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     lines = [
@@ -81,7 +83,7 @@ def save(config: Config) -> None:
 
 
 def _clean(url: str) -> str:
-    """`host:8000/` → `http://host:8000`."""
+    """Return the address with a scheme: `host:8000/` → `http://host:8000`."""
     url = url.strip().rstrip("/")
     return url if not url or "://" in url else f"http://{url}"
 

@@ -1,4 +1,4 @@
-"""What tasks used, what came of it, and what it cost."""
+"""Usage and cost of tasks, and the price list."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -16,23 +16,23 @@ class Costs:
     def usage(
         self, by: By = "project", *, project: str | None = None, begins: str | None = None, ends: str | None = None
     ) -> UsageReport:
-        """GPU-hours between two moments (ISO 8601; this month so far, in UTC), the most first."""
+        """Return GPU-hours between two moments (ISO 8601; by default this month so far, in UTC), largest first."""
         return self._transport.call("GET", "/usage", params=_asked(by, project, begins, ends))
 
     def usage_csv(
         self, by: By = "project", *, project: str | None = None, begins: str | None = None, ends: str | None = None
     ) -> str:
-        """The same for a spreadsheet."""
+        """Return the same as CSV, for a spreadsheet."""
         asked = {**_asked(by, project, begins, ends), "format": "csv"}
         with self._transport.open("/usage", params=asked) as answer:
             return answer.read().decode()
 
     def prices(self) -> PriceList:
-        """What a GPU costs for an hour, by type and zone."""
+        """Return the price of a GPU per hour, by type and zone."""
         return self._transport.call("GET", "/prices")
 
     def set_prices(self, prices: Sequence[PriceRequest]) -> PriceList:
-        """Replaces the whole list (administrator)."""
+        """Replace the whole price list. Needs an administrator."""
         return self._transport.call("PUT", "/prices", json={"prices": [*prices]})
 
 

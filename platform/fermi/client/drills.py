@@ -1,4 +1,4 @@
-"""Drills: does training resume when a rank dies?"""
+"""Drills: tests whether training resumes after a rank is killed."""
 
 import time
 from collections.abc import Mapping
@@ -17,25 +17,25 @@ class Drills:
     def create(
         self, task_id: str | None = None, *, request: Mapping[str, Any] | None = None, minutes: float | None = None
     ) -> Drill:
-        """Asks for one, of a task or of a request; it begins as soon as the environments are free."""
+        """Create a drill of a task or of a request; it starts as soon as the environments are free."""
         body = {"taskId": task_id, "request": request, "minutes": minutes}
         given = {name: value for name, value in body.items() if value is not None}
         return self._transport.call("POST", "/drills", json=given)
 
     def list(self, *, status: str | None = None, task: str | None = None, search: str | None = None) -> Listing[Drill]:
-        """Newest first."""
+        """Return drills, newest first."""
         return Listing(self._transport, "/drills", {"status": status, "task": task, "search": search})
 
     def get(self, drill_id: str) -> Drill:
         return self._transport.call("GET", _path(drill_id))
 
     def stop(self, drill_id: str) -> Drill:
-        """Asking again changes nothing."""
+        """Request the drill's stop and return it; repeating the request changes nothing."""
         return self._transport.call("POST", _path(drill_id, "/stop"), repeatable=True)
 
     def wait(self, drill_id: str, *, timeout: float | None = None, patience: float = 300.0) -> Drill:
-        """The drill once it has ended; TimeoutError after `timeout` seconds. A platform that is away for less than
-        `patience` seconds is waited for."""
+        """Wait for the drill's end and return it. Raise TimeoutError after `timeout` seconds. A platform that is
+        unreachable for less than `patience` seconds is waited for."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         while True:
             left = deadline - time.monotonic()

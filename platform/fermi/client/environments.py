@@ -1,4 +1,4 @@
-"""Dev environments: where training runs; what they are made from, their life, and the ways in."""
+"""Dev environments: their templates, lifecycle, logs, packages, telemetry, and channels into them."""
 
 import asyncio
 import threading
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from fermi.client.channels import ChannelAddress
 
 ENDS = {"running": ("running",), "stopped": ("stopped", "failed"), "deleted": ("deleted",)}
-"""By what is wanted of it (of one that failed that is to stay stopped): the states that last."""
+"""States that last, by desired state (of an environment that failed and is to stay stopped: failed, too)."""
 
 PATIENCE_S = 300.0
 LOOK_S = 60.0
-"""How long a look at environments' packages is waited for."""
+"""How long, in seconds, a scan of environments' packages or memory is waited for."""
 
 
 class EnvironmentTemplates:
-    """What environments are made from: the operators' catalogue, and those of projects."""
+    """Templates that environments are created from: the operators' catalogue, and those of projects."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -56,20 +56,20 @@ class EnvironmentTemplates:
         return self._transport.call("GET", f"/environment-templates/{quote(template_id, safe='')}")
 
     def create(self, request: EnvironmentTemplateCreateRequest) -> EnvironmentTemplate:
-        """Without a `projectId` it is everybody's, which takes the administrator."""
+        """Create a template. Without a `projectId` it is visible in all projects, which needs an administrator."""
         return self._transport.call("POST", "/environment-templates", json=request)
 
     def update(self, template_id: str, changes: PatchedEnvironmentTemplateChangeRequest) -> EnvironmentTemplate:
         return self._transport.call("PATCH", f"/environment-templates/{quote(template_id, safe='')}", json=changes)
 
     def delete(self, template_id: str) -> None:
-        """What was made from it stays as it is."""
+        """Delete a template. Environments created from it stay as they are."""
         self._transport.call("DELETE", f"/environment-templates/{quote(template_id, safe='')}")
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A command that has ended; of one that was killed `exit_code` is 128 + signal."""
+    """Result of a command that has ended; `exit_code` of one that was killed is 128 + signal."""
 
     exit_code: int
     stdout: bytes
@@ -91,7 +91,8 @@ class Environments:
         search: str | None = None,
         ordering: str | None = None,
     ) -> Listing[EnvironmentItem]:
-        """Several zones, statuses, … mean any of them; `ordering` is a column such as `gpuCount`, or `-gpuCount`."""
+        """Return environments. Several zones, statuses, … mean any of them; `ordering` is a column such as `gpuCount`,
+        or `-gpuCount`."""
         filters = {
             "zone": zone,
             "status": status,
@@ -107,31 +108,34 @@ class Environments:
         return self._transport.call("GET", _path(environment_id))
 
     def create(self, request: EnvironmentRegisterRequest) -> EnvironmentDetail:
-        """Registers a machine by hand; takes a maintainer."""
+        """Register an existing machine as an environment. Needs a maintainer."""
         return self._transport.call("POST", "/dev-environments", json=request)
 
     def make(self, request: EnvironmentMakeRequest, *, idempotency_key: str | None = None) -> EnvironmentDetail:
-        """A new one from a template: `{"templateId", "name", "projectId", …}` and what is to differ from the template.
-        Sent again when no answer came, under one key, so that there is one environment."""
+        """Create an environment from a template: `{"templateId", "name", "projectId", …}` and what differs from the
+        template. A request without an answer is repeated under one idempotency key, so that one environment is created.
+        """
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return self._transport.call("POST", "/dev-environments/make", json=request, headers=headers, repeatable=True)
 
     def start(self, environment_id: str) -> EnvironmentDetail:
+        """Request the environment's start and return it without waiting."""
         return self._steer(environment_id, "start")
 
     def stop(self, environment_id: str) -> EnvironmentDetail:
-        """Asks it to stop and does not wait; its disk stays."""
+        """Request the environment's stop and return it without waiting; its disk is kept."""
         return self._steer(environment_id, "stop")
 
     def restart(self, environment_id: str) -> EnvironmentDetail:
+        """Request a restart and return the environment without waiting."""
         return self._transport.call("POST", _path(environment_id, "/restart"))
 
     def keep(self, environment_id: str, hours: float) -> EnvironmentDetail:
-        """It is not stopped for being idle, for so long from now on."""
+        """Do not stop the environment for being idle in the next `hours` hours."""
         return self._transport.call("POST", _path(environment_id, "/keep"), json={"hours": hours}, repeatable=True)
 
     def resize(self, environment_id: str, sizes: EnvironmentResizeRequest) -> EnvironmentDetail:
-        """`gpuCount`, `cpuCores`, `memoryGb`, `sharedMemoryGb`, `diskGb`; holds from the next start."""
+        """Change `gpuCount`, `cpuCores`, `memoryGb`, `sharedMemoryGb` or `diskGb`; takes effect at the next start."""
         return self._transport.call("POST", _path(environment_id, "/resize"), json=sizes, repeatable=True)
 
     def clone(self, environment_id: str, name: str) -> EnvironmentDetail:
@@ -141,16 +145,17 @@ class Environments:
         return self._transport.call("PATCH", _path(environment_id), json=changes)
 
     def delete(self, environment_id: str) -> EnvironmentDetail | None:
-        """Of one that the platform made: begins to remove it, its disk and all that is on it, and gives it as it is."""
+        """Delete an environment. One that the platform created is removed with its disk, which takes a while, and is
+        returned as it is now; None for a registered one."""
         return self._transport.call("DELETE", _path(environment_id))
 
     def life(self, environment_id: str) -> EnvironmentLife:
-        """What happened to it, and its runs."""
+        """Return the environment's events and runs."""
         return self._transport.call("GET", _path(environment_id, "/life"))
 
     def logs(self, environment_id: str, *, follow: bool = False, cursor: int = 0) -> Iterator[str]:
-        """What its processes printed, piece by piece; with `follow` also what they will, until interrupted or until it
-        has gone."""
+        """Yield what its processes printed, piece by piece; with `follow` also what they print later, until interrupted
+        or until the environment is deleted."""
         path, wait = _path(environment_id, "/logs"), 0.5
         while True:
             page = self._transport.call("GET", path, params={"cursor": cursor}, patience=PATIENCE_S if follow else 0)
@@ -164,7 +169,8 @@ class Environments:
                 time.sleep(wait)
 
     def door(self, environment_id: str, *, door: str | None = None, path: str | None = None) -> DoorTicket:
-        """`{"url", "expiresAt"}`: an address that lets one browser in, once and soon."""
+        """Return `{"url", "expiresAt"}`: a proxy address that admits one browser, once and for a short time. `door`:
+        the name of a declared port."""
         given = {"door": door, "path": path}
         body = {name: value for name, value in given.items() if value is not None}
         return self._transport.call("POST", _path(environment_id, "/doors"), json=body, repeatable=True)
@@ -177,8 +183,8 @@ class Environments:
         patience: float = PATIENCE_S,
         seen: Callable[[EnvironmentDetail], None] | None = None,
     ) -> EnvironmentDetail:
-        """The environment once its state is one that lasts: running, stopped, failed, or gone (then as it was last).
-        `seen` hears of each look. TimeoutError after `timeout` seconds."""
+        """Wait until the environment's state is one that lasts (running, stopped, failed, deleted) and return it.
+        `seen` is called with each poll's result. Raise TimeoutError after `timeout` seconds."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         pause = 0.2
         while True:
@@ -203,15 +209,15 @@ class Environments:
         cwd: str = "",
         env: Mapping[str, str] | None = None,
     ) -> Completed:
-        """Runs a command in it and waits for its end."""
+        """Run a command in the environment, wait for its end and return the result."""
         return run_to_end(self.channel(environment_id), command, stdin=stdin, cwd=cwd, env=env)
 
     def channel(self, environment_id: str) -> "ChannelAddress":
-        """The way in, for `fermi.client.channels`."""
+        """Return the environment's channel address, for `fermi.client.channels`."""
         return self._transport.channel_address(_path(environment_id, "/channel"))
 
     def summary(self, environment_ids: Sequence[str], master: str | None = None) -> EnvironmentSummary:
-        """What these environments are together, and what is worth knowing before they are used together."""
+        """Return the resources of these environments in all, and warnings about using them together."""
         body: dict[str, Any] = {"environmentIds": [*environment_ids]}
         if master is not None:
             body["masterNode"] = master
@@ -220,9 +226,9 @@ class Environments:
     def packages(
         self, environment_ids: Sequence[str], *, python: str = "", anew: bool = False, timeout: float = LOOK_S
     ) -> PackagesCompared:
-        """Where they differ in Python, torch, CUDA, NCCL and packages, once all have been looked at; after `timeout`
-        seconds as much as is known. `python`: an interpreter's path or a kernel's name, in place of what their
-        notebooks run. `anew`: look again, however much is known."""
+        """Return where these environments differ in Python, torch, CUDA, NCCL and packages, once all have been scanned;
+        after `timeout` seconds as much as is known. `python`: an interpreter's path or a kernel's name, instead of what
+        their notebooks run. `anew`: scan again even where a result is known."""
         ids, deadline, pause = ",".join(environment_ids), time.monotonic() + timeout, 0.2
         while True:
             params = {"ids": ids, "python": python, "anew": "true" if anew else None}
@@ -234,8 +240,8 @@ class Environments:
             pause = min(pause * 1.4, 2.0)
 
     def memory(self, environment_id: str, *, timeout: float = LOOK_S) -> EnvironmentMemory:
-        """Who holds memory there, and how much of its GPUs' is left, once it has been looked at; after `timeout`
-        seconds what was known before."""
+        """Return which processes hold memory there and how much GPU memory is free, once it has been scanned; after
+        `timeout` seconds the last known result."""
         deadline, pause = time.monotonic() + timeout, 0.2
         while True:
             found = self._transport.call("GET", f"/dev-environments/{environment_id}/memory")
@@ -245,11 +251,11 @@ class Environments:
             pause = min(pause * 1.4, 2.0)
 
     def end_kernel(self, environment_id: str, kernel: str) -> None:
-        """Of an environment of your own; what the kernel holds in memory is lost."""
+        """End a Jupyter kernel of the caller's own environment; what it holds in memory is lost."""
         self._transport.call("POST", f"/dev-environments/{environment_id}/kernels/{kernel}/end")
 
     def ask_owner(self, environment_id: str) -> None:
-        """Tells its owner that you would like to train there."""
+        """Notify the environment's owner that the caller would like to train there."""
         self._transport.call("POST", f"/dev-environments/{environment_id}/ask-owner", repeatable=True)
 
     def level(
@@ -260,8 +266,8 @@ class Environments:
         python: str = "",
         seen: Callable[[PackageInstallation], None] | None = None,
     ) -> PackageInstallations:
-        """Installs packages (`einops==0.8.0`) into each of them, and gives the result once all have ended. `seen` hears
-        of each one whose state has changed."""
+        """Install packages (`einops==0.8.0`) into each of the environments and return the result once all have ended.
+        `seen` is called with each installation whose state has changed."""
         body = {"ids": [*environment_ids], "packages": [*packages], "python": python}
         found = self._transport.call("POST", "/dev-environments/packages/level", json=body)
         path, states, pause = f"/dev-environments/packages/level/{quote(found['id'], safe='')}", dict[str, str](), 0.2
@@ -277,8 +283,8 @@ class Environments:
             found = self._transport.call("GET", path, patience=PATIENCE_S)
 
     def timeline(self, *, begins: str | None = None, ends: str | None = None, project: str | None = None) -> Timeline:
-        """Who had each environment, who has it until when, who gets it next, and when it is reserved or maintained.
-        Times are ISO 8601: from a day ago on by default, and for two days."""
+        """Return who used each environment, who uses it until when, who gets it next, and when it is reserved or in
+        maintenance. Times are ISO 8601; by default from a day ago on, for two days."""
         params = {"from": begins, "to": ends, "project": project}
         return self._transport.call("GET", "/environments/timeline", params=params)
 
@@ -291,8 +297,8 @@ class Environments:
         ends: str | None = None,
         points: int | None = None,
     ) -> MachineTelemetry:
-        """What its machine and GPUs used, as series on one grid, and which tasks had it; of the last hour unless
-        `begins` or `ends` (ISO 8601) say otherwise."""
+        """Return what the machine and its GPUs used, as series on one time grid, and which tasks ran there; of the last
+        hour unless `begins` or `ends` (ISO 8601) say otherwise."""
         params = build_telemetry_params(metrics, begins, ends, points)
         return self._transport.call("GET", _path(environment_id, "/telemetry"), params=params)
 
@@ -308,6 +314,8 @@ def run_to_end(
     cwd: str = "",
     env: Mapping[str, str] | None = None,
 ) -> Completed:
+    """Run a command over a channel and return its result. Raise FermiError where the channel breaks. Runs in a thread
+    of its own, so it may be called from a notebook."""
     from fermi.client import channels
     from fermi.envd import protocol
 
@@ -333,7 +341,8 @@ def run_to_end(
 
 
 def _in_a_loop(work: Callable[[], Any]) -> Any:
-    """A notebook has a loop of its own that runs; so this one runs beside it."""
+    """Return what the coroutine returns, run by an event loop in a thread of its own: a notebook's thread has a running
+    loop already."""
     made: list[Any] = []
 
     def whole() -> None:

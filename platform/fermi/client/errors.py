@@ -1,17 +1,11 @@
-"""What can go wrong between a program and the platform.
+"""Exceptions of the client.
 
-FermiError
-├── NoPlatform            nobody said where the platform is
-├── Unreachable           no answer: refused, timed out, broken off
-├── UnexpectedAnswer      an answer, but not one of a Fermi platform
-├── RequestRefused        4xx: the same request again will be refused again
-│   ├── InvalidRequest    400 and what is not below; `errors` has every problem
-│   ├── NotAuthenticated  401
-│   ├── Forbidden         403
-│   ├── NotFound          404
-│   ├── Conflict          409
-│   └── Throttled         429; `retry_after` seconds
-└── ServerError           5xx
+FermiError ├── NoPlatformError            no address of a platform is known ├── UnreachableError           no answer:
+refused, timed out, broken off ├── UnexpectedAnswerError      an answer, but not one of a Fermi platform ├──
+RequestRefusedError        4xx: the same request again will be refused again │   ├── InvalidRequestError    400 and what
+is not below; `errors` has every problem │   ├── NotAuthenticatedError  401 │   ├── ForbiddenError         403 │   ├──
+NotFoundError          404 │   ├── ConflictError          409 │   └── ThrottledError         429; `retry_after` seconds
+└── ServerError                5xx
 """
 
 from collections.abc import Mapping
@@ -19,7 +13,8 @@ from typing import Any, NamedTuple, Self
 
 
 class Problem(NamedTuple):
-    """One thing wrong with a request. `field` is a path such as `distributedConfig.masterNode`; "" = all of it."""
+    """One problem of a request. `field` is a path such as `distributedConfig.masterNode`; "" = the request as a
+    whole."""
 
     field: str
     code: str
@@ -28,7 +23,8 @@ class Problem(NamedTuple):
 
 
 class FermiError(Exception):
-    """`status` is HTTP's, 0 without an answer; `code` is stable, `message` follows the client's language."""
+    """Base of the client's exceptions. `status` is the HTTP status, 0 without an answer; `code` is stable, `message` is
+    in the client's language."""
 
     def __init__(
         self,
@@ -50,6 +46,7 @@ class FermiError(Exception):
 
     @classmethod
     def of_envelope(cls, status: int, body: Mapping[str, Any], *, retry_after: float = 0.0) -> Self:
+        """Return the exception that an error envelope of the API describes."""
         problems = (
             Problem(item.get("field", ""), item.get("error", ""), item.get("message", ""), item.get("hint", ""))
             for item in body.get("errors") or ()
@@ -118,5 +115,5 @@ _BY_STATUS: dict[int, type[FermiError]] = {
 
 
 def error_type(status: int) -> type[FermiError]:
-    """The class for an HTTP status of 400 or more."""
+    """Return the exception class for an HTTP status of 400 or more."""
     return ServerError if status >= 500 else _BY_STATUS.get(status, InvalidRequest)

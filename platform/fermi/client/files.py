@@ -1,5 +1,5 @@
-"""Files of a project, and what tasks have written: sent and fetched in pieces, so that whoever is interrupted goes on
-where they were; checked by their hash."""
+"""Files of a project and outputs of tasks: uploaded and downloaded in pieces, resumed after an interruption, verified
+by SHA-256."""
 
 import hashlib
 import io
@@ -18,18 +18,19 @@ from fermi.client.types import FileItem, FileUse, TaskOutputs, UploadItem
 PIECE = 8 << 20
 BLOCK = 1 << 20
 TRIES = 6
-"""Without a byte of progress in between."""
+"""Failed attempts in a row without a byte of progress after which a transfer gives up."""
 POLL_S, LONGEST_POLL_S = 0.2, 3.0
 
 Progress = Callable[[int], None]
-"""Told how many more bytes are there."""
+"""Called with the number of further bytes that have been transferred."""
 
 
 class Damaged(FermiError):
-    """What arrived is not what was to arrive."""
+    """The content that arrived has another SHA-256 than was expected, or another length."""
 
 
 def hash_of(file: BinaryIO) -> str:
+    """Return the SHA-256 of the rest of the file, as hex digits."""
     found = hashlib.sha256()
     while block := file.read(BLOCK):
         found.update(block)
@@ -37,7 +38,7 @@ def hash_of(file: BinaryIO) -> str:
 
 
 class Files:
-    """Paths are relative to the project: `models/best.pt`."""
+    """Files of a project; paths are relative to it: `models/best.pt`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -46,7 +47,7 @@ class Files:
         return Listing(self._transport, _files(project), {"path": path, "search": search})
 
     def tree(self, project: str, path: str = "") -> Iterator[FileItem]:
-        """All files below, with those of folders within."""
+        """Yield all files below a folder, those of subfolders included."""
         return _tree(lambda folder: self.list(project, folder), path)
 
     def use(self, project: str) -> FileUse:
@@ -72,8 +73,8 @@ class Files:
         replace: bool = False,
         progress: Progress | None = None,
     ) -> bool:
-        """Whether anything had to be sent: False where the same content was there. An upload that was interrupted goes
-        on where it was. `source` can be gone back in."""
+        """Upload a file and return True; return False where the same content was there already. An interrupted upload
+        is resumed. `source` must be seekable. Raise ChecksumMismatchError where what arrived differs."""
         if isinstance(source, Path):
             with source.open("rb") as file:
                 return self.put(project, path, file, replace=replace, progress=progress)
@@ -100,7 +101,8 @@ class Files:
         return True
 
     def _send(self, place: str, upload: UploadItem, source: BinaryIO, tell: Progress) -> UploadItem:
-        """Asks where to go on after a break: the platform knows what has arrived."""
+        """Send the rest of the upload. After a connection error, ask the platform how much has arrived and go on there.
+        Return the upload as it is then."""
         tries = 0
         while upload["state"] == "receiving" and upload["offset"] < upload["sizeBytes"]:
             source.seek(upload["offset"])
@@ -128,7 +130,7 @@ class Files:
         return upload
 
     def get(self, project: str, item: FileItem, into: Path, *, progress: Progress | None = None) -> bool:
-        """Whether anything had to be fetched."""
+        """Download a file and return True; return False where the same content was there already."""
         return fetch(self._transport, _files(project, "/content"), {"path": item["path"]}, item, into, progress)
 
     def read(self, project: str, path: str) -> Iterator[bytes]:
@@ -159,7 +161,7 @@ class Outputs:
             yield from response.iter_bytes()
 
     def checkpoint(self, task: str, path: str) -> tuple[str, Iterator[bytes]]:
-        """Its media type (application/x-tar for a folder) and its bytes."""
+        """Return the media type (application/x-tar for a folder) and the bytes of a checkpoint."""
         opened = self._transport.open(f"/training-tasks/{quote(task)}/checkpoints/content", params={"path": path})
         response = opened.__enter__()
 
@@ -180,8 +182,9 @@ def fetch(
     into: Path,
     progress: Progress | None = None,
 ) -> bool:
-    """`into` is there whole or not at all; what came of it so far lies beside it (`.part`), and is gone on with where
-    the content is known by its hash."""
+    """Download to `into` and return True; return False where the same content was there already. `into` is replaced
+    when the content is complete; until then it is in a `.part` file beside it, which is continued where the content's
+    hash is known. Raise ChecksumMismatchError where the hash differs."""
     tell, size, digest = progress or _nobody, item["sizeBytes"] or 0, item["sha256"]
     if digest and into.is_file() and into.stat().st_size == size:
         with into.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What tasks are made of: clusters, datasets, models."""
+"""Clusters, datasets and models."""
 
 from urllib.parse import quote
 
@@ -19,7 +19,7 @@ from fermi.client.types import (
 
 
 class Clusters:
-    """Engines to train on. All but looking takes the administrator."""
+    """Clusters: engines to train on. All but reading needs an administrator."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -40,11 +40,11 @@ class Clusters:
         self._transport.call("DELETE", f"/clusters/{quote(cluster_id)}")
 
     def check(self, cluster_id: str) -> ClusterReport:
-        """Whether it is fit to train on, and what to do where it is not; takes seconds."""
+        """Check whether the cluster can train and return the findings, with remedies; takes seconds."""
         return self._transport.call("POST", f"/clusters/{quote(cluster_id)}/check", repeatable=True)
 
     def notices(self) -> ClusterReport:
-        """What whoever runs the platform has to know of it now; empty for others."""
+        """Return what an operator of the platform must know now; empty for other users."""
         return self._transport.call("GET", "/notices")
 
 
@@ -59,7 +59,8 @@ class Datasets:
         return self._transport.call("GET", f"/datasets/{quote(dataset_id)}")
 
     def create(self, request: DatasetCreateRequest) -> DatasetItem:
-        """A dataset and its first version, from a path on the platform's machine; it is prepared in the background."""
+        """Create a dataset and its first version from a path on the platform's machine; it is prepared in the
+        background."""
         return self._transport.call("POST", "/datasets", json=request)
 
     def versions(self, dataset_id: str) -> Listing[DatasetVersionItem]:
@@ -70,7 +71,7 @@ class Datasets:
 
 
 class Models:
-    """A model is a recipe of the reference trainers and its defaults."""
+    """Models: a recipe of the reference trainers and its defaults."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

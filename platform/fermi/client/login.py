@@ -1,4 +1,4 @@
-"""A token in exchange for a password."""
+"""Exchange of a password for an API token."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ SIGN_IN = "/_allauth/browser/v1/auth"
 
 
 def issue_token(url: str, username: str, password: str, name: str, lang: str = "") -> str:
-    """Signs in as the console does and makes an API token called `name`; the session is ended again.
+    """Sign in as the console does, create an API token called `name`, end the session and return the token.
 
-    Raises NotAuthenticated for a wrong password, InvalidRequest where a second factor is asked for (which takes the
-    console).
+    Raise NotAuthenticatedError for a wrong password, InvalidRequestError where a second factor is needed (which only
+    the console supports), UnreachableError where the platform does not answer.
     """
     try:
         with httpx.Client(base_url=url, timeout=30, headers={"Accept-Language": lang} if lang else {}) as http:

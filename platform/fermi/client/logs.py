@@ -1,4 +1,4 @@
-"""A rank's log, page by page and across attempts."""
+"""Logs of ranks, page by page and across attempts."""
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -11,9 +11,10 @@ POLL_S = 0.5
 
 
 class LogLine(NamedTuple):
-    """`offset` counts bytes from the beginning of the rank's log in that attempt. `level` (debug, info, warning, error)
-    and `time` (ISO) are the line's own, or those of the line that it belongs to, where they are known. `open`: it is
-    not complete yet (a progress bar, as it is now), and the next line of its rank replaces it."""
+    """A line of a rank's log. `offset` counts bytes from the beginning of the rank's log in that attempt. `level`
+    (debug, info, warning, error) and `time` (ISO 8601) are the line's own, or those of the line that it belongs to,
+    where they are known. `open`: the line is not complete yet (a progress bar), and the next line of its rank replaces
+    it."""
 
     attempt: int
     rank: int
@@ -32,7 +33,7 @@ def read_log(
     cursor: str | None = None,
     patience: float = 0.0,
 ) -> Generator[LogLine, None, str]:
-    """What is there now, from `cursor` on; returns where to go on."""
+    """Yield the lines that exist now, from `cursor` on; return the cursor after them."""
     while True:
         asked = {**params, "attempt": attempt, "cursor": cursor}
         page = transport.call("GET", path, params=asked, patience=patience)
@@ -54,7 +55,8 @@ def follow_log(
     patience: float,
     cursor: str | None = None,
 ) -> Iterator[LogLine]:
-    """What is there and what is still to come, until the task has ended, or the attempt if one was asked for."""
+    """Yield the lines that exist and those still to come, until the task has ended, or the attempt where one was
+    given."""
     pinned = attempt is not None
     while True:
         now = task()

@@ -1,4 +1,4 @@
-"""What people are told, and how."""
+"""Notifications: inbox, channels and rules."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,11 +26,11 @@ class Notices:
         self._transport = transport
 
     def inbox(self, *, unread: bool = False) -> Listing[InboxItem]:
-        """What concerns the caller, the newest first."""
+        """Return the caller's notifications, newest first."""
         return Listing(self._transport, "/inbox", {"unread": "true" if unread else None})
 
     def read(self, ids: Sequence[str] | None = None) -> int:
-        """Marks incidents as read, or all of them; how many are unread then."""
+        """Mark these notifications, or all of them, as read; return how many are unread then."""
         body: dict[str, Any] = {"ids": None if ids is None else [*ids]}
         unread: int = self._transport.call("POST", "/inbox/read", json=body, repeatable=True)["unread"]
         return unread
@@ -39,7 +39,7 @@ class Notices:
         return Listing(self._transport, "/notice-channels", {})
 
     def create_channel(self, request: ChannelCreateRequest) -> NoticeChannelCreated:
-        """`secret`, of a webhook, is shown this once."""
+        """Create a channel. `secret`, of a webhook, is only in this answer."""
         return self._transport.call("POST", "/notice-channels", json=request)
 
     def change_channel(self, channel_id: str, changes: PatchedChannelChangeRequest) -> NoticeChannel:
@@ -49,7 +49,7 @@ class Notices:
         self._transport.call("DELETE", _path("notice-channels", channel_id))
 
     def test_channel(self, channel_id: str) -> NoticeDelivery:
-        """Sends one message now; what came of it."""
+        """Send one test message now and return its delivery."""
         return self._transport.call("POST", _path("notice-channels", channel_id, "/test"))
 
     def deliveries(self, channel_id: str) -> Listing[NoticeDelivery]:

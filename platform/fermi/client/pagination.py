@@ -1,4 +1,5 @@
-"""A list on the platform, fetched page by page while it is walked: by cursors where it has them, else by numbers."""
+"""Lists that are fetched page by page while they are iterated: by cursors where the API has them, else by page
+numbers."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -12,7 +13,7 @@ PAGE_SIZE = 200  # the largest the platform gives
 
 
 class Listing(Generic[Item]):
-    """Iterate over it (each time anew), or ask for its beginning or its length only."""
+    """A list on the platform. Each iteration fetches it anew; `first`, `page` and `total` fetch a part only."""
 
     def __init__(self, transport: Transport, path: str, filters: Mapping[str, Any]) -> None:
         self._transport = transport
@@ -33,21 +34,22 @@ class Listing(Generic[Item]):
                 return
 
     def page(self, number: int = 1, size: int = PAGE_SIZE) -> dict[str, Any]:
-        """`{"items", "total", "page", "pageSize"}` as the platform gives it; numbers count from 1."""
+        """Return `{"items", "total", "page", "pageSize"}` as the API gives it; page numbers count from 1."""
         return self._page(page=number, pageSize=size)
 
     def behind(self, cursor: str, size: int = PAGE_SIZE) -> dict[str, Any]:
-        """The page that begins at a cursor: `nextCursor` of the page before, of a list that has such (of tasks)."""
+        """Return the page that begins at a cursor: `nextCursor` of the page before, for lists that have cursors
+        (tasks)."""
         return self._page(cursor=cursor, pageSize=size)
 
     def _page(self, **params: Any) -> dict[str, Any]:
         return self._transport.call("GET", self._path, params={**self._filters, **params})
 
     def first(self, count: int) -> list[Item]:
-        """At most `count` items."""
+        """Return at most `count` items."""
         return self.page(size=count)["items"] if count <= PAGE_SIZE else list(islice(self, count))
 
     @property
     def total(self) -> int:
-        """How many there are. Of very many tasks, as many as the platform counts: `page()["totalIsExact"]` tells."""
+        """Number of items. Of very many tasks it is a lower bound: `page()["totalIsExact"]` says so."""
         return self.page(size=1)["total"]

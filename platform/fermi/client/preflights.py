@@ -1,4 +1,4 @@
-"""Pre-flight tests: can these environments train together?"""
+"""Pre-flight tests: whether environments can train together."""
 
 import time
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Preflights:
         master: str | None = None,
         framework: str | None = None,
     ) -> PreflightDetail:
-        """Asks for a test, which begins as soon as the environments are free."""
+        """Create a test, which starts as soon as the environments are free."""
         body: dict[str, Any] = {"environmentIds": [*environment_ids], "level": level}
         body |= {name: value for name, value in (("masterNode", master), ("framework", framework)) if value}
         return self._transport.call("POST", "/preflights", json=body)
@@ -30,19 +30,19 @@ class Preflights:
     def list(
         self, *, status: str | None = None, environment: str | None = None, search: str | None = None
     ) -> Listing[PreflightBrief]:
-        """Newest first."""
+        """Return tests, newest first."""
         return Listing(self._transport, "/preflights", {"status": status, "environment": environment, "search": search})
 
     def get(self, preflight_id: str) -> PreflightDetail:
         return self._transport.call("GET", _path(preflight_id))
 
     def stop(self, preflight_id: str) -> PreflightDetail:
-        """Asking again changes nothing."""
+        """Request the test's stop and return it; repeating the request changes nothing."""
         return self._transport.call("POST", _path(preflight_id, "/stop"), repeatable=True)
 
     def wait(self, preflight_id: str, *, timeout: float | None = None, patience: float = 300.0) -> PreflightDetail:
-        """The test once it has ended; TimeoutError after `timeout` seconds. A platform that is away for less than
-        `patience` seconds is waited for."""
+        """Wait for the test's end and return it. Raise TimeoutError after `timeout` seconds. A platform that is
+        unreachable for less than `patience` seconds is waited for."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         while True:
             left = deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""Environments that are set aside."""
+"""Reservations of environments."""
 
 from typing import Any
 from urllib.parse import quote
@@ -9,7 +9,7 @@ from fermi.client.types import PatchedReservationChangeRequest, Reservation, Res
 
 
 class Reservations:
-    """For one project, or, without one, for maintenance. Moments are ISO 8601."""
+    """Reservations for a project or, without a project, for maintenance. Times are ISO 8601."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -17,7 +17,7 @@ class Reservations:
     def list(
         self, *, project: str | None = None, since: str | None = None, until: str | None = None
     ) -> Listing[Reservation]:
-        """Those that are not over at `since` (now by default) and begin before `until`."""
+        """Return those that end after `since` (by default now) and begin before `until`."""
         filters: dict[str, Any] = {"project": project, "from": since, "to": until}
         return Listing(self._transport, "/reservations", filters)
 

@@ -1,4 +1,4 @@
-"""Server-Sent Events: bytes to messages, and a stream that goes on where it broke off."""
+"""Server-Sent Events: a parser, and a stream that reconnects where it broke off."""
 
 import json
 import time
@@ -13,7 +13,7 @@ SILENCE_S = 45.0  # the platform says something every 15 s
 
 
 class Event(NamedTuple):
-    """`id` is where a stream can be taken up again, right after this event."""
+    """One event. `id` is where a stream can be resumed, right after this event."""
 
     kind: str
     data: Any
@@ -21,8 +21,9 @@ class Event(NamedTuple):
 
 
 class Parser:
-    """Feed it bytes as they come, cut anywhere. Lines end in LF or CRLF only: the characters U+0085 and U+2028, which
-    `str.splitlines` also cuts at, are part of the text. What a broken connection left unfinished is never delivered."""
+    """Incremental parser: takes bytes cut anywhere. Lines end in LF or CRLF only: the characters U+0085 and U+2028, at
+    which `str.splitlines` also cuts, are part of the text. An event that a broken connection left unfinished is never
+    delivered."""
 
     def __init__(self, last_id: str = "") -> None:
         self._rest = b""
@@ -31,6 +32,7 @@ class Parser:
         self._id = last_id
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
+        """Yield the events that this chunk completes."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for raw in lines:
             line = raw.removesuffix(b"\r").decode("utf-8")
@@ -57,7 +59,7 @@ class Parser:
 
 
 BEAT = "beat"
-"""A sign of life, which a platform sends when it has nothing to say."""
+"""Kind of the keep-alive event, which a platform sends when it has nothing else to send."""
 
 
 def stream(
@@ -69,11 +71,11 @@ def stream(
     patience: float | None = None,
     on_break: Callable[[FermiError], None] | None = None,
 ) -> Iterator[Event]:
-    """Events until one of kind `end` (which comes out too), across broken connections and restarts of the platform:
-    each new connection says after which event it wants to go on, so that none is lost or seen twice.
+    """Yield events until one of kind `end` (which is yielded, too), across broken connections and restarts of the
+    platform: each new connection names the last event received, so that none is lost or delivered twice.
 
-    Gives up with the last error after `patience` seconds without a byte (None = never), and at once when the platform
-    refuses. `on_break` hears of every break.
+    Raise the last error after `patience` seconds without a byte (None = never), and at once where the platform refuses.
+    `on_break` is called with the error of every break.
     """
     attempt, heard = 0, time.monotonic()
     while True:

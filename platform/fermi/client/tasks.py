@@ -1,4 +1,4 @@
-"""Training tasks: create, watch, stop."""
+"""Training tasks: create, follow, stop, and everything about one task."""
 
 import time
 import uuid
@@ -48,12 +48,13 @@ class Tasks:
         self._transport = transport
 
     def create(self, request: TaskCreateRequest, *, idempotency_key: str | None = None) -> TaskCreated:
-        """Sent again when no answer came, under one key (made here unless given), so that there is one task."""
+        """Create a task. A request without an answer is repeated under one idempotency key (generated unless given), so
+        that one task is created. Raise InvalidRequestError with all problems of the request."""
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         return self._transport.call("POST", "/training-tasks", json=request, headers=headers, repeatable=True)
 
     def preview(self, request: TaskCreateRequest) -> TaskPreview:
-        """What `create` would do: ranks, environments, files, the engine's objects, problems and warnings."""
+        """Return what `create` would do: ranks, environments, files, the engine's objects, problems and warnings."""
         return self._transport.call("POST", "/training-tasks/preview", json=request, repeatable=True)
 
     def list(
@@ -70,8 +71,8 @@ class Tasks:
         search: str | None = None,
         ordering: str | None = None,
     ) -> Listing[TaskBrief]:
-        """Newest first unless `ordering` says otherwise. Several statuses mean any of them; times are ISO 8601. In any
-        other order than that of their creation, a list is the newest 5,000 of the tasks that match."""
+        """Return tasks, newest first unless `ordering` says otherwise. Several statuses mean any of them; times are ISO
+        8601. In any other order than that of creation, the list is limited to the newest 5,000 matching tasks."""
         filters = {
             "status": status,
             "framework": framework,
@@ -90,70 +91,71 @@ class Tasks:
         return self._transport.call("GET", _path(task_id))
 
     def diagnosis(self, task_id: str) -> TaskDiagnosis:
-        """Why it is as it is: what, since when, where, the evidence, and what to do next."""
+        """Return the task's diagnosis: findings with cause, start, location, evidence, and what to do next."""
         return self._transport.call("GET", _path(task_id, "/diagnosis"))
 
     def restart(
         self, task_id: str, *, leave_out: Sequence[str] = (), use_spares: bool = False, code: str = "auto"
     ) -> TaskDetail:
-        """Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
-        Gives the task that goes on. `leave_out`: environments to do without, or in whose places spares go; `code`: as
-        `retry` takes it, of a task that has ended."""
+        """Continue from the newest checkpoint: a running task with its next attempt, one that has ended as a new task.
+        Return the task that continues. `leave_out`: environments not to use, or to replace by spares (`use_spares`);
+        `code`: as in `retry`, for a task that has ended."""
         choice = {} if code == "auto" else {"code": code}  # an older platform knows none
         body = {"leaveOut": list(leave_out), "useSpares": use_spares, **choice}
         return self._transport.call("POST", _path(task_id, "/restart"), json=body)
 
     def pulses(self, task_id: str) -> TaskPulses:
-        """How the ranks of a task that runs get on now: step, share of time in collectives, memory."""
+        """Return the progress of each rank of a running task: step, share of time in collectives, memory."""
         return self._transport.call("GET", _path(task_id, "/pulses"))
 
     def grow(self, task_id: str) -> TaskDetail:
-        """Asks an elastic task to save and go on with all nodes that are there now."""
+        """Request that an elastic task saves and continues with all nodes that are available now."""
         return self._transport.call("POST", _path(task_id, "/grow"), repeatable=True)
 
     def stop(self, task_id: str) -> TaskDetail:
-        """Asks it to stop and does not wait; asking again changes nothing."""
+        """Request the task's stop and return it without waiting; repeating the request changes nothing."""
         return self._transport.call("POST", _path(task_id, "/stop"), repeatable=True)
 
     def pause(self, task_id: str) -> TaskDetail:
-        """Asks it to save and to give its environments back; it rests in the queue until it is resumed. Asking again
-        changes nothing."""
+        """Request that the task saves and releases its environments; it stays in the queue until it is resumed.
+        Repeating the request changes nothing."""
         return self._transport.call("POST", _path(task_id, "/pause"), repeatable=True)
 
     def resume(self, task_id: str) -> TaskDetail:
-        """A paused task goes on from its newest checkpoint when its turn comes."""
+        """Return a paused task to the queue; it continues from its newest checkpoint."""
         return self._transport.call("POST", _path(task_id, "/resume"), repeatable=True)
 
     def queue(self, task_id: str) -> TaskQueue:
-        """Why it has not begun: its place in the queue, what must end first, when it will probably begin, and what
-        would let it begin sooner."""
+        """Return why the task has not started: its position in the queue, what must end first, when it will probably
+        start, and what would let it start sooner."""
         return self._transport.call("GET", _path(task_id, "/queue"))
 
     def move(self, task_id: str, before: str | None = None) -> TaskQueue:
-        """Puts a task that waits before another one of its project and class, or behind all of them (maintainer)."""
+        """Put a waiting task before another one of its project and priority class, or behind all of them. Needs a
+        maintainer."""
         return self._transport.call("POST", _path(task_id, "/move"), json={"before": before}, repeatable=True)
 
     def retry(self, task_id: str, *, code: str = "auto", snapshot: str | None = None) -> TaskCreated:
-        """A new task with the same request, going on from the newest checkpoint. `code`: "snapshot" runs the code that
-        the task ran, "current" takes it anew from where it came from, "auto" does so where that has changed;
-        `snapshot`: runs another snapshot of the project."""
+        """Create a task with the same request, which continues from the newest checkpoint. `code`: "snapshot" runs the
+        code that the task ran, "current" reads it again from its origin, "auto" does so where it has changed there;
+        `snapshot`: another snapshot of the project to run."""
         body = {"code": code, **({"snapshot": snapshot} if snapshot else {})}
         return self._transport.call("POST", _path(task_id, "/retry"), json=body)
 
     def clone(self, task_id: str) -> TaskClone:
-        """The request it was made from, to be changed and created anew."""
+        """Return the request that the task was created from, to be changed and submitted again."""
         return self._transport.call("POST", _path(task_id, "/clone"), repeatable=True)
 
     def code(self, task_id: str) -> TaskCode:
-        """Its snapshot, where it came from, and the one of the task before it of its name."""
+        """Return the task's code snapshot, its origin, and the snapshot of the previous task of the same name."""
         return self._transport.call("GET", _path(task_id, "/code"))
 
     def code_source(self, task_id: str) -> TaskCodeSource:
-        """Where its code came from, and whether it has changed there since."""
+        """Return the origin of the task's code, and whether it has changed there since."""
         return self._transport.call("GET", _path(task_id, "/code/source"))
 
     def delete(self, task_id: str) -> None:
-        """With its logs and checkpoints; Conflict unless it has ended."""
+        """Delete the task with its logs and checkpoints. Raise ConflictError unless it has ended."""
         self._transport.call("DELETE", _path(task_id))
 
     def events(self, task_id: str) -> Listing[TaskEvent]:
@@ -168,7 +170,7 @@ class Tasks:
         rank: int | None = None,
         after: int | str | None = None,
     ) -> Iterator[MetricItem]:
-        """All points in the order they came in, after point id `after` if given."""
+        """Yield all points in the order of arrival, after the point with id `after` where given."""
         filters = {"names": names, "attempt": attempt, "rank": rank}
         while True:
             page = self._transport.call("GET", _path(task_id, "/metrics"), params={**filters, "after": after})
@@ -188,35 +190,35 @@ class Tasks:
         ends: str | None = None,
         points: int | None = None,
     ) -> TaskTelemetry:
-        """What its nodes, GPUs and ranks used, as series on one grid. Without `metrics` those of a first look; over the
-        task's whole life unless `begins` or `ends` (ISO 8601) say otherwise."""
+        """Return what its nodes, GPUs and ranks used, as series on one time grid. Without `metrics` those of an
+        overview; over the task's whole run time unless `begins` or `ends` (ISO 8601) say otherwise."""
         params = build_telemetry_params(metrics, begins, ends, points)
         return self._transport.call(
             "GET", _path(task_id, "/telemetry"), params={**params, "node": nodes, "rank": ranks}
         )
 
     def use(self, task_id: str) -> TaskUse:
-        """What each rank uses now."""
+        """Return what each rank uses now."""
         return self._transport.call("GET", _path(task_id, "/telemetry/now"))
 
     def usage(self, task_id: str) -> TaskUsage:
-        """What its time went into, how much of it moved training forward, and what it cost; up to now."""
+        """Return what the task's time was spent on, how much of it was productive, and its cost; up to now."""
         return self._transport.call("GET", _path(task_id, "/usage"))
 
     def scaling(self, task_id: str) -> TaskScaling:
-        """The speed that was to be expected, and the task's own."""
+        """Return the expected speed and the task's measured one."""
         return self._transport.call("GET", _path(task_id, "/scaling"))
 
     def checkpoints(self, task_id: str) -> Listing[CheckpointItem]:
         return Listing(self._transport, _path(task_id, "/checkpoints"), {})
 
     def plan(self, task_id: str, *, attempt: int | None = None) -> TaskPlan:
-        """What was rendered for an attempt, by default the newest."""
+        """Return what was rendered for an attempt, by default the newest."""
         return self._transport.call("GET", _path(task_id, "/plan"), params={"attempt": attempt})
 
     def scripts(self, task_id: str, *, target: str = "shell", master_port: int | None = None) -> bytes:
-        """A .tar.gz of scripts, rendered files and a README to start the task by hand; `target`: shell, torchrun,
-        slurm, kubernetes or compose."""
+        """Return a .tar.gz of scripts, rendered files and a README to start the task by hand; `target`: shell,
+        torchrun, slurm, kubernetes or compose."""
         params = {"target": target, "masterPort": master_port}
         with self._transport.open(_path(task_id, "/scripts"), params=params) as response:
             return response.read()
@@ -235,13 +237,14 @@ class Tasks:
         begin: int | None = None,
         follow: bool = False,
     ) -> Iterator[LogLine]:
-        """Lines of the newest attempt, or of the one asked for. With `follow`, also those still to come, attempt after
-        attempt (unless one was asked for), until the task has ended. A progress bar is a line with `open`, which comes
-        again as it grows, until it ends.
+        """Yield lines of the newest attempt, or of the given one. With `follow`, also those still to come, attempt
+        after attempt (unless one was given), until the task has ended. A progress bar is a line with `open`, which is
+        yielded again as it changes, until it is complete.
 
-        `search` is a text in upper or lower case, with `regex` an expression as RE2 reads it. `level` (debug, info,
-        warning, error): of that level or graver. `since`, `until`: printed in between. `begin`: from this offset on,
-        which wants `attempt` and one rank."""
+        `search` is a text in upper or lower case, with `regex` an RE2 expression. `level` (debug, info, warning,
+        error): of that level or more severe. `since`, `until`: printed in between. `begin`: from this offset on, which
+        needs `attempt` and one rank. Raise ValueError where they are missing.
+        """
         if begin is not None and (attempt is None or rank == "all"):
             raise ValueError("begin= wants rank= and attempt=: it is a place in one log")
         cursor = None if begin is None else f"{attempt}@{rank}:{begin}"
@@ -262,13 +265,13 @@ class Tasks:
     def first_error(
         self, task_id: str, *, rank: int | Literal["all"] = "all", attempt: int | None = None
     ) -> FirstError:
-        """Where the first line is that says it is an error (`found`, or None). `complete`: no earlier one can have been
-        left out of the middle of a long log."""
+        """Return the location of the first line that is an error (`found`, or None). `complete`: no earlier one can be
+        in the part of a long log that was left out."""
         params = {"rank": rank, "attempt": attempt}
         return self._transport.call("GET", _path(task_id, "/logs/first-error"), params=params)
 
     def download_log(self, task_id: str, *, rank: int = 0, attempt: int | None = None) -> Iterator[bytes]:
-        """The whole log of a rank, piece by piece."""
+        """Yield the whole log of a rank, piece by piece."""
         path, params = _path(task_id, "/logs/download"), {"rank": rank, "attempt": attempt}
         with self._transport.open(path, params=params) as response:
             yield from response.iter_bytes()
@@ -282,9 +285,9 @@ class Tasks:
         patience: float | None = PATIENCE_S,
         on_break: Callable[[FermiError], None] | None = None,
     ) -> Iterator[Event]:
-        """What happens to the task, as it happens: `status`, `event`, `metric`, `log`, and `end` when there will be no
-        more. Goes on by itself after a broken connection; `last_event_id` goes on where an earlier stream was left.
-        A `metric` event's data is always `{"items": [...]}`."""
+        """Yield the task's events as they happen: `status`, `event`, `metric`, `log`, and `end` as the last one.
+        Reconnects after a broken connection; `last_event_id` resumes an earlier stream. A `metric` event's data is
+        always `{"items": [...]}`."""
         for event in stream(
             self._transport,
             _path(task_id, "/stream"),
@@ -297,8 +300,8 @@ class Tasks:
             yield event._replace(data={"items": [event.data]}) if single else event
 
     def wait(self, task_id: str, *, timeout: float | None = None, patience: float = PATIENCE_S) -> TaskDetail:
-        """The task once it has ended, however it ended. TimeoutError after `timeout` seconds; a platform that is away
-        for less than `patience` seconds is waited for."""
+        """Wait for the task's end and return it. Raise TimeoutError after `timeout` seconds. A platform that is
+        unreachable for less than `patience` seconds is waited for."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         pause = 0.1
         while True:
@@ -321,11 +324,12 @@ class Tasks:
         cwd: str = "",
         env: Mapping[str, str] | None = None,
     ) -> Completed:
-        """Runs a command beside a running rank: on its node, with its variables, in its working directory."""
+        """Run a command next to a running rank (on its node, with its variables, in its working directory), wait for
+        its end and return the result."""
         return run_to_end(self.channel(task_id, rank), command, stdin=stdin, cwd=cwd, env=env)
 
     def channel(self, task_id: str, rank: int = 0) -> "ChannelAddress":
-        """The way to a running rank, for `fermi.client.channels`."""
+        """Return the channel address of a running rank, for `fermi.client.channels`."""
         return self._transport.channel_address(_path(task_id, f"/ranks/{rank}/channel"))
 
     def _get(self, task_id: str, patience: float) -> TaskDetail:

@@ -1,4 +1,5 @@
-"""A connection pool that speaks the envelope: `data` comes out, FermiError is raised, what may be repeated is."""
+"""Connection pool that understands the API's envelope: returns `data`, raises FermiError, repeats what may be
+repeated."""
 
 import random
 import time
@@ -25,13 +26,17 @@ NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
 def pause(attempt: int, at_least: float = 0.0) -> float:
-    """Seconds before the attempt after `attempt` (from 0): doubling, spread so that clients do not return in step."""
+    """Return the seconds to wait before the attempt after `attempt` (from 0): exponential, with jitter so that clients
+    do not return at the same moment, at least `at_least`."""
     return max(at_least, min(PAUSE_S * 2**attempt, LONGEST_PAUSE_S) * random.uniform(0.5, 1.0))
 
 
 class Transport:
+    """HTTP connections to one platform with one token."""
+
     def __init__(self, place: Place, lang: str | None, timeout: float, retries: int) -> None:
-        """`retries`: how often a repeatable call is tried again; `timeout`: seconds without a byte."""
+        """`retries`: how often a repeatable call is tried again; `timeout`: seconds without a byte. Raise
+        UnreachableError for an address that is none."""
         headers = {"Accept-Language": lang} if lang else {}
         if place.token:
             headers["Authorization"] = f"Bearer {place.token}"
@@ -58,9 +63,9 @@ class Transport:
         repeatable: bool | None = None,
         patience: float = 0.0,
     ) -> Any:
-        """`data` of the answer. `repeatable`: doing it twice is the same as once (default: what HTTP says of the
-        method); it is then tried for at least `patience` seconds. Parameters that are None are left out.
-        `content`: a body of another kind, from its beginning each time."""
+        """Return `data` of the answer. `repeatable`: repeating the request does not change its effect (default: by the
+        HTTP method); it is then retried for at least `patience` seconds. Parameters that are None are left out.
+        `content`: opens a raw body, from its beginning each time. Raise FermiError."""
         begun = time.monotonic()
         repeatable = method in REPEATABLE if repeatable is None else repeatable
         attempt = 0
@@ -93,8 +98,8 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         silence_s: float = 60.0,
     ) -> Iterator[httpx.Response]:
-        """The head of an answer whose body is read piece by piece; Unreachable after `silence_s` without a byte, also
-        while the body is read."""
+        """Yield the response, whose body is to be read piece by piece. Raise UnreachableError after `silence_s` seconds
+        without a byte, also while the body is read."""
         timeout = httpx.Timeout(self._http.timeout.connect, read=silence_s)
         request = self._http.build_request(
             "GET", API + path, params=_given(params), headers=dict(headers or {}), timeout=timeout
@@ -134,7 +139,8 @@ def _given(params: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def unwrap(response: httpx.Response) -> Any:
-    """`data` of an envelope; raises what the envelope tells."""
+    """Return `data` of an envelope. Raise the FermiError that an error envelope describes, UnexpectedAnswerError for
+    any other answer."""
     try:
         body = response.json()
     except ValueError:

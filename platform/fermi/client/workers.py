@@ -1,4 +1,4 @@
-"""Bare-metal hosts: their workers, and groups of these."""
+"""Workers on bare-metal hosts, and groups of workers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from fermi.client.types import (
 
 
 class Workers:
-    """One per GPU of a host where `fermi worker` runs."""
+    """Workers: one per GPU of a host where `fermi worker` runs."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -33,7 +33,8 @@ class Workers:
         search: str | None = None,
         ordering: str | None = None,
     ) -> Listing[WorkerItem]:
-        """`group` is an id or a name, `none` for those in no group; several statuses mean any of them."""
+        """Return workers. `group` is an id or a name, `none` for those in no group; several statuses mean any of
+        them."""
         filters = {"group": group, "node": node, "status": status, "search": search, "ordering": ordering}
         return Listing(self._transport, "/workers", filters)
 
@@ -41,7 +42,7 @@ class Workers:
         return self._transport.call("GET", f"/workers/{quote(worker_id)}")
 
     def environment(self, worker_id: str) -> WorkerEnvironment:
-        """What its process would get if its group were started now."""
+        """Return the environment variables that its process would get if its group were started now."""
         return self._transport.call("GET", f"/workers/{quote(worker_id)}/environment")
 
     def telemetry(
@@ -53,8 +54,8 @@ class Workers:
         ends: str | None = None,
         points: int | None = None,
     ) -> MachineTelemetry:
-        """What its GPU, its rank and its host used, as series on one grid, and which tasks had it; of the last hour
-        unless `begins` or `ends` (ISO 8601) say otherwise."""
+        """Return what its GPU, its rank and its host used, as series on one time grid, and which tasks ran there; of
+        the last hour unless `begins` or `ends` (ISO 8601) say otherwise."""
         params = build_telemetry_params(metrics, begins, ends, points)
         return self._transport.call("GET", f"/workers/{quote(worker_id)}/telemetry", params=params)
 
@@ -65,7 +66,7 @@ class Workers:
         return Listing(self._transport, "/workers/join-tokens", {})
 
     def create_join_token(self, name: str, *, project: str | None = None) -> JoinTokenCreated:
-        """Lets hosts join; the token itself is in this answer and never again."""
+        """Create a token with which hosts register. The secret itself is in this answer and never shown again."""
         return self._transport.call("POST", "/workers/join-tokens", json={"name": name, "projectId": project})
 
     def revoke_join_token(self, token_id: str) -> None:
@@ -73,7 +74,7 @@ class Workers:
 
 
 class Groups:
-    """Workers that run one script together."""
+    """Groups of workers that run one script together."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -94,20 +95,21 @@ class Groups:
         self._transport.call("DELETE", _path(group_id))
 
     def move(self, worker_ids: Sequence[str], group_id: str | None) -> None:
-        """All of them or none; None takes them out of any group."""
+        """Move all of these workers to the group, or none of them where one cannot be moved; `group_id` None takes them
+        out of any group."""
         body: dict[str, Any] = {"workerIds": [*worker_ids], "groupId": group_id}
         self._transport.call("POST", "/worker-groups/move", json=body, repeatable=True)
 
     def start(self, group_id: str) -> GroupItem:
-        """Its script as a training task: `task` of the answer."""
+        """Start the group's script as a training task: `task` of the answer."""
         return self._transport.call("POST", _path(group_id, "/start"))
 
     def stop(self, group_id: str) -> GroupItem:
-        """Asks and does not wait; asking again changes nothing."""
+        """Request the stop of the group's task without waiting; repeating the request changes nothing."""
         return self._transport.call("POST", _path(group_id, "/stop"), repeatable=True)
 
     def restart(self, group_id: str) -> GroupItem:
-        """A new task, which waits for the end of the one that runs."""
+        """Start a new task, which waits for the end of the running one."""
         return self._transport.call("POST", _path(group_id, "/restart"))
 
 
