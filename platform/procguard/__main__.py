@@ -1,4 +1,4 @@
-"""`python -m procguard --config configs/procguard_config.yaml`: reads the file, then becomes `make up`."""
+"""`python -m procguard --config configs/procguard_config.yaml`: reads the file, then runs `make up` in its place."""
 
 import os
 import sys
@@ -11,7 +11,8 @@ INSTEAD = ("--daemon", "--decoupled", "--slurm", "--gpu-count")
 
 
 def main(arguments: list[str]) -> int:
-    """Becomes the platform; returns 2 where the arguments or the file are wrong, or there is no clone to start."""
+    """Replace this process by the platform; return 2 where the arguments or the file are invalid, or there is no clone
+    to start."""
     import argparse
 
     from procguard.config import Problems, load

@@ -1,7 +1,8 @@
-"""ProcGuard's configuration file as the variables that Fermi's platform reads.
+"""ProcGuard's configuration file, converted to the variables that the platform reads.
 
-A key is read, or Fermi has something else instead (`texts.toml` says what, by the key or by its section), or nobody
-knows it. What is not read is named, and the platform starts without it. A wrong value of a key that is read refuses.
+A key is read, or Fermi has a replacement for it (`texts.toml` has its description, by the key or by its section), or it
+is unknown. Keys that are not read are listed, and the platform starts without them. An invalid value of a key that is
+read is an error.
 """
 
 import math
@@ -18,14 +19,15 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 class Problems(Exception):
-    """Sentences for the person who started it."""
+    """The file is invalid; the message has sentences for the operator."""
 
 
 class Settings(NamedTuple):
+    """What was read from the file."""
     variables: dict[str, tuple[str, str]]
-    """Variable → the key it came from, and its value."""
+    """Variable → the key it was read from, and its value."""
     ignored: list[str]
-    """A line for each key that is not read, with what Fermi has instead."""
+    """A line for each key that is not read, with Fermi's replacement."""
 
 
 def _port(value: Any) -> str:
@@ -53,7 +55,7 @@ def _level(value: Any) -> str:
 
 
 def _folder(value: Any) -> str:
-    """Of the state file: Fermi's data directory, which holds more than one file."""
+    """Return the data directory: the folder of ProcGuard's state file, as Fermi stores more than one file."""
     return str(Path(_text(value)).parent)
 
 
@@ -67,10 +69,10 @@ READ: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "monitoring.heartbeat_interval": ("FERMI_WORKER_HEARTBEAT", _seconds),
     "monitoring.heartbeat_timeout": ("FERMI_WORKER_LOST", _seconds),
 }
-"""Key, the variable that it becomes, and what its value must be (ValueError: the name of a text)."""
+"""Key, the variable that it sets, and the parser of its value (which raises ValueError with the name of a text)."""
 
 ALWAYS = ("web.enabled", "state.auto_save")
-"""What Fermi always does: `true` is all that can be said."""
+"""Keys of what Fermi always does: `true` is the only valid value."""
 
 INSTEAD = (
     "logging.file", "logging.format", "communication", "monitoring.interval", "monitoring.zombie_detection",
@@ -78,11 +80,12 @@ INSTEAD = (
     "recovery.max_recovery_attempts", "recovery.stop_all_on_failure", "recovery.task_reassignment",
     "recovery.recovery_timeout", "workers", "slurm", "pytorch_dist",
 )  # fmt: skip
-"""Keys of ProcGuard for which Fermi has something else. A section stands for all keys in it."""
+"""Keys of ProcGuard that Fermi has a replacement for. A section stands for all its keys."""
 
 
 def load(path: Path) -> Settings:
-    """Reads the file. Raises Problems where it cannot be read, and with all values that are wrong."""
+    """Return the settings of the file. Raise ConfigProblemsError where it cannot be read, or with all invalid values.
+    """
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -112,7 +115,7 @@ def load(path: Path) -> Settings:
 
 
 def _flat(found: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"web": {"port": 5000}}` as `web.port`. A section for which Fermi has one thing instead stays whole."""
+    """Yield `{"web": {"port": 5000}}` as `web.port`. A section that is replaced as a whole is not divided."""
     for name, value in found.items():
         key = f"{before}{name}"
         if isinstance(value, dict) and key not in INSTEAD and not before:

@@ -1,5 +1,6 @@
-"""The packages that ProcGuard's commands need, where this clone has not been set up or another Python runs it. Standard
-library only. Where the package was installed by pip there is no clone, and the packages are there."""
+"""Installation of the packages that ProcGuard's commands need, where this clone has not been set up or another Python
+runs it. Standard library only. Where the package was installed by pip there is no clone, and the packages are present.
+"""
 
 import os
 import sys
@@ -10,5 +11,5 @@ SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup.py"
 
 
 def become_set_up(target: str) -> NoReturn:
-    """Installs what is missing and begins this command anew with it. `target`: of scripts/setup.py."""
+    """Replace this process by scripts/setup.py, which installs what is missing and runs the command `target` again."""
     os.execv(sys.executable, [sys.executable, str(SETUP), target, *sys.argv[1:]])

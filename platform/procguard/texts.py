@@ -1,4 +1,4 @@
-"""What these commands say, in the reader's language."""
+"""Texts of these commands, in the user's language."""
 
 import tomllib
 from functools import cache
@@ -13,4 +13,5 @@ def _catalogue() -> dict[str, dict[str, str]]:
 
 
 def say(name: str, /, **params: object) -> str:
+    """Return the text `name` in the user's language, with its placeholders filled."""
     return _catalogue()[texts.choose([])][name].format(**params)

@@ -1,7 +1,8 @@
-"""`python -m procguard.worker_launcher --worker-id gn6-0 --manager-url http://… --token …`: becomes `fermi worker`.
+"""`python -m procguard.worker_launcher --worker-id gn6-0 --manager-url http://… --token …`: runs `fermi worker` in its
+place.
 
-What ProcGuard's launcher was told and Fermi's is not: which command to run, and its variables. Those belong to a group.
-Options that are not ProcGuard's go to `fermi worker` as they are.
+ProcGuard's launcher also took the command to run and its variables. In Fermi those belong to a group. Unknown options
+are passed to `fermi worker` unchanged.
 """
 
 import argparse
@@ -24,7 +25,8 @@ INSTEAD = ("--env", "--heartbeat-interval", "--log-level", "--slurm", "--gpu-cou
 
 
 def translated(arguments: list[str]) -> tuple[list[str], list[str], str]:
-    """The arguments of `fermi worker`, the flags that have no counterpart, and the command that a group is to run."""
+    """Return the arguments of `fermi worker`, the flags that have no counterpart, and the command that a group is to
+    run."""
     env = os.environ.get
     parser = argparse.ArgumentParser("python -m procguard.worker_launcher", description=__doc__, allow_abbrev=False)
     for name, ours in OURS.items():
@@ -40,7 +42,7 @@ def translated(arguments: list[str]) -> tuple[list[str], list[str], str]:
 
 
 def group(command: str, worker: str) -> str:
-    """The command that makes a group which runs `command`."""
+    """Return the command that creates a group which runs `command`."""
     words = shlex.split(command)
     if words and os.path.basename(words[0]).startswith("python"):
         words = words[1:]
@@ -50,7 +52,7 @@ def group(command: str, worker: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Returns only where nothing is started."""
+    """Replace this process by `fermi worker`; return 2 where flags have no counterpart."""
     words, others, command = translated(arguments)
     if others:
         print("\n  ".join([say("flags"), *(f"{flag}: {say(flag)}" for flag in others)]), file=sys.stderr)

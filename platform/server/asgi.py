@@ -1,10 +1,10 @@
-"""What uvicorn serves: Django, one thread hop per request.
+"""ASGI application that uvicorn serves: Django with one thread hop per request.
 
-Django's own ASGI handler crosses between event loop and threads at each border of sync and async middleware and gives
-each request a new thread with a new database connection; measured here, a health check took 4.4 ms and an API read
-7.7 ms, against 0.9 and 2.4 with the handler below. All our middleware and views are sync, but for the event streams.
-Workers' heartbeats, the most frequent request by far, are answered before it; so is all that goes on to an environment,
-which has host names of its own (`apps.proxy`).
+Django's own ASGI handler switches between event loop and threads at each border of sync and async middleware and gives
+each request a new thread with a new database connection; measured here, a health check took 4.4 ms and an API read 7.7
+ms, against 0.9 and 2.4 with the handler below. All middleware and views are sync, except the event streams. Workers'
+heartbeats, by far the most frequent requests, are answered before it; so are requests that are proxied to environments,
+which have host names of their own (`apps.proxy`).
 """
 
 import asyncio
@@ -43,10 +43,10 @@ T = TypeVar("T")
 
 
 class Handler(ASGIHandler):
-    """Runs the whole sync request in one of a few lasting threads, each with its own database connection.
+    """Runs the whole sync request in one of a few long-lived threads, each with its own database connection.
 
-    A streaming body is then sent from the event loop, until the client goes away. What streams ask the database runs
-    in one thread that all of them share, so that open pages cost no connections.
+    A streaming body is then sent from the event loop, until the client disconnects. Database queries of streams run in
+    one thread that all of them share, so that open pages hold no connections.
     """
 
     def __init__(self) -> None:
@@ -87,15 +87,17 @@ class Handler(ASGIHandler):
             await self.send_response(response, send)
 
     def create_request(self, scope: Mapping[str, Any], body_file: IO[bytes]) -> Any:
-        """Whoever asks for the host in FERMI_PUBLIC_URL asked by its scheme, whether a proxy says so or not."""
+        """Return the request as Django's handler does. A request to the host in FERMI_PUBLIC_URL gets its scheme,
+        whether or not a proxy names it."""
         public = urlsplit(settings.PUBLIC_URL)
         if public.netloc and public.netloc == get_header(scope, b"host"):
             scope = {**scope, "scheme": public.scheme}
         return super().create_request(scope, body_file)
 
     async def read_bounded(self, receive: Receive, limit: int, declared: int = 0) -> IO[bytes]:
-        """The body, of `limit` bytes at most. Raises ApiError as soon as it is known to be larger: the client hears the
-        answer, and the server drops what still comes. Raises RequestAborted where the client goes away."""
+        """Return the body, of `limit` bytes at most. Raise ApiError as soon as it is known to be larger: the client
+        gets the answer, and the server drops the rest of the body. Raise RequestAborted where the client disconnects.
+        """
         if declared > limit:
             raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
         body = SpooledTemporaryFile(max_size=settings.FILE_UPLOAD_MAX_MEMORY_SIZE)  # noqa: SIM115  (closed by `with body`)
@@ -115,13 +117,14 @@ class Handler(ASGIHandler):
             raise
 
     def _is_signed_in(self, scope: MutableMapping[str, Any]) -> bool:
-        """Whether the head of a request says whose it is."""
+        """Return True if the headers of the request authenticate it."""
         close_old_connections()
         request, _ = self.create_request(scope, BytesIO())
         return request is not None and is_signed_in(request)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What it returns or raises, in a thread of the pool, whose names begin with THREAD_NAMES."""
+        """Return what `work` returns, run by a thread of the pool, whose names begin with THREAD_NAME_PREFIX. Raise
+        what it raises."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         finally:
@@ -143,13 +146,14 @@ class Handler(ASGIHandler):
         return response
 
     async def _pieces(self, content: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """A sync body, read piece by piece in the pool; Django would read all of it before sending the first byte."""
+        """Yield a sync body, read piece by piece in the pool; Django would read all of it before sending the first
+        byte."""
         read = sync_to_async(lambda: next(content, None), thread_sensitive=False, executor=self._pool)
         while (piece := await read()) is not None:
             yield piece
 
     async def _stream(self, response: HttpResponseBase, receive: Receive, send: Send, context: Context) -> None:
-        """`context`: the request's, which has its id."""
+        """Send a streaming body until it ends or the client disconnects. `context`: the request's, which has its id."""
         sending = asyncio.create_task(self.send_response(response, send), context=context)
         leaving = asyncio.ensure_future(receive())  # the body has been read, so what comes next is the disconnect
         try:
@@ -164,8 +168,8 @@ class Handler(ASGIHandler):
 
 
 def _asks_whether_alive(scope: MutableMapping[str, Any]) -> bool:
-    """The event loop answers that, however busy the threads are. Whoever calls us by a name that is not ours is
-    Django's to refuse."""
+    """Return True if the request is a health check, which the event loop answers, however busy the threads are. One to
+    a host name that is not allowed is left to Django, which refuses it."""
     if scope["path"] != HEALTH or scope["method"] not in ("GET", "HEAD"):
         return False
     name, _ = split_domain_port(get_header(scope, b"host"))

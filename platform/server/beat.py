@@ -1,8 +1,8 @@
 """The beat process: `python -m server.beat` sends each message of `server.celery_settings` when it is due.
 
-It knows tasks by their names alone: it imports neither Django nor Celery nor anything that works. What is due goes out
-together, because waking up costs more than sending: the two-second messages leave at the same moment, every fifth of
-them with the ten-second ones.
+It knows tasks by their names only: it imports neither Django nor Celery nor any task. Messages that are due together
+are sent together, because a wake-up costs more than a message: the two-second messages leave at the same moment, every
+fifth of them with the ten-second ones.
 """
 
 import logging.config
@@ -24,8 +24,8 @@ log = logging.getLogger("server.beat")
 
 
 def upcoming(schedule: Mapping[str, Entry], passed: float) -> tuple[float, list[Entry]]:
-    """The next moment at which anything is due, in seconds from the start, and what is; the most frequent first. What
-    was missed meanwhile is not made up for."""
+    """Return the next moment at which anything is due, in seconds from the start, and the entries due then, the most
+    frequent first. Messages that were missed are not sent later."""
     due = {name: (passed // entry["schedule"] + 1) * entry["schedule"] for name, entry in schedule.items()}
     moment = min(due.values())
     entries = [schedule[name] for name, at in due.items() if at == moment]
@@ -33,6 +33,7 @@ def upcoming(schedule: Mapping[str, Entry], passed: float) -> tuple[float, list[
 
 
 def send(broker: redis.Redis, due: Sequence[Entry]) -> None:
+    """Send the messages to the broker. A failure is logged and not raised: the next messages are sent all the same."""
     messages = [message(entry["task"], expires=entry["options"]["expires"]) for entry in due]
     try:
         broker.lpush(QUEUE, *messages)
@@ -41,6 +42,7 @@ def send(broker: redis.Redis, due: Sequence[Entry]) -> None:
 
 
 def main() -> None:
+    """Run until SIGTERM or SIGINT."""
     refuse_tracers()
     env.check()
     logging.config.dictConfig(logs.LOGGING)

@@ -1,5 +1,5 @@
-"""What an empty platform needs before anyone can use it. Each part is done once and not again, even where an
-administrator has since removed what it made; doing it all again changes nothing."""
+"""First-start data of an empty platform. Each part is created once and never again, even where an administrator has
+since removed it; running all of it again changes nothing."""
 
 import os
 import secrets
@@ -31,12 +31,13 @@ TOKEN_NAME = "first start"
 
 
 SAYS_WHAT_IS_OPEN = ("VIEW_MISSING", "SECCOMP_MISSING")
-"""Of the reasons why tasks are not kept away better."""
+"""Codes of isolation gaps that are reported as open even where isolation is active."""
 
 
 def run(data: Path, *, with_demo: bool) -> dict[str, Any]:
-    """`{"signInLink": path on the site, "token_path": file with the administrator's token, "isolation": what keeps
-    training from the platform's own, "exposed": "" unless something is open, "notes": what `/readyz` says of that}`."""
+    """Create the first-start data and return `{"signInLink": path on the site, "token_path": file with the
+    administrator's token, "isolation": description of what separates training from the platform, "exposed": "" unless
+    something is open, "notes": what `/readyz` shows of that}`."""
     with transaction.atomic():
         user, project, cluster = _essentials()
         facts = host_facts.facts()
@@ -90,7 +91,7 @@ def _machine(user: User, project: Project, cluster: Cluster, facts: dict) -> Non
 
 
 def _host(keys: list[str], gpus: int | None) -> None:
-    """They can be opened, started and stopped from now on; those that somebody has removed are not there."""
+    """Make these environments manageable (open, start, stop); those that were deleted are skipped."""
     for environment in DevEnvironment.objects.select_related("zone").filter(pk__in=keys, cluster=CLUSTER):
         adopt.adopt_environment(environment, gpus)
 
@@ -102,8 +103,8 @@ def _once(action: str, part: Callable[[], None]) -> None:
 
 
 def _keep_token(user: User, path: Path) -> None:
-    """The file keeps a token that works. A new one lies complete under another name before it gets this one, so that a
-    reader never sees half of it, and only then are older ones revoked."""
+    """Make sure that the file holds a valid token. A new token is written completely under another name before it is
+    renamed, so that a reader never sees half of it; only then are older ones revoked."""
     with suppress(FileNotFoundError, UnicodeDecodeError):
         if ApiToken.objects.filter(user=user, digest=hash_token(path.read_text(encoding="utf-8").strip())).exists():
             return

@@ -21,8 +21,9 @@ warnings.simplefilter("ignore", SecurityWarning)
 
 
 class KeepingWorkerFixup(DjangoWorkerFixup):
-    """Connections to the database are kept as long as Django's settings say. Celery closes them after each message: on
-    SQLite the next one opens the file again and reads the whole schema, which costs more than most messages."""
+    """Celery's Django fixup that keeps database connections for as long as Django's settings say. Celery closes them
+    after each message: on SQLite the next one opens the file again and reads the whole schema, which costs more than
+    most messages."""
 
     def _close_database(self) -> None:
         from django.db import close_old_connections  # which needs settings; an app does not
@@ -52,7 +53,7 @@ def _refuse_tracers(**_: object) -> None:
 
 @worker_ready.connect
 def _answer_the_supervisor(sender: Any, **_: object) -> None:
-    """`sender`: the consumer of messages, which has the pool of threads."""
+    """Answer the supervisor's liveness requests. `sender`: the consumer of messages, which has the pool of threads."""
     if liveness.is_asked():
         task_postrun.connect(liveness.PROGRESS.finish)
         liveness.answer_in_thread(sender.pool.executor, "ThreadPoolExecutor")

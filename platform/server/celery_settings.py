@@ -1,6 +1,8 @@
-"""Celery's settings. Messages only make things sooner: the sweep finds whatever a lost message would have told.
+"""Celery's settings. Messages only make work start sooner: a periodic sweep finds whatever a lost message would have
+triggered.
 
-Outside of `server.settings`, because beat reads them without Django."""
+Outside of `server.settings`, because beat reads them without Django.
+"""
 
 from server.env import celery_url, traces
 from server.paths import data_dir, redis_url

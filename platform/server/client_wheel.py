@@ -1,8 +1,9 @@
-"""The `fermi` command and the Python client as a package that the platform itself serves: another machine installs it
-with pip, in the version that this platform speaks, and from no other place.
+"""The `fermi` command and the Python client as a wheel that the platform itself serves: another machine installs it
+with pip, in the version that matches this platform.
 
 The wheel (PEP 427, "Binary distribution format" of the packaging user guide) is written with the standard library: the
-image has neither pip nor setuptools. Equal sources give equal bytes."""
+image has neither pip nor setuptools. Equal sources give equal bytes.
+"""
 
 import base64
 import hashlib
@@ -17,19 +18,21 @@ from typing import Any, NamedTuple
 from server.paths import ROOT
 
 WHEN = (1980, 1, 1, 0, 0, 0)
-"""Of every file in the archive: the earliest that ZIP knows."""
+"""Timestamp of every file in the archive: the earliest that ZIP can hold."""
 
 
 class ClientWheel(NamedTuple):
+    """A wheel's file name and content."""
+
     name: str
-    """Of the file. pip reads the distribution and its version from the last part of an address, so that no shorter
-    address can be installed (pip's src/pip/_internal/models/wheel.py)."""
+    """The file's name. pip reads the distribution and its version from the last part of the URL, so no shorter URL can
+    be installed (pip's src/pip/_internal/models/wheel.py)."""
     content: bytes
 
 
 @cache
 def build() -> ClientWheel:
-    """Returns the wheel of what pyproject.toml packages. Raises OSError where a file of it cannot be read."""
+    """Return the wheel of what pyproject.toml packages. Raise OSError where a file of it cannot be read."""
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     project, setuptools = asked["project"], asked["tool"]["setuptools"]
     stem = f"{project['name'].replace('-', '_')}-{project['version']}"
@@ -53,7 +56,7 @@ def build() -> ClientWheel:
 
 
 def sources(setuptools: dict[str, Any]) -> Iterator[Path]:
-    """The files that `pip install .` would install, too: modules, and data by the patterns of pyproject.toml."""
+    """Yield the files that `pip install .` would install, too: modules, and data by the patterns of pyproject.toml."""
     patterns = ("*.py", *setuptools["package-data"]["*"])
     for package in setuptools["packages"]["find"]["include"]:
         for path in sorted((ROOT / "platform").glob(f"{package}/**/*")):
@@ -62,7 +65,7 @@ def sources(setuptools: dict[str, Any]) -> Iterator[Path]:
 
 
 def describe(project: dict[str, Any]) -> str:
-    """Returns METADATA, made of pyproject.toml's section `project` as setuptools makes it."""
+    """Return METADATA, made from pyproject.toml's section `project` as setuptools makes it."""
     lines = [
         "Metadata-Version: 2.1",
         f"Name: {project['name']}",
@@ -78,5 +81,5 @@ def describe(project: dict[str, Any]) -> str:
 
 
 def digest(content: bytes) -> str:
-    """Returns the SHA-256 as RECORD writes it: base64 for addresses, without padding."""
+    """Return the SHA-256 as RECORD has it: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -1,4 +1,5 @@
-"""The demo inventory: environments whose GPUs are emulated by processes on this machine, real text, a small model."""
+"""Demo inventory: environments whose GPUs are emulated by processes on this machine, a real text dataset, a small
+model."""
 
 from datetime import timedelta
 from typing import Any
@@ -48,7 +49,7 @@ GPT_DEFAULTS: dict[str, Any] = {
 def environments(
     project: Project, cluster: Cluster, versions: dict[str, str], network: dict[str, Any] | None = None
 ) -> None:
-    """`versions`, `network`: this machine's, since that is where the processes will really run."""
+    """Create the demo environments. `versions`, `network`: this machine's, since the processes really run here."""
     for key, name in ZONES.items():
         AvailabilityZone.objects.get_or_create(pk=key, defaults={"name": name})
     for key, name, kind, zone, gpus, gpu_type, stack, image, ip, uptime in ENVIRONMENTS:
@@ -76,7 +77,8 @@ def environments(
 
 
 def catalog() -> None:
-    """Text that every machine with Python has, for every project; the sweep tokenises it."""
+    """Create the demo dataset (text that every machine with Python has, tokenised by the sweep) and the demo model, for
+    all projects."""
     dataset, _ = Dataset.objects.get_or_create(
         pk="dataset-001",
         defaults={

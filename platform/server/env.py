@@ -1,4 +1,4 @@
-"""Reads the environment. Light: the supervisor looks at it before it starts anything."""
+"""Reads settings from environment variables. Imports little: the supervisor checks them before it starts anything."""
 
 import logging
 import math
@@ -25,17 +25,18 @@ INSTALL = f"{sys.executable} -m pip install"
 
 
 def flag(name: str, *, default: bool = False) -> bool:
+    """Return whether a variable is on: anything but 0, no, false and off is."""
     value = os.environ.get(name, "")
     return value.lower() not in {"0", "no", "false", "off"} if value else default
 
 
 class Wrong(SystemExit):
-    """A variable has a value that cannot be. Whichever process reads it ends with this sentence, for the person who
-    started it, and exit code 1."""
+    """A variable has an invalid value. The process that reads it ends with this sentence, for the operator, and exit
+    code 1."""
 
 
 def choice(name: str, allowed: Sequence[str]) -> str:
-    """The first is the default."""
+    """Return the value, one of `allowed`; the first of them is the default. Raise InvalidSettingError."""
     value = os.environ.get(name) or allowed[0]
     if value not in allowed:
         raise Wrong(f"{name} must be one of {', '.join(allowed)}, not {value!r}.")
@@ -43,7 +44,7 @@ def choice(name: str, allowed: Sequence[str]) -> str:
 
 
 def number(name: str, default: float) -> float:
-    """Of seconds: more than 0."""
+    """Return a number of seconds greater than 0. Raise InvalidSettingError."""
     text = os.environ.get(name) or str(default)
     try:
         value = float(text)
@@ -55,7 +56,8 @@ def number(name: str, default: float) -> float:
 
 
 def traces() -> bool:
-    """Whether OpenTelemetry's variables name a collector, and there is what it takes to send to it."""
+    """Return True if OpenTelemetry's variables name a collector and the packages to export to it are installed; log a
+    warning where only the packages are missing."""
     asked = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     if not asked or flag("OTEL_SDK_DISABLED") or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
         return False
@@ -70,7 +72,8 @@ def traces() -> bool:
 
 
 def folders(name: str, default: str = "") -> list[str]:
-    """Returns colon-separated folders, the home of the platform's user written out. Raises Wrong for a relative one."""
+    """Return colon-separated absolute folders, with ~ expanded for the platform's user. Raise InvalidSettingError for a
+    relative one."""
     found = [os.path.expanduser(path) for path in os.environ.get(name, default).split(os.pathsep) if path]
     for path in found:
         if not os.path.isabs(path) or os.path.normpath(path) == "/":
@@ -79,14 +82,16 @@ def folders(name: str, default: str = "") -> list[str]:
 
 
 def words(name: str) -> list[str]:
+    """Return comma-separated words, without empty ones."""
     return [word.strip() for word in os.environ.get(name, "").split(",") if word.strip()]
 
 
 def secret_key(data: Path) -> str:
-    """FERMI_SECRET_KEY, or the key kept in the data directory, which the first process to ask makes.
+    """Return FERMI_SECRET_KEY, else the key stored in the data directory, which is created by the first process that
+    needs it.
 
-    Made complete under a name of its own and then linked, so that of several processes that start
-    together one wins and all read the same whole key.
+    It is written completely under a name of its own and then linked, so that of several processes that start together
+    one wins and all read the same whole key.
     """
     if key := os.environ.get("FERMI_SECRET_KEY"):
         return key
@@ -106,17 +111,18 @@ def secret_key(data: Path) -> str:
 
 
 RECONNECT = 2.0
-"""Seconds after which the pool no longer tries by itself to connect again: it does so at ever longer intervals, so that
-a minute without a database would be two. Whoever asks for a connection has it try at once."""
+"""Seconds after which the pool stops trying by itself to reconnect: its intervals grow, so that a minute without a
+database would become two. Requesting a connection makes it try at once."""
 
 
 UNREACHABLE = {"connect_timeout": "5", "tcp_user_timeout": "10000"}
-"""Seconds, and milliseconds, after which a server is given up that nothing arrives at: the system's own patience is
-minutes. Connection options of libpq (PostgreSQL's documentation, "Parameter Key Words"); those of the URL go before."""
+"""Timeouts (in seconds, and milliseconds) after which a server that does not answer is given up: the system's own are
+minutes. Connection options of libpq (PostgreSQL's documentation, "Parameter Key Words"); those of the URL take
+precedence."""
 
 
 def postgres(url: str) -> dict[str, Any]:
-    """DATABASES entry of a PostgreSQL URL.
+    """Return the DATABASES entry for a PostgreSQL URL. Raise InvalidSettingError for another scheme.
 
     The query string becomes connection options; its `host` may be a folder with a socket.
     """
@@ -141,12 +147,12 @@ def postgres(url: str) -> dict[str, Any]:
 
 
 def celery_url(redis_url: str) -> str:
-    """The same broker as Celery spells it, whose Unix socket transport has a scheme of its own."""
+    """Return the broker's URL in Celery's spelling, whose Unix socket transport has a scheme of its own."""
     return redis_url.replace("unix://", "redis+socket://", 1) if redis_url.startswith("unix://") else redis_url
 
 
 def count(name: str, default: int) -> int:
-    """1 or more."""
+    """Return a whole number of 1 or more. Raise InvalidSettingError."""
     text = os.environ.get(name) or str(default)
     if not text.isdecimal() or not 0 < int(text) < 2**31:
         raise Wrong(f"{name} must be a whole number greater than 0, not {text!r}.")
@@ -154,7 +160,7 @@ def count(name: str, default: int) -> int:
 
 
 def web_processes(name: str) -> int | None:
-    """None: as many as it takes."""
+    """Return the number of web processes, 1 to 64; None (`auto`): as many as needed. Raise InvalidSettingError."""
     text = os.environ.get(name) or "auto"
     if text == "auto":
         return None
@@ -164,12 +170,12 @@ def web_processes(name: str) -> int | None:
 
 
 def days(name: str) -> int:
-    """0, which is the default: for ever."""
+    """Return a number of days; 0, the default, means for ever. Raise InvalidSettingError."""
     return count(name, default=1) if os.environ.get(name, "0") not in ("", "0") else 0
 
 
 def port_range(name: str, default: str) -> range:
-    """`29500-32767`, both ends included."""
+    """Return a range of ports such as `29500-32767`, both ends included. Raise InvalidSettingError."""
     text = os.environ.get(name) or default
     low, _, high = text.partition("-")
     if not (low.isdecimal() and high.isdecimal() and 1024 <= int(low) <= int(high) <= 65535):
@@ -178,7 +184,7 @@ def port_range(name: str, default: str) -> range:
 
 
 def zone(name: str) -> tzinfo:
-    """UTC where nothing is said."""
+    """Return a time zone, by default UTC. Raise InvalidSettingError."""
     text = os.environ.get(name) or "UTC"
     try:
         return UTC if text == "UTC" else ZoneInfo(text)
@@ -187,7 +193,7 @@ def zone(name: str) -> tzinfo:
 
 
 def files(name: str) -> str:
-    """A folder, absolute, or `s3://bucket/prefix`; empty: the platform's own."""
+    """Return an absolute folder or `s3://bucket/prefix`; "" = the platform's own folder. Raise InvalidSettingError."""
     text = os.environ.get(name, "").rstrip("/")
     if not text:
         return ""
@@ -204,7 +210,8 @@ def files(name: str) -> str:
 
 
 def door_host(name: str) -> str:
-    """`doors.example.org`, or with a port; not the console's own host, nor one above it: they would share cookies."""
+    """Return the host name under which environments are proxied, `doors.example.org`, perhaps with a port; "" without
+    one. Raise InvalidSettingError where it is the console's own host or a parent of it: they would share cookies."""
     text = os.environ.get(name, "").strip().lower().rstrip(".")
     if not text:
         return ""
@@ -223,8 +230,8 @@ def door_host(name: str) -> str:
 
 
 def proxies(name: str) -> list[str]:
-    """Addresses and networks, comma-separated. By default this machine's own where FERMI_PUBLIC_URL says that a proxy
-    stands in front, else none."""
+    """Return comma-separated addresses and networks of trusted proxies. By default the loopback ones where
+    FERMI_PUBLIC_URL says that a proxy stands in front, else none. Raise InvalidSettingError."""
     texts = words(name) or (["127.0.0.0/8", "::1"] if os.environ.get("FERMI_PUBLIC_URL") else [])
     for text in texts:
         try:
@@ -260,16 +267,16 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_WORKER_HEARTBEAT": partial(number, default=5.0),
     "FERMI_WORKER_LOST": partial(number, default=15.0),
 }
-"""Variables that do not take just anything."""
+"""Variables whose values are validated, and what reads each."""
 
 
 def read(name: str) -> Any:
-    """Raises Wrong."""
+    """Return a variable's value. Raise InvalidSettingError."""
     return READERS[name](name)
 
 
 def check() -> None:
-    """Raises Wrong, for the first that cannot be."""
+    """Validate all variables. Raise InvalidSettingError for the first invalid one."""
     for name in READERS:
         read(name)
     if url := os.environ.get("DATABASE_URL"):

@@ -1,4 +1,4 @@
-"""What this machine has. Every answer may be unknown; none is guessed."""
+"""Facts about this machine: CPUs, memory, GPUs, versions, network. Unknown facts are left empty; nothing is guessed."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def facts() -> dict[str, Any]:
-    """Fields of a dev environment."""
+    """Return this machine's facts as fields of a dev environment."""
     names, driver = _gpus()
     versions = {"python": platform.python_version(), "torch": _version("torch"), "driver": driver}
     return {
@@ -32,19 +32,20 @@ def facts() -> dict[str, Any]:
 
 
 def _gpus() -> tuple[list[str], str]:
-    """Names of the GPUs, and their driver's version."""
+    """Return the names of the GPUs, and the driver's version."""
     rows = [row for row in nvidia_smi.run_query(("driver_version", "name")) or [] if "name" in row]
     return [row["name"] for row in rows], rows[0].get("driver_version", "") if rows else ""
 
 
 def _cpus() -> int:
-    """Those this process may run on, where the system can tell."""
+    """Return the number of CPUs that this process may use, or of all where the system cannot tell."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def _network() -> dict[str, Any]:
-    """The interface is the loopback: all nodes of the local engine are this machine, whatever its other addresses."""
+    """Return the network interface and InfiniBand devices. The interface is the loopback: all nodes of the local engine
+    are on this machine."""
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
     found: dict[str, Any] = {"interface": loopback[0]} if loopback else {}
     if _SYS.is_dir():
@@ -55,7 +56,7 @@ def _network() -> dict[str, Any]:
 
 
 def _memory() -> int:
-    """Bytes, or less where a container's limit is lower."""
+    """Return the memory in bytes, or a container's limit where that is lower."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in map(Path, _MEMORY_LIMITS):
         if path.exists() and (text := path.read_text().strip()).isdigit():

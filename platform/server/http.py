@@ -1,4 +1,5 @@
-"""HTTP as uvicorn serves it, and an end to requests that are begun and not finished."""
+"""HTTP/1.1 protocol of the web process: uvicorn's, with large bodies spliced between sockets and timeouts for
+unfinished requests."""
 
 import asyncio
 import contextlib
@@ -15,14 +16,15 @@ from fermi.envd.socket_splice import TargetClosedError, splice_sockets, splice_s
 POURING = 8  # bodies with a thread of their own; more of them take turns in the event loop
 
 PATIENCE = 30.0
-"""Seconds in which the head of a request has to be whole, and then its body; of a connection, the first request."""
+"""Seconds within which the head of a request must be complete, and then its body; on a new connection, the first
+request."""
 PACE = 16 << 10
-"""Bytes of a body that are worth a second more. What comes after the answer is worth none."""
+"""Bytes of a body that extend the timeout by one second. Bytes that arrive after the answer has begun do not."""
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class _Counted:
-    """Of bytes that h11 does not see, how many (https://h11.readthedocs.io, "sendfile()")."""
+    """Stands for bytes that are sent without h11, by their number (https://h11.readthedocs.io, "sendfile()")."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -32,7 +34,7 @@ class _Counted:
 
 
 class Http(H11Protocol):
-    """With a way around its buffers for large bodies."""
+    """uvicorn's h11 protocol that sends large bodies past its buffers."""
 
     _threads = ThreadPoolExecutor(POURING, "pour")
     _busy = 0
@@ -46,8 +48,8 @@ class Http(H11Protocol):
         super().data_received(data)
 
     def end_half_open(self, now: float) -> None:
-        """Closes the connection where the client has begun a request, or none yet, and taken too long to finish it.
-        `now`: of the event loop's clock; to be called every few seconds."""
+        """Close the connection where the client has not finished a request, or sent none yet, within the timeout.
+        `now`: the event loop's clock; to be called every few seconds."""
         awaited = self._await()
         if awaited is None or awaited != self._awaited:
             self._awaited, self._since, self._came = awaited, now, 0
@@ -61,7 +63,7 @@ class Http(H11Protocol):
             self.transport.close()
 
     def _await(self) -> tuple[str, int] | None:
-        """Which part of which request is the client's to send. None: it is the platform's turn."""
+        """Return which part of which request the client still has to send; None where it is the platform's turn."""
         if self.flow.read_paused:
             return None
         if self.conn.their_state is h11.SEND_BODY:
@@ -96,7 +98,9 @@ class Http(H11Protocol):
 
     @classmethod
     async def _poured(cls, source: socket.socket, target: socket.socket, count: int) -> int:
-        """Small pieces that one side waits for take a thread a fraction of what they take the event loop."""
+        """Copy `count` bytes between the sockets and return how many were sent. A thread does it at a fraction of the
+        event loop's cost where pieces are small and one side waits; beyond MAX_SPLICE_THREADS copies the event loop
+        does it."""
         if cls._busy >= POURING:
             return await splice_sockets(source, target, count=count)
         cls._busy += 1

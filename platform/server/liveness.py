@@ -1,8 +1,8 @@
-"""Answers the supervisor's questions whether this process lives (`server.up.watchdog` asks).
+"""Answers the supervisor's liveness requests in a web process or a worker (`server.up.watchdog` sends them).
 
-The event loop of a web process answers, or a thread of a worker: that proves that it is not blocked. The answer tells
-of the pool of threads in which requests or messages are worked on: numbers that change as long as any of them is
-finished, or the pool's threads compute.
+The event loop of a web process answers, or a thread of a worker: that proves that it is not blocked. The answer has two
+numbers about the thread pool that processes requests or messages; they change as long as any of these finishes, or the
+pool's threads compute.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "FERMI_LIVENESS_FD"
-"""The file descriptor of the line to the supervisor; set by it alone."""
+"""Variable with the file descriptor of the connection to the supervisor, which alone sets it."""
 LONGEST = 64  # bytes of a question, and of an answer
 
 
 class Progress:
-    """Of the pool of this process."""
+    """Counter of finished requests or messages of this process's pool."""
 
     def __init__(self) -> None:
         self.finished = 0
@@ -34,8 +34,8 @@ PROGRESS = Progress()
 
 
 class Line:
-    """To the supervisor. `try_pool` has the pool call what it is given, as soon as one of its threads has time; `names`
-    is how the names of its threads begin."""
+    """This process's end of the connection to the supervisor. `try_pool` submits a function to the pool; `names` is the
+    prefix of the names of its threads."""
 
     def __init__(self, descriptor: int, try_pool: Callable[[Callable[[], None]], Any], names: str) -> None:
         self.socket = socket.socket(fileno=descriptor)
@@ -44,7 +44,7 @@ class Line:
         self._tried = False
 
     def answer(self) -> bool:
-        """Answers one question. False: there will be no more."""
+        """Answer one request. Return False where there will be no more."""
         try:
             if not self.socket.recv(LONGEST):
                 return False
@@ -63,12 +63,13 @@ class Line:
         PROGRESS.finish()
 
     def _told(self) -> bytes:
-        """While the last try has not passed, the pool's threads may compute all the same: tenths of a second."""
+        """Return the answer: finished jobs, and, while the last submitted probe has not run, the pool threads'
+        processor time in tenths of a second, since they may compute all the same."""
         return b"%d %d" % (PROGRESS.finished, used(self._names) // 100_000_000 if self._tried else 0)
 
 
 def used(names: str) -> int:
-    """Returns the processor's nanoseconds that threads whose names begin so have used (proc(5), schedstat)."""
+    """Return the processor time, in nanoseconds, of threads whose names begin with `names` (proc(5), schedstat)."""
     total = 0
     for thread in threading.enumerate():
         if thread.name.startswith(names):
@@ -78,17 +79,17 @@ def used(names: str) -> int:
 
 
 def is_asked() -> bool:
-    """Whether somebody will ask this process."""
+    """Return True if a supervisor checks this process."""
     return VARIABLE in os.environ
 
 
 def _inherited() -> int:
-    """Programs that this process starts are not asked."""
+    """Return the file descriptor and remove it from the environment: child processes are not checked."""
     return int(os.environ.pop(VARIABLE))
 
 
 def answer_in_loop(run: Callable[[Callable[[], None]], Awaitable[None]], names: str) -> None:
-    """From the running event loop, as long as somebody asks. `run` is the pool's."""
+    """Answer from the running event loop, as long as the supervisor asks. `run` runs a function in the pool."""
     loop = asyncio.get_running_loop()
     kept: set[asyncio.Future[None]] = set()  # the loop itself does not keep them
 
@@ -106,7 +107,7 @@ def answer_in_loop(run: Callable[[Callable[[], None]], Awaitable[None]], names: 
 
 
 def answer_in_thread(pool: Executor, names: str) -> None:
-    """From a thread of its own, as long as somebody asks."""
+    """Answer from a thread of its own, as long as the supervisor asks."""
     line = Line(_inherited(), pool.submit, names)
 
     def answer() -> None:

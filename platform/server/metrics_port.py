@@ -1,4 +1,4 @@
-"""`/metrics` on a port of its own (`FERMI_METRICS_PORT`), and nothing else there."""
+"""`/metrics` on a port of its own (`FERMI_METRICS_PORT`), which serves nothing else."""
 
 import hmac
 import ipaddress
@@ -28,7 +28,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def answers(token: str, say: Callable[[], bytes | None]) -> Callable[[dict[str, Any], Any], Iterable[bytes]]:
-    """An empty token: whoever reaches the port may read."""
+    """Return a WSGI application that serves what `say` returns. An empty token: no authentication."""
 
     def app(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         given = environ.get("HTTP_AUTHORIZATION", "").encode()
@@ -49,7 +49,8 @@ def answers(token: str, say: Callable[[], bytes | None]) -> Callable[[dict[str, 
 
 
 def token_for(host: str, token: str, *, open_to_all: bool) -> str:
-    """What the port asks for: on loopback, or where the operator says so, nothing."""
+    """Return the token that the port requires; "" on loopback, or where the operator allows open access. Raise
+    InvalidSettingError where a token is needed and none is set."""
     if open_to_all or ipaddress.ip_address(host).is_loopback:
         return ""
     if not token:
@@ -58,7 +59,8 @@ def token_for(host: str, token: str, *, open_to_all: bool) -> str:
 
 
 def serve_if_asked() -> None:
-    """In a thread. A port that is taken (by another web process on this machine) is said, and the rest goes on."""
+    """Serve metrics in a thread where FERMI_METRICS_PORT is set. A port that is in use (by another web process on this
+    machine) is logged, and the process continues. Raise InvalidSettingError for an invalid port or address."""
     port = os.environ.get("FERMI_METRICS_PORT", "")
     if not port:
         return
@@ -78,7 +80,7 @@ def serve_if_asked() -> None:
 
 
 def _said() -> bytes | None:
-    """None: the process is still starting."""
+    """Return the metrics as text; None while the process is still starting."""
     from django.apps import apps
     from prometheus_client import generate_latest
 

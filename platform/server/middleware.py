@@ -1,4 +1,4 @@
-"""Response headers that every page and answer carries, and the time zone of the operators' console."""
+"""Middleware: the content security policy header of every response, and the time zone of Django's admin."""
 
 from collections.abc import Callable
 
@@ -9,13 +9,14 @@ from django.utils import timezone
 from apps.common.clock import get_time_zone
 
 ZONE_COOKIE = "fermi_zone"
-"""The name of the browser's time zone. The console writes it, beside the cookie of the language."""
+"""Cookie with the browser's time zone. The console writes it, beside the cookie of the language."""
 
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 def content_security_policy(get_response: GetResponse) -> GetResponse:
-    """Scripts come from this origin alone, so that no text a user typed can become one."""
+    """Add the Content-Security-Policy header: scripts come from this origin only, so that no user's text can become
+    one."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
@@ -28,8 +29,8 @@ def content_security_policy(get_response: GetResponse) -> GetResponse:
 
 
 def zone_of_operators(get_response: GetResponse) -> GetResponse:
-    """Shows and reads times of the operators' console in the time zone of the browser; in UTC where that is not known.
-    The API's times carry their zone."""
+    """Show and read times of Django's admin in the time zone of the browser; in UTC where it is not known. The API's
+    times carry their zone."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         if not request.path.startswith("/admin/"):

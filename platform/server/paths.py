@@ -1,4 +1,4 @@
-"""Where things lie on disk. Standard library only: the supervisor and the settings both start from here."""
+"""Paths on disk. Standard library only: the supervisor and the settings both use it."""
 
 import hashlib
 import os
@@ -11,16 +11,17 @@ SOCKET_PATH_MAX = 100
 
 
 def data_dir() -> Path:
-    """FERMI_DATA, by default var/ in the repository; absolute, perhaps not there yet."""
+    """Return FERMI_DATA, by default var/ in the repository; absolute, perhaps not created yet."""
     return Path(os.environ.get("FERMI_DATA") or ROOT / "var").expanduser().absolute()
 
 
 def run_dir(data: Path) -> Path:
-    """Sockets and pid files of the platform that serves `data`; mode 0700, perhaps not there yet.
+    """Return the folder of sockets and pid files of the platform that serves `data`; mode 0700, perhaps not created
+    yet.
 
-    The name is a function of `data` alone, so that `manage.py` in another terminal finds the same
-    broker; a path too long for a Unix socket moves to /tmp, one per user. Not to TMPDIR: that may be
-    long itself, and is another one in another terminal.
+    Its name is a function of `data` alone, so that `manage.py` in another terminal finds the same broker; where the
+    path is too long for a Unix socket it is in /tmp, one per user. Not in TMPDIR: that may be long itself, and differs
+    between terminals.
     """
     run = data / "run"
     if len(os.fsencode(run / "broker.sock")) <= SOCKET_PATH_MAX:
@@ -30,37 +31,37 @@ def run_dir(data: Path) -> Path:
 
 
 def private_paths(data: Path) -> list[str]:
-    """What training must not reach, beside the data directory: sockets of a data directory with a long path, what
-    `fermi login` keeps, and FERMI_PRIVATE."""
+    """Return the paths that training must not reach, in addition to the data directory: sockets of a data directory
+    with a long path, what `fermi login` stores, and FERMI_PRIVATE."""
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "fermi"
     more = [path for path in os.environ.get("FERMI_PRIVATE", "").split(os.pathsep) if path]
     return [str(run_dir(data)), str(config), *more]
 
 
 def redis_url(data: Path) -> str:
-    """REDIS_URL, or the embedded broker's."""
+    """Return REDIS_URL, else the embedded broker's URL."""
     return os.environ.get("REDIS_URL") or broker_url(data)
 
 
 def broker_url(data: Path) -> str:
-    """The embedded broker's address, as redis-py spells it."""
+    """Return the embedded broker's URL, in redis-py's spelling."""
     run = run_dir(data)
     password = broker_password(run)
     return f"unix://{f':{password}@' if password else ''}{run / 'broker.sock'}"
 
 
 def notes(run: Path) -> Path:
-    """What the supervisor noted of the platform's processes (`server.up.supervision`)."""
+    """Return the path of the supervisor's notes on the platform's processes (`server.up.supervision`)."""
     return run / "notes.json"
 
 
 def broker_secret(run: Path) -> Path:
-    """A file in the broker's own form."""
+    """Return the path of the broker's configuration file with its password."""
     return run / "broker.conf"
 
 
 def broker_password(run: Path) -> str:
-    """Of the broker that runs, or ran last; empty before the first start."""
+    """Return the password of the broker that runs, or ran last; empty before the first start."""
     try:
         return broker_secret(run).read_text("ascii").split()[1]
     except (OSError, IndexError):

@@ -1,5 +1,5 @@
-"""Whether the parts that a web process depends on do theirs: each is not only asked, but written to. A database whose
-primary was lost, and a broker that became a replica, answer all the same."""
+"""Readiness: whether the database, the broker and the disk that a web process depends on accept writes. A database
+whose primary was lost, and a broker that became a replica, still answer reads."""
 
 import errno
 import logging
@@ -21,24 +21,26 @@ from server import paths
 log = logging.getLogger(__name__)
 
 FRESH = 1.0
-"""Seconds: so long a process takes its own last write for granted, and only asks."""
+"""Seconds after a successful write during which the database is only read."""
 _written = -FRESH
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
+    """A part that is not ready, and the code of the reason."""
+
     part: str
     code: str
 
 
 def faults() -> list[Fault]:
-    """Of each part that does not do its own, what is wrong."""
+    """Return the parts that are not ready."""
     return [Fault(name, code) for name, check in PARTS.items() if (code := check())]
 
 
 def notes() -> list[dict[str, Any]]:
-    """Returns what the supervisor of `make up` noted in the last hour: `code`, `params` (among them `process`), `at` in
-    unix seconds. Nothing where there is no supervisor."""
+    """Return what the supervisor of `make up` noted in the last hour: `code`, `params` (among them `process`), `at` in
+    unix seconds. Empty where there is no supervisor."""
     found = read_json(str(paths.notes(paths.run_dir(settings.DATA_DIR))))
     return found if isinstance(found, list) else []
 

@@ -1,4 +1,4 @@
-"""WebSockets as uvicorn serves them."""
+"""WebSocket protocol of the web process."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 
 class Sockets(WebSocketsSansIOProtocol):
-    """A refusal with an answer (`websocket.http.response`) completes the handshake; uvicorn 0.54 sends it, and then
-    logs an error as if there had been none."""
+    """uvicorn's protocol with a fix: a refusal with a response (`websocket.http.response`) completes the handshake;
+    uvicorn 0.54 sends it, and then logs an error as if there had been none."""
 
     async def send(self, message: Any) -> None:
         await super().send(message)

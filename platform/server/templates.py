@@ -1,4 +1,4 @@
-"""The catalogue that a platform begins with; operators change it as they like."""
+"""Environment templates that a new platform starts with; operators may change them."""
 
 from typing import Any
 
@@ -21,12 +21,13 @@ DEMO_GPUS = (2, 4, 8)
 
 
 def add(cluster: Cluster) -> None:
+    """Create the templates that do not exist by name."""
     for key, name, description, made_of in CATALOGUE:
         _add(key, name, description, cluster, made_of)
 
 
 def add_demo(cluster: Cluster) -> None:
-    """GPUs that processes of this machine stand in for."""
+    """Create templates whose GPUs are emulated by processes of this machine."""
     for gpus in DEMO_GPUS:
         made_of = {"kind": "jupyter", "cpu_cores": gpus * 8, "memory_gb": gpus * 64, "gpu_type": "A100",
                    "gpu_count": gpus, "emulated": True, "idle_stop_minutes": 240,

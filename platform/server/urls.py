@@ -1,4 +1,4 @@
-"""One address space: the API, sign-in, the admin, health, and the console for everything else."""
+"""URLs: the API, sign-in, the admin, health, and the console for everything else."""
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path, re_path

@@ -1,4 +1,4 @@
-"""Health, metrics, and the console's one page."""
+"""Views: health, metrics, the client's wheel, and the console's single page."""
 
 import hmac
 
@@ -24,16 +24,16 @@ from server import client_wheel, metrics, readiness
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Liveness: this process answers."""
+    """Return 200: this process answers (liveness)."""
     return JsonResponse({"status": "ok"})
 
 
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Readiness: what this process depends on takes what is written; 503 names what does not (`parts`), and why
-    (`faults`). `warnings`: what will not for long, such as a disk at 90 %, processes that were
-    replaced, and what keeps tasks from the platform less than it could."""
+    """Return 200 where the database, the broker and the disk accept writes; 503 with `parts` and `faults` otherwise.
+    `warnings`: conditions that may become faults, such as a disk at 90 %, processes that were replaced, and gaps in the
+    isolation of tasks."""
     faults = {fault.part: fault.code for fault in readiness.faults()}
     nearly_full = disks.find_nearly_full(settings.DATA_DIR)
     body = {
@@ -52,7 +52,7 @@ SCRAPER = "scraper"
 
 
 class ScrapeToken(BaseAuthentication):
-    """`Authorization: Bearer <FERMI_METRICS_TOKEN>`: whoever has it may read metrics and is nobody elsewhere."""
+    """Authentication by `Authorization: Bearer <FERMI_METRICS_TOKEN>`: its holder may read metrics and nothing else."""
 
     def authenticate(self, request: Request) -> tuple[AnonymousUser, str] | None:
         wanted = f"Bearer {settings.METRICS_TOKEN}".encode()
@@ -72,8 +72,8 @@ class MayScrape(BasePermission):
 
 @extend_schema(exclude=True)
 class MetricsView(APIView):
-    """Prometheus, for its own token or an administrator. Who listens on loopback alone is no reason to leave it open:
-    on a shared machine everybody reaches loopback."""
+    """Prometheus metrics, for the scrape token or an administrator. Listening on loopback only does not make this
+    unnecessary: on a shared machine every user reaches loopback."""
 
     authentication_classes = (ScrapeToken, BearerAuthentication, CookieAuthentication)
     permission_classes = (MayScrape,)
@@ -87,8 +87,9 @@ class MetricsView(APIView):
 @never_cache
 @require_safe
 def client(request: HttpRequest, name: str = "") -> HttpResponse:
-    """The wheel of the `fermi` command, to anybody: it is this project's code and holds nothing of this platform.
-    Without the file's name: a redirect to it. 404 for another name, with the command that installs this one."""
+    """Return the wheel of the `fermi` command, without authentication: it is this project's code and holds nothing of
+    this platform. Without the file's name: a redirect to it. 404 for another name, with the command that installs this
+    one."""
     wheel = client_wheel.build()
     if not name:
         return HttpResponseRedirect(f"/client/{wheel.name}")
@@ -101,8 +102,8 @@ def client(request: HttpRequest, name: str = "") -> HttpResponse:
 @never_cache
 @require_safe
 def admin_door(request: HttpRequest) -> HttpResponse:
-    """Where the operators' console sends whom it does not let in: to sign in, on the page where failed attempts are
-    counted, or to be told who may enter."""
+    """Redirect a user whom Django's admin does not admit: to sign-in, where failed attempts are counted, or to a page
+    that says who has access."""
     if not request.user.is_authenticated:
         return HttpResponseRedirect("/sign-in?next=/admin/")
     return HttpResponseRedirect("/admin/" if request.user.is_staff else "/operators-only")
@@ -112,7 +113,7 @@ def admin_door(request: HttpRequest) -> HttpResponse:
 @require_safe
 @ensure_csrf_cookie
 def console(request: HttpRequest) -> HttpResponse:
-    """The page for every address the console routes itself; its script reads the path."""
+    """Return the console's page, for every path that the console routes itself; 503 where it has not been built."""
     try:
         return HttpResponse((settings.FRONTEND_DIST / "index.html").read_bytes())
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The web process: `python -m server.web [HOST] [PORT]`, or `fd:NUMBER`, a socket that whoever started it listens on.
+"""The web process: `python -m server.web [HOST] [PORT]`, or `fd:NUMBER`, a listening socket inherited from the parent
+process.
 
-One process serves; more of them on one socket, or behind a proxy, serve more. Logs go where Django's settings send
-them.
+Several of them may serve one socket, or stand behind a proxy. Logs go where Django's settings send them.
 """
 
 import asyncio
@@ -25,22 +25,22 @@ from server.sockets import Sockets
 
 INHERITED = "fd:"
 KEEP_ALIVE = 75  # seconds
-"""Longer than proxies and clients keep an idle connection (60 s are usual): else one sends a request just when it is
-closed here, and hears nothing."""
+"""Longer than proxies and clients keep an idle connection (60 s are usual): otherwise one sends a request just when it
+is closed here, and gets no answer."""
 
 LOOK_EVERY = 5.0  # seconds, for connections with half a request on them
 
 
 class Shared(socket.socket):
-    """Others take connections from it, too; how many may wait there is not for one of them to say."""
+    """A listening socket that other processes accept from, too; its backlog is not changed here."""
 
     def listen(self, backlog: int = 0, /) -> None:
         pass
 
 
 class Server(uvicorn.Server):
-    """Looks up once a second, for the date, where uvicorn does ten times; told to end, it does at once. Ends
-    connections with half a request on them."""
+    """uvicorn's server that wakes up once a second, for the Date header, instead of ten times; on a signal it ends at
+    once. Closes connections with an unfinished request."""
 
     _told: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
     _looked = 0.0
@@ -76,13 +76,14 @@ class Server(uvicorn.Server):
 
 
 def believing(proxies: list[str]) -> dict[str, Any]:
-    """What has uvicorn take the client and the scheme from X-Forwarded-For and -Proto, where the connection comes from
-    one of `proxies`: of several addresses the last that is none of theirs. From anybody else, and of Forwarded and
-    X-Forwarded-Host, nothing is believed."""
+    """Return uvicorn's options that take the client's address and scheme from X-Forwarded-For and -Proto where the
+    connection comes from one of `proxies`; of several addresses the last one that is not a proxy's. From other
+    connections these headers, and Forwarded and X-Forwarded-Host from any, are ignored."""
     return {"proxy_headers": bool(proxies), "forwarded_allow_ips": proxies}
 
 
 def main(host: str = "127.0.0.1", port: str = "8000") -> None:
+    """Serve until SIGTERM or SIGINT."""
     refuse_tracers()
     serve_if_asked()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -100,7 +101,7 @@ def main(host: str = "127.0.0.1", port: str = "8000") -> None:
 
 
 def configured(host: str, port: int, *, is_shared: bool) -> uvicorn.Config:
-    """Returns how the API is served; `is_shared`: with other processes that listen on the same socket."""
+    """Return uvicorn's configuration; `is_shared`: other processes listen on the same socket."""
     return uvicorn.Config(
         "server.asgi:application",
         host=host,

@@ -1,4 +1,4 @@
-"""For servers that speak WSGI; the event stream of a task needs ASGI."""
+"""WSGI application; event streams of tasks need ASGI (`server.asgi`)."""
 
 import os
 

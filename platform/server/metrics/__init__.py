@@ -1,7 +1,7 @@
-"""What `/metrics` tells of Fermi itself: families named `fermi_…`, read at each scrape from the database.
+"""Metrics of the platform itself at `/metrics`: families named `fermi_…`, read from the database at each scrape.
 
-Numbers of the database are gauges, also where they count what happened: they are of a window that ends now (`_1h`,
-`_24h`), so that what is deleted is no reset of a counter.
+Numbers from the database are gauges, also where they count events: they cover a window that ends now (`_1h`, `_24h`),
+so that deleting rows does not look like a counter reset.
 """
 
 import logging
@@ -36,7 +36,7 @@ PARTS: dict[str, Part] = {
 
 
 class Collector:
-    """A part that fails leaves its own families out, and `fermi_scrape_errors` names it."""
+    """Prometheus collector. A part that fails leaves its own families out, and `fermi_scrape_errors` names it."""
 
     def collect(self) -> Iterator[Metric]:
         moment = now()
@@ -62,12 +62,12 @@ FAMILIES.register(Collector())
 
 
 def said() -> bytes:
-    """As text. Called from threads that are not a request's, too."""
+    """Return the metrics as text. May be called from threads that serve no request."""
     return generate_latest(FAMILIES)
 
 
 def said_apart() -> bytes:
-    """The same outside of a request: with its own connection's end."""
+    """Return the metrics as text, from outside of a request: database connections are closed afterwards."""
     close_old_connections()
     try:
         return said()

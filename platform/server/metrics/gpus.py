@@ -1,4 +1,4 @@
-"""Environments, and the GPUs in them."""
+"""Metrics of environments and of their GPUs."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from apps.overview.scope import Scope
 from apps.telemetry import reader, subjects
 
 MOST = 10_000
-"""GPUs whose values are told; `fermi_gpus_left_out` counts the rest."""
+"""Maximum number of GPUs whose values are exported; `fermi_gpus_left_out` counts the rest."""
 
 ECC, HOUR = "ecc", 3600
 TOLD = {
@@ -30,6 +30,7 @@ LABELS = ["environment", "zone", "gpu", "task"]
 
 
 def environments(moment: datetime) -> Iterator[Metric]:
+    """Yield the number of environments by status."""
     counts = dict(DevEnvironment.objects.order_by().values_list("status").annotate(Count("pk")))
     family = GaugeMetricFamily("fermi_environments", "Environments by status.", labels=["status"])
     for status in EnvironmentStatus.values:
@@ -38,6 +39,7 @@ def environments(moment: datetime) -> Iterator[Metric]:
 
 
 def gpus(moment: datetime) -> Iterator[Metric]:
+    """Yield the number of GPUs by zone, type and state, and each GPU's newest values."""
     here = machines.list_machines(Scope(User(is_superuser=True)), moment)
     tallies: dict[tuple[str, str], machines.GpuCount] = {}
     for one in here:

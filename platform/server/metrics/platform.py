@@ -1,4 +1,4 @@
-"""How the platform itself does."""
+"""Metrics of the platform's own processes, queues and exports."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ QUEUE = "celery"
 
 
 def reconciler(moment: datetime) -> Iterator[Metric]:
+    """Yield how long the most overdue task has been due."""
     first = Task.objects.filter(due_at__lte=moment).aggregate(first=Min("due_at"))["first"]
     lag = GaugeMetricFamily("fermi_reconciler_lag_seconds", "How long the task that is most overdue has been due.")
     lag.add_metric([], (moment - first).total_seconds() if first else 0)
@@ -26,7 +27,7 @@ def reconciler(moment: datetime) -> Iterator[Metric]:
 
 
 def broker(moment: datetime) -> Iterator[Metric]:
-    """The sweep runs in another process, and says there how long it took."""
+    """Yield the queue's length, and how long the newest sweep took, which the sweep's process publishes."""
     with redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1) as client:
         waiting: int = client.llen(QUEUE)
     family = GaugeMetricFamily("fermi_broker_queue_length", "Messages that no worker has taken yet.")
@@ -40,12 +41,14 @@ def broker(moment: datetime) -> Iterator[Metric]:
 
 
 def streams(moment: datetime) -> Iterator[Metric]:
+    """Yield the number of event streams that this process has open."""
     family = GaugeMetricFamily("fermi_stream_readers", "Event streams that this process has open.")
     family.add_metric([], pubsub.count_subscriptions())
     yield family
 
 
 def workers(moment: datetime) -> Iterator[Metric]:
+    """Yield the number of workers by health."""
     judge = health.read_worker_health()
     family = GaugeMetricFamily("fermi_workers", "Workers by whether they are heard.", labels=["status"])
     counts = Worker.objects.aggregate(
@@ -57,6 +60,7 @@ def workers(moment: datetime) -> Iterator[Metric]:
 
 
 def notices(moment: datetime) -> Iterator[Metric]:
+    """Yield the number of pending and of failed notifications."""
     pending = GaugeMetricFamily("fermi_notice_deliveries_pending", "Messages that are still to be delivered.")
     pending.add_metric([], Delivery.objects.filter(due_at__isnull=False).count())
     yield pending
@@ -67,7 +71,7 @@ def notices(moment: datetime) -> Iterator[Metric]:
 
 
 def traces(moment: datetime) -> Iterator[Metric]:
-    """Where tasks are traced."""
+    """Yield the number of pending and of dropped trace exports, where tracing is on."""
     if not settings.TRACING:
         return
     pending = GaugeMetricFamily("fermi_trace_exports_pending", "Parts of traces that are still to be sent.")

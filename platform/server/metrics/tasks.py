@@ -1,4 +1,5 @@
-"""Tasks: how many in which state, how long they waited, what began and ended, and what their GPU time went into."""
+"""Metrics of tasks: how many in which state, waiting times, starts, ends and restarts, and what GPU time was spent
+on."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,10 +20,11 @@ from fermi.scheduler.snapshot import PRIORITY_NUMBERS, classify_priority
 
 HOUR, DAY, MONTH = timedelta(hours=1), timedelta(days=1), timedelta(days=30)
 WAITS = (10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
-"""Seconds: where the groups of waiting times end; the last group has no end."""
+"""Upper bounds, in seconds, of the waiting time histogram's buckets; the last bucket has none."""
 
 
 def states(moment: datetime) -> Iterator[Metric]:
+    """Yield tasks by state, and ends within an hour by outcome."""
     counts = dict(Task.trainings.order_by().values_list("state").annotate(Count("state")))
     family = GaugeMetricFamily("fermi_tasks", "Training tasks by state.", labels=["state"])
     for state in TaskState:
@@ -37,6 +39,8 @@ def states(moment: datetime) -> Iterator[Metric]:
 
 
 def waiting(moment: datetime) -> Iterator[Metric]:
+    """Yield waiting times of tasks that started within a day, and since when the oldest task waits, by priority
+    class."""
     waited: dict[str, list[float]] = {name: [] for name in PRIORITY_NUMBERS}
     began = Attempt.objects.filter(created_at__gte=moment - DAY, number=1, task__kind=TaskKind.TRAINING).order_by()
     for since, until, priority in began.values_list("task__created_at", "created_at", "task__priority"):
@@ -62,7 +66,7 @@ def waiting(moment: datetime) -> Iterator[Metric]:
 
 
 def attempts(moment: datetime) -> Iterator[Metric]:
-    """Starts and restarts, and why the attempt before a restart had ended."""
+    """Yield starts and restarts within an hour, and the causes of the ends before the restarts."""
     began = Attempt.objects.filter(created_at__gte=moment - HOUR, task__kind=TaskKind.TRAINING).order_by()
     starts = GaugeMetricFamily("fermi_task_starts_1h", "Attempts of training tasks that began within an hour.")
     starts.add_metric([], began.count())
@@ -79,7 +83,8 @@ def attempts(moment: datetime) -> Iterator[Metric]:
 
 
 def goodput(moment: datetime) -> Iterator[Metric]:
-    """From the ledger, of what was given back within 30 days. Nobody holds anything longer than a month in one row."""
+    """Yield GPU-hours of 30 days by what they were spent on, and goodput, from the ledger rows that ended within 30
+    days. No row is longer than a month."""
     rows = Usage.objects.filter(since__gte=moment - 2 * MONTH - DAY, until__gte=moment - MONTH)
     parts = build_parts(rows.order_by().aggregate(**PART_SUMS))
     hours = GaugeMetricFamily(

@@ -1,4 +1,4 @@
-"""The operators' console: Django's admin in django-unfold's clothes."""
+"""Settings of the operators' console: Django's admin with the django-unfold theme."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from apps.common.texts import lazy_admin_text
 
 
 def _page(title: str, icon: str, model: str) -> dict[str, Any]:
-    """`model` is `<app>.<model>`; shown to those who may view it."""
+    """Return a navigation entry. `model` is `<app>.<model>`; shown to users who may view it."""
     app, name = model.split(".")
 
     def may_view(request: HttpRequest) -> bool:
@@ -21,7 +21,7 @@ def _page(title: str, icon: str, model: str) -> dict[str, Any]:
 
 
 def _times(request: HttpRequest) -> str:
-    """In which time zone the pages show times (`server.middleware.zone_of_operators`)."""
+    """Return the description of the time zone in which pages show times (`server.middleware.admin_time_zone`)."""
     offset = f"{timezone.localtime():%z}"
     return lazy_admin_text(
         "TIMES_OF_ZONE", zone=timezone.get_current_timezone_name(), offset=f"{offset[:3]}:{offset[3:5]}"

@@ -1,4 +1,4 @@
-"""Database, cache and files."""
+"""Settings of the database, cache and files."""
 
 import os
 

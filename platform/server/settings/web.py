@@ -1,4 +1,4 @@
-"""The web process: middleware, sign-in, REST framework, schema, static files, security headers."""
+"""Settings of the web process: middleware, sign-in, REST framework, schema, static files, security headers."""
 
 import os
 

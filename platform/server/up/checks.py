@@ -1,4 +1,4 @@
-"""What must hold before anything is started. Each failure is one sentence that says what to do."""
+"""Checks before anything is started. Each failure is one sentence that says what to do."""
 
 import errno
 import os
@@ -13,11 +13,11 @@ SPACE_NEEDED = 200 * 1024 * 1024  # bytes
 
 
 class CannotStart(Exception):
-    """The platform was not started; the message is for the person at the terminal."""
+    """The platform was not started; the message is for the operator at the terminal."""
 
 
 def environment() -> None:
-    """Every process reads it; one answer is enough."""
+    """Check the environment variables, once for all processes. Raise StartupError."""
     try:
         env.check()
     except env.Wrong as wrong:
@@ -25,7 +25,8 @@ def environment() -> None:
 
 
 def data_dir(path: Path) -> Path:
-    """Makes the data directory if needed; proves that it can be written to and has room."""
+    """Create the data directory if needed and check that it can be written to and has free space. Return it. Raise
+    StartupError."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=path) as probe:
@@ -53,11 +54,12 @@ def _full(path: Path, free: int) -> str:
 
 
 def address(host: str, port: int) -> None:
-    """Proves that the address is ours to listen on, the way a server will ask for it."""
+    """Check that the address can be listened on, in the way that the server will. Raise StartupError."""
     listening(host, port, 1).close()
 
 
 def listening(host: str, port: int, backlog: int) -> socket.socket:
+    """Return a socket that listens on the address. Raise StartupError."""
     if not 0 < port < 65536:
         raise CannotStart(f"{port} is not a port: choose one from 1 to 65535 with PORT=<number>.")
     try:

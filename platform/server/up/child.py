@@ -1,4 +1,4 @@
-"""A process of the platform, started again when it dies."""
+"""A process of the platform, restarted when it dies."""
 
 import os
 import signal
@@ -18,7 +18,8 @@ LIVED_S = 30  # a process that lived this long begins again with the shortest pa
 
 
 class Child:
-    """Runs `command` in a session of its own, so that Ctrl-C reaches the supervisor alone and the order is its."""
+    """A process with `command` in a session of its own, so that Ctrl-C reaches the supervisor only, which decides the
+    order of ending."""
 
     def __init__(
         self,
@@ -30,8 +31,8 @@ class Child:
         *,
         is_asked: bool = False,
     ) -> None:
-        """`wanted` chooses the lines of its output that are shown. `inherits`: file descriptors that it gets.
-        `is_asked`: it has a line to the supervisor, by which it is asked whether it lives (`server.liveness`)."""
+        """`wanted` returns whether a line of its output is shown. `inherits`: file descriptors that it gets.
+        `is_asked`: it has a connection to the supervisor for liveness requests (`server.liveness`)."""
         self.name = name
         self.wanted = wanted
         self.command = [str(part) for part in command]
@@ -48,7 +49,7 @@ class Child:
         self._reader: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts it once, unless it was stopped; it is started again only after `keep`."""
+        """Start it once, unless it was stopped; it is restarted only after `keep`."""
         with self._starting:
             if not self._stopping.is_set():
                 self._start()
@@ -86,12 +87,13 @@ class Child:
         return self._popen.poll() if self._popen else None
 
     def drain(self) -> None:
-        """Waits a moment for what an ended process wrote; a process it left behind may hold its output open."""
+        """Wait up to a second for the output of an ended process; a process that it started may hold the output
+        open."""
         if self._reader:
             self._reader.join(1)
 
     def keep(self) -> None:
-        """From now on starts it again whenever it ends, after a pause that grows while it keeps ending."""
+        """From now on restart it whenever it ends, after a pause that grows while it keeps ending."""
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
@@ -112,14 +114,14 @@ class Child:
                 self._start()
 
     def restart(self) -> None:
-        """Asks a kept child to end; it is started again at once, also where it was waiting out a pause."""
+        """Terminate a kept child; it is started again at once, also where it was waiting out a pause."""
         with self._starting:
             self._wake.set()
             if self._popen and self.alive():
                 self._popen.terminate()
 
     def replace(self, grace_s: float) -> None:
-        """`restart`; what does not end within the time is killed."""
+        """Restart it; kill it where it does not end within `grace_s` seconds."""
         hung = self._popen
         self.restart()
 
@@ -132,7 +134,7 @@ class Child:
         later.start()
 
     def stop(self) -> None:
-        """Asks it to end; does not wait."""
+        """Terminate it without waiting."""
         with self._starting:
             self._stopping.set()
         self._wake.set()
@@ -143,21 +145,21 @@ class Child:
         return self._popen is not None and self._popen.poll() is None
 
     def kill(self) -> None:
-        """Ends it for certain and waits for that; nothing to do when it is gone."""
+        """Kill it and wait for its end; does nothing where it has ended."""
         if self._popen and self.alive():
             self._popen.kill()
             self._popen.wait()
 
 
 def how(code: int) -> str:
-    """How a process ended, for people."""
+    """Return how a process ended, for people."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with code {code}"
 
 
 def environment(**more: str) -> dict[str, str]:
-    """What every process of the platform gets."""
+    """Return the environment variables of every process of the platform, with `more` added."""
     path = os.pathsep.join([str(paths.ROOT), str(paths.ROOT / "platform")])
     return {
         **os.environ,

@@ -1,4 +1,4 @@
-"""What the terminal shows: every line under the name of the process that wrote it."""
+"""Output on the terminal: every line is prefixed by the name of the process that wrote it."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ def paint(code: int, text: str) -> str:
 
 
 def say(text: str, *, name: str = "fermi", fault: bool = False) -> None:
-    """Prints each line of `text` whole. A reader that went away (`make up | head`) is no reason to stop."""
+    """Print each line of `text` whole. A reader that closed the pipe (`make up | head`) is no error."""
     prefix = paint(COLOURS.get(name.partition("-")[0], 37), f"{name:<{WIDTH}}") + " | "
     lines = "".join(f"{prefix}{paint(FAULT, line) if fault else line}\n" for line in text.splitlines() or [""])
     with _lock:
@@ -31,11 +31,12 @@ def say(text: str, *, name: str = "fermi", fault: bool = False) -> None:
 
 
 def everything(line: str) -> bool:
+    """Return True: show every line."""
     return True
 
 
 def copy(source: IO[str], name: str, wanted: Callable[[str], bool]) -> None:
-    """Shows what a process prints, as far as it is wanted, without blank lines."""
+    """Print the lines of a process's output for which `wanted` returns True, without blank lines."""
     for line in source:
         if wanted(line) and not line.isspace():
             say(line.rstrip("\n"), name=name)

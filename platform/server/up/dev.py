@@ -1,8 +1,8 @@
-"""`make dev`: a platform that follows its own source, for this machine alone.
+"""`make dev`: a platform that restarts when its source changes, for this machine only.
 
-What is written in Python is started again when a file of it changes, after the migrations that came with the change.
-The console comes from Vite, one port above, which reloads pages by itself and hands other requests to the platform.
-Unlike `make up`, it stops all training when it ends.
+Python processes are restarted when a source file changes, after any new migrations. The console is served by Vite, one
+port above, which reloads pages by itself and forwards other requests to the platform. Unlike `make up`, it stops all
+training when it ends.
 """
 
 import os
@@ -30,7 +30,7 @@ Seen = dict[str, tuple[int, int]]
 
 
 def source(root: Path) -> Seen:
-    """When each file of the source was written, and its size."""
+    """Return the modification time and size of each source file."""
     return {entry.path: (entry.stat().st_mtime_ns, entry.stat().st_size) for entry in _files(root)}
 
 
@@ -46,10 +46,13 @@ def _files(root: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def changed(before: Seen, after: Seen) -> list[str]:
+    """Return the files that were added, removed or changed."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
 class Development(Platform):
+    """A platform with Vite in front, which restarts its processes when the source changes."""
+
     def __init__(self, data: Path, address: Address) -> None:
         super().__init__(data, address)
         self._vite = replace(address, port=address.port + 1)
@@ -57,6 +60,8 @@ class Development(Platform):
         self._node = shutil.which("node") or ""
 
     def run(self) -> int:
+        """Serve as `Platform.run`. Raise StartupError for an address that is not loopback, or without the front end's
+        packages."""
         if not self.address.loopback:
             raise checks.CannotStart("`make dev` serves this machine alone: leave HOST out.")
         if not (self._node and VITE.exists()):

@@ -1,4 +1,4 @@
-"""`make down`: ends the platform of a data directory and all its training, whatever state they are in."""
+"""`make down`: ends the platform of a data directory and all its training, in whatever state they are."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ from server.up.pidfile import Record, wait_gone
 
 
 def down(data: Path) -> int:
-    """Idempotent: with nothing running it says so and succeeds.
+    """Stop training and the platform and return 0; with nothing running, say so.
 
-    Training first, so that a living platform sees it end and writes that down; what the platform should have started
-    meanwhile is ended after it.
+    Training first, so that a running platform sees it end and stores that; what the platform may have started meanwhile
+    is stopped after it.
     """
     if not data.is_dir():
         console.say(f"nothing to stop: {data} does not exist.")
@@ -35,12 +35,13 @@ def down(data: Path) -> int:
 
 
 def stop_training(data: Path) -> set[str]:
-    """Ids of the tasks that ended. What a cluster runs ends too."""
+    """Stop all tasks, those on clusters included, and return the ids of those that ended."""
     return {*_ask_tasks_to_stop(data), *running_tasks.stop(data)}
 
 
 def _ask_tasks_to_stop(data: Path) -> list[str]:
-    """Their ids. Without this the next start would take their end for a failure, and start them again."""
+    """Request the stop of all tasks and return their ids. Without this the next start would take their end for a
+    failure, and restart them."""
     if not (os.environ.get("DATABASE_URL") or (data / "fermi.sqlite3").exists()):
         return []
     done = subprocess.run(

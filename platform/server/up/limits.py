@@ -1,7 +1,8 @@
-"""Limits, niceness, scheduling policy and processors of the platform's processes, which they have from the supervisor.
+"""Limits, niceness, scheduling policy and processors of the platform's processes, which they inherit from the
+supervisor.
 
 Another process of the same user can change them without a signal (prlimit(2), setpriority(2), sched_setaffinity(2),
-ioprio_set(2)). Training of this machine cannot (`fermi.runner.seccomp`); what else this user starts can.
+ioprio_set(2)). Training on this machine cannot (`fermi.runner.seccomp`); other processes of this user can.
 """
 
 import ctypes
@@ -18,15 +19,15 @@ LIMITS = {
 IOPRIO_BEST_EFFORT = 2
 
 Settings = Mapping[str, str]
-"""Of a process, by name: `RLIMIT_NOFILE`, `nice`, `policy`, `processors`, `ioprio`. What its threads do not have in
-common is joined: `0, 19`."""
+"""Settings of a process, by name: `RLIMIT_NOFILE`, `nice`, `policy`, `processors`, `ioprio`. Values that differ between
+its threads are joined: `0, 19`."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
 def of_process(pid: int) -> Settings:
-    """Returns what the system tells of a process; nothing of one that is gone."""
+    """Return the settings of a process; empty for one that has ended."""
     threads: dict[str, set[str]] = {"nice": set(), "policy": set(), "processors": set(), "ioprio": set()}
     found = {}
     with suppress(OSError):
@@ -44,9 +45,9 @@ def of_process(pid: int) -> Settings:
 
 
 def changed(found: Settings, references: Iterable[Settings]) -> dict[str, tuple[str, str]]:
-    """Returns what of a process is as in none of the references (the supervisor at its start, and now: what the machine
-    changes, it changes for all), with what the first has. A limit that was raised is none of these: processes raise
-    their own."""
+    """Return the settings of a process that match none of the references (the supervisor at its start, and now: what
+    the system changes, it changes for all), with the first reference's value. A raised limit is not a change: processes
+    raise their own."""
     references = [*references]
     return {
         name: (value, references[0].get(name, ""))
@@ -64,7 +65,8 @@ def _fits(name: str, value: str, wanted: str) -> bool:
 
 
 def _ioprio(thread: int, nice: int) -> str:
-    """Unless somebody set it, it follows from niceness (ioprio_set(2)), and kernels differ in how they say so."""
+    """Return the I/O priority; "" where it follows from niceness, as it does unless it was set (ioprio_set(2)); kernels
+    differ in how they report that."""
     value = _libc.syscall(*map(ctypes.c_long, (IOPRIO_GET, 1, thread))) if IOPRIO_GET else 0
     level, kind = value & 0x1FFF, value >> 13
     follows = value < 0 or kind == 0 or (kind, level) == (IOPRIO_BEST_EFFORT, (nice + 20) // 5)
@@ -78,7 +80,7 @@ def _policy(number: int) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """`0-3,8`."""
+    """Return numbers as ranges: `0-3,8`."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""The address the platform serves on, and the names people may reach it by."""
+"""The address that the platform listens on, and the host names by which it may be reached."""
 
 import ipaddress
 import socket
@@ -9,12 +9,14 @@ ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 @dataclass(frozen=True)
 class Address:
+    """Host and port to listen on."""
+
     host: str
     port: int
 
     @property
     def probe(self) -> str:
-        """Where this machine itself reaches it."""
+        """Host by which this machine itself reaches it."""
         return ANY.get(self.host, self.host)
 
     @property
@@ -30,8 +32,8 @@ class Address:
             return self.host == "localhost"
 
     def allowed_hosts(self) -> list[str]:
-        """Host headers to accept beside the loopback names: this machine's own, so that nobody else's name for our
-        address (DNS rebinding) gets an answer."""
+        """Return the Host headers to accept in addition to the loopback names: this machine's own names and addresses,
+        so that a foreign name for our address (DNS rebinding) gets no answer."""
         if self.loopback:
             return []
         if self.host not in ANY:
@@ -41,7 +43,7 @@ class Address:
 
 
 def _own_addresses() -> set[str]:
-    """What the host name resolves to, and the address packets to elsewhere would leave from (none is sent)."""
+    """Return what the host name resolves to, and the source address of packets to other networks (none is sent)."""
     try:
         found = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}
     except OSError:

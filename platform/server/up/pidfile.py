@@ -1,8 +1,8 @@
-"""One platform per data directory, and who its processes are.
+"""Lock and process list of a data directory: one platform per directory.
 
-`run/lock` is held (flock) for as long as the supervisor lives, so whether a platform runs is never guessed.
-`run/processes.json` names the supervisor and its children by pid and start time: what a killed supervisor left
-behind is found again, and a pid that now belongs to someone else is not mistaken for it.
+`run/lock` is locked (flock) for as long as the supervisor lives, so whether a platform runs is never guessed.
+`run/processes.json` names the supervisor and its children by pid and start time: what a killed supervisor left running
+is found again, and a pid that was reused is not mistaken for it.
 """
 
 import fcntl
@@ -27,6 +27,8 @@ POLL_S = 0.05
 
 @dataclass(frozen=True)
 class Process:
+    """A process of the platform, identified by pid, start time and boot."""
+
     name: str
     pid: int
     start_time: int | None
@@ -34,13 +36,15 @@ class Process:
 
     @classmethod
     def of(cls, name: str, pid: int) -> "Process":
+        """Return the process with this pid."""
         return cls(name, pid, read_start_time(pid), read_boot_id())
 
     def alive(self) -> bool:
+        """Return True if this very process still runs."""
         return self.boot_id == read_boot_id() and self.start_time is not None and processes.is_alive(asdict(self))
 
     def signal(self, number: signal.Signals) -> None:
-        """Does nothing when the process is gone."""
+        """Send a signal; does nothing where the process has ended."""
         if self.alive():
             processes.send_signal(asdict(self), number)
 
@@ -54,7 +58,8 @@ class Record:
         self._lock: IO[str] | None = None
 
     def open(self) -> None:
-        """Makes the directory, for its owner only; a predictable name in /tmp may be somebody's trap."""
+        """Create the directory, readable by its owner only. Raise StartupError where another user owns it: a
+        predictable name in /tmp could be prepared by somebody else."""
         self.dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         info = self.dir.lstat()
         if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
@@ -62,7 +67,7 @@ class Record:
         self.dir.chmod(0o700)
 
     def acquire(self) -> None:
-        """Holds the lock until this process ends. Raises when another platform has it."""
+        """Lock the directory until this process ends. Raise StartupError where another platform holds the lock."""
         self.open()
         self._lock = (self.dir / "lock").open("a+")
         try:
@@ -77,29 +82,31 @@ class Record:
         paths.notes(self.dir).unlink(missing_ok=True)
 
     def publish(self, url: str) -> None:
-        """Leaves the address where the command line looks for it: `$DATA/run/url`, wherever the sockets are."""
+        """Write the address where the command line reads it: `$DATA/run/url`, wherever the sockets are."""
         place = self.data / "run"
         place.mkdir(exist_ok=True, mode=0o700)
         (place / "url").write_text(f"{url}\n")
 
     def withdraw(self) -> None:
+        """Delete the published address."""
         (self.data / "run" / "url").unlink(missing_ok=True)
 
     def write(self, known: Iterable[Process]) -> None:
+        """Replace the list of processes atomically."""
         new = self.dir / "processes.json.new"
         new.write_text(json.dumps([asdict(process) for process in known]))
         new.replace(self.dir / "processes.json")
 
     def processes(self) -> list[Process]:
-        """The supervisor first, then its children, as last written."""
+        """Return the supervisor, then its children, as last written."""
         return [Process(**entry) for entry in read_json(str(self.dir / "processes.json")) or []]
 
     def supervisor(self) -> Process | None:
-        """The living one."""
+        """Return the supervisor if it is alive."""
         return next((process for process in self.processes()[:1] if process.alive()), None)
 
     def stop_leftovers(self, grace_s: float = 10) -> list[str]:
-        """Ends what a killed supervisor left running; gives their names."""
+        """End what a killed supervisor left running and return the names; SIGKILL after `grace_s` seconds."""
         left = [process for process in self.processes() if process.alive() and process.pid != os.getpid()]
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in left:
@@ -109,7 +116,7 @@ class Record:
 
 
 def wait_gone(some: list[Process], timeout_s: float) -> bool:
-    """Whether all were gone within the time."""
+    """Return True once all processes have ended, False after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     while any(process.alive() for process in some):
         if time.monotonic() > deadline:

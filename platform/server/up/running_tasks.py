@@ -1,4 +1,5 @@
-"""What the platform says of training and does to it when it ends. Runners are detached: they are not its children."""
+"""Training on this machine when the platform starts or ends. Runners are detached: they are not children of the
+platform."""
 
 from pathlib import Path
 
@@ -7,12 +8,12 @@ from fermi.jobs.spec import parse_attempt_name
 
 
 def running(data: Path) -> list[str]:
-    """Attempts of this machine's training."""
+    """Return the attempts that run on this machine."""
     return engine.list_running_attempts(data)
 
 
 def still_running(data: Path) -> str:
-    """One sentence for the person who has just pressed Ctrl-C."""
+    """Return one sentence about training that continues, for the operator who has just pressed Ctrl-C."""
     attempts = running(data)
     if not attempts:
         return "stopped; no training was running."
@@ -24,5 +25,5 @@ def still_running(data: Path) -> str:
 
 
 def stop(data: Path) -> list[str]:
-    """Ids of the tasks of which something was ended."""
+    """Stop everything that runs on this machine and return the ids of its tasks."""
     return [parse_attempt_name(attempt)[0] for attempt in engine.stop_everything(data)]

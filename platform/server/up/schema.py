@@ -1,4 +1,4 @@
-"""Whether the database needs its migrations. Asking Django takes a second of every start; a comparison takes none."""
+"""Whether the database needs migrations. Asking Django takes a second of every start; comparing a hash does not."""
 
 import hashlib
 import os
@@ -11,7 +11,8 @@ REMEMBERED = "schema"
 
 
 def stale(data: Path) -> bool:
-    """True unless this very database was brought to this very code's migrations. Another one is always asked."""
+    """Return False only if this very database was brought to this very code's migrations. An external database is
+    always asked."""
     if os.environ.get("DATABASE_URL"):
         return True
     try:
@@ -21,13 +22,14 @@ def stale(data: Path) -> bool:
 
 
 def remember(data: Path) -> None:
-    """Called when all migrations are applied."""
+    """Store that all migrations are applied."""
     if not os.environ.get("DATABASE_URL"):
         (data / REMEMBERED).write_text(_state(data))
 
 
 def _state(data: Path) -> str:
-    """The code's migrations (ours by content, the packages' by the pins) and those the database says it has."""
+    """Return a hash of the code's migrations (ours by content, the packages' by the pins) and of those that the
+    database has applied."""
     digest = hashlib.sha256((paths.ROOT / "requirements.txt").read_bytes())
     for path in sorted((paths.ROOT / "apps").glob("*/migrations/*.py")):
         digest.update(path.relative_to(paths.ROOT).as_posix().encode() + path.read_bytes())

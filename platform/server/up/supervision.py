@@ -1,5 +1,5 @@
-"""Looks after the platform's processes: replaces one that hangs, or that somebody else has changed, and keeps the notes
-that `/readyz` shows."""
+"""Supervision of the platform's processes: replaces one that hangs or whose limits another process has changed, and
+writes the notes that `/readyz` shows."""
 
 import time
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ from server.up.watchdog import STALLED_S, Watchdog
 
 LOOK_S = 5.0
 GRACE_S = 15.0
-"""From the request to end until a process that hangs is killed."""
+"""Seconds from the request to end until a process that hangs is killed."""
 NOTED_S = 3600.0
-"""So long a note is kept after its cause has gone."""
+"""How long a note is kept after its cause has gone, in seconds."""
 PAUSE_S = 60.0, 3600.0
-"""Between two replacements of a process that is changed again and again: the first pause, which doubles, and the
-longest."""
+"""Seconds between two replacements of a process that is changed again and again: the first pause, which doubles, and
+the longest."""
 ME = "make up"
 
 
 @dataclass
 class _Subject:
-    """A process that is looked after. `changed`: what was, at the last look; `said`: what was told of it."""
+    """A supervised process. `changed`: settings that differed at the last check; `said`: codes that were reported."""
 
     process: Process
     watchdog: Watchdog
@@ -38,7 +38,8 @@ class _Subject:
 
 
 class Supervision:
-    """`pid`: the supervisor's. `notes`: the file that `/readyz` reads. `standing`: notes that hold while it runs."""
+    """Checks all children. `pid`: the supervisor's. `notes`: the file that `/readyz` reads. `standing`: notes that hold
+    for as long as it runs."""
 
     def __init__(self, pid: int, notes: Path, standing: Sequence[dict[str, Any]] = ()) -> None:
         self._pid, self._path, self._standing = pid, notes, standing
@@ -50,7 +51,8 @@ class Supervision:
         self._written: list[dict[str, Any]] | None = None
 
     def look(self, children: Sequence[Child]) -> None:
-        """To be called every LOOK_S. If this process itself was stopped for longer, that is nobody else's silence."""
+        """Check all children; to be called every CHECK_INTERVAL_S. Where this process itself was stopped for longer,
+        the extra time does not count as silence of the children."""
         at = time.monotonic()
         passed, self._at = min(at - self._at, 2 * LOOK_S), at
         now = limits.of_process(self._pid)
@@ -88,8 +90,8 @@ class Supervision:
             child.replace(GRACE_S)
 
     def _compare(self, child: Child, subject: _Subject, changed: dict[str, tuple[str, str]], at: float) -> None:
-        """What is so at two looks, one after the other: a change that the machine makes for all reaches one process
-        after the other."""
+        """Replace a child whose settings differ at two successive checks: a change that the system makes for all
+        processes reaches one after the other."""
         twice = {name: values for name, values in changed.items() if name in subject.changed}
         subject.changed = {*changed}
         if not twice:
@@ -109,7 +111,7 @@ class Supervision:
         return self._note(name, "PROCESS_CHANGED", what=what)
 
     def _note(self, name: str, code: str, **params: object) -> str:
-        """Returns what the terminal is told."""
+        """Store a note and return its text for the terminal."""
         self._notes[name, code] = {"code": code, "params": {"process": name, **params}, "at": round(time.time())}
         return " ".join(filter(None, messages.render_text(code, "en", process=name, **params)))
 

@@ -3,8 +3,8 @@
     checks → lock → leftovers of a killed platform → broker → migrations → first-start data and web together
     → the web process answers → worker, beat, watcher → more web processes, as they are needed
 
-Ending: everything but the broker at once, then the broker. Training is no child of the platform: its runners are
-detached and go on, and the next start finds them.
+Ending: everything but the broker at once, then the broker. Training is not a child of the platform: its runners are
+detached and continue, and the next start finds them.
 """
 
 import http.client
@@ -35,14 +35,16 @@ POLL_S = 0.02
 
 
 class Failed(Exception):
-    """A part could not be started; the message is for the person at the terminal."""
+    """A process could not be started; the message is for the operator at the terminal."""
 
 
 class Ended(Exception):
-    """SIGINT or SIGTERM came while starting."""
+    """SIGINT or SIGTERM arrived while starting."""
 
 
 class Platform:
+    """The embedded platform of one data directory."""
+
     def __init__(self, data: Path, address: Address) -> None:
         self.data = data
         self.address = address
@@ -66,8 +68,8 @@ class Platform:
         self._socket: socket.socket
 
     def run(self) -> int:
-        """Serves until SIGINT, SIGTERM or, without nohup, SIGHUP; gives the exit code. Raises CannotStart before
-        starting anything."""
+        """Serve until SIGINT, SIGTERM or, without nohup, SIGHUP; return the exit code. Raise StartupError before
+        anything is started."""
         began = time.monotonic()
         refuse_tracers()
         checks.environment()
@@ -95,8 +97,8 @@ class Platform:
         return 0
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        """The second time, kills: who presses Ctrl-C again does not want to wait. One press may arrive twice, from the
-        terminal and from make, so what follows at once does not count."""
+        """Request the end; a second signal kills. Pressing Ctrl-C once may deliver two signals, from the terminal and
+        from make, so one that follows within SECOND_SIGNAL_S does not count."""
         if not self.ending.is_set():
             self._asked_at = time.monotonic()
         elif time.monotonic() - self._asked_at > AGAIN_S:
@@ -156,7 +158,7 @@ class Platform:
             schema.remember(self.data)
 
     def _web(self, number: int) -> Child:
-        """They share the address; metrics are each one's own, on ports that follow each other."""
+        """Start a web process. They share the listening socket; each has its own metrics port, in ascending order."""
         name = "web" if number == 1 else f"web-{number}"
         shared = [self._socket.fileno()]
         more = web_processes.metrics(number)
@@ -207,8 +209,8 @@ class Platform:
             connection.close()
 
     def _run(self, *arguments: str) -> dict[str, Any]:
-        """A management command, to its end; gives the JSON object it prints, if any, and shows the rest. It is a child
-        like the others, so that Ctrl-C ends it too."""
+        """Run a management command to its end and return the JSON object that it prints, if any; show its other output.
+        It is a child like the others, so that Ctrl-C ends it too."""
         answers: list[str] = []
 
         def keep_answer(line: str) -> bool:

@@ -1,9 +1,9 @@
-"""Asks processes of the platform whether they live, and judges those that do not answer.
+"""Checks whether processes of the platform are alive, and decides about those that do not answer.
 
-A process that is waiting for a processor is not judged: what counts is the time in which it could have answered, which
-is the time that passed less the time in which a thread of it was ready to run and did not (proc(5), schedstat). On a
-machine with thirty times the work that it can do, a minute of patience is half an hour. Nor is one judged that is
-stopped (by SIGSTOP, or a debugger), or whose main thread waits for a disk: no signal would end it.
+A process that waits for a processor is not blamed: what counts is the time in which it could have answered, which is
+the time that passed less the time in which a thread of it was ready to run and did not (proc(5), schedstat). On a
+machine with thirty times the work that it can do, a timeout of a minute becomes half an hour. Nor is a process blamed
+that is stopped (by SIGSTOP, or a debugger), or whose main thread waits for a disk: no signal would end it.
 """
 
 import os
@@ -16,15 +16,16 @@ from pathlib import Path
 from server.liveness import LONGEST
 
 SILENT_S = 60.0
-"""After so long without an answer a process hangs."""
+"""Seconds without an answer after which a process counts as hanging."""
 STALLED_S = {"web": 120.0, "worker": 600.0}
-"""After so long without progress the pool of threads hangs: a request takes seconds, a message may take minutes."""
+"""Seconds without progress after which the thread pool counts as hanging: a request takes seconds, a message may take
+minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Of a process, at one look. `waited`: of each thread, for how many seconds in all it has been ready to run and was
-    not running; None where the system does not tell. `state`: of the main thread, as proc(5) has it."""
+    """State of a process at one check. `waited`: for each thread, the total seconds for which it was ready to run and
+    did not; None where the system cannot tell. `state`: of the main thread, as in proc(5)."""
 
     state: str
     waited: Mapping[int, float] | None
@@ -32,7 +33,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`code`: of `fermi.messages`; `ends`: whether the process is to be replaced."""
+    """Result of a check. `code`: a code of `fermi.messages`; `ends`: whether the process is to be replaced."""
 
     code: str
     seconds: int = 0
@@ -40,7 +41,7 @@ class Verdict:
 
 
 class Watchdog:
-    """Of one process. It is patient until the first answer came: until then the process is starting."""
+    """Liveness of one process. Until its first answer the process counts as starting."""
 
     def __init__(self, stalled_s: float) -> None:
         self._stalled_s = stalled_s
@@ -49,7 +50,8 @@ class Watchdog:
         self._silent = self._stalled = 0.0
 
     def look(self, passed: float, answer: bytes | None, seen: Seen) -> Verdict | None:
-        """`passed`: seconds since the last look; `answer`: to the question that was asked then, None for none."""
+        """Return a verdict, or None where the process is fine. `passed`: seconds since the last check; `answer`: to the
+        request that was sent then, None for none."""
         own = _could_run(passed, self._before, seen)
         self._before = seen
         if seen.state in "Tt":
@@ -73,7 +75,7 @@ class Watchdog:
 
 
 def _could_run(passed: float, before: Seen | None, now: Seen) -> float:
-    """Seconds since the last look in which the process could have answered."""
+    """Return for how many seconds since the last check the process could have answered."""
     if now.waited is None or before is None or before.waited is None or now.state in "DTt":
         return 0.0
     waited = max((seconds - before.waited.get(thread, seconds) for thread, seconds in now.waited.items()), default=0.0)
@@ -81,7 +83,7 @@ def _could_run(passed: float, before: Seen | None, now: Seen) -> float:
 
 
 def see(pid: int) -> Seen:
-    """Returns what there is of a process; of one that is gone, nothing that it could be judged by."""
+    """Return the state of a process; of one that has ended, a state that no verdict follows from."""
     try:
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
     except OSError:
@@ -95,7 +97,7 @@ def see(pid: int) -> Seen:
 
 
 def ask_process(line: socket.socket) -> bytes | None:
-    """Asks anew, and returns the last answer to what was asked before; None where there is none."""
+    """Send a new request and return the last answer to earlier ones; None where there is none."""
     answer = None
     with suppress(OSError):
         while said := line.recv(LONGEST, socket.MSG_DONTWAIT):

@@ -1,9 +1,9 @@
-"""Web processes: one socket that the supervisor listens on, and as many processes as it takes to answer.
+"""Web processes: one socket that the supervisor listens on, and as many processes as needed to serve it.
 
-The socket outlives the processes. While one is started again, connections wait for it or are taken by another; none is
-refused. FERMI_WEB says how many there are. `auto`, the default: one, and one more whenever those that there are have
-been busy for a while, up to one for each core and MOST in all. An idle one would take some 130 MiB for nothing. They
-stay: who was busy once will be again, and to end one would cut its streams.
+The socket outlives the processes: while one is restarted, connections wait or are accepted by another; none is refused.
+FERMI_WEB sets their number. `auto`, the default: one, and one more whenever all have been busy for a while, up to one
+for each core and MAX_PROCESSES in all. An idle one would take some 130 MiB for nothing. They are never reduced: load
+tends to come back, and ending one would break its streams.
 """
 
 import os
@@ -22,39 +22,39 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def listen(address: Address) -> socket.socket:
-    """Raises CannotStart."""
+    """Return the listening socket. Raise StartupError."""
     return checks.listening(address.host, address.port, BACKLOG)
 
 
 def command(shared: socket.socket) -> list[str | Path]:
-    """Of a process that inherits the socket."""
+    """Return the command of a process that inherits the socket."""
     return [sys.executable, "-m", "server.web", f"fd:{shared.fileno()}"]
 
 
 def metrics(number: int) -> dict[str, str]:
-    """The port of each process's own `/metrics`, where one is asked for: one after the other."""
+    """Return the variable with the process's own `/metrics` port, where one is configured: consecutive ports."""
     port = os.environ.get("FERMI_METRICS_PORT", "")
     return {"FERMI_METRICS_PORT": str(int(port) + number - 1)} if port.isdecimal() else {}
 
 
 def cores() -> int:
-    """That this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Count:
-    """How many there are to be: of a fixed number all at once, else by what they do."""
+    """Target number of processes: fixed, or growing with the load."""
 
     def __init__(self, wish: int | None) -> None:
-        """None: `auto`."""
+        """`wish` None: `auto`."""
         self.at_once = wish or 1
         self.most = wish or min(cores(), MOST)
         self._at = 0.0
         self._used: Mapping[int, float] = {}
 
     def wanted(self, at: float, used: Mapping[int, float]) -> int:
-        """One more than run now, if all of them were busy since this was asked last. `used`: of each process, the
-        seconds of a core so far."""
+        """Return one more than run now if all of them were busy since the last call. `used`: by process, the processor
+        seconds so far."""
         passed, before = at - self._at, self._used
         self._at, self._used = at, used
         busy = all(pid in before and seconds - before[pid] > BUSY * passed for pid, seconds in used.items())
@@ -62,7 +62,7 @@ class Count:
 
 
 def used(pid: int) -> float:
-    """Seconds of a core so far; where the system does not tell, none."""
+    """Return the processor seconds of a process so far; 0 where the system cannot tell."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
