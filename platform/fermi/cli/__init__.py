@@ -1,1 +1,1 @@
-"""The `fermi` command, on top of `fermi.client`."""
+"""The `fermi` command, a client of `fermi.client`."""

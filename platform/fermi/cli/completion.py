@@ -1,4 +1,4 @@
-"""What the shell offers when one types the beginning of a name. It never says anything else: no platform, no names."""
+"""Shell completion of names. Without a reachable platform it offers nothing and reports no error."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""An environment that the platform made, as people read it: its state and why, its doors, its runs, its cost."""
+"""A managed environment as text: state and reason, ports, runs, cost."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +14,8 @@ FAILED = 1
 
 
 def waited(session: Session, begun: Any) -> tuple[Any, int]:
-    """The environment once its state lasts, and the exit code: 1 where it is not what was wanted. Says what is waited
-    for, each time that it is something else."""
+    """Wait until the environment's state is one that lasts; return it and the exit code, 1 where it is not the
+    requested state. Print what is waited for, each time that it changes."""
     last: list[str] = []
 
     def seen(found: Any) -> None:
@@ -36,6 +36,7 @@ def _at(environment: str, hosted: Any) -> str:
 
 
 def hosted_parts(hosted: Any) -> Iterator[tuple[str, output.Cell]]:
+    """Yield names and values of a managed environment."""
     yield _("STATE_SINCE"), ago(hosted["since"])
     for why in (hosted["reason"], hosted["doing"]):
         if why:
@@ -59,6 +60,7 @@ def hosted_parts(hosted: Any) -> Iterator[tuple[str, output.Cell]]:
 
 
 def life_parts(hosted: Any, life: Any) -> Iterator[RenderableType]:
+    """Yield tables of its ports, kernels, runs and events."""
     if hosted["doors"]:
         yield output.heading(_("DOORS"))
         yield output.table([_("NAME"), _("PORT")], [[door["name"], door["port"]] for door in hosted["doors"]])

@@ -1,4 +1,4 @@
-"""Every way a command can end but well: what is said on standard error, and the exit code."""
+"""Errors of commands: what is printed on standard error, and the exit code."""
 
 import click
 
@@ -28,11 +28,11 @@ CODES: dict[type[FermiError], int] = {
     RequestRefused: REFUSED,
     FermiError: NO_PLATFORM,
 }
-"""The first class that fits."""
+"""Exit code by class of error; the first class that matches."""
 
 
 def report(error: BaseException) -> int:
-    """Says what happened and gives the exit code; raises again what is nobody's doing but a bug's."""
+    """Print the error and return the exit code. Raise it again where it is a bug."""
     match error:
         case SystemExit(code=int(code)) | click.exceptions.Exit(exit_code=code):
             return code
@@ -68,7 +68,7 @@ def _headline(error: FermiError) -> str:
 
 
 def _text(error: FermiError) -> tuple[str, str]:
-    """Of an error that came as its code alone, as a connection's end does: what it means, and what to do."""
+    """Return message and hint of an error that carries only its code, as the end of a connection does; "" otherwise."""
     from fermi import messages
     from fermi.cli.texts import language
 

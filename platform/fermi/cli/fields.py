@@ -1,4 +1,5 @@
-"""Fields of a request as flags. Which there are, and what each takes, is said where the request is (`x-flag`)."""
+"""Fields of a request as command-line flags. Which there are, and their values, is declared in the request
+(`x-flag`)."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,8 @@ CONFIG = "distributedConfig"
 
 @dataclass(frozen=True)
 class Field:
-    """`within`: the object of the request that has it; empty = the request itself. `rule`: its JSON Schema."""
+    """A field that has a flag. `within`: the object of the request that has it; "" = the request itself. `rule`: its
+    JSON Schema."""
 
     within: str
     name: str
@@ -30,7 +32,7 @@ class Field:
 
     @property
     def code(self) -> str:
-        """Of its help, in `messages/<language>/cli.toml`: FLAG_MASTER_PORT."""
+        """Code of its help text in `messages/<language>/cli.toml`: FLAG_MASTER_PORT."""
         return f"FLAG_{self.flag['name'].removeprefix('--').upper().replace('-', '_')}"
 
     @property
@@ -38,6 +40,7 @@ class Field:
         return self.rule.get("type") == "object"
 
     def option(self) -> Callable[[Function], Function]:
+        """Return the click decorator that adds the flag."""
         flag, more = self.flag, {}
         if "range" in flag:
             more = {"metavar": flag["metavar"]}
@@ -57,7 +60,7 @@ class Field:
         return click.option(flag["name"], self.name, help=_(self.code), **more)
 
     def value(self, given: Any) -> Any:
-        """What was given on the command line, as the request has it; None = nothing."""
+        """Return the flag's value as the request has it; None where the flag was not given. Raise click.UsageError."""
         if given is None or given == ():
             return None
         if "range" in self.flag:
@@ -72,8 +75,8 @@ class Field:
         return (input_files.settings if texts else input_files.values)(given, self.flag["name"])
 
     def _parts(self, given: Sequence[str]) -> dict[str, Any]:
-        """`nodes=3,gpuTypes=A100,gpuTypes=H100,labels.rack=r1` as the object that the flag is for: what is a list may
-        come more than once, what is a table has its keys behind a dot. Either may be JSON."""
+        """Return `nodes=3,gpuTypes=A100,gpuTypes=H100,labels.rack=r1` as an object: a list's key may be repeated, a
+        table's keys follow a dot. Either may be JSON."""
         found: dict[str, Any] = {}
         for pair in (pair for text in given for pair in _PARTS.split(text)):
             [(name, value)] = input_files.values([pair], self.flag["name"]).items()
@@ -88,7 +91,7 @@ class Field:
         return found
 
     def _range(self, given: str) -> dict[str, int]:
-        """`2:4` as the two fields that the flag is for; `2` as the first of them."""
+        """Return `2:4` as two fields; `2` as the first of them."""
         words = given.split(":")
         if len(words) > 2 or not all(word.isascii() and word.isdigit() for word in words):
             raise click.UsageError(_("NOT_A_RANGE", flag=self.flag["name"], found=given))
@@ -100,6 +103,7 @@ _KINDS: dict[str, type] = {"string": str, "integer": int, "number": float}
 
 
 def fields(kind: type = TaskRequest) -> Iterator[Field]:
+    """Yield the fields of a request that have flags."""
     properties = json_shape.build_schema(kind)["properties"]
     for within, known in (("", properties), (CONFIG, properties[CONFIG]["properties"])):
         for name, rule in known.items():
@@ -108,7 +112,8 @@ def fields(kind: type = TaskRequest) -> Iterator[Field]:
 
 
 def options(kind: type = TaskRequest) -> Callable[[Function], Function]:
-    """Decorates a command with a flag for each field; it gets them by the fields' names, for `apply`."""
+    """Return a decorator that adds a flag for each field to a command, which receives them by the fields' names, for
+    `apply_flags`."""
 
     def decorate(function: Function) -> Function:
         for field in reversed([*fields(kind)]):
@@ -119,7 +124,7 @@ def options(kind: type = TaskRequest) -> Callable[[Function], Function]:
 
 
 def apply(request: dict[str, Any], given: Mapping[str, Any], kind: type = TaskRequest) -> None:
-    """Puts what was given into the request: a table's entries join those that it has, anything else replaces."""
+    """Put the flags' values into the request: entries of a table are added to its own, any other value replaces."""
     for field in fields(kind):
         if (value := field.value(given.get(field.name))) is None:
             continue
@@ -134,7 +139,7 @@ Kind = TypeVar("Kind", dict[str, Any], list[str])
 
 
 def part(whole: Mapping[str, Any], key: str, kind: type[Kind]) -> Kind:
-    """What a file has under `key`; empty without it."""
+    """Return the table or list under `key`; empty without it. Raise click.UsageError for a value of another type."""
     found = whole.get(key) or kind()
     if not isinstance(found, kind):
         raise click.UsageError(_("KEY_OF_WRONG_KIND", key=key, kind=_("A_LIST") if kind is list else _("A_TABLE")))

@@ -1,4 +1,4 @@
-"""A task until its end: live for people, line by line where there is no terminal, silent with --wait alone."""
+"""Following a task to its end: a progress bar in a terminal, lines elsewhere, silent with --wait alone."""
 
 import math
 import sys
@@ -33,7 +33,7 @@ def explain_interrupt(task_id: str, *, following: bool = True) -> Iterator[None]
 
 
 def until_end(session: Session, task_id: str, *, live: bool) -> int:
-    """Shows the task's end as the command's result; 1 unless it succeeded."""
+    """Wait for the task's end and print it as the command's result. Return 0 where it succeeded, else 1."""
     with explain_interrupt(task_id):
         if live:
             _follow(session, task_id)
@@ -44,7 +44,7 @@ def until_end(session: Session, task_id: str, *, live: bool) -> int:
 
 @dataclass
 class Progress:
-    """What the stream has told so far. `restarts`: attempts after the first."""
+    """What the stream has reported so far. `restarts`: attempts after the first."""
 
     status: str
     step: int | None
@@ -55,10 +55,12 @@ class Progress:
 
     @classmethod
     def of(cls, task: TaskDetail) -> "Progress":
+        """Return the progress of a task."""
         restarts = max(task["attempt"] - 1, 0)
         return cls(task["status"], task["step"], task["totalSteps"], loss_of(task), None, restarts)
 
     def hear(self, kind: str, data: Any) -> None:
+        """Update it by an event of the stream."""
         if kind == "status":
             self.status, self.step, self.total = data["status"], data["step"], data["totalSteps"]
             self.loss = loss_of(data)
@@ -81,6 +83,8 @@ class Progress:
 
 
 class Display(Protocol):
+    """Shows progress and events while a task is followed."""
+
     def update(self, progress: Progress, kind: str) -> None: ...
 
     def note(self, text: str) -> None: ...
@@ -113,7 +117,7 @@ def _display(name: str) -> Iterator[Display]:
 
 
 class Lines:
-    """A line for each change of status and each event, and now and then one for the numbers."""
+    """Prints a line for each change of status and each event, and every LINE_INTERVAL_S one for the numbers."""
 
     def __init__(self) -> None:
         self._last = ""

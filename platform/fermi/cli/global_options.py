@@ -1,4 +1,5 @@
-"""What is accepted before a command and after it, with one meaning; after it wins. Imports nothing that is slow."""
+"""Options that are accepted before and after a command, with one meaning; the one after wins. Imports nothing that is
+slow."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,8 @@ FORMS = ("table", "json", "yaml")
 
 
 def options(keep: Callable[[click.Context, str, Any], None], *, output: bool = True) -> list[click.Option]:
-    """`keep` gets each with its name (`form`, `url`, `lang`) and its value, None where it is not given."""
+    """Return the options. `keep` is called with each one's name (`form`, `url`, `lang`) and its value, None where it is
+    not given."""
 
     def kept_as(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
         return lambda ctx, _parameter, value: keep(ctx, name, value)
@@ -44,9 +46,10 @@ def options(keep: Callable[[click.Context, str, Any], None], *, output: bool = T
 
 
 def before(ctx: click.Context, name: str, value: Any) -> None:
-    """Keeps what stands before the command until the command looks for it."""
+    """Store an option that stands before the command."""
     ctx.meta[f"{__name__}.{name}"] = value
 
 
 def told_before(ctx: click.Context, name: str) -> Any:
+    """Return a stored option, None where it was not given."""
     return ctx.meta.get(f"{__name__}.{name}")

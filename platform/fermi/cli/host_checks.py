@@ -1,4 +1,4 @@
-"""Small looks at this machine and at the way to another, for `fermi quickstart`."""
+"""Checks of this machine and of the network to the master, for `fermi quickstart`."""
 
 import shutil
 import socket
@@ -18,19 +18,21 @@ TIMEOUT_S = 5.0
 
 
 class Look(NamedTuple):
+    """Result of a check."""
+
     level: Literal["pass", "warn", "fail"]
     text: str
 
 
 class Where(NamedTuple):
-    """What is looked at: the master, as the other nodes reach it."""
+    """The master that is checked, as the other nodes reach it."""
 
     host: str
     port: int
 
 
 def port(where: Where) -> Iterator[Look]:
-    """Whether rank 0 could listen, on this machine."""
+    """Check whether rank 0 could listen on the port of this machine."""
     if ports.is_port_free(where.port):
         yield Look("pass", _("PORT_FREE", port=where.port))
     else:
@@ -39,7 +41,7 @@ def port(where: Where) -> Iterator[Look]:
 
 
 def network(where: Where) -> Iterator[Look]:
-    """From here to the master: its name, the interface that leads there, its port."""
+    """Check the network from here to the master: name, interface and port."""
     try:
         found = socket.getaddrinfo(where.host, where.port, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -67,7 +69,7 @@ def network(where: Where) -> Iterator[Look]:
 
 
 def memory(_where: Where) -> Iterator[Look]:
-    """Of the machine, of /dev/shm, and of its GPUs with what holds it."""
+    """Check the free memory of the machine, of /dev/shm and of the GPUs, with the processes that hold it."""
     values = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines())
     free, total = (int(values[name].split()[0]) / (1 << 20) for name in ("MemAvailable", "MemTotal"))
     level: Literal["pass", "warn"] = "pass" if free > total / 10 else "warn"
@@ -96,7 +98,7 @@ def _gpus() -> Iterator[Look]:
 
 
 def stack(_where: Where) -> Iterator[Look]:
-    """What a training needs, as this interpreter has it."""
+    """Check which training packages this interpreter has."""
     for name in plugins.list_stacks():
         try:
             yield Look("pass", f"{name} {version(name)}")
@@ -113,4 +115,5 @@ CHECKS: dict[str, Callable[[Where], Iterator[Look]]] = {
 
 
 def run(names: list[str], where: Where) -> list[Look]:
+    """Run these checks and return their results."""
     return [look for name in names for look in CHECKS[name](where)]

@@ -1,4 +1,4 @@
-"""What people type and keep in files: requests in YAML or JSON, KEY=VALUE."""
+"""Input of users: requests in YAML or JSON files, and KEY=VALUE arguments."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from fermi.comments import Comment, find_comment
 
 
 class _Yaml(yaml.SafeLoader):
-    """YAML as JSON means it (version 1.2): `on` and `2026-01-01` are text, `1e-4` is a number."""
+    """YAML loader with JSON's types (YAML 1.2): `on` and `2026-01-01` are text, `1e-4` is a number."""
 
 
 _resolve: Callable[..., None] = _Yaml.add_implicit_resolver
@@ -46,7 +46,8 @@ def _read(file: TextIO, name: str) -> dict[str, Any]:
 
 
 def _comment(text: str) -> Comment | None:
-    """The first one in a file that is written as JSON. YAML has comments, too, but none that begin with `//`."""
+    """Return the first comment in a file that is written as JSON. YAML has comments, too, but none that begin with
+    `//`."""
     try:
         if text.lstrip().startswith("{"):
             json.loads(text)
@@ -59,7 +60,7 @@ def _comment(text: str) -> Comment | None:
 
 
 def request(path: str) -> dict[str, Any]:
-    """A request for a task; - is standard input."""
+    """Return the request in a file; "-" is standard input. Raise click.UsageError."""
     if path == "-":
         return _read(sys.stdin, path)
     try:
@@ -70,7 +71,7 @@ def request(path: str) -> dict[str, Any]:
 
 
 def settings(pairs: Iterable[str], flag: str) -> dict[str, str]:
-    """KEY=VALUE, repeated."""
+    """Return repeated KEY=VALUE arguments as a table. Raise click.BadParameter."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -81,7 +82,8 @@ def settings(pairs: Iterable[str], flag: str) -> dict[str, str]:
 
 
 def values(pairs: Iterable[str], flag: str) -> dict[str, Any]:
-    """KEY=VALUE, repeated; a value is JSON where it can be read so (8, 1e-4, true, null), else text."""
+    """Return repeated KEY=VALUE arguments; a value is JSON where it can be read as such (8, 1e-4, true, null), else
+    text."""
     return {key: _value(text) for key, text in settings(pairs, flag).items()}
 
 

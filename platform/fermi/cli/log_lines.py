@@ -1,4 +1,4 @@
-"""Lines of logs as they come. In a terminal, those that are still printed over (progress bars) stay at its foot."""
+"""Output of log lines as they arrive. In a terminal, incomplete lines (progress bars) stay at the bottom."""
 
 import shutil
 import sys
@@ -17,12 +17,13 @@ COLOURS = {"debug": None, "info": None, "warning": "yellow", "error": "red"}
 
 
 class Lines:
-    """One below the other. `marked`: with their ranks."""
+    """Prints log lines one below the other. `marked`: with their ranks."""
 
     def __init__(self, session: Session, raw: bool, marked: bool) -> None:
         self._form, self._raw, self._marked = session.form, raw, marked
 
     def take(self, line: LogLine) -> None:
+        """Print one line."""
         if line.open and not line.text:  # a bar that was taken away
             return
         if self._form == "table":
@@ -41,7 +42,7 @@ class Lines:
 
 
 class TerminalLines(Lines):
-    """The open line of each rank is written anew at the foot of the terminal, until it ends."""
+    """Prints log lines; the open line of each rank is redrawn at the bottom of the terminal until it is complete."""
 
     def __init__(self, session: Session, raw: bool, marked: bool) -> None:
         super().__init__(session, raw, marked)
@@ -59,12 +60,12 @@ class TerminalLines(Lines):
             self._draw()
 
     def end(self) -> None:
-        """Leaves the newest state of each open line to be read."""
+        """Leave the newest state of each open line on the terminal."""
         if self._height:
             click.echo()
 
     def _draw(self) -> None:
-        """Wider lines are cut off: what wraps cannot be taken back."""
+        """Draw the open lines. Wider ones are cut off: a wrapped line could not be erased."""
         size = shutil.get_terminal_size()
         shown = [self._open[rank] for rank in sorted(self._open)][1 - size.lines :]
         self._height = len(shown)
@@ -79,7 +80,7 @@ class TerminalLines(Lines):
 
 @contextmanager
 def log_lines(session: Session, raw: bool, *, marked: bool, following: bool) -> Iterator[Lines]:
-    """Yields what shows lines on standard output."""
+    """Yield the printer that fits standard output."""
     if not (following and session.form == "table" and sys.stdout.isatty()):
         yield Lines(session, raw, marked)
         return

@@ -1,7 +1,7 @@
-"""`fermi`: finds the command that was asked for and imports nothing of the others.
+"""`fermi`: finds the command and imports no module of the others.
 
-Exit codes: 0 done; 1 the training that was waited for failed or was stopped; 2 bad usage or a refused request;
-3 not signed in, or not allowed; 4 not found; 5 the platform cannot be reached or does not work; 130 Ctrl-C.
+Exit codes: 0 done; 1 the training that was waited for failed or was stopped; 2 bad usage or a refused request; 3 not
+signed in, or not allowed; 4 not found; 5 the platform cannot be reached or does not work; 130 Ctrl-C.
 """
 
 import os
@@ -20,6 +20,8 @@ PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
 
 
 class LazyGroup(click.Group):
+    """click group that imports a command's module on use."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         from fermi.cli import prompts
 
@@ -33,7 +35,7 @@ class LazyGroup(click.Group):
         return getattr(import_module(f"fermi.cli.commands.{entry.module}"), entry.name) if entry else None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """By their summaries: no module is imported for it."""
+        """Return completions from the commands' summaries, so that no module is imported for it."""
         return [
             *(CompletionItem(name, help=_(summary(name))) for name in COMMANDS if name.startswith(incomplete)),
             *click.Command.shell_complete(self, ctx, incomplete),
@@ -52,7 +54,7 @@ class LazyGroup(click.Group):
 
 
 def group() -> click.Group:
-    """Made anew for each run, in the language chosen for it."""
+    """Return the group of all commands, built for each run in the language chosen for it."""
     return LazyGroup(
         "fermi",
         help=_("FERMI_SUMMARY"),
@@ -63,7 +65,7 @@ def group() -> click.Group:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command; the exit code. A command returns its own, or None for 0."""
+    """Run one command and return the exit code. A command returns its own, or None for 0."""
     texts.use(texts.choose(arguments))
     try:
         return group().main([*arguments], "fermi", standalone_mode=False) or 0

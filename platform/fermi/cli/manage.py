@@ -1,4 +1,4 @@
-"""Commands that run where the platform runs: they ask its own `manage.py`, and need no sign-in."""
+"""Commands that run on the platform's machine: they call its `manage.py` and need no sign-in."""
 
 import json
 import os
@@ -15,19 +15,19 @@ from fermi.cli.error_handler import NO_PLATFORM
 from fermi.cli.texts import _
 
 MANAGE = Path(fermi.__file__).resolve().parents[2] / "manage.py"
-"""The platform's own, beside which this command lies where the platform runs."""
+"""The platform's `manage.py`, where this command is part of the platform's installation."""
 
 
 def platform_folder(data: str | None) -> Path:
-    """Returns the platform's data directory: `data`, else FERMI_DATA, else `var`. Sets FERMI_DATA."""
+    """Return the platform's data directory: `data`, else FERMI_DATA, else `var`. Set FERMI_DATA."""
     if data:
         os.environ["FERMI_DATA"] = data
     return Path(os.environ.setdefault("FERMI_DATA", "var")).absolute()
 
 
 def ask_platform(name: str, *words: str, data: str | None) -> tuple[int, dict[str, Any] | None]:
-    """Returns 0 and the JSON line that the command `name` printed; or the exit code and None, once the reason is on the
-    terminal."""
+    """Run the management command `name`. Return 0 and the JSON line that it printed; or an exit code and None, after
+    printing the reason."""
     folder = platform_folder(data)
     if not MANAGE.is_file() or not (folder.is_dir() or os.environ.get("DATABASE_URL")):
         output.fault(_("NO_PLATFORM_HERE", missing=MANAGE if folder.is_dir() else folder))

@@ -1,4 +1,4 @@
-"""Who holds memory in environments, as tables."""
+"""Memory of environments and the processes that hold it, as tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from fermi.cli.times import ago
 
 
 def holders(found: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """The processes of each environment, and what is left of its GPUs."""
+    """Yield tables of the processes of each environment, and of the free memory of its GPUs."""
     rows: list[list[output.Cell]] = [
         [one["environment"], each["name"], each["kind"], each["id"], each["owner"],
          _ago(each["since"]), _gib(each["gpuBytes"]), _gib(each["rssBytes"])]

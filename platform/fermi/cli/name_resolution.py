@@ -1,4 +1,4 @@
-"""Names as people know things by, and the ids the API wants; what is chosen on a person's behalf is said."""
+"""Resolution of names to the ids that the API takes. What is chosen for the user is printed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -13,8 +13,8 @@ from fermi.client.types import ClusterItem, DatasetItem, DatasetVersionItem, Pro
 
 
 class Names:
-    """Each kind of thing is fetched once, and only when it is asked for. An unknown name is passed on as it is: the
-    platform says what is wrong with it, together with everything else."""
+    """Resolves names. Each kind of object is fetched once, on first use. An unknown name is passed on unchanged: the
+    platform reports it together with all other problems."""
 
     say = staticmethod(output.say)
 
@@ -37,7 +37,8 @@ class Names:
         return found
 
     def reachable(self, given: str | None) -> str:
-        """Of those that one can go into: the one named, or the only one that runs."""
+        """Return the id of the environment with this name, or of the only one that runs. Raise click.UsageError where
+        there is none or several."""
         if given:
             return self.environment(given)
         running = [one for one in self._environments if is_reachable(one)]
@@ -64,7 +65,7 @@ class Names:
         return chosen["id"]
 
     def project_of(self, environments: Sequence[str]) -> str | None:
-        """Of these, where they are of one and the same."""
+        """Return the project of these environments; None where they have several."""
         found = {one.get("projectId") for one in self._environments if one["id"] in environments}
         return found.pop() if len(found) == 1 else None
 
@@ -77,7 +78,8 @@ class Names:
         return chosen["id"]
 
     def dataset(self, dataset: str | None, version: str | None) -> tuple[str, str]:
-        """A dataset without a version means its newest that is ready, else the one being prepared: the task waits."""
+        """Return the ids of a dataset and its version. Without a version: the newest that is ready, else the one in
+        preparation (the task waits for it). Raise click.UsageError where there is none."""
         if not dataset:
             chosen = _only([found for found in self._datasets if _usable(found)], _("A_DATASET"), "--dataset")
         else:
@@ -101,7 +103,7 @@ class Names:
 
 
 def is_reachable(environment: Mapping[str, Any]) -> bool:
-    """Whether there is a way into it; an older platform has none."""
+    """Return True if the environment is managed and runs; older platforms have no such environments."""
     hosted = environment.get("hosted")
     return hosted is not None and hosted["state"] == "running"
 
@@ -111,7 +113,8 @@ def _usable(dataset: DatasetItem) -> list[DatasetVersionItem]:
 
 
 def _id_of(given: str, things: Iterable[Mapping[str, Any]], kind: str) -> str:
-    """An id stands for itself, a name for the one thing that bears it."""
+    """Return an id unchanged, or the id of the only object with this name. Raise click.UsageError where several have
+    it."""
     known = list(things)
     if any(thing["id"] == given for thing in known):
         return given

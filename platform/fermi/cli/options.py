@@ -1,4 +1,4 @@
-"""What every command takes, and what a command gets: a Session."""
+"""Options of every command, and the Session that a command receives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass
 class Session:
-    """`form` is table, json or yaml; `lang` only what --lang said. The platform is looked for on first use."""
+    """What a command receives. `form` is table, json or yaml; `lang` is set by --lang only. The client is created on
+    first use."""
 
     form: str = "table"
     url: str | None = None
@@ -29,12 +30,12 @@ class Session:
 
 
 session = click.make_pass_decorator(Session, ensure=True)
-"""Gives a command the session as its first argument."""
+"""Decorator that passes the session as the first argument."""
 
 
 def command(name: str, more: str = "", *, output: bool = True, **settings: Any) -> Callable[[Function], click.Command]:
-    """A command of the registry that knows --url, --lang and, if need be, --output; `more` follows its summary. Of one
-    within a group, `name` is both: `environments make`."""
+    """Return a decorator that makes a registered command with --url, --lang and, if `output`, --output; `more` follows
+    its summary. `name` of a command within a group names both: `environments make`."""
 
     def decorate(function: Function) -> click.Command:
         own, about = name.rpartition(" ")[2], f"{_(summary(name))}\n\n{more}".strip()
@@ -46,7 +47,7 @@ def command(name: str, more: str = "", *, output: bool = True, **settings: Any) 
 
 
 def group(name: str, more: str = "") -> Callable[[Function], click.Group]:
-    """A command of the registry that has commands of its own; alone it does what the function does."""
+    """Return a decorator that makes a registered command with subcommands; without one it runs the function."""
 
     def decorate(function: Function) -> click.Group:
         about = f"{_(summary(name))}\n\n{more}".strip()
@@ -64,7 +65,7 @@ def _keep(ctx: click.Context, name: str, value: Any) -> None:
 
 
 def follow_options(function: Function) -> Function:
-    """--wait and --follow."""
+    """Add --wait and --follow."""
     for option in (
         click.option("--follow", is_flag=True, help=_("OPTION_OPTIONS_FOLLOW")),
         click.option("--wait", is_flag=True, help=_("OPTION_OPTIONS_WAIT")),

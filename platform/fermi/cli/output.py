@@ -1,4 +1,5 @@
-"""Results on standard output: tables for people, JSON or YAML for scripts. Everything else on standard error."""
+"""Output: results on standard output (tables for people, JSON or YAML for scripts), everything else on standard
+error."""
 
 import json
 import math
@@ -46,23 +47,25 @@ _IN_JSON = {
         *(code for code in range(0x10000) if BIDI_PATTERN.match(chr(code))),
     )
 }
-"""Those that JSON itself leaves as they are; whoever reads it gets the same text."""
+r"""Characters that JSON leaves as they are and a terminal would obey, as \u escapes; a JSON reader gets the same text.
+"""
 
 
 def visible(text: str) -> str:
-    """Whoever wrote it (a rank, another user), it moves no cursor, sets no title, hides no line and turns none round:
-    `\\x1b[2J`."""
+    r"""Return the text with control and bidirectional characters escaped (`\x1b[2J`), so that text from a rank or
+    another user cannot move the cursor, set the title, hide lines or reorder them."""
     return escape_bidi(text).translate(_SHOWN)
 
 
 def console(*, err: bool = False) -> Console:
+    """Return a rich console for standard output or standard error."""
     stream = sys.stderr if err else sys.stdout
     width = None if stream.isatty() else UNLIMITED
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def show(data: Any, form: str, render: Callable[[], Iterable[RenderableType]]) -> None:
-    """`data` as json or yaml, or what `render` makes of it."""
+    """Print `data` as json or yaml, or what `render` yields."""
     if form == "json":
         click.echo(as_json(data, indent=2))
     elif form == "yaml":
@@ -95,7 +98,7 @@ def as_yaml(data: Any) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str = "") -> Table:
-    """Columns in which every cell is a number are set to the right; ids are never cut."""
+    """Return a table. Columns in which every cell is a number are right-aligned; ids are never cut."""
     body = [list(row) for row in rows]
     made = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for number, header in enumerate(headers):
@@ -107,7 +110,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str 
 
 
 def pairs(rows: Iterable[tuple[str, Cell]]) -> Table:
-    """Names and values, one pair a line; pairs without a value are left out."""
+    """Return a table of names and values, one pair a line; pairs without a value are left out."""
     made = Table(box=None, show_header=False, pad_edge=False)
     made.add_column(style="dim", no_wrap=True)
     made.add_column(overflow="fold")
@@ -118,6 +121,7 @@ def pairs(rows: Iterable[tuple[str, Cell]]) -> Table:
 
 
 def plain(value: Cell) -> str:
+    """Return a cell's text."""
     match value:
         case None:
             return "-"
@@ -143,12 +147,12 @@ def heading(text: str) -> Text:
 
 
 def say(text: str) -> None:
-    """A remark for the person at the terminal."""
+    """Print a remark on standard error."""
     click.echo(visible(text), err=True)
 
 
 def warn(items: Iterable[Any]) -> None:
-    """Warnings of the API: code, message and hint."""
+    """Print warnings of the API: code, message and hint."""
     for item in items:
         click.echo(click.style(_("WARNING"), fg="yellow") + f" {item['code']}: {visible(item['message'])}", err=True)
         if item.get("hint"):
@@ -156,11 +160,12 @@ def warn(items: Iterable[Any]) -> None:
 
 
 def fault(text: str) -> None:
+    """Print an error on standard error."""
     click.echo(click.style(_("ERROR"), fg="red") + f": {visible(text)}", err=True)
 
 
 def problems(items: Sequence[Problem]) -> None:
-    """One line each, fields aligned, the advice below."""
+    """Print problems, one a line, with their fields aligned and the hint below."""
     width = max((cell_len(item.field) for item in items), default=0)
     for item in items:
         field = item.field + " " * (width - cell_len(item.field))

@@ -1,4 +1,5 @@
-"""What `fermi launch` was not told and cannot do without: in a terminal it asks, elsewhere it says the whole line."""
+"""What the command line of `fermi launch` lacks: prompts in a terminal, elsewhere an error with the complete command
+line."""
 
 import shlex
 import socket
@@ -18,11 +19,12 @@ T = TypeVar("T")
 TYPED = f"{__name__}.typed"
 OWN = {"mode", "rank", "world-size", "local-rank", "nnodes", "node-rank", "nproc-per-node", "num-nodes",
        "master-addr", "master-port"}  # fmt: skip
-"""Options that no other command begins with."""
+"""Options with which no other command begins."""
 
 
 def keep(ctx: click.Context, arguments: Sequence[str]) -> list[str]:
-    """The line as it is meant: `fermi --rank 0 --world-size 8` is `fermi launch --rank 0 --world-size 8`."""
+    """Return the arguments with the command added where it was left out: `fermi --rank 0 --world-size 8` is `fermi
+    launch --rank 0 --world-size 8`. Store them for messages."""
     rest = iter(arguments)
     first = next((word for word in rest if not _is_everywhere(word, rest)), "")
     name = first.removeprefix("--").partition("=")[0].replace("_", "-")
@@ -32,7 +34,7 @@ def keep(ctx: click.Context, arguments: Sequence[str]) -> list[str]:
 
 
 def _is_everywhere(word: str, rest: Iterator[str]) -> bool:
-    """An option that may stand before any command. Its value is taken from `rest`."""
+    """Return True for an option that may stand before any command. Its value is consumed from `rest`."""
     known = {name for option in global_options.options(global_options.before) for name in option.opts}
     if word in known:
         next(rest, "")
@@ -40,8 +42,8 @@ def _is_everywhere(word: str, rest: Iterator[str]) -> bool:
 
 
 def complete(words: Sequence[str], master: bool, is_head: bool) -> tuple[list[str], str]:
-    """The command and, where `master` asks for one, the master's address ("" else). Raises LaunchError where there is
-    nobody to ask and the command is missing. `is_head`: rank 0 is on this machine."""
+    """Return the command and, where `master` is set, the master's address ("" else), asking for what is missing. Raise
+    LaunchError where there is no terminal and the command is missing. `is_head`: rank 0 is on this machine."""
     script = next((path for path in SCRIPTS if Path(path).is_file()), "")
     here = own_address() if is_head else ""
     if sys.stdin.isatty():
@@ -66,7 +68,7 @@ def _ask(question: str, default: str, read: Callable[[str], T]) -> T:
 
 
 def own_address() -> str:
-    """Where others on the network reach this machine, as far as its routes tell."""
+    """Return the address by which others on the network reach this machine, by its routes; "" without a route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # of a datagram socket: nothing is sent, a route is chosen

@@ -1,4 +1,4 @@
-"""How the ranks of a task get on, as people read it."""
+"""Progress of a task's ranks, as a table."""
 
 from collections.abc import Collection, Iterator
 
@@ -12,6 +12,7 @@ from fermi.schema import humanize
 
 
 def table(pulses: Collection[RankPulse]) -> Iterator[RenderableType]:
+    """Yield a table of the ranks' progress; nothing where there is none."""
     if not pulses:
         return
     yield output.heading(_("PULSE"))

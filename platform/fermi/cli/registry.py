@@ -1,11 +1,11 @@
-"""The commands there are: one line each. Modules are imported on use. What each does in a few words is SUMMARY_… in
+"""All commands, one line each. Modules are imported on use. Summaries are SUMMARY_… in
 `messages/<language>/cli.toml`."""
 
 from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """The module in `commands`, and the name in it."""
+    """Module in `commands`, and the command's name in it."""
 
     module: str
     name: str
@@ -81,9 +81,9 @@ WITHIN = {
         "level", "warm", "templates",
     ),
 }  # fmt: skip
-"""The commands of those that have some of their own."""
+"""Subcommands."""
 
 
 def summary(name: str) -> str:
-    """The code of what a command does."""
+    """Return the code of the command's summary."""
     return f"SUMMARY_{name.upper().replace('-', '_').replace(' ', '_')}"

@@ -1,5 +1,5 @@
-"""What runs in an environment for an SSH session: a command under the user's own shell, SFTP, a relay to a port there.
-Nothing of it is more than a person with a shell could start."""
+"""What runs in an environment for an SSH session: a command under the user's shell, SFTP, a relay to a port. A user
+with a shell there could start all of it."""
 
 from pathlib import Path
 
@@ -38,15 +38,16 @@ while data := there.recv(65536):
 
 
 def command(text: str) -> list[str]:
+    """Return the command line that runs `text` under the user's shell."""
     return ["/bin/sh", "-c", UNDER_SHELL, text]
 
 
 def sftp() -> list[str]:
-    """OpenSSH's server where there is one, else ours."""
+    """Return the command line of OpenSSH's SFTP server, or of ours where there is none."""
     source = Path(__file__).with_name("sftp_server.py").read_text("utf-8")
     return ["/bin/sh", "-c", SFTP, source]
 
 
 def relay(kind: str, *where: object) -> list[str]:
-    """`tcp`, a host and a port, or `unix` and a path."""
+    """Return the command line of a relay to `tcp`, host and port, or to `unix` and a path."""
     return ["/bin/sh", "-c", PYTHON, RELAY, kind, *map(str, where)]

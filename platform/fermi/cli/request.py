@@ -1,4 +1,4 @@
-"""A request for a task, from a file and from flags. Flags win; names become ids."""
+"""Builds a task request from a file and from flags. Flags win; names become ids."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ from fermi.planning.request import EXISTING, NEW
 NONE = "none"
 
 BY_HAND = ("nodes", "trainData", "validData", "checkpointDir", "recipe", "connection")
-"""What a file for `fermi render` says in place of a platform that knows it."""
+"""Keys of a file for `fermi render`, which stand for what a platform would know."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """What was given on the command line; None or empty = not given. `fields`: of those that `fields.options` adds, by
-    their names."""
+    """Flags of the command line; None or empty = not given. `fields`: those that `fields.add_field_options` adds, by
+    name."""
 
     environments: tuple[str, ...] = ()
     spares: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Flags:
 
 
 def build(file: Mapping[str, Any], flags: Flags, names: Names) -> dict[str, Any]:
-    """The body of POST /training-tasks. What is wrong with it is the platform's to say, all at once."""
+    """Return the body of POST /training-tasks. Its problems are left to the platform, which reports all at once."""
     request = {**file}
     if strange := [key for key in BY_HAND if request.pop(key, None) is not None]:
         say(_("LEFT_OUT_BY_HAND", keys=", ".join(strange)))
@@ -60,8 +60,8 @@ def _script(request: dict[str, Any], flags: Flags) -> None:
 
 
 def make_entrypoint(script: str | None, module: str | None, args: Sequence[str]) -> dict[str, Any] | None:
-    """What a request says of these flags; `--script -m -- pkg.train` is taken as it is for `python`. Raises
-    click.UsageError."""
+    """Return the request's entrypoint for these flags, None without one; `--script -m -- pkg.train` is accepted as for
+    `python`. Raise click.UsageError."""
     if script == "-m" and args and not module:
         script, module, args = None, args[0], args[1:]
     named = {name: value for name, value in (("script", script), ("module", module)) if value}
@@ -73,8 +73,8 @@ def make_entrypoint(script: str | None, module: str | None, args: Sequence[str])
 
 
 def _environments(request: dict[str, Any], flags: Flags, names: Names, *, distributed: bool) -> None:
-    """One environment needs no `distributedConfig`; several do, and so does what only it can say. `distributed`: the
-    file has one that counts."""
+    """Set the environments. One environment needs no `distributedConfig`; several do, and so do flags that only it has.
+    `distributed`: the file has one that is enabled."""
     config = {**part(request, CONFIG, dict), **({"masterNode": flags.master} if flags.master else {})}
     nodes = list(flags.environments) or part(config, "nodeIds", list) or part(request, "environmentIds", list)
     asked = any(flags.fields.get(one.name) not in (None, ()) for one in fields.fields() if one.within == CONFIG)
@@ -103,7 +103,7 @@ def _environments(request: dict[str, Any], flags: Flags, names: Names, *, distri
 
 
 def _data(request: dict[str, Any], flags: Flags, names: Names) -> None:
-    """A null in a file, or NONE, stays one: its script reads neither dataset nor model."""
+    """Set dataset and model. A null in a file, or `none`, stays null: the script reads neither."""
     if flags.dataset == NONE:
         request["datasetId"] = request["datasetVersionId"] = None
     elif flags.dataset is not None:

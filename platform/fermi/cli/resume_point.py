@@ -1,4 +1,4 @@
-"""From where a task would go on, as a line for whoever stops, pauses or retries it."""
+"""The checkpoint from which a task would continue, printed before it is stopped, paused or retried."""
 
 from contextlib import suppress
 
@@ -8,7 +8,7 @@ from fermi.client import FermiError
 
 
 def say_resume_point(session: Session, task: str) -> None:
-    """Says which checkpoint is the newest and what is lost; nothing where the platform does not know."""
+    """Print the newest checkpoint and the progress that would be lost; nothing where the platform does not know."""
     with suppress(FermiError):
         if point := session.fermi.tasks.diagnosis(task).get("resumePoint"):
             output.say(f"{task}: {point['message']}")

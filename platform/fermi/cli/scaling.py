@@ -1,4 +1,4 @@
-"""How well a choice is expected to scale, as a table like the requirement document's."""
+"""Expected scaling of a choice of environments, as a table."""
 
 from collections.abc import Iterator
 
@@ -10,6 +10,7 @@ from fermi.client.types import ScalingExpectation, ScalingRange
 
 
 def expected(found: ScalingExpectation) -> Iterator[RenderableType]:
+    """Yield the table and its assumptions."""
     rows: list[list[output.Cell]] = [
         [row["nodes"], row["processes"], f"{row['theoretical']:.3g}x", _span(row["speedup"], "{:.3g}x"),
          _span(row["efficiency"], "{:.0%}")]

@@ -1,7 +1,6 @@
-"""SFTP's version 3 on standard input and output, for environments whose image has no OpenSSH: `far.sftp` sends this
-text to their Python. Standard library only; it imports nothing of ours. What the messages are:
-draft-ietf-secsh-filexfer-02, and `posix-rename@openssh.com` and `fsync@openssh.com` of OpenSSH's PROTOCOL.
-"""
+"""SFTP version 3 on standard input and output, for environments whose image has no OpenSSH:
+`remote_session.build_sftp_command` sends this text to their Python. Standard library only. The messages are specified
+in draft-ietf-secsh-filexfer-02, and `posix-rename@openssh.com` and `fsync@openssh.com` in OpenSSH's PROTOCOL."""
 
 import errno
 import os
@@ -21,7 +20,7 @@ LONGEST = 1 << 18
 
 
 class Refused(Exception):
-    """A status and what it says."""
+    """An answer other than success: status code and message."""
 
 
 def u32(value: int) -> bytes:
@@ -34,6 +33,8 @@ def text(value: bytes | str) -> bytes:
 
 
 class Message:
+    """Reader of one message."""
+
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
@@ -70,7 +71,7 @@ def attributes(seen: os.stat_result) -> bytes:
 
 
 def listed(name: bytes, seen: os.stat_result) -> bytes:
-    """A name, as `ls -l` has it, and its attributes."""
+    """Return a name, its line as in `ls -l`, and its attributes."""
     try:
         owner = pwd.getpwuid(seen.st_uid).pw_name
     except KeyError:
@@ -81,7 +82,7 @@ def listed(name: bytes, seen: os.stat_result) -> bytes:
 
 
 def change(where: bytes | int, given: dict[str, Any]) -> None:
-    """`where`: a path or a descriptor."""
+    """Set attributes of a path or a descriptor."""
     if "size" in given:
         os.truncate(where, given["size"])
     if "owner" in given:
@@ -93,11 +94,14 @@ def change(where: bytes | int, given: dict[str, Any]) -> None:
 
 
 class Server:
+    """Handles of one session, and the answers to its requests."""
+
     def __init__(self) -> None:
         self.handles: dict[bytes, Any] = {}
         self.next = 0
 
     def answer(self, kind: int, message: Message) -> bytes:
+        """Return the answer to one request."""
         number = message.take(4)
         try:
             said = self.ACTS[kind](self, message) if kind in self.ACTS else self.status(UNSUPPORTED, "not supported")

@@ -1,4 +1,4 @@
-"""A folder of this machine, sent as a snapshot of code (see `fermi.runner.tree`)."""
+"""A folder of this machine, uploaded as a code snapshot (see `fermi.runner.tree`)."""
 
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from fermi.runner import tree
 
 
 def send(fermi: Fermi, folder: str, project: str | None) -> SnapshotItem:
-    """Raises click.UsageError for a folder that cannot be one."""
+    """Upload the folder and return the snapshot. Raise click.UsageError for a folder that cannot be a snapshot."""
     top = Path(folder).resolve()
     if not top.is_dir():
         raise click.UsageError(_("CODE_NO_FOLDER", folder=folder))

@@ -1,4 +1,4 @@
-"""Each environment's host key, kept at the user's own end, and the entries of ~/.ssh/config that know them."""
+"""Host keys of environments, stored on the user's machine, and the entries of ~/.ssh/config that use them."""
 
 import os
 import re
@@ -24,14 +24,14 @@ def folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """An environment of a platform, as `ssh` knows it."""
+    """An environment of a platform as an SSH host."""
 
     platform: str
     id: str
 
     @property
     def alias(self) -> str:
-        """A name that no other environment has, of whatever platform."""
+        """Host key alias, unique over all platforms."""
         place = urlsplit(self.platform)
         port = f"-{place.port}" if place.port else ""
         return f"{self.id}.{re.sub('[^A-Za-z0-9.-]', '-', place.hostname or '')}{port}"
@@ -41,7 +41,7 @@ class Host:
         return folder() / f"{self.alias}.known_hosts"
 
     def key(self) -> asyncssh.SSHKey:
-        """Made where there is none; two that make it at once come to one."""
+        """Return the host key, created where there is none; two processes that create it at once get the same one."""
         file = folder() / f"{self.alias}.key"
         if not file.exists():
             folder().mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -55,7 +55,7 @@ class Host:
 
 
 def _put(file: Path, content: bytes, *, over: bool = True) -> None:
-    """In one step; only its owner can ever read it. `over`: also over one that is there."""
+    """Write the file atomically, readable by its owner only. `over` False: keep an existing one."""
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
@@ -72,7 +72,7 @@ def _put(file: Path, content: bytes, *, over: bool = True) -> None:
 
 
 def entries(platform: str, environments: Iterable[Mapping[str, str]]) -> str:
-    """`Host` entries for `ssh`, one for each; two of one name are told apart by their ids."""
+    """Return a `Host` entry of ssh_config for each environment; two of one name are distinguished by their ids."""
     known = list(environments)
     names = [_word(one["name"]) for one in known]
     parts = []
@@ -97,12 +97,13 @@ def entries(platform: str, environments: Iterable[Mapping[str, str]]) -> str:
 
 
 def _word(name: str) -> str:
-    """Without what `ssh` would take for a pattern, a list or two words."""
+    """Return the name without what `ssh` would take for a pattern, a list or two words."""
     return re.sub(r"[^\w.-]+", "-", name).strip("-")
 
 
 def _command(platform: str, environment: str) -> str:
-    """What `ssh` gives to a shell, from whatever folder: a platform of this machine's is named by its data."""
+    """Return the ProxyCommand, which works in any folder: a platform of this machine is identified by its data
+    directory."""
     local = config.local()
     data = os.path.abspath(os.environ.get("FERMI_DATA") or "var")
     words = ["env", f"FERMI_DATA={data}"] if local.url == platform and local.token else []
@@ -118,8 +119,8 @@ def _quoted(path: str) -> str:
 
 
 def write(block: str, file: Path) -> bool:
-    """Puts the block where it was, else before all else: of `ssh`'s settings the first one counts. What stands behind
-    it is for all hosts again. Whether anything changed."""
+    """Replace the block in the file, or put it first, as of `ssh`'s settings the first one counts; what follows it
+    applies to all hosts again. Return whether anything changed."""
     target = file.resolve()  # people keep it elsewhere and link to it
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     before = target.read_text("utf-8") if target.exists() else ""

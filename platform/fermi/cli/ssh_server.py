@@ -1,9 +1,9 @@
-"""An SSH server at the user's own end of a channel: `ssh` speaks to it over a pipe, it speaks to the platform.
+"""An SSH server at the user's end of a channel: `ssh` speaks to it over a pipe, it speaks to the platform.
 
-    ssh ──pipe──▶ this server ──WebSocket, the user's token──▶ platform ──▶ keeper ──▶ command
+    ssh ──pipe──▶ this server ──WebSocket, the user's token──▶ platform ──▶ envd ──▶ command
 
-Nobody signs in at it: whoever has the pipe has the token. A session is a channel's command, a forwarded port another
-channel.
+It asks for no authentication: whoever has the pipe has the token. A session is a channel's command, a forwarded port
+another channel.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from fermi.envd import protocol
 
 PIECE = 1 << 16
 WAITING = 16
-"""Pieces of what a client sends that may wait for the other end; then it is not read on."""
+"""Chunks from a client that may wait for the other end; then reading pauses."""
 NOT_OPENED = 255
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 def serve_pipe(way: ChannelAddress, key: asyncssh.SSHKey) -> None:
-    """One SSH connection over standard input and output, until it ends."""
+    """Serve one SSH connection over standard input and output, until it ends."""
     here, there = socket.socketpair()
     threading.Thread(target=_pump, args=(partial(os.read, 0), there.sendall, there), daemon=True).start()
     back = threading.Thread(target=_pump, args=(there.recv, _write_all, None), daemon=True)
@@ -40,6 +40,7 @@ def serve_pipe(way: ChannelAddress, key: asyncssh.SSHKey) -> None:
 
 
 async def serve(way: ChannelAddress, sock: socket.socket, key: asyncssh.SSHKey) -> None:
+    """Serve one SSH connection over a socket, until it ends."""
     try:
         connection = await asyncssh.run_server(
             sock,
@@ -90,7 +91,7 @@ class _Server(asyncssh.SSHServer):
         return partial(self._relayed, ("unix", dest_path))
 
     async def _to_port(self, host: str, port: int, reader: Any, writer: Any) -> None:
-        """A declared port has a door of its own; to others there is a relay."""
+        """Forward a declared port over a channel of its own, any other port over a relay process."""
         if host in LOOPBACK and port not in self._undeclared:
             try:
                 stream = await channels.port(self._way, number=port)
@@ -145,7 +146,7 @@ async def _command(running: Running, reader: Any, writer: Any) -> None:
 
 
 class _Session(asyncssh.SSHServerSession[bytes]):
-    """One command. What the client sends waits in line: bytes, None = no more, or something to be done."""
+    """One command. What the client sends is queued: bytes, None = end of input, or a function to call."""
 
     _chan: Any
 

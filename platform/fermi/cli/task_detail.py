@@ -1,4 +1,4 @@
-"""One task, as people read it."""
+"""One task, as text."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from fermi.client.types import TaskDetail, TaskQueue
 
 
 def detail(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[RenderableType]:
-    """`place`: in the queue, where it stands in line."""
+    """Yield the task's tables. `place`: its position in the queue, where it waits."""
     reason, number = task["reason"], place and place["number"]
     step = task["step"]
     yield output.pairs(
@@ -80,8 +80,8 @@ def detail(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[Rendera
 
 
 def places(environments: Sequence[Any]) -> Iterator[RenderableType]:
-    """Yield where the ranks of each of these environments run, and why; nothing where each has only one way. Of a task
-    or a preview; an older platform does not say it."""
+    """Yield where the ranks of each environment run (inside or in pods of their own), and why; nothing for older
+    platforms."""
     ways = [(each["name"], each["environmentId"], way) for each in environments if (way := each.get("runsIn"))]
     if not ways:
         return
@@ -96,12 +96,12 @@ def places(environments: Sequence[Any]) -> Iterator[RenderableType]:
 
 
 def loss_of(task: Any) -> float | None:
-    """Returns the newest loss, NaN where it is not finite, None where there is none."""
+    """Return the newest loss, NaN where it is not finite, None where there is none."""
     return math.nan if task.get("lossNotFinite") else task["loss"]  # an older platform does not say it
 
 
 def standing(task: Any) -> Text:
-    """Its status, and whether somebody asked it to pause; an older platform does not say."""
+    """Return the status, and whether a pause was requested."""
     said = output.status(task["status"])
     return Text.assemble(said, f" ({_('IS_PAUSED')})") if task.get("paused") else said
 
@@ -119,7 +119,8 @@ def _nodes(task: TaskDetail) -> int | str:
 
 
 def step_of(found: Any) -> list[tuple[str, str]]:
-    """What an optimizer step comes to: `64 = 8 × 4 × 2`. Of a task or a preview; an older platform says nothing."""
+    """Return the effective batch size (`64 = 8 × 4 × 2`) and learning rate of a task or a preview; empty for older
+    platforms."""
     if not (batch := found.get("batch")):
         return []
     product = " × ".join(str(batch[name]) for name in ("perRank", "dataParallel", "accumulation"))
@@ -135,5 +136,5 @@ def _gpu(node: Any) -> str:
 
 
 def _span(ranks: list[int]) -> str:
-    """[4, 5, 6, 7] → 4–7: a node's ranks are always consecutive."""
+    """Return a node's ranks, which are always consecutive: [4, 5, 6, 7] → 4–7."""
     return f"{ranks[0]}–{ranks[-1]}" if len(ranks) > 1 else ", ".join(map(str, ranks))

@@ -1,4 +1,4 @@
-"""A command far away, joined to this terminal or to these pipes."""
+"""A remote command, attached to this terminal or to these pipes."""
 
 import asyncio
 import os
@@ -21,10 +21,10 @@ from fermi.envd import protocol
 IN, OUT, ERR = 0, 1, 2
 PIECE = 1 << 16
 SILENT_S = 3.0
-"""After so long without a connection a terminal says what it waits for; a shell says it by itself."""
+"""Seconds without a connection after which a terminal shows what it waits for; a shell reports by itself."""
 NORMAL = b"\x1b[?1047l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
-"""Main screen, no mouse, no marks around what is pasted, a cursor, no colour: what a program that was cut off could not
-take back."""
+"""Resets the terminal after a program that was cut off: main screen, no mouse, no bracketed paste, a cursor, no colour.
+"""
 
 
 def attach(
@@ -36,7 +36,8 @@ def attach(
     terminal: bool = False,
     reads: bool = True,
 ) -> int:
-    """The command's exit code. `terminal`: keys go to it one by one, and it has a terminal of this one's size."""
+    """Run a remote command and return its exit code. `terminal`: keys are sent one by one, and it gets a terminal of
+    this one's size."""
     try:
         return asyncio.run(_attach(way, words, cwd, {**(env or {})}, terminal, reads))
     except Left as left:
@@ -68,7 +69,7 @@ def _nothing() -> Iterator[None]:
 
 @contextmanager
 def raw() -> Iterator[None]:
-    """Whatever ends it, the terminal is as it was."""
+    """Context in which the terminal is in raw mode; it is restored however the context ends."""
     before = termios.tcgetattr(IN)
     ended_well = False
     try:
@@ -84,7 +85,7 @@ def raw() -> Iterator[None]:
 
 
 def describe_start(starting: Mapping[str, Any]) -> str:
-    """Returns what a login shell is at that has printed nothing: see `fermi.envd.protocol`."""
+    """Return what a login shell that has printed nothing is doing: see `fermi.envd.protocol`."""
     files = ", ".join(map(str, starting.get("files") or ()))
     command = str(starting.get("command") or "")
     parts = [_("SHELL_STARTS"), _("SHELL_READS", files=files) if files else ""]
@@ -93,20 +94,20 @@ def describe_start(starting: Mapping[str, Any]) -> str:
 
 
 class Left(Exception):
-    """Whoever was there went away."""
+    """The user detached, or this process was signalled; `code` is the exit code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
 
 
 class Escape:
-    """`~.` at the beginning of a line leaves; `~~` is a `~`."""
+    """Recognises `~.` at the beginning of a line (detach) and `~~` (a `~`)."""
 
     def __init__(self) -> None:
         self._begins, self._held = True, False
 
     def feed(self, keys: bytes) -> tuple[bytes, bool]:
-        """What goes on, and whether to leave."""
+        """Return the keys to send, and whether to detach."""
         passed = bytearray()
         for key in keys:
             if self._held:
@@ -209,7 +210,7 @@ class _Joined:
         self._begin(self._running.resize(*os.get_terminal_size(OUT)))
 
     def _interrupted(self) -> None:
-        """Ctrl-C: the command is asked, then killed, then left."""
+        """Handle Ctrl-C: interrupt the command, then kill it, then detach."""
         self._interrupts += 1
         if self._interrupts > 2:
             self._end(Left(INTERRUPTED))
@@ -239,7 +240,7 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _may_read() -> bool:
-    """Of a terminal only who is in its foreground; others would be stopped for it."""
+    """Return False for a terminal in whose background this process is: reading would stop it."""
     try:
         return not os.isatty(IN) or os.tcgetpgrp(IN) == os.getpgrp()
     except OSError:
@@ -247,8 +248,8 @@ def _may_read() -> bool:
 
 
 class _Writer:
-    """Writes in a thread of its own, which nobody waits for at the end: where the reader is slow, the connection is
-    still looked after."""
+    """Writes in a thread of its own, which is not waited for at the end: a slow reader does not block the
+    connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

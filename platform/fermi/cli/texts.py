@@ -1,4 +1,4 @@
-"""What the command line itself says, in the reader's language."""
+"""Texts of the command line, in the user's language."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ _language = DEFAULT
 
 
 def _(code: str, **parts: object) -> str:
-    """The sentence of `code` (messages/<language>/cli.toml) in the chosen language."""
+    """Return the sentence of `code` (messages/<language>/cli.toml) in the chosen language."""
     return messages.render_sentence("cli", code, _language, **parts)
 
 
@@ -24,7 +24,7 @@ def language() -> str:
 
 
 def choose(arguments: Sequence[str]) -> str:
-    """--lang, then what `fermi login` kept, then the locale."""
+    """Return the language: --lang, else what `fermi login` stored, else the locale's."""
     for position, argument in enumerate(arguments):
         if argument == "--":
             break
@@ -47,7 +47,7 @@ def _kept() -> str:
 
 
 def _of_locale() -> str:
-    """POSIX's order: the first of the three that is set and not empty counts, and none is the locale C, whose language
-    is English."""
+    """Return the locale's language in POSIX's order: the first of the three that is set and not empty counts; without
+    any it is the locale C, whose language is English."""
     locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
     return match_language(locale) or FALLBACK

@@ -15,7 +15,7 @@ def parse(text: str) -> datetime:
 
 
 def typed(text: str, zone: tzinfo | None = None) -> str:
-    """A moment as the API takes it; where the text names no zone it is of `zone`, else local. Raises ValueError."""
+    """Return a time as the API takes it; where the text names no zone it is in `zone`, else local. Raise ValueError."""
     moment = parse(text)
     if moment.tzinfo is None:
         try:
@@ -26,7 +26,7 @@ def typed(text: str, zone: tzinfo | None = None) -> str:
 
 
 def moment(given: str | None) -> str | None:
-    """What an option says: a time, or how long ago (`90m`, `6h`, `7d`)."""
+    """Return the time of an option: a time, or an age (`90m`, `6h`, `7d`). Raise click.UsageError."""
     if given is None:
         return None
     if ago := re.fullmatch(r"(\d{1,6})([smhd])", given):
@@ -38,7 +38,7 @@ def moment(given: str | None) -> str | None:
 
 
 def clock(text: str | None) -> str | None:
-    """2026-11-21 13:05:07, local."""
+    """Return a local time: 2026-11-21 13:05:07."""
     return parse(text).astimezone().strftime("%Y-%m-%d %H:%M:%S") if text else None
 
 
@@ -47,14 +47,14 @@ def ago(text: str, now: datetime | None = None) -> str:
 
 
 def lasting(begin: str | None, end: str | None, now: datetime | None = None) -> str | None:
-    """From `begin` to `end`, or until now."""
+    """Return the time from `begin` to `end`, or until now."""
     if not begin:
         return None
     return short(((parse(end) if end else now or datetime.now(UTC)) - parse(begin)).total_seconds())
 
 
 def short(seconds: float) -> str:
-    """The two largest units: 42s, 3m 5s, 2h 10m, 5d 3h."""
+    """Return a duration by its two largest units: 42s, 3m 5s, 2h 10m, 5d 3h."""
     whole = max(int(seconds), 0)
     days, rest = divmod(whole, 86_400)
     hours, rest = divmod(rest, 3_600)
@@ -64,7 +64,7 @@ def short(seconds: float) -> str:
 
 
 def gpu_hours(hours: float | None) -> float | str | None:
-    """GPU-hours for people. Less than one hour is shown as a duration: 34s, 12m 30s."""
+    """Return GPU-hours rounded; less than one hour as a duration: 34s, 12m 30s."""
     if hours is None or not 0 < hours < 1:
         return None if hours is None else round(hours, 2)
     return short(max(1, round(hours * 3_600)))

@@ -1,7 +1,7 @@
-"""What a reference trainer needs that knows no framework: options, the order of the data, learning rate, output lines,
-checkpoint files. Needs numpy alone.
+"""What a reference trainer needs independent of the framework: options, order of the data, learning rate, output lines,
+checkpoint files. Needs numpy only.
 
-`train_ddp` has all this in its one file, so that it can be copied; a test holds the two together.
+`train_ddp` has all this in its one file, so that it can be copied; a test keeps the two equal.
 """
 
 import argparse
@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """What was asked for cannot work: one line on stderr, exit code 2."""
+    """The options or data cannot work: one line on stderr, exit code 2."""
 
 
 class Unusable(Exception):
-    """A checkpoint that is missing, torn, damaged, or another program's."""
+    """A checkpoint is missing, incomplete, damaged, or of another program."""
 
 
 # --- Options ------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def options(name: str, about: str | None, dtypes: Sequence[str]) -> Parser:
-    """A parser of what all trainers have; a trainer adds its own. What is not given comes from FERMI_ variables."""
+    """Return a parser of the options that all trainers have; defaults come from FERMI_ variables."""
     env, on_off = os.environ.get, argparse.BooleanOptionalAction
     layout = argparse.RawDescriptionHelpFormatter
     parser = Parser(name, description=about, formatter_class=layout, allow_abbrev=False)
@@ -95,7 +95,7 @@ def options(name: str, about: str | None, dtypes: Sequence[str]) -> Parser:
 
 
 def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
-    """Names may have dashes or underscores."""
+    """Return the parsed options. Names may have dashes or underscores. Raise ConfigError."""
     words = from_hyperparameters(os.environ.get("FERMI_HYPERPARAMETERS") or "{}") + argv
     args = parser.parse_args([re.sub("^--(no[-_])?([^=]+)", spelled, word) for word in words])
     if args.n_embd % args.n_head:
@@ -119,7 +119,7 @@ def spelled(option: re.Match[str]) -> str:
 
 
 def from_hyperparameters(text: str) -> list[str]:
-    """`{"batchSize": 8, "useWandb": true}` as the options `--batch_size=8 --use_wandb`."""
+    """Return `{"batchSize": 8, "useWandb": true}` as the options `--batch_size=8 --use_wandb`."""
     words = []
     for name, value in json.loads(text).items():
         option = re.sub("([A-Z])", r"_\1", name).lower()
@@ -131,7 +131,7 @@ def from_hyperparameters(text: str) -> list[str]:
 
 
 def sizes(args: argparse.Namespace, world_size: int) -> dict[str, Any]:
-    """What an optimizer step comes to over all ranks, and the learning rate after the warm-up."""
+    """Return the effective batch size over all ranks, and the learning rate after the warm-up."""
     found = {name: getattr(args, name) for name in ("batch_size", "gradient_accumulation_steps", "lr_scaling")}
     effective = args.batch_size * args.gradient_accumulation_steps * world_size
     return {**found, "effective_batch_size": effective, "peak_learning_rate": peak_learning_rate(args, world_size)}
@@ -142,7 +142,7 @@ def peak_learning_rate(args: argparse.Namespace, world_size: int) -> float:
 
 
 def learning_rate(args: argparse.Namespace, step: int, world_size: int) -> float:
-    """Of the optimizer step `step`, counted from 1."""
+    """Return the learning rate of the optimizer step `step`, counted from 1."""
     peak = peak_learning_rate(args, world_size)
     if step <= args.warmup_steps:
         return peak * step / args.warmup_steps
@@ -157,20 +157,22 @@ def learning_rate(args: argparse.Namespace, step: int, world_size: int) -> float
 
 
 def tflops(args: argparse.Namespace, tokens_per_second: float) -> float:
-    """What the model's arithmetic comes to, of all ranks: for each token 6 operations for each weight that it is
-    multiplied with, and 12 · layers · width · context for attention, forward and backward (Chowdhery et al. 2022,
-    arXiv:2204.02311, appendix B). What is computed again, to save memory, does not count."""
+    """Return the model's TFLOP/s over all ranks: for each token 6 operations for each weight that it is multiplied
+    with, and 12 · layers · width · context for attention, forward and backward (Chowdhery et al. 2022,
+    arXiv:2204.02311, appendix B). Recomputation to save memory does not count."""
     weights = 12 * args.n_layer * args.n_embd**2 + args.vocab_size * args.n_embd
     each = 6 * weights + 12 * args.n_layer * args.n_embd * args.block_size
     return float(f"{each * tokens_per_second / 1e12:.4g}")
 
 
 def digest(*parts: object) -> int:
-    """A 63-bit number that depends on `parts` alone: the same on every rank, machine and attempt."""
+    """Return a 63-bit number that depends on `parts` only: the same on every rank, machine and attempt."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1
 
 
 def map_tokens(path: str, args: argparse.Namespace) -> np.ndarray:
+    """Return the memory-mapped token file. Raise ConfigError where it cannot be read, is too short or has tokens beyond
+    the vocabulary."""
     try:
         size = os.stat(path).st_size
         if size % 2:
@@ -186,7 +188,8 @@ def map_tokens(path: str, args: argparse.Namespace) -> np.ndarray:
 
 
 def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
-    """For GPT-2's BPE, which most tokenised files hold: 50257 tokens, and 50304 is the next multiple of 64."""
+    """Return the message for a token beyond the vocabulary. GPT-2's BPE, which most tokenised files hold, has 50257
+    tokens; 50304 is the next multiple of 64."""
     said = f"{path} has the token {largest}: beyond --vocab_size {vocab_size}; pass"
     if 256 <= largest < 50257:
         return f"{said} --vocab_size 50304 if these are GPT-2's tokens, else {largest + 1} at least"
@@ -211,7 +214,8 @@ class Samples:
         return self.batch(digest(self.args.seed, step, place) % self.starts for place in self.places(micro_step))
 
     def windows(self) -> Iterator[np.ndarray]:
-        """This rank's share of fixed windows, spread evenly over the file: `eval_batches` global batches of them."""
+        """Yield this rank's share of fixed windows, spread evenly over the file: `eval_batches` global batches of
+        them."""
         batches = self.args.eval_batches * self.args.gradient_accumulation_steps
         total = batches * self.world_size * self.args.batch_size
         for index in range(batches):
@@ -227,7 +231,7 @@ class Samples:
 
 
 def prefetched(prepare: Callable[[int], T], steps: Iterable[int], ahead: int) -> Generator[T, None, None]:
-    """`prepare` of each step, in order; a thread works up to `ahead` of them in advance."""
+    """Yield `prepare` of each step, in order; a thread prepares up to `ahead` of them in advance."""
     coming = iter(steps)
     if not ahead:
         yield from map(prepare, coming)
@@ -250,7 +254,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def optional(name: str, package: str) -> Iterator[None]:
-    """What cannot be used costs a line and not the run. `package`: what pip installs."""
+    """Context in which a failure of an optional feature is printed and not raised. `package`: what pip installs."""
     try:
         yield
     except ImportError as error:
@@ -260,7 +264,7 @@ def optional(name: str, package: str) -> Iterator[None]:
 
 
 class Report:
-    """Rank 0's lines on standard output, its Weights & Biases run and its TensorBoard files, where asked for."""
+    """Output of rank 0: lines on standard output, its Weights & Biases run and its TensorBoard files, where enabled."""
 
     def __init__(self, args: argparse.Namespace, rank: int) -> None:
         self.speaks, self.wandb, self.tensorboard = rank == 0, None, None
@@ -295,7 +299,7 @@ class Report:
                 self.tensorboard.add_scalar(name, value, step)
 
     def keep(self, line: dict[str, Any]) -> None:
-        """Writes the line to the file of `--log_file`, and says it."""
+        """Write the line to the file of `--log_file`, and print it."""
         if self.file:
             with optional(self.file.name, ""):
                 print(json.dumps(line), file=self.file, flush=True)
@@ -305,7 +309,7 @@ class Report:
         say(json.dumps(line))
 
     def progress(self, step: int) -> None:
-        """`step` is done. Lines of their own say so often enough."""
+        """Report that `step` is done; does nothing here, as lines of their own do so often enough."""
 
     def close(self) -> None:
         if self.wandb:
@@ -318,15 +322,15 @@ class Report:
 
 
 def list_checkpoints(folder: Path, ending: str) -> list[tuple[int, Path]]:
-    """(step, path), newest first."""
+    """Return (step, path) of each checkpoint, newest first."""
     pattern = rf"checkpoint_step_(\d+){re.escape(ending)}"
     names = ((re.fullmatch(pattern, path.name), path) for path in folder.glob(f"*{ending}"))
     return sorted(((int(name[1]), path) for name, path in names if name), reverse=True)
 
 
 def save_checkpoint(folder: Path, step: int, ending: str, keep: int, write: Callable[[IO[bytes]], Any]) -> Path:
-    """All or nothing: written beside, on the disk for sure, then renamed. Of those up to `step`, the last `keep`
-    stay."""
+    """Write a checkpoint atomically (to a temporary name, synced to disk, then renamed) and return its path. Of those
+    up to `step`, the last `keep` are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"checkpoint_step_{step}{ending}"
     partial = path.with_name(path.name + ".partial")

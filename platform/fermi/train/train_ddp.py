@@ -48,7 +48,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]  # tokens and targets, (batch_size, bl
 
 
 class Refused(Exception):
-    """What was asked for cannot work: one line on stderr, exit code 2."""
+    """The options or data cannot work: one line on stderr, exit code 2."""
 
 
 # --- Options ------------------------------------------------------------------------------------------------
@@ -64,7 +64,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Namespace:
-    """Names may have dashes or underscores. What is not given comes from the platform's FERMI_ variables."""
+    """Return the parsed options. Names may have dashes or underscores; defaults come from the platform's FERMI_
+    variables. Raise ConfigError."""
     env, kind = os.environ.get, kind or Trainer
     parser = make_parser(kind)
     words = from_hyperparameters(env("FERMI_HYPERPARAMETERS") or "{}") + argv
@@ -154,7 +155,7 @@ def spelled(option: re.Match[str]) -> str:
 
 
 def from_hyperparameters(text: str) -> list[str]:
-    """`{"batchSize": 8, "useWandb": true}` as the options `--batch_size=8 --use_wandb`."""
+    """Return `{"batchSize": 8, "useWandb": true}` as the options `--batch_size=8 --use_wandb`."""
     options = []
     for name, value in json.loads(text).items():
         option = re.sub("([A-Z])", r"_\1", name).lower()
@@ -169,7 +170,7 @@ def from_hyperparameters(text: str) -> list[str]:
 
 
 class World(NamedTuple):
-    """This process among the others, as the launcher's variables tell."""
+    """Rank, size and device of this process, from the launcher's variables."""
 
     rank: int
     local_rank: int
@@ -179,6 +180,7 @@ class World(NamedTuple):
 
     @classmethod
     def from_env(cls, args: argparse.Namespace) -> "World":
+        """Return this process's world. Raise ConfigError where variables, options and GPUs contradict each other."""
         env, gpus = os.environ, torch.cuda.device_count()
         missing = [name for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in env]
         if "RANK" in env and missing:
@@ -198,7 +200,7 @@ class World(NamedTuple):
         return cls(rank, local_rank, size, device, distributed=size > 1 or args.distributed)
 
     def settle(self, args: argparse.Namespace) -> None:
-        """Take the device, and say where this rank is."""
+        """Select the device, and print this rank's place."""
         env, on_gpu = os.environ, self.device.type == "cuda"
         address, port = (env["MASTER_ADDR"], env["MASTER_PORT"]) if "RANK" in env else ("none", "none")
         say(f"[Rank {self.rank}] World Size: {self.size}, Local Rank: {self.local_rank}, Master Addr: {address}")
@@ -210,7 +212,7 @@ class World(NamedTuple):
             torch.set_num_threads(int(threads))
 
     def join(self, args: argparse.Namespace) -> None:
-        """Meet the other ranks."""
+        """Initialise the process group."""
         self.settle(args)
         on_gpu = self.device.type == "cuda"
         if self.distributed:
@@ -226,21 +228,21 @@ class World(NamedTuple):
         return value
 
     def share(self, value: Any) -> Any:
-        """Rank 0's value, on every rank."""
+        """Return rank 0's value, on every rank."""
         shared = [value]
         if self.distributed:
             dist.broadcast_object_list(shared, device=self.device)
         return shared[0]
 
     def leave(self) -> None:
-        """No rank may be seen to end while rank 0 still writes."""
+        """Wait for all ranks and destroy the process group: no rank may end while rank 0 still writes."""
         if self.distributed:
             dist.barrier()
             dist.destroy_process_group()
 
 
 def spawn(args: argparse.Namespace, argv: list[str], kind: "type[Trainer]") -> int:
-    """Start all processes on this machine; returns the exit code of the first to fail."""
+    """Start all processes on this machine; return the exit code of the first to fail."""
     import torch.multiprocessing as mp
 
     gpus = torch.cuda.device_count()
@@ -271,20 +273,22 @@ def spawned(local_rank: int, size: int, argv: list[str], kind: "type[Trainer]") 
 
 
 def tflops(args: argparse.Namespace, tokens_per_second: float) -> float:
-    """What the model's arithmetic comes to, of all ranks: for each token 6 operations for each weight that it is
-    multiplied with, and 12 · layers · width · context for attention, forward and backward (Chowdhery et al. 2022,
-    arXiv:2204.02311, appendix B). What is computed again, to save memory, does not count."""
+    """Return the model's TFLOP/s over all ranks: for each token 6 operations for each weight that it is multiplied
+    with, and 12 · layers · width · context for attention, forward and backward (Chowdhery et al. 2022,
+    arXiv:2204.02311, appendix B). Recomputation to save memory does not count."""
     weights = 12 * args.n_layer * args.n_embd**2 + args.vocab_size * args.n_embd
     each = 6 * weights + 12 * args.n_layer * args.n_embd * args.block_size
     return float(f"{each * tokens_per_second / 1e12:.4g}")
 
 
 def digest(*parts: object) -> int:
-    """A 63-bit number that depends on `parts` alone: the same on every rank, machine and attempt."""
+    """Return a 63-bit number that depends on `parts` only: the same on every rank, machine and attempt."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1
 
 
 def map_tokens(path: str, args: argparse.Namespace) -> torch.Tensor:
+    """Return the memory-mapped token file. Raise ConfigError where it cannot be read, is too short or has tokens beyond
+    the vocabulary."""
     try:
         size = os.stat(path).st_size
         if size % 2:
@@ -301,7 +305,8 @@ def map_tokens(path: str, args: argparse.Namespace) -> torch.Tensor:
 
 
 def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
-    """For GPT-2's BPE, which most tokenised files hold: 50257 tokens, and 50304 is the next multiple of 64."""
+    """Return the message for a token beyond the vocabulary. GPT-2's BPE, which most tokenised files hold, has 50257
+    tokens; 50304 is the next multiple of 64."""
     said = f"{path} has the token {largest}: beyond --vocab_size {vocab_size}; pass"
     if 256 <= largest < 50257:
         return f"{said} --vocab_size 50304 if these are GPT-2's tokens, else {largest + 1} at least"
@@ -309,9 +314,8 @@ def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
 
 
 class Share(NamedTuple):
-    """This rank's rows of a global batch: `size` of `total`, from `first` on. `weight`: what its mean loss counts, so
-    that the mean over ranks, which is how gradients are reduced, is the mean over samples; 1 where all sizes are the
-    same."""
+    """This rank's rows of a global batch: `size` of `total`, from `first` on. `weight` scales its mean loss, so that
+    the mean over ranks, by which gradients are reduced, is the mean over samples; 1 where all sizes are equal."""
 
     first: int
     size: int
@@ -320,6 +324,7 @@ class Share(NamedTuple):
 
     @classmethod
     def of(cls, args: argparse.Namespace, world: World) -> "Share":
+        """Return this rank's share; all ranks must call it together."""
         sizes = [args.batch_size] * world.size
         if args.local_batch_size and world.distributed:
             dist.all_gather_object(sizes, args.local_batch_size)
@@ -347,8 +352,8 @@ class Samples(Dataset[torch.Tensor]):
         return self.on_device(next(self.coming) if self.coming is not None else self[step, micro_step])
 
     def draw_ahead(self, steps: range) -> None:
-        """From now on `draw` is asked for each micro step of `steps`, in this order: worker processes make the batches
-        ready. No steps: the workers end."""
+        """Prepare batches in worker processes: from now on `draw` is called for each micro step of `steps`, in this
+        order. No steps: the workers end."""
         micro_steps, on_gpu = range(self.args.gradient_accumulation_steps), self.world.device.type == "cuda"
         self.coming = None
         if self.args.num_workers and steps:
@@ -357,12 +362,13 @@ class Samples(Dataset[torch.Tensor]):
             self.coming = iter(DataLoader(self, batch_size=None, sampler=places, pin_memory=on_gpu, **workers))
 
     def __getitem__(self, place: tuple[int, int]) -> torch.Tensor:
-        """The rows of (step, micro step)."""
+        """Return the rows of (step, micro step)."""
         step, micro_step = place
         return self.rows(digest(self.args.seed, step, place) % self.starts for place in self.places(micro_step))
 
     def windows(self) -> Iterator[Batch]:
-        """This rank's share of fixed windows, spread evenly over the file: `eval_batches` global batches of them."""
+        """Yield this rank's share of fixed windows, spread evenly over the file: `eval_batches` global batches of
+        them."""
         batches = self.args.eval_batches * self.args.gradient_accumulation_steps
         total = batches * self.share.total
         for index in range(batches):
@@ -382,8 +388,8 @@ class Samples(Dataset[torch.Tensor]):
 
 
 def stay_with_rank(_: int) -> None:
-    """A loading worker ends with its rank, however the rank ends, and not before: SIGTERM for a whole group reaches
-    workers, too, while the rank still has a step to finish. Only the rank's own SIGTERM ends a worker."""
+    """Let a data loading worker end with its rank, however the rank ends, and not before: SIGTERM to a whole group
+    reaches workers, too, while the rank still has a step to finish. Only a SIGTERM of the rank's own ends a worker."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -441,7 +447,7 @@ class GPT(nn.Module):
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """For an optimizer: matrices decay, biases and norms do not."""
+    """Return parameter groups for an optimizer: weight decay for matrices, none for biases and norms."""
     matrices = [weight for weight in model.parameters() if weight.dim() >= 2]
     vectors = [weight for weight in model.parameters() if weight.dim() < 2]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -451,18 +457,18 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
 
 
 class Unusable(Exception):
-    """A checkpoint that is missing, torn, damaged, or another program's."""
+    """A checkpoint is missing, incomplete, damaged, or of another program."""
 
 
 def list_checkpoints(folder: Path, suffix: str = ".pt") -> list[tuple[int, Path]]:
-    """(step, path), newest first."""
+    """Return (step, path) of each checkpoint, newest first."""
     name = re.compile(rf"checkpoint_step_(\d+){re.escape(suffix)}")
     names = ((name.fullmatch(path.name), path) for path in folder.glob(f"checkpoint_step_*{suffix}"))
     return sorted(((int(name[1]), path) for name, path in names if name), reverse=True)
 
 
 def save_checkpoint(path: Path, state: dict[str, Any], keep: int) -> int:
-    """All or nothing: written beside, on the disk for sure, then renamed. Returns its size in bytes."""
+    """Write a checkpoint atomically (to a temporary name, synced to disk, then renamed). Return its size in bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     try:
@@ -481,13 +487,14 @@ def save_checkpoint(path: Path, state: dict[str, Any], keep: int) -> int:
 
 
 def sync_folder(path: Path) -> None:
-    """So that the names in it survive a loss of power."""
+    """Sync a folder to disk, so that the names in it survive a power loss."""
     folder = os.open(path, os.O_RDONLY)
     os.fsync(folder)
     os.close(folder)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Return a checkpoint's content. Raise CheckpointError."""
     try:
         with zipfile.ZipFile(path) as archive:  # torch.load alone would not notice flipped bits
             if damaged := archive.testzip():
@@ -510,7 +517,7 @@ def say(line: str) -> None:
 
 @contextlib.contextmanager
 def optional(name: str, package: str) -> Iterator[None]:
-    """What cannot be used costs a line and not the run. `package`: what pip installs."""
+    """Context in which a failure of an optional feature is printed and not raised. `package`: what pip installs."""
     try:
         yield
     except ImportError as error:
@@ -520,7 +527,7 @@ def optional(name: str, package: str) -> Iterator[None]:
 
 
 class Report:
-    """Rank 0's lines on standard output, its Weights & Biases run and its TensorBoard files, where asked for."""
+    """Output of rank 0: lines on standard output, its Weights & Biases run and its TensorBoard files, where enabled."""
 
     def __init__(self, args: argparse.Namespace, world: World) -> None:
         self.speaks, self.wandb, self.tensorboard = world.rank == 0, None, None
@@ -555,7 +562,7 @@ class Report:
                 self.tensorboard.add_scalar(name, value, step)
 
     def say(self, line: dict[str, Any]) -> None:
-        """Also to the file of `--log_file`."""
+        """Print the line, and write it to the file of `--log_file`."""
         text = json.dumps(line)
         if self.file:
             with optional(self.file.name, ""):
@@ -585,7 +592,7 @@ class Trainer:
 
     @staticmethod
     def settle(args: argparse.Namespace) -> None:
-        """Decides what follows from several of the options together; raises Refused where they contradict."""
+        """Set options that follow from others; raise ConfigError where they contradict each other."""
 
     def __init__(self, args: argparse.Namespace, world: World, report: Report) -> None:
         self.args, self.world, self.report = args, world, report
@@ -605,7 +612,7 @@ class Trainer:
         self.started(**about)
 
     def started(self, **about: Any) -> None:
-        """Also what an optimizer step comes to over all ranks, and the learning rate after the warm-up."""
+        """Report the start, with the effective batch size over all ranks and the learning rate after the warm-up."""
         args, share = self.args, self.train_data.share
         sizes = {name: getattr(args, name) for name in ("batch_size", "gradient_accumulation_steps", "lr_scaling")}
         effective = share.total * args.gradient_accumulation_steps
@@ -613,7 +620,7 @@ class Trainer:
         self.report.event("started", world_size=self.world.size, **about, **sizes)
 
     def place(self, model: GPT) -> nn.Module:
-        """The model as the optimizer is to see it."""
+        """Return the model as the optimizer gets it."""
         return model.to(self.world.device)
 
     def choose_dtype(self) -> torch.dtype:
@@ -662,7 +669,7 @@ class Trainer:
         return low + (peak - low) * (1 + math.cos(math.pi * done)) / 2
 
     def advance(self, parallel: nn.Module) -> torch.Tensor:
-        """One optimizer step; returns this rank's mean loss, weighted by its share of the batch."""
+        """Do one optimizer step; return this rank's mean loss, weighted by its share of the batch."""
         self.step += 1
         torch.manual_seed(digest("rank", self.args.seed, self.step, self.world.rank))  # dropout differs by rank
         micro_steps, loss = self.args.gradient_accumulation_steps, torch.zeros((), device=self.world.device)
@@ -688,10 +695,12 @@ class Trainer:
         return loss
 
     def reduce(self) -> None:
-        """Called when each rank has its gradients: from here on they are the means over all ranks, as DDP made them."""
+        """Called when each rank has its gradients. On return they must be the means over all ranks; DDP has reduced
+        them already."""
 
     def agree(self, loss: torch.Tensor, stop: bool) -> tuple[torch.Tensor, bool]:
-        """The mean loss, and whether any rank wants to stop: one all-reduce for both, so that all stop at one step."""
+        """Return the mean loss, and whether any rank wants to stop: one all-reduce for both, so that all stop at one
+        step."""
         if not self.world.distributed:
             return loss, stop
         loss, stopping = self.world.mean(torch.stack((loss, torch.full_like(loss, stop))))
@@ -706,7 +715,7 @@ class Trainer:
         return self.world.mean(torch.stack(losses).mean() * data.share.weight).item()
 
     def save(self, last: bool, measured: dict[str, float]) -> None:
-        """Rank 0 writes. A full disk loses a checkpoint and not the run, unless it is the last one."""
+        """Save a checkpoint on rank 0. A full disk loses a checkpoint and not the run, unless it is the last one."""
         if self.world.rank:
             return
         path = Path(self.args.checkpoint_dir, f"checkpoint_step_{self.step}.pt")
@@ -754,7 +763,7 @@ class Trainer:
         return None
 
     def run(self, stop_signals: list[int]) -> int:
-        """Train to the last step, or to the step at which the ranks agree to stop. Returns the exit code."""
+        """Train to the last step, or to the step at which the ranks agree to stop. Return the exit code."""
         args, first = self.args, self.step + 1
         tokens_per_step = self.train_data.share.total * args.gradient_accumulation_steps * args.block_size
         parallel = self.parallel() if first <= args.total_steps else self.model
@@ -804,7 +813,8 @@ def train(args: argparse.Namespace, world: World, kind: type[Trainer]) -> int:
 
 
 def main(argv: list[str], kind: type[Trainer] = Trainer) -> int:
-    """`kind`: the trainer to run, another one where this file is imported by a framework's own recipe."""
+    """Run and return the exit code. `kind`: the trainer's class; another one where a framework's recipe imports this
+    file."""
     try:
         args = parse(argv, kind)
         for path in filter(None, (args.train_data_path, args.valid_data_path)):
@@ -819,8 +829,8 @@ def main(argv: list[str], kind: type[Trainer] = Trainer) -> int:
 
 
 def run_and_leave(program: Callable[[list[str]], int], argv: list[str]) -> NoReturn:
-    """Ends this process with the exit code of `program`, without tearing the interpreter down: a thread of torch's that
-    wants the interpreter in that moment aborts the process (seen after 3 of 100 finished runs on gloo)."""
+    """End this process with the exit code of `program`, without finalising the interpreter: a thread of torch that
+    needs the interpreter in that moment aborts the process (seen after 3 of 100 finished runs on gloo)."""
     try:
         code = program(argv)
     except Exception:
