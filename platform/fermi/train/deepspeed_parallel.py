@@ -35,11 +35,12 @@ LAYERS = {
         {"patterns": [r".*mix\.weight$", r".*contract\.weight$"], "partition_type": "row"},
     ],
 }
-"""What is cut, and how, in DeepSpeed's words; embeddings, norms and the head are whole on every rank."""
+"""Which layers are split, and how, in DeepSpeed's configuration format; embeddings, norms and the head are whole on
+every rank."""
 
 
 class Split(NamedTuple):
-    """Degrees, and this rank's place among them."""
+    """Degrees of parallelism, and this rank's place among them."""
 
     tensor: int
     pipeline: int
@@ -48,6 +49,7 @@ class Split(NamedTuple):
 
     @classmethod
     def of(cls, args: argparse.Namespace, world: World) -> "Split":
+        """Return the split of these options. Raise ConfigError where processes, heads or layers are not divisible."""
         tensor, pipeline = args.tensor_parallel_size, args.pipeline_parallel_size
         data, left = divmod(world.size, tensor * pipeline)
         if left:
@@ -72,28 +74,28 @@ class Split(NamedTuple):
 
     @property
     def model_rank(self) -> int:
-        """Among the ranks that hold one copy of the model together."""
+        """Rank among those that hold one copy of the model together."""
         return self.stage * self.tensor + self.tensor_rank
 
     @property
     def degrees(self) -> dict[str, int]:
-        """Those that split the model, by name."""
+        """Degrees above 1 that split the model, by name."""
         return {name: n for name, n in (("tensor", self.tensor), ("pipeline", self.pipeline)) if n > 1}
 
     def get_data_parallel_world_size(self) -> int:
-        """For DeepSpeed, which reckons batch sizes with it."""
+        """Return the data-parallel size, from which DeepSpeed computes batch sizes."""
         return self.data
 
 
 def autotp(config: dict[str, Any], split: Split) -> dict[str, Any]:
-    """DeepSpeed's configuration, with what our model is cut into."""
+    """Return DeepSpeed's configuration with the specification of how the model is split."""
     if split.tensor == 1 or split.pipeline > 1:
         return {name: value for name, value in config.items() if name != "tensor_parallel"}
     return {**config, "tensor_parallel": {"partition_config": LAYERS, "autotp_size": split.tensor}}
 
 
 def own_heads(model: nn.Module, split: Split) -> None:
-    """Each rank has its part of the heads once the layers are cut."""
+    """Set each block's number of heads to this rank's part, once the layers are split."""
     for module in model.modules():
         if isinstance(module, Block):
             module.n_head //= split.tensor
@@ -122,7 +124,7 @@ def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def pipeline(model: GPT, split: Split) -> PipelineModule:
-    """This rank's stage of the model, with its part of each layer."""
+    """Return this rank's pipeline stage of the model, with its part of each layer."""
     topology = PipeModelDataParallelTopology(split.pipeline, split.tensor, split.data)
     layers = [First(model), *model.blocks, Last(model)]
     with contextlib.redirect_stdout(sys.stderr):  # where it lists what each stage has
@@ -135,6 +137,7 @@ def pipeline(model: GPT, split: Split) -> PipelineModule:
 
 
 def cut(stage: PipelineModule, split: Split) -> None:
+    """Split the layers of a stage by tensor parallelism, in place."""
     set_autotp_mode(training=True)
     rules = AutoTPConfig.from_dict({**LAYERS, "tp_size": split.tensor})
     parts = AutoTP(

@@ -1,7 +1,7 @@
-"""A checkpoint of DeepSpeed's ZeRO loaded by another number of processes than saved it.
+"""Loading of a DeepSpeed ZeRO checkpoint by another number of processes than saved it.
 
-ZeRO's files are one rank's each. DeepSpeed's own `ds_to_universal` puts them together, by parameter. Rank 0 has it do
-so into a folder among this run's checkpoints, which is gone again once all ranks have loaded it.
+Each of ZeRO's files is one rank's. DeepSpeed's own `ds_to_universal` merges them, by parameter. Rank 0 runs it into a
+folder among this run's checkpoints, which is deleted once all ranks have loaded it.
 
     checkpoint_step_100/                             zero_pp_rank_0 … 3, as four processes saved it
     checkpoint_step_100.universal.partial/whole/     zero/<parameter>/fp32.pt, exp_avg.pt, …: what three load
@@ -23,7 +23,7 @@ WHOLE = "whole"
 
 @contextlib.contextmanager
 def converted(path: Path, own: Path, rank: int) -> Iterator[Path]:
-    """The folder that every rank loads from, on each of them; a failure of rank 0 is raised on all. It is made in
+    """Yield the folder that every rank loads from; a failure of rank 0 raises RuntimeError on all. It is created in
     `own`, this run's folder of checkpoints, because `path` may be another task's."""
     folder = own.absolute() / f"{path.name}.universal.partial"
     why: list[str] = [""]
@@ -43,8 +43,8 @@ def converted(path: Path, own: Path, rank: int) -> Iterator[Path]:
 
 
 def _convert(path: Path, folder: Path) -> None:
-    """In this process, and with nothing on standard output, which is for metrics. DeepSpeed takes the path that it
-    writes to for a regular expression, so it is told a plain name."""
+    """Convert in this process, with nothing on standard output, which is for metrics. DeepSpeed uses the output path as
+    a regular expression, so it gets a plain name."""
     from deepspeed.checkpoint import ds_to_universal
 
     (folder / WHOLE).mkdir(parents=True)
@@ -58,8 +58,8 @@ def _convert(path: Path, folder: Path) -> None:
 
 
 def load(engine: Any, folder: Path) -> None:
-    """Weights, optimizer and counters. ZeRO 3 gives all groups of parameters the first one's weight decay, and one and
-    the same tensor that counts steps, so that each group would count for all of them: both are set right."""
+    """Load weights, optimizer and counters. ZeRO 3 gives all parameter groups the first one's weight decay, and one
+    shared step counter tensor, so that each group would count for all of them: both are corrected."""
     kept = [{name: value for name, value in group.items() if name != "params"} for group in _groups(engine)]
     engine._config.load_universal_checkpoint = True
     try:

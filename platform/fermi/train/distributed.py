@@ -1,5 +1,6 @@
-"""What training scripts call by the names of guides: the place of a process among the others, its logging, its share of
-the data. The reference trainers do the same by other means (`world_jax.World`, `common.Report`, `common.Samples`)."""
+"""Functions that training scripts call by names known from guides: a process's place among the others, its logging, its
+share of the data. The reference trainers do the same by other means (`world_jax.JaxWorld`, `common.Report`,
+`common.Samples`)."""
 
 import argparse
 import logging
@@ -13,9 +14,9 @@ from fermi.train import common
 
 
 def init_distributed_environment() -> dict[str, Any]:
-    """Finds this process among the others by the launcher's variables or Slurm's, and lets JAX meet them. Returns
-    `rank`, `world_size`, `local_rank`, and `coordinator` (host:port; None for a single process). Raises common.Refused
-    where the variables contradict each other."""
+    """Find this process's place by the launcher's variables or Slurm's, and initialise JAX's distributed runtime.
+    Return `rank`, `world_size`, `local_rank`, and `coordinator` (host:port; None for a single process). Raise
+    common.ConfigError where the variables contradict each other."""
     from fermi.train.world_jax import World
 
     asked: dict[str, Any] = dict.fromkeys(("local_rank", "coordinator_address", "num_processes", "process_id"))
@@ -32,7 +33,7 @@ def init_distributed_environment() -> dict[str, Any]:
 
 
 def init_logging(dist_info: dict[str, Any]) -> None:
-    """Logs to standard error with the rank before each line: rank 0 from INFO on, all others warnings and errors."""
+    """Log to standard error with the rank before each line: rank 0 from INFO on, all others warnings and errors."""
     level = logging.INFO if dist_info["rank"] == 0 else logging.WARNING
     form = f"[rank {dist_info['rank']}] %(asctime)s %(levelname)s %(message)s"
     logging.basicConfig(level=level, format=form, stream=sys.stderr, force=True)
@@ -49,9 +50,9 @@ def get_distributed_batch(
     rank: int | None = None,
     world_size: int | None = None,
 ) -> np.ndarray:
-    """Returns this rank's batch of the step from a file of uint16 tokens: int32, `batch_size` rows of `block_size` + 1
-    tokens, inputs and targets in one. Each rank gets other rows, and the same ones whenever it asks again. `rank` and
-    `world_size`: by default RANK and WORLD_SIZE. Raises common.Refused for a file that cannot be read or is too
+    """Return this rank's batch of the step from a file of uint16 tokens: int32, `batch_size` rows of `block_size` + 1
+    tokens, inputs and targets in one. Each rank gets other rows, and the same ones at each call. `rank` and
+    `world_size`: by default RANK and WORLD_SIZE. Raise common.ConfigError for a file that cannot be read or is too
     short."""
     here = int(os.environ.get("RANK", "0")) if rank is None else rank
     size = int(os.environ.get("WORLD_SIZE", "1")) if world_size is None else world_size

@@ -1,7 +1,7 @@
 """The small GPT of `train_ddp` and its optimizer, as functions over a dictionary of arrays.
 
-Names, shapes and initial values of the weights are those of `train_ddp.GPT`: from one seed both frameworks start at
-the same point, so that their curves can be compared. Nothing here knows of processes or devices.
+Names, shapes and initial values of the weights are those of `train_ddp.GPT`: from one seed both frameworks start at the
+same point, so that their curves can be compared. This module is independent of processes and devices.
 """
 
 import argparse
@@ -23,10 +23,10 @@ BETAS, EPSILON = (0.9, 0.95), 1e-8
 
 
 class Generator:
-    """torch's generator on CPU: from the same seed, in the same order, the same numbers in float32.
+    """torch's random generator on CPU: from the same seed, in the same order, the same numbers in float32.
 
-    Uniform ones are equal to the last bit. Normal ones are Box-Muller pairs of uniform ones and equal but for rounding
-    (within 2e-6); tensors of fewer than 16 elements, which torch draws in another way, get other numbers.
+    Uniform numbers are bitwise equal. Normal ones are Box-Muller pairs of uniform ones and equal up to rounding (within
+    2e-6); tensors of fewer than 16 elements, which torch draws in another way, get other numbers.
     """
 
     def __init__(self, seed: int) -> None:
@@ -34,12 +34,12 @@ class Generator:
         self.bits._legacy_seeding(seed & 0xFFFFFFFF)  # Knuth's, as torch seeds its own
 
     def uniform(self, *shape: int) -> np.ndarray:
-        """In [0, 1): the lower 24 bits of each number."""
+        """Return numbers in [0, 1): the lower 24 bits of each random integer."""
         drawn = self.bits.random_raw(math.prod(shape)) & 0xFFFFFF
         return (drawn.astype(np.float32) * np.float32(2**-24)).reshape(shape)
 
     def normal(self, *shape: int) -> np.ndarray:
-        """In blocks of 16; where they do not come out even, the last 16 numbers are drawn anew."""
+        """Return normal numbers, in blocks of 16; where the size is no multiple, the last 16 are drawn again."""
         size = math.prod(shape)
         first = self.uniform(size)
         whole = size - size % 16
@@ -51,15 +51,15 @@ class Generator:
 
 
 def box_muller(uniform: np.ndarray) -> np.ndarray:
-    """The first 8 of each 16 become radii, the others angles."""
+    """Return normal numbers: the first 8 of each 16 become radii, the others angles."""
     radii, turns = np.split(uniform.astype(np.float64).reshape(-1, 16), 2, axis=1)
     radii, angles = np.sqrt(-2 * np.log1p(-radii)), 2 * np.pi * turns
     return np.concatenate((radii * np.cos(angles), radii * np.sin(angles)), axis=1).ravel()
 
 
 def initial_weights(args: argparse.Namespace) -> Weights:
-    """What `torch.manual_seed(args.seed); train_ddp.GPT(args)` gives: layers draw their defaults as they are made, and
-    then all matrices are drawn anew."""
+    """Return the weights of `torch.manual_seed(args.seed); train_ddp.GPT(args)`: layers draw their defaults as they are
+    created, and then all matrices are drawn again."""
     generator, width = Generator(args.seed), args.n_embd
     weights: Weights = {}
 
@@ -107,9 +107,9 @@ def in_turn(block: Block, x: jax.Array, parts: list[Weights]) -> jax.Array:
 def loss(
     weights: Weights, rows: jax.Array, args: argparse.Namespace, dtype: Any, take: Take = cast, pass_on: Pass = in_turn
 ) -> jax.Array:
-    """The mean cross-entropy, in nats per token. `rows`: (batch_size, block_size + 1) tokens. Products are in `dtype`,
-    sums and what is normalised in float32. `take` makes a weight what can be computed with; all blocks' are alike, and
-    it knows them by the first block's names. `pass_on` sends the activations through the blocks."""
+    """Return the mean cross-entropy, in nats per token. `rows`: (batch_size, block_size + 1) tokens. Products are in
+    `dtype`, sums and normalisation in float32. `take` converts a weight for computation; blocks' weights have the first
+    block's names there. `pass_on` sends the activations through the blocks."""
 
     def norm(name: str, x: jax.Array, weights: Weights) -> jax.Array:
         x = x - x.mean(-1, keepdims=True)
@@ -141,17 +141,17 @@ def loss(
 
 
 def part_of(weights: Weights, block: str) -> Weights:
-    """A block's, as if it were the first."""
+    """Return a block's weights under the first block's names."""
     return {FIRST + name.removeprefix(block): weight for name, weight in weights.items() if name.startswith(block)}
 
 
 def square(gradients: Weights) -> Any:
-    """The square of the norm over all of them."""
+    """Return the square of the norm over all gradients."""
     return sum(jnp.square(gradient).sum() for gradient in gradients.values())
 
 
 def clip(gradients: Weights, norm: Any, limit: float) -> Weights:
-    """Scaled so that `norm`, which is theirs, becomes at most `limit`; 0: as they are."""
+    """Return the gradients scaled so that `norm`, which is their norm, becomes at most `limit`; 0: unchanged."""
     if not limit:
         return gradients
     factor = jnp.minimum(limit / (norm + 1e-6), 1)
@@ -165,7 +165,8 @@ def bias_corrections(step: int) -> tuple[float, float]:
 def adamw(
     weights: Weights, means: Weights, squares: Weights, gradients: Weights, rate: Any, corrections: Any, decay: float
 ) -> tuple[Weights, Weights, Weights]:
-    """torch's AdamW; `decay` is for matrices only. `rate` and `corrections` change with each step."""
+    """Return weights and moments after a step of torch's AdamW; `decay` applies to matrices only. `rate` and
+    `corrections` change with each step."""
     new: tuple[Weights, Weights, Weights] = ({}, {}, {})
     for name, gradient in gradients.items():
         mean = means[name] + (1 - BETAS[0]) * (gradient - means[name])

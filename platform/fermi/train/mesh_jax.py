@@ -1,9 +1,9 @@
-"""Where the arrays of a JAX run lie: a mesh of devices, `data` × `fsdp`, and each weight on it whole or in shards.
+"""Placement of a JAX run's arrays: a mesh of devices, `data` × `fsdp`, and each weight on it whole or sharded.
 
     ranks   0 1 │ 2 3        fsdp 2: each row of the mesh (data 2 × fsdp 2) holds weights and optimizer state once, in
                              shards; all ranks share out the batch
 
-A weight is split along its longest axis that `fsdp` divides. One that has no such axis is whole everywhere.
+A weight is split along its longest axis that `fsdp` divides. One that has no such axis is replicated.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ Function = Callable[..., Any]
 
 
 class Layout:
-    """`split`: the weights that lie in shards, and along which axis; `specs`: the same for all, in JAX's words."""
+    """Mesh and sharding. `split`: the sharded weights and their axis; `specs`: the PartitionSpec of each weight."""
 
     def __init__(self, devices: list[Any], fsdp: int, weights: Mapping[str, np.ndarray]) -> None:
         self.mesh, self.fsdp = jax.sharding.Mesh(np.array(devices).reshape(-1, fsdp), RANKS), fsdp
@@ -39,32 +39,32 @@ class Layout:
         }
 
     def put(self, name: str, array: np.ndarray) -> jax.Array:
-        """This device's part of a weight, or of what the optimizer keeps of it."""
+        """Return this device's part of a weight, or of its optimizer state."""
         place = NamedSharding(self.mesh, self.specs[name])
         return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
 
     def put_rows(self, array: np.ndarray, spec: PartitionSpec) -> jax.Array:
-        """This process's part of an array that all processes have together."""
+        """Return a global array of which this process has a part."""
         return jax.make_array_from_process_local_data(NamedSharding(self.mesh, spec), array)
 
     def whole(self, name: str, array: jax.Array) -> np.ndarray:
-        """In this process's memory. All processes must ask for what lies in shards."""
+        """Return the whole array in this process's memory. For sharded weights all processes must call it."""
         return np.asarray(multihost_utils.process_allgather(array, tiled=True) if name in self.split else array)
 
     def by_rank(self, function: Function, arguments: Any, results: Any) -> Function:
-        """`function` run by each rank on its part of the arguments. Unchecked, so that gradients stay each rank's own
-        until they are averaged."""
+        """Return `function` run by each rank on its part of the arguments. Unchecked, so that gradients stay each
+        rank's own until they are averaged."""
         return jax.shard_map(function, mesh=self.mesh, in_specs=arguments, out_specs=results, check_vma=False)
 
     # --- Inside `by_rank` ---
 
     def take(self, name: str, weight: jax.Array, dtype: Any) -> jax.Array:
-        """A weight to compute with. Shards travel in `dtype`."""
+        """Return a weight for computation. Shards are gathered in `dtype`."""
         return gathered(weight, self.split[name], dtype) if name in self.split else weight.astype(dtype)
 
     def mean(self, gradients: Weights, *others: jax.Array) -> tuple[Weights, Any]:
-        """Over all ranks; `others` travel with the gradients of what is whole, in one all-reduce. Those of shards came
-        as sums over their group."""
+        """Return means over all ranks; `others` travel with the gradients of replicated weights, in one all-reduce.
+        Gradients of sharded weights arrive as sums over their group."""
         own = {name: gradients[name] for name in self.split}
         rest = {name: gradient for name, gradient in gradients.items() if name not in own}
         flat, shaped = ravel_pytree((rest, others))
@@ -95,7 +95,7 @@ def _forward(shard: jax.Array, axis: int, dtype: Any) -> tuple[jax.Array, None]:
 
 
 def _backward(axis: int, dtype: Any, _: None, gradient: jax.Array) -> tuple[jax.Array]:
-    """Summed in float32, in which weights are kept."""
+    """Return the gradient summed over the group in float32, the type of stored weights."""
     whole = gradient.astype(jnp.float32)
     return (jax.lax.psum_scatter(whole, FSDP, scatter_dimension=axis, tiled=True),)
 
@@ -104,9 +104,9 @@ gathered.defvjp(_forward, _backward)
 
 
 def in_a_loop(block: Block, x: jax.Array, parts: list[Weights], *, remat: bool) -> jax.Array:
-    """Keeps little of each block's inside until the backward pass: with `remat` nothing, else all but the weights that
-    were gathered for it, which are gathered again. A loop, since XLA would join what two straight lines compute twice
-    (on CPU always)."""
+    """Apply the blocks with few saved activations: with `remat` none, else all but the weights that were gathered for
+    the block, which are gathered again. A loop, since XLA would merge what two unrolled blocks compute twice (on CPU
+    always)."""
     policy = None if remat else _all_but_gathered
     again = jax.checkpoint(block, policy=policy, prevent_cse=False)
     stacked = jax.tree.map(lambda *weights: jnp.stack(weights), *parts)

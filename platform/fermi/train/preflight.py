@@ -47,7 +47,7 @@ BLOCK = bytes(1 << 18)
 
 
 class Voice:
-    """Prints facts, and hands them to the head as soon as it is found."""
+    """Prints facts, and sends them to the head once it is found."""
 
     def __init__(self, rank: int, show: Callable[[Fact], None]) -> None:
         self.rank, self.show = rank, show
@@ -78,7 +78,7 @@ class Voice:
 
 
 class Worker:
-    """A node's part in what is done together; at the head, too."""
+    """A node's part in the joint tests; also at the head."""
 
     def __init__(self, order: Order, voice: Voice, door: Door, stack: this_node.Stack) -> None:
         self.order, self.voice, self.door, self.stack = order, voice, door, stack
@@ -118,7 +118,8 @@ class Worker:
         )  # fmt: skip
 
     def _name(self, name: str, rank: int) -> Fact | None:
-        """Where a name of another node leads: `right` False = to somebody else, or to nobody. None: it is not known."""
+        """Return where a name of another node leads: `right` False = to another machine, or nowhere. None: the name is
+        unknown."""
         peer, resolved = self.peers[rank], resolve(name)
         if not resolved:
             return None
@@ -153,7 +154,7 @@ class Worker:
         return {"mbps": mbps}
 
     def do_devices(self, what: Fact) -> Fact:
-        """What the child has found by now, or finds in time."""
+        """Report what the child process has found, waiting for it up to DEVICES_SECONDS."""
         devices = self.stack.devices(DEVICES_SECONDS)
         self.voice.say("devices", **devices)
         torch = devices.get("torch") or {}
@@ -171,14 +172,15 @@ class Worker:
 
 
 def _worth_trying(peer: Fact) -> list[str]:
-    """As the head saw it, then its other addresses; those of loopback only when it came from there."""
+    """Return a peer's addresses: the one that the head saw, then its others; loopback ones only where it came from
+    there."""
     local = peer["seen"].startswith("127.") or peer["seen"] == "::1"
     others = [a for a in peer["addresses"] if not a.startswith(("127.", "::1", "fe80:", "169.254."))]
     return list(dict.fromkeys([peer["seen"], *([] if local else others[:8])]))
 
 
 def _round_trip(sock: socket.socket) -> float | None:
-    """The shortest of some, in ms."""
+    """Return the shortest of several round trips, in ms."""
     best = None
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -194,7 +196,7 @@ def _round_trip(sock: socket.socket) -> float | None:
 
 
 def obey(worker: Worker, head: Line) -> None:
-    """Until the head says that it is over, or nothing more comes from it."""
+    """Carry out the head's orders until it ends the test or its connection is lost."""
     while True:
         try:
             what = head.receive(DEVICES_SECONDS + TOGETHER_SECONDS)
@@ -209,7 +211,7 @@ def obey(worker: Worker, head: Line) -> None:
 
 
 class Head:
-    """`facts`: what the members said."""
+    """Runs the test from rank 0. `facts`: what the members reported."""
 
     def __init__(self, order: Order, worker: Worker, door: Door) -> None:
         self.order, self.worker, self.door = order, worker, door
@@ -228,7 +230,7 @@ class Head:
         self.order_all({"do": "end"}, ANSWER_SECONDS)
 
     def gather(self) -> None:
-        """Until everybody is there, or patience is over."""
+        """Wait until all members have joined, or `patience` is over."""
         end = time.monotonic() + self.order.patience
         while len(self.members) < self.order.world - 1:
             try:
@@ -255,7 +257,7 @@ class Head:
         return self.order_each(dict.fromkeys((0, *self.members), what), seconds)
 
     def order_each(self, orders: dict[int, Fact], seconds: float) -> dict[int, Fact]:
-        """By rank what was answered; who did not answer in time is dropped."""
+        """Send orders and return the answers by rank; a member that does not answer in time is dropped."""
         with ThreadPoolExecutor(max(1, len(orders))) as pool:
             answers = {rank: pool.submit(self._order, rank, what, seconds) for rank, what in orders.items()}
             return {rank: found for rank, answer in answers.items() if (found := answer.result()) is not None}
@@ -278,8 +280,8 @@ class Head:
             return None
 
     def measure(self) -> float:
-        """Every pair in both directions, each node in one pair at a time; those that look slow again. The slowest, in
-        megabits per second."""
+        """Measure every pair in both directions, each node in one pair at a time, slow ones again. Return the slowest,
+        in Mbit/s."""
         ranks = [0, *self.members]
         best: dict[tuple[int, int], float] = {}
         pairs = [(a, b) for a in ranks for b in ranks if a != b]
@@ -295,8 +297,8 @@ class Head:
         return min(best.values(), default=0.0)
 
     def together(self, ready: dict[int, Fact], mbps: float) -> None:
-        """With everybody, or not at all; on the master port, as training would; and with no more than the slowest link
-        carries in half a second."""
+        """Run the all-reduce with all nodes, or not at all; on the master port, as training would, and with no more
+        data than the slowest link carries in half a second."""
         if min(len(ready), len(self.members) + 1) < self.order.world:
             return self.worker.voice.say("together", skipped="nodes")
         if not all(one["torch"] for one in ready.values()):
@@ -325,7 +327,7 @@ def _port(line: Line) -> int:
 
 
 def rounds(pairs: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """In each, no node is in two pairs."""
+    """Return the pairs in rounds, in each of which no node is in two pairs."""
     made: list[list[tuple[int, int]]] = []
     busy: list[set[int]] = []
     for pair in random.Random(0).sample(pairs, len(pairs)):
@@ -341,8 +343,8 @@ def rounds(pairs: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
 
 
 def run(order: Order, show: Callable[[Fact], None]) -> list[Fact]:
-    """Tests, and calls `show` with each fact as soon as it is known. All facts that came here: at the head, everybody's
-    who found it."""
+    """Run the test, and call `show` with each fact as soon as it is known. Return all facts that arrived here: at the
+    head, those of all members that found it."""
     with this_node.Stack(order.stacks, order.quiet) as stack, ThreadPoolExecutor(1) as aside:
         voice, door = Voice(order.rank, show), Door(order)
         voice.say("hello", name=order.name, names=order.names, world=order.world)

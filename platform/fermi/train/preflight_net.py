@@ -1,5 +1,5 @@
-"""How the nodes of a pre-flight test reach each other: a door that answers whoever comes, calls to other doors, and the
-way to the head. Standard library only."""
+"""Network part of the pre-flight test: a server that answers probes, calls to the servers of other nodes, and the
+connection to the head. Standard library only."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ WINDOW_SECONDS = 0.1  # the best of these counts: noise on a machine makes a lin
 
 
 class Order:
-    """What this node is to do: from its environment, or from whoever calls `run`. `name`, `addresses`: how people and
-    the platform call it; `stacks`: what to import; `packages`: whose versions to tell beside those; `patience`:
-    seconds that nodes wait for each other; `quiet`: what torch and JAX print goes nowhere."""
+    """What this node is to test, from its environment variables. `name`, `addresses`: by which users and the platform
+    know it; `stacks`: packages to import; `packages`: further ones whose versions to report; `patience`: seconds that
+    nodes wait for each other; `quiet`: suppress the output of torch and JAX."""
 
     def __init__(self, env: dict[str, str]) -> None:
         about = json.loads(env.get("FERMI_PREFLIGHT") or "{}")
@@ -44,12 +44,12 @@ class Order:
 
     @property
     def head_ports(self) -> list[int]:
-        """The master port, and three beside it that no job is given and no outgoing connection gets."""
+        """The master port, and three further ones that no job is given and no outgoing connection gets."""
         return [self.port, *(61_000 + self.port % 1_500 + beside for beside in (0, 1_500, 3_000))]
 
 
 class Line:
-    """A connection on which each side sends JSON objects, one a line."""
+    """A connection over which each side sends JSON objects, one a line."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.rest, self.lock = sock, b"", threading.Lock()
@@ -60,7 +60,7 @@ class Line:
             self.sock.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self, seconds: float) -> Fact:
-        """Raises OSError when nothing whole comes in time, or the other side is gone."""
+        """Return the next object. Raise OSError where none is complete in time, or the other side has closed."""
         end = time.monotonic() + seconds
         while b"\n" not in self.rest:
             if not select.select([self.sock], [], [], max(0.0, end - time.monotonic()))[0]:
@@ -79,9 +79,9 @@ class Line:
         return found
 
     def sent_by_network(self) -> float:
-        """Megabits per second while it was the network that the sender waited for, and neither the sending nor the
-        receiving process: a machine that is busy with something else does not make its links look slow. 0 where Linux
-        does not say."""
+        """Return Mbit/s over the time in which the sender waited for the network, and neither for the sending nor the
+        receiving process: other load on a machine does not make its links look slow. 0 where Linux does not report it.
+        """
         info = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
         if len(info) < 192:
             return 0.0
@@ -95,8 +95,8 @@ class Line:
 
 
 class Door:
-    """Answers whoever comes, on every port it has: who it is, and then an echo, a sink for bytes, or (at the head) a
-    place in the test. Datagrams are only counted."""
+    """Answers on all its ports: identifies itself, and then serves an echo, a sink for bytes, or (at the head)
+    membership in the test. Datagrams are only counted."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -124,7 +124,7 @@ class Door:
         return real
 
     def leave(self, port: int) -> None:
-        """Lets somebody else listen there."""
+        """Stop listening on a port, so that another process can."""
         door = self.doors.pop(port, None)
         if door:
             door.close()
@@ -151,7 +151,7 @@ class Door:
                 self.datagrams.sendto(json.dumps(back).encode(), where)
 
     def shout(self, address: str, port: int) -> None:
-        """Three datagrams, one of which should arrive."""
+        """Send three datagrams, one of which should arrive."""
         if self.datagrams and port:
             hello = json.dumps({"run": self.order.run, "rank": self.order.rank}).encode()
             for _ in range(3):
@@ -210,7 +210,7 @@ def _echo(sock: socket.socket) -> None:
 
 
 def _sink(line: Line, seconds: float) -> float:
-    """Megabits per second in the best window."""
+    """Return the Mbit/s of the best window."""
     sock, buffer = line.sock, bytearray(1 << 20)
     sock.settimeout(ANSWER_SECONDS)
     taken, best, since = 0, 0.0, 0.0
@@ -260,8 +260,8 @@ def call(
     seconds: float = CONNECT_SECONDS,
     more: Fact | None = None,
 ) -> tuple[str, Line | None, Fact]:
-    """How it went in one word (ok, refused, timeout, unreachable, stranger, late), the line, and what was answered.
-    With `rank`, whoever answers must be that one."""
+    """Return the outcome (ok, refused, timeout, unreachable, stranger, late), the connection, and the answer. With
+    `rank`, the other side must be that rank."""
     try:
         sock = socket.create_connection((address, port), timeout=seconds)
     except socket.timeout:  # noqa: UP041 (not yet the same in 3.9)
@@ -287,13 +287,14 @@ def call(
 
 
 def hang_up(line: Line | None) -> bool:
+    """Close the connection; return whether there was one."""
     if line:
         line.sock.close()
     return line is not None
 
 
 def resolve(name: str, seconds: float = 5.0) -> list[str]:
-    """In a thread, as a name server that is away keeps its asker for minutes."""
+    """Return the addresses of a name. Resolved in a thread, as an unreachable name server can block for minutes."""
     found: list[str] = []
 
     def ask() -> None:
@@ -309,7 +310,7 @@ def resolve(name: str, seconds: float = 5.0) -> list[str]:
 
 
 def find_head(order: Order, door: Door, port: int) -> tuple[Line | None, Fact]:
-    """The connection to the head, and the fact `head`."""
+    """Return the connection to the head, and the fact `head`."""
     tries: dict[tuple[str, int], str] = {}
     line: Line | None = None
     end, resolved = time.monotonic() + order.patience, list[str]()

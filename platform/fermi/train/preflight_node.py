@@ -1,5 +1,5 @@
-"""What the pre-flight test sees of one node: variables, interfaces, versions, GPUs and who holds their memory, disks,
-shared memory; and, asked in a child process that may hang or crash, torch and JAX. Standard library only."""
+"""Node part of the pre-flight test: variables, interfaces, versions, GPUs and the processes that hold their memory,
+disks, shared memory; and torch and JAX, in a child process that may hang or crash. Standard library only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SIOCGIFADDR = 0x8915
 
 
 def look(packages: Iterable[str] = ()) -> Fact:
-    """The fact `node`. `packages`: whose versions are told beside the usual ones'."""
+    """Return the fact `node`. `packages`: further ones whose versions to report."""
     gpus, driver = gpus_of_nvidia_smi()
     return {
         "host": socket.gethostname(),
@@ -60,8 +60,8 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def _disks() -> list[Fact]:
-    """Those that training writes to. What it cannot write to is another one's: where a task sees the folders alone that
-    it was given, their parents lie on a file system of a few MB (`fermi.runner.mounts`)."""
+    """Return the disks that training writes to. Read-only ones are left out: where a task sees only its own folders,
+    their parents are on a file system of a few MB (`fermi.runner.mounts`)."""
     paths = [os.getcwd(), "/tmp", os.environ.get("FERMI_CHECKPOINT_DIR") or os.getcwd()]
     found: dict[int, Fact] = {}
     for path in paths:
@@ -89,7 +89,7 @@ def _space(path: str) -> Fact | None:
 
 
 def interfaces() -> dict[str, list[str]]:
-    """Name -> addresses, of those that have some."""
+    """Return the addresses by interface, of those that have some."""
     found: dict[str, list[str]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
@@ -107,7 +107,8 @@ def interfaces() -> dict[str, list[str]]:
 
 
 def interface_to(address: str) -> str | None:
-    """By which the way to an address leads. Of a datagram socket: nothing is sent, a route is chosen."""
+    """Return the interface by which an address is reached, None where there is no route. By a datagram socket: a route
+    is chosen, nothing is sent."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -119,7 +120,7 @@ def interface_to(address: str) -> str | None:
 
 
 def in_hosts(name: str) -> str:
-    """The line of /etc/hosts that answers for a name, as `/etc/hosts:3`; empty if none does."""
+    """Return the line of /etc/hosts that has a name, as `/etc/hosts:3`; "" if none does."""
     with contextlib.suppress(OSError), open("/etc/hosts", encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             words = line.partition("#")[0].split()
@@ -136,7 +137,7 @@ SMI_HOLDERS = ("gpu_uuid", "pid", "used_memory", "process_name")
 
 
 def gpus_of_nvidia_smi() -> tuple[list[Fact], str]:
-    """Those that this node may use, with who holds memory of them, and the driver's version."""
+    """Return the GPUs that this node may use, with the processes that hold their memory, and the driver's version."""
     gpus = nvidia_smi.run_query(SMI_GPUS, seconds=SMI_SECONDS)
     if gpus is None:
         return [], ""
@@ -147,7 +148,7 @@ def gpus_of_nvidia_smi() -> tuple[list[Fact], str]:
 def read_smi(
     gpus: list[nvidia_smi.SmiRow], holders: list[nvidia_smi.SmiRow], visible: str | None
 ) -> tuple[list[Fact], str]:
-    """`visible`: CUDA_VISIBLE_DEVICES; None = all."""
+    """Return GPUs and driver version from rows of nvidia-smi. `visible`: CUDA_VISIBLE_DEVICES; None = all."""
     found = []
     for place in nvidia_smi.list_visible_gpus(visible, [row.get("uuid", "") for row in gpus]):
         row = gpus[place]
@@ -167,8 +168,8 @@ def read_smi(
 
 
 class Stack:
-    """A child that imports torch and JAX, tells what they see, and does something together with other nodes'. Forked
-    before there are threads; where it is forked from a process that has imported torch already, that costs nothing."""
+    """A child process that imports torch and JAX, reports their devices, and runs collectives with other nodes. Forked
+    before there are threads; where the parent has imported torch already, that costs nothing."""
 
     def __init__(self, names: list[str], quiet: bool = False) -> None:
         self.names = names
@@ -200,7 +201,7 @@ class Stack:
             os.waitpid(self.pid, 0)
 
     def devices(self, seconds: float) -> Fact:
-        """`torch` and `jax`: None where it is not installed, with `error` where it does not work."""
+        """Return `torch` and `jax`: None where it is not installed, with `error` where it fails."""
         if self.found is None:
             answer = self._receive(seconds)
             stuck = "ended while it was imported" if answer == {} else f"no answer within {seconds:.0f} s"
@@ -216,7 +217,7 @@ class Stack:
         return answer or {"error": "the process with torch ended" if answer == {} else f"no end within {seconds:.0f} s"}
 
     def _receive(self, seconds: float) -> Fact | None:
-        """{} when the child is gone, None when it is silent."""
+        """Return the child's next answer; {} where it has ended, None where it does not answer in time."""
         end = time.monotonic() + seconds
         while b"\n" not in self.rest:
             if not select.select([self.answers], [], [], max(0.0, end - time.monotonic()))[0]:
@@ -283,7 +284,7 @@ _ASK = {"torch": _torch, "jax": _jax}
 
 
 def _version_of(name: str) -> Fact | None:
-    """Of a library that nobody here knows how to ask for its devices."""
+    """Return the version of a package for which there is no inspector."""
     return {"version": metadata.version(name)} if _installed(name) else None
 
 
@@ -299,7 +300,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _together(order: Fact) -> Fact:
-    """A sum over all nodes and a barrier: the shortest of three, in ms."""
+    """Run an all-reduce and a barrier over all nodes and return the shortest of three times, in ms."""
     import datetime
 
     import torch

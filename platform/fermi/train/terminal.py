@@ -1,4 +1,4 @@
-"""Rank 0's report for people: in a terminal a progress bar at the foot of lines for reading, elsewhere JSON lines."""
+"""Rank 0's report: in a terminal a progress bar below readable lines, elsewhere JSON lines."""
 
 import argparse
 import os
@@ -18,7 +18,8 @@ def report(args: argparse.Namespace, rank: int) -> Report:
 
 
 class OnTerminal(Report):
-    """`Step 10: loss=2.31 …`, and below all such lines `45%|████▌     | 135/300 [00:12<00:15, 10.9 steps/s]`."""
+    """Report with lines `Step 10: loss=2.31 …`, and below them `45%|████▌     | 135/300 [00:12<00:15, 10.9
+    steps/s]`."""
 
     def __init__(self, args: argparse.Namespace, rank: int) -> None:
         self.total, self.bar, self.first, self.began, self.drawn = args.total_steps, "", 0, 0.0, 0.0
@@ -59,7 +60,8 @@ def columns() -> int:
 
 
 def bar(step: int, total: int, done: int, seconds: float, columns: int) -> str:
-    """Never wider than the terminal: what wraps cannot be taken back. `done` steps took `seconds`."""
+    """Return the progress bar, never wider than the terminal: a wrapped line could not be erased. `done` steps took
+    `seconds`."""
     speed = done / seconds if seconds > 0 else 0.0
     left = clock((total - step) / speed) if speed else "?"
     end = f"| {step}/{total} [{clock(seconds)}<{left}, {speed:.1f} steps/s]"
@@ -71,7 +73,7 @@ def bar(step: int, total: int, done: int, seconds: float, columns: int) -> str:
 
 
 def clock(seconds: float) -> str:
-    """`01:02`, `1:01:02`."""
+    """Return a duration: `01:02`, `1:01:02`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes:02d}:{rest:02d}"

@@ -45,7 +45,8 @@ MANIFEST = "checkpoint.json"
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """As in train_ddp.py, the path of `ds_config.json`, and how the model is split."""
+    """Return the options of train_ddp.py, the path of `ds_config.json`, and how the model is split. Raise
+    ConfigError."""
     ours, env = argparse.ArgumentParser(add_help=False, allow_abbrev=False), os.environ.get
     ours.add_argument("--deepspeed_config", default=env("FERMI_DEEPSPEED_CONFIG"))
     for kind in ("tensor", "pipeline"):
@@ -61,7 +62,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 class DeepSpeedTrainer(train_ddp.Trainer):
-    """`model` is DeepSpeed's engine around the GPT."""
+    """Trainer whose `model` is DeepSpeed's engine around the GPT."""
 
     model: Any
 
@@ -93,7 +94,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         return made
 
     def settings(self) -> dict[str, Any]:
-        """What `ds_config.json` says, and how our layers are cut."""
+        """Return the content of `ds_config.json`, with the specification of how layers are split."""
         return deepspeed_parallel.autotp(json.loads(Path(self.args.deepspeed_config).read_bytes()), self.split)
 
     def parallel(self) -> nn.Module:
@@ -110,7 +111,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         return loss
 
     def begin_step(self, *place: int) -> None:
-        """`place`: ranks that are to drop the same activations have the same one."""
+        """Seed the dropout and set the learning rate. Ranks with the same `place` drop the same activations."""
         self.step += 1
         torch.manual_seed(digest("rank", self.args.seed, self.step, *place))
         if self.scheduler is None:
@@ -118,8 +119,8 @@ class DeepSpeedTrainer(train_ddp.Trainer):
                 group["lr"] = self.learning_rate()
 
     def save(self, last: bool, measured: dict[str, float]) -> None:
-        """All ranks write into a folder with another name; rank 0 renames it once it is whole and on the disk. A rank
-        that cannot write ends the run: the others already wait for it inside DeepSpeed."""
+        """Save a checkpoint: all ranks write into a folder with a temporary name; rank 0 renames it once it is complete
+        and synced to disk. A rank that cannot write ends the run: the others already wait for it inside DeepSpeed."""
         folder = Path(self.args.checkpoint_dir)
         path, partial = folder / f"checkpoint_step_{self.step}", folder / f"checkpoint_step_{self.step}.partial"
         if self.world.rank == 0:
@@ -140,7 +141,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
             self.report.event("checkpoint", step=self.step, path=str(path), size_bytes=size, **measured)
 
     def seal(self, folder: Path) -> int:
-        """Write down what a whole checkpoint consists of; returns its size in bytes."""
+        """Write the manifest of a complete checkpoint; return its size in bytes."""
         sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
         options = {name: getattr(self.args, name) for name in MODEL_OPTIONS}
         manifest = {"step": self.step, "options": options, "saved_by": self.saved_by(), "files": sizes}
@@ -150,13 +151,14 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         return sum(sizes.values())
 
     def saved_by(self) -> dict[str, Any]:
-        """Only the like of it can load its checkpoints, with any number of processes where the model is not split."""
+        """Return what a run must have in common with this one to load its checkpoints; the number of processes may
+        differ where the model is not split."""
         dtype = str(self.model.get_data_types()[0]).removeprefix("torch.")
         stage = self.model.zero_optimization_stage()
         return {"processes": self.world.size, "zero_stage": stage, "dtype": dtype, **self.split.degrees}
 
     def resume(self) -> None:
-        """Every rank looks at its own files, and all agree: another rank may see other files."""
+        """Load a checkpoint. Every rank checks its own files, and all agree: another rank may see other files."""
         wanted = self.args.resume_from
         if not wanted:
             return
@@ -173,13 +175,13 @@ class DeepSpeedTrainer(train_ddp.Trainer):
             self.report.event("checkpoint_skipped", path=str(path), why=why)
 
     def agreed(self, why: str | None) -> str | None:
-        """The first rank's objection, if any has one."""
+        """Return the first rank's objection, None where no rank has one."""
         reasons: list[str | None] = [None] * self.world.size
         dist.all_gather_object(reasons, why)
         return next((reason for reason in reasons if reason), None)
 
     def unusable(self, path: Path) -> str | None:
-        """What is wrong with a checkpoint, as far as this rank reads it."""
+        """Return what is wrong with a checkpoint, as far as this rank reads it; None where nothing is."""
         try:
             manifest = read_manifest(path)
             for name, size in manifest["files"].items():
@@ -196,7 +198,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         return None
 
     def reads(self, name: str) -> bool:
-        """Whether a checkpoint's file of this name is for this rank, by DeepSpeed's names."""
+        """Return True if a checkpoint's file of this name is for this rank, by DeepSpeed's naming."""
         mine = {"zero_pp_rank_": self.split.data_rank, "mp_rank_": self.split.model_rank,
                 "-model_": self.split.tensor_rank}  # fmt: skip
         found = ((re.search(rf"{part}(\d+)", name), rank) for part, rank in mine.items())
@@ -221,7 +223,8 @@ class DeepSpeedTrainer(train_ddp.Trainer):
 
 
 class PipelineTrainer(DeepSpeedTrainer):
-    """`model` is DeepSpeed's engine around this rank's stage. All ranks know the loss once the last stage does."""
+    """Trainer whose `model` is DeepSpeed's engine around this rank's pipeline stage. All ranks know the loss once the
+    last stage does."""
 
     def engine(self, model: GPT) -> Any:
         stage = deepspeed_parallel.pipeline(model, self.split)
@@ -239,7 +242,7 @@ class PipelineTrainer(DeepSpeedTrainer):
 
 
 def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """(step, path), newest first."""
+    """Return (step, path) of each checkpoint, newest first."""
     steps = ((path.name.removeprefix("checkpoint_step_"), path) for path in folder.glob("checkpoint_step_*"))
     return sorted(((int(step), path) for step, path in steps if step.isdigit() and path.is_dir()), reverse=True)
 
@@ -255,7 +258,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def flush(path: Path) -> None:
-    """A file or a folder, on the disk for sure."""
+    """Sync a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -264,7 +267,8 @@ def flush(path: Path) -> None:
 
 
 def read_config(args: argparse.Namespace, split: Split) -> DeepSpeedConfig:
-    """DeepSpeed's own reading of the file, for this many processes; `args` are brought into line with it."""
+    """Return DeepSpeed's parsed configuration for this many processes; `args` are set to match it. Raise
+    ConfigError."""
     try:
         config = DeepSpeedConfig(args.deepspeed_config, mpu=split if split.pipeline > 1 else None)
     except (AssertionError, ValueError, OSError) as error:
@@ -279,7 +283,7 @@ def read_config(args: argparse.Namespace, split: Split) -> DeepSpeedConfig:
 
 
 def stand_alone() -> None:
-    """Without a launcher: one process, which is a process group of one."""
+    """Set the variables of a single process, which is a process group of one."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))

@@ -45,11 +45,11 @@ T = TypeVar("T")
 
 
 class NotSaved(Exception):
-    """Some rank could not do its part; raised on every rank."""
+    """Some rank could not write its part; raised on every rank."""
 
 
 def checksums(folder: Path, pattern: str) -> dict[str, dict[str, Any]]:
-    """Size and SHA-256 of the files that match, by their names."""
+    """Return size and SHA-256 of the matching files, by name."""
     found = {}
     for path in sorted(folder.glob(pattern)):
         with path.open("rb") as file:
@@ -58,8 +58,8 @@ def checksums(folder: Path, pattern: str) -> dict[str, dict[str, Any]]:
 
 
 def commit(partial: Path, path: Path, manifest: dict[str, Any], keep: int) -> int:
-    """Makes the folder in which all ranks have written the checkpoint `path`, and drops those beyond the newest `keep`.
-    Returns its size in bytes."""
+    """Turn the folder in which all ranks have written into the checkpoint `path`, and delete those beyond the newest
+    `keep`. Return its size in bytes."""
     manifest["files"] |= checksums(partial, ".metadata")
     with (partial / "manifest.json").open("w") as file:
         json.dump(manifest, file, indent=1)
@@ -76,19 +76,19 @@ def commit(partial: Path, path: Path, manifest: dict[str, Any], keep: int) -> in
 
 
 def discard(path: Path) -> None:
-    """Its name goes first, so that it is never half there under a checkpoint's name."""
+    """Delete a checkpoint. It is renamed first, so that a half-deleted one never has a checkpoint's name."""
     shutil.rmtree(path.rename(path.with_name(path.name + ".old.partial")))
 
 
 def clear(folder: Path) -> None:
-    """What earlier attempts left half written."""
+    """Delete what earlier attempts left incomplete."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob("checkpoint_step_*.partial"):
         shutil.rmtree(left)
 
 
 def inspect(path: Path) -> dict[str, Any]:
-    """The manifest, once every file has been read through and is as it says."""
+    """Return the manifest after reading every file and comparing it. Raise CheckpointError."""
     try:
         manifest = json.loads((path / "manifest.json").read_text())
         if not {"step", "options", "scaler", "files"} <= manifest.keys():
@@ -133,7 +133,7 @@ class Trainer(train_ddp.Trainer):
         self.autocast = contextlib.nullcontext()  # parameters themselves are gathered in the lower precision
 
     def place(self, model: train_ddp.GPT) -> nn.Module:
-        """Block by block, so that no GPU ever holds the whole model."""
+        """Return the sharded model, block by block, so that no GPU ever holds the whole model."""
         args, world = self.args, self.world
         size = args.shard_size or world.size
         if world.size % size:
@@ -157,8 +157,9 @@ class Trainer(train_ddp.Trainer):
         return self.model
 
     def save(self, last: bool, measured: dict[str, float]) -> None:
-        """Every rank writes its part beside; rank 0 renames once all are done, so a checkpoint is whole or not there.
-        A full disk loses a checkpoint and not the run, unless it is the last one."""
+        """Save a checkpoint: every rank writes its part under a temporary name; rank 0 renames once all are done, so
+        that a checkpoint is complete or absent. A full disk loses a checkpoint and not the run, unless it is the last
+        one."""
         path = Path(self.args.checkpoint_dir, f"checkpoint_step_{self.step}")
         partial = path.with_name(path.name + ".partial")
         manifest = {"step": self.step, "options": vars(self.args), "scaler": self.scaler.state_dict()}
@@ -175,7 +176,7 @@ class Trainer(train_ddp.Trainer):
             self.report.event("checkpoint", step=self.step, path=str(path), size_bytes=size, **measured)
 
     def resume(self) -> None:
-        """Rank 0 alone reads the files through to see whether they are whole; then every rank loads its shards."""
+        """Load a checkpoint: rank 0 alone verifies the files; then every rank loads its shards."""
         found: list[Any] = [self.chosen() if self.world.rank == 0 else None]
         dist.broadcast_object_list(found, device=self.world.device)
         path, manifest = found[0]
@@ -191,7 +192,7 @@ class Trainer(train_ddp.Trainer):
         self.report.event("resumed", step=self.step, path=path)
 
     def chosen(self) -> tuple[str | None, dict[str, Any] | Unusable | None]:
-        """What to resume from, and its manifest or why it cannot be used."""
+        """Return the checkpoint to resume from, and its manifest or why it cannot be used."""
         path = self.args.resume_from
         if path != "auto":
             try:
@@ -206,7 +207,7 @@ class Trainer(train_ddp.Trainer):
         return None, None
 
     def write(self, folder: Path) -> str:
-        """This rank's part. Returns the pattern that its files match."""
+        """Write this rank's part. Return the pattern that its files match."""
         dcp.save(self.state(), checkpoint_id=folder)
         return f"__{self.world.rank}_*.distcp"
 
@@ -216,13 +217,13 @@ class Trainer(train_ddp.Trainer):
         set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
     def state(self) -> dict[str, Any]:
-        """By parameter names and in shards: what a run with other shards can load."""
+        """Return the state by parameter names and in shards, which a run with other shards can load."""
         model, optimizer = get_state_dict(self.model, self.optimizer)
         return {"model": model, "optimizer": optimizer}
 
     def together(self, work: Callable[[], T]) -> list[T]:
-        """Every rank does `work`; all results, by rank. Raises NotSaved on all of them where one could not, so that
-        none waits for another."""
+        """Run `work` on every rank and return all results, by rank. Raise CheckpointSaveError on all of them where one
+        failed, so that none waits for another."""
         try:
             mine: tuple[T | None, str] = (work(), "")
         except OSError as error:
@@ -234,12 +235,12 @@ class Trainer(train_ddp.Trainer):
         return [result for result, _ in everyone]
 
     def on_first(self, work: Callable[[], T]) -> T | None:
-        """As `together`, for what rank 0 does while the others wait."""
+        """Run `work` on rank 0 while the others wait, as `together`."""
         return self.together(lambda: work() if self.world.rank == 0 else None)[0]
 
 
 def reason(error: BaseException) -> str:
-    """In one line, without the tracebacks of other ranks."""
+    """Return the error in one line, without the tracebacks of other ranks."""
     if isinstance(error, CheckpointException):
         return "; ".join(f"rank {rank}: {failed[0]}" for rank, failed in error.failures.items()).replace("\n", " ")
     return str(error)

@@ -22,7 +22,7 @@ from fermi.train.train_ddp import Refused, Report
 
 
 class World(train_ddp.World):
-    """The ranks as Horovod knows them."""
+    """Rank, size and device of this process, from Horovod's variables."""
 
     @classmethod
     def from_env(cls, args: argparse.Namespace) -> "World":

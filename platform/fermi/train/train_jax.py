@@ -80,7 +80,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 class State(NamedTuple):
-    """All that a run needs to go on, but for its options."""
+    """Everything that a run needs to continue, except its options."""
 
     weights: gpt_jax.Weights
     means: gpt_jax.Weights
@@ -91,7 +91,7 @@ Arrays = Iterable[tuple[str, np.ndarray]]
 
 
 def save_checkpoint(folder: Path, step: int, options: dict[str, Any], arrays: Arrays, keep: int) -> Path:
-    """One array is in memory at a time."""
+    """Save a checkpoint and return its path; one array is in memory at a time."""
 
     def write(file: Any) -> None:
         about = np.array(json.dumps({"step": step, "options": options}))
@@ -108,7 +108,7 @@ def save_checkpoint(folder: Path, step: int, options: dict[str, Any], arrays: Ar
 
 @contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """A checkpoint's arrays, each of them read when it is asked for. Raises Unusable."""
+    """Yield a checkpoint's arrays, each of which is read on access. Raise CheckpointError."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             yield arrays
@@ -117,7 +117,7 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def read_about(path: Path) -> tuple[int, dict[str, Any]]:
-    """The step and the options; all of the file was read, and is whole. Raises Unusable."""
+    """Return the step and the options after reading and verifying the whole file. Raise CheckpointError."""
     with opened(path) as arrays:
         if damaged := arrays.zip.testzip():
             raise Unusable(f"{damaged} is damaged")
@@ -129,7 +129,7 @@ def read_about(path: Path) -> tuple[int, dict[str, Any]]:
 
 
 def load_state(path: Path, put: Callable[[str, np.ndarray], Any]) -> State:
-    """Raises Unusable."""
+    """Return the state of a checkpoint. Raise CheckpointError."""
     state = State({}, {}, {})
     with opened(path) as arrays:
         for kind, name in (key.split("/") for key in arrays if key != "about"):
@@ -171,8 +171,8 @@ class Trainer:
         return gpt_jax.loss(weights, batch, self.args, self.dtype, self.layout.take, pass_on)
 
     def local_step(self, state: State, rows: jax.Array, stop: jax.Array, scales: jax.Array) -> Any:
-        """One rank's part of an optimizer step: `rows` are its micro batches, `scales` the learning rate and the
-        bias corrections. Gradients, loss and the wish to stop travel together."""
+        """Return one rank's part of an optimizer step: `rows` are its micro batches, `scales` the learning rate and the
+        bias corrections. Gradients, loss and the request to stop are reduced together."""
 
         def micro_step(sums: Any, batch: jax.Array) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, sums, jax.value_and_grad(self.loss)(state.weights, batch)), None
@@ -190,12 +190,13 @@ class Trainer:
         return jax.lax.pmean(losses.mean(), RANKS)
 
     def rows(self, step: int) -> jax.Array:
-        """This process's samples of an optimizer step, on its device."""
+        """Return this process's samples of an optimizer step, on its device."""
         batches = [self.train_data.draw(step, index) for index in range(self.args.gradient_accumulation_steps)]
         return self.layout.put_rows(np.stack(batches), ROWS_BY_RANK)
 
     def advance(self, rows: jax.Array, stop: bool) -> tuple[jax.Array, bool]:
-        """One optimizer step; the mean loss, and whether any process wants to stop, so that all stop at one step."""
+        """Do one optimizer step; return the mean loss, and whether any process wants to stop, so that all stop at one
+        step."""
         self.step += 1
         self.rate = common.learning_rate(self.args, self.step, self.world.size)
         wish = self.layout.put_rows(np.full(1, stop, np.float32), BY_RANK)
@@ -204,7 +205,7 @@ class Trainer:
         return loss, bool(stopping)
 
     def validate(self, data: Samples) -> float:
-        """The windows are the same each time, and stay on the device."""
+        """Return the mean loss of the validation windows, which are the same each time and stay on the device."""
         if self.valid_rows is None:
             self.valid_rows = self.layout.put_rows(np.stack(list(data.windows())), ROWS_BY_RANK)
         return float(self.mean_loss(self.state.weights, self.valid_rows))
@@ -214,8 +215,8 @@ class Trainer:
             yield from ((f"{kind}/{name}", self.layout.whole(name, array)) for name, array in tree.items())
 
     def save(self, last: bool, measured: dict[str, float]) -> None:
-        """Process 0 writes; where weights lie in shards, the others hand theirs over, even if process 0 cannot write.
-        A full disk loses a checkpoint and not the run, unless it is the last one."""
+        """Save a checkpoint on process 0; where weights are sharded, the others send theirs, even if process 0 cannot
+        write. A full disk loses a checkpoint and not the run, unless it is the last one."""
         args, arrays = self.args, self.whole_state()
         try:
             if self.world.rank == 0:
@@ -251,7 +252,7 @@ class Trainer:
         self.report.event("resumed", step=self.step, path=path)
 
     def newest_valid(self) -> int:
-        """Its step; 0: there is none."""
+        """Return the step of the newest valid checkpoint, 0 where there is none."""
         for step, path in common.list_checkpoints(Path(self.args.checkpoint_dir), ENDING):
             try:
                 read_about(path)
@@ -333,7 +334,8 @@ def main(argv: list[str]) -> int:
 
 
 def leave(code: int) -> int:
-    """Among others, at once: on its way out JAX would wait for processes that are gone or wait for this one."""
+    """Return the exit code; where JAX's distributed runtime is up, exit at once: otherwise JAX would wait for processes
+    that have ended or wait for this one."""
     if jax.distributed.is_initialized():
         sys.stderr.flush()
         os._exit(code)

@@ -62,7 +62,7 @@ NAMES = {
     "load": "resume_from",
     "distributed_backend": "backend",
 }
-"""Megatron's names -> ours."""
+"""Megatron-LM's option names -> ours."""
 
 SPLIT = (
     "tensor_model_parallel_size",
@@ -73,8 +73,8 @@ SPLIT = (
 
 
 class Norm:
-    """torch's LayerNorm, told apart where the sequence is split: megatron-core's own can be split with Apex or
-    Transformer Engine only."""
+    """torch's LayerNorm, marked where the sequence is split: megatron-core's own can be split with Apex or Transformer
+    Engine only."""
 
     def __new__(cls, config: TransformerConfig, hidden_size: int, eps: float = 1e-5) -> nn.LayerNorm:  # type: ignore[misc]
         norm = nn.LayerNorm(hidden_size, eps, device="cuda", dtype=config.params_dtype)
@@ -163,7 +163,7 @@ class Trainer(train_fsdp.Trainer):
         self.started(**about, parameters=self.parameters(), **split)
 
     def batches(self, ranks: int) -> None:
-        """Micro-batches per step and data-parallel rank, by Megatron's own reckoning."""
+        """Set the micro-batches per step and data-parallel rank, as Megatron computes them. Raise ConfigError."""
         args = self.args
         if args.global_batch_size is None:
             args.global_batch_size = args.batch_size * args.gradient_accumulation_steps * ranks
@@ -225,7 +225,8 @@ class Trainer(train_fsdp.Trainer):
 
     @torch.no_grad()
     def initialise(self, model: GPTModel) -> None:
-        """As `train_ddp` does: each matrix whole, from the seed and its name, and then this rank's part of it."""
+        """Initialise as `train_ddp` does: each matrix whole, from the seed and its name, and then this rank's part of
+        it."""
         rank, size = parallel_state.get_tensor_model_parallel_rank(), self.args.tensor_model_parallel_size
         for name, parameter in model.named_parameters():
             if local := re.match(r"decoder\.layers\.(\d+)\.", name):
@@ -254,7 +255,7 @@ class Trainer(train_fsdp.Trainer):
         )  # fmt: skip
 
     def parameters(self) -> int:
-        """Of the whole model: every part counted once."""
+        """Return the number of parameters of the whole model, every part counted once."""
         first = parallel_state.get_tensor_model_parallel_rank() == 0
         mine = sum(
             p.numel()
@@ -286,7 +287,7 @@ class Trainer(train_fsdp.Trainer):
         return loss
 
     def pass_through(self, batches: list[Batch], *, forward_only: bool) -> torch.Tensor:
-        """The batches' mean loss, of this data-parallel rank: where it `speaks`; zero elsewhere."""
+        """Return the batches' mean loss of this data-parallel rank, where it `speaks`; zero elsewhere."""
         feeds = [iter(batches) for _ in self.chunks]
         losses = self.schedule(
             forward_step_func=forward,
@@ -301,7 +302,7 @@ class Trainer(train_fsdp.Trainer):
         return torch.stack(losses).mean() if self.speaks and losses else zero
 
     def agree(self, loss: torch.Tensor, stop: bool) -> tuple[torch.Tensor, bool]:
-        """The last stage knows the loss; any rank may want to stop."""
+        """Return the mean loss, which the last stage knows, and whether any rank wants to stop."""
         told = torch.stack((loss / self.train_data.world.size, torch.full_like(loss, stop)))
         dist.all_reduce(told)
         return told[0], told[1].item() > 0
@@ -315,7 +316,8 @@ class Trainer(train_fsdp.Trainer):
         return self.agree(torch.stack(losses).mean(), False)[0].item()
 
     def write(self, folder: Path) -> str:
-        """One data-parallel rank writes the model for all of them; each writes what it holds of the optimizer."""
+        """Write this rank's part: one data-parallel rank writes the model for all of them; each writes its part of the
+        optimizer."""
         folder.mkdir(exist_ok=True)
         part: dict[str, Any] = {}
         if self.data_rank == 0:
@@ -349,9 +351,10 @@ class Trainer(train_fsdp.Trainer):
 
 
 def holding(optimizer: Any) -> dict[str, Any]:
-    """What one of Megatron's optimizers holds on this rank: torch's state, the parameters that it updates (masters of
-    the model's, where those are in half precision), and the loss scale. Megatron's own way of saving the distributed
-    optimizer cannot be read back with torch's Adam, which it falls back to without Apex or Transformer Engine."""
+    """Return the state that one of Megatron's optimizers has on this rank: torch's state, the parameters that it
+    updates (masters of the model's, where those are in half precision), and the loss scale. Megatron's own way of
+    saving the distributed optimizer cannot be read back with torch's Adam, which it falls back to without Apex or
+    Transformer Engine."""
     inner, scaler = optimizer.optimizer, getattr(optimizer, "grad_scaler", None)
     masters = [parameter.detach() for group in inner.param_groups for parameter in group["params"]]
     return {"state": inner.state_dict(), "masters": masters, "scaler": scaler.state_dict() if scaler else {}}
@@ -359,6 +362,7 @@ def holding(optimizer: Any) -> dict[str, Any]:
 
 @torch.no_grad()
 def hold(optimizer: Any, held: dict[str, Any]) -> None:
+    """Load the state that `read_optimizer_state` returned."""
     inner, scaler = optimizer.optimizer, getattr(optimizer, "grad_scaler", None)
     inner.load_state_dict(held["state"])
     masters = [parameter for group in inner.param_groups for parameter in group["params"]]
@@ -369,6 +373,7 @@ def hold(optimizer: Any, held: dict[str, Any]) -> None:
 
 
 def forward(feed: Iterator[Batch], model: nn.Module) -> tuple[torch.Tensor, Any]:
+    """Return the losses of the next batch and the function that averages them: Megatron's forward step function."""
     tokens, targets = next(feed)
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
     return model(tokens, positions, None, labels=targets), mean

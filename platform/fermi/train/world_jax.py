@@ -1,4 +1,5 @@
-"""A process of a JAX job among the others: which it is, on which platform it computes, and how it meets them."""
+"""A process of a JAX job: its rank, the platform that it computes on, and the initialisation of JAX's distributed
+runtime."""
 
 import argparse
 import os
@@ -14,8 +15,9 @@ GPUS = {"gpu", "cuda", "rocm", "oneapi"}  # JAX's word for any of them, and its 
 
 
 def choose_platform() -> None:
-    """JAX_PLATFORMS says what JAX starts, JAX_PLATFORM_NAME (older, and still read) what of that it computes on. Where
-    the older one alone says cpu, JAX would start the GPUs, too. Raises Refused where they contradict each other."""
+    """Set JAX's platform. JAX_PLATFORMS sets what JAX initialises, JAX_PLATFORM_NAME (older, and still read) which of
+    that it computes on. Where only the older one says cpu, JAX would initialise the GPUs, too. Raise ConfigError where
+    they contradict each other."""
     name = os.environ.get("JAX_PLATFORM_NAME", "").strip().lower()
     listed = [one.strip().lower() for one in os.environ.get("JAX_PLATFORMS", "").split(",") if one.strip()]
     meant = GPUS if name == "gpu" else {name, "gpu"} if name in GPUS else {name}
@@ -28,8 +30,8 @@ def choose_platform() -> None:
 
 
 class World(NamedTuple):
-    """This process among the others, as flags or the launcher's variables tell. `coordinator` None: there is only this
-    process, or JAX reads the address from Slurm's node list."""
+    """Rank and size of this process, from flags or the launcher's variables. `coordinator` None: a single process, or
+    JAX reads the address from Slurm's node list."""
 
     rank: int
     local_rank: int
@@ -39,6 +41,8 @@ class World(NamedTuple):
 
     @classmethod
     def find(cls, args: argparse.Namespace) -> "World":
+        """Return this process's world. Raise ConfigError where flags and variables are incomplete or contradict each
+        other."""
         env = os.environ
         local = args.local_rank if args.local_rank is not None else int(env.get("LOCAL_RANK", 0))
         address = args.coordinator_address or env.get("JAX_COORDINATOR_ADDRESS")
@@ -65,7 +69,8 @@ class World(NamedTuple):
         return cls(rank, local, size, address, launcher)
 
     def join(self, args: argparse.Namespace) -> list[Any]:
-        """Meet the other processes; all devices, one of each process, in the order of ranks."""
+        """Initialise JAX's distributed runtime; return all devices, one of each process, in the order of ranks. Raise
+        ConfigError."""
         choose_platform()
         jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM for itself
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -98,7 +103,7 @@ def one_of(devices: list[Any], index: int) -> list[Any]:
 
 
 def no_such_platform(error: Exception) -> Exception:
-    """In words for whoever set the variables; JAX's own error where nobody did."""
+    """Return an exception that names the variables that selected the platform; JAX's own error where none is set."""
     asked = [f"{name}={os.environ[name]}" for name in ("JAX_PLATFORM_NAME", "JAX_PLATFORMS") if os.environ.get(name)]
     if not asked:
         return error
