@@ -252,7 +252,8 @@ def check_size(kit: int, tracked: int) -> None:
     if kit + tracked > MAX_BYTES:
         raise KitError(
             f"The kit ({mib(kit)}) and the files that git tracks ({mib(tracked)}) are "
-            f"{mib(kit + tracked)}, and at most {mib(MAX_BYTES)} can be carried. Leave out more: EXCLUDED_PACKAGES and EXCLUSION_RULES in scripts/gpu_kit.py."
+            f"{mib(kit + tracked)}, and at most {mib(MAX_BYTES)} can be carried. "
+            "Leave out more: EXCLUDED_PACKAGES and EXCLUSION_RULES in scripts/gpu_kit.py."
         )
 
 
