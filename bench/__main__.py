@@ -55,11 +55,11 @@ def main(words: list[str]) -> int:
     busy = os.getloadavg()[0]
     done, left_out, code = [], [], 0
     if not asked.sections:
-        temp_platform.ahead()
+        temp_platform.prepare_databases()
     for name in asked.sections or [name for name in SECTIONS if asked.all or name not in RARELY]:
         began, figures = time.monotonic(), []
         if name not in ON_ONE_PLATFORM:
-            live_platform.close()
+            live_platform.close_shared_platform()
         try:
             for figure in import_module(f"bench.{name}").measure():
                 figures.append(figure)
@@ -67,19 +67,19 @@ def main(words: list[str]) -> int:
             left_out.append(f"left out: {name}: {missing}")
         except Exception:  # what else can be measured still is
             traceback.print_exc()
-            live_platform.close()
+            live_platform.close_shared_platform()
             code = 1
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         done.append((name, figures))
-    live_platform.close()
-    table.show(done, console, history.last(), details=asked.all or bool(asked.sections))
+    live_platform.close_shared_platform()
+    table.print_table(done, console, history.load_last_run(), details=asked.all or bool(asked.sections))
     for line in left_out:
         console.print(line)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     console.print(f"{cores} cores, {memory:.0f} GiB, Python {platform.python_version()}; load before: {busy:.1f}")
     if asked.keep:
-        history.keep(asked.keep, done)
+        history.save_run(asked.keep, done)
     return code
 
 

@@ -13,12 +13,12 @@ from statistics import median
 
 import orjson
 
-from bench.load import put
-from bench.procfs import cpu_seconds
-from bench.table import Figure, Target
-from bench.temp_platform import inside, scratch
-from bench.timing import in_turns, seconds
-from bench.web import Web, serving
+from bench.load import run_load
+from bench.procfs import read_cpu_seconds
+from bench.table import Figure, FigureTarget
+from bench.temp_platform import make_temp_folder, run_in_django
+from bench.timing import measure_in_turns, measure_seconds
+from bench.web import BenchWeb, serve_web
 from server.up import web_processes
 from tests.platform_process import Running
 
@@ -26,17 +26,17 @@ TASKS = 500
 SECONDS = 0.5
 ROUNDS, ROUNDS_TOGETHER = 5, 3
 TARGETS = {
-    "create": Target(60, "at least"),
-    "list of 50": Target(250, "at least"),
+    "create": FigureTarget(60, "at least"),
+    "list of 50": FigureTarget(250, "at least"),
 }
-SPENT = {
-    "create": Target(12, of="ratio"),
-    "get": Target(3.5, of="ratio"),
-    "list of 50": Target(4.5, of="ratio"),
+SPENT_SECONDS = {
+    "create": FigureTarget(12, of="ratio"),
+    "get": FigureTarget(3.5, of="ratio"),
+    "list of 50": FigureTarget(4.5, of="ratio"),
 }
-TOGETHER = {
-    "create": Target(100, "at least"),
-    "list of 50": Target(500, "at least"),
+CONCURRENCY = {
+    "create": FigureTarget(100, "at least"),
+    "list of 50": FigureTarget(500, "at least"),
 }
 
 
@@ -53,59 +53,59 @@ REQUESTS = {
 
 
 def measure() -> Iterator[Figure]:
-    with scratch() as data:
-        inside(data, "tasks", str(TASKS))
-        with serving(data) as web:
-            yield from _throughput(web)
-            yield from _preview(web)
-        processes = web_processes.Count(None).most
-        with serving(data, processes) as web:
-            yield from _together(web, processes)
+    with make_temp_folder() as data:
+        run_in_django(data, "tasks", str(TASKS))
+        with serve_web(data) as web:
+            yield from _measure_throughput(web)
+            yield from _measure_preview(web)
+        processes = web_processes.ProcessCount(None).most
+        with serve_web(data, processes) as web:
+            yield from _measure_concurrent(web, processes)
 
 
-def _requests(web: Web) -> dict[str, bytes]:
+def _measure_requests(web: BenchWeb) -> dict[str, bytes]:
     return {name: web.request(*request) for name, request in REQUESTS.items()}
 
 
-def _throughput(web: Web) -> Iterator[Figure]:
-    requests = _requests(web)
+def _measure_throughput(web: BenchWeb) -> Iterator[Figure]:
+    requests = _measure_requests(web)
     busy: list[float] = []
     spent: dict[str, list[float]] = {name: [] for name in requests}
 
     def rate(name: str) -> float:
-        before = cpu_seconds(web.pids)
-        load = put(web.port, requests[name], SECONDS)
-        spent[name].append((cpu_seconds(web.pids) - before) / (load.per_second * SECONDS))
+        before = read_cpu_seconds(web.pids)
+        load = run_load(web.port, requests[name], SECONDS)
+        spent[name].append((read_cpu_seconds(web.pids) - before) / (load.per_second * SECONDS))
         busy.append(load.busy)
         return load.per_second
 
     for request in requests.values():
-        put(web.port, request, 0.5)
-    rates = in_turns(ROUNDS, **{name: partial(rate, name) for name in requests})
+        run_load(web.port, request, 0.5)
+    rates = measure_in_turns(ROUNDS, **{name: partial(rate, name) for name in requests})
     bare, bare_spent = rates.pop("bare view"), median(spent.pop("bare view"))
     for name, found in rates.items():
         yield Figure(name, found, "/s", bare, "bare view", TARGETS.get(name))
     for name, each in spent.items():
         took = 1e3 * median(each)
-        yield Figure(f"{name}, processor time", took, "ms", 1e3 * bare_spent, "bare view", SPENT.get(name))
+        yield Figure(f"{name}, processor time", took, "ms", 1e3 * bare_spent, "bare view", SPENT_SECONDS.get(name))
     yield Figure("the load generator's own share of a core", 100 * median(busy), "%")
 
 
-def _together(web: Web, processes: int) -> Iterator[Figure]:
-    requests = _requests(web)
+def _measure_concurrent(web: BenchWeb, processes: int) -> Iterator[Figure]:
+    requests = _measure_requests(web)
 
     def rate(name: str) -> float:
-        return put(web.port, requests[name], SECONDS).per_second
+        return run_load(web.port, requests[name], SECONDS).per_second
 
     for request in requests.values():
-        put(web.port, request, 0.5)
-    rates = in_turns(ROUNDS_TOGETHER, **{name: partial(rate, name) for name in requests})
+        run_load(web.port, request, 0.5)
+    rates = measure_in_turns(ROUNDS_TOGETHER, **{name: partial(rate, name) for name in requests})
     bare = rates.pop("bare view")
     for name, found in rates.items():
-        yield Figure(f"{name}, {processes} web processes", found, "/s", bare, "bare view", TOGETHER.get(name))
+        yield Figure(f"{name}, {processes} web processes", found, "/s", bare, "bare view", CONCURRENCY.get(name))
 
 
-def _preview(web: Web) -> Iterator[Figure]:
+def _measure_preview(web: BenchWeb) -> Iterator[Figure]:
     """Of 64 environments with 8 GPUs each, asked for one after the other."""
     with web.client() as client:
         environments = []
@@ -120,17 +120,17 @@ def _preview(web: Web) -> Iterator[Figure]:
         body = orjson.dumps(Running.request(environments))
 
         def preview() -> float:
-            return seconds(
+            return measure_seconds(
                 lambda: client.post(
                     "/api/v1/training-tasks/preview", content=body, headers={"Content-Type": "application/json"}
                 ).raise_for_status()
             )
 
         def bare() -> float:
-            return seconds(lambda: client.get("/bench/bare").raise_for_status())
+            return measure_seconds(lambda: client.get("/bench/bare").raise_for_status())
 
         preview()
-        took = in_turns(15, preview=preview, bare=bare)
+        took = measure_in_turns(15, preview=preview, bare=bare)
     yield Figure(
-        "preview of 512 ranks over HTTP", took["preview"] * 1e3, "ms", took["bare"] * 1e3, "bare view", Target(50)
+        "preview of 512 ranks over HTTP", took["preview"] * 1e3, "ms", took["bare"] * 1e3, "bare view", FigureTarget(50)
     )  # fmt: skip

@@ -9,15 +9,15 @@ seconds.
 import json
 from collections.abc import Iterator
 
-from bench.table import Figure, Target
-from bench.temp_platform import inside, scratch
+from bench.table import Figure, FigureTarget
+from bench.temp_platform import make_temp_folder, run_in_django
 
 TASKS = 500
 
 
 def measure() -> Iterator[Figure]:
-    with scratch() as data:
-        found = json.loads(inside(data, "burst", str(TASKS)))
-    yield Figure(f"passes that were repeated, {TASKS} tasks at once", found["repeated"], "", target=Target(0))
-    yield Figure("passes that failed", found["failed"], "", target=Target(0))
+    with make_temp_folder() as data:
+        found = json.loads(run_in_django(data, "burst", str(TASKS)))
+    yield Figure(f"passes that were repeated, {TASKS} tasks at once", found["repeated"], "", target=FigureTarget(0))
+    yield Figure("passes that failed", found["failed"], "", target=FigureTarget(0))
     yield Figure("until all of them run", found["seconds"], "s")

@@ -17,7 +17,7 @@ from tests.fakes.kubernetes import FakeCluster, Sleeps
 from tests.fakes.kubernetes.kubelet.containers import SHIM
 
 
-class Cluster:
+class BenchCluster:
     """Use as a context; `order` is one of the functions of `Orders`."""
 
     def __init__(self, folder: Path, nodes: int = 1) -> None:
@@ -33,14 +33,14 @@ class Cluster:
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> "BenchCluster":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
 
-class Orders:
+class ClusterOrders:
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
 
@@ -110,7 +110,7 @@ def main(folder: str, nodes: str) -> None:
     cluster.script("task-*", Sleeps())
     for number in range(int(nodes)):
         cluster.add_node(f"machine-{number}", cpu="100000", memory="1000Ti")
-    orders = Orders(cluster)
+    orders = ClusterOrders(cluster)
     for line in sys.stdin:
         name, *arguments = json.loads(line)
         print(json.dumps(getattr(orders, name)(*arguments)), flush=True)

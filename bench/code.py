@@ -9,23 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import live_platform
-from bench.table import Figure, Target
+from bench.table import Figure, FigureTarget
 from fermi.runner.worktree import check_out_tree
 
 FILES = 10_000
 
 
 def measure() -> Iterator[Figure]:
-    running = live_platform.shared()
+    running = live_platform.get_shared_platform()
     with tempfile.TemporaryDirectory(prefix="fermi-bench-") as scratch:
         top = Path(scratch, "mine")
-        _fill(top)
+        _write_files(top)
         env = {**running.env, "XDG_CACHE_HOME": scratch, "XDG_CONFIG_HOME": scratch}
-        yield Figure(f"{FILES:,} files sent", _send(env, top), "s", target=Target(5))
-        yield Figure("again, unchanged", _send(env, top), "s", target=Target(2))
+        yield Figure(f"{FILES:,} files sent", _send_snapshot(env, top), "s", target=FigureTarget(5))
+        yield Figure("again, unchanged", _send_snapshot(env, top), "s", target=FigureTarget(2))
         for number in range(10):
             (top / f"pkg{number:03}" / "m0000.py").write_text(f"CHANGED = {time.time()}\n")
-        yield Figure("ten of them changed", _send(env, top), "s", target=Target(2))
+        yield Figure("ten of them changed", _send_snapshot(env, top), "s", target=FigureTarget(2))
         items = running.get("/code/snapshots")["items"]
         key = items[0]["id"]
         began = time.monotonic()
@@ -38,10 +38,10 @@ def measure() -> Iterator[Figure]:
         ):
             began = time.monotonic()
             check_out_tree(archive, key, tree, attempt)
-            yield Figure(name, time.monotonic() - began, "s", target=Target(5))
+            yield Figure(name, time.monotonic() - began, "s", target=FigureTarget(5))
 
 
-def _fill(top: Path) -> None:
+def _write_files(top: Path) -> None:
     old = time.time() - 3600
     for number in range(FILES):
         path = top / f"pkg{number // 100:03}" / f"m{number % 100:04}.py"
@@ -50,7 +50,7 @@ def _fill(top: Path) -> None:
         os.utime(path, (old, old))
 
 
-def _send(env: dict[str, str], top: Path) -> float:
+def _send_snapshot(env: dict[str, str], top: Path) -> float:
     began = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "fermi.cli", "code", "send", str(top)], env=env, check=True, capture_output=True

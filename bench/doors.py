@@ -22,10 +22,10 @@ import httpx
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from bench.table import Figure, Target
-from bench.temp_platform import inside, scratch
-from bench.timing import in_turns
-from bench.web import serving
+from bench.table import Figure, FigureTarget
+from bench.temp_platform import make_temp_folder, run_in_django
+from bench.timing import measure_in_turns
+from bench.web import serve_web
 from fermi.engines.environments import EnvironmentHandle, EnvironmentSpec
 from fermi.planning import plugins
 from tests.platform_process import free_port
@@ -36,7 +36,7 @@ ROUNDS = 2
 DOWNLOADS = 25  # of 40 ms each, and the kernel places three processes on two cores differently from time to time
 REQUESTS = 30
 AT_ONCE = 10
-LOSS = Target(0.9, "at least", "ratio")
+PACKET_LOSS = FigureTarget(0.9, "at least", "ratio")
 
 
 @dataclass
@@ -84,17 +84,17 @@ class Notebook:
     def answers(self, at_once: int) -> float:
         """Of a kernel, a second."""
         with self.channels() as channels:
-            _ask(channels)
-            _hear(channels, 1)
+            _send_requests(channels)
+            _read_answers(channels, 1)
             began = time.perf_counter()
             for _ in range(REQUESTS // at_once):
                 for _ in range(at_once):
-                    _ask(channels)
-                _hear(channels, at_once)
+                    _send_requests(channels)
+                _read_answers(channels, at_once)
             return REQUESTS / (time.perf_counter() - began)
 
 
-def _ask(channels: ClientConnection) -> None:
+def _send_requests(channels: ClientConnection) -> None:
     header = {
         "msg_id": uuid.uuid4().hex, "msg_type": "execute_request", "username": "", "session": "bench", "version": "5.3",
     }  # fmt: skip
@@ -103,36 +103,38 @@ def _ask(channels: ClientConnection) -> None:
     channels.send(json.dumps(said))
 
 
-def _hear(channels: ClientConnection, count: int) -> None:
+def _read_answers(channels: ClientConnection, count: int) -> None:
     while count:
         said = json.loads(channels.recv(60))
         count -= said["msg_type"] == "execute_reply"
 
 
 def measure() -> Iterator[Figure]:
-    with scratch() as data:
-        inside(data, "tasks", "1")
+    with make_temp_folder() as data:
+        run_in_django(data, "tasks", "1")
         with (
-            serving(data) as web,
+            serve_web(data) as web,
             web.client() as client,
-            _direct(data.parent / "direct") as direct,
-            _behind_a_door(data, client, web.port) as proxied,
+            _start_direct(data.parent / "direct") as direct,
+            _start_behind_proxy(data, client, web.port) as proxied,
         ):
-            found = in_turns(DOWNLOADS, download_direct=direct.download, download=proxied.download)
-            found |= in_turns(
+            found = measure_in_turns(DOWNLOADS, download_direct=direct.download, download=proxied.download)
+            found |= measure_in_turns(
                 ROUNDS,
                 one_direct=lambda: direct.answers(1), one=lambda: proxied.answers(1),
                 many_direct=lambda: direct.answers(AT_ONCE), many=lambda: proxied.answers(AT_ONCE),
             )  # fmt: skip
-    yield Figure(f"download of {FILE >> 20} MiB", found["download"], "MiB/s", found["download_direct"], "direct", LOSS)
-    yield Figure("cells, one after the other", found["one"], "1/s", found["one_direct"], "direct", LOSS)
-    yield Figure(f"cells, {AT_ONCE} at once", found["many"], "1/s", found["many_direct"], "direct", LOSS)
+    yield Figure(
+        f"download of {FILE >> 20} MiB", found["download"], "MiB/s", found["download_direct"], "direct", PACKET_LOSS
+    )
+    yield Figure("cells, one after the other", found["one"], "1/s", found["one_direct"], "direct", PACKET_LOSS)
+    yield Figure(f"cells, {AT_ONCE} at once", found["many"], "1/s", found["many_direct"], "direct", PACKET_LOSS)
 
 
 @contextmanager
-def _direct(folder: Path) -> Iterator[Notebook]:
+def _start_direct(folder: Path) -> Iterator[Notebook]:
     folder.mkdir()
-    _large(folder)
+    _make_large_file(folder)
     port = free_port()
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={folder}",
@@ -149,7 +151,7 @@ def _direct(folder: Path) -> Iterator[Notebook]:
 
 
 @contextmanager
-def _behind_a_door(data: Path, client: httpx.Client, port: int) -> Iterator[Notebook]:
+def _start_behind_proxy(data: Path, client: httpx.Client, port: int) -> Iterator[Notebook]:
     known = client.get("/api/v1/dev-environments").raise_for_status().json()["data"]["items"][0]
     body = {
         "name": "bench-door", "projectId": known["projectId"], "clusterId": known["clusterId"], "zone": "bench",
@@ -169,13 +171,13 @@ def _behind_a_door(data: Path, client: httpx.Client, port: int) -> Iterator[Note
         cookie = entered.headers["set-cookie"].partition(";")[0]
         inside_it = {"Host": address.netloc, "Cookie": cookie, "Accept": "text/html"}
         until(lambda: client.get("/lab", headers=inside_it).status_code == 200, what="JupyterLab is up")
-        _large(Path(rendered.artifacts[0].content["workspace"]))
+        _make_large_file(Path(rendered.artifacts[0].content["workspace"]))
         yield Notebook(port, address.netloc, {"Cookie": cookie}).prepare()
     finally:
         until(lambda: (hosting.stop(handle, 0.0), hosting.observe([handle])[handle.name].left is False)[1])
 
 
-def _large(folder: Path) -> None:
+def _make_large_file(folder: Path) -> None:
     (folder / "large.bin").write_bytes(os.urandom(1 << 20) * (FILE >> 20))
     (folder / "large.bin").chmod(0o644)
 

@@ -18,7 +18,7 @@ from apps.telemetry import subjects
 from apps.telemetry.writer import TelemetryWriter
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import FINAL_STATES, TaskState
-from bench.timing import in_turns, seconds
+from bench.timing import measure_in_turns, measure_seconds
 from fermi.scheduler.ledger import PART_NAMES
 
 NODES = 1000
@@ -28,7 +28,7 @@ WEEK = 7 * 86400
 PLAN = {"artifacts": [{"kind": "file", "name": "launch.json", "content": "x" * 4000}]}
 
 
-def make(seed: int = 1, nodes: int = NODES) -> None:
+def make_fleet(seed: int = 1, nodes: int = NODES) -> None:
     """Ten times as many tasks. Two of five nodes are held, some are out of service; one fails every other
     time."""
     rng, moment = random.Random(seed), now()
@@ -40,7 +40,7 @@ def make(seed: int = 1, nodes: int = NODES) -> None:
     zones = [AvailabilityZone.objects.get_or_create(name=f"zone-{letter}")[0] for letter in ZONES]
     with transaction.atomic():
         machines = DevEnvironment.objects.bulk_create(
-            _machine(rng, number, projects[number % PROJECTS], cluster, zones[number % len(zones)], moment)
+            _make_machine(rng, number, projects[number % PROJECTS], cluster, zones[number % len(zones)], moment)
             for number in range(nodes)
         )
         DevEnvironment.objects.update(created_at=moment - timedelta(days=40))
@@ -51,7 +51,7 @@ def make(seed: int = 1, nodes: int = NODES) -> None:
         )
         kinds = [TaskState.SUCCEEDED] * 60 + [TaskState.FAILED] * 12 + [TaskState.STOPPED] * 8 + [TaskState.QUEUED] * 20
         tasks = [
-            _task(
+            _make_task(
                 rng,
                 number,
                 rng.choice(kinds) if number >= 2 * nodes // 5 else TaskState.RUNNING,
@@ -63,12 +63,12 @@ def make(seed: int = 1, nodes: int = NODES) -> None:
             for number in range(10 * nodes)
         ]
         Task.objects.bulk_create(tasks)
-        _runs(rng, tasks, machines, moment)
-        _hours(rng, machines, moment)
-    _measure(rng, {task.pk for task in tasks if task.state == TaskState.RUNNING}, moment)
+        _make_runs(rng, tasks, machines, moment)
+        _make_hours(rng, machines, moment)
+    _make_measurements(rng, {task.pk for task in tasks if task.state == TaskState.RUNNING}, moment)
 
 
-def _machine(
+def _make_machine(
     rng: random.Random, number: int, project: Project, cluster: Cluster, zone: AvailabilityZone, moment: datetime
 ) -> DevEnvironment:
     gpu_type, gpus = TYPES[number % len(TYPES)]
@@ -80,7 +80,7 @@ def _machine(
     )  # fmt: skip
 
 
-def _task(
+def _make_task(
     rng: random.Random,
     number: int,
     state: TaskState,
@@ -124,7 +124,7 @@ def _task(
     )
 
 
-def _runs(rng: random.Random, tasks: list[Task], machines: list[DevEnvironment], moment: datetime) -> None:
+def _make_runs(rng: random.Random, tasks: list[Task], machines: list[DevEnvironment], moment: datetime) -> None:
     nodes, attempts, leases, usage = [], [], [], []
     free = [machine for machine in machines if machine.status == EnvironmentStatus.RUNNING]
     for task in tasks:
@@ -148,7 +148,7 @@ def _runs(rng: random.Random, tasks: list[Task], machines: list[DevEnvironment],
                 leases.append(Lease(environment=machine, holder=task.pk, since=begins))
                 continue
             held = (ends - begins).total_seconds()
-            shares = dict(zip(PART_NAMES, _shares(rng), strict=True))
+            shares = dict(zip(PART_NAMES, _draw_shares(rng), strict=True))
             usage.append(
                 Usage(
                     task=task.pk, task_name=task.name, kind="training", project=task.project,
@@ -163,12 +163,12 @@ def _runs(rng: random.Random, tasks: list[Task], machines: list[DevEnvironment],
     Usage.objects.bulk_create(usage)
 
 
-def _shares(rng: random.Random) -> list[float]:
+def _draw_shares(rng: random.Random) -> list[float]:
     parts = [rng.uniform(0, weight) for weight in (0.04, 1.5, 0.01, 0.06, 0.04, 0.02, 0.02)]
     return [part / sum(parts) for part in parts]
 
 
-def _hours(rng: random.Random, machines: list[DevEnvironment], moment: datetime) -> None:
+def _make_hours(rng: random.Random, machines: list[DevEnvironment], moment: datetime) -> None:
     """A month of what `hours.book` books."""
     sizes: dict[Any, int] = {}
     for one in machines:
@@ -186,7 +186,7 @@ def _hours(rng: random.Random, machines: list[DevEnvironment], moment: datetime)
     )  # fmt: skip
 
 
-def _measure(rng: random.Random, running: set[str], moment: datetime) -> None:
+def _make_measurements(rng: random.Random, running: set[str], moment: datetime) -> None:
     """What the nodes that are held used in the last twelve minutes; one of ten did nothing."""
     at = [moment.timestamp() - 720]
     writer = TelemetryWriter(lambda: at[0])
@@ -202,16 +202,16 @@ def _measure(rng: random.Random, running: set[str], moment: datetime) -> None:
         pass
 
 
-def cost() -> dict[str, float]:
+def measure_cost() -> dict[str, float]:
     user = User.objects.filter(is_superuser=True).earliest("pk")
     client = Client(headers={"Host": "localhost"})
     client.force_login(user)
 
     def get(path: str) -> float:
-        return seconds(lambda: client.get(f"/api/v1{path}"))
+        return measure_seconds(lambda: client.get(f"/api/v1{path}"))
 
     paths = {"overview": "/overview", "attention": "/overview/attention", "last": "/overview/attention?page=40"}
     for path in paths.values():
         assert client.get(f"/api/v1{path}").status_code == 200
-    found = in_turns(ROUNDS, **{name: lambda path=path: get(path) for name, path in paths.items()})
-    return {**found, "book": seconds(lambda: hourly_use.book_hours(now()))}
+    found = measure_in_turns(ROUNDS, **{name: lambda path=path: get(path) for name, path in paths.items()})
+    return {**found, "book": measure_seconds(lambda: hourly_use.book_hours(now()))}

@@ -32,18 +32,18 @@ _HEAD = (
 )
 
 
-def worker_id(number: int) -> str:
+def make_worker_id(number: int) -> str:
     return f"gn{number // ON_A_HOST}-{number % ON_A_HOST}"
 
 
-def _said(number: int, sequence: int, moment: float) -> str:
+def _make_heartbeat(number: int, sequence: int, moment: float) -> str:
     """What a worker says whose rank trains; a host's first one also says which ports are taken."""
-    key, ports = worker_id(number), "" if number % ON_A_HOST else _PORTS
+    key, ports = make_worker_id(number), "" if number % ON_A_HOST else _PORTS
     return _WORKER % (key, key, sequence, number, ports, sequence, number, moment, sequence, moment, moment)
 
 
 @dataclass
-class Load:
+class HeartbeatLoad:
     """`hold`: for how many seconds the platform is to hold what hosts send; 0: each worker by itself, at once."""
 
     port: int
@@ -93,7 +93,7 @@ class Load:
         for round_ in range(self.rounds):
             due, sequence = self.began + at + round_ * self.interval, self.first + round_
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            said = [_said(number, sequence, time.time()) for number in range(first, first + ON_A_HOST)]
+            said = [_make_heartbeat(number, sequence, time.time()) for number in range(first, first + ON_A_HOST)]
             began = time.perf_counter()
             await self._ask(reader, writer, _BODY % (self.hold, ",".join(said)), ON_A_HOST)
             self.took.append(time.perf_counter() - max(began, due) - self.hold)
@@ -104,7 +104,7 @@ class Load:
         for moment, number, sequence in schedule:
             due = self.began + moment
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            await self._ask(reader, writer, _BODY % (0, _said(number, sequence, time.time())), 1)
+            await self._ask(reader, writer, _BODY % (0, _make_heartbeat(number, sequence, time.time())), 1)
             self.took.append(time.perf_counter() - due)
         writer.close()
 
@@ -117,4 +117,4 @@ class Load:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(Load(**json.load(sys.stdin)).run())))
+    print(json.dumps(asyncio.run(HeartbeatLoad(**json.load(sys.stdin)).run())))

@@ -16,51 +16,51 @@ from typing import Any
 from bench.table import Figure
 from bench.temp_platform import ROOT
 
-KEPT = Path(__file__).with_name("history.json")
+HISTORY_FILE = Path(__file__).with_name("history.json")
 
 Sections = Iterable[tuple[str, list[Figure]]]
 
 
-def last(path: Path = KEPT) -> tuple[str, dict[str, float]]:
+def load_last_run(path: Path = HISTORY_FILE) -> tuple[str, dict[str, float]]:
     """Of the newest run that was kept: its name, and each figure's ratio by `section: figure`."""
-    runs = _runs(path)
+    runs = _load_runs(path)
     return (runs[-1]["name"], runs[-1]["ratios"]) if runs else ("", {})
 
 
-def keep(name: str, sections: Sections, path: Path = KEPT) -> None:
+def save_run(name: str, sections: Sections, path: Path = HISTORY_FILE) -> None:
     """Under `name`; what an earlier run of that name measured stays where this one measured nothing."""
-    runs = _runs(path)
+    runs = _load_runs(path)
     ratios: dict[str, float] = next((run["ratios"] for run in runs if run["name"] == name), {})
     run = {
         "name": name,
-        "commit": _commit(),
+        "commit": _read_commit(),
         "measured": datetime.now(UTC).date().isoformat(),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
-        "ratios": dict(sorted({**ratios, **of(sections)}.items())),
+        "ratios": dict(sorted({**ratios, **collect_values(sections)}.items())),
     }
     runs = [*(run for run in runs if run["name"] != name), run]
     path.write_text(json.dumps(runs, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def of(sections: Sections) -> dict[str, float]:
+def collect_values(sections: Sections) -> dict[str, float]:
     return {
-        key(section, figure): float(f"{measure:.3g}")
+        make_key(section, figure): float(f"{measure:.3g}")
         for section, figures in sections
         for figure in figures
         if (measure := figure.measure) is not None
     }
 
 
-def key(section: str, figure: Figure) -> str:
+def make_key(section: str, figure: Figure) -> str:
     return f"{section}: {figure.name}"
 
 
-def _runs(path: Path) -> list[dict[str, Any]]:
+def _load_runs(path: Path) -> list[dict[str, Any]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
-def _commit() -> str:
+def _read_commit() -> str:
     """Empty where the tree is no checkout."""
     command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     try:

@@ -32,8 +32,8 @@ from apps.workers.engine.store import DatabaseStore  # noqa: E402
 from apps.workers.models import Report, Worker  # noqa: E402
 from apps.workers.tokens import hash_token  # noqa: E402
 from bench import fleet, many_tasks, posted, series  # noqa: E402
-from bench.heartbeats import worker_id  # noqa: E402
-from bench.timing import in_turns, seconds  # noqa: E402
+from bench.heartbeats import make_worker_id  # noqa: E402
+from bench.timing import measure_in_turns, measure_seconds  # noqa: E402
 from fermi.engines.agent import store  # noqa: E402
 from fermi.jobs import spec  # noqa: E402
 from fermi.planning import plugins  # noqa: E402
@@ -48,17 +48,17 @@ def main(command: str, count: str) -> None:
         make_workers(int(count))
         return
     if command == "overview":
-        fleet.make()
-        print(json.dumps(fleet.cost()))
+        fleet.make_fleet()
+        print(json.dumps(fleet.measure_cost()))
         return
     if command == "telemetry":
-        print(json.dumps(series.cost(int(count))))
+        print(json.dumps(series.measure_cost(int(count))))
         return
     if command == "burst":
-        print(json.dumps(posted.cost(int(count))))
+        print(json.dumps(posted.measure_cost(int(count))))
         return
     if command == "size":
-        print(json.dumps(many_tasks.cost(int(count))))
+        print(json.dumps(many_tasks.measure_cost(int(count))))
         return
     make_running_tasks(int(count))
     if command == "sweep":
@@ -67,7 +67,7 @@ def main(command: str, count: str) -> None:
 
 def make_workers(count: int) -> None:
     """Eight on each node; what each is to run is one attempt. A worker's token is its id."""
-    ids = [worker_id(number) for number in range(count)]
+    ids = [make_worker_id(number) for number in range(count)]
     project, orders = Project.objects.get(), []
     for rank, key in enumerate(ids):
         body = {"name": "task-bench-1", "digest": key, "spec": {}, "files": {}}
@@ -88,8 +88,8 @@ def make_running_tasks(count: int) -> None:
     with transaction.atomic():
         for number in range(count):
             attempt = _running_task(f"task-bench-{number:05}")
-            _record(attempt, me)
-            observation_store.store_observations([(attempt, _seen(attempt))])
+            _write_run_folder(attempt, me)
+            observation_store.store_observations([(attempt, _make_observation(attempt))])
 
 
 def _running_task(task_id: str) -> Attempt:
@@ -111,7 +111,7 @@ def _running_task(task_id: str) -> Attempt:
     )  # fmt: skip
 
 
-def _record(attempt: Attempt, runner: dict[str, Any]) -> None:
+def _write_run_folder(attempt: Attempt, runner: dict[str, Any]) -> None:
     """The run directory, as a runner with living ranks leaves it."""
     folder = Path(settings.DATA_DIR) / "runs" / attempt.name
     folder.mkdir(parents=True)
@@ -126,7 +126,7 @@ def _record(attempt: Attempt, runner: dict[str, Any]) -> None:
     files.write_json_atomically(str(folder / "node-0.status.json"), status)
 
 
-def _seen(attempt: Attempt) -> spec.Observation:
+def _make_observation(attempt: Attempt) -> spec.Observation:
     handle = engine_access.build_handle(attempt.task, 1)
     return engine_access.get_backend(attempt.task.cluster).observe([handle])[handle.name]
 
@@ -144,16 +144,16 @@ def sweep() -> dict[str, float]:
 
     def once(prepare: Callable[[], None], action: Callable[[], object]) -> float:
         prepare()
-        return seconds(action)
+        return measure_seconds(action)
 
-    took = in_turns(
-        ROUNDS, load=partial(seconds, load), quiet=partial(once, quiet, reconciler.reconcile_due_tasks),
+    took = measure_in_turns(
+        ROUNDS, load=partial(measure_seconds, load), quiet=partial(once, quiet, reconciler.reconcile_due_tasks),
         news=partial(once, news, reconciler.reconcile_due_tasks),
     )  # fmt: skip
-    return {**took, "quiet_queries": _queries(quiet), "news_queries": _queries(news)}
+    return {**took, "quiet_queries": _count_queries(quiet), "news_queries": _count_queries(news)}
 
 
-def _queries(prepare: Callable[[], None]) -> int:
+def _count_queries(prepare: Callable[[], None]) -> int:
     asked = 0
 
     def count(execute: Callable[..., Any], *args: Any) -> Any:

@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 
 from bench import kubernetes, live_platform
-from bench.cluster import Cluster
-from bench.table import Figure, Target
-from bench.timing import in_turns
+from bench.cluster import BenchCluster
+from bench.table import Figure, FigureTarget
+from bench.timing import measure_in_turns
 from fermi.engines.kubernetes.client import KubernetesClient
 from fermi.engines.kubernetes.pod_exec import PodExecStream
 from tests.e2e.test_code import fermi
@@ -35,7 +35,7 @@ LINES = 300_000
 SIZE = LINES * len(LINE)
 """Of what one rank prints: 30 MB, as much as is kept of a log in an environment, in pieces of 10 kB."""
 ROUNDS = 2
-SAYS = r"import os, time; os.write(1, b'at %f\n' % time.time()); time.sleep(86400)"
+OUTPUT_TEXT = r"import os, time; os.write(1, b'at %f\n' % time.time()); time.sleep(86400)"
 """At once: several write to one pipe."""
 TEXT = f"os.write(1, b'at %f\\n' % time.time()); [os.write(1, {LINE.encode()!r} * 100) for _ in range({LINES // 100})]"
 WRITES = f"import os, time; {TEXT}"
@@ -43,24 +43,26 @@ PRINTS = f"import os\nif os.environ['RANK'] == '0': {WRITES}\n"
 
 
 def measure() -> Iterator[Figure]:
-    running = live_platform.shared()
+    running = live_platform.get_shared_platform()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        cluster = stack.enter_context(Cluster(folder, PODS))
+        cluster = stack.enter_context(BenchCluster(folder, PODS))
         cluster.order("dev_pods", GPUS, True)
-        connection = kubernetes.connection(folder, cluster)
+        connection = kubernetes.make_connection(folder, cluster)
         stored = {name: value for name, value in connection.items() if name != "data_dir"}
         body = {"name": "inside", "backend": "kubernetes", "connection": stored}
         key = running.api.post("/clusters", json=body).raise_for_status().json()["data"]["id"]
-        environments = until(partial(_found, running, key), seconds=120, what="dev pods are looked into") or []
-        code = _send(running, folder, {"says.py": SAYS, "prints.py": PRINTS})
+        environments = (
+            until(partial(_list_environments, running, key), seconds=120, what="dev pods are looked into") or []
+        )
+        code = _send_snapshot(running, folder, {"says.py": OUTPUT_TEXT, "prints.py": PRINTS})
         client = KubernetesClient(connection)
         stack.callback(client.close)
-        yield from _begin(running, cluster, client, environments, code)
-        yield from _print(running, client, environments[0], cluster.order("pod_names")[0], code)
+        yield from _measure_start(running, cluster, client, environments, code)
+        yield from _measure_printing(running, client, environments[0], cluster.order("pod_names")[0], code)
 
 
-def _found(running: live_platform.Live, cluster: str) -> list[str] | None:
+def _list_environments(running: live_platform.LivePlatform, cluster: str) -> list[str] | None:
     """Those that were looked into, the first pod first."""
     items = running.get("/dev-environments", cluster=cluster, status="running", pageSize=200)["items"]
     if len(items) < PODS:
@@ -70,7 +72,7 @@ def _found(running: live_platform.Live, cluster: str) -> list[str] | None:
     return [known[name] for name in sorted(known)] if len(known) == PODS else None
 
 
-def _send(running: live_platform.Live, folder: Path, files: dict[str, str]) -> str:
+def _send_snapshot(running: live_platform.LivePlatform, folder: Path, files: dict[str, str]) -> str:
     """Returns the snapshot's id."""
     (folder / "mine").mkdir()
     for name, text in files.items():
@@ -78,7 +80,7 @@ def _send(running: live_platform.Live, folder: Path, files: dict[str, str]) -> s
     return str(json.loads(fermi(running, folder, "code", "send", str(folder / "mine"), "-o", "json").stdout)["id"])
 
 
-def _create(running: live_platform.Live, environments: list[str], script: str, code: str) -> str:
+def _create_task(running: live_platform.LivePlatform, environments: list[str], script: str, code: str) -> str:
     """The task's id."""
     many = {"enabled": True, "nodeIds": environments, "masterNode": environments[0], "framework": "ddp"}
     return running.create(
@@ -90,45 +92,51 @@ def _create(running: live_platform.Live, environments: list[str], script: str, c
 # --- beginning, being idle, ending ---
 
 
-def _begin(
-    running: live_platform.Live, cluster: Cluster, client: KubernetesClient, environments: list[str], code: str
+def _measure_start(
+    running: live_platform.LivePlatform,
+    cluster: BenchCluster,
+    client: KubernetesClient,
+    environments: list[str],
+    code: str,
 ) -> Iterator[Figure]:
-    _stop(running, cluster, _create(running, environments[:2], "says.py", code))  # from here on all are connected
+    _measure_stop(
+        running, cluster, _create_task(running, environments[:2], "says.py", code)
+    )  # from here on all are connected
     asked = Counter[str]()
 
     def ours() -> float:
         calls, began = cluster.order("calls"), time.time()
-        task = _create(running, environments, "says.py", code)
-        last = until(partial(_last, running, task), seconds=300, what="all ranks run") or 0.0
+        task = _create_task(running, environments, "says.py", code)
+        last = until(partial(_read_last_start, running, task), seconds=300, what="all ranks run") or 0.0
         running.until_state(task, "running")
         asked.update(cluster.order("asked", calls))
-        until(lambda: kubernetes.settled(cluster), seconds=120, what="quiet")
+        until(lambda: kubernetes.wait_until_settled(cluster), seconds=120, what="quiet")
         calls = cluster.order("calls")
         time.sleep(IDLE_SECONDS)
         asked.update({f"idle {what}": count for what, count in cluster.order("asked", calls).items()})
-        asked["left"] = round(1e3 * _stop(running, cluster, task))
+        asked["left"] = round(1e3 * _measure_stop(running, cluster, task))
         return last - began
 
     def raw() -> float:
         began = time.time()
-        last = max(client.together(partial(_raw_ranks, client), cluster.order("pod_names")))
+        last = max(client.together(partial(_start_raw_ranks, client), cluster.order("pod_names")))
         until(lambda: cluster.order("inside") == 0, seconds=120, what="nothing is left of them")
         return last - began
 
-    took = in_turns(1, raw=raw, ours=ours)
+    took = measure_in_turns(1, raw=raw, ours=ours)
     left, leases = asked.pop("left") / 1e3, asked.pop("idle list leases", 0)
     idle = sum(asked.pop(what) for what in list(asked) if what.startswith("idle "))
     ranks = f"{PODS * GPUS} ranks in {PODS} pods"
-    yield Figure(f"{ranks}: asked for → all run", took["ours"], "s", took["raw"], "raw", Target(5, of="ratio"))
+    yield Figure(f"{ranks}: asked for → all run", took["ours"], "s", took["raw"], "raw", FigureTarget(5, of="ratio"))
     yield Figure("the same: stopped → nothing is left", left, "s")
-    yield Figure("until all run, requests per environment", asked.total() / PODS, "", target=Target(5))
+    yield Figure("until all run, requests per environment", asked.total() / PODS, "", target=FigureTarget(5))
     for what, count in sorted(asked.items()):
         yield Figure(f"of these: {what}", count, "")
-    yield Figure(f"requests while all run, in {IDLE_SECONDS:.0f} s", idle, "", target=Target(0))
+    yield Figure(f"requests while all run, in {IDLE_SECONDS:.0f} s", idle, "", target=FigureTarget(0))
     yield Figure("the same: whether machines live, for all tasks together", leases, "")
 
 
-def _last(running: live_platform.Live, task: str) -> float | None:
+def _read_last_start(running: live_platform.LivePlatform, task: str) -> float | None:
     """When the last rank began, in unix seconds by its own clock; None while one is missing."""
     logs = list((running.data / "logs" / task / "1").glob("[0-9]*.log"))
     if len(logs) < PODS * GPUS:
@@ -137,7 +145,7 @@ def _last(running: live_platform.Live, task: str) -> float | None:
     return max(map(float, found)) if len(found) == PODS * GPUS else None
 
 
-def _stop(running: live_platform.Live, cluster: Cluster, task: str) -> float:
+def _measure_stop(running: live_platform.LivePlatform, cluster: BenchCluster, task: str) -> float:
     """Seconds until no process of it is left."""
     running.until_state(task, "running")
     began = time.monotonic()
@@ -148,9 +156,9 @@ def _stop(running: live_platform.Live, cluster: Cluster, task: str) -> float:
     return took
 
 
-def _raw_ranks(client: KubernetesClient, pod: str) -> float:
+def _start_raw_ranks(client: KubernetesClient, pod: str) -> float:
     """When the last of them began; ends them."""
-    one = shlex.join([sys.executable, "-u", "-c", SAYS])
+    one = shlex.join([sys.executable, "-u", "-c", OUTPUT_TEXT])
     script = f"for rank in $(seq {GPUS}); do {one} & done; read line; kill 0"
     running = PodExecStream(client.execute(pod, "", ["sh", "-c", script]))
     with running.stream as stream:
@@ -165,16 +173,16 @@ def _raw_ranks(client: KubernetesClient, pod: str) -> float:
 # --- output ---
 
 
-def _print(
-    running: live_platform.Live, client: KubernetesClient, environment: str, pod: str, code: str
+def _measure_printing(
+    running: live_platform.LivePlatform, client: KubernetesClient, environment: str, pod: str, code: str
 ) -> Iterator[Figure]:
     missing = 0
 
     def ours() -> float:
         nonlocal missing
-        task = _create(running, [environment], "prints.py", code)
+        task = _create_task(running, [environment], "prints.py", code)
         log = running.data / "logs" / task / "1" / "0.log"
-        ended = until(lambda: _size(log) >= SIZE and time.time(), seconds=300, what="all of it is here")
+        ended = until(lambda: _read_size(log) >= SIZE and time.time(), seconds=300, what="all of it is here")
         running.until_final(task)
         text = log.read_bytes()
         missing += LINES - text.count(LINE.encode())
@@ -189,12 +197,12 @@ def _print(
                 come += len(data)
         return time.time() - began
 
-    took = in_turns(ROUNDS, raw=raw, ours=ours)
+    took = measure_in_turns(ROUNDS, raw=raw, ours=ours)
     ours_mb, raw_mb = (SIZE / took[name] / 1e6 for name in ("ours", "raw"))
     yield Figure("output of a rank in a pod, stored", ours_mb, "MB/s", raw_mb, "raw, thrown away")
-    yield Figure("the same, lines", LINES / took["ours"], "/s", target=Target(100_000, "at least"))
-    yield Figure(f"of {ROUNDS * LINES:,} lines, missing", missing, "", target=Target(0))
+    yield Figure("the same, lines", LINES / took["ours"], "/s", target=FigureTarget(100_000, "at least"))
+    yield Figure(f"of {ROUNDS * LINES:,} lines, missing", missing, "", target=FigureTarget(0))
 
 
-def _size(log: Path) -> int:
+def _read_size(log: Path) -> int:
     return log.stat().st_size if log.exists() else 0

@@ -15,9 +15,9 @@ from statistics import median
 from typing import Any
 
 from bench import live_platform, preview
-from bench.cluster import Cluster
-from bench.table import Figure, Target
-from bench.timing import in_turns, seconds
+from bench.cluster import BenchCluster
+from bench.table import Figure, FigureTarget
+from bench.timing import measure_in_turns, measure_seconds
 from fermi.engines.kubernetes.engine import KubernetesBackend
 from fermi.jobs.spec import Handle, JobSpec, Rendered
 from fermi.planning import plugins
@@ -33,87 +33,87 @@ ROUNDS = 3
 
 
 def measure() -> Iterator[Figure]:
-    yield from _rendering()
+    yield from _measure_rendering()
     with tempfile.TemporaryDirectory() as folder:
-        yield from _creating(Path(folder))
+        yield from _measure_creation(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
-        yield from _idle(Path(folder))
+        yield from _measure_idle(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
-        yield from _status(Path(folder))
+        yield from _measure_status(Path(folder))
 
 
-def _job(nodes: int, task_id: str = "task-bench", machine: int = 0) -> JobSpec:
-    spec = replace(preview.job(nodes * preview.GPUS), task_id=task_id, attempt=1)
+def _make_job(nodes: int, task_id: str = "task-bench", machine: int = 0) -> JobSpec:
+    spec = replace(preview.make_job(nodes * preview.GPUS), task_id=task_id, attempt=1)
     placed = (replace(node, image="training:1", engine={"node": f"machine-{machine}"}) for node in spec.nodes)
     return replace(spec, nodes=tuple(placed))
 
 
-def _render(backend: KubernetesBackend, spec: JobSpec) -> Rendered:
+def _render_objects(backend: KubernetesBackend, spec: JobSpec) -> Rendered:
     return backend.render(spec, plugins.get_framework(spec.framework).plan(spec))
 
 
-def rendered(backend: KubernetesBackend, nodes: int, task_id: str) -> Rendered:
+def render_on_cluster(backend: KubernetesBackend, nodes: int, task_id: str) -> Rendered:
     """As it is placed on machines of a Cluster, one node on each."""
-    spec = _job(nodes, task_id)
+    spec = _make_job(nodes, task_id)
     placed = (replace(node, engine={"node": f"machine-{number}"}) for number, node in enumerate(spec.nodes))
-    return _render(backend, replace(spec, nodes=tuple(placed)))
+    return _render_objects(backend, replace(spec, nodes=tuple(placed)))
 
 
-def _rendering() -> Iterator[Figure]:
+def _measure_rendering() -> Iterator[Figure]:
     backend = KubernetesBackend({"data_dir": "/data"})
     for nodes in (8, 512, 4096):
-        spec = _job(nodes)
+        spec = _make_job(nodes)
         plan = plugins.get_framework(spec.framework).plan(spec)
-        took = in_turns(3, render=partial(seconds, partial(backend.render, spec, plan)))
-        target = Target(100) if nodes == 512 else None
+        took = measure_in_turns(3, render=partial(measure_seconds, partial(backend.render, spec, plan)))
+        target = FigureTarget(100) if nodes == 512 else None
         yield Figure(f"rendering {nodes:,} nodes of {preview.GPUS} GPUs", took["render"] * 1e3, "ms", target=target)
 
 
-def connection(folder: Path, cluster: Cluster) -> dict[str, Any]:
+def make_connection(folder: Path, cluster: BenchCluster) -> dict[str, Any]:
     return {"data_dir": str(folder / "data"), "kubeconfig": str(cluster.kubeconfig), "namespace": "fermi"}
 
 
-def _creating(folder: Path) -> Iterator[Figure]:
+def _measure_creation(folder: Path) -> Iterator[Figure]:
     """Controllers pause: it is about how fast requests are sent, and raw ones make the same objects."""
-    with Cluster(folder) as cluster:
+    with BenchCluster(folder) as cluster:
         cluster.order("pause", True)
-        backend = KubernetesBackend(connection(folder, cluster))
+        backend = KubernetesBackend(make_connection(folder, cluster))
         backend.orphans(())
         numbers = iter(range(1000))
 
         def rendered() -> Rendered:
-            return _render(backend, _job(OBJECTS, f"task-{next(numbers):04}"))
+            return _render_objects(backend, _make_job(OBJECTS, f"task-{next(numbers):04}"))
 
         def ours() -> float:
             what = rendered()
-            return seconds(lambda: backend.submit(what))
+            return measure_seconds(lambda: backend.submit(what))
 
         def raw() -> float:
             objects = [artifact.content for artifact in rendered().artifacts]
-            create = partial(_create, backend)
-            return seconds(lambda: backend.client.together(create, objects))
+            create = partial(_create_object, backend)
+            return measure_seconds(lambda: backend.client.together(create, objects))
 
-        took = in_turns(3, ours=ours, raw=raw)
+        took = measure_in_turns(3, ours=ours, raw=raw)
         count = OBJECTS + 2
         yield Figure(
             f"creating {count} objects", count / took["ours"], "per s", count / took["raw"], "raw, in parallel",
-            Target(0.8, "at least", "ratio"),
+            FigureTarget(0.8, "at least", "ratio"),
         )  # fmt: skip
         backend.close()
 
 
-def _create(backend: KubernetesBackend, obj: dict[str, Any]) -> None:
+def _create_object(backend: KubernetesBackend, obj: dict[str, Any]) -> None:
     backend.client.create(obj["kind"], obj)
 
 
-def _idle(folder: Path) -> Iterator[Figure]:
+def _measure_idle(folder: Path) -> Iterator[Figure]:
     machines = TASKS // PODS + 1
-    with Cluster(folder, machines) as cluster:
-        backend = KubernetesBackend(connection(folder, cluster))
-        specs = [_job(1, f"task-{number:05}", number % machines) for number in range(TASKS)]
+    with BenchCluster(folder, machines) as cluster:
+        backend = KubernetesBackend(make_connection(folder, cluster))
+        specs = [_make_job(1, f"task-{number:05}", number % machines) for number in range(TASKS)]
         handles = [Handle(spec.name, spec.task_id, 1, spec.world_size) for spec in specs]
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda spec: backend.submit(_render(backend, spec)), specs))
+            list(pool.map(lambda spec: backend.submit(_render_objects(backend, spec)), specs))
         until(lambda: cluster.order("running") == TASKS, seconds=600, what="all tasks running")
         news: SimpleQueue[tuple[str, float]] = SimpleQueue()
         stop = threading.Event()
@@ -121,29 +121,29 @@ def _idle(folder: Path) -> Iterator[Figure]:
             target=backend.watch, args=(stop, lambda name: news.put((name, time.monotonic()))), daemon=True
         )
         watcher.start()
-        until(lambda: settled(cluster), seconds=300, what="quiet")
+        until(lambda: wait_until_settled(cluster), seconds=300, what="quiet")
         before, began = cluster.order("calls"), time.monotonic()
         looks = []
         while time.monotonic() - began < IDLE_SECONDS:
-            looks.append(seconds(lambda: backend.observe(handles)))
+            looks.append(measure_seconds(lambda: backend.observe(handles)))
             time.sleep(0.5)
         asked = (cluster.order("calls") - before) / (time.monotonic() - began) * 60
-        yield Figure(f"requests with {TASKS:,} tasks idle", asked, "per min", target=Target(0))
+        yield Figure(f"requests with {TASKS:,} tasks idle", asked, "per min", target=FigureTarget(0))
         yield Figure(f"observing {TASKS:,} tasks", median(looks) * 1e3, "ms")
-        took = [_notice(cluster, news, handles[number].name) for number in range(CHANGES)]
-        yield Figure("pod's phase → the watcher's word", median(took) * 1e3, "ms", target=Target(500))
+        took = [_measure_notice(cluster, news, handles[number].name) for number in range(CHANGES)]
+        yield Figure("pod's phase → the watcher's word", median(took) * 1e3, "ms", target=FigureTarget(500))
         stop.set()
         watcher.join()
         backend.close()
 
 
-def settled(cluster: Cluster) -> bool:
+def wait_until_settled(cluster: BenchCluster) -> bool:
     before = cluster.order("calls")
     time.sleep(2)
     return bool(cluster.order("calls") == before)
 
 
-def _notice(cluster: Cluster, news: "SimpleQueue[tuple[str, float]]", name: str) -> float:
+def _measure_notice(cluster: BenchCluster, news: "SimpleQueue[tuple[str, float]]", name: str) -> float:
     while not news.empty():
         news.get()
     changed = cluster.order("evict", f"{name}-*")
@@ -153,10 +153,10 @@ def _notice(cluster: Cluster, news: "SimpleQueue[tuple[str, float]]", name: str)
             return max(0.0, at - changed)
 
 
-def _status(folder: Path) -> Iterator[Figure]:
+def _measure_status(folder: Path) -> Iterator[Figure]:
     """Through the whole platform: the moment all pods are Running, as the cluster has it, against the moment that the
     task's state of that name was recorded."""
-    running = live_platform.shared()
+    running = live_platform.get_shared_platform()
     with closing(FakeCluster(folder / "cluster").start()) as cluster:
         lab = Lab(running, cluster)
         delays = []
@@ -164,18 +164,18 @@ def _status(folder: Path) -> Iterator[Figure]:
             request = lab.request(hyperparameters={**SMALL, "totalSteps": 100_000})
             request["distributedConfig"]["nodeIds"] = list(lab.environments.values())[:2]
             task_id = lab.send("POST", "/training-tasks", **request)["taskId"]
-            began = until(partial(_all_run, lab, task_id), seconds=120, what="its pods run") or 0.0
+            began = until(partial(_wait_until_running, lab, task_id), seconds=120, what="its pods run") or 0.0
             running.until_state(task_id, "running")
             events = running.items(task_id, "events", pageSize=200)
             running.api.post(f"/training-tasks/{task_id}/stop").raise_for_status()
             running.until_final(task_id)
             at = next(event["at"] for event in events if event["code"] == "STATE_RUNNING")
             delays.append(datetime.fromisoformat(at).timestamp() - began)
-    yield Figure("pods' phase → the task's status, median", median(delays) * 1e3, "ms", target=Target(500))
-    yield Figure("the same, worst", max(delays) * 1e3, "ms", target=Target(500))
+    yield Figure("pods' phase → the task's status, median", median(delays) * 1e3, "ms", target=FigureTarget(500))
+    yield Figure("the same, worst", max(delays) * 1e3, "ms", target=FigureTarget(500))
 
 
-def _all_run(lab: Lab, task_id: str) -> float | None:
+def _wait_until_running(lab: Lab, task_id: str) -> float | None:
     """Unix seconds, a few milliseconds late at most."""
     phases = [pod["status"].get("phase") for pod in lab.pods(task_id)]
     return time.time() if phases == ["Running"] * 2 else None

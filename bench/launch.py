@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 
 from bench import live_platform, procfs
-from bench.table import Figure, Target
-from bench.temp_platform import scratch
-from bench.timing import in_turns
+from bench.table import Figure, FigureTarget
+from bench.temp_platform import make_temp_folder
+from bench.timing import measure_in_turns
 from tests.polling import until
 
 ROUNDS = {1: (2, 2), 14: (2, 1)}
@@ -27,73 +27,73 @@ TARGETS = {(1, "cold"): 0.75, (14, "cold"): 0.2, (1, "warm"): 0.15, (14, "warm")
 
 
 def measure() -> Iterator[Figure]:
-    warm = live_platform.shared()
+    warm = live_platform.get_shared_platform()
     with ExitStack() as stack:
-        cold = stack.enter_context(live_platform.platform(FERMI_STAND_BY="0"))
-        folder = stack.enter_context(scratch())
+        cold = stack.enter_context(live_platform.run_platform(FERMI_STAND_BY="0"))
+        folder = stack.enter_context(make_temp_folder())
         folder.mkdir()
         words, ours, theirs = list[str](), list[float](), list[float]()
         for processes, (rounds, by_hand) in ROUNDS.items():
             if processes == 1:
-                _cold(cold, processes, words)  # is not counted: now every file has been read once
-            took = in_turns(
+                _measure_cold(cold, processes, words)  # is not counted: now every file has been read once
+            took = measure_in_turns(
                 rounds,
                 {"torchrun": by_hand},
-                cold=partial(_cold, cold, processes, words),
-                warm=partial(_warm, warm, processes, ours),
-                torchrun=partial(_by_hand, words, processes, folder / "torchrun.log", theirs),
+                cold=partial(_measure_cold, cold, processes, words),
+                warm=partial(_measure_warm, warm, processes, ours),
+                torchrun=partial(_measure_torchrun, words, processes, folder / "torchrun.log", theirs),
             )
             what = "1 process" if processes == 1 else f"{processes} processes"
             for way in ("cold", "warm"):
-                target = Target(TARGETS[processes, way], of="ratio")
+                target = FigureTarget(TARGETS[processes, way], of="ratio")
                 yield Figure(
                     f"request → first step, {what}, {way}", took[way], "s", took["torchrun"], "torchrun", target
                 )
     name = f"memory of {processes} ranks with their runners, proportional"
-    yield Figure(name, ours[-1], "MiB", theirs[-1], "torchrun", Target(2048))
+    yield Figure(name, ours[-1], "MiB", theirs[-1], "torchrun", FigureTarget(2048))
 
 
-def _cold(running: live_platform.Live, processes: int, words: list[str]) -> float:
+def _measure_cold(running: live_platform.LivePlatform, processes: int, words: list[str]) -> float:
     """`words` become the trainer's command."""
-    task_id, took = _first_step(running, processes)
-    words[:] = live_platform.command_of(running, task_id)
-    _stop(running, task_id)
+    task_id, took = _measure_first_step(running, processes)
+    words[:] = live_platform.read_command(running, task_id)
+    _stop_task(running, task_id)
     return took
 
 
-def _warm(running: live_platform.Live, processes: int, memory: list[float]) -> float:
+def _measure_warm(running: live_platform.LivePlatform, processes: int, memory: list[float]) -> float:
     live_platform.wait_for_stand_by(running)
-    task_id, took = _first_step(running, processes)
-    ranks = until(lambda: _ranks(running, task_id), what="the platform knows all ranks")
-    memory.append(procfs.memory([*ranks, *{procfs.parent(pid) for pid in ranks}]).proportional)
-    _stop(running, task_id)
+    task_id, took = _measure_first_step(running, processes)
+    ranks = until(lambda: _list_ranks(running, task_id), what="the platform knows all ranks")
+    memory.append(procfs.read_memory([*ranks, *{procfs.read_parent(pid) for pid in ranks}]).proportional)
+    _stop_task(running, task_id)
     return took
 
 
-def _first_step(running: live_platform.Live, processes: int) -> tuple[str, float]:
-    task_id, began = live_platform.create(running, processes, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
-    return task_id, live_platform.until_first_step(running.data / "logs" / task_id / "1" / "0.log", began)
+def _measure_first_step(running: live_platform.LivePlatform, processes: int) -> tuple[str, float]:
+    task_id, began = live_platform.create_task(running, processes, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
+    return task_id, live_platform.wait_for_first_step(running.data / "logs" / task_id / "1" / "0.log", began)
 
 
-def _stop(running: live_platform.Live, task_id: str) -> None:
+def _stop_task(running: live_platform.LivePlatform, task_id: str) -> None:
     running.api.post(f"/training-tasks/{task_id}/stop").raise_for_status()
     running.until_final(task_id)
 
 
-def _ranks(running: live_platform.Live, task_id: str) -> list[int]:
+def _list_ranks(running: live_platform.LivePlatform, task_id: str) -> list[int]:
     ranks = running.task(task_id)["ranks"]
     return [rank["pid"] for rank in ranks] if all(rank["state"] == "running" for rank in ranks) else []
 
 
-def _by_hand(words: list[str], processes: int, log: Path, memory: list[float]) -> float:
+def _measure_torchrun(words: list[str], processes: int, log: Path, memory: list[float]) -> float:
     log.unlink(missing_ok=True)
     began = time.time()
-    process = live_platform.torchrun(words, processes, log)
+    process = live_platform.run_torchrun(words, processes, log)
     try:
-        took = live_platform.until_first_step(log, began)
-        memory.append(procfs.memory(procfs.descendants(process.pid)).proportional)
+        took = live_platform.wait_for_first_step(log, began)
+        memory.append(procfs.read_memory(procfs.list_descendants(process.pid)).proportional)
     finally:
-        for pid in procfs.descendants(process.pid):
+        for pid in procfs.list_descendants(process.pid):
             os.kill(pid, signal.SIGKILL)
         process.wait()
     return took

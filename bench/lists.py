@@ -12,9 +12,9 @@ from typing import Any
 
 import psycopg
 
-from bench.table import Figure, Target
-from bench.temp_platform import ROOT, environment, postgresql, scratch
-from bench.timing import seconds
+from bench.table import Figure, FigureTarget
+from bench.temp_platform import ROOT, build_environment, make_temp_folder, run_postgresql
+from bench.timing import measure_seconds
 
 TASKS, PROJECTS, ROUNDS = 1_000_000, 200, 5
 MEMBERS = {"none": ["empty"], "1": ["p20"], "5": ["p1", "p10", "p50", "p100", "p199"],
@@ -37,7 +37,7 @@ QUERIES = {
     "by start": "ordering=-startedAt",
     "by step": "ordering=-step",
 }
-MADE = {
+CREATED_FROM = {
     "id": "'task-' || md5(n::text)",
     "name": "'run-' || n || '-' || substr(md5(n::text), 1, 6)",
     "project_id": f"'p' || floor({PROJECTS} * power((n::bigint * 7919 % 1000003) / 1000003.0, 2))",
@@ -53,17 +53,17 @@ MADE = {
 
 def measure() -> Iterator[Figure]:
     """The slowest of the askers counts, each by the median."""
-    with scratch() as data, postgresql() as servers:
+    with make_temp_folder() as data, run_postgresql() as servers:
         command = [sys.executable, "-m", "bench.lists"]
-        env = environment(data, **servers)
+        env = build_environment(data, **servers)
         found = json.loads(subprocess.run(command, env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     yield Figure("making of 1,000,000 tasks", found.pop("made"), "s")
     for name, by_asker in found.items():
         asker, slowest = max(by_asker.items(), key=lambda one: one[1])
-        yield Figure(f"{name} ({asker})", 1e3 * slowest, "ms", target=Target(50))
+        yield Figure(f"{name} ({asker})", 1e3 * slowest, "ms", target=FigureTarget(50))
 
 
-def _inside() -> dict[str, Any]:
+def _measure_inside() -> dict[str, Any]:
     import io
     from statistics import median
 
@@ -84,35 +84,35 @@ def _inside() -> dict[str, Any]:
     for name, projects in MEMBERS.items():
         asking[f"member of {name}"] = user = User.objects.create(username=f"of-{name}")
         Membership.objects.bulk_create(Membership(user=user, project_id=project) for project in projects)
-    found: dict[str, Any] = {"made": seconds(_make)}
+    found: dict[str, Any] = {"made": measure_seconds(_make_rows)}
 
     def query(text: str) -> dict[str, Any]:
         return parse_query(TaskQuery, QueryDict(text))
 
     whole = asking["administrator"]
     far = task_list.list_tasks(whole, query("page=200&pageSize=20"))
-    begins, ends = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in _week(far["items"][0]["createdAt"]))
+    begins, ends = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in _filter_week(far["items"][0]["createdAt"]))
     for name, text in QUERIES.items():
         asked = query(text.format(begins=begins, ends=ends, cursor=far["nextCursor"]))
         ask = {who: partial(task_list.list_tasks, user, asked) for who, user in asking.items()}
-        found[name] = {who: median(seconds(one) for _ in range(ROUNDS)) for who, one in ask.items()}
+        found[name] = {who: median(measure_seconds(one) for _ in range(ROUNDS)) for who, one in ask.items()}
     return found
 
 
-def _week(ends: Any) -> tuple[Any, Any]:
+def _filter_week(ends: Any) -> tuple[Any, Any]:
     from datetime import timedelta
 
     return ends - timedelta(days=7), ends
 
 
-def _make() -> None:
+def _make_rows() -> None:
     """Rows first and indexes then, on two cores, which takes a quarter of the time."""
     from django.db import connection
 
     from apps.training.models import Task
 
     names = [str(field.column) for field in Task._meta.concrete_fields]
-    made = MADE | {"due_at": "NULL", "claimed_at": "NULL"}
+    made = CREATED_FROM | {"due_at": "NULL", "claimed_at": "NULL"}
     values = ", ".join(made.get(name, f'task."{name}"') for name in names)
     columns = ", ".join(f'"{name}"' for name in names)
     with connection.cursor() as cursor:
@@ -148,4 +148,4 @@ if __name__ == "__main__":
     import django
 
     django.setup()
-    print(json.dumps(_inside()))
+    print(json.dumps(_measure_inside()))

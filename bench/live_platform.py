@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import procfs
-from bench.temp_platform import prepare, scratch
+from bench.temp_platform import make_temp_folder, prepare_database
 from fermi.client import Fermi
 from fermi.engines.local.launcher import build_training_env
 from tests.platform_process import Running, free_port
@@ -21,7 +21,7 @@ from tests.polling import until
 TRAINER = "fermi.train.train_ddp"
 
 
-class Live(Running):
+class LivePlatform(Running):
     """`choices`: environments by how many processes they make; 14 is the requirement document's example."""
 
     def settle(self) -> None:
@@ -33,10 +33,10 @@ class Live(Running):
 
 
 @contextmanager
-def platform(**env: str) -> Iterator[Live]:
-    with scratch() as data:
-        prepare(data)
-        running = Live(data, **{"FERMI_LOG_LEVEL": "WARNING", "FERMI_STAND_BY": "1", **env})
+def run_platform(**env: str) -> Iterator[LivePlatform]:
+    with make_temp_folder() as data:
+        prepare_database(data)
+        running = LivePlatform(data, **{"FERMI_LOG_LEVEL": "WARNING", "FERMI_STAND_BY": "1", **env})
         try:
             running.start()
             running.settle()
@@ -50,37 +50,37 @@ atexit.register(_shared.close)
 
 
 @cache
-def shared() -> Live:
+def get_shared_platform() -> LivePlatform:
     """The same one for all sections that ask for it, until `close`."""
-    return _shared.enter_context(platform())
+    return _shared.enter_context(run_platform())
 
 
-def close() -> None:
-    shared.cache_clear()
+def close_shared_platform() -> None:
+    get_shared_platform.cache_clear()
     _shared.close()
 
 
-def client(running: Live) -> Fermi:
+def make_client(running: LivePlatform) -> Fermi:
     return Fermi(running.url, (running.data / "token").read_text().strip())
 
 
-def worker(running: Live) -> int:
+def find_worker(running: LivePlatform) -> int:
     return int(running.processes()["worker"]["pid"])
 
 
-def wait_for_stand_by(running: Live) -> int:
-    pid = until(lambda: procfs.standing_by(worker(running)), seconds=120, what="a process stands by")
+def wait_for_stand_by(running: LivePlatform) -> int:
+    pid = until(lambda: procfs.find_standby(find_worker(running)), seconds=120, what="a process stands by")
     assert pid is not None
     return pid
 
 
-def command_of(running: Live, task_id: str) -> list[str]:
+def read_command(running: LivePlatform, task_id: str) -> list[str]:
     """The trainer and its arguments, as they were run on node 0."""
     words = json.loads((running.data / "runs" / f"{task_id}-1" / "node-0.json").read_text())["command"]
     return words[words.index(TRAINER) :]
 
 
-def torchrun(words: list[str], processes: int, log: Path) -> "subprocess.Popen[bytes]":
+def run_torchrun(words: list[str], processes: int, log: Path) -> "subprocess.Popen[bytes]":
     """The same trainer with the same arguments and environment, started the way people do by hand. In a session of its
     own, as the platform's processes are: Linux shares the processor among sessions first."""
     words = [*words, "--checkpoint_dir", str(log.with_suffix(".checkpoints"))]
@@ -93,7 +93,7 @@ def torchrun(words: list[str], processes: int, log: Path) -> "subprocess.Popen[b
         )  # fmt: skip
 
 
-def first_step(log: Path) -> float | None:
+def read_first_step(log: Path) -> float | None:
     """When an attempt's first optimizer step was done, in unix seconds, as rank 0 says in its first line of metrics."""
     if not log.exists():
         return None
@@ -103,7 +103,7 @@ def first_step(log: Path) -> float | None:
     return None
 
 
-def until_first_step(log: Path, began: float, seconds: float = 180) -> float:
+def wait_for_first_step(log: Path, began: float, seconds: float = 180) -> float:
     """Seconds from `began` to the first step."""
     size = -1
 
@@ -111,14 +111,14 @@ def until_first_step(log: Path, began: float, seconds: float = 180) -> float:
         """Reads what has come alone: who asks takes the processor from what is measured, and it says its own time."""
         nonlocal size
         before, size = size, log.stat().st_size if log.exists() else -1
-        return first_step(log) if size != before else None
+        return read_first_step(log) if size != before else None
 
     done = until(grown, seconds=seconds, what=f"the first step in {log}")
     assert done is not None
     return done - began
 
 
-def create(running: Live, processes: int, **changes: Any) -> tuple[str, float]:
+def create_task(running: LivePlatform, processes: int, **changes: Any) -> tuple[str, float]:
     """The task, and when its creation was asked for (unix seconds)."""
     request = running.request(running.choices[processes], **changes)
     began = time.time()

@@ -16,7 +16,7 @@ CONNECTIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadGenerator:
     per_second: float
     median_ms: float
     worst_ms: float
@@ -24,25 +24,25 @@ class Load:
     busy: float  # share of one core that the generator itself used
 
 
-def put(port: int, request: bytes, seconds: float) -> Load:
+def run_load(port: int, request: bytes, seconds: float) -> LoadGenerator:
     """Called from another process; raises when an answer was not a success."""
     order = json.dumps({"port": port, "request": request.decode(), "seconds": seconds})
     command = [sys.executable, "-m", "bench.load"]
     answer = subprocess.run(command, input=order, check=True, stdout=subprocess.PIPE, text=True).stdout
-    load = Load(**json.loads(answer))
+    load = LoadGenerator(**json.loads(answer))
     if load.failed:
         raise RuntimeError(f"{load.failed} requests failed: {request[:80]!r}")
     return load
 
 
-def generate(port: int, request: bytes, seconds: float) -> Load:
+def generate_load(port: int, request: bytes, seconds: float) -> LoadGenerator:
     took: list[float] = []
     failed: list[int] = []
 
     def one(connection: socket.socket) -> None:
         while (began := time.perf_counter()) < end:
             connection.sendall(request)
-            if not 200 <= answer(connection) < 300:
+            if not 200 <= read_answer(connection) < 300:
                 failed.append(1)
             took.append(time.perf_counter() - began)
 
@@ -58,10 +58,10 @@ def generate(port: int, request: bytes, seconds: float) -> Load:
         thread.join()
     wall, spent = time.perf_counter() - began, time.process_time() - spent
     took.sort()
-    return Load(len(took) / wall, took[len(took) // 2] * 1e3, took[-1] * 1e3, len(failed), spent / wall)
+    return LoadGenerator(len(took) / wall, took[len(took) // 2] * 1e3, took[-1] * 1e3, len(failed), spent / wall)
 
 
-def answer(connection: socket.socket) -> int:
+def read_answer(connection: socket.socket) -> int:
     """Reads one answer to its end; gives the status."""
     data = connection.recv(65536)
     while (head := data.find(b"\r\n\r\n")) < 0:
@@ -76,4 +76,4 @@ def answer(connection: socket.socket) -> int:
 
 if __name__ == "__main__":
     order = json.load(sys.stdin)
-    print(json.dumps(asdict(generate(order["port"], order["request"].encode(), order["seconds"]))))
+    print(json.dumps(asdict(generate_load(order["port"], order["request"].encode(), order["seconds"]))))

@@ -16,11 +16,15 @@ import numpy as np
 import torch
 
 from bench.table import Figure
-from fermi.train.train_ddp import Samples, World, parse
+from fermi.train.train_ddp import Samples, World, parse_args
 
 TOKENS, STEPS, COMPUTING = 256 << 20, 30, 0.05
 BATCH = ["--batch_size=64", "--block_size=1024"]
-WAYS = {"num_workers 2": ["--num_workers=2"], "preload": ["--preload"], "both": ["--num_workers=2", "--preload"]}
+LOADER_OPTIONS = {
+    "num_workers 2": ["--num_workers=2"],
+    "preload": ["--preload"],
+    "both": ["--num_workers=2", "--preload"],
+}
 
 
 def measure() -> Iterator[Figure]:
@@ -29,17 +33,17 @@ def measure() -> Iterator[Figure]:
         with path.open("wb") as file:
             np.random.default_rng(0).integers(0, 256, TOKENS, np.uint16).tofile(file)
             os.fsync(file.fileno())
-        plain = waited(path, [])
-        for name, words in WAYS.items():
+        plain = measure_wait(path, [])
+        for name, words in LOADER_OPTIONS.items():
             yield Figure(
-                f"wait for 64 x 1024 tokens, {name}", waited(path, words) * 1000, "ms", plain * 1000, "neither"
+                f"wait for 64 x 1024 tokens, {name}", measure_wait(path, words) * 1000, "ms", plain * 1000, "neither"
             )
 
 
-def waited(path: Path, words: list[str]) -> float:
+def measure_wait(path: Path, words: list[str]) -> float:
     """The median; the first steps, in which workers start, are left out."""
-    args: argparse.Namespace = parse([f"--train_data_path={path}", *BATCH, *words])
-    forget(path)
+    args: argparse.Namespace = parse_args([f"--train_data_path={path}", *BATCH, *words])
+    drop_page_cache(path)
     samples = Samples(str(path), args, World(0, 0, 1, torch.device("cpu"), distributed=False))
     samples.draw_ahead(range(1, STEPS + 1))
     found = []
@@ -52,6 +56,6 @@ def waited(path: Path, words: list[str]) -> float:
     return median(found[5:])
 
 
-def forget(path: Path) -> None:
+def drop_page_cache(path: Path) -> None:
     with path.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -18,12 +18,12 @@ from pathlib import Path
 from statistics import mean
 
 from bench import live_platform
-from bench.procfs import cpu_seconds, forget_peak, memory, peak
-from bench.readers import Readers
-from bench.table import Figure, Target
+from bench.procfs import read_cpu_seconds, read_memory, read_peak, reset_peak
+from bench.readers import StreamReaders
+from bench.table import Figure, FigureTarget
 from bench.temp_platform import ROOT
-from bench.timing import in_turns
-from bench.web import Web
+from bench.timing import measure_in_turns
+from bench.web import BenchWeb
 from fermi.engines.local.launcher import build_training_env
 
 RANKS, LINES, RATE = 14, 15, 48
@@ -38,7 +38,7 @@ POINTS = STEPS // 10
 
 
 def measure() -> Iterator[Figure]:
-    running = live_platform.shared()
+    running = live_platform.get_shared_platform()
     workspace = running.data / "workspace"
     folder = workspace / "printed"  # of what tasks may write
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,72 +46,72 @@ def measure() -> Iterator[Figure]:
     printing: dict[str, list[float]] = {"fermi": [], "by hand": []}
 
     def watched() -> float:
-        working, spent = _watched(running, folder)
+        working, spent = _measure_watched(running, folder)
         printing["fermi"].append(spent)
         return working
 
     def alone() -> float:
-        working, spent = _alone(folder)
+        working, spent = _measure_alone(folder)
         printing["by hand"].append(spent)
         return working
 
-    took = in_turns(ROUNDS, alone=alone, watched=watched)
+    took = measure_in_turns(ROUNDS, alone=alone, watched=watched)
     yield Figure(
         f"a step of {LINES} lines, watched", took["watched"] * 1e3, "ms", took["alone"] * 1e3, "by hand",
-        Target(1.1, of="ratio"),
+        FigureTarget(1.1, of="ratio"),
     )  # fmt: skip
     yield Figure("its printing alone", mean(printing["fermi"]) * 1e3, "ms", mean(printing["by hand"]) * 1e3, "by hand")
-    task_id = yield from _flood(running, folder)
-    yield from _missing(running, task_id)
+    task_id = yield from _run_flood(running, folder)
+    yield from _count_missing(running, task_id)
 
 
-def _flood(running: live_platform.Live, folder: Path) -> Generator[Figure, None, str]:
+def _run_flood(running: live_platform.LivePlatform, folder: Path) -> Generator[Figure, None, str]:
     """Its task is what it returns."""
     pid = int(running.processes()["web"]["pid"])
-    web = Web(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), (pid,))
-    entrypoint = {"script": SCRIPT.name, "args": _arguments(folder, STEPS)}
-    before, spent, began = memory([pid]).resident, cpu_seconds([pid]), time.monotonic()
-    forget_peak(pid)
-    task_id, _ = live_platform.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
-    with Readers(
+    web = BenchWeb(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), (pid,))
+    entrypoint = {"script": SCRIPT.name, "args": _make_arguments(folder, STEPS)}
+    before, spent, began = read_memory([pid]).resident, read_cpu_seconds([pid]), time.monotonic()
+    reset_peak(pid)
+    task_id, _ = live_platform.create_task(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
+    with StreamReaders(
         web, [f"/api/v1/training-tasks/{task_id}/stream?logs=all"] * READERS, PAUSED, FROM_THE_START
     ) as readers:
         readers.expect("event: end")
         running.until_state(task_id, "succeeded")
         ended = running.task(task_id)["endedAt"]
         arrived = [at for at in readers.heard() if at is not None]
-        busy, grown = (cpu_seconds([pid]) - spent) / (time.monotonic() - began), peak(pid) - before
+        busy, grown = (read_cpu_seconds([pid]) - spent) / (time.monotonic() - began), read_peak(pid) - before
         readers.go_on()
         missing = sum(EXPECTED - lines for lines in readers.lines())
     if len(arrived) < READERS - PAUSED:
         raise RuntimeError(f"only {len(arrived)} readers came to the end")
     last = 1e3 * (max(arrived) - datetime.fromisoformat(ended).timestamp())
-    yield Figure(f"{READERS} readers: the web process's memory grows by", grown, "MiB", target=Target(64))
-    yield Figure("its processor", busy, "cores", target=Target(1))
+    yield Figure(f"{READERS} readers: the web process's memory grows by", grown, "MiB", target=FigureTarget(64))
+    yield Figure("its processor", busy, "cores", target=FigureTarget(1))
     yield Figure(f"{READERS - PAUSED} that keep reading: end recorded → all of it is there, worst", last, "ms")
-    yield Figure(f"of {READERS * EXPECTED:,} lines to all readers, missing", missing, "", target=Target(0))
+    yield Figure(f"of {READERS * EXPECTED:,} lines to all readers, missing", missing, "", target=FigureTarget(0))
     return task_id
 
 
-def _arguments(folder: Path, steps: int = SHORT) -> list[str]:
+def _make_arguments(folder: Path, steps: int = SHORT) -> list[str]:
     return [str(LINES), str(steps), str(RATE), str(folder)]
 
 
-def _watched(running: live_platform.Live, folder: Path) -> tuple[float, float]:
-    entrypoint = {"script": SCRIPT.name, "args": _arguments(folder)}
-    task_id, _ = live_platform.create(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
-    with live_platform.client(running) as fermi:
+def _measure_watched(running: live_platform.LivePlatform, folder: Path) -> tuple[float, float]:
+    entrypoint = {"script": SCRIPT.name, "args": _make_arguments(folder)}
+    task_id, _ = live_platform.create_task(running, RANKS, entrypoint=entrypoint, maxRestarts=0)
+    with live_platform.make_client(running) as fermi:
         for _ in fermi.tasks.stream(task_id, logs="all"):  # ends with the task
             pass
     running.until_state(task_id, "succeeded")
-    return _result(folder)
+    return _read_result(folder)
 
 
-def _alone(folder: Path) -> tuple[float, float]:
+def _measure_alone(folder: Path) -> tuple[float, float]:
     ranks = []
     for rank in range(RANKS):
         with (folder / f"{rank}.log").open("ab") as log:
-            command = [sys.executable, str(SCRIPT), *_arguments(folder)]
+            command = [sys.executable, str(SCRIPT), *_make_arguments(folder)]
             env = {**build_training_env(), "RANK": str(rank)}
             ranks.append(
                 subprocess.Popen(command, env=env, stdout=log, start_new_session=True)
@@ -119,10 +119,10 @@ def _alone(folder: Path) -> tuple[float, float]:
     for process in ranks:
         if process.wait(300):
             raise RuntimeError(f"a printing rank ended with {process.returncode}")
-    return _result(folder)
+    return _read_result(folder)
 
 
-def _result(folder: Path) -> tuple[float, float]:
+def _read_result(folder: Path) -> tuple[float, float]:
     """Seconds per step: in all, and printing."""
     results = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
     for rank in range(RANKS):
@@ -130,18 +130,18 @@ def _result(folder: Path) -> tuple[float, float]:
     return mean(result["working"] for result in results) / SHORT, mean(r["printing"] for r in results) / SHORT
 
 
-def _missing(running: live_platform.Live, task_id: str) -> Iterator[Figure]:
+def _count_missing(running: live_platform.LivePlatform, task_id: str) -> Iterator[Figure]:
     """Of each way to read what was printed: how much of it is not there."""
     files = sum(
         (running.data / "logs" / task_id / "1" / f"{rank}.log").read_bytes().count(b"\n") for rank in range(RANKS)
     )
-    with live_platform.client(running) as fermi:
+    with live_platform.make_client(running) as fermi:
         downloaded = sum(
             piece.count(b"\n") for rank in range(RANKS) for piece in fermi.tasks.download_log(task_id, rank=rank)
         )
         paged = sum(1 for _ in fermi.tasks.logs(task_id, rank="all"))
         points = sum(1 for _ in fermi.tasks.metrics(task_id))
-    none = Target(0)
+    none = FigureTarget(0)
     for where, found in (("the files", files), ("downloads", downloaded), ("pages of all ranks", paged)):
         yield Figure(f"of {EXPECTED:,} lines, missing in {where}", EXPECTED - found, "", target=none)
     yield Figure(f"of {POINTS} metric points, missing", POINTS - points, "", target=none)

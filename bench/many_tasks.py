@@ -29,34 +29,37 @@ from apps.training.models import Attempt, Node, Task
 from apps.training.reconcile import engine_watch, reconciler
 from apps.training.states import TaskState
 from bench import preview, procfs, series
-from bench.replay_engine import NUMBER, RANKS, Recorded, number_of, seen, task_id
+from bench.replay_engine import NUMBER, RANKS, ReplayBackend, make_observation, make_task_id, parse_task_number
 from bench.temp_platform import ROOT
 from fermi.planning import plugins
 from tests.polling import until
 
 SWEEPS, PAUSE = 9, 0.5
-SECONDS, A_SECOND, AT_ONCE = 8, 1000, 50
+SECONDS, CHANGES_PER_SECOND, CONCURRENT_CHANGES = 8, 1000, 50
 """Changes are made 20 times a second."""
 
 
-def cost(count: int) -> dict[str, Any]:
+def measure_cost(count: int) -> dict[str, Any]:
     file = Path(settings.DATA_DIR) / "changes"
     file.write_bytes(bytes(count * NUMBER.size))
     cluster = Cluster.objects.create(name="recorded", backend="recorded", connection={"file": str(file)})
-    _make(cluster, count)
+    _make_tasks(cluster, count)
     engine = engine_access.get_backend(cluster)
-    assert isinstance(engine, Recorded)
-    found: dict[str, Any] = {"unwatched": _every(), "more": _statements(1000) - _statements(10)}
-    with _watched():
-        found |= {"every": _every(), **_paced()}
-        with _worker() as pid:
-            return {**found, **_changes(engine, cluster, count, pid)}
+    assert isinstance(engine, ReplayBackend)
+    found: dict[str, Any] = {
+        "unwatched": _measure_full_sweep(),
+        "more": _count_statements(1000) - _count_statements(10),
+    }
+    with _measure_watched():
+        found |= {"every": _measure_full_sweep(), **_measure_paced_sweeps()}
+        with _start_worker() as pid:
+            return {**found, **_measure_changes(engine, cluster, count, pid)}
 
 
-def _make(cluster: Cluster, count: int) -> None:
+def _make_tasks(cluster: Cluster, count: int) -> None:
     """One of 64 ranks is made as it would be, and all others are its copies: of its rows, too."""
-    first = task_id(0)
-    job = replace(preview.job(RANKS), task_id=first, attempt=1)
+    first = make_task_id(0)
+    job = replace(preview.make_job(RANKS), task_id=first, attempt=1)
     plan = plugins.get_framework(job.framework).plan(job)
     rendered = plugins.get_backend("local", preview.CONNECTION).render(job, plan).to_json()
     moment = now()
@@ -70,18 +73,18 @@ def _make(cluster: Cluster, count: int) -> None:
         task=task, number=1, master_port=29500, plan=rendered, created_at=moment, running_at=moment,
         submitted_at=moment,
     )  # fmt: skip
-    seen_last.store_observations([(task.attempts.get(), seen(0))])
+    seen_last.store_observations([(task.attempts.get(), make_observation(0))])
     for rank, node in enumerate(job.nodes):
         Node.objects.create(task=task, node_rank=rank, name=node.name, processes=node.processes)
     copies = {"id": "'task-size-' || lpad(n::text, 5, '0')", "name": "'task-size-' || lpad(n::text, 5, '0')"}
-    _copy(Task, copies, count)
+    _copy_rows(Task, copies, count)
     for model in (Attempt, Node):
-        _copy(model, {"id": "nextval(pg_get_serial_sequence('%s', 'id'))", "task_id": copies["id"]}, count)
+        _copy_rows(model, {"id": "nextval(pg_get_serial_sequence('%s', 'id'))", "task_id": copies["id"]}, count)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
 
 
-def _copy(model: Any, made: dict[str, str], count: int) -> None:
+def _copy_rows(model: Any, made: dict[str, str], count: int) -> None:
     table = model._meta.db_table
     names = [field.column for field in model._meta.concrete_fields]
     values = ", ".join(made.get(name, f'old."{name}"').replace("%s", table) for name in names)
@@ -93,7 +96,7 @@ def _copy(model: Any, made: dict[str, str], count: int) -> None:
 
 
 @contextmanager
-def _watched() -> Iterator[None]:
+def _measure_watched() -> Iterator[None]:
     """As by a watcher that looks at all of them again and again."""
     share, ending = sharding.ShardedWatcher(), threading.Event()
 
@@ -114,7 +117,7 @@ def _watched() -> Iterator[None]:
             thread.join()
 
 
-def _every() -> float:
+def _measure_full_sweep() -> float:
     """Seconds of a sweep, when all of them are due: 1,000 at a time."""
     Task.objects.update(due_at=now(), claimed_at=None)
     took: list[float] = []
@@ -125,7 +128,7 @@ def _every() -> float:
         took.append(time.monotonic() - began)
 
 
-def _paced() -> dict[str, float]:
+def _measure_paced_sweeps() -> dict[str, float]:
     """They come back after five to ten minutes, in no order; here as many of them between two sweeps, but sooner."""
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE training_task SET due_at = now() + random() * interval '{450 * PAUSE / 2} seconds'")
@@ -134,24 +137,24 @@ def _paced() -> dict[str, float]:
     for _ in range(SWEEPS):
         moment += PAUSE
         time.sleep(max(0.0, moment - time.monotonic()))
-        with counted() as asked:
+        with count_statements() as asked:
             began = time.monotonic()
             looked += reconciler.reconcile_due_tasks()
             took.append(time.monotonic() - began)
     return {"sweep": median(took), "worst": max(took), "looked": looked / SWEEPS, "statements": asked[0]}
 
 
-def _statements(due: int) -> int:
+def _count_statements(due: int) -> int:
     """Of a sweep that looks at so many, all of them quiet."""
     keys = list(Task.objects.values_list("pk", flat=True)[:due])
     Task.objects.filter(pk__in=keys).update(due_at=now(), claimed_at=None)
-    with counted() as asked:
+    with count_statements() as asked:
         reconciler.reconcile_due_tasks()
     return asked[0]
 
 
 @contextmanager
-def counted() -> Iterator[list[int]]:
+def count_statements() -> Iterator[list[int]]:
     asked = [0]
 
     def count(execute: Callable[..., Any], *args: Any) -> Any:
@@ -163,26 +166,26 @@ def counted() -> Iterator[list[int]]:
 
 
 @contextmanager
-def _worker() -> Iterator[int]:
+def _start_worker() -> Iterator[int]:
     """The platform's one worker, as it is started."""
     command = [sys.executable, "-m", "celery", "--quiet", "-A", "server.celery", "worker", "--pool", "threads",
                "--without-gossip", "--without-mingle", "--without-heartbeat"]  # fmt: skip
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
         try:
             pubsub.get_client().delete(f"{pubsub.CHANNEL_PREFIX}kept.sweep")
-            until(_swept, seconds=60, what="the worker sweeps")
+            until(_run_sweep, seconds=60, what="the worker sweeps")
             yield process.pid
         finally:
             process.terminate()
             process.wait(20)
 
 
-def _swept() -> bool:
+def _run_sweep() -> bool:
     wakeups.enqueue_task("training.sweep")
     return pubsub.get_figure("sweep") is not None
 
 
-class Ear:
+class ChangeListener:
     """When each task's change was told last to whoever looks at it, which is once it is stored."""
 
     def __init__(self) -> None:
@@ -198,41 +201,41 @@ class Ear:
                 self.at[message["channel"].decode().rpartition(":")[2]] = time.monotonic()
 
 
-def _changes(engine: Recorded, cluster: Cluster, count: int, worker: int) -> dict[str, float]:
+def _measure_changes(engine: ReplayBackend, cluster: Cluster, count: int, worker: int) -> dict[str, float]:
     """The engine tells of changes in this process, which hands them on as the watcher does."""
-    ending, ear = threading.Event(), Ear()
+    ending, ear = threading.Event(), ChangeListener()
     threading.Thread(
         target=engine_watch.create_engine_watchers().run, args=(ending, lambda key: key == cluster.pk), daemon=True
     ).start()
     order = random.Random(1).sample(range(count), count)
-    engine.change(order[:AT_ONCE])
-    until(lambda: len(ear.at) >= AT_ONCE, seconds=60, what="changes are followed")
+    engine.change(order[:CONCURRENT_CHANGES])
+    until(lambda: len(ear.at) >= CONCURRENT_CHANGES, seconds=60, what="changes are followed")
     ear.at.clear()
-    before = procfs.cpu_seconds([worker]), series.postgres_seconds()
+    before = procfs.read_cpu_seconds([worker]), series.postgres_seconds()
     mine, made, began = time.process_time(), dict[str, float](), time.monotonic()
-    for turn in range(SECONDS * A_SECOND // AT_ONCE):
-        chosen = [order[(turn * AT_ONCE + n) % count] for n in range(AT_ONCE)]
-        time.sleep(max(0.0, began + turn * AT_ONCE / A_SECOND - time.monotonic()))
+    for turn in range(SECONDS * CHANGES_PER_SECOND // CONCURRENT_CHANGES):
+        chosen = [order[(turn * CONCURRENT_CHANGES + n) % count] for n in range(CONCURRENT_CHANGES)]
+        time.sleep(max(0.0, began + turn * CONCURRENT_CHANGES / CHANGES_PER_SECOND - time.monotonic()))
         moment = time.monotonic()
-        made |= {task_id(number): moment for number in chosen}
+        made |= {make_task_id(number): moment for number in chosen}
         engine.change(chosen)
     fed = time.monotonic()
     until(lambda: len(ear.at) >= len(made), seconds=120, what="all changes are followed")
     ended = time.monotonic()
-    total = SECONDS * A_SECOND
+    total = SECONDS * CHANGES_PER_SECOND
     delays = sorted(ear.at[key] - made[key] for key in made)
     return {
         "within": 100 * sum(delay <= 1 for delay in delays) / len(delays), "median": median(delays),
         "last": delays[-1], "made": total / (fed - began), "rate": total / (ended - began),
-        "worker": (procfs.cpu_seconds([worker]) - before[0]) / total,
+        "worker": (procfs.read_cpu_seconds([worker]) - before[0]) / total,
         "postgres": (series.postgres_seconds() - before[1]) / total,
         "watch": (time.process_time() - mine) / total,
-        "stored": _stored(engine),
+        "stored": _count_outdated(engine),
     }  # fmt: skip
 
 
-def _stored(engine: Recorded) -> float:
+def _count_outdated(engine: ReplayBackend) -> float:
     """Of how many tasks something else is stored than what the engine says."""
-    said = cache(lambda changes: seen_last.serialize_observation(seen(changes)))
+    said = cache(lambda changes: seen_last.serialize_observation(make_observation(changes)))
     kept = Attempt.objects.filter(task__cluster__backend="recorded").values_list("task", "seen")
-    return sum(told != said(engine.changes(number_of(task))) for task, told in kept.iterator())
+    return sum(told != said(engine.changes(parse_task_number(task))) for task, told in kept.iterator())

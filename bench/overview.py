@@ -4,10 +4,10 @@ on the embedded database; the telemetry of these nodes is not in it."""
 import json
 from collections.abc import Iterator
 
-from bench.table import Figure, Target
-from bench.temp_platform import inside, scratch
+from bench.table import Figure, FigureTarget
+from bench.temp_platform import make_temp_folder, run_in_django
 
-NAMES = {
+FIGURE_NAMES = {
     "overview": "the overview",
     "attention": "what needs somebody, the first page",
     "last": "what needs somebody, page 40",
@@ -16,7 +16,7 @@ NAMES = {
 
 
 def measure() -> Iterator[Figure]:
-    with scratch() as data:
-        found = json.loads(inside(data, "overview", "0"))
-    for name, label in NAMES.items():
-        yield Figure(label, found[name] * 1e3, "ms", target=None if name == "book" else Target(200))
+    with make_temp_folder() as data:
+        found = json.loads(run_in_django(data, "overview", "0"))
+    for name, label in FIGURE_NAMES.items():
+        yield Figure(label, found[name] * 1e3, "ms", target=None if name == "book" else FigureTarget(200))

@@ -21,23 +21,23 @@ from apps.training.models import Event, Task
 from apps.training.reconcile import ports, reconciler
 from apps.training.states import TaskState
 from bench import preview
-from bench.replay_engine import NUMBER, Recorded, task_id
+from bench.replay_engine import NUMBER, ReplayBackend, make_task_id
 from fermi.jobs.spec import Entrypoint, JobSpec, Rendered, parse_attempt_name
 from fermi.planning import plugins
 from tests.polling import until
 
 THREADS, SWEEPS = 8, 2.0
-MAKING = 0.02
+ENQUEUE_COUNT = 0.02
 """Seconds that the engine takes to make a gang."""
 
 
-def cost(count: int) -> dict[str, float]:
+def measure_cost(count: int) -> dict[str, float]:
     file = Path(settings.DATA_DIR) / "changes"
     file.write_bytes(bytes(count * NUMBER.size))
     cluster = Cluster.objects.create(name="recorded", backend="recorded", connection={"file": str(file)})
-    _prepare(engine_access.get_backend(cluster))
-    jobs = [_job(cluster, number) for number in range(count)]
-    messages, began, failed = SimpleQueue[tuple[str, ...]](), Counter[str](), _Failures()
+    _prepare_engine(engine_access.get_backend(cluster))
+    jobs = [_make_job(cluster, number) for number in range(count)]
+    messages, began, failed = SimpleQueue[tuple[str, ...]](), Counter[str](), _FailureCounter()
     look, take = ports.find_ports, leases.acquire_port
 
     def looked(task: Task, backend: Any) -> Any:
@@ -57,8 +57,8 @@ def cost(count: int) -> dict[str, float]:
     wakeups.enqueue_task = lambda *hint: messages.put(hint)
     logging.getLogger("apps.training.reconcile.reconciler").addHandler(failed)
     ending = threading.Event()
-    threads = [threading.Thread(target=_work, args=(messages, ending)) for _ in range(THREADS)]
-    threads.append(threading.Thread(target=_beat, args=(messages, ending)))
+    threads = [threading.Thread(target=_run_messages, args=(messages, ending)) for _ in range(THREADS)]
+    threads.append(threading.Thread(target=_run_beat, args=(messages, ending)))
     moment, owner = time.monotonic(), User.objects.get()
     for job in jobs:
         task_store.store_task(job, owner, cluster, name=job.task_id, request={})
@@ -78,19 +78,19 @@ def cost(count: int) -> dict[str, float]:
     return {"repeated": repeated, "failed": failed.count, "seconds": time.monotonic() - moment}
 
 
-def _prepare(engine: Any) -> None:
-    assert isinstance(engine, Recorded)
+def _prepare_engine(engine: Any) -> None:
+    assert isinstance(engine, ReplayBackend)
     local = plugins.get_backend("local", preview.CONNECTION)
 
     def submit(rendered: Rendered, secrets: object = None) -> None:
         wakeups.enqueue_task(parse_attempt_name(rendered.name)[0])
-        time.sleep(MAKING)
+        time.sleep(ENQUEUE_COUNT)
 
     engine.render = local.render  # type: ignore[method-assign]
     engine.submit = submit  # type: ignore[method-assign]
 
 
-def _job(cluster: Cluster, number: int) -> JobSpec:
+def _make_job(cluster: Cluster, number: int) -> JobSpec:
     project, zone = Project.objects.get(), AvailabilityZone.objects.get_or_create(name="burst")[0]
     name = f"env-burst-{number}"
     made = DevEnvironment.objects.create(
@@ -98,12 +98,12 @@ def _job(cluster: Cluster, number: int) -> JobSpec:
     )
     (node,) = selectors.build_nodes([made])
     return replace(
-        JobSpec(task_id(number), "pytorch-ddp", (node,), name, project=project.pk),
+        JobSpec(make_task_id(number), "pytorch-ddp", (node,), name, project=project.pk),
         entrypoint=Entrypoint("train.py"), checkpoint_dir="/c",
     )  # fmt: skip
 
 
-def _work(messages: SimpleQueue[tuple[str, ...]], ending: threading.Event) -> None:
+def _run_messages(messages: SimpleQueue[tuple[str, ...]], ending: threading.Event) -> None:
     while not ending.is_set():
         try:
             name, *args = messages.get(timeout=0.1)
@@ -117,12 +117,12 @@ def _work(messages: SimpleQueue[tuple[str, ...]], ending: threading.Event) -> No
     connection.close()
 
 
-def _beat(messages: SimpleQueue[tuple[str, ...]], ending: threading.Event) -> None:
+def _run_beat(messages: SimpleQueue[tuple[str, ...]], ending: threading.Event) -> None:
     while not ending.wait(SWEEPS):
         messages.put(("training.sweep",))
 
 
-class _Failures(logging.Handler):
+class _FailureCounter(logging.Handler):
     count = 0
 
     def emit(self, record: logging.LogRecord) -> None:

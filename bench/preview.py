@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from bench.table import Figure, Target
-from bench.timing import in_turns, seconds
+from bench.table import Figure, FigureTarget
+from bench.timing import measure_in_turns, measure_seconds
 from fermi.frameworks.base import Framework
 from fermi.jobs.spec import Entrypoint, JobSpec, Node
 from fermi.planning import plugins
@@ -16,7 +16,7 @@ SIZES = {"layers": 8, "heads": 8, "hiddenSize": 512, "sequenceLength": 1024}
 CONNECTION = {"data_dir": "/data", "python": "/venv/bin/python", "warm": False}
 
 
-def job(ranks: int, framework: str = "pytorch-ddp") -> JobSpec:
+def make_job(ranks: int, framework: str = "pytorch-ddp") -> JobSpec:
     nodes = tuple(
         Node(
             f"env-{i:04}", f"gn{i:04}", ip=f"10.0.{i // 256}.{i % 256}", gpu_type="A100", gpu_count=GPUS, emulated=True
@@ -34,7 +34,7 @@ def measure() -> Iterator[Figure]:
     framework, backend = plugins.get_framework("pytorch-ddp"), plugins.get_backend("local", CONNECTION)
     per_rank = 0.0
     for ranks in (8, 512, 4096):
-        spec = job(ranks)
+        spec = make_job(ranks)
 
         def plan(spec: JobSpec = spec) -> object:
             return framework.problems(spec), framework.plan(spec)
@@ -42,16 +42,16 @@ def measure() -> Iterator[Figure]:
         def whole(spec: JobSpec = spec) -> object:
             return framework.problems(spec), backend.render(spec, framework.plan(spec)).to_json()
 
-        took = in_turns(7, plan=partial(seconds, plan), whole=partial(seconds, whole))
+        took = measure_in_turns(7, plan=partial(measure_seconds, plan), whole=partial(measure_seconds, whole))
         per_rank = per_rank or took["whole"] / ranks
         yield Figure(f"plan of {ranks:,} ranks", took["plan"] * 1e3, "ms")
         yield Figure(
             f"plan and rendering of {ranks:,} ranks", took["whole"] * 1e3, "ms", per_rank * ranks * 1e3,
-            "at the rate of 8", Target(50) if ranks == 512 else None,
+            "at the rate of 8", FigureTarget(50) if ranks == 512 else None,
         )  # fmt: skip
 
     for name in plugins.FRAMEWORKS:
-        spec, framework = job(4096, name), plugins.get_framework(name)
+        spec, framework = make_job(4096, name), plugins.get_framework(name)
         if any(problem.code == "RECIPE_NOT_OFFERED" for problem in framework.problems(spec)):
             spec = replace(spec, entrypoint=Entrypoint("train.py"), hyperparameters={**spec.hyperparameters, **SIZES})
 
@@ -60,5 +60,5 @@ def measure() -> Iterator[Figure]:
                 raise AssertionError(f"{spec.framework} refuses the bench's job: {found}")
             return framework.warnings(spec), framework.plan(spec)
 
-        took = in_turns(5, plan=partial(seconds, planned))
-        yield Figure(f"plan of 4,096 ranks, {name}", took["plan"] * 1e3, "ms", target=Target(500))
+        took = measure_in_turns(5, plan=partial(measure_seconds, planned))
+        yield Figure(f"plan of 4,096 ranks, {name}", took["plan"] * 1e3, "ms", target=FigureTarget(500))

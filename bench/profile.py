@@ -9,16 +9,16 @@ import subprocess
 import sys
 
 from bench.api import TASKS
-from bench.temp_platform import ROOT, environment, inside, scratch
-from bench.web import brokering
+from bench.temp_platform import ROOT, build_environment, make_temp_folder, run_in_django
+from bench.web import serve_broker
 
 
 def main(what: str) -> int:
-    with scratch() as data:
-        inside(data, "tasks", str(TASKS))
-        with brokering(data):
+    with make_temp_folder() as data:
+        run_in_django(data, "tasks", str(TASKS))
+        with serve_broker(data):
             command = [sys.executable, "-m", "bench.profiled", what]
-            env = environment(data, FERMI_LOG_LEVEL="WARNING")
+            env = build_environment(data, FERMI_LOG_LEVEL="WARNING")
             return subprocess.run(command, check=False, env=env, cwd=ROOT).returncode
 
 

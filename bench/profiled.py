@@ -20,8 +20,8 @@ from django.test import RequestFactory  # noqa: E402
 
 from bench.api import REQUESTS  # noqa: E402
 
-TIMES = 100
-SHOWN = 40  # functions
+REPETITIONS = 100
+MAX_LINES = 40  # functions
 
 
 def main(what: str) -> None:
@@ -29,7 +29,7 @@ def main(what: str) -> None:
     if not named and not what.startswith("/"):
         sys.exit(f"WHAT is one of {', '.join(map(repr, REQUESTS))}, or a path such as /api/v1/workers; it was {what!r}")
     method, path, body = named[0] if named else ("GET", what, b"")
-    handler, made = BaseHandler(), _requests(method, path, body)
+    handler, made = BaseHandler(), _profile_requests(method, path, body)
     handler.load_middleware()
 
     def ask() -> None:
@@ -38,33 +38,33 @@ def main(what: str) -> None:
         if answer.status_code >= 300:
             sys.exit(f"{method} {path} was answered by {answer.status_code}: {getattr(answer, 'content', b'')[:500]!r}")
 
-    _often(ask, 5)
+    _repeat(ask, 5)
     began = time.process_time()
-    _often(ask, TIMES)
-    spent = (time.process_time() - began) / TIMES
-    statements = _statements(ask)
+    _repeat(ask, REPETITIONS)
+    spent = (time.process_time() - began) / REPETITIONS
+    statements = _print_statements(ask)
     print(f"{method} {path}: {1e3 * spent:.2f} ms of processor time, {len(statements)} statements that took "
           f"{1e3 * sum(took for took, _ in statements):.2f} ms")  # fmt: skip
     for took, sql in statements:
         print(f"  {1e3 * took:6.2f} ms  {sql[:120]}")
     profile = cProfile.Profile()
-    profile.runcall(_often, ask, TIMES)
-    pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(SHOWN)
+    profile.runcall(_repeat, ask, REPETITIONS)
+    pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(MAX_LINES)
 
 
-def _requests(method: str, path: str, body: bytes) -> Callable[[], HttpRequest]:
+def _profile_requests(method: str, path: str, body: bytes) -> Callable[[], HttpRequest]:
     token = (Path(settings.DATA_DIR) / "token").read_text().strip()
     headers = {"Authorization": f"Bearer {token}", "Accept-Language": "en", "Host": "localhost"}
     factory = RequestFactory(headers=headers)
     return lambda: factory.generic(method, path, body, content_type="application/json")
 
 
-def _often(action: Callable[[], None], times: int) -> None:
+def _repeat(action: Callable[[], None], times: int) -> None:
     for _ in range(times):
         action()
 
 
-def _statements(action: Callable[[], None]) -> list[tuple[float, str]]:
+def _print_statements(action: Callable[[], None]) -> list[tuple[float, str]]:
     found: list[tuple[float, str]] = []
 
     def timed(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:

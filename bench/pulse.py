@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from bench.table import Figure, Target
-from bench.timing import in_turns
+from bench.table import Figure, FigureTarget
+from bench.timing import measure_in_turns
 from fermi.probe import setup
 
 STEP, STEPS, ROUNDS, STARTS = 0.005, 40, 40, 15
@@ -30,11 +30,11 @@ def measure() -> Iterator[Figure]:
         found = json.loads(done.stdout)
     plain = found["without"]
     yield Figure(
-        "processor time of a 5 ms step", plain * found["ratio"], "ms", plain, "without", Target(1.01, of="ratio")
+        "processor time of a 5 ms step", plain * found["ratio"], "ms", plain, "without", FigureTarget(1.01, of="ratio")
     )
     yield Figure("of it the hook's own", found["hook"], "ms")
-    yield Figure("memory of a rank that trains", found["memory"], "KiB", target=Target(1024))
-    starts = in_turns(STARTS, with_=lambda: _start(given), without=lambda: _start(None))
+    yield Figure("memory of a rank that trains", found["memory"], "KiB", target=FigureTarget(1024))
+    starts = measure_in_turns(STARTS, with_=lambda: _measure_start(given), without=lambda: _measure_start(None))
     yield Figure(
         "start of an interpreter that imports nothing",
         starts["with_"] * 1000,
@@ -45,14 +45,14 @@ def measure() -> Iterator[Figure]:
     given.close()
 
 
-def _start(given: setup.RankFiles | None) -> float:
+def _measure_start(given: setup.RankFiles | None) -> float:
     env = dict(os.environ) if given is None else {**os.environ, **given.environment(os.environ)}
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", ""], env=env, pass_fds=given or (), check=True)
     return time.perf_counter() - began
 
 
-def _train(folder: str) -> dict[str, float]:
+def _measure_training(folder: str) -> dict[str, float]:
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
@@ -80,7 +80,7 @@ def _train(folder: str) -> dict[str, float]:
     computing = max(1, round((STEP - once) / each))
     steps(STEPS, computing)
     gc.collect()
-    before = _private()
+    before = _read_private_kib()
     pulse = start()
     assert pulse is not None
     assert pulse.advance()
@@ -99,7 +99,7 @@ def _train(folder: str) -> dict[str, float]:
 
     watched()
     gc.collect()
-    memory = _private() - before
+    memory = _read_private_kib() - before
     hooks.clear()
     pairs = [(watched(), steps(STEPS, computing)) for _ in range(ROUNDS)]
     (hook,) = ours.values()
@@ -114,11 +114,11 @@ def _train(folder: str) -> dict[str, float]:
     }
 
 
-def _private() -> float:
+def _read_private_kib() -> float:
     """KiB that no other process shares."""
     lines = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8").splitlines()
     return sum(float(line.split()[1]) for line in lines if line.startswith("Private_"))
 
 
 if __name__ == "__main__":
-    print(json.dumps(_train(sys.argv[1])))
+    print(json.dumps(_measure_training(sys.argv[1])))

@@ -13,19 +13,19 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from bench.web import Web
+from bench.web import BenchWeb
 
-GIVE_UP = 60.0
+TIMEOUT_SECONDS = 60.0
 LINE = b'"text":'
-LONGEST = 64  # bytes of what is waited for
+MAX_LINE_BYTES = 64  # bytes of what is waited for
 CHUNK = re.compile(rb"\r\n[0-9a-f]+\r\n")  # where a chunk of the body ends and the next one begins
 
 
-class Readers:
+class StreamReaders:
     """Use as a context: open from its beginning to its end, each on one of `paths`, from `position` on. The last
     `paused` ones take nothing until `go_on`."""
 
-    def __init__(self, web: Web, paths: Iterable[str], paused: int = 0, position: str = "") -> None:
+    def __init__(self, web: BenchWeb, paths: Iterable[str], paused: int = 0, position: str = "") -> None:
         resume = f"\r\nLast-Event-ID: {position}\r\n\r\n" if position else "\r\n\r\n"
         requests = [web.request("GET", path).decode().removesuffix("\r\n\r\n") + resume for path in paths]
         self._process = subprocess.Popen(
@@ -64,7 +64,7 @@ class Readers:
         assert self._process.stdout is not None
         return json.loads(self._process.stdout.readline())
 
-    def __enter__(self) -> "Readers":
+    def __enter__(self) -> "StreamReaders":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,7 +92,7 @@ class _Reader(asyncio.Protocol):
         self.lines += whole.count(LINE) - CHUNK.sub(b"", self._rest).count(LINE)
         if self._text and self.at is None and self._text in whole:
             self.at = time.time()
-        self._rest = both[-LONGEST:]
+        self._rest = both[-MAX_LINE_BYTES:]
 
     def expect(self, text: str) -> None:
         self._text, self._rest, self.at = text.encode(), b"", None
@@ -104,7 +104,7 @@ async def main() -> None:
     readers = [_Reader(request) for request in order["requests"]]
     for reader in readers:
         await loop.create_connection(lambda reader=reader: reader, "127.0.0.1", order["port"])  # type: ignore[misc]
-    await _until(lambda: all(reader.opened for reader in readers))
+    await _wait_until(lambda: all(reader.opened for reader in readers))
     reading, paused = readers[: len(readers) - order["paused"]], readers[len(readers) - order["paused"] :]
     for reader in paused:
         reader.transport.pause_reading()
@@ -119,14 +119,14 @@ async def main() -> None:
             for reader in readers:
                 reader.expect(text)
         if told:
-            await _until(lambda reading=reading: all(reader.at is not None for reader in reading))
+            await _wait_until(lambda reading=reading: all(reader.at is not None for reader in reading))
             print(json.dumps({"at": [reader.at for reader in reading]}), flush=True)
         else:
             print(json.dumps({"lines": [reader.lines for reader in readers]}), flush=True)
 
 
-async def _until(holds: Any) -> None:
-    end = time.monotonic() + GIVE_UP
+async def _wait_until(holds: Any) -> None:
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not holds() and time.monotonic() < end:
         await asyncio.sleep(0.05)
 

@@ -15,8 +15,8 @@ from statistics import median
 from typing import Any
 
 from bench import live_platform, procfs
-from bench.table import Figure, Target
-from bench.temp_platform import scratch
+from bench.table import Figure, FigureTarget
+from bench.temp_platform import make_temp_folder
 from tests import slurm
 from tests.agents import Host
 from tests.polling import until
@@ -37,51 +37,53 @@ TARGET_S = 2.5
 
 
 def measure() -> Iterator[Figure]:
-    running = live_platform.shared()
+    running = live_platform.get_shared_platform()
     for processes, rounds in HERE.items():
-        took = _often(
+        took = _measure_often(
             running, running.choices[processes], lambda: live_platform.wait_for_stand_by(running), rounds=rounds
         )
         what = "1 process" if processes == 1 else f"{processes} processes"
-        yield Figure(f"kill -9 of a rank → next attempt's first step, {what}", took, "s", target=Target(TARGET_S))
-    yield from _on_agents(running)
+        yield Figure(f"kill -9 of a rank → next attempt's first step, {what}", took, "s", target=FigureTarget(TARGET_S))
+    yield from _measure_on_agents(running)
     if not slurm.why_not():
-        yield from _on_slurm(running)
+        yield from _measure_on_slurm(running)
 
 
-def _on_agents(running: live_platform.Live) -> Iterator[Figure]:
+def _measure_on_agents(running: live_platform.LivePlatform) -> Iterator[Figure]:
     answer = running.api.post("/workers/join-tokens", json={"name": "bench"}).raise_for_status()
     token = answer.json()["data"]["token"]
-    with scratch() as folder:
+    with make_temp_folder() as folder:
         hosts = [Host(running, folder / node, node, 1, token) for node in ("gn1", "gn2")]
         try:
             for host in hosts:
                 host.start()
             found = {item["name"]: item["id"] for item in running.get("/dev-environments", pageSize=200)["items"]}
-            took = _often(
+            took = _measure_often(
                 running,
                 [found[host.node] for host in hosts],
-                lambda: until(lambda: all(map(_stands_by, hosts)), seconds=120, what="a process stands by"),
+                lambda: until(lambda: all(map(_has_standby, hosts)), seconds=120, what="a process stands by"),
                 lambda task_id: hosts[0].log(task_id, 2, 0),
             )
-            yield Figure("the same, 2 hosts with agents", took, "s", target=Target(TARGET_S))
+            yield Figure("the same, 2 hosts with agents", took, "s", target=FigureTarget(TARGET_S))
         finally:
             for host in hosts:
                 host.close()
 
 
-def _stands_by(host: Host) -> bool:
-    return bool(host.agent and procfs.standing_by(host.agent.pid))
+def _has_standby(host: Host) -> bool:
+    return bool(host.agent and procfs.find_standby(host.agent.pid))
 
 
-def _on_slurm(running: live_platform.Live) -> Iterator[Figure]:
+def _measure_on_slurm(running: live_platform.LivePlatform) -> Iterator[Figure]:
     with slurm.started() as lab:
         connection = {**lab.connection, "python": sys.executable}
-        cluster = _made(running, "/clusters", name="slurm", backend="slurm", connection=connection)["id"]
+        cluster = _make_environments(running, "/clusters", name="slurm", backend="slurm", connection=connection)["id"]
         facts = {"zone": "Slurm", "projectId": "default", "clusterId": cluster, "gpuCount": 1, "gpuType": "A100",
                  "emulated": True, "cpuCores": 4}  # fmt: skip
         nodes = [
-            _made(running, "/dev-environments", name=f"slurm-{name}", engine={"node": name, "gres": "gpu:1"}, **facts)
+            _make_environments(
+                running, "/dev-environments", name=f"slurm-{name}", engine={"node": name, "gres": "gpu:1"}, **facts
+            )
             for name in slurm.NODES
         ]
         waits: list[float] = []
@@ -92,19 +94,22 @@ def _on_slurm(running: live_platform.Live) -> Iterator[Figure]:
             waits.append((runs / "fermi").stat().st_mtime - (runs / "submitted.json").stat().st_mtime)
 
         places = [node["id"] for node in nodes]
-        took = _often(running, places, lambda: None, afterwards=waited)
+        took = _measure_often(running, places, lambda: None, afterwards=waited)
         yield Figure("the same, 2 nodes of Slurm", took, "s")
         yield Figure(
-            "the same, 2 nodes of Slurm, without its scheduling", took - median(waits), "s", target=Target(TARGET_S)
+            "the same, 2 nodes of Slurm, without its scheduling",
+            took - median(waits),
+            "s",
+            target=FigureTarget(TARGET_S),
         )
 
 
-def _made(running: live_platform.Live, path: str, **body: Any) -> Any:
+def _make_environments(running: live_platform.LivePlatform, path: str, **body: Any) -> Any:
     return running.api.post(path, json=body).raise_for_status().json()["data"]
 
 
-def _often(
-    running: live_platform.Live,
+def _measure_often(
+    running: live_platform.LivePlatform,
     environments: list[str],
     stand_by: Callable[[], object],
     log: Callable[[str], Path] | None = None,
@@ -112,24 +117,24 @@ def _often(
     afterwards: Callable[[str], object] = str,
     rounds: int = ROUNDS,
 ) -> float:
-    return median(_once(running, environments, stand_by, log, afterwards) for _ in range(rounds))
+    return median(_measure_once(running, environments, stand_by, log, afterwards) for _ in range(rounds))
 
 
-def _once(
-    running: live_platform.Live,
+def _measure_once(
+    running: live_platform.LivePlatform,
     environments: list[str],
     stand_by: Callable[[], object],
     log: Callable[[str], Path] | None,
     afterwards: Callable[[str], object],
 ) -> float:
     request = running.request(environments, hyperparameters=HYPERPARAMETERS)
-    task_id = _made(running, "/training-tasks", **request)["taskId"]
+    task_id = _make_environments(running, "/training-tasks", **request)["taskId"]
     until(lambda: running.items(task_id, "checkpoints"), seconds=300, what="a checkpoint")
     victim = running.rank_pid(task_id, running.task(task_id)["worldSize"] - 1)
     stand_by()
     began = time.time()
     os.kill(victim, signal.SIGKILL)
-    took = live_platform.until_first_step(
+    took = live_platform.wait_for_first_step(
         log(task_id) if log else running.data / "logs" / task_id / "2" / "0.log", began
     )
     afterwards(task_id)

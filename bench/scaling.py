@@ -27,27 +27,29 @@ HYPERPARAMETERS = {
 
 
 def measure() -> Iterator[Figure]:
-    with live_platform.platform() as running:
-        environments = [_environment(running, number) for number in range(max(NODES))]
-        seconds = {count: _step(running, environments[:count]) for count in NODES}
-    print(report(seconds, len(os.sched_getaffinity(0))), flush=True)
+    with live_platform.run_platform() as running:
+        environments = [_make_environment(running, number) for number in range(max(NODES))]
+        seconds = {count: _measure_step(running, environments[:count]) for count in NODES}
+    print(print_report(seconds, len(os.sched_getaffinity(0))), flush=True)
     for count, took in seconds.items():
         name = "1 node" if count == 1 else f"{count} nodes"
-        yield Figure(f"speed-up of {name}, a step of {DELAY:g} s", speed_up(seconds, count), "×", count, "theoretical")
+        yield Figure(
+            f"speed-up of {name}, a step of {DELAY:g} s", compute_speed_up(seconds, count), "×", count, "theoretical"
+        )
         yield Figure(f"a step on {name}", took, "s")
 
 
-def speed_up(seconds: Mapping[int, float], nodes: int) -> float:
+def compute_speed_up(seconds: Mapping[int, float], nodes: int) -> float:
     return nodes * seconds[1] / seconds[nodes]
 
 
-def report(seconds: Mapping[int, float], cores: int) -> str:
+def print_report(seconds: Mapping[int, float], cores: int) -> str:
     """The requirement document's table, and where the difference to the ideal comes from."""
     rows: list[tuple[str, list[str]]] = [
         ("GPUs", [str(nodes) for nodes in seconds]),
         ("theoretical speed-up", [f"{nodes}x" for nodes in seconds]),
-        ("actual speed-up", [f"{speed_up(seconds, nodes):.2f}x" for nodes in seconds]),
-        ("efficiency", [f"{speed_up(seconds, nodes) / nodes:.0%}" for nodes in seconds]),
+        ("actual speed-up", [f"{compute_speed_up(seconds, nodes):.2f}x" for nodes in seconds]),
+        ("efficiency", [f"{compute_speed_up(seconds, nodes) / nodes:.0%}" for nodes in seconds]),
         ("seconds per step", [f"{took:.3f}" for took in seconds.values()]),
     ]
     head = ["", *("1 node" if nodes == 1 else f"{nodes} nodes" for nodes in seconds)]
@@ -65,14 +67,14 @@ def report(seconds: Mapping[int, float], cores: int) -> str:
     return "\n".join(lines)
 
 
-def _environment(running: live_platform.Live, number: int) -> str:
+def _make_environment(running: live_platform.LivePlatform, number: int) -> str:
     wish = {"name": f"scaling-{number}", "projectId": "default", "clusterId": "local", "zone": "local",
             "gpuType": "A100", "gpuCount": 1, "emulated": True}  # fmt: skip
     answer = running.api.post("/dev-environments", json=wish).raise_for_status()
     return str(answer.json()["data"]["id"])
 
 
-def _step(running: live_platform.Live, environments: list[str]) -> float:
+def _measure_step(running: live_platform.LivePlatform, environments: list[str]) -> float:
     """Seconds."""
     answer = running.api.post("/training-tasks", json=running.request(environments, hyperparameters=HYPERPARAMETERS))
     task = answer.raise_for_status().json()["data"]["taskId"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 
 from bench import sharing
-from bench.table import Figure, Target
+from bench.table import Figure, FigureTarget
 from fermi.scheduler.forecast import estimate_starts
 from fermi.scheduler.order import order_tasks
 from fermi.scheduler.scheduler import make_decision
@@ -19,34 +19,34 @@ ROUNDS = 5
 
 
 def measure() -> Iterator[Figure]:
-    held = sharing.scene(random.Random(sharing.SEED))
+    held = sharing.make_snapshot(random.Random(sharing.SEED))
     gc.collect()
     gc.freeze()  # what sections before this one left, no decision has to look through
     free = dataclasses.replace(held, held=())
-    full = _full(held)
-    yield _figure("environments nearly all held", lambda: make_decision(full), Target(200))
-    yield _figure("nine of ten environments held", lambda: make_decision(held), Target(200))
-    yield _figure("all environments free", lambda: make_decision(free), Target(200))
-    yield _figure("the order alone", lambda: order_tasks(held.waiting, held.held, held.projects, held.now))
+    full = _fill_queue(held)
+    yield _make_figure("environments nearly all held", lambda: make_decision(full), FigureTarget(200))
+    yield _make_figure("nine of ten environments held", lambda: make_decision(held), FigureTarget(200))
+    yield _make_figure("all environments free", lambda: make_decision(free), FigureTarget(200))
+    yield _make_figure("the order alone", lambda: order_tasks(held.waiting, held.held, held.projects, held.now))
     decision = make_decision(held)
     last = next(turn.task for turn in reversed(decision.turns) if turn.why)
-    yield _figure("when each will start", lambda: estimate_starts(held, decision))
-    yield _figure("what would let the last one start sooner", lambda: find_sooner_starts(held, last))
+    yield _make_figure("when each will start", lambda: estimate_starts(held, decision))
+    yield _make_figure("what would let the last one start sooner", lambda: find_sooner_starts(held, last))
     gc.unfreeze()
 
 
-def _figure(name: str, action: Callable[[], object], target: Target | None = None) -> Figure:
-    return Figure(name, median(_cost(action) for _ in range(ROUNDS)) * 1e3, "ms", target=target)
+def _make_figure(name: str, action: Callable[[], object], target: FigureTarget | None = None) -> Figure:
+    return Figure(name, median(_measure_cost(action) for _ in range(ROUNDS)) * 1e3, "ms", target=target)
 
 
-def _cost(action: Callable[[], object]) -> float:
+def _measure_cost(action: Callable[[], object]) -> float:
     """Of the processor: nothing here waits for anything, and others may use the machine meanwhile."""
     began = time.process_time()
     action()
     return time.process_time() - began
 
 
-def _full(scene: SchedulerSnapshot) -> SchedulerSnapshot:
+def _fill_queue(scene: SchedulerSnapshot) -> SchedulerSnapshot:
     """But for a hundredth, all environments are held."""
     taken = {key for held in scene.held for key in held.places}
     left = [place for place in scene.places if place.id not in taken]

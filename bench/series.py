@@ -24,8 +24,8 @@ from apps.telemetry.writer import TelemetryWriter
 from apps.training.models import Attempt, Node, Task
 from apps.training.states import TaskState
 from bench import procfs
-from bench.procfs import children, command, cpu_seconds, memory
-from bench.timing import in_turns, seconds
+from bench.procfs import list_children, read_command, read_cpu_seconds, read_memory
+from bench.timing import measure_in_turns, measure_seconds
 from fermi.telemetry.metrics import DISK, GPU, METRICS, NETWORK, RANK, build_key
 from server import metrics
 
@@ -47,17 +47,17 @@ _LIKE = {name: KEYS.index(name) for name in OF_NODES} | {
 HOURS = 3
 """Ago. The middle of a block is measured."""
 WARM_UP = 60
-FOLDED = NODES // 4 // NODES_OF_A_TASK * NODES_OF_A_TASK
+FOLDED_GRAINS = NODES // 4 // NODES_OF_A_TASK * NODES_OF_A_TASK
 """Of the nodes: each block is folded by itself, and takes as long as any other."""
-EIGHT = ("gpu", "gpu_memory", "power", "temperature", "sm_clock", "received", "rank_cpu", "rank_memory")
+NODES_PER_TASK = ("gpu", "gpu_memory", "power", "temperature", "sm_clock", "received", "rank_cpu", "rank_memory")
 
 
-class _Machines:
+class _RandomMachines:
     """Values that wander as real ones do: between limits, from where they were before."""
 
     def __init__(self, seed: int = 1) -> None:
         rng = np.random.default_rng(seed)
-        scale = np.array([_scale(name) for name in KEYS])
+        scale = np.array([_read_scale(name) for name in KEYS])
         walk = np.cumsum(rng.normal(0, 0.03, (4 * FINE.values, len(KEYS))), axis=0)
         self._table = np.round((0.5 + 0.4 * np.sin(walk)) * scale, 1)
         self.period = len(self._table)
@@ -77,13 +77,13 @@ class _Machines:
         return values
 
 
-def _scale(name: str) -> float:
+def _read_scale(name: str) -> float:
     unit = METRICS[name.partition(":")[0]].unit
     return {"%": 100.0, "B": 8e10, "B/s": 1e9, "W": 700.0, "MHz": 1980.0, "°C": 80.0}.get(unit, 4.0)
 
 
-def cost(span: int) -> dict[str, Any]:
-    machines, began = _Machines(), FINE.begin(time.time()) - HOURS * 3600
+def measure_cost(span: int) -> dict[str, Any]:
+    machines, began = _RandomMachines(), FINE.begin(time.time()) - HOURS * 3600
     moment = float(began + FINE.block // 2 - WARM_UP)
     writer = TelemetryWriter(lambda: moment)
 
@@ -95,7 +95,7 @@ def cost(span: int) -> dict[str, Any]:
             told = [
                 (subject, machines.at(names, node, int(moment) // FINE.seconds))
                 for node in range(int(moment) % FINE.seconds, NODES, FINE.seconds)
-                for subject, names in (_node(node), _ranks(node))
+                for subject, names in (_make_node_values(node), _make_rank_values(node))
             ]
             before = time.process_time()
             for subject, values in told:
@@ -109,26 +109,29 @@ def cost(span: int) -> dict[str, Any]:
         """Their blocks, at once; the subjects of these."""
         filled = []
         for node in range(nodes):
-            for subject, names in (_node(node), *([_task(node)] if node % NODES_OF_A_TASK == 0 else [])):
+            for subject, names in (
+                _make_node_values(node),
+                *([_make_task(node)] if node % NODES_OF_A_TASK == 0 else []),
+            ):
                 there = Block.objects.filter(subject=subject).values_list("version", flat=True).first() or 0
                 block_store.save_block(FINE, subject, began, machines.block(names, node, began, FINE, known), there)
                 filled.append(subject)
         return filled
 
-    resident = memory([os.getpid()]).resident
+    resident = read_memory([os.getpid()]).resident
     fill(FINE.values // 2 - WARM_UP // FINE.seconds, NODES)
     seconds_of(moment + WARM_UP)
     server = postgres_seconds()
     writing = seconds_of(moment + span) / span
     serving = (postgres_seconds() - server) / span
-    grown = memory([os.getpid()]).resident - resident
-    Block.objects.exclude(subject__in=fill(FINE.values, FOLDED)).update(sealed=True)
+    grown = read_memory([os.getpid()]).resident - resident
+    Block.objects.exclude(subject__in=fill(FINE.values, FOLDED_GRAINS)).update(sealed=True)
     started, server = time.process_time(), postgres_seconds()
     while downsampling.fold_blocks():
         pass
-    folded = (time.process_time() - started + postgres_seconds() - server) / FINE.block * NODES / FOLDED
-    sizes = {grain: _size(machines, grain) for grain in RESOLUTIONS}
-    read = _reading(_week(machines), _present(machines)) | _scraped(machines)
+    folded = (time.process_time() - started + postgres_seconds() - server) / FINE.block * NODES / FOLDED_GRAINS
+    sizes = {grain: _measure_block(machines, grain) for grain in RESOLUTIONS}
+    read = _measure_reading(_store_week(machines), _store_present(machines)) | _measure_scrape(machines)
     return {
         "series": NODES * len(KEYS), "values": NODES * len(KEYS) / FINE.seconds, "writer": writing, "postgres": serving,
         "folding": folded, "memory": grown, "day": sizes[FINE] * 86_400 / FINE.block,
@@ -137,49 +140,51 @@ def cost(span: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _node(node: int) -> tuple[str, Sequence[str]]:
+def _make_node_values(node: int) -> tuple[str, Sequence[str]]:
     return subjects.make_environment_subject(f"bench-{node:04}"), OF_NODES
 
 
-def _ranks(node: int) -> tuple[str, Sequence[str]]:
+def _make_rank_values(node: int) -> tuple[str, Sequence[str]]:
     """Those of one node, as its runner tells them."""
     task, place = divmod(node, NODES_OF_A_TASK)
     return subjects.make_task_subject(f"bench-{task:04}"), OF_RANKS[place]
 
 
-def _task(node: int) -> tuple[str, Sequence[str]]:
-    return _ranks(node)[0], [name for names in OF_RANKS for name in names]
+def _make_task(node: int) -> tuple[str, Sequence[str]]:
+    return _make_rank_values(node)[0], [name for names in OF_RANKS for name in names]
 
 
-def _size(machines: _Machines, grain: Resolution) -> int:
+def _measure_block(machines: _RandomMachines, grain: Resolution) -> int:
     """Bytes of a whole block, for a node and its ranks."""
     return sum(len(pack_block(machines.block(names, 0, 0, grain, grain.values))) for names in (OF_NODES, OF_RANKS[0]))
 
 
 def postgres_seconds() -> float:
     """Processor seconds of PostgreSQL: of those that live, and of those that ended."""
-    mother = next(pid for pid in children(int(os.environ["BENCH_POSTGRES"])) if "postgres" in command(pid))
+    mother = next(pid for pid in list_children(int(os.environ["BENCH_POSTGRES"])) if "postgres" in read_command(pid))
     while True:
         with suppress(FileNotFoundError):  # one has just ended
-            living = cpu_seconds([mother, *children(mother)])
+            living = read_cpu_seconds([mother, *list_children(mother)])
             with open(f"/proc/{mother}/stat", "rb") as file:
                 ended = sum(map(int, file.read().rpartition(b")")[2].split()[13:15])) / procfs.TICKS
             return living + ended
 
 
-def _week(machines: _Machines) -> Task:
+def _store_week(machines: _RandomMachines) -> Task:
     """Of one task on eight nodes that has run for a week: what writing and folding would have left."""
     moment = now()
-    task = _running("week", NODES_OF_A_TASK, moment - timedelta(seconds=WEEK))
+    task = _make_running("week", NODES_OF_A_TASK, moment - timedelta(seconds=WEEK))
     for node in range(NODES_OF_A_TASK):
-        _kept(subjects.make_environment_subject(f"env-week-{node}"), OF_NODES, machines, node, moment.timestamp())
-    _kept(subjects.make_task_subject(task.pk), _task(0)[1], machines, 0, moment.timestamp())
+        _store_blocks(
+            subjects.make_environment_subject(f"env-week-{node}"), OF_NODES, machines, node, moment.timestamp()
+        )
+    _store_blocks(subjects.make_task_subject(task.pk), _make_task(0)[1], machines, 0, moment.timestamp())
     return task
 
 
-def _present(machines: _Machines) -> Task:
+def _store_present(machines: _RandomMachines) -> Task:
     """Of one task of 512 ranks: what they use now."""
-    task = _running("wide", 512 // GPUS, now() - timedelta(minutes=1))
+    task = _make_running("wide", 512 // GPUS, now() - timedelta(minutes=1))
     writer, moment = TelemetryWriter(), time.time()
     for node in range(512 // GPUS):
         writer.put(subjects.make_environment_subject(f"env-wide-{node}"), moment, machines.at(OF_NODES, node, 0))
@@ -189,13 +194,13 @@ def _present(machines: _Machines) -> Task:
     return task
 
 
-def _scraped(machines: _Machines) -> dict[str, float]:
+def _measure_scrape(machines: _RandomMachines) -> dict[str, float]:
     """What `/metrics` says of all nodes, each of them measured just now; one of a hundred has memory errors."""
     project, cluster, zone = Project.objects.get(), Cluster.objects.get(), DevEnvironment.objects.all()[0].zone
     DevEnvironment.objects.bulk_create(
         DevEnvironment(
-            pk=_node(node)[0].removeprefix("env:"), name=f"bench-{node:04}", project=project, cluster=cluster,
-            zone=zone, gpu_type="H100", gpu_count=GPUS, cpu_cores=64, memory_gb=512,
+            pk=_make_node_values(node)[0].removeprefix("env:"), name=f"bench-{node:04}", project=project,
+            cluster=cluster, zone=zone, gpu_type="H100", gpu_count=GPUS, cpu_cores=64, memory_gb=512,
         )
         for node in range(NODES)
     )  # fmt: skip
@@ -203,11 +208,11 @@ def _scraped(machines: _Machines) -> dict[str, float]:
     healthy = {build_key("ecc", gpu): 0.0 for gpu in range(GPUS)}
     for node in range(NODES):
         values = machines.at(OF_NODES, node, 0)
-        writer.put(_node(node)[0], moment, values | healthy if node % 100 else values)
+        writer.put(_make_node_values(node)[0], moment, values | healthy if node % 100 else values)
     writer.flush(all_of_it=True)
-    assert metrics.said().count(b"fermi_gpu_power_watts{") >= NODES * GPUS
+    assert metrics.render_metrics().count(b"fermi_gpu_power_watts{") >= NODES * GPUS
     began, server = time.process_time(), postgres_seconds()
-    said = [metrics.said() for _ in range(3)]
+    said = [metrics.render_metrics() for _ in range(3)]
     return {
         "scrape": (time.process_time() - began) / len(said),
         "scrape_postgres": (postgres_seconds() - server) / len(said),
@@ -215,7 +220,7 @@ def _scraped(machines: _Machines) -> dict[str, float]:
     }
 
 
-def _running(name: str, nodes: int, begins: datetime) -> Task:
+def _make_running(name: str, nodes: int, begins: datetime) -> Task:
     project, cluster, ranks = Project.objects.get(), Cluster.objects.get(), nodes * GPUS
     zone = DevEnvironment.objects.all()[0].zone
     task = Task.objects.create(
@@ -235,7 +240,7 @@ def _running(name: str, nodes: int, begins: datetime) -> Task:
     return task
 
 
-def _kept(subject: str, names: Sequence[str], machines: _Machines, node: int, moment: float) -> None:
+def _store_blocks(subject: str, names: Sequence[str], machines: _RandomMachines, node: int, moment: float) -> None:
     @cache
     def packed(grain: Resolution, begins: int, known: int) -> bytes:
         return pack_block(machines.block(names, node, begins, grain, known))
@@ -250,7 +255,7 @@ def _kept(subject: str, names: Sequence[str], machines: _Machines, node: int, mo
             )
 
 
-def _reading(week: Task, present: Task) -> dict[str, float]:
+def _measure_reading(week: Task, present: Task) -> dict[str, float]:
     client = Client(SERVER_NAME="localhost")
     client.force_login(User.objects.get())
     hour = (now() - timedelta(hours=1)).isoformat()
@@ -262,11 +267,11 @@ def _reading(week: Task, present: Task) -> dict[str, float]:
         if count != expected:
             raise RuntimeError(f"{count} of {expected}")
 
-    wide = sum(NODES_OF_A_TASK * len(INDEXES[METRICS[name].of]) for name in EIGHT)
-    return in_turns(
+    wide = sum(NODES_OF_A_TASK * len(INDEXES[METRICS[name].of]) for name in NODES_PER_TASK)
+    return measure_in_turns(
         5,
-        chart=partial(seconds, partial(ask, week, 64, metric="gpu")),
-        metrics=partial(seconds, partial(ask, week, wide, metric=EIGHT)),
-        hour=partial(seconds, partial(ask, week, 64, metric="gpu", **{"from": hour})),
-        newest=partial(seconds, partial(ask, present, 512, "/now")),
+        chart=partial(measure_seconds, partial(ask, week, 64, metric="gpu")),
+        metrics=partial(measure_seconds, partial(ask, week, wide, metric=NODES_PER_TASK)),
+        hour=partial(measure_seconds, partial(ask, week, 64, metric="gpu", **{"from": hour})),
+        newest=partial(measure_seconds, partial(ask, present, 512, "/now")),
     )

@@ -49,7 +49,7 @@ def measure() -> Iterator[Figure]:
     yield Figure(f"{DAYS} days replayed", took["Fermi"], "s", took["EASY"], "EASY")
 
 
-def scene(dice: random.Random) -> SchedulerSnapshot:
+def make_snapshot(dice: random.Random) -> SchedulerSnapshot:
     """Nine of ten environments are held; tasks of 50 projects wait for 1 to 16 of them, some by name."""
     names = [f"p{number}" for number in range(50)]
     places = tuple(
@@ -70,14 +70,14 @@ def scene(dice: random.Random) -> SchedulerSnapshot:
                 None, dice.choice((-1, 0, 0, 0, 1, 100)), max_run=dice.choice((None, 3600.0, DAY_SECONDS)))
         for number in range(TASKS)
     )  # fmt: skip
-    waiting = tuple(task if task.named else _asks(task, dice) for task in waiting)
+    waiting = tuple(task if task.named else _make_request(task, dice) for task in waiting)
     projects = {
         name: Project(name, name, used=dice.uniform(0, 1e9), guaranteed=dice.choice((None, 100))) for name in names
     }
     return SchedulerSnapshot(0.0, waiting, held, places, projects)
 
 
-def _asks(task: WaitingTask, dice: random.Random) -> WaitingTask:
+def _make_request(task: WaitingTask, dice: random.Random) -> WaitingTask:
     kind = dice.choice(((), ("A100",), ("H100",)))
     if dice.random() < 0.2:
         return dataclasses.replace(task, select=Select(total_gpus=dice.choice((8, 14, 32)), gpu_types=kind))

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import live_platform, procfs
-from bench.table import Figure, Target
-from bench.temp_platform import scratch
-from bench.timing import in_turns
+from bench.table import Figure, FigureTarget
+from bench.temp_platform import make_temp_folder
+from bench.timing import measure_in_turns
 from fermi.engines.carried_logs import AttemptFiles
 from tests.e2e.kubernetes_platform import DEV, MOUNT
 from tests.fakes.kubernetes import FakeCluster
@@ -31,10 +31,10 @@ WARM_SECONDS, COLD_SECONDS = 1.0, 1.0
 """Targets: with one, in all; without, on top of what torchrun takes."""
 
 
-class Lab:
+class StandbyLab:
     """Two dev pods, each with one process and the platform's data."""
 
-    def __init__(self, running: live_platform.Live, folder: Path) -> None:
+    def __init__(self, running: live_platform.LivePlatform, folder: Path) -> None:
         self.running = running
         self.cluster = FakeCluster(folder / "kubernetes").start()
         self.cluster.add_claim("data", running.data)
@@ -85,7 +85,7 @@ class Lab:
         assert answer.status_code == 201, answer.text
         self.task = answer.json()["data"]["taskId"]
         files = AttemptFiles(self.running.data, self.task, 1)
-        took = live_platform.until_first_step(files.rank(0), began)
+        took = live_platform.wait_for_first_step(files.rank(0), began)
         ranks = [rank for node in range(len(NAMES)) for rank in files.report(node).get("ranks") or ()]
         began_after.append(max(rank["began_at"] for rank in ranks) - began if ranks else 0.0)
         return took
@@ -102,38 +102,38 @@ class Lab:
 
 
 def measure() -> Iterator[Figure]:
-    with live_platform.platform(FERMI_STAND_BY="0") as running, scratch() as folder:
+    with live_platform.run_platform(FERMI_STAND_BY="0") as running, make_temp_folder() as folder:
         folder.mkdir()
-        lab = Lab(running, folder)
+        lab = StandbyLab(running, folder)
         try:
-            yield from _starts(lab, folder)
+            yield from _measure_starts(lab, folder)
         finally:
             running.close()
             lab.cluster.close()
 
 
-def _starts(lab: Lab, folder: Path) -> Iterator[Figure]:
-    words = [live_platform.TRAINER, *_arguments(lab)]
+def _measure_starts(lab: StandbyLab, folder: Path) -> Iterator[Figure]:
+    words = [live_platform.TRAINER, *_read_arguments(lab)]
     cold, warm, first = list[float](), list[float](), list[float]()
     yield Figure("request → first step, never entered before", lab.once(False, first), "s")
-    took = in_turns(
+    took = measure_in_turns(
         ROUNDS,
         cold=partial(lab.once, False, cold),
         warm=partial(lab.once, True, warm),
-        torchrun=partial(_by_hand, words, folder / "torchrun.log"),
+        torchrun=partial(_measure_torchrun, words, folder / "torchrun.log"),
     )
     cold.sort()
     warm.sort()
     torchrun = took["torchrun"]
     yield Figure("request → ranks begin, not warm", cold[len(cold) // 2], "s")
-    target = Target(torchrun + COLD_SECONDS)
+    target = FigureTarget(torchrun + COLD_SECONDS)
     yield Figure("request → first step, not warm", took["cold"], "s", torchrun, "torchrun", target)
     yield Figure("request → ranks begin, warm", warm[len(warm) // 2], "s")
-    yield Figure("request → first step, warm", took["warm"], "s", torchrun, "torchrun", Target(WARM_SECONDS))
+    yield Figure("request → first step, warm", took["warm"], "s", torchrun, "torchrun", FigureTarget(WARM_SECONDS))
     yield Figure("memory of what stands by, of one environment", lab.switch(True) / len(NAMES) / (1 << 20), "MiB")
 
 
-def _arguments(lab: Lab) -> list[str]:
+def _read_arguments(lab: StandbyLab) -> list[str]:
     """Of the trainer, as a node was sent them, with this machine's paths."""
     request = lab.running.request(lab.ids, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
     answer = lab.running.api.post("/training-tasks/preview", json=request).raise_for_status()
@@ -143,13 +143,13 @@ def _arguments(lab: Lab) -> list[str]:
     return [str(word).replace(MOUNT, str(lab.running.data)) for word in rest]
 
 
-def _by_hand(words: list[str], log: Path) -> float:
+def _measure_torchrun(words: list[str], log: Path) -> float:
     log.unlink(missing_ok=True)
     began = time.time()
-    process = live_platform.torchrun(words, len(NAMES), log)
+    process = live_platform.run_torchrun(words, len(NAMES), log)
     try:
-        return live_platform.until_first_step(log, began)
+        return live_platform.wait_for_first_step(log, began)
     finally:
-        for pid in procfs.descendants(process.pid):
+        for pid in procfs.list_descendants(process.pid):
             os.kill(pid, signal.SIGKILL)
         process.wait()

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from bench import live_platform
-from bench.table import Figure, Target
+from bench.table import Figure, FigureTarget
 from fermi.client import Fermi
 from tests.polling import until
 
@@ -22,7 +22,7 @@ ROUNDS = 4
 SCRIPT = "import time\ntime.sleep(600)\n"
 
 
-class Watcher:
+class StreamWatcher:
     """Follows a task's stream in a thread. `seen`: (unix seconds of arrival, brief) of every status message."""
 
     def __init__(self, fermi: Fermi, task_id: str) -> None:
@@ -46,41 +46,41 @@ def measure() -> Iterator[Figure]:
     delays: list[float] = []
     asked: list[float] = []
     killed: list[float] = []
-    running = live_platform.shared()
-    with live_platform.client(running) as fermi:
+    running = live_platform.get_shared_platform()
+    with live_platform.make_client(running) as fermi:
         script = running.data / "workspace" / "sleep.py"
         script.parent.mkdir(exist_ok=True)
         script.write_text(SCRIPT)
         for _ in range(ROUNDS):
-            task_id, watcher = _run(running, fermi)
+            task_id, watcher = _run_task(running, fermi)
             stop_at = time.time()
             fermi.tasks.stop(task_id)
             watcher.wait()
             asked.append((watcher.first("stopping") or watcher.first("stopped") or 0) - stop_at)
-            delays += _delays(running, task_id, watcher)
+            delays += _measure_delays(running, task_id, watcher)
         for _ in range(ROUNDS):
-            task_id, watcher = _run(running, fermi)
+            task_id, watcher = _run_task(running, fermi)
             kill_at = time.time()
             os.kill(running.task(task_id)["ranks"][0]["pid"], signal.SIGKILL)
             watcher.wait()
             reasons = [at for at, brief in watcher.seen if at > kill_at and brief["reason"]]
             killed.append(reasons[0] - kill_at)
-            delays += _delays(running, task_id, watcher)
-    soon = Target(300)
+            delays += _measure_delays(running, task_id, watcher)
+    soon = FigureTarget(300)
     yield Figure("status recorded → in the stream, median", median(delays) * 1e3, "ms", target=soon)
     yield Figure("the same, worst", max(delays) * 1e3, "ms", target=soon)
     yield Figure("stop asked for → `stopping` in the stream", median(asked) * 1e3, "ms")
     yield Figure("kill -9 of a rank → its reason in the stream", median(killed) * 1e3, "ms")
 
 
-def _run(running: live_platform.Live, fermi: Fermi) -> tuple[str, Watcher]:
-    task_id, _ = live_platform.create(running, 2, entrypoint={"script": "sleep.py", "args": []}, maxRestarts=0)
-    watcher = Watcher(fermi, task_id)
+def _run_task(running: live_platform.LivePlatform, fermi: Fermi) -> tuple[str, StreamWatcher]:
+    task_id, _ = live_platform.create_task(running, 2, entrypoint={"script": "sleep.py", "args": []}, maxRestarts=0)
+    watcher = StreamWatcher(fermi, task_id)
     until(lambda: watcher.first("running"), seconds=60, what="the stream says it runs")
     return task_id, watcher
 
 
-def _delays(running: live_platform.Live, task_id: str, watcher: Watcher) -> list[float]:
+def _measure_delays(running: live_platform.LivePlatform, task_id: str, watcher: StreamWatcher) -> list[float]:
     """Of each state that the stream showed (it may skip one that lasted no longer than the page would need)."""
     found = []
     for event in running.items(task_id, "events", pageSize=100):

@@ -10,14 +10,14 @@ import json
 from collections.abc import Iterator
 
 from bench.table import Figure
-from bench.temp_platform import inside, scratch
+from bench.temp_platform import make_temp_folder, run_in_django
 
 TASKS = 1000
 
 
 def measure() -> Iterator[Figure]:
-    with scratch() as data:
-        found = json.loads(inside(data, "sweep", str(TASKS)))
+    with make_temp_folder() as data:
+        found = json.loads(run_in_django(data, "sweep", str(TASKS)))
     for label, name in (("nothing new", "quiet"), ("each rank grid changed", "news")):
         rate = TASKS / found[name]
         yield Figure(f"decisions/s, {TASKS:,} running tasks, {label}", rate, "/s", TASKS / found["load"], "rows read")

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-NOISE = 1.2
+NOISE_RATIO = 1.2
 """How far apart two runs of the same code may lie."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FigureTarget:
     """A bound on the ratio to what is compared with, or on the value itself (in the figure's unit)."""
 
     bound: float
@@ -25,7 +25,7 @@ class Target:
 
     def __str__(self) -> str:
         sign = "≤" if self.kind == "at most" else "≥"
-        return f"{sign} {number(self.bound)}{'×' if self.of == 'ratio' else ''}"
+        return f"{sign} {format_number(self.bound)}{'×' if self.of == 'ratio' else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Figure:
     unit: str
     other: float | None = None
     against: str = ""
-    target: Target | None = None
+    target: FigureTarget | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -62,7 +62,7 @@ class Figure:
         now = self.measure
         if now is None:
             return False
-        return now > before * NOISE if self.better == "less" else now * NOISE < before
+        return now > before * NOISE_RATIO if self.better == "less" else now * NOISE_RATIO < before
 
     @property
     def met(self) -> bool | None:
@@ -73,14 +73,14 @@ class Figure:
         return measured is not None and self.target.met(measured)
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Three digits that count: 0.0712, 3.19, 43.6, 1,536."""
     if value == 0:
         return "0"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def show(
+def print_table(
     sections: Iterable[tuple[str, list[Figure]]],
     console: Console,
     before: tuple[str, Mapping[str, float]] = ("", {}),
@@ -100,25 +100,25 @@ def show(
         rows = [(figure, measures.get(f"{section}: {figure.name}")) for figure in figures]
         shown = [row for row in rows if details or row[0].target or (row[1] is not None and row[0].worse(row[1]))]
         for index, (figure, earlier) in enumerate(shown):
-            cells = _cells(figure, [_earlier(figure, earlier)] if name else [])
+            cells = _make_cells(figure, [_format_earlier(figure, earlier)] if name else [])
             table.add_row(section if index == 0 else "", *cells, end_section=index == len(shown) - 1)
     console.print(table)
 
 
-def _cells(figure: Figure, earlier: list[str | Text]) -> list[str | Text]:
-    other = "" if figure.other is None else f"{number(figure.other)} {figure.unit} {figure.against}"
+def _make_cells(figure: Figure, earlier: list[str | Text]) -> list[str | Text]:
+    other = "" if figure.other is None else f"{format_number(figure.other)} {figure.unit} {figure.against}"
     verdict = {None: Text(""), True: Text("pass", "green"), False: Text("MISS", "red")}[figure.met]
     target = "" if figure.target is None else str(figure.target)
-    return [figure.name, f"{number(figure.value)} {figure.unit}", other, _measure(figure, figure.measure), *earlier,
-            target, verdict]  # fmt: skip
+    return [figure.name, f"{format_number(figure.value)} {figure.unit}", other, _format_measure(figure, figure.measure),
+            *earlier, target, verdict]  # fmt: skip
 
 
-def _earlier(figure: Figure, before: float | None) -> str | Text:
-    shown = _measure(figure, before)
+def _format_earlier(figure: Figure, before: float | None) -> str | Text:
+    shown = _format_measure(figure, before)
     return Text(f"{shown} worse", "yellow") if before is not None and figure.worse(before) else shown
 
 
-def _measure(figure: Figure, value: float | None) -> str:
+def _format_measure(figure: Figure, value: float | None) -> str:
     if value is None:
         return ""
-    return f"{number(value)}×" if figure.ratio is not None else f"{100 * value:.0f} % of it"
+    return f"{format_number(value)}×" if figure.ratio is not None else f"{100 * value:.0f} % of it"

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-from bench.table import Figure, Target
-from bench.temp_platform import ROOT, environment, postgresql, scratch
+from bench.table import Figure, FigureTarget
+from bench.temp_platform import ROOT, build_environment, make_temp_folder, run_postgresql
 from fermi.telemetry.metrics import PERIOD_SECONDS
 from fermi.telemetry.sampler import TelemetrySampler
 
@@ -25,14 +25,14 @@ sys.stdin.read()
 
 
 def measure() -> Iterator[Figure]:
-    yield from sampling()
-    yield from keeping()
+    yield from measure_sampling()
+    yield from measure_storage()
 
 
-def sampling() -> Iterator[Figure]:
+def measure_sampling() -> Iterator[Figure]:
     """By processor time of one sample; in between the caches do something else."""
-    share = Target(0.2)
-    yield Figure("measuring a node", _sampled({}), "% of a core", target=share)
+    share = FigureTarget(0.2)
+    yield Figure("measuring a node", _take_samples({}), "% of a core", target=share)
     with ExitStack() as stack:
         command = [sys.executable, "-S", "-c", RANK]
         ranks = [
@@ -43,10 +43,12 @@ def sampling() -> Iterator[Figure]:
             assert rank.stdout
             rank.stdout.readline()
         leaders = {number: rank.pid for number, rank in enumerate(ranks)}
-        yield Figure(f"… with {RANKS} ranks of {1 + HELPERS} processes", _sampled(leaders), "% of a core", target=share)
+        yield Figure(
+            f"… with {RANKS} ranks of {1 + HELPERS} processes", _take_samples(leaders), "% of a core", target=share
+        )
 
 
-def _sampled(leaders: dict[int, int]) -> float:
+def _take_samples(leaders: dict[int, int]) -> float:
     sampler = TelemetrySampler([str(ROOT), "/tmp"], visible="")
     places = {rank: rank for rank in leaders}
     sampler.sample(leaders, places)
@@ -59,9 +61,9 @@ def _sampled(leaders: dict[int, int]) -> float:
     return 100 * taken / SAMPLES / PERIOD_SECONDS
 
 
-def keeping() -> Iterator[Figure]:
-    with scratch() as data, postgresql() as servers:
-        env = environment(data, **servers)
+def measure_storage() -> Iterator[Figure]:
+    with make_temp_folder() as data, run_postgresql() as servers:
+        env = build_environment(data, **servers)
         command = [sys.executable, "-m", "bench.in_django", "telemetry", "30"]
         found = json.loads(subprocess.run(command, env=env, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
     written = found["writer"] + found["postgres"]
@@ -70,15 +72,15 @@ def keeping() -> Iterator[Figure]:
     yield Figure("the writer's processor", found["writer"], "cores")
     yield Figure("PostgreSQL's processor", found["postgres"], "cores")
     yield Figure("folding, both processors", found["folding"], "cores")
-    yield Figure("writing and folding, both processors", written + found["folding"], "cores", target=Target(0.3))
+    yield Figure("writing and folding, both processors", written + found["folding"], "cores", target=FigureTarget(0.3))
     yield Figure("the writer's memory for it", found["memory"], "MiB")
     yield Figure("a node's day, in quarter minutes", found["day"] / 2**20, "MiB")
     yield Figure("… against 4 bytes a value", found["day"] / 2**20, "MiB", found["plain"] / 2**20, "plain")
     yield Figure("all that is ever kept of a node", found["ever"] / 2**20, "MiB")
-    yield Figure("utilisation of 64 GPUs over a week", found["chart"] * 1e3, "ms", target=Target(200))
+    yield Figure("utilisation of 64 GPUs over a week", found["chart"] * 1e3, "ms", target=FigureTarget(200))
     yield Figure("… eight metrics of each", found["metrics"] * 1e3, "ms")
-    yield Figure("… over an hour that was not folded yet", found["hour"] * 1e3, "ms", target=Target(200))
-    yield Figure("the newest values of 512 ranks", found["newest"] * 1e3, "ms", target=Target(200))
-    yield Figure("a scrape of 8,000 GPUs, processor", found["scrape"] * 1e3, "ms", target=Target(1000))
+    yield Figure("… over an hour that was not folded yet", found["hour"] * 1e3, "ms", target=FigureTarget(200))
+    yield Figure("the newest values of 512 ranks", found["newest"] * 1e3, "ms", target=FigureTarget(200))
+    yield Figure("a scrape of 8,000 GPUs, processor", found["scrape"] * 1e3, "ms", target=FigureTarget(1000))
     yield Figure("… PostgreSQL's", found["scrape_postgres"] * 1e3, "ms")
     yield Figure("… its length", found["scraped"] / 2**20, "MiB")

@@ -19,11 +19,11 @@ from scripts.test import NEEDS, install_missing
 from tests import platform_process, services
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = ("DJANGO_", "FERMI_", "DATABASE_URL", "REDIS_URL")
+OWN_VARIABLES = ("DJANGO_", "FERMI_", "DATABASE_URL", "REDIS_URL")
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
+def make_temp_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="fermi-bench-"))
     try:
         yield folder / "data"
@@ -31,27 +31,27 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def prepare(data: Path) -> None:
+def prepare_database(data: Path) -> None:
     """Puts a migrated database there; migrating takes longer than many a section, so it is done once."""
-    os.environ.setdefault("FERMI_TEST_DATA", _lasting())
+    os.environ.setdefault("FERMI_TEST_DATA", _make_lasting_folder())
     platform_process.prepare(data)
 
 
-def ahead() -> None:
+def prepare_databases() -> None:
     """Both databases at once, each migrated on a core of its own."""
-    with scratch() as data, ThreadPoolExecutor(2) as pool:
-        first, second = pool.submit(prepare, data), pool.submit(_servers)
+    with make_temp_folder() as data, ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(prepare_database, data), pool.submit(_start_servers)
         first.result()
         with suppress(services.MissingServerError):  # the sections that need a server say so
             second.result()
 
 
 @contextmanager
-def postgresql() -> Iterator[dict[str, str]]:
+def run_postgresql() -> Iterator[dict[str, str]]:
     """Settings of a migrated PostgreSQL database and an empty Redis for one section; the servers are the same for all.
     The ones that tests share would become the database of everything that is started afterwards; `BENCH_POSTGRES` is
     the process that started them. Raises MissingServerError where a server is not installed and cannot be."""
-    env = _servers()
+    env = _start_servers()
     mother = env["DATABASE_URL"].replace("///fermi?", "///postgres?")
     redis.from_url(env["REDIS_URL"]).flushall()
     with psycopg.connect(mother, autocommit=True) as connection:
@@ -70,11 +70,11 @@ def install_servers() -> None:
 
 
 @cache
-def _servers() -> dict[str, str]:
+def _start_servers() -> dict[str, str]:
     install_servers()
     own = services.Own()
     atexit.register(own.close)
-    env = environment(Path(_lasting()), **own.env)
+    env = build_environment(Path(_make_lasting_folder()), **own.env)
     subprocess.run(
         [sys.executable, "manage.py", "migrate", "--no-input", "--verbosity", "0"], env=env, cwd=ROOT, check=True
     )
@@ -82,24 +82,24 @@ def _servers() -> dict[str, str]:
 
 
 @cache
-def _lasting() -> str:
+def _make_lasting_folder() -> str:
     """A folder for the whole run."""
     folder = tempfile.mkdtemp(prefix="fermi-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
-def environment(data: Path, **more: str) -> dict[str, str]:
+def build_environment(data: Path, **more: str) -> dict[str, str]:
     """Of a platform process on `data`, whatever this shell has set."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     return {**own, "FERMI_DATA": str(data), "DJANGO_SETTINGS_MODULE": "bench.settings", "PYTHONPATH": path, **more}
 
 
-def inside(data: Path, *words: str) -> str:
+def run_in_django(data: Path, *words: str) -> str:
     """`python -m bench.in_django …` on a new database of `data`; what it printed."""
-    prepare(data)
+    prepare_database(data)
     command = [sys.executable, "-m", "bench.in_django", *words]
     return subprocess.run(
-        command, env=environment(data), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+        command, env=build_environment(data), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
     ).stdout

@@ -6,13 +6,13 @@ from statistics import median
 from types import MappingProxyType
 
 
-def seconds(action: Callable[[], object]) -> float:
+def measure_seconds(action: Callable[[], object]) -> float:
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
 
 
-def in_turns(
+def measure_in_turns(
     rounds: int, times: Mapping[str, int] = MappingProxyType({}), /, **actions: Callable[[], float]
 ) -> dict[str, float]:
     """The median of what each action returns. They take turns, so that whatever else the machine does meanwhile

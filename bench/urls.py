@@ -8,7 +8,7 @@ from rest_framework.views import APIView
 from server.urls import urlpatterns as platform
 
 
-class Bare(APIView):
+class EmptyView(APIView):
     authentication_classes = ()
     permission_classes = ()
 
@@ -16,4 +16,4 @@ class Bare(APIView):
         return Response({"code": 200, "message": "OK", "data": {}})
 
 
-urlpatterns = [path("bench/bare", Bare.as_view()), *platform]
+urlpatterns = [path("bench/bare", EmptyView.as_view()), *platform]

@@ -9,16 +9,16 @@ from typing import Any
 
 import httpx
 
-from bench.temp_platform import ROOT, environment
+from bench.temp_platform import ROOT, build_environment
 from server import paths
 from server.up import broker, web_processes
-from server.up.listen_address import Address
+from server.up.listen_address import ListenAddress
 from tests.platform_process import free_port
 from tests.polling import until
 
 
 @dataclass(frozen=True)
-class Web:
+class BenchWeb:
     port: int
     token: str
     pids: tuple[int, ...]
@@ -40,18 +40,21 @@ class Web:
 
 
 @contextmanager
-def serving(data: Path, processes: int = 1, **more: str) -> Iterator[Web]:
+def serve_web(data: Path, processes: int = 1, **more: str) -> Iterator[BenchWeb]:
     """`data` has been migrated and has its first-start data. No worker, beat or watcher runs: what is created stays
     as it is. `more`: settings of the web processes."""
     port = free_port()
-    with brokering(data):
-        with (data / "web.log").open("ab") as log, web_processes.listen(Address("127.0.0.1", port)) as shared:
-            env = environment(data, FERMI_LOG_LEVEL="WARNING", **more)
+    with serve_broker(data):
+        with (
+            (data / "web.log").open("ab") as log,
+            web_processes.open_socket(ListenAddress("127.0.0.1", port)) as shared,
+        ):
+            env = build_environment(data, FERMI_LOG_LEVEL="WARNING", **more)
             about: Any = {"env": env, "cwd": ROOT, "stdout": log, "stderr": log, "pass_fds": [shared.fileno()]}
-            started = [subprocess.Popen(web_processes.command(shared), **about) for _ in range(processes)]
+            started = [subprocess.Popen(web_processes.build_command(shared), **about) for _ in range(processes)]
         try:
-            until(lambda: _answers(port), seconds=60, what="the web process answers")
-            yield Web(port, (data / "token").read_text().strip(), tuple(process.pid for process in started))
+            until(lambda: _is_answering(port), seconds=60, what="the web process answers")
+            yield BenchWeb(port, (data / "token").read_text().strip(), tuple(process.pid for process in started))
         finally:
             for process in started:
                 process.terminate()
@@ -59,21 +62,21 @@ def serving(data: Path, processes: int = 1, **more: str) -> Iterator[Web]:
 
 
 @contextmanager
-def brokering(data: Path) -> Iterator[None]:
+def serve_broker(data: Path) -> Iterator[None]:
     """The broker alone."""
-    run_dir = paths.run_dir(data)
+    run_dir = paths.get_run_dir(data)
     run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     broker.set_password(run_dir)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(broker.command(run_dir), **quiet) as store:  # type: ignore[call-overload]
+    with subprocess.Popen(broker.build_command(run_dir), **quiet) as store:  # type: ignore[call-overload]
         try:
-            until(lambda: broker.answers(run_dir), seconds=30, what="the broker answers")
+            until(lambda: broker.is_answering(run_dir), seconds=30, what="the broker answers")
             yield
         finally:
             store.terminate()
 
 
-def _answers(port: int) -> bool:
+def _is_answering(port: int) -> bool:
     try:
         return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5).status_code == 200
     except httpx.HTTPError:

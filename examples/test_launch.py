@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from fermi.train.train_ddp import Refused, World, run_and_leave, say
+from fermi.train.train_ddp import ConfigError, World, print_line, run_and_exit
 
 SHOWN = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK")
 NUMBERS, ROUNDS = 1 << 20, 10  # 4 MiB of float32
@@ -36,11 +36,11 @@ def main(argv: list[str]) -> int:
     vars(args).update(distributed=True, world_size=None, local_rank=0, tf32=True)
     try:
         if "RANK" not in os.environ:
-            raise Refused("RANK is not set: start it with torchrun, or as the script of a group of workers")
+            raise ConfigError("RANK is not set: start it with torchrun, or as the script of a group of workers")
         world = World.from_env(args)
-        say(f"[Rank {world.rank}] " + " ".join(f"{name}={os.environ.get(name, '-')}" for name in SHOWN))
+        print_line(f"[Rank {world.rank}] " + " ".join(f"{name}={os.environ.get(name, '-')}" for name in SHOWN))
         world.join(args)
-    except Refused as why:
+    except ConfigError as why:
         print(f"test_launch: {why}", file=sys.stderr, flush=True)
         return 2
     places: list[Any] = [None] * world.size
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
 
 
 def report(**values: object) -> None:
-    say(json.dumps(values))
+    print_line(json.dumps(values))
 
 
 def contradictions(places: list[tuple[int, int, str, str, str]]) -> Iterator[str]:
@@ -94,4 +94,4 @@ def all_reduce_seconds(world: World) -> float:
 
 
 if __name__ == "__main__":
-    run_and_leave(main, sys.argv[1:])
+    run_and_exit(main, sys.argv[1:])

@@ -32,14 +32,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
 from fermi.train.train_ddp import (
-    TERMINATED,
-    Refused,
-    Unusable,
+    EXIT_TERMINATED,
+    CheckpointError,
+    ConfigError,
     World,
     list_checkpoints,
     load_checkpoint,
+    print_line,
     save_checkpoint,
-    say,
 )
 
 SEED, SAMPLES, HELD_OUT, LOG_EVERY, KEEP_CHECKPOINTS = 1337, 2048, 256, 10, 3
@@ -72,12 +72,12 @@ def train_ddp(
         run.check(points, output_size)
         held_out = made_up(HELD_OUT, input_size, output_size, seed=SEED + 1) if made else None
         loss = run.train(points, held_out, batch_size, epochs, terminated)
-    except Refused as why:
+    except ConfigError as why:
         print(f"train_ddp: {why}", file=sys.stderr, flush=True)
         sys.exit(2)
     world.leave()
     if run.stopped:
-        sys.exit(TERMINATED)
+        sys.exit(EXIT_TERMINATED)
     return loss
 
 
@@ -135,7 +135,7 @@ class Run:
     def report(self, **values: object) -> None:
         """Rank 0's lines, one JSON object each: the platform draws a curve of each number that comes with a `step`."""
         if self.world.rank == 0:
-            say(json.dumps(values))
+            print_line(json.dumps(values))
 
     def parallel(self) -> nn.Module:
         if not self.world.distributed:
@@ -149,9 +149,9 @@ class Run:
             with torch.no_grad():
                 found = tuple(self.model(torch.stack([point] * 2).to(self.world.device)).shape)
         except RuntimeError as error:
-            raise Refused(f"the model does not take a batch of shape {(2, *point.shape)}: {error}") from None
+            raise ConfigError(f"the model does not take a batch of shape {(2, *point.shape)}: {error}") from None
         if found != (2, output_size):
-            raise Refused(f"the model answers two points with the shape {found}: output_size is {output_size}")
+            raise ConfigError(f"the model answers two points with the shape {found}: output_size is {output_size}")
 
     def train(
         self, points: Dataset, held_out: TensorDataset | None, batch_size: int, epochs: int, terminated: list[int]
@@ -216,8 +216,8 @@ class Run:
             state = load_checkpoint(Path(path))
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
-        except (Unusable, RuntimeError, ValueError) as why:
-            raise Refused(f"cannot resume from {path}: {why}") from None
+        except (CheckpointError, RuntimeError, ValueError) as why:
+            raise ConfigError(f"cannot resume from {path}: {why}") from None
         self.step = state["step"]
         self.report(event="resumed", step=self.step, path=path)
 
@@ -225,7 +225,7 @@ class Run:
         for _, path in list_checkpoints(self.folder):
             try:
                 load_checkpoint(path)
-            except Unusable:
+            except CheckpointError:
                 continue
             return str(path)
         return ""

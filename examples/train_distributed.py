@@ -12,11 +12,11 @@ import os
 import sys
 
 try:
-    from fermi.train.train_ddp import main, run_and_leave
+    from fermi.train.train_ddp import main, run_and_exit
 except ModuleNotFoundError as missing:
     sys.exit(f"train_distributed.py: {missing} for {sys.executable}. Use the clone's Python after `make up`: "
              "`.venv/bin/python train_distributed.py …`; or install the packages: `pip install . torch`")  # fmt: skip
 
 if __name__ == "__main__":
     log = [] if "FERMI_TASK_ID" in os.environ else ["--log_file", "train.log"]  # a task's lines are kept already
-    run_and_leave(main, [*log, *sys.argv[1:]])
+    run_and_exit(main, [*log, *sys.argv[1:]])

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
-def become(*words: str) -> NoReturn:
+def exec_fermi(*words: str) -> NoReturn:
     """Becomes `fermi WORDS`. Ends with a sentence where the clone has not been set up."""
     python = PYTHON if PYTHON.exists() else Path(sys.executable)
     if python != PYTHON and find_spec("httpx") is None:
@@ -25,4 +25,4 @@ def become(*words: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    become(*sys.argv[1:])
+    exec_fermi(*sys.argv[1:])

@@ -26,7 +26,7 @@ CHECKS: dict[str, tuple[list[str | Path], Path]] = {
 }
 
 
-def check(name: str) -> tuple[str, int, float, str]:
+def run_check(name: str) -> tuple[str, int, float, str]:
     """Name, exit code, seconds, what it said."""
     command, cwd = CHECKS[name]
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
@@ -40,7 +40,7 @@ def main() -> int:
     failed = []
     slowest_first = sorted(CHECKS, key=["front end", "API schema"].__contains__, reverse=True)
     with ThreadPoolExecutor(2) as pool:
-        for running in as_completed([pool.submit(check, name) for name in slowest_first]):
+        for running in as_completed([pool.submit(run_check, name) for name in slowest_first]):
             name, code, seconds, said = running.result()
             print(f"{name:<12} {'failed' if code else 'ok':<7} {seconds:5.1f} s", flush=True)
             if code:

@@ -22,14 +22,14 @@ PINS = [f"requirements{part}.txt" for part in ("", "-torch", "-build", "-node", 
     "deploy/docker/requirements.txt"
 ]
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
-DEFAULT = re.compile(r"\$\{\w+:-(.*)\}$")  # of a variable in docker-compose.yml
+IMAGE_DEFAULT = re.compile(r"\$\{\w+:-(.*)\}$")  # of a variable in docker-compose.yml
 
 
 class SkippedError(Exception):
     """Nothing can be said; the message says why."""
 
 
-def find_python() -> list[str]:
+def list_python_weaknesses() -> list[str]:
     """The known weaknesses of the pinned Python packages, one a line. Raises SkippedError."""
     # Without their hashes: pip-audit asks by name and version, and takes no list in which only some have one.
     texts = [(ROOT / path).read_text("utf-8") for path in PINS]
@@ -37,7 +37,7 @@ def find_python() -> list[str]:
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as listed:
         listed.write("".join(f"{pin}\n" for pin in sorted(pins)))
         listed.flush()
-        said = _json(
+        said = _run_json(
             *(sys.executable, "-m", "pip_audit", "--no-deps", "--disable-pip", "--format", "json"),
             *("--progress-spinner", "off", "--timeout", str(MAX_SECONDS_PER_REQUEST), "--requirement", listed.name),
         )
@@ -57,10 +57,10 @@ def find_python() -> list[str]:
     return sorted(found)
 
 
-def find_npm() -> list[str]:
+def list_npm_weaknesses() -> list[str]:
     """The known weaknesses of the console's packages and of what builds it, one a line. Raises SkippedError."""
     limits = (f"--fetch-timeout={MAX_SECONDS_PER_REQUEST * 1000}", "--fetch-retries=0")
-    said = _json("npm", "audit", "--json", *limits, cwd=ROOT / "frontend")
+    said = _run_json("npm", "audit", "--json", *limits, cwd=ROOT / "frontend")
     if "vulnerabilities" not in said:
         error = said.get("error")
         why = said.get("message") or (error.get("summary") if isinstance(error, dict) else error)
@@ -71,7 +71,7 @@ def find_npm() -> list[str]:
     ]
 
 
-def _json(*command: str, cwd: Path = ROOT) -> dict[str, Any]:
+def _run_json(*command: str, cwd: Path = ROOT) -> dict[str, Any]:
     """What the command printed. Raises SkippedError where that is no JSON object, or comes too late."""
     name = "npm audit" if command[0] == "npm" else "pip-audit"
     try:
@@ -89,7 +89,7 @@ def _json(*command: str, cwd: Path = ROOT) -> dict[str, Any]:
     return said
 
 
-def named_images(root: Path = ROOT) -> Iterator[tuple[str, str]]:
+def list_images(root: Path = ROOT) -> Iterator[tuple[str, str]]:
     """(file, reference) of each image that the Dockerfile, docker-compose.yml and the chart name by default, but the
     platform's own."""
     dockerfile = "deploy/docker/Dockerfile"
@@ -98,17 +98,17 @@ def named_images(root: Path = ROOT) -> Iterator[tuple[str, str]]:
     services = yaml.safe_load((root / "docker-compose.yml").read_text("utf-8"))["services"]
     for service in services.values():
         if "build" not in service:
-            yield "docker-compose.yml", DEFAULT.sub(r"\1", service["image"])
+            yield "docker-compose.yml", IMAGE_DEFAULT.sub(r"\1", service["image"])
     values = yaml.safe_load((root / "deploy/helm/fermi/values.yaml").read_text("utf-8"))
     for bundled in ("postgresql", "redis"):
         yield "deploy/helm/fermi/values.yaml", values[bundled]["image"]
 
 
 def find_tags(root: Path = ROOT) -> list[str]:
-    return [f"{reference} ({path})" for path, reference in named_images(root) if not DIGEST.search(reference)]
+    return [f"{reference} ({path})" for path, reference in list_images(root) if not DIGEST.search(reference)]
 
 
-def report(name: str, find: Callable[[], list[str]]) -> bool:
+def print_report(name: str, find: Callable[[], list[str]]) -> bool:
     """Prints one check; whether a weakness is known."""
     try:
         found = find()
@@ -122,7 +122,7 @@ def report(name: str, find: Callable[[], list[str]]) -> bool:
 
 
 def main() -> int:
-    known = [report("Python packages", find_python), report("npm packages", find_npm)]
+    known = [print_report("Python packages", list_python_weaknesses), print_report("npm packages", list_npm_weaknesses)]
     tags = find_tags()
     print(f"images: {len(tags)} named by tag only; give each a digest where you deploy (docs/deploying.md)")
     for line in tags:

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FILE = ROOT / "tests" / "flaky.toml"
+RECORD_FILE = ROOT / "tests" / "flaky.toml"
 MAX_SEEN = 10
-TOO_OFTEN = 2
-SLOW_S = 120.0
+MAX_FAILURES = 2
+SLOW_SECONDS = 120.0
 SLOW_SHARE = 1 / 20
 NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 """Of what a file can hold (XML 1.0, 2.2)."""
@@ -33,7 +33,7 @@ HEADER = """\
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """Of a test, as JUnit's XML has it: `name` is `file::test`, as pytest takes it."""
 
     name: str
@@ -42,7 +42,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FlakyTest:
     """A flaky test. `seen`: a day and a commit each, newest last; `why` and `done` are empty until somebody knows."""
 
     test: str
@@ -51,21 +51,23 @@ class Entry:
     done: str = ""
 
 
-def read_junit(path: Path) -> list[Outcome]:
+def read_junit(path: Path) -> list[CaseOutcome]:
     """Of pytest, vitest and node alike; empty where the part wrote none. Node writes what a test failed with as it is,
     colours for a terminal too, which XML has no place for."""
     if not path.exists():
         return []
     text = NOT_IN_XML.sub("", path.read_text(encoding="utf-8", errors="replace"))
     return [
-        Outcome(
-            _name(case), float(case.get("time") or 0), any(case.find(end) is not None for end in ("failure", "error"))
+        CaseOutcome(
+            _name_test(case),
+            float(case.get("time") or 0),
+            any(case.find(end) is not None for end in ("failure", "error")),
         )
         for case in ET.fromstring(text.encode()).iter("testcase")
     ]
 
 
-def _name(case: ET.Element) -> str:
+def _name_test(case: ET.Element) -> str:
     """pytest names the file, and a class behind its module; vitest names the file as the class; node neither."""
     file, within, name = (case.get(key) or "" for key in ("file", "classname", "name"))
     if file:
@@ -74,63 +76,63 @@ def _name(case: ET.Element) -> str:
     return name if within == "test" else f"{within}::{name}"
 
 
-def slow(tests: Sequence[Outcome]) -> dict[str, str]:
+def find_slow(tests: Sequence[CaseOutcome]) -> dict[str, str]:
     """Return the tests of one part that took too long, with how long."""
     whole = sum(test.seconds for test in tests)
-    bound = max(SLOW_S, whole * SLOW_SHARE)
+    bound = max(SLOW_SECONDS, whole * SLOW_SHARE)
     return {test.name: f"took {test.seconds:.0f} of {whole:.0f} s" for test in tests if test.seconds > bound}
 
 
-def flaky(tests: Sequence[Outcome], failed_again: Collection[str] | None) -> list[str]:
+def find_flaky(tests: Sequence[CaseOutcome], failed_again: Collection[str] | None) -> list[str]:
     """Return the tests of one part that failed, but not alone. `failed_again`: those that failed alone, too; None where
     they were not run again, so that nobody knows."""
     return [test.name for test in tests if failed_again is not None and test.failed and test.name not in failed_again]
 
 
-def load(file: Path = FILE) -> list[Entry]:
+def load_record(file: Path = RECORD_FILE) -> list[FlakyTest]:
     """Return the record. Raises TypeError for an unknown field, tomllib.TOMLDecodeError for what is no TOML."""
     if not file.exists():
         return []
     found = tomllib.loads(file.read_text(encoding="utf-8")).get("flaky", [])
-    return [replace(entry, seen=tuple(entry.seen)) for entry in (Entry(**fields) for fields in found)]
+    return [replace(entry, seen=tuple(entry.seen)) for entry in (FlakyTest(**fields) for fields in found)]
 
 
-def save(entries: Iterable[Entry], file: Path = FILE) -> None:
+def save_record(entries: Iterable[FlakyTest], file: Path = RECORD_FILE) -> None:
     """Write the record, in the order of the tests' names."""
     text = HEADER
     for entry in sorted(entries, key=lambda entry: entry.test):
-        seen = ", ".join(_quoted(each) for each in entry.seen[-MAX_SEEN:])
-        text += f"\n[[flaky]]\ntest = {_quoted(entry.test)}\nseen = [{seen}]\n"
-        text += f"why = {_quoted(entry.why)}\ndone = {_quoted(entry.done)}\n"
+        seen = ", ".join(_quote(each) for each in entry.seen[-MAX_SEEN:])
+        text += f"\n[[flaky]]\ntest = {_quote(entry.test)}\nseen = [{seen}]\n"
+        text += f"why = {_quote(entry.why)}\ndone = {_quote(entry.done)}\n"
     file.write_text(text, encoding="utf-8")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return TOML's basic string: JSON's, but for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def record(entries: Iterable[Entry], test: str, seen: str) -> list[Entry]:
+def add_to_record(entries: Iterable[FlakyTest], test: str, seen: str) -> list[FlakyTest]:
     """Return the entries with one that is open, for a test that was seen to be flaky."""
     found = {entry.test: entry for entry in entries}
-    before = found.get(test, Entry(test, ()))
+    before = found.get(test, FlakyTest(test, ()))
     return list({**found, test: replace(before, seen=(*before.seen, seen), done="")}.values())
 
 
-def problems(entries: Iterable[Entry], root: Path = ROOT) -> list[str]:
+def find_problems(entries: Iterable[FlakyTest], root: Path = ROOT) -> list[str]:
     """Return what `make check` refuses, a line each."""
     found = []
     for entry in entries:
-        if not _is_there(entry.test, root):
+        if not _exists(entry.test, root):
             found.append(f"{entry.test}: there is no such test (any more): remove the entry")
-        elif len(entry.seen) >= TOO_OFTEN and not entry.done:
+        elif len(entry.seen) >= MAX_FAILURES and not entry.done:
             found.append(f"{entry.test}: seen {', '.join(entry.seen)}: find the cause, then write `why` and `done`")
         elif entry.done and not entry.why:
             found.append(f"{entry.test}: `done` without `why`")
     return found
 
 
-def _is_there(test: str, root: Path) -> bool:
+def _exists(test: str, root: Path) -> bool:
     """pytest's have a file and a function; vitest's a file; node's, in a browser, a title that a file has."""
     file, _, name = test.partition("::")
     if not name:
@@ -143,7 +145,7 @@ def _is_there(test: str, root: Path) -> bool:
 
 
 def main() -> int:
-    found = problems(load())
+    found = find_problems(load_record())
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 

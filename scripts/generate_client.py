@@ -33,27 +33,27 @@ OPTIONS = [
 WRAPPERS = ("Envelope", "Page")  # the client takes these off
 
 
-def _bare(shape: Any) -> Any:
+def _strip_shape(shape: Any) -> Any:
     """Without what a TypedDict cannot say: the generator would make a type of its own of each limited text."""
     if isinstance(shape, list):
-        return [_bare(part) for part in shape]
+        return [_strip_shape(part) for part in shape]
     if not isinstance(shape, dict):
         return shape
     limits = {"pattern", "minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum"}
     if shape.get("additionalProperties") is False:
         limits |= {"additionalProperties"}
     return {
-        key: {name: _bare(part) for name, part in value.items()} if key == "properties" else _bare(value)
+        key: {name: _strip_shape(part) for name, part in value.items()} if key == "properties" else _strip_shape(value)
         for key, value in shape.items()
         if key not in limits
     }
 
 
-def generate(schema: Path) -> str:
+def generate_types(schema: Path) -> str:
     """The module's text."""
     document = json.loads(schema.read_text("utf-8"))
     shapes = document["components"]["schemas"]
-    kept = {name: _bare(shape) for name, shape in shapes.items() if not name.endswith(WRAPPERS)}
+    kept = {name: _strip_shape(shape) for name, shape in shapes.items() if not name.endswith(WRAPPERS)}
     reduced = {**document, "paths": {}, "components": {"schemas": kept}}
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "schema.json"), Path(folder, "types.py")
@@ -68,7 +68,7 @@ def generate(schema: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    old, new = TYPES.read_text("utf-8") if TYPES.exists() else "", generate(SCHEMA)
+    old, new = TYPES.read_text("utf-8") if TYPES.exists() else "", generate_types(SCHEMA)
     if arguments == ["--check"]:
         sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(TYPES), "schema"))
         if old != new:

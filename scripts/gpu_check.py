@@ -39,7 +39,7 @@ SITE, CONSOLE = "site.tar.xz", "console.tar.xz"
 PYTHONS = ("3.12", "3.11")
 """The versions that a kit can be made for; the first one unless another is asked for."""
 RESULTS = ("gpu-check.json", "gpu-check.md", "logs")
-MADE = "made.json"
+STAMP_FILE = "made.json"
 """Says, while a run lasts, what of the project's own folders was there before it."""
 CANDIDATES = (
     "/opt/*/bin/python3", "/opt/*/.venv/bin/python3", "/opt/*/venv/bin/python3", "/opt/*/envs/*/bin/python3",
@@ -104,7 +104,7 @@ def read_kit(folder: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Found:
+class PythonInstallation:
     """A Python: its program, its version (3.12), its folders of packages and the packages with their versions."""
 
     program: str
@@ -113,7 +113,7 @@ class Found:
     packages: dict[str, str]
 
 
-def probe_python(program: str) -> Found | None:
+def probe_python(program: str) -> PythonInstallation | None:
     """Returns what this Python is; None where it does not answer."""
     env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     try:
@@ -121,10 +121,10 @@ def probe_python(program: str) -> Found | None:
         said = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
-    return Found(program, said["version"], tuple(said["site"]), said["packages"])
+    return PythonInstallation(program, said["version"], tuple(said["site"]), said["packages"])
 
 
-def candidates() -> Iterator[str]:
+def list_candidates() -> Iterator[str]:
     """Programs that may be the Python that has PyTorch, each once."""
     names = ["python3", *(f"python{version}" for version in PYTHONS), "python"]
     folders = os.get_exec_path()
@@ -133,7 +133,7 @@ def candidates() -> Iterator[str]:
     yield from dict.fromkeys([sys.executable, *on_path, *(path for one in CANDIDATES for path in sorted(glob(one)))])
 
 
-def choose_python(found: Sequence[Found], version: str) -> Found:
+def choose_python(found: Sequence[PythonInstallation], version: str) -> PythonInstallation:
     """Returns the first one of this version that has PyTorch, or else NumPy, without which the platform does not start.
     Raises GpuCheckError where there is none."""
     right = [one for one in found if one.version == version]
@@ -157,7 +157,7 @@ def choose_python(found: Sequence[Found], version: str) -> Found:
 # The environment ------------------------------------------------------------------------------------------------------
 
 
-def unpack(archive: Path, folder: Path) -> None:
+def unpack_archive(archive: Path, folder: Path) -> None:
     """Raises GpuCheckError where the disk is full, or the archive is no archive."""
     try:
         with lzma.open(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
@@ -167,7 +167,7 @@ def unpack(archive: Path, folder: Path) -> None:
         raise GpuCheckError(f"{archive} cannot be unpacked into {folder}: {error}.") from error
 
 
-def make_environment(kit: Path, python: Found, folder: Path) -> Path:
+def make_environment(kit: Path, python: PythonInstallation, folder: Path) -> Path:
     """Makes a virtual environment of the kit's packages, before those of this Python, unless it is there from an
     earlier run; returns its Python. Raises GpuCheckError."""
     program, made_from = folder / "bin" / "python", folder / "made-from"
@@ -180,7 +180,7 @@ def make_environment(kit: Path, python: Found, folder: Path) -> Path:
     if made.returncode:
         raise GpuCheckError(f"`{python.program} -m venv` failed (Debian: python3-venv): {made.stdout}{made.stderr}")
     # Straight into the environment: a rank may read what lies below its interpreter's prefix.
-    unpack(kit / SITE, folder)
+    unpack_archive(kit / SITE, folder)
     site = folder / "lib" / f"python{python.version}" / "site-packages"
     lines = [str(ROOT), str(ROOT / "platform"), *(f"import site; site.addsitedir({path!r})" for path in python.site)]
     (site / "gpu-check.pth").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -210,7 +210,7 @@ def compile_all(program: Path, folders: Sequence[Path]) -> None:
 # Leaving nothing behind -----------------------------------------------------------------------------------------------
 
 
-def bytecode_folders() -> set[Path]:
+def list_bytecode_folders() -> set[Path]:
     """Returns those of the project's own folders."""
     found = set()
     for folder, folders, _ in os.walk(ROOT):
@@ -220,20 +220,20 @@ def bytecode_folders() -> set[Path]:
     return found
 
 
-def clean(work: Path, keep: Sequence[str] = ()) -> None:
+def delete_leftovers(work: Path, keep: Sequence[str] = ()) -> None:
     """Removes what this run, or one that was killed before it, left besides the results; not what `keep` names."""
     for path in work.iterdir() if work.is_dir() else ():
-        if path.name not in {*RESULTS, MADE, *keep}:
+        if path.name not in {*RESULTS, STAMP_FILE, *keep}:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     with suppress(OSError, ValueError):
-        made = json.loads((work / MADE).read_text("utf-8"))
-        new = bytecode_folders() - {Path(path) for path in made["bytecode"]}
+        made = json.loads((work / STAMP_FILE).read_text("utf-8"))
+        new = list_bytecode_folders() - {Path(path) for path in made["bytecode"]}
         for folder in [*new, *([DIST] if made["console"] else [])]:
             shutil.rmtree(folder, ignore_errors=True)
-        (work / MADE).unlink()
+        (work / STAMP_FILE).unlink()
 
 
-def descendants(root: int) -> list[int]:
+def list_descendants(root: int) -> list[int]:
     """Returns the living processes below this one, from what /proc says (proc(5))."""
     below: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -249,10 +249,10 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def end_descendants() -> int:
+def kill_descendants() -> int:
     """Kills all that still runs below this process; returns how many there were."""
     ended = set()
-    while left := descendants(os.getpid()):
+    while left := list_descendants(os.getpid()):
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -264,7 +264,7 @@ def end_descendants() -> int:
     return len(ended)
 
 
-def run(command: Sequence[str | Path], env: dict[str, str]) -> int:
+def run_command(command: Sequence[str | Path], env: dict[str, str]) -> int:
     """Runs the command; returns its exit code. The first signal to end goes on to it, the second one kills it. A
     process whose parent ends becomes this process's own (PR_SET_CHILD_SUBREAPER), so that none is lost sight of."""
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -288,14 +288,14 @@ def run(command: Sequence[str | Path], env: dict[str, str]) -> int:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def prepare(python: str | None) -> Path:
+def prepare_python(python: str | None) -> Path:
     """Makes all that the checks run with; returns the Python to run them. Raises GpuCheckError."""
     began = time.monotonic()
     kit = read_kit(KIT)
     if kit.get("requirements") != hash_file(ROOT / "requirements.txt"):
         print_line("note: the kit was made from another requirements.txt than this one; `make gpu-kit` makes a new one")
-    found: list[Found] = []
-    for one in filter(None, map(probe_python, [python] if python else candidates())):
+    found: list[PythonInstallation] = []
+    for one in filter(None, map(probe_python, [python] if python else list_candidates())):
         found.append(one)
         if one.version == kit["python"] and "torch" in one.packages:
             break
@@ -304,10 +304,10 @@ def prepare(python: str | None) -> Path:
     what = f"PyTorch {torch}" if torch else "no PyTorch: what needs it is skipped"
     print_line(f"{chosen.program}: Python {chosen.version}, {what}")
     WORK.mkdir(parents=True, exist_ok=True)
-    there = {"console": not DIST.exists(), "bytecode": [str(path) for path in bytecode_folders()]}
-    (WORK / MADE).write_text(json.dumps(there), encoding="utf-8")
+    there = {"console": not DIST.exists(), "bytecode": [str(path) for path in list_bytecode_folders()]}
+    (WORK / STAMP_FILE).write_text(json.dumps(there), encoding="utf-8")
     if there["console"]:
-        unpack(KIT / CONSOLE, DIST)
+        unpack_archive(KIT / CONSOLE, DIST)
     program = make_environment(KIT, chosen, WORK / "env")
     compile_all(program, [ROOT / "platform", ROOT / "apps"])
     there_too = {name: chosen.packages[name] for name in kit["packages"] if name in chosen.packages}
@@ -332,23 +332,23 @@ def main(words: list[str]) -> int:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     keep = ["env"] if options.keep else []
     try:
-        clean(WORK, [] if options.clean else ["env"])
+        delete_leftovers(WORK, [] if options.clean else ["env"])
         if options.clean:
             return 0
-        program = prepare(options.python)
+        program = prepare_python(options.python)
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")])}
         for name in ("PYTHONHOME", "VIRTUAL_ENV"):
             env.pop(name, None)
-        return run([program, "-m", "tests.gpu", "--work", WORK, *(word for word in rest if word != "--")], env)
+        return run_command([program, "-m", "tests.gpu", "--work", WORK, *(word for word in rest if word != "--")], env)
     except GpuCheckError as error:
         print_line(str(error))
         return 2
     finally:
         for number in ends:
             signal.signal(number, signal.SIG_IGN)
-        if left := end_descendants():
+        if left := kill_descendants():
             print_line(f"{left} processes still ran and were ended")
-        clean(WORK, keep)
+        delete_leftovers(WORK, keep)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ BEYOND_THE_LOCK = {
     ),
 }
 """Version, and the SHA-256 of the wheel for each Python: what `make test-frameworks` installs and the lock has not."""
-LEFT_OUT = {
+EXCLUDED_PACKAGES = {
     "torch": "the machine has it, built for its GPU",
     "triton": "comes with PyTorch",
     "setuptools": "comes with PyTorch, which of this package takes some versions only",
@@ -66,7 +66,7 @@ LEFT_OUT = {
     "scipy": "comes with JAX; nothing else needs it",
 }
 """Packages that are not carried, by name, and why."""
-CARRIED = ("nvidia-ml-py",)
+INCLUDED_PACKAGES = ("nvidia-ml-py",)
 """Packages that a pattern of LEFT_OUT would leave out."""
 MANYLINUX = ("2_5", "2_12", "2_17", "2_24", "2_26", "2_27", "2_28", "2_31", "2_34", "2_35", "2_39")
 PLATFORMS = [*(f"manylinux{name}_x86_64" for name in ("1", "2010", "2014")),
@@ -76,7 +76,7 @@ COMPILED = (".so", ".pyd", ".dylib", ".dll", ".a", ".o")
 
 
 @dataclass(frozen=True)
-class Rule:
+class ExclusionRule:
     """Files that are left out of the archive: those that match `drop` and not `keep` (fnmatch, `*` crosses folders)."""
 
     reason: str
@@ -84,28 +84,28 @@ class Rule:
     keep: tuple[str, ...] = ()
 
 
-RULES = (
-    Rule("bytecode: made again on the machine", ("*.pyc",)),
-    Rule("source maps of the browser's code", ("*.map",)),
-    Rule("tests of the packages", ("*/tests/*", "tornado/test/*", "jupyterlab/galata/*")),
-    Rule("types for checkers", ("*.pyi",), keep=("jedi/*",)),
-    Rule("completion in notebooks of Django's own names", ("jedi/third_party/django-stubs/*",)),
-    Rule(
+EXCLUSION_RULES = (
+    ExclusionRule("bytecode: made again on the machine", ("*.pyc",)),
+    ExclusionRule("source maps of the browser's code", ("*.map",)),
+    ExclusionRule("tests of the packages", ("*/tests/*", "tornado/test/*", "jupyterlab/galata/*")),
+    ExclusionRule("types for checkers", ("*.pyi",), keep=("jedi/*",)),
+    ExclusionRule("completion in notebooks of Django's own names", ("jedi/third_party/django-stubs/*",)),
+    ExclusionRule(
         "sources of what is compiled",
         ("*.c", "*.cpp", "*.h", "*.hpp", "*.pxd", "*.pyx"),
         keep=("deepspeed/*",),
     ),
-    Rule("for other systems", ("*.exe", "*.dll", "*.dylib", "*.pdb", "*.lib", "*.bat", "*.ps1")),
-    Rule("sources of translations", ("*.po", "*.pot")),
-    Rule(
+    ExclusionRule("for other systems", ("*.exe", "*.dll", "*.dylib", "*.pdb", "*.lib", "*.bat", "*.ps1")),
+    ExclusionRule("sources of translations", ("*.po", "*.pot")),
+    ExclusionRule(
         "languages that the platform does not speak",
         ("*/locale/*/*", "*/i18n/*/LC_MESSAGES/*", "babel/locale-data/*"),
         keep=("*/locale/en/*", "*/locale/zh_Hans/*", "*/locale/zh_CN/*", "*/i18n/en/*",
               "babel/locale-data/en*", "babel/locale-data/zh*", "babel/locale-data/root.dat"),
     ),
-    Rule("the asynchronous client, which the platform does not use", ("kubernetes/aio/*",)),
-    Rule("pages that show the API's document", ("drf_spectacular_sidecar/static/*",)),
-    Rule("what a developer edits and builds again", ("jupyterlab/staging/yarn.lock", "*.json.orig")),
+    ExclusionRule("the asynchronous client, which the platform does not use", ("kubernetes/aio/*",)),
+    ExclusionRule("pages that show the API's document", ("drf_spectacular_sidecar/static/*",)),
+    ExclusionRule("what a developer edits and builds again", ("jupyterlab/staging/yarn.lock", "*.json.orig")),
 )  # fmt: skip
 PRESET = 6
 """Of xz: 38 MiB in three minutes of a processor; 2 gives 44 MiB in one."""
@@ -145,14 +145,14 @@ def choose_pins(lock: str, python: str) -> tuple[dict[str, tuple[str, str]], dic
 
 def reason_to_leave_out(name: str) -> str:
     """Returns why this package is not carried; "" = it is."""
-    if name in CARRIED:
+    if name in INCLUDED_PACKAGES:
         return ""
-    return next((reason for pattern, reason in LEFT_OUT.items() if fnmatch.fnmatchcase(name, pattern)), "")
+    return next((reason for pattern, reason in EXCLUDED_PACKAGES.items() if fnmatch.fnmatchcase(name, pattern)), "")
 
 
-def rule_against(path: str) -> Rule | None:
+def find_rule(path: str) -> ExclusionRule | None:
     """Returns the rule that leaves out this file of the folder of packages."""
-    for rule in RULES:
+    for rule in EXCLUSION_RULES:
         dropped, kept = (any(fnmatch.fnmatchcase(path, one) for one in some) for some in (rule.drop, rule.keep))
         if dropped and not kept:
             return rule
@@ -162,7 +162,7 @@ def rule_against(path: str) -> Rule | None:
 # Filling it -----------------------------------------------------------------------------------------------------------
 
 
-def download(pins: Iterable[str], python: str, folder: Path) -> None:
+def download_packages(pins: Iterable[str], python: str, folder: Path) -> None:
     """Installs them into the folder for that Python, whatever this one is. Raises KitError."""
     command: list[str | Path] = [
         *(sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"),
@@ -189,21 +189,21 @@ def copy_installed(package: Distribution, folder: Path) -> None:
         shutil.copy(file.locate(), folder / file)
 
 
-def files_of(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def strip(folder: Path) -> dict[str, int]:
+def delete_excluded(folder: Path) -> dict[str, int]:
     """Removes what RULES leave out; returns how many bytes by reason."""
     removed: dict[str, int] = {}
-    for path in files_of(folder):
-        if rule := rule_against(path.relative_to(folder).as_posix()):
+    for path in list_files(folder):
+        if rule := find_rule(path.relative_to(folder).as_posix()):
             removed[rule.reason] = removed.get(rule.reason, 0) + path.stat().st_size
             path.unlink()
     return removed
 
 
-def arrange(target: Path, environment: Path, python: str) -> None:
+def arrange_packages(target: Path, environment: Path, python: str) -> None:
     """Moves what pip put into a folder to where a virtual environment has it."""
     (environment / "lib" / f"python{python}").mkdir(parents=True)
     for name in ("bin", "etc", "share"):
@@ -212,12 +212,12 @@ def arrange(target: Path, environment: Path, python: str) -> None:
     target.rename(environment / "lib" / f"python{python}" / "site-packages")
 
 
-def pack(folder: Path, archive: Path) -> None:
+def pack_archive(folder: Path, archive: Path) -> None:
     """The same files give the same bytes. Files of one name lie side by side, as many are alike: clients of the
     versions of an API, copies of one file."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": PRESET, "dict_size": 64 * 2**20}]
     with lzma.open(archive, "wb", filters=filters) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
-        for path in sorted(files_of(folder), key=lambda path: (path.suffix, path.name, path.as_posix())):
+        for path in sorted(list_files(folder), key=lambda path: (path.suffix, path.name, path.as_posix())):
             content = path.read_bytes()
             entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
             entry.size, entry.mode = len(content), 0o755 if os.access(path, os.X_OK) else 0o644
@@ -227,17 +227,17 @@ def pack(folder: Path, archive: Path) -> None:
 # What it weighs -------------------------------------------------------------------------------------------------------
 
 
-def size_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in files_of(folder))
+def measure_folder(folder: Path) -> int:
+    return sum(path.stat().st_size for path in list_files(folder))
 
 
-def tracked_size() -> int:
+def measure_tracked() -> int:
     """Returns the bytes of the files that git tracks, as they are in the working tree. Raises KitError."""
-    listed = git("ls-files", "-z").split("\0")
+    listed = run_git("ls-files", "-z").split("\0")
     return sum(path.stat().st_size for name in listed if name and (path := ROOT / name).is_file())
 
 
-def git(*words: str) -> str:
+def run_git(*words: str) -> str:
     """Raises KitError."""
     done = subprocess.run(["git", "-C", ROOT, *words], check=False, capture_output=True, text=True)
     if done.returncode:
@@ -251,20 +251,20 @@ def check_size(kit: int, tracked: int) -> None:
     """Raises KitError where both are larger than what can be carried."""
     if kit + tracked > MAX_BYTES:
         raise KitError(
-            f"The kit ({mib(kit)}) and the files that git tracks ({mib(tracked)}) are "
-            f"{mib(kit + tracked)}, and at most {mib(MAX_BYTES)} can be carried. "
+            f"The kit ({format_mib(kit)}) and the files that git tracks ({format_mib(tracked)}) are "
+            f"{format_mib(kit + tracked)}, and at most {format_mib(MAX_BYTES)} can be carried. "
             "Leave out more: EXCLUDED_PACKAGES and EXCLUSION_RULES in scripts/gpu_kit.py."
         )
 
 
-def mib(size: int) -> str:
+def format_mib(size: int) -> str:
     return f"{size / 2**20:.1f} MiB"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def make(python: str, kit: Path) -> None:
+def make_kit(python: str, kit: Path) -> None:
     """Fills the folder, which is empty. Raises KitError."""
     carried, left_out = choose_pins(LOCK.read_text("utf-8"), python)
     wheels = [lines for name, (_, lines) in carried.items() if name not in AS_SOURCE]
@@ -274,24 +274,24 @@ def make(python: str, kit: Path) -> None:
     with tempfile.TemporaryDirectory(dir=kit.parent) as scratch:
         target, environment = Path(scratch, "target"), Path(scratch, "environment")
         print_line(f"{len(carried)} packages for Python {python}")
-        download(wheels, python, target)
+        download_packages(wheels, python, target)
         for name in AS_SOURCE:
             copy_installed(distribution(name), target)
-        before = size_of(target)
-        stripped = strip(target)
-        after = size_of(target)
-        arrange(target, environment, python)
-        print_line(f"{mib(before)}, of which {mib(before - after)} are not needed; packing")
-        pack(environment, kit / SITE)
-    pack(DIST, kit / CONSOLE)
+        before = measure_folder(target)
+        stripped = delete_excluded(target)
+        after = measure_folder(target)
+        arrange_packages(target, environment, python)
+        print_line(f"{format_mib(before)}, of which {format_mib(before - after)} are not needed; packing")
+        pack_archive(environment, kit / SITE)
+    pack_archive(DIST, kit / CONSOLE)
     for name, fill in DATA.items():
         folder = kit / "data" / name
         folder.mkdir(parents=True)
         fill(folder)
     about: dict[str, Any] = {
         "python": python,
-        "commit": git("rev-parse", "HEAD").strip(),
-        "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "commit": run_git("rev-parse", "HEAD").strip(),
+        "dirty": bool(run_git("status", "--porcelain", "--untracked-files=no")),
         "requirements": hash_file(LOCK),
         "packages": {name: version for name, (version, _) in sorted(carried.items())},
         "left_out": left_out,
@@ -314,16 +314,17 @@ def main(words: list[str]) -> int:
         with tempfile.TemporaryDirectory(dir=KIT.parent) as scratch:
             new = Path(scratch, "kit")
             new.mkdir()
-            make(python, new)
+            make_kit(python, new)
             shutil.rmtree(KIT, ignore_errors=True)
             new.rename(KIT)
         for path in sorted(KIT.iterdir()):
-            print_line(f"{path.name:<16} {mib(size_of(path) if path.is_dir() else path.stat().st_size):>10}")
-        kit, tracked = size_of(KIT), tracked_size()
-        print_line(f"{'tracked files':<16} {mib(tracked):>10}")
-        print_line(
-            f"{'to carry':<16} {mib(kit + tracked):>10}, at most {mib(MAX_BYTES)}; in {time.monotonic() - began:.0f} s"
-        )
+            print_line(
+                f"{path.name:<16} {format_mib(measure_folder(path) if path.is_dir() else path.stat().st_size):>10}"
+            )
+        kit, tracked = measure_folder(KIT), measure_tracked()
+        print_line(f"{'tracked files':<16} {format_mib(tracked):>10}")
+        bound, seconds = format_mib(MAX_BYTES), time.monotonic() - began
+        print_line(f"{'to carry':<16} {format_mib(kit + tracked):>10}, at most {bound}; in {seconds:.0f} s")
         check_size(kit, tracked)
     except KitError as error:
         print(f"gpu-kit | {error}", file=sys.stderr)

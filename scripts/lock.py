@@ -26,12 +26,12 @@ TORCH_HEADER = (
     "# The PyTorch of requirements.txt, whose build depends on the machine. Written by `make lock`; do not edit.\n"
 )
 HEADER = "# Compiled from pyproject.toml ({groups}) by `make lock`; do not edit.\n# Inputs and pins: sha256 {digest}\n"
-OF_THE_MACHINE = re.compile(r"(torch|triton|cuda-[\w-]+|nvidia-(?!ml-py)[\w-]+)==")
+MACHINE_PACKAGES = re.compile(r"(torch|triton|cuda-[\w-]+|nvidia-(?!ml-py)[\w-]+)==")
 PIN = re.compile(r"^\S.*(?:\n .*)*", re.MULTILINE)  # a requirement, and below it the lines of its hashes
 
 
 @dataclass(frozen=True)
-class Lock:
+class LockFile:
     """A pinned file: what it is compiled from, the files whose versions it takes over, and what it leaves out."""
 
     path: str
@@ -61,11 +61,11 @@ class Lock:
 
 
 LOCKS = (
-    Lock("requirements.txt", ("base", "server", "train", "notebook", "ssh")),
-    Lock("requirements-dev.txt", ("base", "dev"), like=("requirements.txt",)),
-    Lock("requirements-build.txt", ("build-system",), like=("requirements.txt",)),
-    Lock("requirements-node.txt", ("node",)),
-    Lock(  # the image has its database and its Redis outside
+    LockFile("requirements.txt", ("base", "server", "train", "notebook", "ssh")),
+    LockFile("requirements-dev.txt", ("base", "dev"), like=("requirements.txt",)),
+    LockFile("requirements-build.txt", ("build-system",), like=("requirements.txt",)),
+    LockFile("requirements-node.txt", ("node",)),
+    LockFile(  # the image has its database and its Redis outside
         "deploy/docker/requirements.txt",
         ("base", "server", "s3", "tracing"),
         like=("requirements.txt", "requirements-dev.txt"),
@@ -74,7 +74,7 @@ LOCKS = (
 )
 
 
-def compile_lock(lock: Lock) -> None:
+def compile_lock(lock: LockFile) -> None:
     """Writes the file. Raises CalledProcessError where no versions fit together, or the index does not answer."""
     command = [
         *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
@@ -85,18 +85,18 @@ def compile_lock(lock: Lock) -> None:
         *("--output-file", lock.path, "-"),
     ]
     asked = "\n".join(lock.requirements)
-    subprocess.run(command, cwd=ROOT, input=asked, text=True, check=True, env={**_index(), **os.environ})
+    subprocess.run(command, cwd=ROOT, input=asked, text=True, check=True, env={**_get_index(), **os.environ})
     path = ROOT / lock.path
     found: list[str] = PIN.findall(path.read_text("utf-8"))
     pins = [pin for pin in found if not pin.startswith("#")]
     torch = [pin.split()[0] for pin in pins if pin.startswith("torch==")]
-    text = "".join(f"{pin}\n" for pin in pins if not OF_THE_MACHINE.match(pin))
+    text = "".join(f"{pin}\n" for pin in pins if not MACHINE_PACKAGES.match(pin))
     path.write_text(lock.header(text) + text, encoding="utf-8")
     if torch:
         (ROOT / TORCH).write_text(TORCH_HEADER + torch[0] + "\n", encoding="utf-8")
 
 
-def _index() -> dict[str, str]:
+def _get_index() -> dict[str, str]:
     """The index that pip is configured with, for uv, which reads no pip.conf. pip's further places are left out: one
     that has some of a version's files would hide the others, and so their hashes."""
     command = [sys.executable, "-m", "pip", "config", "list"]

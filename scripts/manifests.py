@@ -19,17 +19,28 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "deploy" / "helm" / "fermi"
-ORDER = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+KIND_ORDER = ("Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
          "PersistentVolumeClaim", "Service", "StatefulSet", "Job", "Deployment")  # fmt: skip
 
 
-def helm() -> str | None:
+def find_helm() -> str | None:
     return shutil.which("helm") or shutil.which(ROOT / ".venv" / "bin" / "helm")
 
 
-def manifests(values: Mapping[str, Any], *, name: str = "fermi", namespace: str = "fermi") -> list[dict[str, Any]]:
+def render_manifests(
+    values: Mapping[str, Any], *, name: str = "fermi", namespace: str = "fermi"
+) -> list[dict[str, Any]]:
     """The chart's objects with `values` laid over its own, each in its namespace."""
-    command = [helm() or "helm", "template", name, str(CHART), "--namespace", namespace, "--kube-version", "1.30.0"]
+    command = [
+        find_helm() or "helm",
+        "template",
+        name,
+        str(CHART),
+        "--namespace",
+        namespace,
+        "--kube-version",
+        "1.30.0",
+    ]
     given = json.dumps(values)  # which is YAML, too
     done = subprocess.run([*command, "--values", "-"], input=given, check=True, text=True, stdout=subprocess.PIPE)
     objects = [one for one in yaml.safe_load_all(done.stdout) if one]
@@ -39,7 +50,7 @@ def manifests(values: Mapping[str, Any], *, name: str = "fermi", namespace: str 
     return objects
 
 
-def _without_hooks(one: dict[str, Any]) -> dict[str, Any]:
+def _remove_hooks(one: dict[str, Any]) -> dict[str, Any]:
     """What only Helm reads is left out."""
     notes = one["metadata"].get("annotations", {})
     kept = {key: value for key, value in notes.items() if not key.startswith("helm.sh/")}
@@ -54,11 +65,11 @@ def main() -> None:
     parser.add_argument("--values", type=Path)
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "manifests.yaml")
     given = parser.parse_args()
-    if not helm():
+    if not find_helm():
         sys.exit("Helm was not found: put it on the PATH (https://helm.sh/docs/intro/install).")
     values = yaml.safe_load(given.values.read_text()) if given.values else {}
-    objects = [_without_hooks(one) for one in manifests(values, name=given.name, namespace=given.namespace)]
-    objects.sort(key=lambda one: ORDER.index(one["kind"]) if one["kind"] in ORDER else len(ORDER))
+    objects = [_remove_hooks(one) for one in render_manifests(values, name=given.name, namespace=given.namespace)]
+    objects.sort(key=lambda one: KIND_ORDER.index(one["kind"]) if one["kind"] in KIND_ORDER else len(KIND_ORDER))
     given.output.parent.mkdir(parents=True, exist_ok=True)
     dumper = yaml.SafeDumper
     dumper.ignore_aliases = lambda self, data: True  # type: ignore[method-assign]  # easier to read

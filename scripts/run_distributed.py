@@ -12,14 +12,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)  # in place of this folder, whose names are those of other modules
 
-from scripts.by_hand import become  # noqa: E402
+from scripts.by_hand import exec_fermi  # noqa: E402
 
 
-def complete(words: list[str]) -> list[str]:
+def complete_arguments(words: list[str]) -> list[str]:
     """Returns the arguments of `fermi launch`."""
     command = [] if "--" in words or "--help" in words else ["--", "python", str(ROOT / "scripts" / "train.py")]
     return ["launch", *words, *command]
 
 
 if __name__ == "__main__":
-    become(*complete(sys.argv[1:]))
+    exec_fermi(*complete_arguments(sys.argv[1:]))

@@ -29,15 +29,17 @@ EXCLUDED = ("requirements-build.txt", "requirements-node.txt", "requirements-dev
 PIN = re.compile(r"^([\w.-]+)==(\S+)(?: ; (.*?))?(?: \\)?$((?:\n {4}--hash=.*)*)", re.MULTILINE)
 
 
-def python_components(text: str, scope: str) -> Iterator[dict[str, Any]]:
+def list_python_components(text: str, scope: str) -> Iterator[dict[str, Any]]:
     """A component for each pin of a pinned file; the hashes are those of all files of that version."""
     for name, version, marker, hashes in PIN.findall(text):
         found = [{"alg": "SHA-256", "content": digest} for digest in re.findall(r"sha256:(\w+)", hashes)]
         properties = [{"name": "fermi:marker", "value": marker}] if marker else []
-        yield component(f"pkg:pypi/{name}@{quote(version)}", name, version, scope, hashes=found, properties=properties)
+        yield make_component(
+            f"pkg:pypi/{name}@{quote(version)}", name, version, scope, hashes=found, properties=properties
+        )
 
 
-def npm_components(text: str, scope: str) -> Iterator[dict[str, Any]]:
+def list_npm_components(text: str, scope: str) -> Iterator[dict[str, Any]]:
     """A component for each package of a package-lock.json of version 2 or 3."""
     for path, about in json.loads(text)["packages"].items():
         if not path or about.get("link"):
@@ -45,7 +47,7 @@ def npm_components(text: str, scope: str) -> Iterator[dict[str, Any]]:
         group, _, name = path.rpartition("node_modules/")[2].rpartition("/")
         algorithm, _, digest = about["integrity"].partition("-")
         content = base64.b64decode(digest).hex()
-        yield component(
+        yield make_component(
             f"pkg:npm/{quote(f'{group}/') if group else ''}{name}@{quote(about['version'])}",
             name,
             about["version"],
@@ -56,7 +58,7 @@ def npm_components(text: str, scope: str) -> Iterator[dict[str, Any]]:
         )
 
 
-def component(purl: str, name: str, version: str, scope: str, **more: Any) -> dict[str, Any]:
+def make_component(purl: str, name: str, version: str, scope: str, **more: Any) -> dict[str, Any]:
     about = {"type": "library", "bom-ref": purl, "name": name, "version": version, "scope": scope, "purl": purl}
     return about | {key: value for key, value in more.items() if value}
 
@@ -65,7 +67,7 @@ def make_document(locks: list[tuple[Path, str]]) -> dict[str, Any]:
     """The document of (lock, scope); of two pins of one version, the first one stands."""
     found: dict[str, dict[str, Any]] = {}
     for path, scope in locks:
-        read = npm_components if path.suffix == ".json" else python_components
+        read = list_npm_components if path.suffix == ".json" else list_python_components
         for one in read(path.read_text("utf-8"), scope):
             known = found.setdefault(one["purl"], one)
             if one["scope"] == "required":

@@ -17,12 +17,12 @@ DOCUMENT = ROOT / "docs" / "openapi.json"
 FORM = ROOT / "frontend" / "src" / "api" / "request.json"
 
 
-def document(path: Path) -> None:
+def write_document(path: Path) -> None:
     command = [sys.executable, "manage.py", "spectacular", "--validate", "--fail-on-warn", "--format", "openapi-json"]
     subprocess.run([*command, "--file", str(path)], cwd=ROOT, check=True)
 
 
-def form(path: Path) -> None:
+def write_form(path: Path) -> None:
     """The request as the create page and its recipes read it."""
     from fermi.jobs import json_shape
     from fermi.planning.request import TaskRequest
@@ -30,7 +30,7 @@ def form(path: Path) -> None:
     path.write_text(json.dumps(json_shape.build_schema(TaskRequest), indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-def drift() -> int:
+def print_drift() -> int:
     changed = []
     with tempfile.TemporaryDirectory() as scratch:
         for path, write in GENERATED.items():
@@ -48,12 +48,12 @@ def drift() -> int:
     return 1 if changed else 0
 
 
-GENERATED = {DOCUMENT: document, FORM: form}
+GENERATED = {DOCUMENT: write_document, FORM: write_form}
 
 
 def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
-        return drift()
+        return print_drift()
     for path, write in GENERATED.items():
         write(path)
     subprocess.run([sys.executable, "scripts/generate_client.py"], cwd=ROOT, check=True)

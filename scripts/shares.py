@@ -6,33 +6,33 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-SHARES = 4
-VARIABLE = "FERMI_TEST_SHARE"
+SHARE_COUNT = 4
+SHARE_VARIABLE = "FERMI_TEST_SHARE"
 """Which share a run takes, from 1 on; without it all files are taken: who names files to pytest gets those."""
-ALWAYS = ("test_main_job.py",)
+ALWAYS_RUN = ("test_main_job.py",)
 
 
-def chosen(environ: Mapping[str, str], commit: str) -> str:
+def choose_share(environ: Mapping[str, str], commit: str) -> str:
     """Returns the share of a run, "" for all: what the environment says, else one that follows from the commit, so that
     the same commit takes the same files again."""
     if environ.get("FERMI_TEST_ALL"):
         return ""
-    return environ.get(VARIABLE) or str(int(hashlib.sha256(commit.encode()).hexdigest(), 16) % SHARES + 1)
+    return environ.get(SHARE_VARIABLE) or str(int(hashlib.sha256(commit.encode()).hexdigest(), 16) % SHARE_COUNT + 1)
 
 
-def left_out(files: Iterable[Path], share: str) -> set[Path]:
+def list_left_out(files: Iterable[Path], share: str) -> set[Path]:
     """Returns those of the files that the share does not take. Shares are about as large as each other: files are dealt
     out by size, there and back."""
     if not share:
         return set()
     dealt = sorted(files, key=lambda path: (-path.stat().st_size, path.name))
-    turns = [*range(SHARES), *reversed(range(SHARES))]
+    turns = [*range(SHARE_COUNT), *reversed(range(SHARE_COUNT))]
     return {
         path
         for number, path in enumerate(dealt)
-        if turns[number % len(turns)] != int(share) - 1 and path.name not in ALWAYS
+        if turns[number % len(turns)] != int(share) - 1 and path.name not in ALWAYS_RUN
     }
 
 
-def current() -> str:
-    return os.environ.get(VARIABLE, "")
+def get_current_share() -> str:
+    return os.environ.get(SHARE_VARIABLE, "")

@@ -21,15 +21,22 @@ from scripts import flaky_tests, shares
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "build" / "tests"
-REPORTED = [sys.executable, "-m", "pytest", "--junitxml={junit}", "-o", "junit_family=xunit1"]  # it names files
-PYTEST = [*REPORTED, "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
+PYTEST_WITH_REPORT = [
+    sys.executable,
+    "-m",
+    "pytest",
+    "--junitxml={junit}",
+    "-o",
+    "junit_family=xunit1",
+]  # it names files
+PYTEST = [*PYTEST_WITH_REPORT, "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
 """Half of the time tests wait for a process to start or a grace to pass, so four keep two cores busy. Whole files,
 because what a file sets up is dear, in the order of tests/conftest.py."""
 
-AGAIN = [*REPORTED, "--last-failed", "--last-failed-no-failures", "none"]
-FEW = 5
+RETRY_COMMAND = [*PYTEST_WITH_REPORT, "--last-failed", "--last-failed-no-failures", "none"]
+MAX_RETRIES = 5
 """Tests of a part that may fail in company and pass alone (docs/decisions/0015): more are no accident."""
-SLOWEST = 20
+MAX_SLOWEST = 20
 
 
 def has_postgres() -> bool:
@@ -40,7 +47,7 @@ def has_redis() -> bool:
     return bool(shutil.which("redis-server") or shutil.which("valkey-server"))
 
 
-def has(program: str) -> Callable[[], bool]:
+def has_program(program: str) -> Callable[[], bool]:
     return lambda: bool(shutil.which(program))
 
 
@@ -51,23 +58,23 @@ def has_jwt_plugin() -> bool:
 NEEDS: dict[str, Callable[[], bool]] = {
     "postgresql": has_postgres,
     "redis-server": has_redis,
-    "chromium": has("chromium"),
-    "slurm-wlm": has("slurmctld"),
-    "slurmrestd": has("slurmrestd"),
+    "chromium": has_program("chromium"),
+    "slurm-wlm": has_program("slurmctld"),
+    "slurmrestd": has_program("slurmrestd"),
     "slurm-wlm-jwt-plugin": has_jwt_plugin,
-    "munge": has("munged"),
-    "shellcheck": has("shellcheck"),
+    "munge": has_program("munged"),
+    "shellcheck": has_program("shellcheck"),
     "iproute2": lambda: bool(shutil.which("ip") and shutil.which("tc")),
-    "iptables": has("iptables"),
-    "openssh-client": has("ssh"),
-    "rsync": has("rsync"),
-    "podman": has("podman"),
-    "runc": has("runc"),
+    "iptables": has_program("iptables"),
+    "openssh-client": has_program("ssh"),
+    "rsync": has_program("rsync"),
+    "podman": has_program("podman"),
+    "runc": has_program("runc"),
 }
 
 
 @dataclass
-class Part:
+class SuitePart:
     """`{junit}` in a command or a variable is the file for JUnit's XML."""
 
     name: str
@@ -80,30 +87,30 @@ class Part:
 
 
 @dataclass
-class Result:
+class PartResult:
     said: str
     seconds: float = 0.0
     failed: bool = False
-    tests: list[flaky_tests.Outcome] = field(default_factory=list)
+    tests: list[flaky_tests.CaseOutcome] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
 
 
-ON_BOTH = ("api", "apps", "e2e", "faults", "openapi")
+DATABASE_FOLDERS = ("api", "apps", "e2e", "faults", "openapi")
 """Where tests touch the database: those marked `database` run on both, with ALL=1 all but those that start a platform
 and are not marked."""
 
-ON_ONE = "--ignore=tests/openapi/test_every_operation.py"
+IGNORED_ON_POSTGRES = "--ignore=tests/openapi/test_every_operation.py"
 """Of two databases PostgreSQL refuses more of what requests hold, and they are many; `make check-api` asks both."""
 
-ALL = bool(os.environ.get("FERMI_TEST_ALL"))
-MARKED = "database or not (e2e or faults)" if ALL else "database"
-WHERE_IT_MATTERS = ["-m", MARKED, *(f"tests/{name}" for name in ON_BOTH)]
+RUNS_ALL = bool(os.environ.get("FERMI_TEST_ALL"))
+DATABASE_MARKERS = "database or not (e2e or faults)" if RUNS_ALL else "database"
+DATABASE_ARGUMENTS = ["-m", DATABASE_MARKERS, *(f"tests/{name}" for name in DATABASE_FOLDERS)]
 CONSOLE = ["npm", "test", "--silent", "--", "--reporter=default", "--reporter=junit", "--outputFile.junit={junit}"]
 BROWSER = ["node", "--test", "--test-concurrency=2"]
 BROWSER_TESTS = ROOT / "frontend" / "e2e"
 
 
-def files_again(failed: Collection[str]) -> list[str]:
+def list_retry_files(failed: Collection[str]) -> list[str]:
     """Whole files, one after the other: a test in a browser goes on where the one before it ended. All that have a test
     of a name are run; every file, where none has it: then it stands in a module that they share."""
     texts = {file: file.read_text(encoding="utf-8") for file in sorted(BROWSER_TESTS.glob("*.test.js"))}
@@ -113,25 +120,27 @@ def files_again(failed: Collection[str]) -> list[str]:
 
 
 REPORTERS = {"spec": "stdout", "junit": "{junit}"}
-TO_FILE = " ".join(f"--test-reporter={name} --test-reporter-destination={to}" for name, to in REPORTERS.items())
+REPORTER_OPTIONS = " ".join(
+    f"--test-reporter={name} --test-reporter-destination={to}" for name, to in REPORTERS.items()
+)
 
 PARTS = [
-    Part("Python, SQLite", [*PYTEST, ON_ONE], again=lambda _: AGAIN),
-    Part(
+    SuitePart("Python, SQLite", [*PYTEST, IGNORED_ON_POSTGRES], again=lambda _: RETRY_COMMAND),
+    SuitePart(
         "Python, PostgreSQL + Redis",
-        [*PYTEST, *WHERE_IT_MATTERS],
-        again=lambda _: [*AGAIN, *WHERE_IT_MATTERS],
+        [*PYTEST, *DATABASE_ARGUMENTS],
+        again=lambda _: [*RETRY_COMMAND, *DATABASE_ARGUMENTS],
         env={"FERMI_TEST_DB": "postgres"},
         needs=("postgresql", "redis-server"),
     ),
-    Part("console", CONSOLE, ROOT / "frontend"),
-    Part(
+    SuitePart("console", CONSOLE, ROOT / "frontend"),
+    SuitePart(
         "console in a browser",
         BROWSER,
         ROOT / "frontend",
         needs=("chromium",),
-        env={"NODE_OPTIONS": TO_FILE, "FERMI_TEST_DATA": str(REPORTS)},
-        again=files_again,
+        env={"NODE_OPTIONS": REPORTER_OPTIONS, "FERMI_TEST_DATA": str(REPORTS)},
+        again=list_retry_files,
     ),
 ]
 
@@ -150,22 +159,22 @@ def install_missing(needs: Mapping[str, Callable[[], bool]]) -> None:
     subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing], env=env, check=False)
 
 
-def run(part: Part) -> Result:
+def run_part(part: SuitePart) -> PartResult:
     if missing := [package for package in part.needs if not NEEDS[package]()]:
-        return Result(f"left out: {', '.join(missing)} not installed")
+        return PartResult(f"left out: {', '.join(missing)} not installed")
     began = time.monotonic()
-    code, tests = ask(part, part.command)
+    code, tests = run_tests(part, part.command)
     failed, failed_again, note = [test.name for test in tests if test.failed], None, ""
-    if code == 1 and part.again and 0 < len(failed) <= FEW:
-        code, again = ask(part, part.again(failed), "what failed, again and alone")
+    if code == 1 and part.again and 0 < len(failed) <= MAX_RETRIES:
+        code, again = run_tests(part, part.again(failed), "what failed, again and alone")
         failed_again = {test.name for test in again if test.failed} if again else None
         note = f"; failed at first{'' if code else ' and passed again'}: {', '.join(failed)}"
     seconds = time.monotonic() - began
     said = f"{'passed' if code == 0 else f'FAILED (code {code})'} in {seconds:.0f} s{note}"
-    return Result(said, seconds, code != 0, tests, flaky_tests.flaky(tests, failed_again))
+    return PartResult(said, seconds, code != 0, tests, flaky_tests.find_flaky(tests, failed_again))
 
 
-def ask(part: Part, command: list[str], turn: str = "") -> tuple[int, list[flaky_tests.Outcome]]:
+def run_tests(part: SuitePart, command: list[str], turn: str = "") -> tuple[int, list[flaky_tests.CaseOutcome]]:
     """The exit code, and how each test went."""
     print(f"\n=== {part.name}{turn and f': {turn}'} ===", flush=True)
     words = re.findall(r"\w+", part.name) + ["again"] * bool(turn)
@@ -177,48 +186,48 @@ def ask(part: Part, command: list[str], turn: str = "") -> tuple[int, list[flaky
     return code, flaky_tests.read_junit(junit)
 
 
-def slowest(tests: Iterable[tuple[str, flaky_tests.Outcome]]) -> list[str]:
+def list_slowest(tests: Iterable[tuple[str, flaky_tests.CaseOutcome]]) -> list[str]:
     """A line for each, with its part."""
-    found = sorted(tests, key=lambda each: -each[1].seconds)[:SLOWEST]
+    found = sorted(tests, key=lambda each: -each[1].seconds)[:MAX_SLOWEST]
     return [f"{test.seconds:6.1f} s  {test.name}  ({part})" for part, test in found]
 
 
-def browser_files() -> list[str]:
+def list_browser_files() -> list[str]:
     files = sorted(BROWSER_TESTS.glob("*.test.js"))
-    out = shares.left_out(files, shares.current())
+    out = shares.list_left_out(files, shares.get_current_share())
     return [str(path) for path in files if path not in out]
 
 
 def main() -> int:
     install_missing(NEEDS)
-    if share := shares.chosen(os.environ, commit()):
-        os.environ[shares.VARIABLE] = share
-        print(f"of the long tests, share {share} of {shares.SHARES} (FERMI_TEST_SHARE; ALL=1: all)", flush=True)
-    seeded = os.environ.setdefault("FERMI_TEST_SEED", seed(commit()))
+    if share := shares.choose_share(os.environ, read_commit()):
+        os.environ[shares.SHARE_VARIABLE] = share
+        print(f"of the long tests, share {share} of {shares.SHARE_COUNT} (FERMI_TEST_SHARE; ALL=1: all)", flush=True)
+    seeded = os.environ.setdefault("FERMI_TEST_SEED", derive_seed(read_commit()))
     print(f"of long rows of cases, those of FERMI_TEST_SEED={seeded} (ALL=1: all)", flush=True)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile the platform anew
-    PARTS[-1].command += browser_files()
+    PARTS[-1].command += list_browser_files()
     REPORTS.mkdir(parents=True, exist_ok=True)
-    results = {part.name: run(part) for part in PARTS}
-    print(f"\n=== the {SLOWEST} slowest tests ===")
-    print(*slowest((name, test) for name, result in results.items() for test in result.tests), sep="\n")
+    results = {part.name: run_part(part) for part in PARTS}
+    print(f"\n=== the {MAX_SLOWEST} slowest tests ===")
+    print(*list_slowest((name, test) for name, result in results.items() for test in result.tests), sep="\n")
     print("\n=== make test ===")
     for name, result in results.items():
         print(f"{name:<28} {result.said}")
     for result in results.values():
-        for test, why in flaky_tests.slow(result.tests).items():
+        for test, why in flaky_tests.find_slow(result.tests).items():
             print(f"slow: {test}: {why}")
     if found := [test for result in results.values() for test in result.flaky]:
-        entries, seen = flaky_tests.load(), f"{datetime.now(UTC):%Y-%m-%d} {commit()}"
+        entries, seen = flaky_tests.load_record(), f"{datetime.now(UTC):%Y-%m-%d} {read_commit()}"
         for test in found:
-            entries = flaky_tests.record(entries, test, seen)
+            entries = flaky_tests.add_to_record(entries, test, seen)
             print(f"flaky: {test}")
-        flaky_tests.save(entries)
+        flaky_tests.save_record(entries)
         print("They are in tests/flaky.toml now: commit that, and find their causes.")
     return 1 if any(result.failed for result in results.values()) else 0
 
 
-def commit() -> str:
+def read_commit() -> str:
     """Short, with a mark where files differ from it; empty without git."""
     asked = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     try:
@@ -227,7 +236,7 @@ def commit() -> str:
         return ""
 
 
-def seed(commit: str) -> str:
+def derive_seed(commit: str) -> str:
     """Return what random cases follow from (FERMI_TEST_SEED): the same for the same commit."""
     return str(int(hashlib.sha256(commit.encode()).hexdigest(), 16) % 1_000_000)
 

@@ -8,16 +8,16 @@ import os
 import subprocess
 import sys
 
-from scripts.test import ROOT, has, install_missing
+from scripts.test import ROOT, has_program, install_missing
 
 NEEDS = {
-    "docker.io": lambda: has("dockerd")() or answers("info"),
-    "docker-compose": lambda: has("docker-compose")() or answers("compose", "version"),
-    "mmdebstrap": has("mmdebstrap"),
+    "docker.io": lambda: has_program("dockerd")() or succeeds("info"),
+    "docker-compose": lambda: has_program("docker-compose")() or succeeds("compose", "version"),
+    "mmdebstrap": has_program("mmdebstrap"),
 }
 
 
-def answers(*words: str) -> bool:
+def succeeds(*words: str) -> bool:
     try:
         return subprocess.run(["docker", *words], capture_output=True, check=False).returncode == 0
     except OSError:

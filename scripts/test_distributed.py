@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from scripts.by_hand import become  # noqa: E402
+from scripts.by_hand import exec_fermi  # noqa: E402
 
 if __name__ == "__main__":
-    become("preflight", *sys.argv[1:])
+    exec_fermi("preflight", *sys.argv[1:])

@@ -21,7 +21,7 @@ CACHE = Path(os.environ.get("FERMI_FRAMEWORKS") or ROOT / "build" / "frameworks"
 HOROVOD = "horovod==0.28.1"
 
 
-class Failed(Exception):
+class FrameworkError(Exception):
     """A framework cannot be prepared; the message is for the person at the terminal."""
 
 
@@ -48,12 +48,12 @@ exec g++ "$@"
 """
 
 
-def horovod(python: Path) -> list[Path]:
+def build_horovod(python: Path) -> list[Path]:
     """Its wheel, built against this PyTorch: about four minutes on two cores, then kept."""
     name = f"{HOROVOD}-torch-{version('torch')}-{sys.implementation.cache_tag}-{platform.machine()}"
     kept = CACHE / "wheels" / name.replace("==", "-")
     if not kept.is_dir():
-        need("g++", "make")
+        require_programs("g++", "make")
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
             compiler, made = Path(folder, "c++"), Path(folder, "made")
@@ -70,9 +70,9 @@ def horovod(python: Path) -> list[Path]:
                 "HOROVOD_WITHOUT_TENSORFLOW": "1",
                 "HOROVOD_WITHOUT_MXNET": "1",
             }
-            say(f"building {HOROVOD} (minutes, the first time)")
+            print_line(f"building {HOROVOD} (minutes, the first time)")
             options = ("--no-deps", "--no-build-isolation", "--no-cache-dir", "--no-binary", "horovod")
-            pip(python, "wheel", *options, "--wheel-dir", made, HOROVOD, env=env)
+            run_pip(python, "wheel", *options, "--wheel-dir", made, HOROVOD, env=env)
             made.rename(kept)
     return sorted(kept.glob("*.whl"))
 
@@ -80,7 +80,7 @@ def horovod(python: Path) -> list[Path]:
 FRAMEWORKS: dict[str, Framework] = {
     "horovod": Framework(
         requirements=("setuptools<81", "wheel", "cmake==3.31.*", "cffi", "cloudpickle", "psutil", "packaging"),
-        build=horovod,
+        build=build_horovod,
         tests=("tests/unit/test_horovod.py", "tests/e2e/test_train_horovod.py"),
     ),
     "megatron": Framework(
@@ -93,68 +93,70 @@ FRAMEWORKS: dict[str, Framework] = {
 # Preparing ------------------------------------------------------------------------------------------------------------
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     print(f"test-frameworks | {text}", flush=True)
 
 
-def prepare(name: str, framework: Framework) -> Path:
+def prepare_framework(name: str, framework: Framework) -> Path:
     """The Python of the framework's environment, made or brought up to date."""
     folder = CACHE / name
     python = folder / "bin" / "python"
     wanted = [sys.version, sys.prefix, *framework.requirements]
     stamp = folder / "made-from"
     if not stamp.is_file() or stamp.read_text() != "\n".join(wanted):
-        say(f"{name}: making its environment")
+        print_line(f"{name}: making its environment")
         shutil.rmtree(folder, ignore_errors=True)
-        run([sys.executable, "-m", "venv", folder], "Making a virtual environment (Debian: python3-venv)")
-        inner, outer = (site_packages(at) for at in (folder, Path(sys.prefix)))
+        run_command([sys.executable, "-m", "venv", folder], "Making a virtual environment (Debian: python3-venv)")
+        inner, outer = (find_site_packages(at) for at in (folder, Path(sys.prefix)))
         (inner / "project.pth").write_text(f"{outer}\n")  # comes after the environment's own packages
-        pip(python, "install", "--upgrade", *framework.requirements)
+        run_pip(python, "install", "--upgrade", *framework.requirements)
         stamp.write_text("\n".join(wanted))
     if wheels := framework.build(python):
-        pip(python, "install", "--no-deps", "--no-index", *wheels)
+        run_pip(python, "install", "--no-deps", "--no-index", *wheels)
     return python
 
 
-def site_packages(environment: Path) -> Path:
+def find_site_packages(environment: Path) -> Path:
     return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
-def need(*packages: str) -> None:
+def require_programs(*packages: str) -> None:
     """Programs of the system, which Debian has packages of the same name for. Raises Failed where one is missing."""
     if not (missing := [package for package in packages if not shutil.which(package)]):
         return
     if shutil.which("apt-get") and os.getuid() == 0:
-        say(f"installing {', '.join(missing)} with apt-get")
+        print_line(f"installing {', '.join(missing)} with apt-get")
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         subprocess.run(["apt-get", "update", "-qq"], env=env, check=False)
         subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing], env=env, check=False)
     if missing := [package for package in missing if not shutil.which(package)]:
-        raise Failed(f"{' and '.join(missing)} must be installed first: only root on Debian can do that from here.")
+        raise FrameworkError(
+            f"{' and '.join(missing)} must be installed first: only root on Debian can do that from here."
+        )
 
 
-def pip(python: Path, *words: str | Path, env: dict[str, str] | None = None) -> None:
-    run([python, "-m", "pip", "--quiet", "--disable-pip-version-check", *words], f"pip {words[0]}", env)
+def run_pip(python: Path, *words: str | Path, env: dict[str, str] | None = None) -> None:
+    run_command([python, "-m", "pip", "--quiet", "--disable-pip-version-check", *words], f"pip {words[0]}", env)
 
 
-def run(command: list[str | Path], what: str, env: dict[str, str] | None = None) -> None:
+def run_command(command: list[str | Path], what: str, env: dict[str, str] | None = None) -> None:
     """Shows what the command says only when it fails, and then raises Failed."""
     done = subprocess.run(command, env=env, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         print(done.stdout, flush=True)
-        raise Failed(f"{what} failed; what it said is above.")
+        raise FrameworkError(f"{what} failed; what it said is above.")
 
 
 # Testing --------------------------------------------------------------------------------------------------------------
 
 
-def test(name: str) -> str:
+def run_framework_tests(name: str) -> str:
     """One line: how the framework's tests went."""
     framework, began = FRAMEWORKS[name], time.monotonic()
     print(f"\n=== {name} ===", flush=True)
     try:
-        python = prepare(name, framework)
-    except Failed as failure:
+        python = prepare_framework(name, framework)
+    except FrameworkError as failure:
         return f"FAILED: {failure}"
     ready = time.monotonic()
     code = subprocess.run([python, "-m", "pytest", *framework.tests], cwd=ROOT, check=False).returncode
@@ -166,7 +168,7 @@ def main(names: list[str]) -> int:
     if unknown := set(names) - set(FRAMEWORKS):
         print(f"There is no framework {', '.join(sorted(unknown))} here; there are: {', '.join(FRAMEWORKS)}.")
         return 2
-    results = {name: test(name) for name in names or FRAMEWORKS}
+    results = {name: run_framework_tests(name) for name in names or FRAMEWORKS}
     print("\n=== make test-frameworks ===")
     for name, result in results.items():
         print(f"{name:<28} {result}")

@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def leave_out_shares(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out files of long tests that another run takes (scripts/shares.py)."""
     long = {item.path for item in items if item.path.relative_to(ROOT / "tests").parts[0] in SHARED_OUT}
-    out = shares.left_out(long, shares.current())
+    out = shares.list_left_out(long, shares.get_current_share())
     config.hook.pytest_deselected(items=[item for item in items if item.path in out])
     items[:] = [item for item in items if item.path not in out]
 

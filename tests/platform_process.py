@@ -21,7 +21,7 @@ import httpx
 from fermi.engines.local.engine import list_running_attempts, stop_everything
 from fermi.runner import processes
 from server.up import schema
-from server.up.child import environment
+from server.up.child import build_environment
 from tests import services
 from tests.polling import until
 
@@ -56,7 +56,7 @@ def migrated() -> Path:
             making = made.with_suffix(".new")
             making.mkdir()
             _migrate(making)
-            schema.remember(making)
+            schema.record_migrated(making)
             making.rename(made)
     return made
 
@@ -88,7 +88,7 @@ def _images_locked() -> Iterator[None]:
 
 def _migrate(data: Path, **env: str) -> None:
     command = [sys.executable, "manage.py", "migrate", "--no-input", "--verbosity", "0"]
-    subprocess.run(command, env=environment(FERMI_DATA=str(data), **env), cwd=ROOT, check=True)
+    subprocess.run(command, env=build_environment(FERMI_DATA=str(data), **env), cwd=ROOT, check=True)
 
 
 def _migrations_digest() -> str:
@@ -115,7 +115,7 @@ def copy_database(name: str) -> None:
 def prepare(data: Path) -> None:
     """Makes a data directory of its own with such a database."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name in ("fermi.sqlite3", schema.REMEMBERED):
+    for name in ("fermi.sqlite3", schema.STATE_FILE):
         shutil.copy(migrated() / name, data)
 
 

@@ -26,18 +26,18 @@ from fermi.jobs.spec import (
 
 RANKS, GPUS = 64, 8
 NUMBER = struct.Struct("<I")
-BEGAN = 1_700_000_000.0
+STARTED_AT = 1_700_000_000.0
 
 
-def task_id(number: int) -> str:
+def make_task_id(number: int) -> str:
     return f"task-size-{number:05}"
 
 
-def number_of(task: str) -> int:
+def parse_task_number(task: str) -> int:
     return int(task.rpartition("-")[2])
 
 
-class Recorded(Backend):
+class ReplayBackend(Backend):
     def __init__(self, file: Path) -> None:
         with file.open("r+b") as opened:
             self._changes = mmap.mmap(opened.fileno(), 0)
@@ -47,10 +47,10 @@ class Recorded(Backend):
         """One rank of each of these tasks is in another process; whoever watches in this process is told."""
         for number in numbers:
             NUMBER.pack_into(self._changes, number * NUMBER.size, self.changes(number) + 1)
-            self._told.put(format_attempt_name(task_id(number), 1))
+            self._told.put(format_attempt_name(make_task_id(number), 1))
 
     def observe(self, handles: Iterable[Handle]) -> Mapping[str, Observation]:
-        return {handle.name: seen(self.changes(number_of(handle.task_id))) for handle in handles}
+        return {handle.name: make_observation(self.changes(parse_task_number(handle.task_id))) for handle in handles}
 
     def changes(self, number: int) -> int:
         """Of this task, so far."""
@@ -80,18 +80,18 @@ class Recorded(Backend):
 
 
 @lru_cache(maxsize=1 << 12)
-def seen(changes: int) -> Observation:
-    ranks = [RankStatus(rank, rank // GPUS, "running", pid=1000 + rank, began_at=BEGAN) for rank in range(RANKS)]
+def make_observation(changes: int) -> Observation:
+    ranks = [RankStatus(rank, rank // GPUS, "running", pid=1000 + rank, began_at=STARTED_AT) for rank in range(RANKS)]
     if changes:
         rank = changes % RANKS
-        ranks[rank] = RankStatus(rank, rank // GPUS, "running", pid=2000 + changes, began_at=BEGAN + changes)
+        ranks[rank] = RankStatus(rank, rank // GPUS, "running", pid=2000 + changes, began_at=STARTED_AT + changes)
     return Observation(Phase.RUNNING, left=True, ranks=tuple(ranks))
 
 
-def connect(connection: Mapping[str, Any]) -> Recorded:
-    return _connect(connection["file"])
+def connect(connection: Mapping[str, Any]) -> ReplayBackend:
+    return _open_connection(connection["file"])
 
 
 @cache
-def _connect(file: str) -> Recorded:
-    return Recorded(Path(file))
+def _open_connection(file: str) -> ReplayBackend:
+    return ReplayBackend(Path(file))

@@ -4,4 +4,4 @@ import os
 
 from bench import fleet
 
-fleet.make(nodes=int(os.environ["FERMI_SEED"]))
+fleet.make_fleet(nodes=int(os.environ["FERMI_SEED"]))

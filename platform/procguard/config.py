@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import yaml
 
 from fermi.schema import suggestions
-from procguard.texts import say
+from procguard.texts import render_text
 
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
-class Problems(Exception):
+class ConfigProblemsError(Exception):
     """The file is invalid; the message has sentences for the operator."""
 
 
-class Settings(NamedTuple):
+class ProcguardSettings(NamedTuple):
     """What was read from the file."""
     variables: dict[str, tuple[str, str]]
     """Variable → the key it was read from, and its value."""
@@ -30,51 +30,51 @@ class Settings(NamedTuple):
     """A line for each key that is not read, with Fermi's replacement."""
 
 
-def _port(value: Any) -> str:
+def _parse_port(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 65535:
         raise ValueError("port")
     return str(value)
 
 
-def _seconds(value: Any) -> str:
+def _parse_seconds(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ValueError("seconds")
     return str(value)
 
 
-def _text(value: Any) -> str:
+def _parse_text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("text")
     return value
 
 
-def _level(value: Any) -> str:
-    if str(value).upper() not in LEVELS:
+def _parse_level(value: Any) -> str:
+    if str(value).upper() not in LOG_LEVELS:
         raise ValueError("level")
     return str(value).upper()
 
 
-def _folder(value: Any) -> str:
+def _parse_folder(value: Any) -> str:
     """Return the data directory: the folder of ProcGuard's state file, as Fermi stores more than one file."""
-    return str(Path(_text(value)).parent)
+    return str(Path(_parse_text(value)).parent)
 
 
-READ: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "web.host": ("FERMI_HOST", _text),
-    "web.port": ("FERMI_PORT", _port),
-    "web.public_url": ("FERMI_PUBLIC_URL", _text),
-    "state.state_file": ("FERMI_DATA", _folder),
-    "state.data_dir": ("FERMI_DATA", _text),
-    "logging.level": ("FERMI_LOG_LEVEL", _level),
-    "monitoring.heartbeat_interval": ("FERMI_WORKER_HEARTBEAT", _seconds),
-    "monitoring.heartbeat_timeout": ("FERMI_WORKER_LOST", _seconds),
+READ_KEYS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "web.host": ("FERMI_HOST", _parse_text),
+    "web.port": ("FERMI_PORT", _parse_port),
+    "web.public_url": ("FERMI_PUBLIC_URL", _parse_text),
+    "state.state_file": ("FERMI_DATA", _parse_folder),
+    "state.data_dir": ("FERMI_DATA", _parse_text),
+    "logging.level": ("FERMI_LOG_LEVEL", _parse_level),
+    "monitoring.heartbeat_interval": ("FERMI_WORKER_HEARTBEAT", _parse_seconds),
+    "monitoring.heartbeat_timeout": ("FERMI_WORKER_LOST", _parse_seconds),
 }
 """Key, the variable that it sets, and the parser of its value (which raises ValueError with the name of a text)."""
 
-ALWAYS = ("web.enabled", "state.auto_save")
+ALWAYS_ON_KEYS = ("web.enabled", "state.auto_save")
 """Keys of what Fermi always does: `true` is the only valid value."""
 
-INSTEAD = (
+REPLACED_KEYS = (
     "logging.file", "logging.format", "communication", "monitoring.interval", "monitoring.zombie_detection",
     "monitoring.cpu_threshold", "monitoring.memory_threshold", "recovery.enable_auto_recovery",
     "recovery.max_recovery_attempts", "recovery.stop_all_on_failure", "recovery.task_reassignment",
@@ -83,49 +83,49 @@ INSTEAD = (
 """Keys of ProcGuard that Fermi has a replacement for. A section stands for all its keys."""
 
 
-def load(path: Path) -> Settings:
+def load_config(path: Path) -> ProcguardSettings:
     """Return the settings of the file. Raise ConfigProblemsError where it cannot be read, or with all invalid values.
     """
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Problems(say("unreadable", path=path, why=getattr(error, "strerror", None) or error)) from error
+        raise ConfigProblemsError(render_text("unreadable", path=path, why=getattr(error, "strerror", None) or error)) from error
     if not isinstance(found, dict | None):
-        raise Problems(say("shape", path=path))
+        raise ConfigProblemsError(render_text("shape", path=path))
     variables: dict[str, tuple[str, str]] = {}
     wrong: list[str] = []
     ignored: list[str] = []
-    for key, value in _flat(found or {}):
-        if key in READ:
-            variable, check = READ[key]
+    for key, value in _flatten(found or {}):
+        if key in READ_KEYS:
+            variable, check = READ_KEYS[key]
             try:
                 variables[variable] = key, check(value)
             except ValueError as expected:
-                wrong.append(f"{key}: {say('value', found=repr(value), expected=say(str(expected)))}")
-        elif key in ALWAYS:
+                wrong.append(f"{key}: {render_text('value', found=repr(value), expected=render_text(str(expected)))}")
+        elif key in ALWAYS_ON_KEYS:
             if value is not True:
-                ignored.append(f"{key}: {say('must_be', value=value, why=say(key))}")
-        elif instead := next((one for one in INSTEAD if key == one or key.startswith(f"{one}.")), None):
-            ignored.append(f"{key}: {say(instead)}")
+                ignored.append(f"{key}: {render_text('must_be', value=value, why=render_text(key))}")
+        elif instead := next((one for one in REPLACED_KEYS if key == one or key.startswith(f"{one}.")), None):
+            ignored.append(f"{key}: {render_text(instead)}")
         else:
-            ignored.append(f"{key}: {say('unknown', near=_near(key))}")
+            ignored.append(f"{key}: {render_text('unknown', near=_describe_near(key))}")
     if wrong:
-        raise Problems("\n  ".join([say("problems", path=path, count=len(wrong)), *wrong]))
-    return Settings(variables, ignored)
+        raise ConfigProblemsError("\n  ".join([render_text("problems", path=path, count=len(wrong)), *wrong]))
+    return ProcguardSettings(variables, ignored)
 
 
-def _flat(found: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(found: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Yield `{"web": {"port": 5000}}` as `web.port`. A section that is replaced as a whole is not divided."""
     for name, value in found.items():
         key = f"{before}{name}"
-        if isinstance(value, dict) and key not in INSTEAD and not before:
-            yield from _flat(value, f"{key}.")
+        if isinstance(value, dict) and key not in REPLACED_KEYS and not before:
+            yield from _flatten(value, f"{key}.")
         else:
             yield key, value
 
 
-def _near(key: str) -> str:
-    known = [*READ, *ALWAYS]
+def _describe_near(key: str) -> str:
+    known = [*READ_KEYS, *ALWAYS_ON_KEYS]
     if name := suggestions.suggest_name(key, known):
-        return say("near", name=name)
-    return say("nothing_near", allowed=", ".join(known))
+        return render_text("near", name=name)
+    return render_text("nothing_near", allowed=", ".join(known))

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup.py"
+SETUP_SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "setup.py"
 
 
-def become_set_up(target: str) -> NoReturn:
+def exec_setup(target: str) -> NoReturn:
     """Replace this process by scripts/setup.py, which installs what is missing and runs the command `target` again."""
-    os.execv(sys.executable, [sys.executable, str(SETUP), target, *sys.argv[1:]])
+    os.execv(sys.executable, [sys.executable, str(SETUP_SCRIPT), target, *sys.argv[1:]])

@@ -8,10 +8,10 @@ from fermi.cli import texts
 
 
 @cache
-def _catalogue() -> dict[str, dict[str, str]]:
+def _load_texts() -> dict[str, dict[str, str]]:
     return tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 
 
-def say(name: str, /, **params: object) -> str:
+def render_text(name: str, /, **params: object) -> str:
     """Return the text `name` in the user's language, with its placeholders filled."""
-    return _catalogue()[texts.choose([])][name].format(**params)
+    return _load_texts()[texts.choose_language([])][name].format(**params)

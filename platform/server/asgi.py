@@ -30,19 +30,19 @@ from django.http.request import split_domain_port, validate_host
 from django.http.response import FileResponse, HttpResponseBase, StreamingHttpResponse
 from django.urls import set_script_prefix
 
-from server.liveness import PROGRESS
+from server.liveness import POOL_PROGRESS
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
-THREADS = 16
-THREAD_NAMES = "request"
-HEALTH = "/healthz"
+MAX_THREADS = 16
+THREAD_NAME_PREFIX = "request"
+HEALTH_PATH = "/healthz"
 
 T = TypeVar("T")
 
 
-class Handler(ASGIHandler):
+class DjangoHandler(ASGIHandler):
     """Runs the whole sync request in one of a few long-lived threads, each with its own database connection.
 
     A streaming body is then sent from the event loop, until the client disconnects. Database queries of streams run in
@@ -52,7 +52,7 @@ class Handler(ASGIHandler):
     def __init__(self) -> None:
         BaseHandler.__init__(self)  # not ASGIHandler's, which would load the middleware for its own way of calling it
         self.load_middleware(is_async=False)
-        self._pool = ThreadPoolExecutor(THREADS, THREAD_NAMES)
+        self._pool = ThreadPoolExecutor(MAX_THREADS, THREAD_NAME_PREFIX)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -60,7 +60,7 @@ class Handler(ASGIHandler):
             return
         if scope["type"] != "http":
             raise ValueError(f"only HTTP is served here, not {scope['type']}")
-        if _asks_whether_alive(scope):
+        if _is_health_check(scope):
             given = request_id.set_request_id(get_header(scope, b"x-request-id"))
             about = [(b"cache-control", b"no-store"), (b"x-request-id", given.encode())]
             await send_response(send, b'{"status": "ok"}', headers=about)
@@ -128,7 +128,7 @@ class Handler(ASGIHandler):
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         finally:
-            PROGRESS.finish()
+            POOL_PROGRESS.finish()
 
     def _in_thread(self, request: ASGIRequest) -> HttpResponseBase:
         set_script_prefix(get_script_prefix(request.scope))
@@ -167,10 +167,10 @@ class Handler(ASGIHandler):
             raise results[0]
 
 
-def _asks_whether_alive(scope: MutableMapping[str, Any]) -> bool:
+def _is_health_check(scope: MutableMapping[str, Any]) -> bool:
     """Return True if the request is a health check, which the event loop answers, however busy the threads are. One to
     a host name that is not allowed is left to Django, which refuses it."""
-    if scope["path"] != HEALTH or scope["method"] not in ("GET", "HEAD"):
+    if scope["path"] != HEALTH_PATH or scope["method"] not in ("GET", "HEAD"):
         return False
     name, _ = split_domain_port(get_header(scope, b"host"))
     return bool(name) and validate_host(name, settings.ALLOWED_HOSTS)
@@ -187,5 +187,5 @@ from apps.proxy.asgi import LazyProxyMiddleware  # noqa: E402
 from apps.workers.heartbeat.channels import AgentChannelsApp as AgentChannels  # noqa: E402
 from apps.workers.heartbeat.endpoint import HeartbeatEndpoint  # noqa: E402  (its models need the apps)
 
-handler = Handler()
+handler = DjangoHandler()
 application = ErrorResponseMiddleware(LazyProxyMiddleware(AgentChannels(HeartbeatEndpoint(handler))))

@@ -17,13 +17,13 @@ import redis
 from apps.common.celery_messages import QUEUE, message
 from fermi.runner.processes import refuse_tracers
 from server import celery_settings, env, logs
-from server.paths import data_dir, redis_url
+from server.paths import get_data_dir, get_redis_url
 
-Entry = Mapping[str, Any]
+ScheduleEntry = Mapping[str, Any]
 log = logging.getLogger("server.beat")
 
 
-def upcoming(schedule: Mapping[str, Entry], passed: float) -> tuple[float, list[Entry]]:
+def find_next_due(schedule: Mapping[str, ScheduleEntry], passed: float) -> tuple[float, list[ScheduleEntry]]:
     """Return the next moment at which anything is due, in seconds from the start, and the entries due then, the most
     frequent first. Messages that were missed are not sent later."""
     due = {name: (passed // entry["schedule"] + 1) * entry["schedule"] for name, entry in schedule.items()}
@@ -32,7 +32,7 @@ def upcoming(schedule: Mapping[str, Entry], passed: float) -> tuple[float, list[
     return moment, sorted(entries, key=lambda entry: entry["schedule"])
 
 
-def send(broker: redis.Redis, due: Sequence[Entry]) -> None:
+def send_due(broker: redis.Redis, due: Sequence[ScheduleEntry]) -> None:
     """Send the messages to the broker. A failure is logged and not raised: the next messages are sent all the same."""
     messages = [message(entry["task"], expires=entry["options"]["expires"]) for entry in due]
     try:
@@ -44,16 +44,16 @@ def send(broker: redis.Redis, due: Sequence[Entry]) -> None:
 def main() -> None:
     """Run until SIGTERM or SIGINT."""
     refuse_tracers()
-    env.check()
+    env.check_settings()
     logging.config.dictConfig(logs.LOGGING)
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, lambda *_: sys.exit())
-    broker = redis.from_url(redis_url(data_dir()), socket_connect_timeout=2, socket_timeout=30)
+    broker = redis.from_url(get_redis_url(get_data_dir()), socket_connect_timeout=2, socket_timeout=30)
     began, passed = time.monotonic(), 0.0
     while True:
-        passed, due = upcoming(celery_settings.CELERY_BEAT_SCHEDULE, passed)
+        passed, due = find_next_due(celery_settings.CELERY_BEAT_SCHEDULE, passed)
         time.sleep(max(0.0, began + passed - time.monotonic()))
-        send(broker, due)
+        send_due(broker, due)
         passed = max(passed, time.monotonic() - began)
 
 

@@ -26,34 +26,34 @@ ADMINISTRATOR = "admin"
 PROJECT = "default"
 CLUSTER = "local"
 THIS_MACHINE = "env-local"
-HARDWARE = ("cpu_cores", "memory_gb", "gpu_type", "gpu_count", "versions", "network")
+HARDWARE_FIELDS = ("cpu_cores", "memory_gb", "gpu_type", "gpu_count", "versions", "network")
 TOKEN_NAME = "first start"
 
 
-SAYS_WHAT_IS_OPEN = ("VIEW_MISSING", "SECCOMP_MISSING")
+EXPOSURE_CODES = ("VIEW_MISSING", "SECCOMP_MISSING")
 """Codes of isolation gaps that are reported as open even where isolation is active."""
 
 
-def run(data: Path, *, with_demo: bool) -> dict[str, Any]:
+def bootstrap_platform(data: Path, *, with_demo: bool) -> dict[str, Any]:
     """Create the first-start data and return `{"signInLink": path on the site, "token_path": file with the
     administrator's token, "isolation": description of what separates training from the platform, "exposed": "" unless
     something is open, "notes": what `/readyz` shows of that}`."""
     with transaction.atomic():
-        user, project, cluster = _essentials()
-        facts = host_facts.facts()
-        _once("machine.register", lambda: _machine(user, project, cluster, facts))
-        DevEnvironment.objects.filter(pk=THIS_MACHINE).update(**{name: facts[name] for name in HARDWARE})
-        _once("machine.host", lambda: _host([THIS_MACHINE], facts["gpu_count"]))
+        user, project, cluster = _create_essentials()
+        facts = host_facts.collect_facts()
+        _run_once("machine.register", lambda: _create_machine(user, project, cluster, facts))
+        DevEnvironment.objects.filter(pk=THIS_MACHINE).update(**{name: facts[name] for name in HARDWARE_FIELDS})
+        _run_once("machine.host", lambda: _adopt_environments([THIS_MACHINE], facts["gpu_count"]))
         for environment in DevEnvironment.objects.filter(pk=THIS_MACHINE):
             adopt.update_sizes(environment)
-        _once("templates.add", lambda: templates.add(cluster))
+        _run_once("templates.add", lambda: templates.add_templates(cluster))
         if with_demo:
-            _once("demo.add", lambda: demo.environments(project, cluster, facts["versions"], facts["network"]))
-            _once("demo.add-catalog", demo.catalog)
-            _once("demo.host", lambda: _host([one[0] for one in demo.ENVIRONMENTS], None))
-            _once("demo.add-templates", lambda: templates.add_demo(cluster))
+            _run_once("demo.add", lambda: demo.add_environments(project, cluster, facts["versions"], facts["network"]))
+            _run_once("demo.add-catalog", demo.add_catalog)
+            _run_once("demo.host", lambda: _adopt_environments([one[0] for one in demo.ENVIRONMENTS], None))
+            _run_once("demo.add-templates", lambda: templates.add_demo_templates(cluster))
     path = data / "token"
-    _keep_token(user, path)
+    _ensure_token(user, path)
     isolation = LocalBackend(build_connection(cluster) | {"warm": False}).isolation
     tried = check.check_isolation(build_connection(cluster))
     said = [isolation.sentences("en"), *(messages.render_text(one.code, "en", **one.params)[0] for one in tried)]
@@ -61,7 +61,7 @@ def run(data: Path, *, with_demo: bool) -> dict[str, Any]:
     open_parts = [
         (code, params)
         for code, params in isolation.said()
-        if code in SAYS_WHAT_IS_OPEN or (code == isolation.code and not isolation.protects)
+        if code in EXPOSURE_CODES or (code == isolation.code and not isolation.protects)
     ]
     open_parts += [(one.code, one.params) for one in tried if one.level is not CheckLevel.PASS]
     return {
@@ -71,7 +71,7 @@ def run(data: Path, *, with_demo: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _essentials() -> tuple[User, Project, Cluster]:
+def _create_essentials() -> tuple[User, Project, Cluster]:
     user, made = User.objects.get_or_create(username=ADMINISTRATOR, defaults={"is_superuser": True, "is_staff": True})
     if made:
         user.set_unusable_password()
@@ -82,7 +82,7 @@ def _essentials() -> tuple[User, Project, Cluster]:
     return user, project, cluster
 
 
-def _machine(user: User, project: Project, cluster: Cluster, facts: dict) -> None:
+def _create_machine(user: User, project: Project, cluster: Cluster, facts: dict) -> None:
     zone, _ = AvailabilityZone.objects.get_or_create(pk="zone-local", defaults={"name": "local"})
     DevEnvironment.objects.get_or_create(
         pk=THIS_MACHINE,
@@ -90,19 +90,19 @@ def _machine(user: User, project: Project, cluster: Cluster, facts: dict) -> Non
     )
 
 
-def _host(keys: list[str], gpus: int | None) -> None:
+def _adopt_environments(keys: list[str], gpus: int | None) -> None:
     """Make these environments manageable (open, start, stop); those that were deleted are skipped."""
     for environment in DevEnvironment.objects.select_related("zone").filter(pk__in=keys, cluster=CLUSTER):
         adopt.adopt_environment(environment, gpus)
 
 
-def _once(action: str, part: Callable[[], None]) -> None:
+def _run_once(action: str, part: Callable[[], None]) -> None:
     if not AuditEvent.objects.filter(action=action).exists():
         part()
         audit.record_event(None, action, "platform")
 
 
-def _keep_token(user: User, path: Path) -> None:
+def _ensure_token(user: User, path: Path) -> None:
     """Make sure that the file holds a valid token. A new token is written completely under another name before it is
     renamed, so that a reader never sees half of it; only then are older ones revoked."""
     with suppress(FileNotFoundError, UnicodeDecodeError):

@@ -20,7 +20,7 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")  # they import all views; `make
 warnings.simplefilter("ignore", SecurityWarning)
 
 
-class KeepingWorkerFixup(DjangoWorkerFixup):
+class PersistentDbWorkerFixup(DjangoWorkerFixup):
     """Celery's Django fixup that keeps database connections for as long as Django's settings say. Celery closes them
     after each message: on SQLite the next one opens the file again and reads the whole schema, which costs more than
     most messages."""
@@ -31,17 +31,17 @@ class KeepingWorkerFixup(DjangoWorkerFixup):
         close_old_connections()
 
 
-class KeepingFixup(DjangoFixup):
+class PersistentDbFixup(DjangoFixup):
     @cached_property
     def worker_fixup(self) -> DjangoWorkerFixup:
-        return KeepingWorkerFixup(self.app)
+        return PersistentDbWorkerFixup(self.app)
 
 
-def keeping(app: Celery) -> DjangoFixup:
-    return KeepingFixup(app).install()
+def install_db_fixup(app: Celery) -> DjangoFixup:
+    return PersistentDbFixup(app).install()
 
 
-app = Celery("fermi", fixups=[keeping])
+app = Celery("fermi", fixups=[install_db_fixup])
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
@@ -52,8 +52,8 @@ def _refuse_tracers(**_: object) -> None:
 
 
 @worker_ready.connect
-def _answer_the_supervisor(sender: Any, **_: object) -> None:
+def _answer_supervisor(sender: Any, **_: object) -> None:
     """Answer the supervisor's liveness requests. `sender`: the consumer of messages, which has the pool of threads."""
-    if liveness.is_asked():
-        task_postrun.connect(liveness.PROGRESS.finish)
+    if liveness.is_supervised():
+        task_postrun.connect(liveness.POOL_PROGRESS.finish)
         liveness.answer_in_thread(sender.pool.executor, "ThreadPoolExecutor")

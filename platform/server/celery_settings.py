@@ -4,11 +4,11 @@ triggered.
 Outside of `server.settings`, because beat reads them without Django.
 """
 
-from server.env import celery_url, traces
-from server.paths import data_dir, redis_url
+from server.env import has_trace_collector, make_celery_url
+from server.paths import get_data_dir, get_redis_url
 
-TRACING = traces()
-CELERY_BROKER_URL = celery_url(redis_url(data_dir()))
+TRACING = has_trace_collector()
+CELERY_BROKER_URL = make_celery_url(get_redis_url(get_data_dir()))
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # a Redis that becomes a replica is waited for; the worker would end otherwise
 CELERY_BROKER_TRANSPORT_OPTIONS = {

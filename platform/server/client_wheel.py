@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from server.paths import ROOT
 
-WHEN = (1980, 1, 1, 0, 0, 0)
+FILE_TIME = (1980, 1, 1, 0, 0, 0)
 """Timestamp of every file in the archive: the earliest that ZIP can hold."""
 
 
@@ -31,31 +31,31 @@ class ClientWheel(NamedTuple):
 
 
 @cache
-def build() -> ClientWheel:
+def build_wheel() -> ClientWheel:
     """Return the wheel of what pyproject.toml packages. Raise OSError where a file of it cannot be read."""
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     project, setuptools = asked["project"], asked["tool"]["setuptools"]
     stem = f"{project['name'].replace('-', '_')}-{project['version']}"
     about = {
-        "METADATA": describe(project),
+        "METADATA": render_metadata(project),
         "WHEEL": "Wheel-Version: 1.0\nGenerator: fermi\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         "entry_points.txt": "[console_scripts]\n"
         + "".join(f"{name} = {where}\n" for name, where in project["scripts"].items()),
     }
-    files = {path.relative_to(ROOT / "platform").as_posix(): path.read_bytes() for path in sources(setuptools)}
+    files = {path.relative_to(ROOT / "platform").as_posix(): path.read_bytes() for path in list_sources(setuptools)}
     files |= {f"{stem}.dist-info/{name}": text.encode() for name, text in about.items()}
-    record = "".join(f"{name},sha256={digest(content)},{len(content)}\n" for name, content in files.items())
+    record = "".join(f"{name},sha256={hash_content(content)},{len(content)}\n" for name, content in files.items())
     files[f"{stem}.dist-info/RECORD"] = f"{record}{stem}.dist-info/RECORD,,\n".encode()
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
-            entry = zipfile.ZipInfo(name, WHEN)
+            entry = zipfile.ZipInfo(name, FILE_TIME)
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return ClientWheel(f"{stem}-py3-none-any.whl", written.getvalue())
 
 
-def sources(setuptools: dict[str, Any]) -> Iterator[Path]:
+def list_sources(setuptools: dict[str, Any]) -> Iterator[Path]:
     """Yield the files that `pip install .` would install, too: modules, and data by the patterns of pyproject.toml."""
     patterns = ("*.py", *setuptools["package-data"]["*"])
     for package in setuptools["packages"]["find"]["include"]:
@@ -64,7 +64,7 @@ def sources(setuptools: dict[str, Any]) -> Iterator[Path]:
                 yield path
 
 
-def describe(project: dict[str, Any]) -> str:
+def render_metadata(project: dict[str, Any]) -> str:
     """Return METADATA, made from pyproject.toml's section `project` as setuptools makes it."""
     lines = [
         "Metadata-Version: 2.1",
@@ -80,6 +80,6 @@ def describe(project: dict[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def digest(content: bytes) -> str:
+def hash_content(content: bytes) -> str:
     """Return the SHA-256 as RECORD has it: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -46,7 +46,7 @@ GPT_DEFAULTS: dict[str, Any] = {
 }
 
 
-def environments(
+def add_environments(
     project: Project, cluster: Cluster, versions: dict[str, str], network: dict[str, Any] | None = None
 ) -> None:
     """Create the demo environments. `versions`, `network`: this machine's, since the processes really run here."""
@@ -76,7 +76,7 @@ def environments(
         DevEnvironment.objects.get_or_create(pk=key, defaults=facts)
 
 
-def catalog() -> None:
+def add_catalog() -> None:
     """Create the demo dataset (text that every machine with Python has, tokenised by the sweep) and the demo model, for
     all projects."""
     dataset, _ = Dataset.objects.get_or_create(

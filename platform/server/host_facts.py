@@ -14,36 +14,36 @@ _SYS = Path("/sys/class")
 _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def facts() -> dict[str, Any]:
+def collect_facts() -> dict[str, Any]:
     """Return this machine's facts as fields of a dev environment."""
-    names, driver = _gpus()
-    versions = {"python": platform.python_version(), "torch": _version("torch"), "driver": driver}
+    names, driver = _list_gpus()
+    versions = {"python": platform.python_version(), "torch": _read_version("torch"), "driver": driver}
     return {
         "name": socket.gethostname()[:100],
         "host": socket.gethostname()[:200],
         "ip": "127.0.0.1",
-        "cpu_cores": _cpus(),
-        "memory_gb": max(round(_memory() / 2**30), 1),
+        "cpu_cores": _count_cpus(),
+        "memory_gb": max(round(_read_memory() / 2**30), 1),
         "gpu_type": gpus.shorten_name(names[0]) if names else "",
         "gpu_count": len(names),
         "versions": {name: version for name, version in versions.items() if version},
-        "network": _network(),
+        "network": _describe_network(),
     }
 
 
-def _gpus() -> tuple[list[str], str]:
+def _list_gpus() -> tuple[list[str], str]:
     """Return the names of the GPUs, and the driver's version."""
     rows = [row for row in nvidia_smi.run_query(("driver_version", "name")) or [] if "name" in row]
     return [row["name"] for row in rows], rows[0].get("driver_version", "") if rows else ""
 
 
-def _cpus() -> int:
+def _count_cpus() -> int:
     """Return the number of CPUs that this process may use, or of all where the system cannot tell."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-def _network() -> dict[str, Any]:
+def _describe_network() -> dict[str, Any]:
     """Return the network interface and InfiniBand devices. The interface is the loopback: all nodes of the local engine
     are on this machine."""
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
@@ -55,7 +55,7 @@ def _network() -> dict[str, Any]:
     return found
 
 
-def _memory() -> int:
+def _read_memory() -> int:
     """Return the memory in bytes, or a container's limit where that is lower."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in map(Path, _MEMORY_LIMITS):
@@ -64,7 +64,7 @@ def _memory() -> int:
     return min(sizes)
 
 
-def _version(package: str) -> str:
+def _read_version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -13,17 +13,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from apps.common.asgi import SEND_FROM_SOCKET, SLOW_BODY_ALLOWED, ClientDisconnectedError
 from fermi.envd.socket_splice import TargetClosedError, splice_sockets, splice_sockets_blocking
 
-POURING = 8  # bodies with a thread of their own; more of them take turns in the event loop
+MAX_SPLICE_THREADS = 8  # bodies with a thread of their own; more of them take turns in the event loop
 
-PATIENCE = 30.0
+REQUEST_TIMEOUT_SECONDS = 30.0
 """Seconds within which the head of a request must be complete, and then its body; on a new connection, the first
 request."""
-PACE = 16 << 10
+BYTES_PER_EXTRA_SECOND = 16 << 10
 """Bytes of a body that extend the timeout by one second. Bytes that arrive after the answer has begun do not."""
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-class _Counted:
+class _ByteCount:
     """Stands for bytes that are sent without h11, by their number (https://h11.readthedocs.io, "sendfile()")."""
 
     def __init__(self, count: int) -> None:
@@ -33,10 +33,10 @@ class _Counted:
         return self._count
 
 
-class Http(H11Protocol):
+class HttpProtocol(H11Protocol):
     """uvicorn's h11 protocol that sends large bodies past its buffers."""
 
-    _threads = ThreadPoolExecutor(POURING, "pour")
+    _threads = ThreadPoolExecutor(MAX_SPLICE_THREADS, "pour")
     _busy = 0
     _requests = 0  # that have come on this connection
     _awaited: tuple[str, int] | None = None  # what the client has to send, when that was looked at last
@@ -56,8 +56,8 @@ class Http(H11Protocol):
             return
         is_answered = self.cycle is not None and self.cycle.response_started
         is_body = awaited[0] == "body"
-        bonus = self._came / PACE if is_body and not is_answered else 0.0
-        if now > self._since + PATIENCE + bonus:
+        bonus = self._came / BYTES_PER_EXTRA_SECOND if is_body and not is_answered else 0.0
+        if now > self._since + REQUEST_TIMEOUT_SECONDS + bonus:
             if not (is_body and is_answered):
                 self.transport.write(_TIMED_OUT)
             self.transport.close()
@@ -82,7 +82,7 @@ class Http(H11Protocol):
                 cast(dict[str, object], self.scope)["extensions"] = {SEND_FROM_SOCKET: self._pour}
 
     async def _pour(self, source: socket.socket, count: int) -> None:
-        self.conn.send_with_data_passthrough(h11.Data(data=cast(bytes, _Counted(count))))
+        self.conn.send_with_data_passthrough(h11.Data(data=cast(bytes, _ByteCount(count))))
         self.transport.set_write_buffer_limits(0)
         try:
             await self.flow.drain()
@@ -101,7 +101,7 @@ class Http(H11Protocol):
         """Copy `count` bytes between the sockets and return how many were sent. A thread does it at a fraction of the
         event loop's cost where pieces are small and one side waits; beyond MAX_SPLICE_THREADS copies the event loop
         does it."""
-        if cls._busy >= POURING:
+        if cls._busy >= MAX_SPLICE_THREADS:
             return await splice_sockets(source, target, count=count)
         cls._busy += 1
         pouring = asyncio.get_running_loop().run_in_executor(

@@ -15,12 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-VARIABLE = "FERMI_LIVENESS_FD"
+LIVENESS_VARIABLE = "FERMI_LIVENESS_FD"
 """Variable with the file descriptor of the connection to the supervisor, which alone sets it."""
-LONGEST = 64  # bytes of a question, and of an answer
+MAX_MESSAGE_BYTES = 64  # bytes of a question, and of an answer
 
 
-class Progress:
+class PoolProgress:
     """Counter of finished requests or messages of this process's pool."""
 
     def __init__(self) -> None:
@@ -30,10 +30,10 @@ class Progress:
         self.finished += 1
 
 
-PROGRESS = Progress()
+POOL_PROGRESS = PoolProgress()
 
 
-class Line:
+class SupervisorConnection:
     """This process's end of the connection to the supervisor. `try_pool` submits a function to the pool; `names` is the
     prefix of the names of its threads."""
 
@@ -46,7 +46,7 @@ class Line:
     def answer(self) -> bool:
         """Answer one request. Return False where there will be no more."""
         try:
-            if not self.socket.recv(LONGEST):
+            if not self.socket.recv(MAX_MESSAGE_BYTES):
                 return False
             if not self._tried:
                 self._tried = True
@@ -60,15 +60,18 @@ class Line:
 
     def _passed(self) -> None:
         self._tried = False
-        PROGRESS.finish()
+        POOL_PROGRESS.finish()
 
     def _told(self) -> bytes:
         """Return the answer: finished jobs, and, while the last submitted probe has not run, the pool threads'
         processor time in tenths of a second, since they may compute all the same."""
-        return b"%d %d" % (PROGRESS.finished, used(self._names) // 100_000_000 if self._tried else 0)
+        return b"%d %d" % (
+            POOL_PROGRESS.finished,
+            read_cpu_nanoseconds(self._names) // 100_000_000 if self._tried else 0,
+        )
 
 
-def used(names: str) -> int:
+def read_cpu_nanoseconds(names: str) -> int:
     """Return the processor time, in nanoseconds, of threads whose names begin with `names` (proc(5), schedstat)."""
     total = 0
     for thread in threading.enumerate():
@@ -78,14 +81,14 @@ def used(names: str) -> int:
     return total
 
 
-def is_asked() -> bool:
+def is_supervised() -> bool:
     """Return True if a supervisor checks this process."""
-    return VARIABLE in os.environ
+    return LIVENESS_VARIABLE in os.environ
 
 
-def _inherited() -> int:
+def _take_descriptor() -> int:
     """Return the file descriptor and remove it from the environment: child processes are not checked."""
-    return int(os.environ.pop(VARIABLE))
+    return int(os.environ.pop(LIVENESS_VARIABLE))
 
 
 def answer_in_loop(run: Callable[[Callable[[], None]], Awaitable[None]], names: str) -> None:
@@ -102,13 +105,13 @@ def answer_in_loop(run: Callable[[Callable[[], None]], Awaitable[None]], names: 
         if not line.answer():
             loop.remove_reader(line.socket)
 
-    line = Line(_inherited(), try_pool, names)
+    line = SupervisorConnection(_take_descriptor(), try_pool, names)
     loop.add_reader(line.socket, answer)
 
 
 def answer_in_thread(pool: Executor, names: str) -> None:
     """Answer from a thread of its own, as long as the supervisor asks."""
-    line = Line(_inherited(), pool.submit, names)
+    line = SupervisorConnection(_take_descriptor(), pool.submit, names)
 
     def answer() -> None:
         while line.answer():

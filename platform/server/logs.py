@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from server.env import read
+from server.env import read_setting
 
-_JSON = read("FERMI_LOG") == "json"
+_JSON = read_setting("FERMI_LOG") == "json"
 
 LOGGING: dict[str, Any] = {
     "version": 1,
@@ -28,7 +28,7 @@ LOGGING: dict[str, Any] = {
             "filters": ["request_id"],
         },
     },
-    "root": {"handlers": ["console"], "level": read("FERMI_LOG_LEVEL")},
+    "root": {"handlers": ["console"], "level": read_setting("FERMI_LOG_LEVEL")},
     "loggers": {
         "uvicorn": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},

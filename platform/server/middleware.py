@@ -28,7 +28,7 @@ def content_security_policy(get_response: GetResponse) -> GetResponse:
     return middleware
 
 
-def zone_of_operators(get_response: GetResponse) -> GetResponse:
+def admin_time_zone(get_response: GetResponse) -> GetResponse:
     """Show and read times of Django's admin in the time zone of the browser; in UTC where it is not known. The API's
     times carry their zone."""
 

@@ -20,35 +20,35 @@ from server import paths
 
 log = logging.getLogger(__name__)
 
-FRESH = 1.0
+FRESH_SECONDS = 1.0
 """Seconds after a successful write during which the database is only read."""
-_written = -FRESH
+_written = -FRESH_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ReadinessFault:
     """A part that is not ready, and the code of the reason."""
 
     part: str
     code: str
 
 
-def faults() -> list[Fault]:
+def list_faults() -> list[ReadinessFault]:
     """Return the parts that are not ready."""
-    return [Fault(name, code) for name, check in PARTS.items() if (code := check())]
+    return [ReadinessFault(name, code) for name, check in PARTS.items() if (code := check())]
 
 
-def notes() -> list[dict[str, Any]]:
+def read_supervisor_notes() -> list[dict[str, Any]]:
     """Return what the supervisor of `make up` noted in the last hour: `code`, `params` (among them `process`), `at` in
     unix seconds. Empty where there is no supervisor."""
-    found = read_json(str(paths.notes(paths.run_dir(settings.DATA_DIR))))
+    found = read_json(str(paths.get_notes_path(paths.get_run_dir(settings.DATA_DIR))))
     return found if isinstance(found, list) else []
 
 
-def _database() -> str:
+def _check_database() -> str:
     global _written
     try:
-        if time.monotonic() - _written < FRESH:
+        if time.monotonic() - _written < FRESH_SECONDS:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT 1")
             return ""
@@ -57,36 +57,36 @@ def _database() -> str:
         _written = time.monotonic()
         return ""
     except (Error, OSError) as error:
-        _written = -FRESH
+        _written = -FRESH_SECONDS
         known = sql.get_refusal_code(error) if isinstance(error, Error) else ""
-        return _said("database", error, known or "DATABASE_UNAVAILABLE")
+        return _log_fault("database", error, known or "DATABASE_UNAVAILABLE")
 
 
-def _broker() -> str:
+def _check_broker() -> str:
     try:
         with redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=2) as client:
             client.set(f"{pubsub.CHANNEL_PREFIX}ready", 1, ex=60)
         return ""
     except redis.exceptions.ReadOnlyError as error:
-        return _said("broker", error, "BROKER_READ_ONLY")
+        return _log_fault("broker", error, "BROKER_READ_ONLY")
     except redis.exceptions.OutOfMemoryError as error:
-        return _said("broker", error, "BROKER_FULL")
+        return _log_fault("broker", error, "BROKER_FULL")
     except (redis.RedisError, OSError) as error:
-        return _said("broker", error, "BROKER_UNAVAILABLE")
+        return _log_fault("broker", error, "BROKER_UNAVAILABLE")
 
 
-def _disk() -> str:
+def _check_disk() -> str:
     try:
         disks.check_writable(settings.DATA_DIR)
         return ""
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        return _said("disk", error, "DATA_DISK_FULL" if full else "DATA_DISK_UNWRITABLE")
+        return _log_fault("disk", error, "DATA_DISK_FULL" if full else "DATA_DISK_UNWRITABLE")
 
 
-def _said(part: str, error: Exception, code: str) -> str:
+def _log_fault(part: str, error: Exception, code: str) -> str:
     log.warning("not ready: %s: %s: %s", part, code, error)
     return code
 
 
-PARTS: dict[str, Callable[[], str]] = {"database": _database, "broker": _broker, "disk": _disk}
+PARTS: dict[str, Callable[[], str]] = {"database": _check_database, "broker": _check_broker, "disk": _check_disk}

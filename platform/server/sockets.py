@@ -5,7 +5,7 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 
-class Sockets(WebSocketsSansIOProtocol):
+class WebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol with a fix: a refusal with a response (`websocket.http.response`) completes the handshake;
     uvicorn 0.54 sends it, and then logs an error as if there had been none."""
 

@@ -20,23 +20,23 @@ CATALOGUE: list[tuple[str, str, str, dict[str, Any]]] = [
 DEMO_GPUS = (2, 4, 8)
 
 
-def add(cluster: Cluster) -> None:
+def add_templates(cluster: Cluster) -> None:
     """Create the templates that do not exist by name."""
     for key, name, description, made_of in CATALOGUE:
-        _add(key, name, description, cluster, made_of)
+        _add_template(key, name, description, cluster, made_of)
 
 
-def add_demo(cluster: Cluster) -> None:
+def add_demo_templates(cluster: Cluster) -> None:
     """Create templates whose GPUs are emulated by processes of this machine."""
     for gpus in DEMO_GPUS:
         made_of = {"kind": "jupyter", "cpu_cores": gpus * 8, "memory_gb": gpus * 64, "gpu_type": "A100",
                    "gpu_count": gpus, "emulated": True, "idle_stop_minutes": 240,
                    "ports": [{"name": "tensorboard", "port": 6006}]}  # fmt: skip
         description = f"Notebooks with {gpus} emulated A100."
-        _add(f"template-a100-{gpus}", f"JupyterLab, {gpus} × A100", description, cluster, made_of)
+        _add_template(f"template-a100-{gpus}", f"JupyterLab, {gpus} × A100", description, cluster, made_of)
 
 
-def _add(key: str, name: str, description: str, cluster: Cluster, made_of: dict[str, Any]) -> None:
+def _add_template(key: str, name: str, description: str, cluster: Cluster, made_of: dict[str, Any]) -> None:
     if not Template.objects.filter(project=None, name=name).exists():
         values = {"name": name, "description": description, "cluster": cluster, **made_of}
         Template.objects.get_or_create(pk=key, defaults=values)

@@ -34,7 +34,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """Return 200 where the database, the broker and the disk accept writes; 503 with `parts` and `faults` otherwise.
     `warnings`: conditions that may become faults, such as a disk at 90 %, processes that were replaced, and gaps in the
     isolation of tasks."""
-    faults = {fault.part: fault.code for fault in readiness.faults()}
+    faults = {fault.part: fault.code for fault in readiness.list_faults()}
     nearly_full = disks.find_nearly_full(settings.DATA_DIR)
     body = {
         "status": "unavailable" if faults else "ok",
@@ -42,7 +42,10 @@ def readyz(request: HttpRequest) -> HttpResponse:
         "faults": [{"part": part, "code": code, "message": render_text(code)[0]} for part, code in faults.items()],
         "warnings": [
             *([{"code": "DISK_NEARLY_FULL", "percent": nearly_full["percent"]}] if nearly_full else []),
-            *({**note, "message": render_text(note["code"], note["params"])[0]} for note in readiness.notes()),
+            *(
+                {**note, "message": render_text(note["code"], note["params"])[0]}
+                for note in readiness.read_supervisor_notes()
+            ),
         ],
     }
     return JsonResponse(body, status=503 if faults else 200)
@@ -80,17 +83,17 @@ class MetricsView(APIView):
 
     def get(self, request: Request) -> HttpResponse:
         found: HttpResponse = ExportToDjangoView(request)
-        found.content += metrics.said()
+        found.content += metrics.render_metrics()
         return found
 
 
 @never_cache
 @require_safe
-def client(request: HttpRequest, name: str = "") -> HttpResponse:
+def serve_client_wheel(request: HttpRequest, name: str = "") -> HttpResponse:
     """Return the wheel of the `fermi` command, without authentication: it is this project's code and holds nothing of
     this platform. Without the file's name: a redirect to it. 404 for another name, with the command that installs this
     one."""
-    wheel = client_wheel.build()
+    wheel = client_wheel.build_wheel()
     if not name:
         return HttpResponseRedirect(f"/client/{wheel.name}")
     if name != wheel.name:
@@ -101,7 +104,7 @@ def client(request: HttpRequest, name: str = "") -> HttpResponse:
 
 @never_cache
 @require_safe
-def admin_door(request: HttpRequest) -> HttpResponse:
+def redirect_admin_login(request: HttpRequest) -> HttpResponse:
     """Redirect a user whom Django's admin does not admit: to sign-in, where failed attempts are counted, or to a page
     that says who has access."""
     if not request.user.is_authenticated:
@@ -112,7 +115,7 @@ def admin_door(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 @ensure_csrf_cookie
-def console(request: HttpRequest) -> HttpResponse:
+def serve_console(request: HttpRequest) -> HttpResponse:
     """Return the console's page, for every path that the console routes itself; 503 where it has not been built."""
     try:
         return HttpResponse((settings.FRONTEND_DIST / "index.html").read_bytes())

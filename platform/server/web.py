@@ -18,27 +18,27 @@ from uvicorn.server import STARTUP_FAILURE
 from apps.proxy.websocket_limits import MAX_MESSAGE_BYTES
 from fermi.runner.processes import refuse_tracers
 from server import liveness
-from server.env import read
-from server.http import Http
-from server.metrics_port import serve_if_asked
-from server.sockets import Sockets
+from server.env import read_setting
+from server.http import HttpProtocol
+from server.metrics_port import serve_metrics
+from server.sockets import WebSocketProtocol
 
-INHERITED = "fd:"
-KEEP_ALIVE = 75  # seconds
+INHERITED_PREFIX = "fd:"
+KEEP_ALIVE_SECONDS = 75  # seconds
 """Longer than proxies and clients keep an idle connection (60 s are usual): otherwise one sends a request just when it
 is closed here, and gets no answer."""
 
-LOOK_EVERY = 5.0  # seconds, for connections with half a request on them
+CHECK_INTERVAL_SECONDS = 5.0  # seconds, for connections with half a request on them
 
 
-class Shared(socket.socket):
+class SharedListenSocket(socket.socket):
     """A listening socket that other processes accept from, too; its backlog is not changed here."""
 
     def listen(self, backlog: int = 0, /) -> None:
         pass
 
 
-class Server(uvicorn.Server):
+class WebServer(uvicorn.Server):
     """uvicorn's server that wakes up once a second, for the Date header, instead of ten times; on a signal it ends at
     once. Closes connections with an unfinished request."""
 
@@ -47,18 +47,18 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         now = asyncio.get_running_loop().time()
-        if now >= self._looked + LOOK_EVERY:
+        if now >= self._looked + CHECK_INTERVAL_SECONDS:
             self._looked = now
             for connection in tuple(self.server_state.connections):
-                if isinstance(connection, Http):
+                if isinstance(connection, HttpProtocol):
                     connection.end_half_open(now)
         return await super().on_tick(counter)
 
     async def main_loop(self) -> None:
-        if liveness.is_asked():
-            from server.asgi import THREAD_NAMES, handler  # which uvicorn has imported by now
+        if liveness.is_supervised():
+            from server.asgi import THREAD_NAME_PREFIX, handler  # which uvicorn has imported by now
 
-            liveness.answer_in_loop(handler.run, THREAD_NAMES)
+            liveness.answer_in_loop(handler.run, THREAD_NAME_PREFIX)
         told = asyncio.Event()
         self._told = asyncio.get_running_loop(), told
         while not await self.on_tick(0):
@@ -75,7 +75,7 @@ class Server(uvicorn.Server):
             loop.call_soon_threadsafe(told.set)
 
 
-def believing(proxies: list[str]) -> dict[str, Any]:
+def build_proxy_options(proxies: list[str]) -> dict[str, Any]:
     """Return uvicorn's options that take the client's address and scheme from X-Forwarded-For and -Proto where the
     connection comes from one of `proxies`; of several addresses the last one that is not a proxy's. From other
     connections these headers, and Forwarded and X-Forwarded-Host from any, are ignored."""
@@ -85,22 +85,24 @@ def believing(proxies: list[str]) -> dict[str, Any]:
 def main(host: str = "127.0.0.1", port: str = "8000") -> None:
     """Serve until SIGTERM or SIGINT."""
     refuse_tracers()
-    serve_if_asked()
+    serve_metrics()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # an open page and a host that waits are a file each
     shared: list[socket.socket] = (
-        [Shared(fileno=int(host.removeprefix(INHERITED)))] if host.startswith(INHERITED) else []
+        [SharedListenSocket(fileno=int(host.removeprefix(INHERITED_PREFIX)))]
+        if host.startswith(INHERITED_PREFIX)
+        else []
     )
     for one in shared:
         one.set_inheritable(False)
-    server = Server(configured(host, int(port), is_shared=bool(shared)))
+    server = WebServer(build_config(host, int(port), is_shared=bool(shared)))
     with suppress(KeyboardInterrupt):
         server.run(shared or None)
     if not server.started:
         sys.exit(STARTUP_FAILURE)
 
 
-def configured(host: str, port: int, *, is_shared: bool) -> uvicorn.Config:
+def build_config(host: str, port: int, *, is_shared: bool) -> uvicorn.Config:
     """Return uvicorn's configuration; `is_shared`: other processes listen on the same socket."""
     return uvicorn.Config(
         "server.asgi:application",
@@ -114,13 +116,13 @@ def configured(host: str, port: int, *, is_shared: bool) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         server_header=False,
-        http=Http,
-        ws=Sockets,
-        **believing(read("FERMI_TRUSTED_PROXIES")),
+        http=HttpProtocol,
+        ws=WebSocketProtocol,
+        **build_proxy_options(read_setting("FERMI_TRUSTED_PROXIES")),
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_timeout=None,  # a reader that waits (`fermi run … | less`) answers no ping; TCP knows who is gone
         ws_per_message_deflate=False,  # what is sent is small, or packed already; each connection would hold its window
-        timeout_keep_alive=KEEP_ALIVE,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=3,  # seconds; open event streams would hold it for ever
     )
 

@@ -153,7 +153,7 @@ def cluster(db: None) -> Cluster:
 @pytest.fixture
 def environments(project: Project, cluster: Cluster) -> dict[str, DevEnvironment]:
     """The demo inventory, in `project`: env-001 (2×A100) … env-005 (8×A100), env-004 stopped."""
-    demo.environments(project, cluster, {"python": "3.11.9", "torch": "2.13.0"})
+    demo.add_environments(project, cluster, {"python": "3.11.9", "torch": "2.13.0"})
     return DevEnvironment.objects.select_related("zone", "cluster").in_bulk()
 
 

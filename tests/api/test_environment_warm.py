@@ -208,7 +208,9 @@ def test_after_a_task_one_stands_by_again(lab: Lab, colleague: Api) -> None:
 
 @pytest.mark.database
 def test_a_container_that_began_anew_has_none(owner: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inside, "request_standby", lambda session, modules, seconds: inside.StandbyStatus("standing", 412 << 20))
+    monkeypatch.setattr(
+        inside, "request_standby", lambda session, modules, seconds: inside.StandbyStatus("standing", 412 << 20)
+    )
     owner.patch(ENVIRONMENT, {"warm": True})
     carry_out()
     assert read_standby(owner)["memoryBytes"] == 412 << 20

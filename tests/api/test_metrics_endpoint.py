@@ -147,7 +147,7 @@ def test_tasks_are_counted_without_being_read(filled: Task) -> None:
     if connection.vendor != "sqlite":
         pytest.skip("PostgreSQL reads a small table whole")
     with CaptureQueriesContext(connection) as captured:
-        list(tasks.states(now()))
+        list(tasks.collect_states(now()))
     with connection.cursor() as cursor:
         for query in captured.captured_queries:
             plan = str(cursor.execute(f"EXPLAIN QUERY PLAN {query['sql']}").fetchall())
@@ -156,7 +156,7 @@ def test_tasks_are_counted_without_being_read(filled: Task) -> None:
 
 
 def test_gpus_beyond_the_bound_are_counted(filled: Task, admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "MOST", 5)
+    monkeypatch.setattr(gpus, "MAX_GPUS", 5)
     told = families(admin)
     assert len(told["fermi_gpu_utilization_percent"]) == 5
     assert told["fermi_gpus_left_out"][()] == 9

@@ -250,7 +250,7 @@ def test_what_nobody_takes_is_dropped_and_counted(
     export.export_due_parts()
     assert {span.attributes["fermi.task_id"] for span in collector.spans} == {tasks[2].pk}
     assert TraceExport.objects.filter(due_at=None).count() == 2
-    assert "fermi_trace_exports_dropped_24h 2.0" in metrics.said().decode()
+    assert "fermi_trace_exports_dropped_24h 2.0" in metrics.render_metrics().decode()
     TraceExport.objects.update(dropped_at=now() - timedelta(days=2))
     export.export_due_parts()
     assert not TraceExport.objects.exists()

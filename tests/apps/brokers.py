@@ -21,8 +21,8 @@ class Broker:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self.process = subprocess.Popen(broker.command(self.home))
-        until(lambda: broker.answers(self.home), what="the broker answers")
+        self.process = subprocess.Popen(broker.build_command(self.home))
+        until(lambda: broker.is_answering(self.home), what="the broker answers")
 
     def stop(self) -> None:
         if self.process:
@@ -35,7 +35,7 @@ def redis(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     """Not started yet. In a short path: a socket's is bounded."""
     home = Path(tempfile.mkdtemp(prefix="bus-", dir="/tmp"))
     broker.set_password(home)
-    settings.REDIS_URL = f"unix://:{paths.broker_password(home)}@{home / 'broker.sock'}"
+    settings.REDIS_URL = f"unix://:{paths.read_broker_password(home)}@{home / 'broker.sock'}"
     pubsub.get_client.cache_clear()
     monkeypatch.setattr(pubsub, "_paused_until", 0.0)
     monkeypatch.setattr(pubsub, "BROKER_PAUSE_SECONDS", 0.05)

@@ -40,7 +40,7 @@ def handler(
 ) -> Iterator[ConnectionHandler]:
     """As a process of the platform has it."""
     monkeypatch.setattr(base, "BREAKER", base.CircuitBreaker())
-    entry = env.postgres(server.url)
+    entry = env.parse_postgres_url(server.url)
     handler = ConnectionHandler({"default": entry, ALIAS: entry})
     with django_db_blocker.unblock():  # it is no database of Django's
         yield handler

@@ -105,7 +105,7 @@ def test_the_demo_can_be_added_later() -> None:
 
 def test_a_fault_in_the_middle_leaves_nothing_half_made(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("server.demo.catalog", lambda: 1 / 0)
+        patch.setattr("server.demo.add_catalog", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             first_start("--demo")
     assert counts() == [0] * 9
@@ -160,7 +160,7 @@ def test_gpus_are_found_through_nvidia_smi(tmp_path: Path, monkeypatch: pytest.M
     tool.write_text("#!/bin/sh\necho '570.86.15, NVIDIA H200'\necho '570.86.15, NVIDIA H200'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    facts = host_facts.facts()
+    facts = host_facts.collect_facts()
     assert (facts["gpu_type"], facts["gpu_count"], facts["versions"]["driver"]) == ("H200", 2, "570.86.15")
 
 
@@ -172,7 +172,7 @@ def test_a_machine_whose_nvidia_smi_fails_has_no_gpus(
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    facts = host_facts.facts()
+    facts = host_facts.collect_facts()
     assert (facts["gpu_type"], facts["gpu_count"]) == ("", 0)
 
 

@@ -13,7 +13,7 @@ from celery.contrib.testing.worker import start_worker
 
 from apps.common import pubsub, wakeups
 from apps.common.celery_messages import QUEUE, message
-from server.env import celery_url
+from server.env import make_celery_url
 from tests.apps.brokers import Broker, redis
 from tests.polling import until
 
@@ -75,7 +75,7 @@ def test_a_worker_does_what_a_hint_says(
 ) -> None:
     redis.start()
     monkeypatch.setattr(Logging, "setup", lambda *_, **__: None)  # else it sets the level of everybody's logs
-    celery = Celery("hints", broker=celery_url(settings.REDIS_URL), fixups=[], set_as_current=False)
+    celery = Celery("hints", broker=make_celery_url(settings.REDIS_URL), fixups=[], set_as_current=False)
     came: list[tuple[str, ...]] = []
 
     @celery.task(name="tests.hint", ignore_result=True)
@@ -92,7 +92,7 @@ def test_a_worker_does_what_a_hint_says(
 def test_a_worker_drops_what_it_takes_too_late(redis: Broker, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     redis.start()
     monkeypatch.setattr(Logging, "setup", lambda *_, **__: None)
-    celery = Celery("hints", broker=celery_url(settings.REDIS_URL), fixups=[], set_as_current=False)
+    celery = Celery("hints", broker=make_celery_url(settings.REDIS_URL), fixups=[], set_as_current=False)
     came: list[str] = []
 
     @celery.task(name="tests.late", ignore_result=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fermi.client import Conflict, Fermi, NotFound
+from fermi.client import ConflictError, Fermi, NotFoundError
 from tests.clean_environment import as_in_a_terminal
 from tests.exported_scripts import Started
 from tests.platform_process import ROOT, WARM, Running
@@ -149,7 +149,7 @@ def test_ctrl_c_leaves_the_training_to_itself_and_stop_ends_it(fermi: Cli, clien
     assert process.returncode == 130
     assert f"fermi stop {task_id}" in err
     assert client.tasks.get(task_id)["status"] == "running"
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         client.tasks.delete(task_id)
     assert fermi("stop", task_id, "--wait").returncode == 0
     assert result(fermi("get", task_id, "--wait", "-o", "json"), 1)["status"] == "stopped"
@@ -201,7 +201,7 @@ def test_an_idempotency_key_makes_one_task(client: Fermi, platform: Running) -> 
     request: Any = platform.request(["env-local"], hyperparameters={"totalSteps": 1})
     first = client.tasks.create(request, idempotency_key="once")
     assert client.tasks.create(request, idempotency_key="once")["taskId"] == first["taskId"]
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         client.tasks.create({**request, "taskName": "other"}, idempotency_key="once")
     assert client.tasks.wait(first["taskId"])["status"] == "succeeded"
 
@@ -235,7 +235,7 @@ def test_everything_of_the_inventory_can_be_listed(fermi: Cli, client: Fermi) ->
     assert [item["id"] for item in client.clusters.list()] == ["local"]
     assert client.clusters.get("local")["backend"] == "local"
     assert {item["name"] for item in client.projects.list()} == {"default"}
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         client.environments.get("env-none")
 
 

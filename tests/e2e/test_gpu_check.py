@@ -72,13 +72,13 @@ def test_checks_run_from_the_kit_without_a_network(
     clone(folder)
     kit = folder / "build" / "gpu-kit"
     kit.mkdir(parents=True)
-    monkeypatch.setattr(gpu_kit, "download", copy_from_here)
+    monkeypatch.setattr(gpu_kit, "download_packages", copy_from_here)
     monkeypatch.setattr(gpu_kit, "BEYOND_THE_LOCK", {})
     monkeypatch.setattr(gpu_kit, "PRESET", 0)
-    gpu_kit.make(VERSION, kit)
+    gpu_kit.make_kit(VERSION, kit)
     others = [path for name in ("python3", f"python{VERSION}") if (path := shutil.which(name, path="/usr/bin"))]
     command = [others[0] if others else sys.executable, "scripts/gpu_check.py", "--python", sys.executable]
-    some, work = bool(shares.current()), folder / "build" / "gpu-check"
+    some, work = bool(shares.get_current_share()), folder / "build" / "gpu-check"
     which, said, codes = ["--only", ",".join(FEW)] if some else [], "", []
     for _ in range(MAX_RUNS):
         done = subprocess.run(

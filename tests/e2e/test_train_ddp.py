@@ -399,7 +399,7 @@ def test_every_hyperparameter_of_the_recipe_is_an_option(monkeypatch: pytest.Mon
     for name, parameter in recipes.GPT.items():
         value = parameter.choices[0] if parameter.choices else parameter.kind(4)
         monkeypatch.setenv("FERMI_HYPERPARAMETERS", json.dumps({name: value}))
-        args = train_ddp.parse(["--train_data_path=train.bin"])
+        args = train_ddp.parse_args(["--train_data_path=train.bin"])
         assert getattr(args, parameter.flag) == value
 
 

@@ -181,7 +181,7 @@ def test_after_a_kill_it_goes_on_bit_for_bit_from_the_newest_whole_checkpoint(un
     assert after == {step: before[step] for step in range(older + 1, newest + 1)}
     undisturbed = uneven.metrics("loss", "lr")
     assert {step: before[step] for step in undisturbed} == undisturbed
-    train_fsdp.inspect(torn.parent)  # written anew, over the damaged one
+    train_fsdp.verify_checkpoint(torn.parent)  # written anew, over the damaged one
     assert list(tmp_path.glob("*.partial")) == []
 
 
@@ -247,13 +247,13 @@ def test_a_damaged_checkpoint_is_known_by_its_manifest(damage, tmp_path: Path) -
     partial.mkdir()
     (partial / "__0_0.distcp").write_bytes(b"part")
     (partial / ".metadata").write_bytes(b"about")
-    files = train_fsdp.checksums(partial, "__0_*.distcp")
+    files = train_fsdp.compute_checksums(partial, "__0_*.distcp")
     manifest = {"step": 3, "options": {}, "scaler": {}, "files": files}
-    assert train_fsdp.commit(partial, path, manifest, keep=1) == len(b"partabout")
-    assert train_fsdp.inspect(path)["step"] == 3
+    assert train_fsdp.commit_checkpoint(partial, path, manifest, keep=1) == len(b"partabout")
+    assert train_fsdp.verify_checkpoint(path)["step"] == 3
     damage(path)
-    with pytest.raises(train_ddp.Unusable):
-        train_fsdp.inspect(path)
+    with pytest.raises(train_ddp.CheckpointError):
+        train_fsdp.verify_checkpoint(path)
 
 
 @pytest.fixture(autouse=True)

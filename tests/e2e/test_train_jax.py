@@ -20,7 +20,7 @@ import fermi
 from fermi.jobs.spec import Handle, JobSpec, Node, Observation, Phase
 from fermi.planning import plugins, validate
 from fermi.tokenized_data import TokenizedPair, iter_stdlib_files, tokenize_text
-from fermi.train.terminal import CLEAR
+from fermi.train.terminal import CLEAR_LINE
 from tests.contract.conftest import Engine
 from tests.e2e.test_train_ddp import Run
 from tests.loss_curves import assert_alike
@@ -224,7 +224,7 @@ def test_in_a_terminal_process_0_shows_a_bar_and_goes_on_from_shards_as_a_single
     os.close(ours)
     shown = text.decode().replace("\r\n", "\n")
     assert process.wait(PATIENCE) == 0, shown
-    lines = [line.rpartition(CLEAR)[2] for line in shown.split("\n")]
+    lines = [line.rpartition(CLEAR_LINE)[2] for line in shown.split("\n")]
     wanted = curve(single.text())[6]
     assert f"Step 6: loss={wanted['loss']:.4g}" in "\n".join(line[:19] for line in lines)
     assert lines[-2].startswith("100%|")

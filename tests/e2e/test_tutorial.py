@@ -66,7 +66,7 @@ def test_what_the_page_says_of_the_trainer_is_there(page: str) -> None:
     assert names >= {"World.join", "Samples.draw", "Trainer.parallel", "Trainer.advance", "Trainer.save", "World.leave"}
     own = [shlex.split(line) for block in blocks(page, "bash") for line in block.splitlines() if "train_ddp" in line]
     for words in own:
-        assert train_ddp.parse(words[words.index("fermi.train.train_ddp") + 1 :]).train_data_path == "train.bin"
+        assert train_ddp.parse_args(words[words.index("fermi.train.train_ddp") + 1 :]).train_data_path == "train.bin"
     assert own
 
 

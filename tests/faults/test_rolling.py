@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fermi.client.sse import KIND, Event, Parser
+from fermi.client.sse import MEDIA_TYPE, Event, SseParser
 from tests import previous_release
 from tests.platform_process import ROOT, WARM, free_port
 from tests.polling import until
@@ -111,8 +111,8 @@ class Reader(threading.Thread):
     def run(self) -> None:
         last = ""
         while not (self.events and self.events[-1].kind == "end"):
-            parser = Parser(last)
-            headers = {"Accept": KIND} | ({"Last-Event-ID": last} if last else {})
+            parser = SseParser(last)
+            headers = {"Accept": MEDIA_TYPE} | ({"Last-Event-ID": last} if last else {})
             try:
                 with self._client.stream("GET", self._path, headers=headers) as answer:
                     for chunk in answer.iter_raw():

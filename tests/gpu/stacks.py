@@ -43,7 +43,7 @@ def request_stacks(page: SharedPage, file: int, seconds: float) -> float:
 def print_stacks(context: Context, task_id: str, seconds: float = 1.0) -> None:
     """Prints where the rank is, or why that cannot be said. Never raises."""
     try:
-        runner = procfs.parent(context.pid(task_id))
+        runner = procfs.read_parent(context.pid(task_id))
         with files_of(runner) as (page, file):
             request_stacks(page, file, seconds)
             print("stacks |", os.pread(file, 1 << 16, 0).decode(errors="replace")[:6000], flush=True)

@@ -68,7 +68,7 @@ def _made() -> World:
     viewer = Api(make_user("viewer", project, Role.VIEWER))
     admin = Api(User.objects.create_superuser("admin"))
     cluster = Cluster.objects.create(pk="local", name="local", backend="local")
-    demo.environments(project, cluster, {"python": "3.11.9", "torch": "2.13.0"})
+    demo.add_environments(project, cluster, {"python": "3.11.9", "torch": "2.13.0"})
     _catalog()
     tasks = [colleague.post("/training-tasks", {**SINGLE, "taskName": name}).data["taskId"] for name in ("a", "b")]
     _has_run(Task.objects.get(pk=tasks[0]))

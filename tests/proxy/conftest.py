@@ -92,14 +92,14 @@ def web(django_db_setup: None) -> Iterator[int]:
     from apps.proxy.channels import ChannelsApp
     from apps.proxy.http_proxy import EnvironmentProxy
     from apps.proxy.websocket_limits import MAX_MESSAGE_BYTES
-    from server.asgi import Handler
-    from server.http import Http
-    from server.sockets import Sockets
+    from server.asgi import DjangoHandler
+    from server.http import HttpProtocol
+    from server.sockets import WebSocketProtocol
 
     port = free_port()
     config = uvicorn.Config(
-        ErrorResponseMiddleware(EnvironmentProxy(ChannelsApp(Handler()))), "127.0.0.1", port, lifespan="off",
-        access_log=False, log_config=None, http=Http, ws=Sockets, ws_max_size=MAX_MESSAGE_BYTES,
+        ErrorResponseMiddleware(EnvironmentProxy(ChannelsApp(DjangoHandler()))), "127.0.0.1", port, lifespan="off",
+        access_log=False, log_config=None, http=HttpProtocol, ws=WebSocketProtocol, ws_max_size=MAX_MESSAGE_BYTES,
     ws_per_message_deflate=False, timeout_graceful_shutdown=1, )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.test import BROWSER_TESTS, files_again
+from scripts.test import BROWSER_TESTS, list_retry_files
 
 ALL = sorted(file.name for file in BROWSER_TESTS.glob("*.test.js"))
 
@@ -19,6 +19,6 @@ ALL = sorted(file.name for file in BROWSER_TESTS.glob("*.test.js"))
     ],
 )  # fmt: skip
 def test_the_files_of_what_failed_run_again(failed: list[str], files: list[str]) -> None:
-    command = files_again(failed)
+    command = list_retry_files(failed)
     assert [Path(word).name for word in command if word.endswith(".js")] == files
     assert "--test-concurrency=1" in command

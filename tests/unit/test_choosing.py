@@ -25,7 +25,7 @@ def test_a_model_is_counted_to_the_last_weight(shape: dict[str, int]) -> None:
     from fermi.train import train_ddp
 
     words = [f"--{recipes.GPT[name].flag}={value}" for name, value in shape.items()]
-    model = train_ddp.GPT(train_ddp.parse(["--train_data_path=x", "--n_head=2", *words]))
+    model = train_ddp.GPT(train_ddp.parse_args(["--train_data_path=x", "--n_head=2", *words]))
     assert recipes.count_gpt_parameters(shape) == sum(weight.numel() for weight in model.parameters())
 
 

@@ -455,7 +455,7 @@ def test_defaults_are_the_recipe_s_but_for_the_document_s_learning_rate(monkeypa
     from fermi.train import train_ddp
 
     monkeypatch.delenv("FERMI_HYPERPARAMETERS", raising=False)
-    args = train_ddp.parse(["--train_data_path=train.bin"])
+    args = train_ddp.parse_args(["--train_data_path=train.bin"])
     for name, value in config.DEFAULT_HYPERPARAMETERS.items():
         if name != "learningRate":
             assert getattr(args, recipes.GPT[name].flag) == value

@@ -39,9 +39,9 @@ OWN = {"web", "worker", "beat", "watcher", "migrate"}
 
 
 def manifests(values: dict[str, Any]) -> list[dict[str, Any]]:
-    if not chart.helm():
+    if not chart.find_helm():
         pytest.skip("no helm: none on the PATH, and `make test` has none for this machine")
-    return chart.manifests(values)
+    return chart.render_manifests(values)
 
 
 def key(one: dict[str, Any]) -> tuple[str, str, str]:

@@ -105,7 +105,7 @@ def named_installs(text: str) -> Iterator[str]:
 
 def is_ours_to_name(word: str, known: dict[str, Requirement]) -> bool:
     """Whether a word of `pip install` is a path, a platform's wheel, or a package of pyproject.toml or OF_OTHERS."""
-    wheel = re.escape(client_wheel.build().name)
+    wheel = re.escape(client_wheel.build_wheel().name)
     if re.fullmatch(rf"(fermi-training(\[\w+\])? @ )?https?://[\w.:]+/client/{wheel}", word):
         return True
     if re.match(r"(\.|/|~|\w+/|\{|\$)", word) or word == "…":  # a path, or what the program puts in

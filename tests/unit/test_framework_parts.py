@@ -133,7 +133,7 @@ def test_a_framework_on_another_library_is_tested_told_apart_and_rendered_by_wha
 
 
 def test_the_pre_flight_test_asks_any_library_at_least_whether_it_is_there(register: Callable[..., Framework]) -> None:
-    with preflight_node.Stack(["numpy", "no-such-library"]) as child:
+    with preflight_node.StackProbe(["numpy", "no-such-library"]) as child:
         found = child.devices(60)
     assert found["numpy"]["version"]
     assert (found["no-such-library"], found["torch"]) == (None, None)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from scripts import gpu_check, gpu_kit
-from scripts.gpu_check import Found, GpuCheckError
+from scripts.gpu_check import GpuCheckError, PythonInstallation
 
 VERSION = "{}.{}".format(*sys.version_info)
 
 
-def python(version: str, *packages: str) -> Found:
-    return Found(f"/opt/python{version}", version, (), dict.fromkeys(packages, "1.0"))
+def python(version: str, *packages: str) -> PythonInstallation:
+    return PythonInstallation(f"/opt/python{version}", version, (), dict.fromkeys(packages, "1.0"))
 
 
 def write_kit(folder: Path, version: str = VERSION) -> Path:
@@ -30,7 +30,7 @@ def write_kit(folder: Path, version: str = VERSION) -> Path:
     kit = folder / "kit"
     kit.mkdir()
     for name in (gpu_check.SITE, gpu_check.CONSOLE):
-        gpu_kit.pack(folder / "tree", kit / name)
+        gpu_kit.pack_archive(folder / "tree", kit / name)
     about = {"python": version, "packages": {}, "requirements": "",
              "archives": {path.name: {"sha256": gpu_check.hash_file(path)} for path in kit.iterdir()}}  # fmt: skip
     (kit / "kit.json").write_text(json.dumps(about))
@@ -84,15 +84,15 @@ def test_of_what_pytorch_brings_along_only_the_driver_s_module_is_carried() -> N
     ],
 )
 def test_a_rule_says_which_files_are_left_out(path: str, kept: bool) -> None:
-    assert (gpu_kit.rule_against(path) is None) == kept
+    assert (gpu_kit.find_rule(path) is None) == kept
 
 
 def test_what_is_stripped_is_counted_by_reason(tmp_path: Path) -> None:
     for name in ("package/code.py", "package/code.js.map", "package/tests/test_code.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("12345")
-    assert list(gpu_kit.strip(tmp_path).values()) == [5, 5]
-    assert gpu_kit.files_of(tmp_path) == [tmp_path / "package/code.py"]
+    assert list(gpu_kit.delete_excluded(tmp_path).values()) == [5, 5]
+    assert gpu_kit.list_files(tmp_path) == [tmp_path / "package/code.py"]
 
 
 def test_a_kit_that_cannot_be_carried_is_refused_with_the_numbers() -> None:
@@ -151,7 +151,7 @@ def test_it_takes_the_python_of_the_kit_s_version_that_has_pytorch() -> None:
         ([], "no such Python is here; found: none"),
     ],
 )  # fmt: skip
-def test_it_says_what_is_missing_for_the_kit(found: list[Found], said: str) -> None:
+def test_it_says_what_is_missing_for_the_kit(found: list[PythonInstallation], said: str) -> None:
     with pytest.raises(GpuCheckError, match=f"The kit is for Python 3.12.*{said}"):
         gpu_check.choose_python(found, "3.12")
 
@@ -185,11 +185,11 @@ def test_it_leaves_the_results_alone(tmp_path: Path) -> None:
     for name in ("env/bin/python", "data/fermi.sqlite3", "logs/one.log", "gpu-check.json", "gpu-check.md", "data.out"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    gpu_check.clean(tmp_path, keep=["env"])
+    gpu_check.delete_leftovers(tmp_path, keep=["env"])
     assert {path.name for path in tmp_path.iterdir()} == {"env", "gpu-check.json", "gpu-check.md", "logs"}
-    gpu_check.clean(tmp_path)
+    gpu_check.delete_leftovers(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"gpu-check.json", "gpu-check.md", "logs"}
-    gpu_check.clean(tmp_path / "there is none")
+    gpu_check.delete_leftovers(tmp_path / "there is none")
 
 
 def test_what_is_left_of_the_checks_is_ended(root: Path) -> None:

@@ -36,7 +36,7 @@ def typed(root: Path, folder: Path, *words: str, **env: str) -> "subprocess.Comp
     ],
 )
 def test_the_launcher_runs_the_training_script_unless_told_another(words: str, launch: str) -> None:
-    assert run_distributed.complete(words.split()) == launch.split()
+    assert run_distributed.complete_arguments(words.split()) == launch.split()
 
 
 def test_the_launcher_shows_the_ranks_that_it_would_start(root: Path, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_rank_0_adds_its_lines_to_the_log_file(rank: int, tmp_path: Path, capsys
     log = tmp_path / "train.log"
     words = ["--train_data_path=train.bin", f"--log_file={log}"]
     for _ in range(2):
-        report = common.Report(train_jax.parse(words), rank)
+        report = common.Report(train_jax.parse_args(words), rank)
         report.event("started")
         report.metrics(3, loss=2.5)
         report.close()
@@ -133,7 +133,7 @@ def test_rank_0_adds_its_lines_to_the_log_file(rank: int, tmp_path: Path, capsys
 
 
 def test_a_log_file_that_cannot_be_written_costs_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = common.Report(train_jax.parse(["--train_data_path=train.bin", f"--log_file={tmp_path}"]), 0)
+    report = common.Report(train_jax.parse_args(["--train_data_path=train.bin", f"--log_file={tmp_path}"]), 0)
     report.event("started")
     first, second = capsys.readouterr().out.splitlines()
     assert "cannot be used" in first

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from scripts import flaky_tests
-from scripts.flaky_tests import Entry, Outcome
+from scripts.flaky_tests import CaseOutcome, FlakyTest
 
-CALM = [Outcome(f"tests/test_calm.py::test_{number}", 10.0) for number in range(100)]
-FAILED = Outcome("tests/test_a.py::test_x[1]", 1.0, failed=True)
+CALM = [CaseOutcome(f"tests/test_calm.py::test_{number}", 10.0) for number in range(100)]
+FAILED = CaseOutcome("tests/test_a.py::test_x[1]", 1.0, failed=True)
 
 
 @pytest.fixture
@@ -23,18 +23,18 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_the_record_of_this_repository_is_in_order() -> None:
-    entries = flaky_tests.load()
-    assert flaky_tests.problems(entries) == []
+    entries = flaky_tests.load_record()
+    assert flaky_tests.find_problems(entries) == []
     assert [entry.test for entry in entries] == sorted(entry.test for entry in entries)
 
 
 def test_a_test_that_failed_and_passed_alone_is_flaky() -> None:
-    assert flaky_tests.flaky([*CALM, FAILED], failed_again=[]) == [FAILED.name]
+    assert flaky_tests.find_flaky([*CALM, FAILED], failed_again=[]) == [FAILED.name]
 
 
 def test_a_test_that_failed_alone_too_is_simply_broken() -> None:
-    assert flaky_tests.flaky([*CALM, FAILED], failed_again=[FAILED.name]) == []
-    assert flaky_tests.flaky([*CALM, FAILED], failed_again=None) == []
+    assert flaky_tests.find_flaky([*CALM, FAILED], failed_again=[FAILED.name]) == []
+    assert flaky_tests.find_flaky([*CALM, FAILED], failed_again=None) == []
 
 
 @pytest.mark.parametrize(
@@ -48,28 +48,28 @@ def test_a_test_that_failed_alone_too_is_simply_broken() -> None:
     ],
 )
 def test_slow_is_over_two_minutes_and_over_a_twentieth_of_the_part(seconds: float, others: float, slow: bool) -> None:
-    tests = [Outcome("one", seconds), *(Outcome(f"other {number}", others / 100) for number in range(100))]
-    assert list(flaky_tests.slow(tests)) == (["one"] if slow else [])
+    tests = [CaseOutcome("one", seconds), *(CaseOutcome(f"other {number}", others / 100) for number in range(100))]
+    assert list(flaky_tests.find_slow(tests)) == (["one"] if slow else [])
 
 
 def test_what_is_seen_again_is_open_again() -> None:
-    entries = flaky_tests.record([Entry("other", ("d1 c1",))], "test", "d1 c1")
-    assert entries == [Entry("other", ("d1 c1",)), Entry("test", ("d1 c1",))]
-    mended = [Entry("test", ("d1 c1",), why="a race", done="a lock")]
-    assert flaky_tests.record(mended, "test", "d2 c2") == [Entry("test", ("d1 c1", "d2 c2"), why="a race")]
+    entries = flaky_tests.add_to_record([FlakyTest("other", ("d1 c1",))], "test", "d1 c1")
+    assert entries == [FlakyTest("other", ("d1 c1",)), FlakyTest("test", ("d1 c1",))]
+    mended = [FlakyTest("test", ("d1 c1",), why="a race", done="a lock")]
+    assert flaky_tests.add_to_record(mended, "test", "d2 c2") == [FlakyTest("test", ("d1 c1", "d2 c2"), why="a race")]
 
 
 def test_the_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     file = tmp_path / "flaky.toml"
-    assert flaky_tests.load(file) == []
+    assert flaky_tests.load_record(file) == []
     odd = 'tests/test_a.py::test_x["\\n\x7f\x1b-失败]'
-    entries = [Entry(odd, ("d1 c1",), why='it says "no"\n'), Entry("z", tuple(f"d{day}" for day in range(12)))]
-    flaky_tests.save(entries[::-1], file)
-    first, last = flaky_tests.load(file)
+    entries = [FlakyTest(odd, ("d1 c1",), why='it says "no"\n'), FlakyTest("z", tuple(f"d{day}" for day in range(12)))]
+    flaky_tests.save_record(entries[::-1], file)
+    first, last = flaky_tests.load_record(file)
     assert first == entries[0]
     assert last.seen == entries[1].seen[-10:]
-    flaky_tests.save([first, last], file)
-    assert flaky_tests.load(file) == [first, last]
+    flaky_tests.save_record([first, last], file)
+    assert flaky_tests.load_record(file) == [first, last]
 
 
 @pytest.mark.parametrize(
@@ -80,17 +80,17 @@ def test_the_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_check_refuses_what_is_open_too_long_or_gone(test: str, repository: Path) -> None:
-    def problems(entry: Entry) -> list[str]:
-        return flaky_tests.problems([entry], repository)
+    def problems(entry: FlakyTest) -> list[str]:
+        return flaky_tests.find_problems([entry], repository)
 
-    assert problems(Entry(test, ("d1 c1",))) == []
-    assert problems(Entry(test, ("d1 c1", "d2 c2"), why="a race", done="a lock")) == []
-    assert problems(Entry(test, ("d1 c1", "d2 c2"))) == [
+    assert problems(FlakyTest(test, ("d1 c1",))) == []
+    assert problems(FlakyTest(test, ("d1 c1", "d2 c2"), why="a race", done="a lock")) == []
+    assert problems(FlakyTest(test, ("d1 c1", "d2 c2"))) == [
         f"{test}: seen d1 c1, d2 c2: find the cause, then write `why` and `done`"
     ]
-    assert problems(Entry(test, ("d1 c1",), done="a lock")) == [f"{test}: `done` without `why`"]
+    assert problems(FlakyTest(test, ("d1 c1",), done="a lock")) == [f"{test}: `done` without `why`"]
     for gone in (test.replace("a", "b"), "tests/test_a.py::test_z"):
-        assert "remove the entry" in problems(Entry(gone, ("d1 c1",)))[0]
+        assert "remove the entry" in problems(FlakyTest(gone, ("d1 c1",)))[0]
 
 
 def test_names_are_those_that_the_runners_take(tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_names_are_those_that_the_runners_take(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert flaky_tests.read_junit(file) == [
-        Outcome("tests/unit/test_a.py::test_x[1.5-b]", 0.25),
-        Outcome("tests/unit/test_a.py::TestB::test_y", 1.0, failed=True),
-        Outcome("src/api/page.test.ts::a page > opens", 2.0, failed=True),
-        Outcome("a task trains", 3.0),
+        CaseOutcome("tests/unit/test_a.py::test_x[1.5-b]", 0.25),
+        CaseOutcome("tests/unit/test_a.py::TestB::test_y", 1.0, failed=True),
+        CaseOutcome("src/api/page.test.ts::a page > opens", 2.0, failed=True),
+        CaseOutcome("a task trains", 3.0),
     ]
     assert flaky_tests.read_junit(tmp_path / "none.xml") == []
 
@@ -122,4 +122,4 @@ def test_what_a_test_failed_with_may_hold_what_xml_cannot(tmp_path: Path) -> Non
         f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites>{case}…</failure></testcase></testsuites>',
         encoding="utf-8",
     )
-    assert flaky_tests.read_junit(file) == [Outcome("it drags", 1.5, failed=True)]
+    assert flaky_tests.read_junit(file) == [CaseOutcome("it drags", 1.5, failed=True)]

@@ -17,8 +17,8 @@ def test_workers_and_preloading_change_no_sample_and_workers_end_with_the_steps(
     path.write_bytes(np.random.default_rng(0).integers(0, 256, 4096, np.uint16).tobytes())
     words = [f"--train_data_path={path}", "--block_size=8", "--batch_size=3", "--gradient_accumulation_steps=2"]
     world = train_ddp.World(1, 1, 2, torch.device("cpu"), distributed=True)
-    plain = train_ddp.Samples(str(path), train_ddp.parse(words), world)
-    ahead = train_ddp.Samples(str(path), train_ddp.parse([*words, "--num_workers=2", "--preload"]), world)
+    plain = train_ddp.Samples(str(path), train_ddp.parse_args(words), world)
+    ahead = train_ddp.Samples(str(path), train_ddp.parse_args([*words, "--num_workers=2", "--preload"]), world)
     ahead.draw_ahead(range(4, 7))
     assert len(multiprocessing.active_children()) == 2
     for step in (4, 5, 6):
@@ -27,7 +27,7 @@ def test_workers_and_preloading_change_no_sample_and_workers_end_with_the_steps(
                 assert torch.equal(mine, theirs)
     ahead.draw_ahead(range(0))
     assert multiprocessing.active_children() == []
-    numpy_s = common.Samples(str(path), train_ddp.parse([*words, "--preload"]), 1, 2)
+    numpy_s = common.Samples(str(path), train_ddp.parse_args([*words, "--preload"]), 1, 2)
     assert (numpy_s.draw(6, 1)[:, 1:] == plain.draw(6, 1)[1].numpy()).all()
 
 
@@ -38,10 +38,10 @@ def test_the_largest_token_is_found_among_the_first_million(tmp_path: Path, abov
     path = tmp_path / "train.bin"
     path.write_bytes(tokens.tobytes())
     largest = int(tokens[: 1 << 20].max())
-    fits = train_ddp.parse([f"--train_data_path={path}", f"--vocab_size={largest + 1}"])
+    fits = train_ddp.parse_args([f"--train_data_path={path}", f"--vocab_size={largest + 1}"])
     assert len(train_ddp.map_tokens(str(path), fits)) == len(tokens)
-    too_small = train_ddp.parse([f"--train_data_path={path}", f"--vocab_size={largest}"])
-    with pytest.raises(train_ddp.Refused, match=f"has the token {largest}: "):
+    too_small = train_ddp.parse_args([f"--train_data_path={path}", f"--vocab_size={largest}"])
+    with pytest.raises(train_ddp.ConfigError, match=f"has the token {largest}: "):
         train_ddp.map_tokens(str(path), too_small)
 
 
@@ -49,8 +49,8 @@ def test_what_is_not_given_comes_from_the_environment_of_the_moment(monkeypatch:
     for path in ("a.bin", "b.bin"):
         monkeypatch.setenv("FERMI_TRAIN_DATA", path)
         monkeypatch.setenv("FERMI_TIMEOUT_SECONDS", "7")
-        args = train_ddp.parse([])
+        args = train_ddp.parse_args([])
         assert (args.train_data_path, args.timeout_seconds, args.checkpoint_dir) == (path, 7, "checkpoints")
     monkeypatch.delenv("FERMI_TRAIN_DATA")
-    with pytest.raises(train_ddp.Refused, match="--train_data_path is missing"):
-        train_ddp.parse([])
+    with pytest.raises(train_ddp.ConfigError, match="--train_data_path is missing"):
+        train_ddp.parse_args([])

@@ -26,7 +26,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from scripts import lock, setup
-from scripts.lock import LOCKS, Lock
+from scripts.lock import LOCKS, LockFile
 from scripts.sbom import PIN
 
 PATHS = [one.path for one in LOCKS]
@@ -88,7 +88,7 @@ def test_every_pin_has_its_hashes_and_nothing_depends_on_the_machine(root: Path,
     pins = PIN.findall(text)
     assert len(pins) == len(re.findall(r"^[^#\s]", text, re.MULTILINE)) > 0
     assert [name for name, _, _, hashes in pins if "--hash=sha256:" not in hashes] == []
-    assert [name for name, version, *_ in pins if lock.OF_THE_MACHINE.match(f"{name}=={version}")] == []
+    assert [name for name, version, *_ in pins if lock.MACHINE_PACKAGES.match(f"{name}=={version}")] == []
 
 
 def test_pytorch_alone_is_installed_by_its_version(root: Path) -> None:
@@ -126,7 +126,7 @@ def refused_by(python: list[str], *pins: str | Path) -> str:
     what uv objects to. Skips the test where no index answers."""
     ask = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--no-deps", "--no-build-isolation"]
     ask += ["--system-certs", "--no-python-downloads", *python, *(f"--requirement={path}" for path in pins)]
-    env = {**lock._index(), **os.environ, "UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": "0"}
+    env = {**lock._get_index(), **os.environ, "UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": "0"}
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([*ask, f"--target={folder}"], cwd=lock.ROOT, env=env, capture_output=True, text=True)
     if done.returncode and ("No solution found" not in done.stderr or "network was disabled" in done.stderr):
@@ -170,7 +170,7 @@ def test_a_lock_holds_all_that_its_packages_need(root: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("one", LOCKS, ids=PATHS)
-def test_a_lock_meets_what_pyproject_asks_for(root: Path, one: Lock) -> None:
+def test_a_lock_meets_what_pyproject_asks_for(root: Path, one: LockFile) -> None:
     pins = pinned(root, one.path, "3.11.0")
     for asked in map(Requirement, one.requirements):
         name = canonicalize_name(asked.name)
@@ -225,7 +225,7 @@ def test_a_lock_that_is_behind_or_was_edited_is_named(
 def test_make_lock_and_make_check_run_the_generator(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("packages", "dev_packages", "frontend_packages"):
         monkeypatch.setattr(setup, name, lambda: None)
-    assert setup.prepare("lock") == [setup.PYTHON, root / "scripts" / "lock.py"]
+    assert setup.prepare_target("lock") == [setup.PYTHON, root / "scripts" / "lock.py"]
     assert '"scripts/lock.py", "--check"' in (root / "scripts" / "check.py").read_text()
 
 
@@ -293,8 +293,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_lock_has_all_files_of_a_version_from_the_index_that_pip_is_told_of(
     clone: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Lock, "requirements", ["torch>=2"])
-    lock.compile_lock(Lock("toy.txt", ("train",)))
+    monkeypatch.setattr(LockFile, "requirements", ["torch>=2"])
+    lock.compile_lock(LockFile("toy.txt", ("train",)))
     text = (clone / "toy.txt").read_text()
     both, one = [
         sorted(sha256(path) for path in (tmp_path / "index" / name).glob("*.whl")) for name in ("toymaths", "toytime")
@@ -306,14 +306,14 @@ def test_a_lock_has_all_files_of_a_version_from_the_index_that_pip_is_told_of(
     ]
     assert "127.0.0.1" not in text
     assert (clone / lock.TORCH).read_text().splitlines()[1:] == ["torch==2.0"]
-    assert Lock("toy.txt", ("train",)).holds()
+    assert LockFile("toy.txt", ("train",)).holds()
 
 
 @pytest.mark.usefixtures("index")
 def test_what_does_not_fit_together_leaves_the_lock_as_it_was(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Lock, "requirements", ["torch>=3"])
+    monkeypatch.setattr(LockFile, "requirements", ["torch>=3"])
     before = (clone / PATHS[0]).read_bytes()
     assert lock.main([]) == 1
     assert capsys.readouterr().out.startswith("requirements.txt: not compiled")
@@ -326,11 +326,11 @@ def test_what_does_not_fit_together_leaves_the_lock_as_it_was(
 def test_setup_installs_by_hash_and_pytorch_last(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(setup, "VENV", tmp_path)
-    monkeypatch.setattr(setup, "python", lambda: "3.11")
-    monkeypatch.setattr(setup, "run", lambda *command, **_: ran.append([str(word) for word in command]))
-    monkeypatch.setattr(setup, "step", lambda _name, _title, _reads, _made, action: action())
-    setup.packages()
-    setup.dev_packages()
+    monkeypatch.setattr(setup, "make_virtual_environment", lambda: "3.11")
+    monkeypatch.setattr(setup, "run_command", lambda *command, **_: ran.append([str(word) for word in command]))
+    monkeypatch.setattr(setup, "run_step", lambda _name, _title, _reads, _made, action: action())
+    setup.install_packages()
+    setup.install_dev_packages()
     files = [Path(command[-1]).name for command in ran]
     assert files == ["requirements-build.txt", "requirements.txt", lock.TORCH, root.name, "requirements-dev.txt"]
     unhashed = [file for file, command in zip(files, ran, strict=True) if "--require-hashes" not in command]

@@ -610,6 +610,6 @@ def test_defaults_are_the_trainer_s(monkeypatch: pytest.MonkeyPatch) -> None:
     from fermi.train import train_ddp
 
     monkeypatch.delenv("FERMI_HYPERPARAMETERS", raising=False)
-    args = train_ddp.parse(["--train_data_path=train.bin"])
+    args = train_ddp.parse_args(["--train_data_path=train.bin"])
     for name, value in {**arguments.TRAINER_DEFAULTS, **megatron.request.TRAINER_SIZES}.items():
         assert getattr(args, recipes.GPT[name].flag) == value

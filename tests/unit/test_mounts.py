@@ -51,7 +51,7 @@ own = tempfile.mkdtemp(dir=sys.argv[1])
 view = mounts.make_view({**sandbox.resolve_paths(sandbox.build_system_paths()), sys.argv[2]: "rwm"}, [], own)
 view.enter()
 os.chdir(sys.argv[2])
-print(json.dumps(preflight_node._disks()))
+print(json.dumps(preflight_node._list_disks()))
 """
 
 

@@ -16,10 +16,10 @@ FORMER = (
 """Names of the release before: processes that run now were started by them."""
 GENERATED = ("platform/fermi/client/types.py",)
 NOUNS = {
-    "encoding", "installed", "planning", "pricing", "quoting", "scaling", "scheduling", "settings", "tracing",
-    "training", "untrusted", "shared", "managed", "nested",
+    "deepspeed", "distributed", "downsampling", "encoding", "installed", "packing", "planning", "polling", "pricing",
+    "quoting", "ranking", "scaling", "scheduling", "sharding", "tracing", "training", "untrusted",
 }  # fmt: skip
-"""Words in -ing and -ed that are nouns of the field, or stand before a noun."""
+"""Words in -ing and -ed that are nouns of the field, and names of frameworks and of documented modules."""
 BANNED = {
     "look", "of", "shown", "told", "said", "asked", "ask", "take", "tell", "let_go", "give_back", "hold", "held",
     "poke", "begin", "end", "go_on", "steer", "settle", "keep", "listed", "entries", "lines", "rows", "note", "mark",
@@ -54,7 +54,7 @@ def is_participle(word: str) -> bool:
 
 def test_no_module_is_named_by_a_participle() -> None:
     stems = {name: (Path(name).parent if name.endswith("__init__.py") else Path(name)).stem for name in MODULES}
-    assert not {name: stem for name, stem in stems.items() if any(map(is_participle, stem.strip("_").split("_")))}
+    assert not {name: stem for name, stem in stems.items() if is_participle(stem.strip("_").split("_")[-1])}
 
 
 def test_no_public_function_has_a_name_that_means_anything() -> None:
@@ -62,7 +62,9 @@ def test_no_public_function_has_a_name_that_means_anything() -> None:
         f"{name}: {node.name}"
         for name, tree in MODULES.items()
         for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name.lower() in BANNED
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and node.name.lower() in BANNED
+        and not name.endswith("/models.py")  # stored
     }
     assert not found
 
@@ -87,7 +89,8 @@ def test_every_exception_ends_in_error() -> None:
 
 
 def test_no_class_name_stands_for_three_things() -> None:
-    count = Counter(node.name for _, node in list_classes() if node.name not in DJANGO)
+    tables = {node.name for name, node in list_classes() if name.endswith("/models.py")}
+    count = Counter(node.name for _, node in list_classes() if node.name not in DJANGO | tables)
     assert not {name: number for name, number in count.items() if number > MAX_SAME_CLASS_NAME}
 
 

@@ -139,9 +139,9 @@ def test_this_machine_knows_its_loopback(monkeypatch: pytest.MonkeyPatch, tmp_pa
     down.mkdir(parents=True)
     (down / "state").write_text("1: DOWN\n")
     monkeypatch.setattr(host_facts, "_SYS", tmp_path)
-    assert host_facts.facts()["network"] == {"interface": "lo", "infiniband": ["mlx5_0"]}
+    assert host_facts.collect_facts()["network"] == {"interface": "lo", "infiniband": ["mlx5_0"]}
     monkeypatch.setattr(host_facts, "_SYS", tmp_path / "no")
-    assert host_facts.facts()["network"] == {"interface": "lo"}
+    assert host_facts.collect_facts()["network"] == {"interface": "lo"}
 
 
 def test_inside_of_environments_the_devices_count_that_their_containers_can_open() -> None:

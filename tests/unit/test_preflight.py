@@ -335,7 +335,7 @@ def test_a_plan_has_one_process_per_node_that_may_use_all_its_gpus():
     assert [each.node.gpu_count for each in plan.nodes] == [8, 2]
     assert plan.nodes[0].command == (Late.PYTHON, "-u", "-m", "fermi.train.preflight")
     assert [(each.env["WORLD_SIZE"], each.env["LOCAL_WORLD_SIZE"]) for each in plan.nodes] == [("2", "1")] * 2
-    order = preflight.Order({"FERMI_PREFLIGHT": str(plan.nodes[0].env["FERMI_PREFLIGHT"])})
+    order = preflight.PreflightOrder({"FERMI_PREFLIGHT": str(plan.nodes[0].env["FERMI_PREFLIGHT"])})
     assert (order.name, order.full, order.names[-1]) == ("b", True, "10.0.0.1")
     assert [member.gpus for member in verdict.list_members(job)] == [8, 0]
 
@@ -364,10 +364,10 @@ GPU-cccc1111-2222, 17, [N/A], [Insufficient Permissions]
 
 def read_smi(visible):
     gpus, holders = (
-        nvidia_smi.parse_rows(SMI, preflight_node.SMI_GPUS),
-        nvidia_smi.parse_rows(HOLDERS, preflight_node.SMI_HOLDERS),
+        nvidia_smi.parse_rows(SMI, preflight_node.SMI_GPU_FIELDS),
+        nvidia_smi.parse_rows(HOLDERS, preflight_node.SMI_PROCESS_FIELDS),
     )
-    return preflight_node.read_smi(gpus, holders, visible)
+    return preflight_node.combine_smi_rows(gpus, holders, visible)
 
 
 def test_nvidia_smi_is_read():
@@ -387,7 +387,7 @@ def test_only_gpus_that_the_node_may_use_count(visible, indices):
 
 def test_in_a_round_no_node_is_in_two_pairs_and_every_pair_has_its_turn():
     pairs = [(a, b) for a in range(7) for b in range(7) if a != b]
-    made = preflight.rounds(pairs)
+    made = preflight.schedule_rounds(pairs)
     assert sorted(pair for one in made for pair in one) == sorted(pairs)
     for one in made:
         nodes = [rank for pair in one for rank in pair]

@@ -31,7 +31,7 @@ WITHOUT = {"logging.file", "logging.format", "communication", "monitoring.interv
 
 @pytest.fixture(autouse=True)
 def in_english(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(languages, "choose", lambda _: "en")
+    monkeypatch.setattr(languages, "choose_language", lambda _: "en")
 
 
 def written(folder: Path, content: object) -> Path:
@@ -41,7 +41,7 @@ def written(folder: Path, content: object) -> Path:
 
 
 def test_the_sample_that_is_shipped_is_read_whole() -> None:
-    found, ignored = config.load(ROOT / procguard.CONFIG)
+    found, ignored = config.load_config(ROOT / procguard.DEFAULT_CONFIG)
     assert ignored == []
     assert {variable: value for variable, (_, value) in found.items()} == {
         "FERMI_HOST": "127.0.0.1", "FERMI_PORT": "5000", "FERMI_DATA": "var", "FERMI_LOG_LEVEL": "INFO",
@@ -50,7 +50,7 @@ def test_the_sample_that_is_shipped_is_read_whole() -> None:
 
 
 def test_every_key_of_a_file_of_procguards_is_read_or_named(tmp_path: Path) -> None:
-    found, ignored = config.load(written(tmp_path, ORIGINAL))
+    found, ignored = config.load_config(written(tmp_path, ORIGINAL))
     assert {line.split(": ")[0] for line in ignored} == WITHOUT
     assert "group" in "".join(ignored)
     assert found["FERMI_DATA"] == ("state.state_file", "data")
@@ -67,7 +67,7 @@ def test_every_key_of_a_file_of_procguards_is_read_or_named(tmp_path: Path) -> N
     ],
 )
 def test_a_key_that_is_not_read_says_what_there_is_instead(tmp_path: Path, content: object, said: str) -> None:
-    [line] = config.load(written(tmp_path, content)).ignored
+    [line] = config.load_config(written(tmp_path, content)).ignored
     assert said in line
 
 
@@ -80,8 +80,8 @@ def test_a_key_that_is_not_read_says_what_there_is_instead(tmp_path: Path, conte
     ],
 )
 def test_what_cannot_be_read_says_what_to_write(tmp_path: Path, content: object, said: str) -> None:
-    with pytest.raises(config.Problems) as problems:
-        config.load(written(tmp_path, content))
+    with pytest.raises(config.ConfigProblemsError) as problems:
+        config.load_config(written(tmp_path, content))
     assert said in str(problems.value)
 
 
@@ -109,7 +109,7 @@ def test_the_platform_starts_with_what_the_file_says_and_the_environment_wins(
 def test_where_there_is_no_clone_it_says_what_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(procguard, "SETUP", tmp_path / "setup.py")
+    monkeypatch.setattr(procguard, "SETUP_SCRIPT", tmp_path / "setup.py")
     assert procguard.main([]) == 2
     assert "make up" in capsys.readouterr().err
 
@@ -117,13 +117,13 @@ def test_where_there_is_no_clone_it_says_what_to_run(
 def test_the_launchers_flags_become_those_of_fermi_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_launcher.os, "environ", {"WORKER_ID": "gn6-0", "WORKING_DIR": "/srv/training"})
     command = ["--manager-url", "http://fermi:5000", "--command", "python train.py --epochs 100", "--token", "join_x"]
-    words, without, told = worker_launcher.translated(command)
+    words, without, told = worker_launcher.translate_arguments(command)
     assert words == ["--id", "gn6-0", "--server", "http://fermi:5000", "--workspace", "/srv/training",
                      "--token", "join_x"]  # fmt: skip
     assert (without, told) == ([], "python train.py --epochs 100")
-    made = worker_launcher.group(told, "gn6-0")
+    made = worker_launcher.build_group_command(told, "gn6-0")
     assert made == "fermi groups create training gn6-0 --script train.py --arg --epochs --arg 100"
-    assert worker_launcher.translated(["--slurm", "--env", "{}", "--auto-start"])[1] == [
+    assert worker_launcher.translate_arguments(["--slurm", "--env", "{}", "--auto-start"])[1] == [
         "--env",
         "--slurm",
         "--auto-start",
@@ -133,7 +133,12 @@ def test_the_launchers_flags_become_those_of_fermi_worker(monkeypatch: pytest.Mo
 def test_every_text_is_there_in_both_languages_and_each_key_without_a_counterpart_has_one() -> None:
     found = tomllib.loads((ROOT / "platform" / "procguard" / "texts.toml").read_text("utf-8"))
     assert found["zh"].keys() == found["en"].keys()
-    named = {*config.ALWAYS, *config.INSTEAD, *procguard.INSTEAD, *worker_launcher.INSTEAD}
+    named = {
+        *config.ALWAYS_ON_KEYS,
+        *config.REPLACED_KEYS,
+        *procguard.UNSUPPORTED_FLAGS,
+        *worker_launcher.UNSUPPORTED_FLAGS,
+    }
     assert named <= found["en"].keys()
 
 

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from fermi.cli import prompts
-from fermi.cli.main import group
+from fermi.cli.main import make_group
 from tests.gpu.check import checks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,9 +122,9 @@ def test_a_command_is_understood(command: str) -> None:
     if program == "make":
         assert re.search(rf"^{words[0]}:|^[\w -]* {words[0]}[\w -]*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     elif program == "fermi":
-        above = click.Context(group())
-        words = prompts.keep(above, words)
-        found = group().get_command(above, words[0])
+        above = click.Context(make_group())
+        words = prompts.normalize_arguments(above, words)
+        found = make_group().get_command(above, words[0])
         assert found is not None
         found.make_context(words[0], words[1:])
     elif program == "torchrun":
@@ -152,9 +152,9 @@ def run_as_module(name: str, words: list[str]) -> None:
     elif name == "bench":
         assert set(words) <= set(import_module("bench.__main__").SECTIONS)
     elif name == "procguard":
-        assert import_module("procguard.config").load(ROOT / words[words.index("--config") + 1]).variables
+        assert import_module("procguard.config").load_config(ROOT / words[words.index("--config") + 1]).variables
     else:
-        assert import_module(name).parse(words).train_data_path == "train.bin"
+        assert import_module(name).parse_args(words).train_data_path == "train.bin"
 
 
 def run_as_script(path: str, words: list[str]) -> None:

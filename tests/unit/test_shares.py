@@ -6,30 +6,30 @@ from scripts import shares
 from tests.platform_process import ROOT
 
 FILES = sorted([*ROOT.glob("tests/e2e/test_*.py"), *ROOT.glob("tests/faults/test_*.py")])
-SHARES = [str(number) for number in range(1, shares.SHARES + 1)]
+SHARES = [str(number) for number in range(1, shares.SHARE_COUNT + 1)]
 
 
 def test_each_file_is_in_one_share_and_the_main_job_in_all() -> None:
-    taken = {share: set(FILES) - shares.left_out(FILES, share) for share in SHARES}
+    taken = {share: set(FILES) - shares.list_left_out(FILES, share) for share in SHARES}
     assert set.union(*taken.values()) == set(FILES)
-    assert {path.name for path in set.intersection(*taken.values())} == set(shares.ALWAYS)
+    assert {path.name for path in set.intersection(*taken.values())} == set(shares.ALWAYS_RUN)
     for path in FILES:
-        if path.name not in shares.ALWAYS:
+        if path.name not in shares.ALWAYS_RUN:
             assert sum(path in files for files in taken.values()) == 1
 
 
 def test_shares_are_about_as_large_as_each_other() -> None:
-    taken = [set(FILES) - shares.left_out(FILES, share) for share in SHARES]
+    taken = [set(FILES) - shares.list_left_out(FILES, share) for share in SHARES]
     sizes = [sum(path.stat().st_size for path in files) for files in taken]
     assert max(sizes) < 1.25 * min(sizes)
 
 
 def test_a_commit_takes_the_same_share_again_and_commits_take_all_shares() -> None:
-    assert shares.chosen({}, "9add5725") == shares.chosen({}, "9add5725")
-    assert {shares.chosen({}, f"{number:x}") for number in range(40)} == set(SHARES)
-    assert shares.chosen({"FERMI_TEST_ALL": "1"}, "9add5725") == ""
-    assert shares.chosen({"FERMI_TEST_SHARE": "2"}, "9add5725") == "2"
+    assert shares.choose_share({}, "9add5725") == shares.choose_share({}, "9add5725")
+    assert {shares.choose_share({}, f"{number:x}") for number in range(40)} == set(SHARES)
+    assert shares.choose_share({"FERMI_TEST_ALL": "1"}, "9add5725") == ""
+    assert shares.choose_share({"FERMI_TEST_SHARE": "2"}, "9add5725") == "2"
 
 
 def test_without_a_share_nothing_is_left_out() -> None:
-    assert shares.left_out([Path("missing")], "") == set()
+    assert shares.list_left_out([Path("missing")], "") == set()

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from fermi.agent.settings import load_settings
-from fermi.cli.main import group
+from fermi.cli.main import make_group
 from fermi.runner import cgroups
 
 UNIT, CONFIG = "deploy/systemd/fermi-worker.service", "deploy/systemd/worker.toml"
@@ -29,7 +29,7 @@ def unit(root: Path) -> configparser.ConfigParser:
 def test_the_service_runs_a_command_that_there_is(unit: configparser.ConfigParser) -> None:
     program, name, *arguments = shlex.split(unit["Service"]["ExecStart"])
     assert (Path(program).name, name) == ("fermi", "worker")
-    command = group().get_command(click.Context(group()), name)
+    command = make_group().get_command(click.Context(make_group()), name)
     assert command is not None
     command.make_context(name, arguments)
 

@@ -27,7 +27,7 @@ SMALL = ["--train_data_path=train.bin", "--n_layer=2", "--n_head=2", "--n_embd=1
 def imported_trainers() -> None:
     """Import JAX before a test sets variables that it reads on import."""
     assert train_jax.main
-    assert world_jax.World
+    assert world_jax.JaxWorld
 
 
 def test_without_jax_it_says_in_a_line_what_to_install():
@@ -42,18 +42,18 @@ def test_without_jax_it_says_in_a_line_what_to_install():
 
 def test_initial_weights_are_torch_s_from_the_same_seed():
     for seed in (0, 1337, 2**40 + 5):
-        args = train_ddp.parse([*SMALL, f"--seed={seed}"])
+        args = train_ddp.parse_args([*SMALL, f"--seed={seed}"])
         torch.manual_seed(seed)
         theirs = train_ddp.GPT(args).state_dict()
-        ours = gpt_jax.initial_weights(args)
+        ours = gpt_jax.make_initial_weights(args)
         assert list(ours) == list(theirs)
         for name, weight in theirs.items():
             np.testing.assert_allclose(ours[name], weight.numpy(), atol=1e-6, rtol=0)
 
 
 def test_an_update_is_torch_s_adamw_after_torch_s_clipping():
-    args = train_ddp.parse([*SMALL, "--weight_decay=0.1"])
-    weights = gpt_jax.initial_weights(args)
+    args = train_ddp.parse_args([*SMALL, "--weight_decay=0.1"])
+    weights = gpt_jax.make_initial_weights(args)
     theirs = {name: torch.nn.Parameter(torch.from_numpy(weight.copy())) for name, weight in weights.items()}
     groups = [
         {"params": [weight for weight in theirs.values() if weight.dim() >= 2], "weight_decay": 0.1},
@@ -68,9 +68,9 @@ def test_an_update_is_torch_s_adamw_after_torch_s_clipping():
             weight.grad = torch.from_numpy(gradients[name].copy())
         torch.nn.utils.clip_grad_norm_(theirs.values(), 1.0)
         optimizer.step()
-        corrections = gpt_jax.bias_corrections(step)
-        clipped = gpt_jax.clip(gradients, gpt_jax.square(gradients) ** 0.5, 1.0)
-        weights, means, squares = gpt_jax.adamw(weights, means, squares, clipped, 1e-2, corrections, 0.1)
+        corrections = gpt_jax.compute_bias_corrections(step)
+        clipped = gpt_jax.clip_gradients(gradients, gpt_jax.sum_squares(gradients) ** 0.5, 1.0)
+        weights, means, squares = gpt_jax.apply_adamw(weights, means, squares, clipped, 1e-2, corrections, 0.1)
     for name, weight in theirs.items():
         np.testing.assert_allclose(weights[name], weight.detach().numpy(), atol=2e-6)
 
@@ -80,7 +80,7 @@ def test_data_and_learning_rate_are_those_of_train_ddp(tmp_path):
     path.write_bytes(bytes(range(0, 256, 2)) * 40)
     words = [f"--train_data_path={path}", "--block_size=8", "--vocab_size=65536", "--batch_size=2", "--eval_batches=2"]
     words += ["--gradient_accumulation_steps=2", "--total_steps=30", "--lr_scaling=sqrt"]
-    ddp_args, args = train_ddp.parse(words), train_jax.parse(words)
+    ddp_args, args = train_ddp.parse_args(words), train_jax.parse_args(words)
     for rank in range(3):
         world = train_ddp.World(rank, 0, 3, torch.device("cpu"), distributed=True)
         theirs, ours = train_ddp.Samples(str(path), ddp_args, world), common.Samples(str(path), args, rank, 3)
@@ -94,14 +94,14 @@ def test_data_and_learning_rate_are_those_of_train_ddp(tmp_path):
     trainer = train_ddp.Trainer.__new__(train_ddp.Trainer)
     trainer.args, trainer.train_data = ddp_args, theirs
     for trainer.step in range(1, 31):
-        assert common.learning_rate(args, trainer.step, 3) == trainer.learning_rate()
+        assert common.compute_learning_rate(args, trainer.step, 3) == trainer.learning_rate()
 
 
 def test_options_and_their_defaults_are_those_of_train_ddp(monkeypatch):
     ddp_only = {"distributed", "world_size", "backend", "tf32", "dropout", "timeout_seconds", "local_batch_size"}
     ddp_only |= {"static_graph", "find_unused_parameters", "gradient_as_bucket_view", "bucket_cap_mb"}
-    theirs = {name: value for name, value in vars(train_ddp.parse(SMALL)).items() if name not in ddp_only}
-    ours = vars(train_jax.parse(SMALL))
+    theirs = {name: value for name, value in vars(train_ddp.parse_args(SMALL)).items() if name not in ddp_only}
+    ours = vars(train_jax.parse_args(SMALL))
     assert {name: ours[name] for name in theirs if name != "local_rank"} == {
         name: value for name, value in theirs.items() if name != "local_rank"
     }
@@ -109,16 +109,18 @@ def test_options_and_their_defaults_are_those_of_train_ddp(monkeypatch):
     for name, parameter in recipes.GPT.items():
         value = parameter.choices[0] if parameter.choices else parameter.kind(4)
         monkeypatch.setenv("FERMI_HYPERPARAMETERS", json.dumps({name: value}))
-        assert getattr(train_jax.parse(["--train_data_path=train.bin"]), parameter.flag) == value
+        assert getattr(train_jax.parse_args(["--train_data_path=train.bin"]), parameter.flag) == value
 
 
 def test_tensorboard_gets_the_metrics_where_there_is_no_torch(tmp_path, capsys):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     words = [*SMALL, f"--checkpoint_dir={tmp_path}", "--use_tensorboard", "--batch_size=2"]
-    args = train_jax.parse([*words, "--gradient_accumulation_steps=3", "--lr_scaling=linear", "--learning_rate=0.5"])
+    args = train_jax.parse_args(
+        [*words, "--gradient_accumulation_steps=3", "--lr_scaling=linear", "--learning_rate=0.5"]
+    )
     for rank in (0, 1):
         report = common.Report(args, rank)
-        report.event("started", **common.sizes(args, 4))
+        report.event("started", **common.describe_batch(args, 4))
         report.metrics(3, loss=2.5)
         report.close()
     found = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
@@ -131,10 +133,10 @@ def test_tensorboard_gets_the_metrics_where_there_is_no_torch(tmp_path, capsys):
 
 def test_a_checkpoint_comes_back_as_it_was_and_runs_no_code(tmp_path):
     one = {"a.weight": np.array([[1.5, math.pi]], np.float32), "a.bias": np.array([np.nan], np.float32)}
-    state = train_jax.State(one, {k: v + 1 for k, v in one.items()}, {k: v + 2 for k, v in one.items()})
+    state = train_jax.TrainState(one, {k: v + 1 for k, v in one.items()}, {k: v + 2 for k, v in one.items()})
     arrays = {f"{kind}/{name}": array for kind, tree in state._asdict().items() for name, array in tree.items()}
     path = train_jax.save_checkpoint(tmp_path, 3, {"n_embd": 4}, arrays.items(), keep=1)
-    assert train_jax.read_about(path) == (3, {"n_embd": 4})
+    assert train_jax.read_checkpoint_header(path) == (3, {"n_embd": 4})
     loaded = train_jax.load_state(path, lambda _, array: array)
     for old, new in zip(state, loaded, strict=True):
         assert list(old) == list(new)
@@ -143,13 +145,13 @@ def test_a_checkpoint_comes_back_as_it_was_and_runs_no_code(tmp_path):
     half = [(name, array) for name, array in arrays.items() if name.startswith("weights/")]
     others = train_jax.save_checkpoint(tmp_path, 4, {}, half, keep=2)
     for bad in (tmp_path / "code.npz", tmp_path / "absent.npz", others):
-        with pytest.raises(common.Unusable):
-            train_jax.read_about(bad)
+        with pytest.raises(common.CheckpointError):
+            train_jax.read_checkpoint_header(bad)
 
 
 def test_a_weight_is_split_along_its_longest_axis_that_can_be_divided():
     shapes = [((6, 4), 2), ((4, 6), 2), ((6, 5), 5), ((7, 5), 2), ((3,), 3), ((1,), 2)]
-    assert [mesh_jax.longest_axis(shape, parts) for shape, parts in shapes] == [0, 1, 1, None, 0, None]
+    assert [mesh_jax.find_longest_axis(shape, parts) for shape, parts in shapes] == [0, 1, 1, None, 0, None]
 
 
 def test_batches_come_in_order_whoever_prepares_them_and_however_early():
@@ -159,16 +161,16 @@ def test_batches_come_in_order_whoever_prepares_them_and_however_early():
 
     for ahead in (0, 1, 3, 50):
         made: list[tuple[int, bool]] = []
-        coming = common.prefetched(prepare, range(2, 9), ahead)
+        coming = common.prefetch_batches(prepare, range(2, 9), ahead)
         assert next(coming) == 4
         assert list(coming) == [step * step for step in range(3, 9)]
         assert made == [(step, not ahead) for step in range(2, 9)]
-    coming = common.prefetched(prepare, iter(range(10**9)), 2)
+    coming = common.prefetch_batches(prepare, iter(range(10**9)), 2)
     next(coming)
     coming.close()  # ends the thread
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
     with pytest.raises(ZeroDivisionError):
-        list(common.prefetched(lambda step: 1 // step, range(2), 2))
+        list(common.prefetch_batches(lambda step: 1 // step, range(2), 2))
 
 
 class Terminal(io.StringIO):
@@ -181,25 +183,25 @@ class Terminal(io.StringIO):
 
 def test_in_a_terminal_lines_are_for_people_and_the_bar_stays_below_them(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Terminal())
-    monkeypatch.setattr(terminal, "MOST_PER_SECOND", float("inf"))
-    report = terminal.report(train_jax.parse([*SMALL, "--total_steps=2"]), 0)
+    monkeypatch.setattr(terminal, "MAX_UPDATES_PER_SECOND", float("inf"))
+    report = terminal.make_report(train_jax.parse_args([*SMALL, "--total_steps=2"]), 0)
     report.event("started", world_size=1)
     report.progress(1)
     report.metrics(1, loss=2.5)
     report.progress(2)
     report.event("finished", step=2)
-    shown = [line.rpartition(terminal.CLEAR)[2] for line in sys.stdout.getvalue().split("\n")]
+    shown = [line.rpartition(terminal.CLEAR_LINE)[2] for line in sys.stdout.getvalue().split("\n")]
     assert shown[:3] == ["started world_size=1", "Step 1: loss=2.5", "Step 2: finished"]
     assert shown[3].startswith("100%|██████████████████████████████| 2/2 [00:00<")
     assert shown[4:] == [""]
-    quiet = terminal.report(train_jax.parse(SMALL), 1)
+    quiet = terminal.make_report(train_jax.parse_args(SMALL), 1)
     quiet.progress(1)
     quiet.event("started")
     assert sys.stdout.getvalue().count("\n") == 4
 
 
 def test_elsewhere_each_line_is_json_and_there_is_no_bar(capsys):
-    report = terminal.report(train_jax.parse(SMALL), 0)
+    report = terminal.make_report(train_jax.parse_args(SMALL), 0)
     report.progress(1)
     report.metrics(1, loss=math.inf)
     line = json.loads(capsys.readouterr().out)
@@ -207,10 +209,10 @@ def test_elsewhere_each_line_is_json_and_there_is_no_bar(capsys):
 
 
 def test_a_bar_is_never_wider_than_its_terminal():
-    assert terminal.bar(135, 300, 131, 12.0, 60) == " 45%|███████▋         | 135/300 [00:12<00:15, 10.9 steps/s]"
-    assert terminal.bar(1, 10**5, 0, 0.0, 200).endswith("| 1/100000 [00:00<?, 0.0 steps/s]")
-    assert terminal.bar(3, 4, 1, 7200.0, 200).endswith("| 3/4 [2:00:00<2:00:00, 0.0 steps/s]")
-    assert all(len(terminal.bar(7, 9, 3, 1.0, columns)) < max(columns, 1) for columns in range(100))
+    assert terminal.draw_bar(135, 300, 131, 12.0, 60) == " 45%|███████▋         | 135/300 [00:12<00:15, 10.9 steps/s]"
+    assert terminal.draw_bar(1, 10**5, 0, 0.0, 200).endswith("| 1/100000 [00:00<?, 0.0 steps/s]")
+    assert terminal.draw_bar(3, 4, 1, 7200.0, 200).endswith("| 3/4 [2:00:00<2:00:00, 0.0 steps/s]")
+    assert all(len(terminal.draw_bar(7, 9, 3, 1.0, columns)) < max(columns, 1) for columns in range(100))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +226,7 @@ def test_a_bar_is_never_wider_than_its_terminal():
 def test_jax_s_two_words_for_a_platform_must_not_contradict_each_other(name, listed, refused, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORM_NAME", name)
     monkeypatch.setenv("JAX_PLATFORMS", listed)
-    with pytest.raises(common.Refused, match=f"{name.lower()}, but") if refused else nullcontext():
+    with pytest.raises(common.ConfigError, match=f"{name.lower()}, but") if refused else nullcontext():
         world_jax.choose_platform()
 
 
@@ -257,7 +259,7 @@ STEP = {
 def test_a_process_finds_its_place_from_flags_variables_or_slurm(words, variables, world, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert world_jax.World.find(train_jax.parse([*SMALL, *words])) == world
+    assert world_jax.JaxWorld.find(train_jax.parse_args([*SMALL, *words])) == world
 
 
 REFUSED = {

@@ -17,24 +17,24 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(text, "utf-8")
     (tmp_path / "docs" / "slurm.md").write_text(ENGLISH, "utf-8")
     (tmp_path / "docs" / "zh" / "slurm.md").write_text(CHINESE, "utf-8")
-    translations.in_step(tmp_path, ["README.zh.md", "docs/zh/slurm.md"])
+    translations.record_translated(tmp_path, ["README.zh.md", "docs/zh/slurm.md"])
     return tmp_path
 
 
 def test_what_was_read_is_in_step(project: Path) -> None:
-    assert translations.behind(project) == []
+    assert translations.list_stale(project) == []
 
 
 def test_the_headings_that_changed_in_english_are_named(project: Path) -> None:
     page = project / "docs" / "slurm.md"
     page.write_text(ENGLISH.replace("| where |", "| where it answers |"), "utf-8")
-    assert translations.behind(project) == ["docs/zh/slurm.md: changed in English: 'Keys'"]
+    assert translations.list_stale(project) == ["docs/zh/slurm.md: changed in English: 'Keys'"]
     page.write_text(ENGLISH.replace("## Keys", "## Settings"), "utf-8")
-    said = translations.behind(project)
+    said = translations.list_stale(project)
     assert "docs/zh/slurm.md: new in English: 'Settings'" in said
     assert "docs/zh/slurm.md: no longer in English: 'Keys'" in said
-    translations.in_step(project, ["docs/zh/slurm.md"])
-    assert translations.behind(project) == []
+    translations.record_translated(project, ["docs/zh/slurm.md"])
+    assert translations.list_stale(project) == []
 
 
 @pytest.mark.parametrize(
@@ -44,26 +44,26 @@ def test_the_headings_that_changed_in_english_are_named(project: Path) -> None:
 def test_a_page_of_another_shape_is_named(project: Path, added: str, named: str) -> None:
     page = project / "docs" / "zh" / "slurm.md"
     page.write_text(CHINESE + added, "utf-8")
-    [said] = translations.behind(project)
+    [said] = translations.list_stale(project)
     assert said.startswith(f"docs/zh/slurm.md: {named}: ")
 
 
 def test_a_page_without_its_other_is_named(project: Path) -> None:
     (project / "docs" / "slurm.md").unlink()
-    assert translations.behind(project) == ["docs/zh/slurm.md: there is no docs/slurm.md"]
+    assert translations.list_stale(project) == ["docs/zh/slurm.md: there is no docs/slurm.md"]
     (project / "docs" / "zh" / "slurm.md").unlink()
-    assert translations.behind(project) == ["docs/zh/in-step.json: there is no docs/zh/slurm.md"]
+    assert translations.list_stale(project) == ["docs/zh/in-step.json: there is no docs/zh/slurm.md"]
 
 
 def test_a_page_that_was_never_read_is_named(project: Path) -> None:
     (project / "docs" / "new.md").write_text("# New\n", "utf-8")
     (project / "docs" / "zh" / "new.md").write_text("# 新\n", "utf-8")
-    assert "docs/zh/new.md: new in English: 'New'" in translations.behind(project)
+    assert "docs/zh/new.md: new in English: 'New'" in translations.list_stale(project)
 
 
 def test_a_link_to_the_english_page_is_named_where_there_is_a_chinese_one(project: Path) -> None:
     readme = project / "README.zh.md"
     readme.write_text("# F\n\n[English](README.md), [Slurm](docs/slurm.md#keys)\n", "utf-8")
-    assert translations.behind(project) == ["README.zh.md: docs/zh/slurm.md is there in Chinese"]
+    assert translations.list_stale(project) == ["README.zh.md: docs/zh/slurm.md is there in Chinese"]
     readme.write_text("# F\n\n[English](README.md), [Slurm](docs/zh/slurm.md)\n", "utf-8")
-    assert translations.behind(project) == []
+    assert translations.list_stale(project) == []

@@ -34,7 +34,7 @@ from fermi.agent.state import StateDirectory
 from fermi.agent.streams_dial import ReverseTunnels
 from fermi.agent.usage import NO_USAGE, UsageSampler
 from fermi.agent.worker import Worker, end_siblings
-from fermi.client import Conflict, FermiError, RequestRefused, Throttled, UnexpectedAnswer
+from fermi.client import ConflictError, FermiError, RequestRefusedError, ThrottledError, UnexpectedAnswerError
 from fermi.engines.local.launcher import Launcher, get_default_python
 from fermi.jobs.errors import BackendError
 from fermi.planning import plugins
@@ -355,8 +355,8 @@ class Agent:
             try:
                 self._ask_to_register()
                 return
-            except (RequestRefused, UnexpectedAnswer) as error:
-                if not known and not isinstance(error, Throttled):
+            except (RequestRefusedError, UnexpectedAnswerError) as error:
+                if not known and not isinstance(error, ThrottledError):
                     raise convert_refusal(error, self.server.url) from error
                 self._refused(error, self.workers)
             except FermiError as error:
@@ -370,7 +370,7 @@ class Agent:
         """Log a refused registration. Workers have their own tokens, so they go on, unless another host has them
         now."""
         self._say("register", "", f"not registered: {format_problems(error)}")
-        if isinstance(error, Conflict):
+        if isinstance(error, ConflictError):
             with self._lock:
                 for worker in workers:
                     worker.disown()

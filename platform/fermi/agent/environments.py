@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.agent.server import WorkerApi
-from fermi.client import FermiError, Forbidden, NotFound
+from fermi.client import FermiError, ForbiddenError, NotFoundError
 from fermi.engines.environments import (
     EnvironmentBackend,
     EnvironmentHandle,
@@ -251,7 +251,7 @@ class EnvironmentRunner:
             self._shipped[begun.name] = at
             if ended and not self._is_wanted(begun):
                 self._complete.add(begun.name)
-        except (NotFound, Forbidden):
+        except (NotFoundError, ForbiddenError):
             self._complete.add(begun.name)
         except (FermiError, BackendError) as error:
             self._say("environment log", begun.name, f"it waits: {error}")

@@ -1,7 +1,7 @@
 """Errors that keep an agent from working."""
 
 from fermi import messages
-from fermi.client import FermiError, Forbidden, NotAuthenticated
+from fermi.client import FermiError, ForbiddenError, NotAuthenticatedError
 
 
 class AgentError(Exception):
@@ -19,7 +19,7 @@ class AgentError(Exception):
 
 def convert_refusal(error: FermiError, url: str) -> AgentError:
     """Return the error of a registration that is refused for good."""
-    if isinstance(error, NotAuthenticated | Forbidden):
+    if isinstance(error, NotAuthenticatedError | ForbiddenError):
         return AgentError("WORKER_TOKEN_REFUSED", url=url, why=error.message)
     return AgentError("WORKER_REFUSED", why=format_problems(error))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from fermi.agent.runs import RankRun
-from fermi.client import FermiError, Forbidden, NotFound
+from fermi.client import FermiError, ForbiddenError, NotFoundError
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def ship_log(run: RankRun, append: AppendLog) -> None:
         if run.acknowledged is None:
             run.acknowledged = append(run.log_name, run.log.stat().st_size, b"")
         _send_chunks(run, append)
-    except (NotFound, Forbidden) as error:
+    except (NotFoundError, ForbiddenError) as error:
         if run.over:  # its task was deleted
             log.warning("the log of %s rank %s is not wanted any more: %s", run.name, run.rank, error.message)
             run.mark_shipped()

@@ -8,8 +8,8 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from fermi.agent.errors import AgentError
-from fermi.client import UnexpectedAnswer, Unreachable
-from fermi.client.transport import API, unwrap
+from fermi.client import UnexpectedAnswerError, UnreachableError
+from fermi.client.transport import API_PREFIX, unwrap_envelope
 
 TIMEOUT_SECONDS = 10.0
 """Without a byte; a held heartbeat gets as much more as it is to be held."""
@@ -28,7 +28,7 @@ class WorkerApi:
         self.url = str(address)
         self.host, self.port = address.host, address.port or (443 if address.scheme == "https" else 80)
         limits = httpx.Limits(max_keepalive_connections=4, keepalive_expiry=60)
-        self._http = httpx.Client(base_url=self.url + API, timeout=TIMEOUT_SECONDS, limits=limits)
+        self._http = httpx.Client(base_url=self.url + API_PREFIX, timeout=TIMEOUT_SECONDS, limits=limits)
 
     def close(self) -> None:
         """Close connections."""
@@ -45,7 +45,7 @@ class WorkerApi:
         body = {"waitSeconds": wait_seconds, "workers": list(workers)}
         answer = self._ask("POST", "/workers/heartbeat", "", json=body, timeout=TIMEOUT_SECONDS + wait_seconds)
         if not isinstance(answer, dict) or not isinstance(answer.get("workers"), list):
-            raise UnexpectedAnswer(f"{self.url}: not the answer to a heartbeat", code="UNEXPECTED_ANSWER")
+            raise UnexpectedAnswerError(f"{self.url}: not the answer to a heartbeat", code="UNEXPECTED_ANSWER")
         return answer
 
     def order(self, worker: str, token: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class WorkerApi:
 
     def channel(self, worker: str, token: str, channel: str) -> ClientConnection:
         """Return the WebSocket through which a stream goes to its waiting client."""
-        path = f"{API}/workers/{worker}/channels/{channel}"
+        path = f"{API_PREFIX}/workers/{worker}/channels/{channel}"
         try:
             return connect(
                 "ws" + self.url.removeprefix("http") + path,
@@ -70,7 +70,7 @@ class WorkerApi:
                 open_timeout=TIMEOUT_SECONDS,
             )
         except (OSError, TimeoutError, WebSocketException) as error:
-            raise Unreachable(f"{self.url}: {error or type(error).__name__}", code="UNREACHABLE") from error
+            raise UnreachableError(f"{self.url}: {error or type(error).__name__}", code="UNREACHABLE") from error
 
     def append(self, worker: str, token: str, log: str, offset: int, data: bytes) -> int:
         """Send log data, and return how many bytes of it the server has. `log`: `logs/<task>/<attempt>/<rank>`, or
@@ -80,19 +80,19 @@ class WorkerApi:
         response = self._send("PUT", path, params={"offset": offset}, content=data, headers=headers)
         if response.status_code == 409 and (known := _acknowledged(response)) is not None:
             return known
-        acknowledged = unwrap(response)["acknowledged"]
+        acknowledged = unwrap_envelope(response)["acknowledged"]
         return int(acknowledged)
 
     def _ask(self, method: str, path: str, token: str, **request: Any) -> Any:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return unwrap(self._send(method, path, headers=headers, **request))
+        return unwrap_envelope(self._send(method, path, headers=headers, **request))
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
             return self._http.request(method, path, **request)
         except httpx.HTTPError as error:
             why = f"{self.url} does not answer: {error or type(error).__name__}"
-            raise Unreachable(why, code="UNREACHABLE") from error
+            raise UnreachableError(why, code="UNREACHABLE") from error
 
 
 def _acknowledged(response: httpx.Response) -> int | None:

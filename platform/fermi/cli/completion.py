@@ -6,17 +6,17 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-SECONDS = 3.0
+TIMEOUT_SECONDS = 3.0
 
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+CompletionCallback = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def _names(list_of: Callable[[Any], Iterable[Any]]) -> Complete:
+def _complete_names(list_of: Callable[[Any], Iterable[Any]]) -> CompletionCallback:
     def complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from fermi.client import Fermi, FermiError
 
         try:
-            with Fermi(timeout=SECONDS, retries=0) as fermi:
+            with Fermi(timeout=TIMEOUT_SECONDS, retries=0) as fermi:
                 found = list(list_of(fermi))
         except FermiError:
             return []
@@ -29,6 +29,6 @@ def _names(list_of: Callable[[Any], Iterable[Any]]) -> Complete:
     return complete
 
 
-environments = _names(lambda fermi: fermi.environments.list())
-templates = _names(lambda fermi: fermi.environment_templates.list())
-projects = _names(lambda fermi: fermi.projects.list())
+complete_environments = _complete_names(lambda fermi: fermi.environments.list())
+complete_templates = _complete_names(lambda fermi: fermi.environment_templates.list())
+complete_projects = _complete_names(lambda fermi: fermi.projects.list())

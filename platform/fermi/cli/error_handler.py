@@ -5,89 +5,89 @@ import click
 from fermi.cli.texts import _
 from fermi.client import (
     FermiError,
-    Forbidden,
-    InvalidRequest,
-    NoPlatform,
-    NotAuthenticated,
-    NotFound,
-    RequestRefused,
-    Unreachable,
+    ForbiddenError,
+    InvalidRequestError,
+    NoPlatformError,
+    NotAuthenticatedError,
+    NotFoundError,
+    RequestRefusedError,
+    UnreachableError,
 )
 
-TRAINING_FAILED = 1
-REFUSED = 2
-NOT_ALLOWED = 3
-NOT_FOUND = 4
-NO_PLATFORM = 5
-INTERRUPTED = 130
+EXIT_TRAINING_FAILED = 1
+EXIT_REFUSED = 2
+EXIT_NOT_ALLOWED = 3
+EXIT_NOT_FOUND = 4
+EXIT_NO_PLATFORM = 5
+EXIT_INTERRUPTED = 130
 
-CODES: dict[type[FermiError], int] = {
-    NotAuthenticated: NOT_ALLOWED,
-    Forbidden: NOT_ALLOWED,
-    NotFound: NOT_FOUND,
-    RequestRefused: REFUSED,
-    FermiError: NO_PLATFORM,
+EXIT_CODES: dict[type[FermiError], int] = {
+    NotAuthenticatedError: EXIT_NOT_ALLOWED,
+    ForbiddenError: EXIT_NOT_ALLOWED,
+    NotFoundError: EXIT_NOT_FOUND,
+    RequestRefusedError: EXIT_REFUSED,
+    FermiError: EXIT_NO_PLATFORM,
 }
 """Exit code by class of error; the first class that matches."""
 
 
-def report(error: BaseException) -> int:
+def report_error(error: BaseException) -> int:
     """Print the error and return the exit code. Raise it again where it is a bug."""
     match error:
         case SystemExit(code=int(code)) | click.exceptions.Exit(exit_code=code):
             return code
         case click.ClickException():
             error.show()
-            return REFUSED
+            return EXIT_REFUSED
         case FermiError():
-            _say(error)
-            return next(code for kind, code in CODES.items() if isinstance(error, kind))
+            _print_error(error)
+            return next(code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
         case KeyboardInterrupt() | click.Abort():
-            return INTERRUPTED
+            return EXIT_INTERRUPTED
     raise error
 
 
-def _say(error: FermiError) -> None:
-    from fermi.cli.output import fault, problems
+def _print_error(error: FermiError) -> None:
+    from fermi.cli.output import print_error, print_problems
 
-    fault(_headline(error))
-    problems(error.errors if len(error.errors) > 1 or any(item.field for item in error.errors) else ())
-    for advice in _advice(error):
+    print_error(_choose_headline(error))
+    print_problems(error.errors if len(error.errors) > 1 or any(item.field for item in error.errors) else ())
+    for advice in _list_advice(error):
         click.echo(advice, err=True)
 
 
-def _headline(error: FermiError) -> str:
+def _choose_headline(error: FermiError) -> str:
     match error:
-        case NoPlatform(code="NO_PLATFORM"):
+        case NoPlatformError(code="NO_PLATFORM"):
             return _("NO_PLATFORM_KNOWN")
-        case InvalidRequest(code="SECOND_FACTOR_NEEDED"):
+        case InvalidRequestError(code="SECOND_FACTOR_NEEDED"):
             return _("SECOND_FACTOR_ASKED")
-        case Unreachable():
+        case UnreachableError():
             return _("PLATFORM_NOT_REACHED", why=error.message)
-    return _text(error)[0] or error.message
+    return _lookup_text(error)[0] or error.message
 
 
-def _text(error: FermiError) -> tuple[str, str]:
+def _lookup_text(error: FermiError) -> tuple[str, str]:
     """Return message and hint of an error that carries only its code, as the end of a connection does; "" otherwise."""
     from fermi import messages
-    from fermi.cli.texts import language
+    from fermi.cli.texts import get_language
 
-    return messages.render_text(error.code, language()) if error.message == error.code and error.code else ("", "")
+    return messages.render_text(error.code, get_language()) if error.message == error.code and error.code else ("", "")
 
 
-def _advice(error: FermiError) -> list[str]:
+def _list_advice(error: FermiError) -> list[str]:
     match error:
-        case NoPlatform(code="NO_PLATFORM"):
+        case NoPlatformError(code="NO_PLATFORM"):
             return [_("START_OR_SIGN_IN")]
-        case InvalidRequest(code="SECOND_FACTOR_NEEDED"):
+        case InvalidRequestError(code="SECOND_FACTOR_NEEDED"):
             return [_("MAKE_A_TOKEN")]
-        case NotAuthenticated(code="SIGN_IN_REFUSED"):
+        case NotAuthenticatedError(code="SIGN_IN_REFUSED"):
             return []
-        case NotAuthenticated():
+        case NotAuthenticatedError():
             return [_("SIGN_IN_FIRST")]
-        case Unreachable():
+        case UnreachableError():
             return [_("IS_IT_RUNNING")]
-    known = [item.hint for item in error.errors] if len(error.errors) == 1 else [_text(error)[1]]
+    known = [item.hint for item in error.errors] if len(error.errors) == 1 else [_lookup_text(error)[1]]
     hints = [hint for hint in known if hint]
     request = [_("REQUEST_ID", id=error.request_id)] if error.status >= 500 and error.request_id else []
     return ([] if any(item.field for item in error.errors) else hints) + request

@@ -14,11 +14,11 @@ from fermi.jobs import json_shape
 from fermi.planning.request import TaskRequest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-CONFIG = "distributedConfig"
+DISTRIBUTED_CONFIG = "distributedConfig"
 
 
 @dataclass(frozen=True)
-class Field:
+class RequestField:
     """A field that has a flag. `within`: the object of the request that has it; "" = the request itself. `rule`: its
     JSON Schema."""
 
@@ -56,7 +56,7 @@ class Field:
             more = {"type": click.Choice(choices)}
         else:
             kinds = self.rule["type"]
-            more = {"type": _KINDS[kinds if isinstance(kinds, str) else kinds[0]]}
+            more = {"type": _OPTION_TYPES[kinds if isinstance(kinds, str) else kinds[0]]}
         return click.option(flag["name"], self.name, help=_(self.code), **more)
 
     def value(self, given: Any) -> Any:
@@ -72,14 +72,14 @@ class Field:
         if not self.is_table:
             return given
         texts = self.rule["additionalProperties"].get("type") == "string"
-        return (input_files.settings if texts else input_files.values)(given, self.flag["name"])
+        return (input_files.parse_settings if texts else input_files.parse_values)(given, self.flag["name"])
 
     def _parts(self, given: Sequence[str]) -> dict[str, Any]:
         """Return `nodes=3,gpuTypes=A100,gpuTypes=H100,labels.rack=r1` as an object: a list's key may be repeated, a
         table's keys follow a dot. Either may be JSON."""
         found: dict[str, Any] = {}
-        for pair in (pair for text in given for pair in _PARTS.split(text)):
-            [(name, value)] = input_files.values([pair], self.flag["name"]).items()
+        for pair in (pair for text in given for pair in _PART_SEPARATOR.split(text)):
+            [(name, value)] = input_files.parse_values([pair], self.flag["name"]).items()
             name, _dot, key = name.partition(".")
             kind = self.rule["properties"].get(name, {}).get("type")
             if key:
@@ -98,49 +98,49 @@ class Field:
         return dict(zip(self.flag["range"], map(int, words), strict=False))
 
 
-_PARTS = re.compile(r",(?=[\w.]+=)")
-_KINDS: dict[str, type] = {"string": str, "integer": int, "number": float}
+_PART_SEPARATOR = re.compile(r",(?=[\w.]+=)")
+_OPTION_TYPES: dict[str, type] = {"string": str, "integer": int, "number": float}
 
 
-def fields(kind: type = TaskRequest) -> Iterator[Field]:
+def list_fields(kind: type = TaskRequest) -> Iterator[RequestField]:
     """Yield the fields of a request that have flags."""
     properties = json_shape.build_schema(kind)["properties"]
-    for within, known in (("", properties), (CONFIG, properties[CONFIG]["properties"])):
+    for within, known in (("", properties), (DISTRIBUTED_CONFIG, properties[DISTRIBUTED_CONFIG]["properties"])):
         for name, rule in known.items():
             if "x-flag" in rule:
-                yield Field(within, name, rule)
+                yield RequestField(within, name, rule)
 
 
-def options(kind: type = TaskRequest) -> Callable[[Function], Function]:
+def add_field_options(kind: type = TaskRequest) -> Callable[[Function], Function]:
     """Return a decorator that adds a flag for each field to a command, which receives them by the fields' names, for
     `apply_flags`."""
 
     def decorate(function: Function) -> Function:
-        for field in reversed([*fields(kind)]):
+        for field in reversed([*list_fields(kind)]):
             function = field.option()(function)
         return function
 
     return decorate
 
 
-def apply(request: dict[str, Any], given: Mapping[str, Any], kind: type = TaskRequest) -> None:
+def apply_flags(request: dict[str, Any], flags: Mapping[str, Any], kind: type = TaskRequest) -> None:
     """Put the flags' values into the request: entries of a table are added to its own, any other value replaces."""
-    for field in fields(kind):
-        if (value := field.value(given.get(field.name))) is None:
+    for field in list_fields(kind):
+        if (value := field.value(flags.get(field.name))) is None:
             continue
         whole = request
         if field.within:
-            whole = request[field.within] = {**part(request, field.within, dict)}
+            whole = request[field.within] = {**read_section(request, field.within, dict)}
         joins = field.is_table or "parts" in field.flag
-        whole[field.name] = {**part(whole, field.name, dict), **value} if joins else value
+        whole[field.name] = {**read_section(whole, field.name, dict), **value} if joins else value
 
 
 Kind = TypeVar("Kind", dict[str, Any], list[str])
 
 
-def part(whole: Mapping[str, Any], key: str, kind: type[Kind]) -> Kind:
+def read_section(table: Mapping[str, Any], key: str, kind: type[Kind]) -> Kind:
     """Return the table or list under `key`; empty without it. Raise click.UsageError for a value of another type."""
-    found = whole.get(key) or kind()
+    found = table.get(key) or kind()
     if not isinstance(found, kind):
         raise click.UsageError(_("KEY_OF_WRONG_KIND", key=key, kind=_("A_LIST") if kind is list else _("A_TABLE")))
     return found

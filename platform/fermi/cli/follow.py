@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fermi.cli import output
-from fermi.cli.error_handler import TRAINING_FAILED
+from fermi.cli.error_handler import EXIT_TRAINING_FAILED
 from fermi.cli.options import Session
-from fermi.cli.task_detail import detail, loss_of
+from fermi.cli.task_detail import get_loss, render_task
 from fermi.cli.texts import _
 from fermi.client import FermiError
 from fermi.client.types import TaskDetail
 
-LINE_EVERY_S = 2.0  # progress lines, where they cannot be overwritten
+LINE_INTERVAL_S = 2.0  # progress lines, where they cannot be overwritten
 
 
 @contextmanager
@@ -27,23 +27,23 @@ def explain_interrupt(task_id: str, *, following: bool = True) -> Iterator[None]
         yield
     except KeyboardInterrupt:
         if following:
-            output.say("")
-            output.say(_("TASK_GOES_ON", id=task_id))
+            output.print_message("")
+            output.print_message(_("TASK_GOES_ON", id=task_id))
         raise
 
 
-def until_end(session: Session, task_id: str, *, live: bool) -> int:
+def follow_to_end(session: Session, task_id: str, *, live: bool) -> int:
     """Wait for the task's end and print it as the command's result. Return 0 where it succeeded, else 1."""
     with explain_interrupt(task_id):
         if live:
             _follow(session, task_id)
         task = session.fermi.tasks.wait(task_id)
-    output.show(task, session.form, lambda: detail(task))
-    return 0 if task["status"] == "succeeded" else TRAINING_FAILED
+    output.print_result(task, session.form, lambda: render_task(task))
+    return 0 if task["status"] == "succeeded" else EXIT_TRAINING_FAILED
 
 
 @dataclass
-class Progress:
+class TaskProgress:
     """What the stream has reported so far. `restarts`: attempts after the first."""
 
     status: str
@@ -54,16 +54,16 @@ class Progress:
     restarts: int = 0
 
     @classmethod
-    def of(cls, task: TaskDetail) -> "Progress":
+    def of(cls, task: TaskDetail) -> "TaskProgress":
         """Return the progress of a task."""
         restarts = max(task["attempt"] - 1, 0)
-        return cls(task["status"], task["step"], task["totalSteps"], loss_of(task), None, restarts)
+        return cls(task["status"], task["step"], task["totalSteps"], get_loss(task), None, restarts)
 
     def hear(self, kind: str, data: Any) -> None:
         """Update it by an event of the stream."""
         if kind == "status":
             self.status, self.step, self.total = data["status"], data["step"], data["totalSteps"]
-            self.loss = loss_of(data)
+            self.loss = get_loss(data)
             self.restarts = max(data["attempt"] - 1, 0)
         elif kind == "metric":
             speeds = [point["values"]["tokens_per_s"] for point in data["items"] if "tokens_per_s" in point["values"]]
@@ -82,18 +82,18 @@ class Progress:
         return "  ".join(parts)
 
 
-class Display(Protocol):
+class ProgressDisplay(Protocol):
     """Shows progress and events while a task is followed."""
 
-    def update(self, progress: Progress, kind: str) -> None: ...
+    def update(self, progress: TaskProgress, kind: str) -> None: ...
 
     def note(self, text: str) -> None: ...
 
 
 def _follow(session: Session, task_id: str) -> None:
     task = session.fermi.tasks.get(task_id)
-    progress = Progress.of(task)
-    with _display(task["taskName"]) as display:
+    progress = TaskProgress.of(task)
+    with _open_display(task["taskName"]) as display:
         display.update(progress, "status")
 
         def on_break(error: FermiError) -> None:
@@ -108,15 +108,15 @@ def _follow(session: Session, task_id: str) -> None:
 
 
 @contextmanager
-def _display(name: str) -> Iterator[Display]:
+def _open_display(name: str) -> Iterator[ProgressDisplay]:
     if sys.stderr.isatty():
-        with _bar(name) as display:
+        with _open_progress_bar(name) as display:
             yield display
     else:
-        yield Lines()
+        yield ProgressLines()
 
 
-class Lines:
+class ProgressLines:
     """Prints a line for each change of status and each event, and every LINE_INTERVAL_S one for the numbers."""
 
     def __init__(self) -> None:
@@ -124,19 +124,19 @@ class Lines:
         self._status = ""
         self._next = 0.0
 
-    def update(self, progress: Progress, kind: str) -> None:
+    def update(self, progress: TaskProgress, kind: str) -> None:
         now, line = time.monotonic(), str(progress)
         if line == self._last or (progress.status == self._status and kind != "end" and now < self._next):
             return
-        self._last, self._status, self._next = line, progress.status, now + LINE_EVERY_S
-        output.say(line)
+        self._last, self._status, self._next = line, progress.status, now + LINE_INTERVAL_S
+        output.print_message(line)
 
     def note(self, text: str) -> None:
-        output.say(f"- {text}")
+        output.print_message(f"- {text}")
 
 
 @contextmanager
-def _bar(name: str) -> Iterator[Display]:
+def _open_progress_bar(name: str) -> Iterator[ProgressDisplay]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
@@ -147,14 +147,14 @@ def _bar(name: str) -> Iterator[Display]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Bars(*columns, console=output.console(err=True)) as bars:
-        bar = bars.add_task("", total=None, name=output.visible(name), numbers="")
+    with Bars(*columns, console=output.make_console(err=True)) as bars:
+        bar = bars.add_task("", total=None, name=output.escape_controls(name), numbers="")
 
         class OnTerminal:
-            def update(self, progress: Progress, kind: str) -> None:
+            def update(self, progress: TaskProgress, kind: str) -> None:
                 bars.update(bar, total=progress.total, completed=progress.step or 0, numbers=str(progress))
 
             def note(self, text: str) -> None:
-                bars.console.print(output.visible(text))
+                bars.console.print(output.escape_controls(text))
 
         yield OnTerminal()

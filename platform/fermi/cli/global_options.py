@@ -9,10 +9,10 @@ import click
 from fermi.cli.texts import _
 from fermi.messages.languages import LANGUAGES
 
-FORMS = ("table", "json", "yaml")
+OUTPUT_FORMATS = ("table", "json", "yaml")
 
 
-def options(keep: Callable[[click.Context, str, Any], None], *, output: bool = True) -> list[click.Option]:
+def make_options(keep: Callable[[click.Context, str, Any], None], *, output: bool = True) -> list[click.Option]:
     """Return the options. `keep` is called with each one's name (`form`, `url`, `lang`) and its value, None where it is
     not given."""
 
@@ -21,7 +21,7 @@ def options(keep: Callable[[click.Context, str, Any], None], *, output: bool = T
 
     form = click.Option(
         ["-o", "--output"],
-        type=click.Choice(FORMS),
+        type=click.Choice(OUTPUT_FORMATS),
         help=_("OPTION_EVERYWHERE_OUTPUT"),
         expose_value=False,
         callback=kept_as("form"),
@@ -45,11 +45,11 @@ def options(keep: Callable[[click.Context, str, Any], None], *, output: bool = T
     ]
 
 
-def before(ctx: click.Context, name: str, value: Any) -> None:
+def store_option(ctx: click.Context, name: str, value: Any) -> None:
     """Store an option that stands before the command."""
     ctx.meta[f"{__name__}.{name}"] = value
 
 
-def told_before(ctx: click.Context, name: str) -> Any:
+def get_stored_option(ctx: click.Context, name: str) -> Any:
     """Return a stored option, None where it was not given."""
     return ctx.meta.get(f"{__name__}.{name}")

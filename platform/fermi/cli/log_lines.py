@@ -13,10 +13,10 @@ from fermi.cli import output
 from fermi.cli.options import Session
 from fermi.client.logs import LogLine
 
-COLOURS = {"debug": None, "info": None, "warning": "yellow", "error": "red"}
+LEVEL_COLOURS = {"debug": None, "info": None, "warning": "yellow", "error": "red"}
 
 
-class Lines:
+class LogPrinter:
     """Prints log lines one below the other. `marked`: with their ranks."""
 
     def __init__(self, session: Session, raw: bool, marked: bool) -> None:
@@ -27,21 +27,21 @@ class Lines:
         if line.open and not line.text:  # a bar that was taken away
             return
         if self._form == "table":
-            colour = COLOURS.get(line.level or "")
-            text = line.text if self._raw else click.style(output.visible(line.text), fg=colour)
+            colour = LEVEL_COLOURS.get(line.level or "")
+            text = line.text if self._raw else click.style(output.escape_controls(line.text), fg=colour)
             click.echo(self._mark(line) + text, color=self._raw or None)
             return
         known = {name: value for name, value in line._asdict().items() if value is not None and value is not False}
         if self._form == "json":
-            click.echo(output.as_json(known))
+            click.echo(output.format_json(known))
         else:
-            click.echo(output.as_yaml([known]), nl=False)
+            click.echo(output.format_yaml([known]), nl=False)
 
     def _mark(self, line: LogLine) -> str:
         return f"[{line.rank}] " if self._marked else ""
 
 
-class TerminalLines(Lines):
+class TerminalLogPrinter(LogPrinter):
     """Prints log lines; the open line of each rank is redrawn at the bottom of the terminal until it is complete."""
 
     def __init__(self, session: Session, raw: bool, marked: bool) -> None:
@@ -55,7 +55,7 @@ class TerminalLines(Lines):
         if not line.open:
             super().take(line)
         elif line.text:
-            self._open[line.rank] = self._mark(line) + output.visible(Text.from_ansi(line.text).plain)
+            self._open[line.rank] = self._mark(line) + output.escape_controls(Text.from_ansi(line.text).plain)
         if self._open:
             self._draw()
 
@@ -79,12 +79,12 @@ class TerminalLines(Lines):
 
 
 @contextmanager
-def log_lines(session: Session, raw: bool, *, marked: bool, following: bool) -> Iterator[Lines]:
+def open_log_printer(session: Session, raw: bool, *, marked: bool, following: bool) -> Iterator[LogPrinter]:
     """Yield the printer that fits standard output."""
     if not (following and session.form == "table" and sys.stdout.isatty()):
-        yield Lines(session, raw, marked)
+        yield LogPrinter(session, raw, marked)
         return
-    shown = TerminalLines(session, raw, marked)
+    shown = TerminalLogPrinter(session, raw, marked)
     try:
         yield shown
     finally:

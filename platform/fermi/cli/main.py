@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fermi.cli import global_options, texts
-from fermi.cli.registry import COMMANDS, summary
+from fermi.cli.registry import COMMANDS, make_summary_code
 from fermi.cli.texts import _
 
 PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
@@ -25,7 +25,7 @@ class LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         from fermi.cli import prompts
 
-        return super().parse_args(ctx, prompts.keep(ctx, args))
+        return super().parse_args(ctx, prompts.normalize_arguments(ctx, args))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -37,7 +37,11 @@ class LazyGroup(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return completions from the commands' summaries, so that no module is imported for it."""
         return [
-            *(CompletionItem(name, help=_(summary(name))) for name in COMMANDS if name.startswith(incomplete)),
+            *(
+                CompletionItem(name, help=_(make_summary_code(name)))
+                for name in COMMANDS
+                if name.startswith(incomplete)
+            ),
             *click.Command.shell_complete(self, ctx, incomplete),
         ]
 
@@ -50,30 +54,30 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section(_("COMMANDS")):
-            formatter.write_dl([(name, _(summary(name))) for name in COMMANDS])
+            formatter.write_dl([(name, _(make_summary_code(name))) for name in COMMANDS])
 
 
-def group() -> click.Group:
+def make_group() -> click.Group:
     """Return the group of all commands, built for each run in the language chosen for it."""
     return LazyGroup(
         "fermi",
         help=_("FERMI_SUMMARY"),
         epilog=_("FERMI_EPILOG"),
-        params=[*global_options.options(global_options.before)],
+        params=[*global_options.make_options(global_options.store_option)],
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
 
 
-def run(arguments: Sequence[str]) -> int:
+def run_command(arguments: Sequence[str]) -> int:
     """Run one command and return the exit code. A command returns its own, or None for 0."""
-    texts.use(texts.choose(arguments))
+    texts.set_language(texts.choose_language(arguments))
     try:
-        return group().main([*arguments], "fermi", standalone_mode=False) or 0
+        return make_group().main([*arguments], "fermi", standalone_mode=False) or 0
     except BaseException as error:
-        from fermi.cli.error_handler import report
+        from fermi.cli.error_handler import report_error
 
-        return report(error)
+        return report_error(error)
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run_command(sys.argv[1:]))

@@ -8,33 +8,39 @@ from rich.console import RenderableType
 
 from fermi.cli import output
 from fermi.cli.texts import _
-from fermi.cli.times import ago
+from fermi.cli.times import format_age
 
 
-def holders(found: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+def render_memory_holders(reports: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     """Yield tables of the processes of each environment, and of the free memory of its GPUs."""
     rows: list[list[output.Cell]] = [
         [one["environment"], each["name"], each["kind"], each["id"], each["owner"],
-         _ago(each["since"]), _gib(each["gpuBytes"]), _gib(each["rssBytes"])]
-        for one in found
+         _format_age(each["since"]), _format_gib(each["gpuBytes"]), _format_gib(each["rssBytes"])]
+        for one in reports
         for each in one["processes"]
     ]  # fmt: skip
     if rows:
         headers = [_("ENVIRONMENT"), _("PROCESS"), _("KIND"), "ID", _("OWNER"), _("HELD_SINCE"),
                    f"{_('GPU_MEMORY')} GiB", f"{_('MEMORY')} GiB"]  # fmt: skip
-        yield output.table(headers, rows, title=_("MEMORY_IN_USE"))
+        yield output.make_table(headers, rows, title=_("MEMORY_IN_USE"))
     gpus: list[list[output.Cell]] = [
-        [one["environment"], gpu["index"], gpu["name"] or None, _gib(gpu["freeBytes"]), _gib(gpu["totalBytes"])]
-        for one in found
+        [
+            one["environment"],
+            gpu["index"],
+            gpu["name"] or None,
+            _format_gib(gpu["freeBytes"]),
+            _format_gib(gpu["totalBytes"]),
+        ]
+        for one in reports
         for gpu in one.get("gpus", ())  # an older platform says nothing
     ]
     if gpus:
-        yield output.table([_("ENVIRONMENT"), "GPU", "", _("FREE_GIB"), _("TOTAL_GIB")], gpus)
+        yield output.make_table([_("ENVIRONMENT"), "GPU", "", _("FREE_GIB"), _("TOTAL_GIB")], gpus)
 
 
-def _gib(size: int) -> str | None:
+def _format_gib(size: int) -> str | None:
     return f"{size / 2**30:.3g}" if size else None
 
 
-def _ago(seconds: float | None) -> str | None:
-    return ago(datetime.fromtimestamp(seconds, UTC).isoformat()) if seconds else None
+def _format_age(seconds: float | None) -> str | None:
+    return format_age(datetime.fromtimestamp(seconds, UTC).isoformat()) if seconds else None

@@ -12,11 +12,11 @@ from fermi.client.client import Fermi
 from fermi.client.types import ClusterItem, DatasetItem, DatasetVersionItem, ProjectItem
 
 
-class Names:
+class NameResolver:
     """Resolves names. Each kind of object is fetched once, on first use. An unknown name is passed on unchanged: the
     platform reports it together with all other problems."""
 
-    say = staticmethod(output.say)
+    say = staticmethod(output.print_message)
 
     def __init__(self, fermi: Fermi) -> None:
         self._fermi = fermi
@@ -30,7 +30,7 @@ class Names:
         return list(self._fermi.datasets.list())
 
     def environments(self, given: Sequence[str]) -> list[str]:
-        return [_id_of(name, self._environments, _("AN_ENVIRONMENT")) for name in given]
+        return [_resolve_id(name, self._environments, _("AN_ENVIRONMENT")) for name in given]
 
     def environment(self, given: str) -> str:
         [found] = self.environments([given])
@@ -44,24 +44,24 @@ class Names:
         running = [one for one in self._environments if is_reachable(one)]
         if not running:
             raise click.UsageError(_("NO_ENVIRONMENT_RUNS"))
-        chosen = _only(running, _("AN_ENVIRONMENT"), "--env")
-        output.say(_("ENVIRONMENT_CHOSEN", name=chosen["name"], id=chosen["id"]))
+        chosen = _choose_only(running, _("AN_ENVIRONMENT"), "--env")
+        output.print_message(_("ENVIRONMENT_CHOSEN", name=chosen["name"], id=chosen["id"]))
         return str(chosen["id"])
 
     def template(self, given: str) -> str:
-        return _id_of(given, self._fermi.environment_templates.list(), _("A_TEMPLATE"))
+        return _resolve_id(given, self._fermi.environment_templates.list(), _("A_TEMPLATE"))
 
     def cluster(self, given: str | None, known: Sequence[ClusterItem]) -> str:
         if given:
-            return _id_of(given, known, _("A_CLUSTER"))
-        chosen: ClusterItem = _only(known, _("A_CLUSTER"), _("ITS_NAME"))
+            return _resolve_id(given, known, _("A_CLUSTER"))
+        chosen: ClusterItem = _choose_only(known, _("A_CLUSTER"), _("ITS_NAME"))
         return chosen["id"]
 
     def project(self, given: str | None) -> str:
         known = list(self._fermi.projects.list())
         if given:
-            return _id_of(given, known, _("A_PROJECT"))
-        chosen: ProjectItem = _only(known, _("A_PROJECT"), "--project")
+            return _resolve_id(given, known, _("A_PROJECT"))
+        chosen: ProjectItem = _choose_only(known, _("A_PROJECT"), "--project")
         return chosen["id"]
 
     def project_of(self, environments: Sequence[str]) -> str | None:
@@ -72,33 +72,35 @@ class Names:
     def model(self, given: str | None) -> str:
         models = list(self._fermi.models.list())
         if given:
-            return _id_of(given, models, _("A_MODEL"))
-        chosen = _only(models, _("A_MODEL"), "--model")
-        output.say(_("MODEL_CHOSEN", name=chosen["name"], id=chosen["id"]))
+            return _resolve_id(given, models, _("A_MODEL"))
+        chosen = _choose_only(models, _("A_MODEL"), "--model")
+        output.print_message(_("MODEL_CHOSEN", name=chosen["name"], id=chosen["id"]))
         return chosen["id"]
 
     def dataset(self, dataset: str | None, version: str | None) -> tuple[str, str]:
         """Return the ids of a dataset and its version. Without a version: the newest that is ready, else the one in
         preparation (the task waits for it). Raise click.UsageError where there is none."""
         if not dataset:
-            chosen = _only([found for found in self._datasets if _usable(found)], _("A_DATASET"), "--dataset")
+            chosen = _choose_only(
+                [found for found in self._datasets if _list_usable_versions(found)], _("A_DATASET"), "--dataset"
+            )
         else:
-            dataset_id = _id_of(dataset, self._datasets, _("A_DATASET"))
+            dataset_id = _resolve_id(dataset, self._datasets, _("A_DATASET"))
             known = next((item for item in self._datasets if item["id"] == dataset_id), None)
             if known is None:
                 return dataset_id, version or ""
             chosen = known
         if version:
-            return chosen["id"], _id_of(version, chosen["versions"], _("A_DATASET_VERSION"))
-        usable = _usable(chosen)
+            return chosen["id"], _resolve_id(version, chosen["versions"], _("A_DATASET_VERSION"))
+        usable = _list_usable_versions(chosen)
         if not usable:
             raise click.UsageError(_("DATASET_HAS_NO_VERSION", name=chosen["name"]))
         newest = max(usable, key=lambda item: (item["status"] == "ready", item["createdAt"]))
         place = {"name": chosen["name"], "id": chosen["id"], "version": newest["id"]}
         if newest["status"] == "ready":
-            output.say(_("DATASET_CHOSEN", **place))
+            output.print_message(_("DATASET_CHOSEN", **place))
         else:
-            output.say(_("DATASET_CHOSEN_NOT_READY", **place))
+            output.print_message(_("DATASET_CHOSEN_NOT_READY", **place))
         return chosen["id"], newest["id"]
 
 
@@ -108,11 +110,11 @@ def is_reachable(environment: Mapping[str, Any]) -> bool:
     return hosted is not None and hosted["state"] == "running"
 
 
-def _usable(dataset: DatasetItem) -> list[DatasetVersionItem]:
+def _list_usable_versions(dataset: DatasetItem) -> list[DatasetVersionItem]:
     return [version for version in dataset["versions"] if version["status"] != "failed"]
 
 
-def _id_of(given: str, things: Iterable[Mapping[str, Any]], kind: str) -> str:
+def _resolve_id(given: str, things: Iterable[Mapping[str, Any]], kind: str) -> str:
     """Return an id unchanged, or the id of the only object with this name. Raise click.UsageError where several have
     it."""
     known = list(things)
@@ -124,7 +126,7 @@ def _id_of(given: str, things: Iterable[Mapping[str, Any]], kind: str) -> str:
     return ids[0] if ids else given
 
 
-def _only(things: Sequence[Any], kind: str, flag: str) -> Any:
+def _choose_only(things: Sequence[Any], kind: str, flag: str) -> Any:
     if len(things) == 1:
         return things[0]
     known = ", ".join(f"{thing['id']} ({thing['name']})" for thing in things) or "-"

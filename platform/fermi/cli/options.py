@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from fermi.cli import global_options, texts
-from fermi.cli.registry import summary
+from fermi.cli.registry import make_summary_code
 from fermi.cli.texts import _
 from fermi.client.client import Fermi
 
@@ -26,10 +26,10 @@ class Session:
 
     @cached_property
     def fermi(self) -> Fermi:
-        return Fermi(self.url, lang=texts.language())
+        return Fermi(self.url, lang=texts.get_language())
 
 
-session = click.make_pass_decorator(Session, ensure=True)
+pass_session = click.make_pass_decorator(Session, ensure=True)
 """Decorator that passes the session as the first argument."""
 
 
@@ -38,9 +38,9 @@ def command(name: str, more: str = "", *, output: bool = True, **settings: Any) 
     its summary. `name` of a command within a group names both: `environments make`."""
 
     def decorate(function: Function) -> click.Command:
-        own, about = name.rpartition(" ")[2], f"{_(summary(name))}\n\n{more}".strip()
-        made: Any = click.command(own, help=about, context_settings=settings)(session(function))
-        made.params += global_options.options(_keep, output=output)
+        own, about = name.rpartition(" ")[2], f"{_(make_summary_code(name))}\n\n{more}".strip()
+        made: Any = click.command(own, help=about, context_settings=settings)(pass_session(function))
+        made.params += global_options.make_options(_store_option, output=output)
         return made
 
     return decorate
@@ -50,21 +50,21 @@ def group(name: str, more: str = "") -> Callable[[Function], click.Group]:
     """Return a decorator that makes a registered command with subcommands; without one it runs the function."""
 
     def decorate(function: Function) -> click.Group:
-        about = f"{_(summary(name))}\n\n{more}".strip()
-        made: Any = click.group(name, help=about, invoke_without_command=True)(session(function))
-        made.params += global_options.options(_keep)
+        about = f"{_(make_summary_code(name))}\n\n{more}".strip()
+        made: Any = click.group(name, help=about, invoke_without_command=True)(pass_session(function))
+        made.params += global_options.make_options(_store_option)
         return made
 
     return decorate
 
 
-def _keep(ctx: click.Context, name: str, value: Any) -> None:
-    told = global_options.told_before(ctx, name) if value is None else value
+def _store_option(ctx: click.Context, name: str, value: Any) -> None:
+    told = global_options.get_stored_option(ctx, name) if value is None else value
     if told is not None:
         setattr(ctx.ensure_object(Session), name, told)
 
 
-def follow_options(function: Function) -> Function:
+def add_follow_options(function: Function) -> Function:
     """Add --wait and --follow."""
     for option in (
         click.option("--follow", is_flag=True, help=_("OPTION_OPTIONS_FOLLOW")),

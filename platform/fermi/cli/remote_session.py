@@ -3,16 +3,16 @@ with a shell there could start all of it."""
 
 from pathlib import Path
 
-UNDER_SHELL = 'exec "${SHELL:-/bin/sh}" -c "$0"'
-SFTP = """
+SHELL_SCRIPT = 'exec "${SHELL:-/bin/sh}" -c "$0"'
+SFTP_SCRIPT = """
 for one in "$(command -v sftp-server)" /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server \
     /usr/libexec/sftp-server /usr/lib/ssh/sftp-server /usr/lib/sftp-server; do
   [ -x "$one" ] && exec "$one"
 done
 exec "$(command -v python3 || command -v python || echo python3)" -c "$0"
 """
-PYTHON = 'exec "$(command -v python3 || command -v python || echo python3)" -c "$0" "$@"'
-RELAY = """
+PYTHON_SCRIPT = 'exec "$(command -v python3 || command -v python || echo python3)" -c "$0" "$@"'
+RELAY_SOURCE = """
 import os, socket, sys, threading
 
 if sys.argv[1] == "unix":
@@ -37,17 +37,17 @@ while data := there.recv(65536):
 """
 
 
-def command(text: str) -> list[str]:
+def build_shell_command(text: str) -> list[str]:
     """Return the command line that runs `text` under the user's shell."""
-    return ["/bin/sh", "-c", UNDER_SHELL, text]
+    return ["/bin/sh", "-c", SHELL_SCRIPT, text]
 
 
-def sftp() -> list[str]:
+def build_sftp_command() -> list[str]:
     """Return the command line of OpenSSH's SFTP server, or of ours where there is none."""
     source = Path(__file__).with_name("sftp_server.py").read_text("utf-8")
-    return ["/bin/sh", "-c", SFTP, source]
+    return ["/bin/sh", "-c", SFTP_SCRIPT, source]
 
 
-def relay(kind: str, *where: object) -> list[str]:
+def build_relay_command(kind: str, *where: object) -> list[str]:
     """Return the command line of a relay to `tcp`, host and port, or to `unix` and a path."""
-    return ["/bin/sh", "-c", PYTHON, RELAY, kind, *map(str, where)]
+    return ["/bin/sh", "-c", PYTHON_SCRIPT, RELAY_SOURCE, kind, *map(str, where)]

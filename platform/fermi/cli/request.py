@@ -7,20 +7,20 @@ from typing import Any
 import click
 
 from fermi.cli import fields
-from fermi.cli.fields import CONFIG, part
-from fermi.cli.name_resolution import Names
-from fermi.cli.output import say
+from fermi.cli.fields import DISTRIBUTED_CONFIG, read_section
+from fermi.cli.name_resolution import NameResolver
+from fermi.cli.output import print_message
 from fermi.cli.texts import _
 from fermi.planning.request import EXISTING, NEW
 
-NONE = "none"
+NO_VALUE = "none"
 
-BY_HAND = ("nodes", "trainData", "validData", "checkpointDir", "recipe", "connection")
+RENDER_ONLY_KEYS = ("nodes", "trainData", "validData", "checkpointDir", "recipe", "connection")
 """Keys of a file for `fermi render`, which stand for what a platform would know."""
 
 
 @dataclass(frozen=True)
-class Flags:
+class RequestFlags:
     """Flags of the command line; None or empty = not given. `fields`: those that `fields.add_field_options` adds, by
     name."""
 
@@ -36,25 +36,25 @@ class Flags:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-def build(file: Mapping[str, Any], flags: Flags, names: Names) -> dict[str, Any]:
+def build_request(file: Mapping[str, Any], flags: RequestFlags, names: NameResolver) -> dict[str, Any]:
     """Return the body of POST /training-tasks. Its problems are left to the platform, which reports all at once."""
     request = {**file}
-    if strange := [key for key in BY_HAND if request.pop(key, None) is not None]:
-        say(_("LEFT_OUT_BY_HAND", keys=", ".join(strange)))
-    enabled = part(request, CONFIG, dict)
-    fields.apply(request, flags.fields)
+    if strange := [key for key in RENDER_ONLY_KEYS if request.pop(key, None) is not None]:
+        print_message(_("LEFT_OUT_BY_HAND", keys=", ".join(strange)))
+    enabled = read_section(request, DISTRIBUTED_CONFIG, dict)
+    fields.apply_flags(request, flags.fields)
     request = {"launchMode": NEW if request.get("newEnvironments") else EXISTING, **request}
-    _script(request, flags)
-    _environments(request, flags, names, distributed=bool(enabled and enabled.get("enabled", True)))
-    if spares := list(flags.spares) or part(request, "spareEnvironmentIds", list):
+    _set_entrypoint(request, flags)
+    _set_environments(request, flags, names, distributed=bool(enabled and enabled.get("enabled", True)))
+    if spares := list(flags.spares) or read_section(request, "spareEnvironmentIds", list):
         request["spareEnvironmentIds"] = names.environments(spares)
     if project := flags.project or request.get("projectId"):
         request["projectId"] = names.project(project)
-    _data(request, flags, names)
+    _set_data(request, flags, names)
     return request
 
 
-def _script(request: dict[str, Any], flags: Flags) -> None:
+def _set_entrypoint(request: dict[str, Any], flags: RequestFlags) -> None:
     if found := make_entrypoint(flags.script, flags.module, flags.args):
         request["entrypoint"] = found
 
@@ -72,23 +72,32 @@ def make_entrypoint(script: str | None, module: str | None, args: Sequence[str])
     return {**named, "args": [*args]} if named else None
 
 
-def _environments(request: dict[str, Any], flags: Flags, names: Names, *, distributed: bool) -> None:
+def _set_environments(request: dict[str, Any], flags: RequestFlags, names: NameResolver, *, distributed: bool) -> None:
     """Set the environments. One environment needs no `distributedConfig`; several do, and so do flags that only it has.
     `distributed`: the file has one that is enabled."""
-    config = {**part(request, CONFIG, dict), **({"masterNode": flags.master} if flags.master else {})}
-    nodes = list(flags.environments) or part(config, "nodeIds", list) or part(request, "environmentIds", list)
-    asked = any(flags.fields.get(one.name) not in (None, ()) for one in fields.fields() if one.within == CONFIG)
+    config = {
+        **read_section(request, DISTRIBUTED_CONFIG, dict),
+        **({"masterNode": flags.master} if flags.master else {}),
+    }
+    nodes = (
+        list(flags.environments)
+        or read_section(config, "nodeIds", list)
+        or read_section(request, "environmentIds", list)
+    )
+    asked = any(
+        flags.fields.get(one.name) not in (None, ()) for one in fields.list_fields() if one.within == DISTRIBUTED_CONFIG
+    )
     if request["launchMode"] == NEW and not nodes:
         if config or asked:
-            request[CONFIG] = {**config, "enabled": True}
+            request[DISTRIBUTED_CONFIG] = {**config, "enabled": True}
         return
     if not (len(nodes) > 1 or distributed or flags.master or asked):
         if nodes:
             request["environmentIds"] = names.environments(nodes)
         return
     if config.get("select") and not nodes:
-        select = part(config, "select", dict)
-        excluded = names.environments(part(select, "exclude", list))
+        select = read_section(config, "select", dict)
+        excluded = names.environments(read_section(select, "exclude", list))
         config |= {"enabled": True, "select": {**select, **({"exclude": excluded} if excluded else {})}}
     else:
         config |= {"enabled": True, "nodeIds": names.environments(nodes)}
@@ -98,13 +107,13 @@ def _environments(request: dict[str, Any], flags: Flags, names: Names, *, distri
         config["masterNode"] = config["nodeIds"][0]
         if len(nodes) > 1:
             names.say(_("MASTER_CHOSEN", id=config["masterNode"]))
-    request[CONFIG] = config
+    request[DISTRIBUTED_CONFIG] = config
     request.pop("environmentIds", None)
 
 
-def _data(request: dict[str, Any], flags: Flags, names: Names) -> None:
+def _set_data(request: dict[str, Any], flags: RequestFlags, names: NameResolver) -> None:
     """Set dataset and model. A null in a file, or `none`, stays null: the script reads neither."""
-    if flags.dataset == NONE:
+    if flags.dataset == NO_VALUE:
         request["datasetId"] = request["datasetVersionId"] = None
     elif flags.dataset is not None:
         dataset, _colon, version = flags.dataset.partition(":")
@@ -112,7 +121,7 @@ def _data(request: dict[str, Any], flags: Flags, names: Names) -> None:
     if request.get("datasetId", "") is not None:
         dataset_id, version_id = names.dataset(request.get("datasetId"), request.get("datasetVersionId"))
         request["datasetId"], request["datasetVersionId"] = dataset_id, version_id
-    if flags.model == NONE:
+    if flags.model == NO_VALUE:
         request["modelId"] = None
     elif flags.model or request.get("modelId", "") is not None:
         request["modelId"] = names.model(flags.model or request.get("modelId"))

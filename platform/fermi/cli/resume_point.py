@@ -7,8 +7,8 @@ from fermi.cli.options import Session
 from fermi.client import FermiError
 
 
-def say_resume_point(session: Session, task: str) -> None:
+def print_resume_point(session: Session, task: str) -> None:
     """Print the newest checkpoint and the progress that would be lost; nothing where the platform does not know."""
     with suppress(FermiError):
         if point := session.fermi.tasks.diagnosis(task).get("resumePoint"):
-            output.say(f"{task}: {point['message']}")
+            output.print_message(f"{task}: {point['message']}")

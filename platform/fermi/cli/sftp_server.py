@@ -16,23 +16,23 @@ SIZE, OWNER, MODE, TIMES = 1, 2, 4, 8
 READ, WRITE, APPEND, CREATE, TRUNCATE, EXCLUSIVE = 1, 2, 4, 8, 16, 32
 STATUS, HANDLE, DATA, NAME, ATTRS = 101, 102, 103, 104, 105
 EXTENSIONS = {b"posix-rename@openssh.com": b"1", b"fsync@openssh.com": b"1"}
-LONGEST = 1 << 18
+MAX_READ_BYTES = 1 << 18
 
 
-class Refused(Exception):
+class SftpError(Exception):
     """An answer other than success: status code and message."""
 
 
-def u32(value: int) -> bytes:
+def pack_u32(value: int) -> bytes:
     return struct.pack(">I", value & 0xFFFFFFFF)
 
 
-def text(value: bytes | str) -> bytes:
+def pack_string(value: bytes | str) -> bytes:
     data = value if isinstance(value, bytes) else os.fsencode(value)
-    return u32(len(data)) + data
+    return pack_u32(len(data)) + data
 
 
-class Message:
+class SftpMessage:
     """Reader of one message."""
 
     def __init__(self, data: bytes) -> None:
@@ -65,23 +65,25 @@ class Message:
         return found
 
 
-def attributes(seen: os.stat_result) -> bytes:
-    numbers = (seen.st_uid, seen.st_gid, seen.st_mode, int(seen.st_atime), int(seen.st_mtime))
-    return u32(SIZE | OWNER | MODE | TIMES) + struct.pack(">Q", seen.st_size) + b"".join(map(u32, numbers))
+def pack_attributes(status: os.stat_result) -> bytes:
+    numbers = (status.st_uid, status.st_gid, status.st_mode, int(status.st_atime), int(status.st_mtime))
+    return pack_u32(SIZE | OWNER | MODE | TIMES) + struct.pack(">Q", status.st_size) + b"".join(map(pack_u32, numbers))
 
 
-def listed(name: bytes, seen: os.stat_result) -> bytes:
+def pack_name_entry(name: bytes, status: os.stat_result) -> bytes:
     """Return a name, its line as in `ls -l`, and its attributes."""
     try:
-        owner = pwd.getpwuid(seen.st_uid).pw_name
+        owner = pwd.getpwuid(status.st_uid).pw_name
     except KeyError:
-        owner = str(seen.st_uid)
-    when = time.strftime("%b %d %H:%M", time.localtime(seen.st_mtime))
-    line = f"{stat.filemode(seen.st_mode)} {seen.st_nlink:4} {owner:8} {seen.st_gid:8} {seen.st_size:10} {when} "
-    return text(name) + text(line.encode() + name) + attributes(seen)
+        owner = str(status.st_uid)
+    when = time.strftime("%b %d %H:%M", time.localtime(status.st_mtime))
+    line = (
+        f"{stat.filemode(status.st_mode)} {status.st_nlink:4} {owner:8} {status.st_gid:8} {status.st_size:10} {when} "
+    )
+    return pack_string(name) + pack_string(line.encode() + name) + pack_attributes(status)
 
 
-def change(where: bytes | int, given: dict[str, Any]) -> None:
+def set_attributes(where: bytes | int, given: dict[str, Any]) -> None:
     """Set attributes of a path or a descriptor."""
     if "size" in given:
         os.truncate(where, given["size"])
@@ -93,19 +95,19 @@ def change(where: bytes | int, given: dict[str, Any]) -> None:
         os.utime(where, given["times"])
 
 
-class Server:
+class SftpServer:
     """Handles of one session, and the answers to its requests."""
 
     def __init__(self) -> None:
         self.handles: dict[bytes, Any] = {}
         self.next = 0
 
-    def answer(self, kind: int, message: Message) -> bytes:
+    def answer(self, kind: int, message: SftpMessage) -> bytes:
         """Return the answer to one request."""
         number = message.take(4)
         try:
             said = self.ACTS[kind](self, message) if kind in self.ACTS else self.status(UNSUPPORTED, "not supported")
-        except Refused as error:
+        except SftpError as error:
             said = self.status(*error.args)
         except FileNotFoundError as error:
             said = self.status(NO_SUCH_FILE, error.strerror)
@@ -117,100 +119,100 @@ class Server:
         return said[:1] + number + said[1:]
 
     def status(self, code: int, why: str | None) -> bytes:
-        return bytes([STATUS]) + u32(code) + text(why or "") + text("")
+        return bytes([STATUS]) + pack_u32(code) + pack_string(why or "") + pack_string("")
 
     def keep(self, thing: Any) -> bytes:
         self.next += 1
         name = str(self.next).encode()
         self.handles[name] = thing
-        return bytes([HANDLE]) + text(name)
+        return bytes([HANDLE]) + pack_string(name)
 
-    def held(self, message: Message, kind: type) -> Any:
+    def held(self, message: SftpMessage, kind: type) -> Any:
         thing = self.handles.get(message.text())
         if not isinstance(thing, kind):
-            raise Refused(FAILURE, "no such handle")
+            raise SftpError(FAILURE, "no such handle")
         return thing
 
-    def open(self, message: Message) -> bytes:
+    def open(self, message: SftpMessage) -> bytes:
         path, asked, given = message.text(), message.u32(), message.attributes()
         flags = os.O_RDWR if asked & READ and asked & WRITE else os.O_WRONLY if asked & WRITE else os.O_RDONLY
         for bit, flag in ((APPEND, os.O_APPEND), (CREATE, os.O_CREAT), (TRUNCATE, os.O_TRUNC), (EXCLUSIVE, os.O_EXCL)):
             flags |= flag if asked & bit else 0
         return self.keep(os.open(path, flags, given.get("mode", 0o666)))
 
-    def close(self, message: Message) -> None:
+    def close(self, message: SftpMessage) -> None:
         name = message.text()
         thing = self.handles.pop(name, None)
         if thing is None:
-            raise Refused(FAILURE, "no such handle")
+            raise SftpError(FAILURE, "no such handle")
         if isinstance(thing, int):
             os.close(thing)
 
-    def read(self, message: Message) -> bytes:
+    def read(self, message: SftpMessage) -> bytes:
         where, at, count = self.held(message, int), message.u64(), message.u32()
-        data = os.pread(where, min(count, LONGEST), at)
+        data = os.pread(where, min(count, MAX_READ_BYTES), at)
         if not data:
-            raise Refused(EOF, "end of file")
-        return bytes([DATA]) + text(data)
+            raise SftpError(EOF, "end of file")
+        return bytes([DATA]) + pack_string(data)
 
-    def write(self, message: Message) -> None:
+    def write(self, message: SftpMessage) -> None:
         where, at, data = self.held(message, int), message.u64(), message.text()
         while data:
             count = os.pwrite(where, data, at)
             at, data = at + count, data[count:]
 
-    def stat(self, message: Message) -> bytes:
-        return bytes([ATTRS]) + attributes(os.stat(message.text()))
+    def stat(self, message: SftpMessage) -> bytes:
+        return bytes([ATTRS]) + pack_attributes(os.stat(message.text()))
 
-    def lstat(self, message: Message) -> bytes:
-        return bytes([ATTRS]) + attributes(os.lstat(message.text()))
+    def lstat(self, message: SftpMessage) -> bytes:
+        return bytes([ATTRS]) + pack_attributes(os.lstat(message.text()))
 
-    def fstat(self, message: Message) -> bytes:
-        return bytes([ATTRS]) + attributes(os.fstat(self.held(message, int)))
+    def fstat(self, message: SftpMessage) -> bytes:
+        return bytes([ATTRS]) + pack_attributes(os.fstat(self.held(message, int)))
 
-    def setstat(self, message: Message) -> None:
-        change(message.text(), message.attributes())
+    def setstat(self, message: SftpMessage) -> None:
+        set_attributes(message.text(), message.attributes())
 
-    def fsetstat(self, message: Message) -> None:
-        change(self.held(message, int), message.attributes())
+    def fsetstat(self, message: SftpMessage) -> None:
+        set_attributes(self.held(message, int), message.attributes())
 
-    def opendir(self, message: Message) -> bytes:
+    def opendir(self, message: SftpMessage) -> bytes:
         path = message.text()
         return self.keep((path, [b".", b"..", *sorted(os.listdir(path))]))
 
-    def readdir(self, message: Message) -> bytes:
+    def readdir(self, message: SftpMessage) -> bytes:
         path, names = self.held(message, tuple)
         found: list[bytes] = []
         while names and len(found) < 100:
             name = names.pop(0)
             try:
-                found.append(listed(name, os.lstat(os.path.join(path, name))))
+                found.append(pack_name_entry(name, os.lstat(os.path.join(path, name))))
             except FileNotFoundError:  # gone meanwhile
                 continue
         if not found:
-            raise Refused(EOF, "no more")
-        return bytes([NAME]) + u32(len(found)) + b"".join(found)
+            raise SftpError(EOF, "no more")
+        return bytes([NAME]) + pack_u32(len(found)) + b"".join(found)
 
     def named(self, path: bytes) -> bytes:
-        return bytes([NAME]) + u32(1) + text(path) + text(path) + u32(0)
+        return bytes([NAME]) + pack_u32(1) + pack_string(path) + pack_string(path) + pack_u32(0)
 
-    def realpath(self, message: Message) -> bytes:
+    def realpath(self, message: SftpMessage) -> bytes:
         return self.named(os.path.realpath(message.text() or b"."))
 
-    def readlink(self, message: Message) -> bytes:
+    def readlink(self, message: SftpMessage) -> bytes:
         return self.named(os.readlink(message.text()))
 
-    def symlink(self, message: Message) -> None:
+    def symlink(self, message: SftpMessage) -> None:
         target, link = message.text(), message.text()  # OpenSSH's order, which all clients have taken over
         os.symlink(target, link)
 
-    def rename(self, message: Message) -> None:
+    def rename(self, message: SftpMessage) -> None:
         old, new = message.text(), message.text()
         if os.path.lexists(new):
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
         os.rename(old, new)
 
-    def extended(self, message: Message) -> None:
+    def extended(self, message: SftpMessage) -> None:
         what = message.text()
         if what == b"posix-rename@openssh.com":
             os.replace(message.text(), message.text())
@@ -218,7 +220,7 @@ class Server:
         if what == b"fsync@openssh.com":
             os.fsync(self.held(message, int))
             return
-        raise Refused(UNSUPPORTED, "not supported")
+        raise SftpError(UNSUPPORTED, "not supported")
 
     ACTS: dict[int, Any] = {
         3: open, 4: close, 5: read, 6: write, 7: lstat, 8: fstat, 9: setstat, 10: fsetstat, 11: opendir, 12: readdir,
@@ -230,15 +232,19 @@ class Server:
 
 
 def main() -> None:
-    server, source, sink = Server(), sys.stdin.buffer, sys.stdout.buffer
+    server, source, sink = SftpServer(), sys.stdin.buffer, sys.stdout.buffer
     while len(head := source.read(5)) == 5:
         length, kind = struct.unpack(">IB", head)
-        message = Message(source.read(length - 1))
+        message = SftpMessage(source.read(length - 1))
         if kind == 1:
-            said = b"\x02" + u32(3) + b"".join(text(name) + text(value) for name, value in EXTENSIONS.items())
+            said = (
+                b"\x02"
+                + pack_u32(3)
+                + b"".join(pack_string(name) + pack_string(value) for name, value in EXTENSIONS.items())
+            )
         else:
             said = server.answer(kind, message)
-        sink.write(u32(len(said)) + said)
+        sink.write(pack_u32(len(said)) + said)
         sink.flush()
 
 

@@ -19,14 +19,14 @@ import asyncssh
 
 from fermi.cli import remote_session
 from fermi.client import FermiError, channels
-from fermi.client.channels import ChannelAddress, Running, Stream
+from fermi.client.channels import ChannelAddress, PortStream, RunningCommand
 from fermi.envd import protocol
 
-PIECE = 1 << 16
-WAITING = 16
+CHUNK_BYTES = 1 << 16
+MAX_QUEUED_CHUNKS = 16
 """Chunks from a client that may wait for the other end; then reading pauses."""
-NOT_OPENED = 255
-LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+EXIT_NOT_OPENED = 255
+LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
 
 
 def serve_pipe(way: ChannelAddress, key: asyncssh.SSHKey) -> None:
@@ -35,16 +35,16 @@ def serve_pipe(way: ChannelAddress, key: asyncssh.SSHKey) -> None:
     threading.Thread(target=_pump, args=(partial(os.read, 0), there.sendall, there), daemon=True).start()
     back = threading.Thread(target=_pump, args=(there.recv, _write_all, None), daemon=True)
     back.start()
-    asyncio.run(serve(way, here, key))
+    asyncio.run(serve_socket(way, here, key))
     back.join()
 
 
-async def serve(way: ChannelAddress, sock: socket.socket, key: asyncssh.SSHKey) -> None:
+async def serve_socket(way: ChannelAddress, sock: socket.socket, key: asyncssh.SSHKey) -> None:
     """Serve one SSH connection over a socket, until it ends."""
     try:
         connection = await asyncssh.run_server(
             sock,
-            server_factory=partial(_Server, way),
+            server_factory=partial(_SshServer, way),
             server_host_keys=[key],
             encoding=None,
             line_editor=False,
@@ -61,7 +61,7 @@ async def serve(way: ChannelAddress, sock: socket.socket, key: asyncssh.SSHKey) 
 
 def _pump(read: Callable[[int], bytes], write: Callable[[bytes], Any], ends: socket.socket | None) -> None:
     with suppress(OSError):
-        while data := read(PIECE):
+        while data := read(CHUNK_BYTES):
             write(data)
     if ends:
         with suppress(OSError):
@@ -73,7 +73,7 @@ def _write_all(data: bytes) -> None:
         data = data[os.write(1, data) :]
 
 
-class _Server(asyncssh.SSHServer):
+class _SshServer(asyncssh.SSHServer):
     def __init__(self, way: ChannelAddress) -> None:
         self._way = way
         self._undeclared: set[int] = set()
@@ -81,8 +81,8 @@ class _Server(asyncssh.SSHServer):
     def begin_auth(self, username: str) -> bool:
         return False
 
-    def session_requested(self) -> "_Session":
-        return _Session(self._way)
+    def session_requested(self) -> "_SshSession":
+        return _SshSession(self._way)
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> Any:
         return partial(self._to_port, dest_host, dest_port)
@@ -92,7 +92,7 @@ class _Server(asyncssh.SSHServer):
 
     async def _to_port(self, host: str, port: int, reader: Any, writer: Any) -> None:
         """Forward a declared port over a channel of its own, any other port over a relay process."""
-        if host in LOOPBACK and port not in self._undeclared:
+        if host in LOOPBACK_NAMES and port not in self._undeclared:
             try:
                 stream = await channels.port(self._way, number=port)
             except FermiError as error:
@@ -101,20 +101,20 @@ class _Server(asyncssh.SSHServer):
                     return
                 self._undeclared.add(port)
             else:
-                await _both(_stream(stream, reader, writer), stream, writer)
+                await _run_and_close(_copy_stream(stream, reader, writer), stream, writer)
                 return
         await self._relayed(("tcp", host, port), reader, writer)
 
     async def _relayed(self, where: tuple[object, ...], reader: Any, writer: Any) -> None:
         try:
-            running = await channels.command(self._way, remote_session.relay(*map(str, where)))
+            running = await channels.command(self._way, remote_session.build_relay_command(*map(str, where)))
         except FermiError:
             writer.close()
             return
-        await _both(_command(running, reader, writer), running, writer)
+        await _run_and_close(_copy_command(running, reader, writer), running, writer)
 
 
-async def _both(work: Any, channel: channels.Channel, writer: Any) -> None:
+async def _run_and_close(work: Any, channel: channels.Channel, writer: Any) -> None:
     try:
         await work
     except* (FermiError, OSError, asyncssh.Error):  # either side went away
@@ -124,13 +124,13 @@ async def _both(work: Any, channel: channels.Channel, writer: Any) -> None:
         writer.close()
 
 
-async def _stream(stream: Stream, reader: Any, writer: Any) -> None:
-    await channels.joined(stream, reader, writer)
+async def _copy_stream(stream: PortStream, reader: Any, writer: Any) -> None:
+    await channels.copy_both_ways(stream, reader, writer)
 
 
-async def _command(running: Running, reader: Any, writer: Any) -> None:
+async def _copy_command(running: RunningCommand, reader: Any, writer: Any) -> None:
     async def up() -> None:
-        while data := await reader.read(PIECE):
+        while data := await reader.read(CHUNK_BYTES):
             await running.write(data)
         await running.end()
 
@@ -145,7 +145,7 @@ async def _command(running: Running, reader: Any, writer: Any) -> None:
         await asyncio.gather(feeding, return_exceptions=True)
 
 
-class _Session(asyncssh.SSHServerSession[bytes]):
+class _SshSession(asyncssh.SSHServerSession[bytes]):
     """One command. What the client sends is queued: bytes, None = end of input, or a function to call."""
 
     _chan: Any
@@ -173,11 +173,11 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         return True
 
     def exec_requested(self, command: str) -> bool:
-        self._words = remote_session.command(command)
+        self._words = remote_session.build_shell_command(command)
         return True
 
     def subsystem_requested(self, subsystem: str) -> bool:
-        self._words = remote_session.sftp()
+        self._words = remote_session.build_sftp_command()
         return subsystem == "sftp"
 
     def session_started(self) -> None:
@@ -187,7 +187,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
 
     def data_received(self, data: bytes, datatype: Any) -> None:
         self._line.put_nowait(data)
-        if self._line.qsize() >= WAITING:
+        if self._line.qsize() >= MAX_QUEUED_CHUNKS:
             self._chan.pause_reading()
 
     def eof_received(self) -> bool:
@@ -222,7 +222,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
             code = await self._run()
         except FermiError as error:
             self._chan.write_stderr(f"fermi: {error.message}\n".encode())
-            code = NOT_OPENED
+            code = EXIT_NOT_OPENED
         with suppress(OSError):
             self._chan.exit(code & 0xFF)
 
@@ -242,11 +242,11 @@ class _Session(asyncssh.SSHServerSession[bytes]):
             assert running.exit_code is not None
             return running.exit_code
 
-    async def _feed(self, running: Running) -> None:
+    async def _feed(self, running: RunningCommand) -> None:
         with suppress(FermiError):  # whoever reads its output hears of it
             while True:
                 sent = await self._line.get()
-                if self._line.qsize() < WAITING:
+                if self._line.qsize() < MAX_QUEUED_CHUNKS:
                     self._chan.resume_reading()
                 if sent is None:
                     await running.end()

@@ -9,30 +9,30 @@ from rich.text import Text
 
 from fermi.cli import output
 from fermi.cli.texts import _
-from fermi.cli.times import clock, lasting
+from fermi.cli.times import format_elapsed, format_time
 from fermi.client.types import TaskDetail, TaskQueue
 
 
-def detail(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[RenderableType]:
+def render_task(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[RenderableType]:
     """Yield the task's tables. `place`: its position in the queue, where it waits."""
     reason, number = task["reason"], place and place["number"]
     step = task["step"]
-    yield output.pairs(
+    yield output.make_pairs(
         [
             (_("TASK"), task["taskId"]),
             (_("NAME"), task["taskName"]),
-            (_("STATUS"), standing(task)),
+            (_("STATUS"), format_task_status(task)),
             (_("REASON"), reason["message"] if reason else None),
             ("", reason["hint"] if reason else None),
             (_("PLACE_IN_QUEUE"), _("NUMBER_OF_ALL", number=number, all=place["of"]) if place and number else None),
-            (_("PRIORITY_CLASS"), _class(task)),
+            (_("PRIORITY_CLASS"), _format_priority_class(task)),
             (_("WHY"), f"fermi why {task['taskId']}" if task["status"] == "failed" or task.get("finding") else None),
             (_("FRAMEWORK"), task["framework"]),
-            (_("NODES"), _nodes(task)),
+            (_("NODES"), _format_node_count(task)),
             (_("PROCESSES"), task["worldSize"]),
             (_("STEP"), None if step is None else f"{step}/{task['totalSteps'] or '?'}"),
-            (_("LOSS"), loss_of(task)),
-            *step_of(task),
+            (_("LOSS"), get_loss(task)),
+            *describe_step(task),
             (_("ATTEMPT"), f"{task['attempt']} ({_('RESTARTS_AT_MOST', n=task['maxRestarts'])})"),
             (_("OWNER"), task["owner"]),
             (_("PROJECT"), task["projectId"]),
@@ -40,26 +40,26 @@ def detail(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[Rendera
             (_("MODEL"), task["modelId"]),
             (_("PREFLIGHT_TEST"), task["preflightId"]),
             (_("DRILL_OF_RESTART"), task.get("drillId")),
-            (_("CREATED"), clock(task["createdAt"])),
-            (_("STARTED"), clock(task["startedAt"])),
-            (_("ENDED"), clock(task["endedAt"])),
-            (_("RAN_FOR"), lasting(task["startedAt"], task["endedAt"])),
+            (_("CREATED"), format_time(task["createdAt"])),
+            (_("STARTED"), format_time(task["startedAt"])),
+            (_("ENDED"), format_time(task["endedAt"])),
+            (_("RAN_FOR"), format_elapsed(task["startedAt"], task["endedAt"])),
             (_("YOU_MAY"), ", ".join(task["allowedActions"])),
         ]
     )
-    yield output.heading(_("NODES"))
-    yield output.table(
+    yield output.make_heading(_("NODES"))
+    yield output.make_table(
         [_("NODE"), _("ENVIRONMENT"), "ID", _("ZONE"), "GPU", _("PROCESSES"), _("RANKS")],
         [
-            [node["nodeRank"], node["name"], node["environmentId"], node["zone"], _gpu(node), node["processes"],
-             _span(node["ranks"])]
+            [node["nodeRank"], node["name"], node["environmentId"], node["zone"], _format_gpu(node), node["processes"],
+             _format_ranks(node["ranks"])]
             for node in task["nodes"]
         ],
     )  # fmt: skip
-    yield from places(task["nodes"])
+    yield from render_placements(task["nodes"])
     if task["ranks"]:
-        yield output.heading(_("RANKS"))
-        yield output.table(
+        yield output.make_heading(_("RANKS"))
+        yield output.make_table(
             [_("RANK"), _("NODE"), _("LOCAL_RANK"), _("DEVICE"), _("STATE"), "PID", _("EXIT_CODE")],
             [
                 [rank["rank"], rank["nodeRank"], rank["localRank"], rank["device"], rank["state"], rank["pid"],
@@ -68,25 +68,25 @@ def detail(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[Rendera
             ],
         )  # fmt: skip
     if task["attempts"]:
-        yield output.heading(_("ATTEMPTS"))
-        yield output.table(
+        yield output.make_heading(_("ATTEMPTS"))
+        yield output.make_table(
             [_("ATTEMPT"), _("BEGUN"), _("RAN_FOR"), _("RESUMED_FROM"), _("OUTCOME")],
             [
-                [attempt["number"], clock(attempt["createdAt"]), lasting(attempt["runningAt"], attempt["endedAt"]),
-                 attempt["resumeFrom"], attempt["outcome"]["message"] if attempt["outcome"] else None]
-                for attempt in task["attempts"]
+                [attempt["number"], format_time(attempt["createdAt"]), format_elapsed(attempt["runningAt"],
+                 attempt["endedAt"]), attempt["resumeFrom"], attempt["outcome"]["message"] if attempt["outcome"] else
+                None] for attempt in task["attempts"]
             ],
         )  # fmt: skip
 
 
-def places(environments: Sequence[Any]) -> Iterator[RenderableType]:
+def render_placements(environments: Sequence[Any]) -> Iterator[RenderableType]:
     """Yield where the ranks of each environment run (inside or in pods of their own), and why; nothing for older
     platforms."""
     ways = [(each["name"], each["environmentId"], way) for each in environments if (way := each.get("runsIn"))]
     if not ways:
         return
-    yield output.heading(_("WHERE_RANKS_RUN"))
-    yield output.table(
+    yield output.make_heading(_("WHERE_RANKS_RUN"))
+    yield output.make_table(
         [_("ENVIRONMENT"), "ID", _("RUNS_IN"), _("WHY")],
         [
             [name, key, _("RUNS_INSIDE") if way["way"] == "inside" else _("RUNS_BESIDE"), way["message"]]
@@ -95,33 +95,33 @@ def places(environments: Sequence[Any]) -> Iterator[RenderableType]:
     )
 
 
-def loss_of(task: Any) -> float | None:
+def get_loss(task: Any) -> float | None:
     """Return the newest loss, NaN where it is not finite, None where there is none."""
     return math.nan if task.get("lossNotFinite") else task["loss"]  # an older platform does not say it
 
 
-def standing(task: Any) -> Text:
+def format_task_status(task: Any) -> Text:
     """Return the status, and whether a pause was requested."""
-    said = output.status(task["status"])
+    said = output.format_status(task["status"])
     return Text.assemble(said, f" ({_('IS_PAUSED')})") if task.get("paused") else said
 
 
-def _class(task: Any) -> str | None:
+def _format_priority_class(task: Any) -> str | None:
     """`high (gives way)`."""
     if not (found := task.get("priorityClass")):
         return None
     return f"{found} ({_('GIVES_WAY')})" if task.get("preemptible") or task.get("borrowed") else str(found)
 
 
-def _nodes(task: TaskDetail) -> int | str:
+def _format_node_count(task: TaskDetail) -> int | str:
     elastic = task.get("elastic")
     return _("NODES_OF_ALL", nodes=elastic["nodes"], all=elastic["maxNodes"]) if elastic else task["nodeCount"]
 
 
-def step_of(found: Any) -> list[tuple[str, str]]:
+def describe_step(item: Any) -> list[tuple[str, str]]:
     """Return the effective batch size (`64 = 8 × 4 × 2`) and learning rate of a task or a preview; empty for older
     platforms."""
-    if not (batch := found.get("batch")):
+    if not (batch := item.get("batch")):
         return []
     product = " × ".join(str(batch[name]) for name in ("perRank", "dataParallel", "accumulation"))
     shown = [(_("EFFECTIVE_BATCH"), f"{batch['effective']} = {product}")]
@@ -131,10 +131,10 @@ def step_of(found: Any) -> list[tuple[str, str]]:
     return [(name, f"{value} ({_('AS_SCRIPT_IS_TOLD')})") for name, value in shown] if batch["ownScript"] else shown
 
 
-def _gpu(node: Any) -> str:
+def _format_gpu(node: Any) -> str:
     return (node["gpuType"] or "cpu") + (f" ({_('IS_EMULATED')})" if node["emulated"] else "")
 
 
-def _span(ranks: list[int]) -> str:
+def _format_ranks(ranks: list[int]) -> str:
     """Return a node's ranks, which are always consecutive: [4, 5, 6, 7] → 4–7."""
     return f"{ranks[0]}–{ranks[-1]}" if len(ranks) > 1 else ", ".join(map(str, ranks))

@@ -11,23 +11,23 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from fermi.cli.error_handler import INTERRUPTED
-from fermi.cli.output import say, visible
+from fermi.cli.error_handler import EXIT_INTERRUPTED
+from fermi.cli.output import escape_controls, print_message
 from fermi.cli.texts import _
 from fermi.client import FermiError, channels
-from fermi.client.channels import ChannelAddress, Running
+from fermi.client.channels import ChannelAddress, RunningCommand
 from fermi.envd import protocol
 
-IN, OUT, ERR = 0, 1, 2
-PIECE = 1 << 16
-SILENT_S = 3.0
+STDIN, STDOUT, STDERR = 0, 1, 2
+CHUNK_BYTES = 1 << 16
+OPENING_NOTICE_S = 3.0
 """Seconds without a connection after which a terminal shows what it waits for; a shell reports by itself."""
-NORMAL = b"\x1b[?1047l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
+RESET_SEQUENCE = b"\x1b[?1047l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
 """Resets the terminal after a program that was cut off: main screen, no mouse, no bracketed paste, a cursor, no colour.
 """
 
 
-def attach(
+def attach_command(
     way: ChannelAddress,
     words: Sequence[str] | None,
     *,
@@ -39,49 +39,49 @@ def attach(
     """Run a remote command and return its exit code. `terminal`: keys are sent one by one, and it gets a terminal of
     this one's size."""
     try:
-        return asyncio.run(_attach(way, words, cwd, {**(env or {})}, terminal, reads))
-    except Left as left:
+        return asyncio.run(_attach_command(way, words, cwd, {**(env or {})}, terminal, reads))
+    except DetachedError as left:
         return left.code
 
 
 def is_terminal() -> bool:
-    return os.isatty(IN) and os.isatty(OUT)
+    return os.isatty(STDIN) and os.isatty(STDOUT)
 
 
-async def _attach(
+async def _attach_command(
     way: ChannelAddress, words: Sequence[str] | None, cwd: str, env: dict[str, str], terminal: bool, reads: bool
 ) -> int:
     if terminal:
         env = {"TERM": os.environ.get("TERM", "xterm"), **env}
-    size = tuple(os.get_terminal_size(OUT)) if terminal else None
+    size = tuple(os.get_terminal_size(STDOUT)) if terminal else None
     opening = asyncio.ensure_future(channels.command(way, words, cwd=cwd, env=env, tty=size))  # type: ignore[arg-type]
-    if terminal and not (await asyncio.wait([opening], timeout=SILENT_S))[0]:
-        say(_("TERMINAL_OPENS"))
+    if terminal and not (await asyncio.wait([opening], timeout=OPENING_NOTICE_S))[0]:
+        print_message(_("TERMINAL_OPENS"))
     async with await opening as running:
-        with raw() if terminal else _nothing():
-            return await _Joined(running, terminal, reads).until_end()
+        with raw_mode() if terminal else _no_context():
+            return await _AttachedTerminal(running, terminal, reads).until_end()
 
 
 @contextmanager
-def _nothing() -> Iterator[None]:
+def _no_context() -> Iterator[None]:
     yield
 
 
 @contextmanager
-def raw() -> Iterator[None]:
+def raw_mode() -> Iterator[None]:
     """Context in which the terminal is in raw mode; it is restored however the context ends."""
-    before = termios.tcgetattr(IN)
+    before = termios.tcgetattr(STDIN)
     ended_well = False
     try:
-        tty.setraw(IN, termios.TCSADRAIN)  # what was typed meanwhile is not lost
+        tty.setraw(STDIN, termios.TCSADRAIN)  # what was typed meanwhile is not lost
         yield
         ended_well = True
     finally:
         if not ended_well:
             with suppress(OSError):
-                os.write(OUT, NORMAL)
+                os.write(STDOUT, RESET_SEQUENCE)
         with suppress(termios.error):  # a terminal that was closed
-            termios.tcsetattr(IN, termios.TCSADRAIN, before)
+            termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
 
 
 def describe_start(starting: Mapping[str, Any]) -> str:
@@ -90,17 +90,17 @@ def describe_start(starting: Mapping[str, Any]) -> str:
     command = str(starting.get("command") or "")
     parts = [_("SHELL_STARTS"), _("SHELL_READS", files=files) if files else ""]
     parts.append(_("SHELL_RUNS", command=command) if command else "")
-    return visible(" ".join(filter(None, parts)))
+    return escape_controls(" ".join(filter(None, parts)))
 
 
-class Left(Exception):
+class DetachedError(Exception):
     """The user detached, or this process was signalled; `code` is the exit code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
 
 
-class Escape:
+class EscapeSequence:
     """Recognises `~.` at the beginning of a line (detach) and `~~` (a `~`)."""
 
     def __init__(self) -> None:
@@ -124,12 +124,12 @@ class Escape:
         return bytes(passed), False
 
 
-class _Joined:
-    def __init__(self, running: Running, terminal: bool, reads: bool) -> None:
+class _AttachedTerminal:
+    def __init__(self, running: RunningCommand, terminal: bool, reads: bool) -> None:
         self._running = running
         self._terminal = terminal
         self._reads = reads and _may_read()
-        self._escape = Escape()
+        self._escape = EscapeSequence()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[int] = self._loop.create_future()
         self._interrupts = 0
@@ -153,15 +153,15 @@ class _Joined:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _show(self) -> None:
-        shown = _Writer(self._loop)
+        shown = _OutputThread(self._loop)
 
         async def say_start(starting: Mapping[str, Any]) -> None:
-            await shown.write(ERR, f"{describe_start(starting)}\r\n".encode())
+            await shown.write(STDERR, f"{describe_start(starting)}\r\n".encode())
 
         self._running.on_start = say_start if self._terminal else None
         try:
             async for channel, data in self._running.output():
-                await shown.write(OUT if channel == protocol.OUT else ERR, data)
+                await shown.write(STDOUT if channel == protocol.OUT else STDERR, data)
             assert self._running.exit_code is not None
             self._end(self._running.exit_code)
         except (FermiError, OSError) as error:  # also a reader of ours that went away
@@ -171,7 +171,7 @@ class _Joined:
         """A thread's: a file, a pipe and a terminal are all read alike."""
         while True:
             try:
-                data = os.read(IN, PIECE)
+                data = os.read(STDIN, CHUNK_BYTES)
             except OSError:
                 data = b""
             if self._loop.is_closed():
@@ -191,11 +191,11 @@ class _Joined:
         if passed:
             await self._running.write(passed)
         if leaves or not data:
-            self._end(Left(INTERRUPTED))
+            self._end(DetachedError(EXIT_INTERRUPTED))
 
     def _watch_signals(self) -> list[int]:
         handlers: dict[int, Callable[[], None]] = {
-            number: lambda number=number: self._end(Left(128 + number))  # type: ignore[misc]
+            number: lambda number=number: self._end(DetachedError(128 + number))  # type: ignore[misc]
             for number in (signal.SIGTERM, signal.SIGHUP)
         }
         if self._terminal:
@@ -207,20 +207,20 @@ class _Joined:
         return [*handlers]
 
     def _resized(self) -> None:
-        self._begin(self._running.resize(*os.get_terminal_size(OUT)))
+        self._begin(self._running.resize(*os.get_terminal_size(STDOUT)))
 
     def _interrupted(self) -> None:
         """Handle Ctrl-C: interrupt the command, then kill it, then detach."""
         self._interrupts += 1
         if self._interrupts > 2:
-            self._end(Left(INTERRUPTED))
+            self._end(DetachedError(EXIT_INTERRUPTED))
             return
         self._begin(self._running.signal("INT" if self._interrupts == 1 else "KILL"))
-        if self._interrupts == 1 and os.isatty(ERR):
-            say(_("INTERRUPT_PASSED_ON"))
+        if self._interrupts == 1 and os.isatty(STDERR):
+            print_message(_("INTERRUPT_PASSED_ON"))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = self._loop.create_task(_quietly(work))
+        task: asyncio.Task[None] = self._loop.create_task(_ignore_client_errors(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -234,7 +234,7 @@ class _Joined:
             self._ended.set_result(how)
 
 
-async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+async def _ignore_client_errors(work: Coroutine[Any, Any, None]) -> None:
     with suppress(FermiError):  # whoever shows the output hears of it, too
         await work
 
@@ -242,12 +242,12 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
 def _may_read() -> bool:
     """Return False for a terminal in whose background this process is: reading would stop it."""
     try:
-        return not os.isatty(IN) or os.tcgetpgrp(IN) == os.getpgrp()
+        return not os.isatty(STDIN) or os.tcgetpgrp(STDIN) == os.getpgrp()
     except OSError:
         return False
 
 
-class _Writer:
+class _OutputThread:
     """Writes in a thread of its own, which is not waited for at the end: a slow reader does not block the
     connection."""
 
@@ -271,10 +271,10 @@ class _Writer:
             except OSError as error:
                 failure = error
             with suppress(RuntimeError):  # the loop has ended meanwhile
-                self._loop.call_soon_threadsafe(_settle, done, failure)
+                self._loop.call_soon_threadsafe(_set_result, done, failure)
 
 
-def _settle(done: "asyncio.Future[None]", failure: OSError | None) -> None:
+def _set_result(done: "asyncio.Future[None]", failure: OSError | None) -> None:
     if done.cancelled():
         return
     if failure is None:

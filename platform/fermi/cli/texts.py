@@ -14,16 +14,16 @@ def _(code: str, **parts: object) -> str:
     return messages.render_sentence("cli", code, _language, **parts)
 
 
-def use(language: str) -> None:
+def set_language(language: str) -> None:
     global _language
     _language = language
 
 
-def language() -> str:
+def get_language() -> str:
     return _language
 
 
-def choose(arguments: Sequence[str]) -> str:
+def choose_language(arguments: Sequence[str]) -> str:
     """Return the language: --lang, else what `fermi login` stored, else the locale's."""
     for position, argument in enumerate(arguments):
         if argument == "--":
@@ -33,20 +33,20 @@ def choose(arguments: Sequence[str]) -> str:
             value = "".join(arguments[position + 1 : position + 2])
         if value in LANGUAGES:
             return value
-    return _kept() or _of_locale()
+    return _read_configured_language() or _read_locale_language()
 
 
-def _kept() -> str:
+def _read_configured_language() -> str:
     from fermi.client import FermiError, config
 
     try:
-        kept = config.load().language
+        kept = config.load_config().language
     except FermiError:  # said when the file is needed
         return ""
     return match_language(kept)
 
 
-def _of_locale() -> str:
+def _read_locale_language() -> str:
     """Return the locale's language in POSIX's order: the first of the three that is set and not empty counts; without
     any it is the locale C, whose language is English."""
     locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")

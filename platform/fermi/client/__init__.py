@@ -8,18 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 from fermi.client.errors import (
     Conflict,
+    ConflictError,
     FermiError,
     Forbidden,
+    ForbiddenError,
     InvalidRequest,
+    InvalidRequestError,
     NoPlatform,
+    NoPlatformError,
     NotAuthenticated,
+    NotAuthenticatedError,
     NotFound,
+    NotFoundError,
     Problem,
     RequestRefused,
+    RequestRefusedError,
     ServerError,
     Throttled,
+    ThrottledError,
     UnexpectedAnswer,
+    UnexpectedAnswerError,
     Unreachable,
+    UnreachableError,
 )
 
 if TYPE_CHECKING:
@@ -27,19 +37,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Conflict",
+    "ConflictError",
     "Fermi",
     "FermiError",
     "Forbidden",
+    "ForbiddenError",
     "InvalidRequest",
+    "InvalidRequestError",
     "NoPlatform",
+    "NoPlatformError",
     "NotAuthenticated",
+    "NotAuthenticatedError",
     "NotFound",
+    "NotFoundError",
     "Problem",
     "RequestRefused",
+    "RequestRefusedError",
     "ServerError",
     "Throttled",
+    "ThrottledError",
     "UnexpectedAnswer",
+    "UnexpectedAnswerError",
     "Unreachable",
+    "UnreachableError",
 ]
 
 

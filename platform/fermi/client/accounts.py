@@ -88,7 +88,7 @@ class Projects:
         return Listing(self._transport, f"/projects/{quote(project_id)}/secrets", {})
 
     def set_secret(self, project_id: str, name: str, value: str) -> SecretItem:
-        return self._transport.call("PUT", _secret(project_id, name), json={"value": value})
+        return self._transport.call("PUT", _secret_path(project_id, name), json={"value": value})
 
     def diagnosis_rules(self, project_id: str) -> DiagnosisRules:
         """Return the project's own diagnosis rules, as TOML."""
@@ -127,8 +127,8 @@ class Projects:
         self._transport.call("DELETE", f"/projects/{quote(project_id)}/limits/users/{quote(username)}")
 
     def remove_secret(self, project_id: str, name: str) -> None:
-        self._transport.call("DELETE", _secret(project_id, name))
+        self._transport.call("DELETE", _secret_path(project_id, name))
 
 
-def _secret(project_id: str, name: str) -> str:
+def _secret_path(project_id: str, name: str) -> str:
     return f"/projects/{quote(project_id)}/secrets/{quote(name, safe='')}"

@@ -20,17 +20,17 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 
-from fermi.client.errors import Conflict, FermiError, Forbidden, Unreachable, error_type
-from fermi.client.transport import SHORTAGE, pause
+from fermi.client.errors import ConflictError, FermiError, ForbiddenError, UnreachableError, choose_error_type
+from fermi.client.transport import UNAVAILABLE_STATUSES, compute_pause
 from fermi.envd import protocol
 
-OPENING_S = 30.0
-ANSWER_S = 60.0  # an environment that begins at first use takes its time
-BEAT_S = 20.0  # so that nothing between here and there takes the connection for forgotten
-SILENCE_S = 45.0
-PIECE = 1 << 16
-POLICY = 1008  # who is in may no longer be: the right or the token is gone
-NO_MORE = json.dumps({"end": True})
+OPEN_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 60.0  # an environment that begins at first use takes its time
+PING_INTERVAL_S = 20.0  # so that nothing between here and there takes the connection for forgotten
+PONG_TIMEOUT_S = 45.0
+CHUNK_BYTES = 1 << 16
+POLICY_VIOLATION = 1008  # who is in may no longer be: the right or the token is gone
+END_MESSAGE = json.dumps({"end": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +65,19 @@ class Channel:
         with self._told():
             await self._socket.send(json.dumps(request))
             try:
-                async with asyncio.timeout(ANSWER_S):
+                async with asyncio.timeout(ANSWER_TIMEOUT_S):
                     said = await self._socket.recv()
             except TimeoutError as error:
-                raise Unreachable(f"{self._way.url} did not open {self._way.path}", code="UNREACHABLE") from error
+                raise UnreachableError(f"{self._way.url} did not open {self._way.path}", code="UNREACHABLE") from error
         try:
             self.answer = protocol.parse_line(said if isinstance(said, bytes) else said.encode())
         except protocol.ProtocolError as error:
-            raise Unreachable(f"{self._way.address}: {error}", code="UNEXPECTED_ANSWER") from error
+            raise UnreachableError(f"{self._way.address}: {error}", code="UNEXPECTED_ANSWER") from error
         if not self.answer.get("ok"):
             code = str(self.answer.get("code") or "UNEXPECTED_ANSWER")
             problem = {"error": code, "message": self.answer.get("message") or code}
             hint = {"field": "", "hint": self.answer.get("hint") or ""}
-            raise Conflict.of_envelope(409, {**problem, "errors": [{**problem, **hint}]})
+            raise ConflictError.of_envelope(409, {**problem, "errors": [{**problem, **hint}]})
 
     async def say(self, message: bytes | str) -> None:
         """Send one message. Raise UnreachableError or ForbiddenError where the channel is closed."""
@@ -115,18 +115,18 @@ class Channel:
         not read either, so silence means nothing then."""
         with suppress(ConnectionClosed):
             while True:
-                await asyncio.sleep(BEAT_S)
+                await asyncio.sleep(PING_INTERVAL_S)
                 answer = asyncio.ensure_future(await self._socket.ping())
-                await asyncio.wait([answer], timeout=SILENCE_S)
+                await asyncio.wait([answer], timeout=PONG_TIMEOUT_S)
                 if not answer.done() and self._reading:
                     self._socket.transport.abort()
                     return
 
-    def _told(self) -> "_Told":
-        return _Told(self._way)
+    def _told(self) -> "_ChannelErrors":
+        return _ChannelErrors(self._way)
 
 
-class _Told:
+class _ChannelErrors:
     """Context manager that raises connection errors as the client's own exceptions."""
 
     def __init__(self, way: ChannelAddress) -> None:
@@ -138,24 +138,24 @@ class _Told:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         match error:
             case ConnectionClosed(rcvd=frame) if frame is not None and frame.reason:
-                kind = Forbidden if frame.code == POLICY else FermiError
+                kind = ForbiddenError if frame.code == POLICY_VIOLATION else FermiError
                 raise kind(frame.reason, code=frame.reason) from error
             case ConnectionClosed():
-                raise Unreachable(f"{self._way.url}: the connection broke off", code="CONNECTION_LOST") from error
+                raise UnreachableError(f"{self._way.url}: the connection broke off", code="CONNECTION_LOST") from error
             case OSError() | WebSocketException():
-                raise Unreachable(f"{self._way.url} does not answer: {error}", code="UNREACHABLE") from error
+                raise UnreachableError(f"{self._way.url} does not answer: {error}", code="UNREACHABLE") from error
 
 
-class Stream(Channel):
+class PortStream(Channel):
     """The raw bytes of a forwarded port."""
 
     async def write(self, data: bytes) -> None:
-        for start in range(0, len(data), PIECE):
-            await self.say(data[start : start + PIECE])
+        for start in range(0, len(data), CHUNK_BYTES):
+            await self.say(data[start : start + CHUNK_BYTES])
 
     async def end(self) -> None:
         """Close the sending direction."""
-        await self.say(NO_MORE)
+        await self.say(END_MESSAGE)
 
     async def read(self) -> AsyncIterator[bytes]:
         """Yield bytes until the other side closes its sending direction."""
@@ -167,7 +167,7 @@ class Stream(Channel):
                 yield message
 
 
-class Running(Channel):
+class RunningCommand(Channel):
     """A running command. `output` yields what it writes; afterwards `exit_code` is set. `on_start` is called once with
     `{"files": […], "command": "…"}` of a login shell that prints nothing: what it reads and runs as it starts."""
 
@@ -176,8 +176,8 @@ class Running(Channel):
 
     async def write(self, data: bytes) -> None:
         """Write to the command's standard input."""
-        for start in range(0, len(data), PIECE):
-            await self._frame(protocol.IN, data[start : start + PIECE])
+        for start in range(0, len(data), CHUNK_BYTES):
+            await self._frame(protocol.IN, data[start : start + CHUNK_BYTES])
 
     async def end(self) -> None:
         """Close the command's standard input."""
@@ -207,7 +207,7 @@ class Running(Channel):
                     return
                 if self.on_start and isinstance(said.get("starting"), dict):
                     await self.on_start(said["starting"])
-        raise Unreachable(f"{self._way.url} does not say how the command ended", code="CONNECTION_LOST")
+        raise UnreachableError(f"{self._way.url} does not say how the command ended", code="CONNECTION_LOST")
 
     async def _frame(self, channel: int, payload: bytes) -> None:
         await self.say(bytes([channel]) + payload)
@@ -216,10 +216,10 @@ class Running(Channel):
         await self._frame(protocol.CONTROL, json.dumps(said).encode())
 
 
-async def port(way: ChannelAddress, *, door: str = "", number: int = 0) -> Stream:
+async def port(way: ChannelAddress, *, door: str = "", number: int = 0) -> PortStream:
     """Open a channel to a declared port, by its name (`door`) or its number."""
-    stream = Stream(await _connected(way), way)
-    return await _asked(stream, {"open": "port", "door": door} if door else {"open": "port", "port": number})
+    stream = PortStream(await _connect(way), way)
+    return await _send_request(stream, {"open": "port", "door": door} if door else {"open": "port", "port": number})
 
 
 async def command(
@@ -229,16 +229,16 @@ async def command(
     cwd: str = "",
     env: Mapping[str, str] | None = None,
     tty: tuple[int, int] | None = None,
-) -> Running:
+) -> RunningCommand:
     """Start a command and return its channel. `words` None: a login shell. `tty`: columns and rows of a terminal; None
     = pipes. Raise ConflictError where the environment refuses."""
     size = {"columns": tty[0], "rows": tty[1]} if tty else None
     request = {"open": "exec", "command": None if words is None else [*words], "cwd": cwd, "env": {**(env or {})}}
-    running = Running(await _connected(way), way)
-    return await _asked(running, {**request, "tty": size})
+    running = RunningCommand(await _connect(way), way)
+    return await _send_request(running, {**request, "tty": size})
 
 
-async def _asked(channel: Any, request: Mapping[str, Any]) -> Any:
+async def _send_request(channel: Any, request: Mapping[str, Any]) -> Any:
     try:
         await channel.ask(request)
     except BaseException:
@@ -247,16 +247,16 @@ async def _asked(channel: Any, request: Mapping[str, Any]) -> Any:
     return channel
 
 
-async def _connected(way: ChannelAddress) -> ClientConnection:
+async def _connect(way: ChannelAddress) -> ClientConnection:
     attempt = 0
     while True:
         try:
             return await _connect_once(way)
         except FermiError as error:
-            passing = isinstance(error, Unreachable) or error.status in SHORTAGE | {429}
+            passing = isinstance(error, UnreachableError) or error.status in UNAVAILABLE_STATUSES | {429}
             if not passing or attempt >= way.retries:
                 raise
-            await asyncio.sleep(pause(attempt, error.retry_after))
+            await asyncio.sleep(compute_pause(attempt, error.retry_after))
             attempt += 1
 
 
@@ -266,26 +266,28 @@ async def _connect_once(way: ChannelAddress) -> ClientConnection:
             way.address,
             additional_headers={**way.headers},
             compression=None,  # what goes through is media, archives and keystrokes
-            open_timeout=OPENING_S,
+            open_timeout=OPEN_TIMEOUT_S,
             ping_interval=None,  # see Channel._keep
             close_timeout=5.0,
             max_size=protocol.MAX_FRAME_BYTES + 1,
-            ssl=_trust() if way.address.startswith("wss:") else None,
+            ssl=_make_ssl_context() if way.address.startswith("wss:") else None,
         )
     except InvalidStatus as error:
-        raise _refused(error, way) from error
+        raise _make_refusal(error, way) from error
     except InvalidURI as error:
-        raise Unreachable(f"{way.url} is not an address: {error}", code="UNREACHABLE") from error
+        raise UnreachableError(f"{way.url} is not an address: {error}", code="UNREACHABLE") from error
     except (OSError, WebSocketException, ImportError) as error:  # a SOCKS proxy takes a package of its own
-        raise Unreachable(f"{way.url} does not answer: {error or type(error).__name__}", code="UNREACHABLE") from error
+        raise UnreachableError(
+            f"{way.url} does not answer: {error or type(error).__name__}", code="UNREACHABLE"
+        ) from error
 
 
-def _trust() -> SSLContext:
+def _make_ssl_context() -> SSLContext:
     """Return the TLS context that the rest of the client uses."""
     return httpx.create_ssl_context()
 
 
-def _refused(error: InvalidStatus, way: ChannelAddress) -> FermiError:
+def _make_refusal(error: InvalidStatus, way: ChannelAddress) -> FermiError:
     response = error.response
     try:
         body = json.loads(bytes(response.body or b""))
@@ -297,7 +299,7 @@ def _refused(error: InvalidStatus, way: ChannelAddress) -> FermiError:
         retry_after = float(response.headers.get("Retry-After", 0))
     except ValueError:
         retry_after = 0.0
-    return error_type(max(status, 400)).of_envelope(status, envelope, retry_after=retry_after)
+    return choose_error_type(max(status, 400)).of_envelope(status, envelope, retry_after=retry_after)
 
 
 @asynccontextmanager
@@ -314,9 +316,9 @@ async def listening(
         streams.add(task)
         try:
             async with await port(way, door=door) as stream:
-                await joined(stream, reader, writer)
+                await copy_both_ways(stream, reader, writer)
         except* FermiError as errors:  # this connection is closed, the next may do
-            failed(next(error for error in _flat(errors) if isinstance(error, FermiError)))
+            failed(next(error for error in _flatten_group(errors) if isinstance(error, FermiError)))
         except* OSError:
             pass
         finally:
@@ -333,20 +335,20 @@ async def listening(
         await asyncio.gather(*streams, return_exceptions=True)
 
 
-def _flat(error: BaseException) -> Iterator[BaseException]:
+def _flatten_group(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions:
-            yield from _flat(one)
+            yield from _flatten_group(one)
     else:
         yield error
 
 
-async def joined(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def copy_both_ways(stream: PortStream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Copy bytes in both directions until both have ended; a side that has closed its sending direction may still
     receive."""
 
     async def up() -> None:
-        while data := await reader.read(PIECE):
+        while data := await reader.read(CHUNK_BYTES):
             await stream.write(data)
         await stream.end()
 

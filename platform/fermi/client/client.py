@@ -51,7 +51,7 @@ class Fermi:
         timeout: float = 30.0,
         retries: int = 4,
     ) -> None:
-        place = config.find(url, token)
+        place = config.find_endpoint(url, token)
         self.url = place.url
         self._transport = Transport(place, lang, timeout, retries)
         self.clusters = Clusters(self._transport)

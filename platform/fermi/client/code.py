@@ -16,11 +16,11 @@ from fermi.client.types import (
     SnapshotTree,
 )
 
-TOGETHER = 24 << 20
+MAX_PACK_BYTES = 24 << 20
 """Maximum bytes of contents in one request; a larger file is sent alone."""
-PIECE = 1 << 20
+CHUNK_BYTES = 1 << 20
 
-Opened = Callable[[], IO[bytes]]
+ContentOpener = Callable[[], IO[bytes]]
 
 
 class Code:
@@ -55,7 +55,7 @@ class Code:
     def archive(self, snapshot: str, out: IO[bytes]) -> None:
         """Write the whole snapshot to `out` as a tar archive."""
         with self._transport.open(_path(snapshot, "/archive")) as response:
-            for piece in response.iter_bytes(PIECE):
+            for piece in response.iter_bytes(CHUNK_BYTES):
                 out.write(piece)
 
     def fetch(self, url: str, *, revision: str = "HEAD", secret: str | None = None, project: str | None = None
@@ -72,7 +72,7 @@ class Code:
         self,
         snapshot: str,
         manifest: bytes,
-        contents: Mapping[str, tuple[int, Opened]],
+        contents: Mapping[str, tuple[int, ContentOpener]],
         *,
         project: str | None = None,
         origin: Mapping[str, Any] | None = None,
@@ -83,27 +83,35 @@ class Code:
         `said` is called once with what is missing. After an interruption, calling it again uploads only the rest."""
         params = {"project": project}
         missing: SnapshotMissing = self._transport.call(
-            "PUT", _path(snapshot), params=params, content=lambda: iter([manifest]), headers=_stream(len(manifest))
+            "PUT",
+            _path(snapshot),
+            params=params,
+            content=lambda: iter([manifest]),
+            headers=_make_stream_headers(len(manifest)),
         )
         said(missing)
-        for pack in _packs(missing["missing"], contents):
+        for pack in _group_contents(missing["missing"], contents):
             head = sum(size + len(f"{one} {size}\n") for one, size, _ in pack)
             self._transport.call(
-                "PUT", _path(snapshot, "/blobs"), params=params, content=_content(pack), headers=_stream(head)
+                "PUT",
+                _path(snapshot, "/blobs"),
+                params=params,
+                content=_stream_pack(pack),
+                headers=_make_stream_headers(head),
             )
         body = {"projectId": missing["projectId"], "origin": dict(origin or {}), "patch": patch}
         return self._transport.call("POST", _path(snapshot, "/finish"), json=body, repeatable=True)
 
 
-Pack = Sequence[tuple[str, int, Opened]]
+ContentPack = Sequence[tuple[str, int, ContentOpener]]
 
 
-def _packs(missing: Iterable[str], contents: Mapping[str, tuple[int, Opened]]) -> Iterator[Pack]:
-    pack: list[tuple[str, int, Opened]] = []
+def _group_contents(missing: Iterable[str], contents: Mapping[str, tuple[int, ContentOpener]]) -> Iterator[ContentPack]:
+    pack: list[tuple[str, int, ContentOpener]] = []
     total = 0
     for one in missing:
         size, opened = contents[one]
-        if pack and total + size > TOGETHER:
+        if pack and total + size > MAX_PACK_BYTES:
             yield pack
             pack, total = [], 0
         pack.append((one, size, opened))
@@ -112,15 +120,15 @@ def _packs(missing: Iterable[str], contents: Mapping[str, tuple[int, Opened]]) -
         yield pack
 
 
-def _content(pack: Pack) -> Callable[[], Iterator[bytes]]:
+def _stream_pack(pack: ContentPack) -> Callable[[], Iterator[bytes]]:
     def pieces() -> Iterator[bytes]:
         waiting = bytearray()
         for sha256, size, opened in pack:
             waiting += f"{sha256} {size}\n".encode()
             with opened() as file:
-                while piece := file.read(PIECE):
+                while piece := file.read(CHUNK_BYTES):
                     waiting += piece
-                    if len(waiting) >= PIECE:
+                    if len(waiting) >= CHUNK_BYTES:
                         yield bytes(waiting)
                         waiting.clear()
         yield bytes(waiting)
@@ -128,7 +136,7 @@ def _content(pack: Pack) -> Callable[[], Iterator[bytes]]:
     return pieces
 
 
-def _stream(length: int) -> dict[str, str]:
+def _make_stream_headers(length: int) -> dict[str, str]:
     return {"Content-Type": "application/octet-stream", "Content-Length": str(length)}
 
 

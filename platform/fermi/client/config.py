@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fermi.client.errors import NoPlatform
+from fermi.client.errors import NoPlatformError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,56 +19,56 @@ class Config:
     language: str = ""
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """Address without a trailing slash, and a token that was issued there ("" = none known)."""
 
     url: str
     token: str
 
 
-def find(url: str | None = None, token: str | None = None) -> Place:
+def find_endpoint(url: str | None = None, token: str | None = None) -> Endpoint:
     """Return the platform's address and token: the arguments, else FERMI_URL and FERMI_TOKEN, else what `fermi login`
     stored, else the platform of the local data directory. A stored token is only used for the address it was stored
     for. Raise NoPlatformError where no address is known."""
-    url = _clean(url or os.environ.get("FERMI_URL", ""))
+    url = _normalize_url(url or os.environ.get("FERMI_URL", ""))
     token = token or os.environ.get("FERMI_TOKEN", "")
-    kept = load()
-    known = [place for place in (Place(_clean(kept.url), kept.token), local()) if place.url]
+    kept = load_config()
+    known = [place for place in (Endpoint(_normalize_url(kept.url), kept.token), find_local_endpoint()) if place.url]
     if not url:
         if not known:
-            raise NoPlatform(
+            raise NoPlatformError(
                 "no Fermi platform is known here: give an address, set FERMI_URL, or run `fermi login ADDRESS`",
                 code="NO_PLATFORM",
             )
         url = known[0].url
-    return Place(url, token or next((place.token for place in known if place.url == url and place.token), ""))
+    return Endpoint(url, token or next((place.token for place in known if place.url == url and place.token), ""))
 
 
-def local() -> Place:
+def find_local_endpoint() -> Endpoint:
     """Return the platform that runs from `$FERMI_DATA` (else `./var`) on this machine; empty fields without one."""
     data = Path(os.environ.get("FERMI_DATA") or "var")
-    return Place(_clean(_read(data / "run" / "url")), _read(data / "token"))
+    return Endpoint(_normalize_url(_read_text(data / "run" / "url")), _read_text(data / "token"))
 
 
-def path() -> Path:
+def get_config_path() -> Path:
     """Return the path of the configuration file."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "fermi" / "config.toml"
 
 
-def load() -> Config:
+def load_config() -> Config:
     """Return the configuration; empty without a file. Raise NoPlatformError for one that cannot be read."""
     try:
-        data: dict[str, Any] = tomllib.loads(path().read_text("utf-8"))
+        data: dict[str, Any] = tomllib.loads(get_config_path().read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return Config()
     except (OSError, ValueError) as error:
-        raise NoPlatform(f"{path()} cannot be read: {error}", code="CONFIG_UNREADABLE") from error
+        raise NoPlatformError(f"{get_config_path()} cannot be read: {error}", code="CONFIG_UNREADABLE") from error
     return Config(**{name: str(data[name]) for name in ("url", "token", "language") if name in data})
 
 
-def save(config: Config) -> None:
+def save_config(config: Config) -> None:
     """Replace the file atomically; its mode lets only its owner read it."""
-    target = path()
+    target = get_config_path()
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     lines = [
         f"{name} = {json.dumps(value)}\n"
@@ -82,13 +82,13 @@ def save(config: Config) -> None:
     draft.replace(target)
 
 
-def _clean(url: str) -> str:
+def _normalize_url(url: str) -> str:
     """Return the address with a scheme: `host:8000/` → `http://host:8000`."""
     url = url.strip().rstrip("/")
     return url if not url or "://" in url else f"http://{url}"
 
 
-def _read(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
         return file.read_text("utf-8").strip()
     except OSError:

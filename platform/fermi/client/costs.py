@@ -6,7 +6,7 @@ from typing import Any, Literal
 from fermi.client.transport import Transport
 from fermi.client.types import PriceList, PriceRequest, UsageReport
 
-By = Literal["task", "user", "project", "environment", "month"]
+UsageGrouping = Literal["task", "user", "project", "environment", "month"]
 
 
 class Costs:
@@ -14,16 +14,26 @@ class Costs:
         self._transport = transport
 
     def usage(
-        self, by: By = "project", *, project: str | None = None, begins: str | None = None, ends: str | None = None
+        self,
+        by: UsageGrouping = "project",
+        *,
+        project: str | None = None,
+        begins: str | None = None,
+        ends: str | None = None,
     ) -> UsageReport:
         """Return GPU-hours between two moments (ISO 8601; by default this month so far, in UTC), largest first."""
-        return self._transport.call("GET", "/usage", params=_asked(by, project, begins, ends))
+        return self._transport.call("GET", "/usage", params=_build_params(by, project, begins, ends))
 
     def usage_csv(
-        self, by: By = "project", *, project: str | None = None, begins: str | None = None, ends: str | None = None
+        self,
+        by: UsageGrouping = "project",
+        *,
+        project: str | None = None,
+        begins: str | None = None,
+        ends: str | None = None,
     ) -> str:
         """Return the same as CSV, for a spreadsheet."""
-        asked = {**_asked(by, project, begins, ends), "format": "csv"}
+        asked = {**_build_params(by, project, begins, ends), "format": "csv"}
         with self._transport.open("/usage", params=asked) as answer:
             return answer.read().decode()
 
@@ -36,5 +46,5 @@ class Costs:
         return self._transport.call("PUT", "/prices", json={"prices": [*prices]})
 
 
-def _asked(by: By, project: str | None, begins: str | None, ends: str | None) -> dict[str, Any]:
+def _build_params(by: UsageGrouping, project: str | None, begins: str | None, ends: str | None) -> dict[str, Any]:
     return {"by": by, "project": project, "from": begins, "to": ends}

@@ -35,11 +35,11 @@ from fermi.client.types import (
 if TYPE_CHECKING:
     from fermi.client.channels import ChannelAddress
 
-ENDS = {"running": ("running",), "stopped": ("stopped", "failed"), "deleted": ("deleted",)}
+LASTING_STATES = {"running": ("running",), "stopped": ("stopped", "failed"), "deleted": ("deleted",)}
 """States that last, by desired state (of an environment that failed and is to stay stopped: failed, too)."""
 
-PATIENCE_S = 300.0
-LOOK_S = 60.0
+MAX_OUTAGE_S = 300.0
+SCAN_TIMEOUT_S = 60.0
 """How long, in seconds, a scan of environments' packages or memory is waited for."""
 
 
@@ -68,7 +68,7 @@ class EnvironmentTemplates:
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CompletedCommand:
     """Result of a command that has ended; `exit_code` of one that was killed is 128 + signal."""
 
     exit_code: int
@@ -158,7 +158,7 @@ class Environments:
         or until the environment is deleted."""
         path, wait = _path(environment_id, "/logs"), 0.5
         while True:
-            page = self._transport.call("GET", path, params={"cursor": cursor}, patience=PATIENCE_S if follow else 0)
+            page = self._transport.call("GET", path, params={"cursor": cursor}, patience=MAX_OUTAGE_S if follow else 0)
             if page["text"]:
                 yield page["text"]
             wait = 0.5 if page["text"] else min(wait * 1.3, 2.0)
@@ -180,7 +180,7 @@ class Environments:
         environment_id: str,
         *,
         timeout: float | None = None,
-        patience: float = PATIENCE_S,
+        patience: float = MAX_OUTAGE_S,
         seen: Callable[[EnvironmentDetail], None] | None = None,
     ) -> EnvironmentDetail:
         """Wait until the environment's state is one that lasts (running, stopped, failed, deleted) and return it.
@@ -192,7 +192,7 @@ class Environments:
             if seen:
                 seen(found)
             hosted = found.get("hosted")
-            if hosted is None or hosted["state"] in ENDS.get(hosted["wanted"], ()):
+            if hosted is None or hosted["state"] in LASTING_STATES.get(hosted["wanted"], ()):
                 return found
             left = deadline - time.monotonic()
             if left <= 0:
@@ -208,9 +208,9 @@ class Environments:
         stdin: bytes = b"",
         cwd: str = "",
         env: Mapping[str, str] | None = None,
-    ) -> Completed:
+    ) -> CompletedCommand:
         """Run a command in the environment, wait for its end and return the result."""
-        return run_to_end(self.channel(environment_id), command, stdin=stdin, cwd=cwd, env=env)
+        return run_command(self.channel(environment_id), command, stdin=stdin, cwd=cwd, env=env)
 
     def channel(self, environment_id: str) -> "ChannelAddress":
         """Return the environment's channel address, for `fermi.client.channels`."""
@@ -224,7 +224,7 @@ class Environments:
         return self._transport.call("POST", "/dev-environments/summary", json=body, repeatable=True)
 
     def packages(
-        self, environment_ids: Sequence[str], *, python: str = "", anew: bool = False, timeout: float = LOOK_S
+        self, environment_ids: Sequence[str], *, python: str = "", anew: bool = False, timeout: float = SCAN_TIMEOUT_S
     ) -> PackagesCompared:
         """Return where these environments differ in Python, torch, CUDA, NCCL and packages, once all have been scanned;
         after `timeout` seconds as much as is known. `python`: an interpreter's path or a kernel's name, instead of what
@@ -239,7 +239,7 @@ class Environments:
             time.sleep(pause)
             pause = min(pause * 1.4, 2.0)
 
-    def memory(self, environment_id: str, *, timeout: float = LOOK_S) -> EnvironmentMemory:
+    def memory(self, environment_id: str, *, timeout: float = SCAN_TIMEOUT_S) -> EnvironmentMemory:
         """Return which processes hold memory there and how much GPU memory is free, once it has been scanned; after
         `timeout` seconds the last known result."""
         deadline, pause = time.monotonic() + timeout, 0.2
@@ -280,7 +280,7 @@ class Environments:
                 return found
             time.sleep(pause)
             pause = min(pause * 1.4, 2.0)
-            found = self._transport.call("GET", path, patience=PATIENCE_S)
+            found = self._transport.call("GET", path, patience=MAX_OUTAGE_S)
 
     def timeline(self, *, begins: str | None = None, ends: str | None = None, project: str | None = None) -> Timeline:
         """Return who used each environment, who uses it until when, who gets it next, and when it is reserved or in
@@ -306,20 +306,20 @@ class Environments:
         return self._transport.call("POST", _path(environment_id, f"/{action}"), repeatable=True)
 
 
-def run_to_end(
+def run_command(
     address: "ChannelAddress",
     words: Sequence[str],
     *,
     stdin: bytes = b"",
     cwd: str = "",
     env: Mapping[str, str] | None = None,
-) -> Completed:
+) -> CompletedCommand:
     """Run a command over a channel and return its result. Raise FermiError where the channel breaks. Runs in a thread
     of its own, so it may be called from a notebook."""
     from fermi.client import channels
     from fermi.envd import protocol
 
-    async def once() -> Completed:
+    async def once() -> CompletedCommand:
         parts: dict[int, list[bytes]] = {protocol.OUT: [], protocol.ERR: []}
         async with await channels.command(address, words, cwd=cwd, env=env) as running:
 
@@ -335,12 +335,12 @@ def run_to_end(
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
             assert running.exit_code is not None
-            return Completed(running.exit_code, b"".join(parts[protocol.OUT]), b"".join(parts[protocol.ERR]))
+            return CompletedCommand(running.exit_code, b"".join(parts[protocol.OUT]), b"".join(parts[protocol.ERR]))
 
-    return _in_a_loop(once)
+    return _run_in_thread(once)
 
 
-def _in_a_loop(work: Callable[[], Any]) -> Any:
+def _run_in_thread(work: Callable[[], Any]) -> Any:
     """Return what the coroutine returns, run by an event loop in a thread of its own: a notebook's thread has a running
     loop already."""
     made: list[Any] = []

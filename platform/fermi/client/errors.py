@@ -61,43 +61,43 @@ class FermiError(Exception):
         )
 
 
-class NoPlatform(FermiError):
+class NoPlatformError(FermiError):
     pass
 
 
-class Unreachable(FermiError):
+class UnreachableError(FermiError):
     pass
 
 
-class UnexpectedAnswer(FermiError):
+class UnexpectedAnswerError(FermiError):
     pass
 
 
-class RequestRefused(FermiError):
+class RequestRefusedError(FermiError):
     pass
 
 
-class InvalidRequest(RequestRefused):
+class InvalidRequestError(RequestRefusedError):
     pass
 
 
-class NotAuthenticated(RequestRefused):
+class NotAuthenticatedError(RequestRefusedError):
     pass
 
 
-class Forbidden(RequestRefused):
+class ForbiddenError(RequestRefusedError):
     pass
 
 
-class NotFound(RequestRefused):
+class NotFoundError(RequestRefusedError):
     pass
 
 
-class Conflict(RequestRefused):
+class ConflictError(RequestRefusedError):
     pass
 
 
-class Throttled(RequestRefused):
+class ThrottledError(RequestRefusedError):
     pass
 
 
@@ -106,14 +106,27 @@ class ServerError(FermiError):
 
 
 _BY_STATUS: dict[int, type[FermiError]] = {
-    401: NotAuthenticated,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    429: Throttled,
+    401: NotAuthenticatedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    429: ThrottledError,
 }
 
 
-def error_type(status: int) -> type[FermiError]:
+def choose_error_type(status: int) -> type[FermiError]:
     """Return the exception class for an HTTP status of 400 or more."""
-    return ServerError if status >= 500 else _BY_STATUS.get(status, InvalidRequest)
+    return ServerError if status >= 500 else _BY_STATUS.get(status, InvalidRequestError)
+
+
+# The former names, for one release: programs of users catch them.
+Conflict = ConflictError
+Forbidden = ForbiddenError
+InvalidRequest = InvalidRequestError
+NoPlatform = NoPlatformError
+NotAuthenticated = NotAuthenticatedError
+NotFound = NotFoundError
+RequestRefused = RequestRefusedError
+Throttled = ThrottledError
+UnexpectedAnswer = UnexpectedAnswerError
+Unreachable = UnreachableError

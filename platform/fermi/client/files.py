@@ -10,29 +10,33 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from fermi.client.errors import FermiError, Unreachable
+from fermi.client.errors import FermiError, UnreachableError
 from fermi.client.pagination import Listing
-from fermi.client.transport import Transport, pause
+from fermi.client.transport import Transport, compute_pause
 from fermi.client.types import FileItem, FileUse, TaskOutputs, UploadItem
 
-PIECE = 8 << 20
-BLOCK = 1 << 20
-TRIES = 6
+UPLOAD_CHUNK_BYTES = 8 << 20
+HASH_BLOCK_BYTES = 1 << 20
+MAX_TRIES = 6
 """Failed attempts in a row without a byte of progress after which a transfer gives up."""
-POLL_S, LONGEST_POLL_S = 0.2, 3.0
+POLL_S, MAX_POLL_S = 0.2, 3.0
 
-Progress = Callable[[int], None]
+ProgressCallback = Callable[[int], None]
 """Called with the number of further bytes that have been transferred."""
 
 
-class Damaged(FermiError):
+class ChecksumMismatchError(FermiError):
     """The content that arrived has another SHA-256 than was expected, or another length."""
 
 
-def hash_of(file: BinaryIO) -> str:
+Damaged = ChecksumMismatchError
+"""The former name, for one release."""
+
+
+def hash_file(file: BinaryIO) -> str:
     """Return the SHA-256 of the rest of the file, as hex digits."""
     found = hashlib.sha256()
-    while block := file.read(BLOCK):
+    while block := file.read(HASH_BLOCK_BYTES):
         found.update(block)
     return found.hexdigest()
 
@@ -44,25 +48,25 @@ class Files:
         self._transport = transport
 
     def list(self, project: str, path: str = "", *, search: str | None = None) -> Listing[FileItem]:
-        return Listing(self._transport, _files(project), {"path": path, "search": search})
+        return Listing(self._transport, _files_path(project), {"path": path, "search": search})
 
     def tree(self, project: str, path: str = "") -> Iterator[FileItem]:
         """Yield all files below a folder, those of subfolders included."""
-        return _tree(lambda folder: self.list(project, folder), path)
+        return _walk(lambda folder: self.list(project, folder), path)
 
     def use(self, project: str) -> FileUse:
-        return self._transport.call("GET", _files(project, "/use"))
+        return self._transport.call("GET", _files_path(project, "/use"))
 
     def make_folder(self, project: str, path: str) -> FileItem:
         body = {"path": path}
-        return self._transport.call("POST", _files(project, "/folders"), json=body, repeatable=True)
+        return self._transport.call("POST", _files_path(project, "/folders"), json=body, repeatable=True)
 
     def move(self, project: str, path: str, to: str) -> FileItem:
-        return self._transport.call("POST", _files(project, "/move"), json={"path": path, "to": to})
+        return self._transport.call("POST", _files_path(project, "/move"), json={"path": path, "to": to})
 
     def delete(self, project: str, path: str, *, recursive: bool = False) -> None:
         params = {"path": path, "recursive": "true" if recursive else None}
-        self._transport.call("DELETE", _files(project), params=params)
+        self._transport.call("DELETE", _files_path(project), params=params)
 
     def put(
         self,
@@ -71,16 +75,16 @@ class Files:
         source: Path | BinaryIO,
         *,
         replace: bool = False,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> bool:
         """Upload a file and return True; return False where the same content was there already. An interrupted upload
         is resumed. `source` must be seekable. Raise ChecksumMismatchError where what arrived differs."""
         if isinstance(source, Path):
             with source.open("rb") as file:
                 return self.put(project, path, file, replace=replace, progress=progress)
-        tell = progress or _nobody
+        tell = progress or _ignore_progress
         source.seek(0)
-        digest = hash_of(source)
+        digest = hash_file(source)
         size = source.tell()
         body = {"path": path, "sizeBytes": size, "sha256": digest, "replace": replace}
         uploads = f"/projects/{quote(project)}/file-uploads"
@@ -94,19 +98,19 @@ class Files:
         wait = POLL_S
         while upload["state"] == "checking":
             time.sleep(wait)
-            wait = min(2 * wait, LONGEST_POLL_S)
+            wait = min(2 * wait, MAX_POLL_S)
             upload = self._transport.call("GET", place)
         if error := upload["error"]:
-            raise Damaged(error["message"], code=error["code"])
+            raise ChecksumMismatchError(error["message"], code=error["code"])
         return True
 
-    def _send(self, place: str, upload: UploadItem, source: BinaryIO, tell: Progress) -> UploadItem:
+    def _send(self, place: str, upload: UploadItem, source: BinaryIO, tell: ProgressCallback) -> UploadItem:
         """Send the rest of the upload. After a connection error, ask the platform how much has arrived and go on there.
         Return the upload as it is then."""
         tries = 0
         while upload["state"] == "receiving" and upload["offset"] < upload["sizeBytes"]:
             source.seek(upload["offset"])
-            piece, before = source.read(PIECE), upload["offset"]
+            piece, before = source.read(UPLOAD_CHUNK_BYTES), upload["offset"]
             try:
                 params = {"offset": before}
                 upload = self._transport.call(
@@ -117,24 +121,26 @@ class Files:
                     headers={"Content-Type": "application/octet-stream", "Content-Length": str(len(piece))},
                     repeatable=False,
                 )
-            except Unreachable:
+            except UnreachableError:
                 tries += 1
-                if tries > TRIES:
+                if tries > MAX_TRIES:
                     raise
-                time.sleep(pause(tries))
+                time.sleep(compute_pause(tries))
                 upload = self._transport.call("GET", place)
             if not piece:
-                raise Damaged(f"{upload['path']} has become shorter", code="UPLOAD_INCOMPLETE")
+                raise ChecksumMismatchError(f"{upload['path']} has become shorter", code="UPLOAD_INCOMPLETE")
             tries = 0 if upload["offset"] > before else tries
             tell(upload["offset"] - before)
         return upload
 
-    def get(self, project: str, item: FileItem, into: Path, *, progress: Progress | None = None) -> bool:
+    def get(self, project: str, item: FileItem, into: Path, *, progress: ProgressCallback | None = None) -> bool:
         """Download a file and return True; return False where the same content was there already."""
-        return fetch(self._transport, _files(project, "/content"), {"path": item["path"]}, item, into, progress)
+        return download_file(
+            self._transport, _files_path(project, "/content"), {"path": item["path"]}, item, into, progress
+        )
 
     def read(self, project: str, path: str) -> Iterator[bytes]:
-        with self._transport.open(_files(project, "/content"), params={"path": path}) as response:
+        with self._transport.open(_files_path(project, "/content"), params={"path": path}) as response:
             yield from response.iter_bytes()
 
 
@@ -145,19 +151,21 @@ class Outputs:
         self._transport = transport
 
     def list(self, task: str, path: str = "", *, search: str | None = None) -> Listing[FileItem]:
-        return Listing(self._transport, _outputs(task), {"path": path, "search": search})
+        return Listing(self._transport, _outputs_path(task), {"path": path, "search": search})
 
     def tree(self, task: str, path: str = "") -> Iterator[FileItem]:
-        return _tree(lambda folder: self.list(task, folder), path)
+        return _walk(lambda folder: self.list(task, folder), path)
 
     def summary(self, task: str) -> TaskOutputs:
-        return self._transport.call("GET", _outputs(task, "/summary"))
+        return self._transport.call("GET", _outputs_path(task, "/summary"))
 
-    def get(self, task: str, item: FileItem, into: Path, *, progress: Progress | None = None) -> bool:
-        return fetch(self._transport, _outputs(task, "/content"), {"path": item["path"]}, item, into, progress)
+    def get(self, task: str, item: FileItem, into: Path, *, progress: ProgressCallback | None = None) -> bool:
+        return download_file(
+            self._transport, _outputs_path(task, "/content"), {"path": item["path"]}, item, into, progress
+        )
 
     def read(self, task: str, path: str) -> Iterator[bytes]:
-        with self._transport.open(_outputs(task, "/content"), params={"path": path}) as response:
+        with self._transport.open(_outputs_path(task, "/content"), params={"path": path}) as response:
             yield from response.iter_bytes()
 
     def checkpoint(self, task: str, path: str) -> tuple[str, Iterator[bytes]]:
@@ -174,21 +182,21 @@ class Outputs:
         return response.headers.get("Content-Type", ""), pieces()
 
 
-def fetch(
+def download_file(
     transport: Transport,
     path: str,
     params: Mapping[str, Any],
     item: FileItem,
     into: Path,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> bool:
     """Download to `into` and return True; return False where the same content was there already. `into` is replaced
     when the content is complete; until then it is in a `.part` file beside it, which is continued where the content's
     hash is known. Raise ChecksumMismatchError where the hash differs."""
-    tell, size, digest = progress or _nobody, item["sizeBytes"] or 0, item["sha256"]
+    tell, size, digest = progress or _ignore_progress, item["sizeBytes"] or 0, item["sha256"]
     if digest and into.is_file() and into.stat().st_size == size:
         with into.open("rb") as file:
-            if hash_of(file) == digest:
+            if hash_file(file) == digest:
                 tell(size)
                 return False
     into.parent.mkdir(parents=True, exist_ok=True)
@@ -200,15 +208,23 @@ def fetch(
         _receive(transport, path, params, file, size, digest, tell)
     if digest:
         with part.open("rb") as whole:
-            if hash_of(whole) != digest:
+            if hash_file(whole) != digest:
                 part.unlink()
-                raise Damaged(f"{item['path']} was damaged on the way, or changed meanwhile", code="UPLOAD_CORRUPT")
+                raise ChecksumMismatchError(
+                    f"{item['path']} was damaged on the way, or changed meanwhile", code="UPLOAD_CORRUPT"
+                )
     os.replace(part, into)
     return True
 
 
 def _receive(
-    transport: Transport, path: str, params: Mapping[str, Any], file: BinaryIO, size: int, digest: str, tell: Progress
+    transport: Transport,
+    path: str,
+    params: Mapping[str, Any],
+    file: BinaryIO,
+    size: int,
+    digest: str,
+    tell: ProgressCallback,
 ) -> None:
     tries = 0
     while file.tell() < size or (size == 0 and not digest):
@@ -224,29 +240,29 @@ def _receive(
                     tell(len(piece))
             file.flush()
             return
-        except Unreachable:
+        except UnreachableError:
             file.flush()
             tries = 0 if digest and file.tell() > before else tries + 1
-            if tries > TRIES or not digest:
+            if tries > MAX_TRIES or not digest:
                 raise
-            time.sleep(pause(tries))
+            time.sleep(compute_pause(tries))
 
 
-def _tree(listing: Callable[[str], Listing[FileItem]], path: str) -> Iterator[FileItem]:
+def _walk(listing: Callable[[str], Listing[FileItem]], path: str) -> Iterator[FileItem]:
     for item in listing(path):
         if item["kind"] == "folder":
-            yield from _tree(listing, item["path"])
+            yield from _walk(listing, item["path"])
         else:
             yield item
 
 
-def _nobody(_: int) -> None:
+def _ignore_progress(_: int) -> None:
     return None
 
 
-def _files(project: str, more: str = "") -> str:
+def _files_path(project: str, more: str = "") -> str:
     return f"/projects/{quote(project)}/files{more}"
 
 
-def _outputs(task: str, more: str = "") -> str:
+def _outputs_path(task: str, more: str = "") -> str:
     return f"/training-tasks/{quote(task)}/outputs{more}"

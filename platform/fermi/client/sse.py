@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from fermi.client.errors import FermiError, RequestRefused, Throttled, UnexpectedAnswer, Unreachable
-from fermi.client.transport import Transport, pause
+from fermi.client.errors import FermiError, RequestRefusedError, ThrottledError, UnexpectedAnswerError, UnreachableError
+from fermi.client.transport import Transport, compute_pause
 
-KIND = "text/event-stream"
-SILENCE_S = 45.0  # the platform says something every 15 s
+MEDIA_TYPE = "text/event-stream"
+SILENCE_TIMEOUT_S = 45.0  # the platform says something every 15 s
 
 
 class Event(NamedTuple):
@@ -20,7 +20,7 @@ class Event(NamedTuple):
     id: str
 
 
-class Parser:
+class SseParser:
     """Incremental parser: takes bytes cut anywhere. Lines end in LF or CRLF only: the characters U+0085 and U+2028, at
     which `str.splitlines` also cuts, are part of the text. An event that a broken connection left unfinished is never
     delivered."""
@@ -58,11 +58,11 @@ class Parser:
         return event
 
 
-BEAT = "beat"
+BEAT_KIND = "beat"
 """Kind of the keep-alive event, which a platform sends when it has nothing else to send."""
 
 
-def stream(
+def stream_events(
     transport: Transport,
     path: str,
     *,
@@ -79,33 +79,35 @@ def stream(
     """
     attempt, heard = 0, time.monotonic()
     while True:
-        parser = Parser(last_id)
+        parser = SseParser(last_id)
         try:
             for chunk in _chunks(transport, path, params, last_id):
                 attempt, heard = 0, time.monotonic()
                 for event in parser.feed(chunk):
                     last_id = event.id
-                    if event.kind == BEAT:
+                    if event.kind == BEAT_KIND:
                         continue
                     yield event
                     if event.kind == "end":
                         return
-            failure: FermiError = Unreachable("the platform ended the stream early", code="UNREACHABLE")
+            failure: FermiError = UnreachableError("the platform ended the stream early", code="UNREACHABLE")
         except FermiError as error:
-            if isinstance(error, (RequestRefused, UnexpectedAnswer)) and not isinstance(error, Throttled):
+            if isinstance(error, (RequestRefusedError, UnexpectedAnswerError)) and not isinstance(
+                error, ThrottledError
+            ):
                 raise
             failure = error
         if patience is not None and time.monotonic() - heard > patience:
             raise failure
         if on_break:
             on_break(failure)
-        time.sleep(pause(attempt, failure.retry_after))
+        time.sleep(compute_pause(attempt, failure.retry_after))
         attempt += 1
 
 
 def _chunks(transport: Transport, path: str, params: Mapping[str, Any] | None, last_id: str) -> Iterator[bytes]:
-    headers = {"Accept": KIND} | ({"Last-Event-ID": last_id} if last_id else {})
-    with transport.open(path, params=params, headers=headers, silence_s=SILENCE_S) as response:
-        if not response.headers.get("Content-Type", "").startswith(KIND):
-            raise UnexpectedAnswer(f"{response.url} is not an event stream", code="UNEXPECTED_ANSWER")
+    headers = {"Accept": MEDIA_TYPE} | ({"Last-Event-ID": last_id} if last_id else {})
+    with transport.open(path, params=params, headers=headers, silence_s=SILENCE_TIMEOUT_S) as response:
+        if not response.headers.get("Content-Type", "").startswith(MEDIA_TYPE):
+            raise UnexpectedAnswerError(f"{response.url} is not an event stream", code="UNEXPECTED_ANSWER")
         yield from response.iter_bytes()

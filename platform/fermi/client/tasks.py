@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from fermi.client.environments import Completed, run_to_end
+from fermi.client.environments import CompletedCommand, run_command
 from fermi.client.errors import FermiError
 from fermi.client.logs import LogLine, follow_log, read_log
 from fermi.client.pagination import Listing
-from fermi.client.sse import Event, stream
+from fermi.client.sse import Event, stream_events
 from fermi.client.transport import Transport, build_telemetry_params
 from fermi.client.types import (
     CheckpointItem,
@@ -40,7 +40,7 @@ from fermi.client.types import (
 if TYPE_CHECKING:
     from fermi.client.channels import ChannelAddress
 
-PATIENCE_S = 300.0  # how long the platform may be away (a restart, an upgrade) before following gives up
+MAX_OUTAGE_S = 300.0  # how long the platform may be away (a restart, an upgrade) before following gives up
 
 
 class Tasks:
@@ -254,12 +254,12 @@ class Tasks:
             "search": search,
             "regex": regex or None,
             "level": level,
-            "since": _iso(since),
-            "until": _iso(until),
+            "since": _format_moment(since),
+            "until": _format_moment(until),
         }
         if follow:
-            task = partial(self._get, task_id, PATIENCE_S)
-            return follow_log(self._transport, path, params, task, attempt, PATIENCE_S, cursor)
+            task = partial(self._get, task_id, MAX_OUTAGE_S)
+            return follow_log(self._transport, path, params, task, attempt, MAX_OUTAGE_S, cursor)
         return read_log(self._transport, path, params, attempt, cursor)
 
     def first_error(
@@ -282,13 +282,13 @@ class Tasks:
         *,
         logs: int | Literal["none", "all"] = "none",
         last_event_id: str = "",
-        patience: float | None = PATIENCE_S,
+        patience: float | None = MAX_OUTAGE_S,
         on_break: Callable[[FermiError], None] | None = None,
     ) -> Iterator[Event]:
         """Yield the task's events as they happen: `status`, `event`, `metric`, `log`, and `end` as the last one.
         Reconnects after a broken connection; `last_event_id` resumes an earlier stream. A `metric` event's data is
         always `{"items": [...]}`."""
-        for event in stream(
+        for event in stream_events(
             self._transport,
             _path(task_id, "/stream"),
             params={"logs": logs},
@@ -299,7 +299,7 @@ class Tasks:
             single = event.kind == "metric" and "items" not in event.data
             yield event._replace(data={"items": [event.data]}) if single else event
 
-    def wait(self, task_id: str, *, timeout: float | None = None, patience: float = PATIENCE_S) -> TaskDetail:
+    def wait(self, task_id: str, *, timeout: float | None = None, patience: float = MAX_OUTAGE_S) -> TaskDetail:
         """Wait for the task's end and return it. Raise TimeoutError after `timeout` seconds. A platform that is
         unreachable for less than `patience` seconds is waited for."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
@@ -323,10 +323,10 @@ class Tasks:
         stdin: bytes = b"",
         cwd: str = "",
         env: Mapping[str, str] | None = None,
-    ) -> Completed:
+    ) -> CompletedCommand:
         """Run a command next to a running rank (on its node, with its variables, in its working directory), wait for
         its end and return the result."""
-        return run_to_end(self.channel(task_id, rank), command, stdin=stdin, cwd=cwd, env=env)
+        return run_command(self.channel(task_id, rank), command, stdin=stdin, cwd=cwd, env=env)
 
     def channel(self, task_id: str, rank: int = 0) -> "ChannelAddress":
         """Return the channel address of a running rank, for `fermi.client.channels`."""
@@ -336,7 +336,7 @@ class Tasks:
         return self._transport.call("GET", _path(task_id), patience=patience)
 
 
-def _iso(moment: str | datetime | None) -> str | None:
+def _format_moment(moment: str | datetime | None) -> str | None:
     return moment.isoformat() if isinstance(moment, datetime) else moment
 
 

@@ -9,32 +9,36 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from fermi.client.config import Place
-from fermi.client.errors import FermiError, NotFound, UnexpectedAnswer, Unreachable, error_type
+from fermi.client.config import Endpoint
+from fermi.client.errors import FermiError, NotFoundError, UnexpectedAnswerError, UnreachableError, choose_error_type
 
 if TYPE_CHECKING:
     from fermi.client.channels import ChannelAddress
 
-API = "/api/v1"
-REPEATABLE = {"GET", "HEAD", "PUT", "DELETE"}
-SHORTAGE = {502, 503, 504}  # a proxy without a server behind it, a server that starts or is short of something
-PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
-LONGEST_RETRY_AFTER_S = 60.0  # a longer wait is the caller's to decide
+API_PREFIX = "/api/v1"
+REPEATABLE_METHODS = {"GET", "HEAD", "PUT", "DELETE"}
+UNAVAILABLE_STATUSES = {
+    502,
+    503,
+    504,
+}  # a proxy without a server behind it, a server that starts or is short of something
+MIN_PAUSE_S, MAX_PAUSE_S = 0.2, 10.0
+MAX_RETRY_AFTER_S = 60.0  # a longer wait is the caller's to decide
 
 # The request certainly did not reach the platform, so that even a creation may be sent again.
-NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+NOT_SENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
-def pause(attempt: int, at_least: float = 0.0) -> float:
+def compute_pause(attempt: int, at_least: float = 0.0) -> float:
     """Return the seconds to wait before the attempt after `attempt` (from 0): exponential, with jitter so that clients
     do not return at the same moment, at least `at_least`."""
-    return max(at_least, min(PAUSE_S * 2**attempt, LONGEST_PAUSE_S) * random.uniform(0.5, 1.0))
+    return max(at_least, min(MIN_PAUSE_S * 2**attempt, MAX_PAUSE_S) * random.uniform(0.5, 1.0))
 
 
 class Transport:
     """HTTP connections to one platform with one token."""
 
-    def __init__(self, place: Place, lang: str | None, timeout: float, retries: int) -> None:
+    def __init__(self, place: Endpoint, lang: str | None, timeout: float, retries: int) -> None:
         """`retries`: how often a repeatable call is tried again; `timeout`: seconds without a byte. Raise
         UnreachableError for an address that is none."""
         headers = {"Accept-Language": lang} if lang else {}
@@ -46,7 +50,7 @@ class Transport:
         try:
             self._http = httpx.Client(base_url=place.url, headers=headers, timeout=timeout)
         except (httpx.InvalidURL, ValueError) as error:
-            raise Unreachable(f"{place.url} is not an address: {error}", code="UNREACHABLE") from error
+            raise UnreachableError(f"{place.url} is not an address: {error}", code="UNREACHABLE") from error
 
     def close(self) -> None:
         self._http.close()
@@ -67,27 +71,27 @@ class Transport:
         HTTP method); it is then retried for at least `patience` seconds. Parameters that are None are left out.
         `content`: opens a raw body, from its beginning each time. Raise FermiError."""
         begun = time.monotonic()
-        repeatable = method in REPEATABLE if repeatable is None else repeatable
+        repeatable = method in REPEATABLE_METHODS if repeatable is None else repeatable
         attempt = 0
         while True:
             try:
                 body = {"json": json} if content is None else {"content": content()}
-                return self._once(method, path, params=_given(params), headers=dict(headers or {}), **body)
+                return self._once(method, path, params=_drop_none(params), headers=dict(headers or {}), **body)
             except FermiError as error:
-                if method == "DELETE" and attempt and isinstance(error, NotFound):
+                if method == "DELETE" and attempt and isinstance(error, NotFoundError):
                     return None  # an earlier attempt did it and its answer was lost
                 enough = attempt >= self.retries and time.monotonic() - begun >= patience
-                if enough or not _worth_repeating(error, repeatable):
+                if enough or not _may_retry(error, repeatable):
                     raise
-                time.sleep(pause(attempt, error.retry_after))
+                time.sleep(compute_pause(attempt, error.retry_after))
                 attempt += 1
 
     def _once(self, method: str, path: str, **request: Any) -> Any:
         try:
-            response = self._http.request(method, API + path, **request)
+            response = self._http.request(method, API_PREFIX + path, **request)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
-        return unwrap(response)
+        return unwrap_envelope(response)
 
     @contextmanager
     def open(
@@ -102,14 +106,14 @@ class Transport:
         without a byte, also while the body is read."""
         timeout = httpx.Timeout(self._http.timeout.connect, read=silence_s)
         request = self._http.build_request(
-            "GET", API + path, params=_given(params), headers=dict(headers or {}), timeout=timeout
+            "GET", API_PREFIX + path, params=_drop_none(params), headers=dict(headers or {}), timeout=timeout
         )
         try:
             response = self._http.send(request, stream=True)
             try:
                 if response.status_code >= 400:
                     response.read()
-                    unwrap(response)
+                    unwrap_envelope(response)
                 yield response
             finally:
                 response.close()
@@ -120,25 +124,25 @@ class Transport:
         """Return the address of a WebSocket channel, which the functions of `fermi.client.channels` open."""
         from fermi.client.channels import ChannelAddress
 
-        return ChannelAddress(self.url, API + path, self._headers, self.retries)
+        return ChannelAddress(self.url, API_PREFIX + path, self._headers, self.retries)
 
-    def _unreachable(self, error: httpx.HTTPError) -> Unreachable:
-        return Unreachable(f"{self.url} does not answer: {error or type(error).__name__}", code="UNREACHABLE")
+    def _unreachable(self, error: httpx.HTTPError) -> UnreachableError:
+        return UnreachableError(f"{self.url} does not answer: {error or type(error).__name__}", code="UNREACHABLE")
 
 
-def _worth_repeating(error: FermiError, repeatable: bool) -> bool:
-    if error.retry_after > LONGEST_RETRY_AFTER_S:
+def _may_retry(error: FermiError, repeatable: bool) -> bool:
+    if error.retry_after > MAX_RETRY_AFTER_S:
         return False
-    if isinstance(error, Unreachable):
-        return repeatable or isinstance(error.__cause__, NOT_SENT)
-    return error.status == 429 or (repeatable and error.status in SHORTAGE)
+    if isinstance(error, UnreachableError):
+        return repeatable or isinstance(error.__cause__, NOT_SENT_ERRORS)
+    return error.status == 429 or (repeatable and error.status in UNAVAILABLE_STATUSES)
 
 
-def _given(params: Mapping[str, Any] | None) -> dict[str, Any]:
+def _drop_none(params: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (params or {}).items() if value is not None}
 
 
-def unwrap(response: httpx.Response) -> Any:
+def unwrap_envelope(response: httpx.Response) -> Any:
     """Return `data` of an envelope. Raise the FermiError that an error envelope describes, UnexpectedAnswerError for
     any other answer."""
     try:
@@ -150,18 +154,20 @@ def unwrap(response: httpx.Response) -> Any:
             retry_after = float(response.headers.get("Retry-After", 0))
         except ValueError:  # HTTP also allows a date
             retry_after = 0.0
-        envelope = body if isinstance(body, dict) and "error" in body else {"message": _describe(response)}
-        raise error_type(response.status_code).of_envelope(response.status_code, envelope, retry_after=retry_after)
+        envelope = body if isinstance(body, dict) and "error" in body else {"message": _describe_response(response)}
+        raise choose_error_type(response.status_code).of_envelope(
+            response.status_code, envelope, retry_after=retry_after
+        )
     if not isinstance(body, dict) or "data" not in body:
-        raise UnexpectedAnswer(
-            f"{_describe(response)} is not an answer of a Fermi platform",
+        raise UnexpectedAnswerError(
+            f"{_describe_response(response)} is not an answer of a Fermi platform",
             code="UNEXPECTED_ANSWER",
             status=response.status_code,
         )
     return body["data"]
 
 
-def _describe(response: httpx.Response) -> str:
+def _describe_response(response: httpx.Response) -> str:
     kind = response.headers.get("Content-Type", "no content type")
     return f"HTTP {response.status_code} ({kind}) from {response.url}"
 

@@ -25,35 +25,37 @@ import numpy as np
 T = TypeVar("T")
 
 
-class Refused(Exception):
+class ConfigError(Exception):
     """The options or data cannot work: one line on stderr, exit code 2."""
 
 
-class Unusable(Exception):
+class CheckpointError(Exception):
     """A checkpoint is missing, incomplete, damaged, or of another program."""
 
 
 # --- Options ------------------------------------------------------------------------------------------------
 
-BATCH_SIZE = "sequences per process and micro step; an optimizer step has batch_size x world size x accumulation steps"
-LR_SCALING = "the learning rate times the number of data-parallel processes, or its square root"
-VOCAB_SIZE = "more than the largest token: 256 for text as bytes; GPT-2's BPE has 50257, for which 50304 is usual"
+BATCH_SIZE_HELP = (
+    "sequences per process and micro step; an optimizer step has batch_size x world size x accumulation steps"
+)
+LR_SCALING_HELP = "the learning rate times the number of data-parallel processes, or its square root"
+VOCAB_SIZE_HELP = "more than the largest token: 256 for text as bytes; GPT-2's BPE has 50257, for which 50304 is usual"
 
 
-class Parser(argparse.ArgumentParser):
+class TrainerParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise Refused(message)
+        raise ConfigError(message)
 
 
-def options(name: str, about: str | None, dtypes: Sequence[str]) -> Parser:
+def make_parser(name: str, about: str | None, dtypes: Sequence[str]) -> TrainerParser:
     """Return a parser of the options that all trainers have; defaults come from FERMI_ variables."""
     env, on_off = os.environ.get, argparse.BooleanOptionalAction
     layout = argparse.RawDescriptionHelpFormatter
-    parser = Parser(name, description=about, formatter_class=layout, allow_abbrev=False)
+    parser = TrainerParser(name, description=about, formatter_class=layout, allow_abbrev=False)
     add, positive, natural = parser.add_argument, at_least(1), at_least(0)
     add("--train_data_path", default=env("FERMI_TRAIN_DATA"))
     add("--valid_data_path", default=env("FERMI_VALID_DATA"), help="none: no validation")
-    add("--batch_size", type=positive, default=8, help=BATCH_SIZE)
+    add("--batch_size", type=positive, default=8, help=BATCH_SIZE_HELP)
     add("--gradient_accumulation_steps", type=positive, default=1, help="micro steps per optimizer step")
     add("--num_workers", type=natural, default=0, help="accepted for compatibility; use --prefetch")
     add("--preload", action=on_off, default=False, help="load all data into memory first; each process holds a copy")
@@ -62,7 +64,7 @@ def options(name: str, about: str | None, dtypes: Sequence[str]) -> Parser:
 
     add("--learning_rate", type=float, default=3e-3)
     scaling = ("none", "linear", "sqrt")
-    add("--lr_scaling", "--learning_rate_scaling", choices=scaling, default="none", help=LR_SCALING)
+    add("--lr_scaling", "--learning_rate_scaling", choices=scaling, default="none", help=LR_SCALING_HELP)
     add("--lr_schedule", choices=("cosine", "constant"), default="cosine", help="after the warm-up")
     add("--min_lr", "--min_learning_rate", type=float, help="final rate of cosine; default: a tenth of the peak")
     add("--warmup_steps", type=natural, default=20)
@@ -90,18 +92,18 @@ def options(name: str, about: str | None, dtypes: Sequence[str]) -> Parser:
     add("--n_head", "--heads", type=positive, default=4)
     add("--n_embd", "--hidden_size", type=positive, default=64)
     add("--block_size", "--sequence_length", type=positive, default=64)
-    add("--vocab_size", type=positive, default=256, help=VOCAB_SIZE)
+    add("--vocab_size", type=positive, default=256, help=VOCAB_SIZE_HELP)
     return parser
 
 
-def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
+def parse_args(parser: TrainerParser, argv: list[str]) -> argparse.Namespace:
     """Return the parsed options. Names may have dashes or underscores. Raise ConfigError."""
-    words = from_hyperparameters(os.environ.get("FERMI_HYPERPARAMETERS") or "{}") + argv
-    args = parser.parse_args([re.sub("^--(no[-_])?([^=]+)", spelled, word) for word in words])
+    words = convert_hyperparameters(os.environ.get("FERMI_HYPERPARAMETERS") or "{}") + argv
+    args = parser.parse_args([re.sub("^--(no[-_])?([^=]+)", normalize_option, word) for word in words])
     if args.n_embd % args.n_head:
-        raise Refused(f"--n_embd {args.n_embd} is not divisible by --n_head {args.n_head}")
+        raise ConfigError(f"--n_embd {args.n_embd} is not divisible by --n_head {args.n_head}")
     if not args.train_data_path:
-        raise Refused("--train_data_path is missing")
+        raise ConfigError("--train_data_path is missing")
     return args
 
 
@@ -114,11 +116,11 @@ def at_least(low: int) -> Callable[[str], int]:
     return number
 
 
-def spelled(option: re.Match[str]) -> str:
+def normalize_option(option: re.Match[str]) -> str:
     return f"--{'no-' if option[1] else ''}{option[2].replace('-', '_')}"
 
 
-def from_hyperparameters(text: str) -> list[str]:
+def convert_hyperparameters(text: str) -> list[str]:
     """Return `{"batchSize": 8, "useWandb": true}` as the options `--batch_size=8 --use_wandb`."""
     words = []
     for name, value in json.loads(text).items():
@@ -130,20 +132,24 @@ def from_hyperparameters(text: str) -> list[str]:
     return words
 
 
-def sizes(args: argparse.Namespace, world_size: int) -> dict[str, Any]:
+def describe_batch(args: argparse.Namespace, world_size: int) -> dict[str, Any]:
     """Return the effective batch size over all ranks, and the learning rate after the warm-up."""
     found = {name: getattr(args, name) for name in ("batch_size", "gradient_accumulation_steps", "lr_scaling")}
     effective = args.batch_size * args.gradient_accumulation_steps * world_size
-    return {**found, "effective_batch_size": effective, "peak_learning_rate": peak_learning_rate(args, world_size)}
+    return {
+        **found,
+        "effective_batch_size": effective,
+        "peak_learning_rate": compute_peak_learning_rate(args, world_size),
+    }
 
 
-def peak_learning_rate(args: argparse.Namespace, world_size: int) -> float:
+def compute_peak_learning_rate(args: argparse.Namespace, world_size: int) -> float:
     return args.learning_rate * {"none": 1, "linear": world_size, "sqrt": math.sqrt(world_size)}[args.lr_scaling]
 
 
-def learning_rate(args: argparse.Namespace, step: int, world_size: int) -> float:
+def compute_learning_rate(args: argparse.Namespace, step: int, world_size: int) -> float:
     """Return the learning rate of the optimizer step `step`, counted from 1."""
-    peak = peak_learning_rate(args, world_size)
+    peak = compute_peak_learning_rate(args, world_size)
     if step <= args.warmup_steps:
         return peak * step / args.warmup_steps
     if args.lr_schedule == "constant":
@@ -156,7 +162,7 @@ def learning_rate(args: argparse.Namespace, step: int, world_size: int) -> float
 # --- Data ---------------------------------------------------------------------------------------------------
 
 
-def tflops(args: argparse.Namespace, tokens_per_second: float) -> float:
+def compute_tflops(args: argparse.Namespace, tokens_per_second: float) -> float:
     """Return the model's TFLOP/s over all ranks: for each token 6 operations for each weight that it is multiplied
     with, and 12 · layers · width · context for attention, forward and backward (Chowdhery et al. 2022,
     arXiv:2204.02311, appendix B). Recomputation to save memory does not count."""
@@ -165,7 +171,7 @@ def tflops(args: argparse.Namespace, tokens_per_second: float) -> float:
     return float(f"{each * tokens_per_second / 1e12:.4g}")
 
 
-def digest(*parts: object) -> int:
+def hash_to_int(*parts: object) -> int:
     """Return a 63-bit number that depends on `parts` only: the same on every rank, machine and attempt."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1
 
@@ -176,18 +182,18 @@ def map_tokens(path: str, args: argparse.Namespace) -> np.ndarray:
     try:
         size = os.stat(path).st_size
         if size % 2:
-            raise Refused(f"{path} has {size} bytes: not a whole number of uint16 tokens")
+            raise ConfigError(f"{path} has {size} bytes: not a whole number of uint16 tokens")
         if size // 2 <= args.block_size:
-            raise Refused(f"{path} has {size // 2} tokens: too few for --block_size {args.block_size}")
+            raise ConfigError(f"{path} has {size // 2} tokens: too few for --block_size {args.block_size}")
         tokens = np.memmap(path, np.uint16, "r")
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     if (largest := int(tokens[: 1 << 20].max())) >= args.vocab_size:
-        raise Refused(beyond_vocabulary(path, largest, args.vocab_size))
+        raise ConfigError(explain_large_token(path, largest, args.vocab_size))
     return tokens
 
 
-def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
+def explain_large_token(path: str, largest: int, vocab_size: int) -> str:
     """Return the message for a token beyond the vocabulary. GPT-2's BPE, which most tokenised files hold, has 50257
     tokens; 50304 is the next multiple of 64."""
     said = f"{path} has the token {largest}: beyond --vocab_size {vocab_size}; pass"
@@ -211,7 +217,7 @@ class Samples:
         self.starts = len(self.tokens) - args.block_size
 
     def draw(self, step: int, micro_step: int) -> np.ndarray:
-        return self.batch(digest(self.args.seed, step, place) % self.starts for place in self.places(micro_step))
+        return self.batch(hash_to_int(self.args.seed, step, place) % self.starts for place in self.places(micro_step))
 
     def windows(self) -> Iterator[np.ndarray]:
         """Yield this rank's share of fixed windows, spread evenly over the file: `eval_batches` global batches of
@@ -230,7 +236,7 @@ class Samples:
         return np.stack(rows).astype(np.int32)
 
 
-def prefetched(prepare: Callable[[int], T], steps: Iterable[int], ahead: int) -> Generator[T, None, None]:
+def prefetch_batches(prepare: Callable[[int], T], steps: Iterable[int], ahead: int) -> Generator[T, None, None]:
     """Yield `prepare` of each step, in order; a thread prepares up to `ahead` of them in advance."""
     coming = iter(steps)
     if not ahead:
@@ -247,20 +253,20 @@ def prefetched(prepare: Callable[[int], T], steps: Iterable[int], ahead: int) ->
 # --- Output -------------------------------------------------------------------------------------------------
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(line + "\n")  # one write, so that the lines of ranks that share a pipe do not mix
     sys.stdout.flush()
 
 
 @contextmanager
-def optional(name: str, package: str) -> Iterator[None]:
+def skip_if_unavailable(name: str, package: str) -> Iterator[None]:
     """Context in which a failure of an optional feature is printed and not raised. `package`: what pip installs."""
     try:
         yield
     except ImportError as error:
-        say(f"{name} cannot be used ({error}): install it with pip install '{package}'")
+        print_line(f"{name} cannot be used ({error}): install it with pip install '{package}'")
     except Exception as error:
-        say(f"{name} cannot be used ({error}): metrics go to standard output")
+        print_line(f"{name} cannot be used ({error}): metrics go to standard output")
 
 
 class Report:
@@ -269,19 +275,19 @@ class Report:
     def __init__(self, args: argparse.Namespace, rank: int) -> None:
         self.speaks, self.wandb, self.tensorboard = rank == 0, None, None
         if self.speaks and args.use_wandb:
-            with optional("Weights & Biases", "wandb>=0.30,<1"):
+            with skip_if_unavailable("Weights & Biases", "wandb>=0.30,<1"):
                 import wandb
 
                 self.wandb = wandb.init(project=args.wandb_project, name=args.wandb_run_name, config=vars(args))
         if self.speaks and args.use_tensorboard:
-            with optional("TensorBoard", "tensorboard>=2.20,<3"):
+            with skip_if_unavailable("TensorBoard", "tensorboard>=2.20,<3"):
                 from tensorboard.summary import Writer
 
                 self.tensorboard = Writer(args.tensorboard_dir or str(Path(args.checkpoint_dir, "tensorboard")))
 
         self.file = None
         if self.speaks and args.log_file:
-            with optional(args.log_file, ""):
+            with skip_if_unavailable(args.log_file, ""):
                 self.file = open(args.log_file, "a", encoding="utf-8")  # noqa: SIM115
 
     def event(self, name: str, **values: Any) -> None:
@@ -301,12 +307,12 @@ class Report:
     def keep(self, line: dict[str, Any]) -> None:
         """Write the line to the file of `--log_file`, and print it."""
         if self.file:
-            with optional(self.file.name, ""):
+            with skip_if_unavailable(self.file.name, ""):
                 print(json.dumps(line), file=self.file, flush=True)
         self.say(line)
 
     def say(self, line: dict[str, Any]) -> None:
-        say(json.dumps(line))
+        print_line(json.dumps(line))
 
     def progress(self, step: int) -> None:
         """Report that `step` is done; does nothing here, as lines of their own do so often enough."""

@@ -25,9 +25,9 @@ from deepspeed.pipe import PipelineModule
 from deepspeed.runtime.pipe.topology import PipeModelDataParallelTopology
 from torch import nn
 
-from fermi.train.train_ddp import GPT, Block, Refused, World
+from fermi.train.train_ddp import GPT, Block, ConfigError, World
 
-LAYERS = {
+LAYER_SPECS = {
     "use_default_specs": False,
     "layer_specs": [
         {"patterns": [r".*qkv\.weight$"], "partition_type": "column", "shape": [3, -1]},  # whole heads of each of three
@@ -39,7 +39,7 @@ LAYERS = {
 every rank."""
 
 
-class Split(NamedTuple):
+class ParallelSplit(NamedTuple):
     """Degrees of parallelism, and this rank's place among them."""
 
     tensor: int
@@ -48,16 +48,16 @@ class Split(NamedTuple):
     rank: int
 
     @classmethod
-    def of(cls, args: argparse.Namespace, world: World) -> "Split":
+    def of(cls, args: argparse.Namespace, world: World) -> "ParallelSplit":
         """Return the split of these options. Raise ConfigError where processes, heads or layers are not divisible."""
         tensor, pipeline = args.tensor_parallel_size, args.pipeline_parallel_size
         data, left = divmod(world.size, tensor * pipeline)
         if left:
-            raise Refused(f"{world.size} processes are not divisible by tensor {tensor} x pipeline {pipeline}")
+            raise ConfigError(f"{world.size} processes are not divisible by tensor {tensor} x pipeline {pipeline}")
         if args.n_head % tensor:
-            raise Refused(f"--n_head {args.n_head} is not divisible by --tensor_parallel_size {tensor}")
+            raise ConfigError(f"--n_head {args.n_head} is not divisible by --tensor_parallel_size {tensor}")
         if pipeline > args.n_layer:
-            raise Refused(f"--pipeline_parallel_size {pipeline} is more than --n_layer {args.n_layer}")
+            raise ConfigError(f"--pipeline_parallel_size {pipeline} is more than --n_layer {args.n_layer}")
         return cls(tensor, pipeline, data, world.rank)
 
     @property
@@ -87,21 +87,21 @@ class Split(NamedTuple):
         return self.data
 
 
-def autotp(config: dict[str, Any], split: Split) -> dict[str, Any]:
+def add_autotp_config(config: dict[str, Any], split: ParallelSplit) -> dict[str, Any]:
     """Return DeepSpeed's configuration with the specification of how the model is split."""
     if split.tensor == 1 or split.pipeline > 1:
         return {name: value for name, value in config.items() if name != "tensor_parallel"}
-    return {**config, "tensor_parallel": {"partition_config": LAYERS, "autotp_size": split.tensor}}
+    return {**config, "tensor_parallel": {"partition_config": LAYER_SPECS, "autotp_size": split.tensor}}
 
 
-def own_heads(model: nn.Module, split: Split) -> None:
+def divide_heads(model: nn.Module, split: ParallelSplit) -> None:
     """Set each block's number of heads to this rank's part, once the layers are split."""
     for module in model.modules():
         if isinstance(module, Block):
             module.n_head //= split.tensor
 
 
-class First(nn.Module):
+class EmbeddingStage(nn.Module):
     def __init__(self, model: GPT) -> None:
         super().__init__()
         self.token, self.position = model.token, model.position
@@ -110,7 +110,7 @@ class First(nn.Module):
         return self.token(tokens) + self.position.weight[: tokens.shape[1]]
 
 
-class Last(nn.Module):
+class HeadStage(nn.Module):
     def __init__(self, model: GPT) -> None:
         super().__init__()
         self.norm, self.head = model.norm, model.head
@@ -119,27 +119,27 @@ class Last(nn.Module):
         return self.head(self.norm(x)).float()
 
 
-def cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def compute_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def pipeline(model: GPT, split: Split) -> PipelineModule:
+def build_pipeline_stage(model: GPT, split: ParallelSplit) -> PipelineModule:
     """Return this rank's pipeline stage of the model, with its part of each layer."""
     topology = PipeModelDataParallelTopology(split.pipeline, split.tensor, split.data)
-    layers = [First(model), *model.blocks, Last(model)]
+    layers = [EmbeddingStage(model), *model.blocks, HeadStage(model)]
     with contextlib.redirect_stdout(sys.stderr):  # where it lists what each stage has
-        stage = PipelineModule(layers, topology=topology, loss_fn=cross_entropy, partition_method="type:Block")
+        stage = PipelineModule(layers, topology=topology, loss_fn=compute_cross_entropy, partition_method="type:Block")
     if split.tensor > 1:
-        cut(stage, split)
+        shard_layers(stage, split)
     for weight in stage.parameters():  # else clipping counts the first stage alone (runtime/utils.py, clip_grad_norm_)
         weight.model_parallel = split.tensor_rank == 0 or getattr(weight, "tensor_model_parallel", False)
     return stage
 
 
-def cut(stage: PipelineModule, split: Split) -> None:
+def shard_layers(stage: PipelineModule, split: ParallelSplit) -> None:
     """Split the layers of a stage by tensor parallelism, in place."""
     set_autotp_mode(training=True)
-    rules = AutoTPConfig.from_dict({**LAYERS, "tp_size": split.tensor})
+    rules = AutoTPConfig.from_dict({**LAYER_SPECS, "tp_size": split.tensor})
     parts = AutoTP(
         module=stage, all_reduce_linears=(), prefix="", state_dict=None, linear_layer_setting=(nn.Linear, nn.Embedding),
         orig_layer_impl=None, partition_config=rules, training_mode=True,
@@ -147,4 +147,4 @@ def cut(stage: PipelineModule, split: Split) -> None:
     parts.mp_size, parts.mp_group = split.tensor, stage.mpu().get_slice_parallel_group()
     parts.update_linear_policies()
     parts._replace_module(stage)
-    own_heads(stage, split)
+    divide_heads(stage, split)

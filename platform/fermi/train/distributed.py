@@ -17,12 +17,12 @@ def init_distributed_environment() -> dict[str, Any]:
     """Find this process's place by the launcher's variables or Slurm's, and initialise JAX's distributed runtime.
     Return `rank`, `world_size`, `local_rank`, and `coordinator` (host:port; None for a single process). Raise
     common.ConfigError where the variables contradict each other."""
-    from fermi.train.world_jax import World
+    from fermi.train.world_jax import JaxWorld
 
     asked: dict[str, Any] = dict.fromkeys(("local_rank", "coordinator_address", "num_processes", "process_id"))
     asked |= {"initialization_timeout_seconds": 300, "heartbeat_timeout_seconds": 100}
     args = argparse.Namespace(**asked)
-    world = World.find(args)
+    world = JaxWorld.find(args)
     world.join(args)
     return {
         "rank": world.rank,

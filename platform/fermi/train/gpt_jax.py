@@ -14,15 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 
 Weights = dict[str, Any]  # torch's parameter name -> array
-Take = Callable[[str, jax.Array, Any], jax.Array]
-Block = Callable[[jax.Array, Weights], jax.Array]
-Pass = Callable[[Block, jax.Array, list[Weights]], jax.Array]
+WeightReader = Callable[[str, jax.Array, Any], jax.Array]
+BlockFunction = Callable[[jax.Array, Weights], jax.Array]
+BlockRunner = Callable[[BlockFunction, jax.Array, list[Weights]], jax.Array]
 
-FIRST = "blocks.0."
+FIRST_BLOCK = "blocks.0."
 BETAS, EPSILON = (0.9, 0.95), 1e-8
 
 
-class Generator:
+class TorchGenerator:
     """torch's random generator on CPU: from the same seed, in the same order, the same numbers in float32.
 
     Uniform numbers are bitwise equal. Normal ones are Box-Muller pairs of uniform ones and equal up to rounding (within
@@ -44,23 +44,23 @@ class Generator:
         first = self.uniform(size)
         whole = size - size % 16
         numbers = np.empty(size, np.float32)
-        numbers[:whole] = box_muller(first[:whole])
+        numbers[:whole] = apply_box_muller(first[:whole])
         if size % 16:
-            numbers[-16:] = box_muller(self.uniform(16))[-size:]
+            numbers[-16:] = apply_box_muller(self.uniform(16))[-size:]
         return numbers.reshape(shape)
 
 
-def box_muller(uniform: np.ndarray) -> np.ndarray:
+def apply_box_muller(uniform: np.ndarray) -> np.ndarray:
     """Return normal numbers: the first 8 of each 16 become radii, the others angles."""
     radii, turns = np.split(uniform.astype(np.float64).reshape(-1, 16), 2, axis=1)
     radii, angles = np.sqrt(-2 * np.log1p(-radii)), 2 * np.pi * turns
     return np.concatenate((radii * np.cos(angles), radii * np.sin(angles)), axis=1).ravel()
 
 
-def initial_weights(args: argparse.Namespace) -> Weights:
+def make_initial_weights(args: argparse.Namespace) -> Weights:
     """Return the weights of `torch.manual_seed(args.seed); train_ddp.GPT(args)`: layers draw their defaults as they are
     created, and then all matrices are drawn again."""
-    generator, width = Generator(args.seed), args.n_embd
+    generator, width = TorchGenerator(args.seed), args.n_embd
     weights: Weights = {}
 
     def embedding(name: str, rows: int) -> None:
@@ -94,18 +94,23 @@ def initial_weights(args: argparse.Namespace) -> Weights:
     return weights
 
 
-def cast(_: str, weight: jax.Array, dtype: Any) -> jax.Array:
+def cast_weight(_: str, weight: jax.Array, dtype: Any) -> jax.Array:
     return weight.astype(dtype)
 
 
-def in_turn(block: Block, x: jax.Array, parts: list[Weights]) -> jax.Array:
+def apply_blocks(block: BlockFunction, x: jax.Array, parts: list[Weights]) -> jax.Array:
     for part in parts:
         x = block(x, part)
     return x
 
 
-def loss(
-    weights: Weights, rows: jax.Array, args: argparse.Namespace, dtype: Any, take: Take = cast, pass_on: Pass = in_turn
+def compute_loss(
+    weights: Weights,
+    rows: jax.Array,
+    args: argparse.Namespace,
+    dtype: Any,
+    take: WeightReader = cast_weight,
+    pass_on: BlockRunner = apply_blocks,
 ) -> jax.Array:
     """Return the mean cross-entropy, in nats per token. `rows`: (batch_size, block_size + 1) tokens. Products are in
     `dtype`, sums and normalisation in float32. `take` converts a weight for computation; blocks' weights have the first
@@ -124,33 +129,39 @@ def loss(
         return take(name, weights[name], dtype)
 
     def block(x: jax.Array, part: Weights) -> jax.Array:
-        qkv = linear(f"{FIRST}qkv", norm(f"{FIRST}norm_1", x, part), part).reshape(batch, length, 3, args.n_head, -1)
+        qkv = linear(f"{FIRST_BLOCK}qkv", norm(f"{FIRST_BLOCK}norm_1", x, part), part).reshape(
+            batch, length, 3, args.n_head, -1
+        )
         heads = jax.nn.dot_product_attention(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], is_causal=True)
-        x = x + linear(f"{FIRST}mix", heads.reshape(batch, length, -1), part)
-        inner = jax.nn.gelu(linear(f"{FIRST}expand", norm(f"{FIRST}norm_2", x, part), part), approximate=False)
-        return x + linear(f"{FIRST}contract", inner, part)
+        x = x + linear(f"{FIRST_BLOCK}mix", heads.reshape(batch, length, -1), part)
+        inner = jax.nn.gelu(
+            linear(f"{FIRST_BLOCK}expand", norm(f"{FIRST_BLOCK}norm_2", x, part), part), approximate=False
+        )
+        return x + linear(f"{FIRST_BLOCK}contract", inner, part)
 
     tokens, targets = rows[:, :-1], rows[:, 1:]
     batch, length = tokens.shape
     x = taken("token.weight", weights, jnp.float32)[tokens]
     x = x + taken("position.weight", weights, jnp.float32)[:length]
-    x = pass_on(block, x, [part_of(weights, f"blocks.{index}.") for index in range(args.n_layer)])
+    x = pass_on(block, x, [select_block(weights, f"blocks.{index}.") for index in range(args.n_layer)])
     logits = linear("head", norm("norm", x, weights), weights).astype(jnp.float32)
     chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
     return (jax.nn.logsumexp(logits, axis=-1) - chosen).mean()
 
 
-def part_of(weights: Weights, block: str) -> Weights:
+def select_block(weights: Weights, block: str) -> Weights:
     """Return a block's weights under the first block's names."""
-    return {FIRST + name.removeprefix(block): weight for name, weight in weights.items() if name.startswith(block)}
+    return {
+        FIRST_BLOCK + name.removeprefix(block): weight for name, weight in weights.items() if name.startswith(block)
+    }
 
 
-def square(gradients: Weights) -> Any:
+def sum_squares(gradients: Weights) -> Any:
     """Return the square of the norm over all gradients."""
     return sum(jnp.square(gradient).sum() for gradient in gradients.values())
 
 
-def clip(gradients: Weights, norm: Any, limit: float) -> Weights:
+def clip_gradients(gradients: Weights, norm: Any, limit: float) -> Weights:
     """Return the gradients scaled so that `norm`, which is their norm, becomes at most `limit`; 0: unchanged."""
     if not limit:
         return gradients
@@ -158,11 +169,11 @@ def clip(gradients: Weights, norm: Any, limit: float) -> Weights:
     return {name: gradient * factor for name, gradient in gradients.items()}
 
 
-def bias_corrections(step: int) -> tuple[float, float]:
+def compute_bias_corrections(step: int) -> tuple[float, float]:
     return 1 - BETAS[0] ** step, 1 - BETAS[1] ** step
 
 
-def adamw(
+def apply_adamw(
     weights: Weights, means: Weights, squares: Weights, gradients: Weights, rate: Any, corrections: Any, decay: float
 ) -> tuple[Weights, Weights, Weights]:
     """Return weights and moments after a step of torch's AdamW; `decay` applies to matrices only. `rate` and

@@ -17,24 +17,28 @@ from jax.experimental import multihost_utils
 from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
 
-from fermi.train.gpt_jax import Block, Weights, square
+from fermi.train.gpt_jax import BlockFunction, Weights, sum_squares
 
 DATA, FSDP = "data", "fsdp"
-RANKS = (DATA, FSDP)
-EVERYWHERE, BY_RANK, ROWS_BY_RANK = PartitionSpec(), PartitionSpec(RANKS), PartitionSpec(None, RANKS)
+RANK_AXES = (DATA, FSDP)
+REPLICATED, SHARDED_BY_RANK, ROWS_SHARDED_BY_RANK = (
+    PartitionSpec(),
+    PartitionSpec(RANK_AXES),
+    PartitionSpec(None, RANK_AXES),
+)
 
 Function = Callable[..., Any]
 
 
-class Layout:
+class MeshLayout:
     """Mesh and sharding. `split`: the sharded weights and their axis; `specs`: the PartitionSpec of each weight."""
 
     def __init__(self, devices: list[Any], fsdp: int, weights: Mapping[str, np.ndarray]) -> None:
-        self.mesh, self.fsdp = jax.sharding.Mesh(np.array(devices).reshape(-1, fsdp), RANKS), fsdp
-        axes = {name: longest_axis(weight.shape, fsdp) for name, weight in weights.items()} if fsdp > 1 else {}
+        self.mesh, self.fsdp = jax.sharding.Mesh(np.array(devices).reshape(-1, fsdp), RANK_AXES), fsdp
+        axes = {name: find_longest_axis(weight.shape, fsdp) for name, weight in weights.items()} if fsdp > 1 else {}
         self.split = {name: axis for name, axis in axes.items() if axis is not None}
         self.specs = {
-            name: PartitionSpec(*[None] * self.split[name], FSDP) if name in self.split else EVERYWHERE
+            name: PartitionSpec(*[None] * self.split[name], FSDP) if name in self.split else REPLICATED
             for name in weights
         }
 
@@ -60,7 +64,7 @@ class Layout:
 
     def take(self, name: str, weight: jax.Array, dtype: Any) -> jax.Array:
         """Return a weight for computation. Shards are gathered in `dtype`."""
-        return gathered(weight, self.split[name], dtype) if name in self.split else weight.astype(dtype)
+        return gather_shard(weight, self.split[name], dtype) if name in self.split else weight.astype(dtype)
 
     def mean(self, gradients: Weights, *others: jax.Array) -> tuple[Weights, Any]:
         """Return means over all ranks; `others` travel with the gradients of replicated weights, in one all-reduce.
@@ -68,7 +72,7 @@ class Layout:
         own = {name: gradients[name] for name in self.split}
         rest = {name: gradient for name, gradient in gradients.items() if name not in own}
         flat, shaped = ravel_pytree((rest, others))
-        rest, others = shaped(jax.lax.pmean(flat, RANKS))
+        rest, others = shaped(jax.lax.pmean(flat, RANK_AXES))
         if own:
             flat, shaped = ravel_pytree(own)
             own = shaped(jax.lax.pmean(flat, DATA) / self.fsdp)
@@ -76,17 +80,17 @@ class Layout:
 
     def norm(self, gradients: Weights) -> jax.Array:
         own = {name: gradients[name] for name in self.split}
-        whole = square({name: gradient for name, gradient in gradients.items() if name not in own})
-        return jnp.sqrt(whole + jax.lax.psum(square(own), FSDP) if own else whole)
+        whole = sum_squares({name: gradient for name, gradient in gradients.items() if name not in own})
+        return jnp.sqrt(whole + jax.lax.psum(sum_squares(own), FSDP) if own else whole)
 
 
-def longest_axis(shape: tuple[int, ...], parts: int) -> int | None:
+def find_longest_axis(shape: tuple[int, ...], parts: int) -> int | None:
     fitting = [axis for axis, length in enumerate(shape) if length % parts == 0]
     return max(fitting, key=lambda axis: shape[axis], default=None)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))
-def gathered(shard: jax.Array, axis: int, dtype: Any) -> jax.Array:
+def gather_shard(shard: jax.Array, axis: int, dtype: Any) -> jax.Array:
     return jax.lax.all_gather(shard.astype(dtype), FSDP, axis=axis, tiled=True)
 
 
@@ -100,18 +104,18 @@ def _backward(axis: int, dtype: Any, _: None, gradient: jax.Array) -> tuple[jax.
     return (jax.lax.psum_scatter(whole, FSDP, scatter_dimension=axis, tiled=True),)
 
 
-gathered.defvjp(_forward, _backward)
+gather_shard.defvjp(_forward, _backward)
 
 
-def in_a_loop(block: Block, x: jax.Array, parts: list[Weights], *, remat: bool) -> jax.Array:
+def scan_blocks(block: BlockFunction, x: jax.Array, parts: list[Weights], *, remat: bool) -> jax.Array:
     """Apply the blocks with few saved activations: with `remat` none, else all but the weights that were gathered for
     the block, which are gathered again. A loop, since XLA would merge what two unrolled blocks compute twice (on CPU
     always)."""
-    policy = None if remat else _all_but_gathered
+    policy = None if remat else _save_all_but_gathered
     again = jax.checkpoint(block, policy=policy, prevent_cse=False)
     stacked = jax.tree.map(lambda *weights: jnp.stack(weights), *parts)
     return jax.lax.scan(lambda x, part: (again(x, part), None), x, stacked)[0]
 
 
-def _all_but_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
+def _save_all_but_gathered(primitive: Any, *_: Any, **__: Any) -> bool:
     return primitive is not jax.lax.all_gather_p

@@ -33,26 +33,35 @@ from statistics import median_high
 from typing import Any
 
 from fermi.train import preflight_node as this_node
-from fermi.train.preflight_net import ANSWER_SECONDS, Door, Line, Order, call, find_head, hang_up, resolve
+from fermi.train.preflight_net import (
+    ANSWER_SECONDS,
+    JsonLineConnection,
+    PreflightOrder,
+    ProbeServer,
+    call_node,
+    close_connection,
+    find_head,
+    resolve_name,
+)
 
 Fact = dict  # of str to whatever JSON knows
 
 PAIRS_SECONDS = 30.0
 SEND_SECONDS = 0.4
-MEASURES = 4  # how often a pair that looks slow is measured
+MAX_MEASUREMENTS = 4  # how often a pair that looks slow is measured
 DEVICES_SECONDS = 120.0  # torch from a slow network disk
 TOGETHER_SECONDS = 60.0
-PINGS = 20
-BLOCK = bytes(1 << 18)
+PING_COUNT = 20
+SEND_BLOCK = bytes(1 << 18)
 
 
-class Voice:
+class FactReporter:
     """Prints facts, and sends them to the head once it is found."""
 
     def __init__(self, rank: int, show: Callable[[Fact], None]) -> None:
         self.rank, self.show = rank, show
         self.said: list[Fact] = []
-        self.to_head: Line | None = None
+        self.to_head: JsonLineConnection | None = None
         self.lock = threading.Lock()
 
     def say(self, kind: str, **facts: Any) -> None:
@@ -62,7 +71,7 @@ class Voice:
             self.show(fact)
             self._tell(fact)
 
-    def found_head(self, line: Line) -> None:
+    def found_head(self, line: JsonLineConnection) -> None:
         with self.lock:
             self.to_head = line
             for fact in self.said:
@@ -77,10 +86,12 @@ class Voice:
 # --- What the head orders -------------------------------------------------------------------------------------------
 
 
-class Worker:
+class PreflightWorker:
     """A node's part in the joint tests; also at the head."""
 
-    def __init__(self, order: Order, voice: Voice, door: Door, stack: this_node.Stack) -> None:
+    def __init__(
+        self, order: PreflightOrder, voice: FactReporter, door: ProbeServer, stack: this_node.StackProbe
+    ) -> None:
         self.order, self.voice, self.door, self.stack = order, voice, door, stack
         self.peers: dict[int, Fact] = {}
         self.at: dict[int, str] = {}  # by which address another node was reached
@@ -97,14 +108,14 @@ class Worker:
     def _pair(self, rank: int) -> None:
         peer = self.peers[rank]
         result, rtt = "unreachable", None
-        for address in _worth_trying(peer):
+        for address in _list_addresses(peer):
             self.door.shout(address, peer["udp"])
         address = peer["seen"]
-        for address in _worth_trying(peer):
-            outcome, line, _ = call(self.order, address, peer["port"], "echo", rank)
+        for address in _list_addresses(peer):
+            outcome, line, _ = call_node(self.order, address, peer["port"], "echo", rank)
             result = outcome if result != "timeout" or outcome == "ok" else result
             if line:
-                rtt = _round_trip(line.sock)
+                rtt = _measure_round_trip(line.sock)
                 line.sock.close()
                 self.at[rank] = address
                 break
@@ -113,28 +124,28 @@ class Worker:
         names = [self._name(name, rank) for name in peer["names"] if name not in self.order.names]
         self.voice.say(
             "pair", to=rank, free=result, master=peer.get("master", {}).get(str(self.order.rank)), address=address,
-            port=peer["port"], rttMs=rtt, interface=this_node.interface_to(address),
+            port=peer["port"], rttMs=rtt, interface=this_node.find_interface_to(address),
             names=[name for name in names if name],
         )  # fmt: skip
 
     def _name(self, name: str, rank: int) -> Fact | None:
         """Return where a name of another node leads: `right` False = to another machine, or nowhere. None: the name is
         unknown."""
-        peer, resolved = self.peers[rank], resolve(name)
+        peer, resolved = self.peers[rank], resolve_name(name)
         if not resolved:
             return None
-        right = bool(set(_worth_trying(peer)) & set(resolved))
+        right = bool(set(_list_addresses(peer)) & set(resolved))
         if not right:
-            calls = (call(self.order, address, peer["port"], "echo", rank, 1.5) for address in resolved[:2])
-            right = any(hang_up(line) for _, line, _ in calls)
-        return {"asked": name, "resolved": resolved, "right": right, "source": this_node.in_hosts(name)}
+            calls = (call_node(self.order, address, peer["port"], "echo", rank, 1.5) for address in resolved[:2])
+            right = any(close_connection(line) for _, line, _ in calls)
+        return {"asked": name, "resolved": resolved, "right": right, "source": this_node.find_in_hosts_file(name)}
 
     def do_send(self, what: Fact) -> Fact:
         rank = int(what["to"])
         line = None
         if rank in self.at:
             port, more = self.peers[rank]["port"], {"seconds": what["seconds"]}
-            _, line, _ = call(self.order, self.at[rank], port, "sink", rank, more=more)
+            _, line, _ = call_node(self.order, self.at[rank], port, "sink", rank, more=more)
         if line is None:
             return {"mbps": None}
         end = time.monotonic() + what["seconds"]
@@ -142,7 +153,7 @@ class Worker:
             with contextlib.suppress(socket.timeout):
                 while (left := end - time.monotonic()) > 0:
                     line.sock.settimeout(left)
-                    line.sock.send(BLOCK)
+                    line.sock.send(SEND_BLOCK)
             network = line.sent_by_network()
             line.sock.shutdown(socket.SHUT_WR)
             mbps = round(max(float(line.receive(ANSWER_SECONDS)["mbps"]), network), 1)
@@ -171,7 +182,7 @@ class Worker:
         return {}
 
 
-def _worth_trying(peer: Fact) -> list[str]:
+def _list_addresses(peer: Fact) -> list[str]:
     """Return a peer's addresses: the one that the head saw, then its others; loopback ones only where it came from
     there."""
     local = peer["seen"].startswith("127.") or peer["seen"] == "::1"
@@ -179,13 +190,13 @@ def _worth_trying(peer: Fact) -> list[str]:
     return list(dict.fromkeys([peer["seen"], *([] if local else others[:8])]))
 
 
-def _round_trip(sock: socket.socket) -> float | None:
+def _measure_round_trip(sock: socket.socket) -> float | None:
     """Return the shortest of several round trips, in ms."""
     best = None
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(ANSWER_SECONDS)
-        for _ in range(PINGS):
+        for _ in range(PING_COUNT):
             began = time.perf_counter()
             sock.sendall(b"p")
             if not sock.recv(1):
@@ -195,7 +206,7 @@ def _round_trip(sock: socket.socket) -> float | None:
     return None if best is None else round(best, 3)
 
 
-def obey(worker: Worker, head: Line) -> None:
+def follow_orders(worker: PreflightWorker, head: JsonLineConnection) -> None:
     """Carry out the head's orders until it ends the test or its connection is lost."""
     while True:
         try:
@@ -210,13 +221,13 @@ def obey(worker: Worker, head: Line) -> None:
 # --- The head -------------------------------------------------------------------------------------------------------
 
 
-class Head:
+class PreflightHead:
     """Runs the test from rank 0. `facts`: what the members reported."""
 
-    def __init__(self, order: Order, worker: Worker, door: Door) -> None:
+    def __init__(self, order: PreflightOrder, worker: PreflightWorker, door: ProbeServer) -> None:
         self.order, self.worker, self.door = order, worker, door
         self.facts: list[Fact] = []
-        self.members: dict[int, Line] = {}
+        self.members: dict[int, JsonLineConnection] = {}
         self.hellos: dict[int, Fact] = {}
 
     def conduct(self) -> None:
@@ -246,9 +257,9 @@ class Head:
         self.door.closed = True
 
     def _peers(self) -> Fact:
-        mine = [a for found in this_node.interfaces().values() for a in found]
+        mine = [a for found in this_node.list_interfaces().values() for a in found]
         own = next(iter(self.hellos.values()))["own"]
-        reached = {str(rank): "ok" for rank, line in self.members.items() if _port(line) == self.order.port}
+        reached = {str(rank): "ok" for rank, line in self.members.items() if _get_local_port(line) == self.order.port}
         head = {"seen": own, "port": self.door.port, "udp": self.door.udp, "names": self.order.names,
                 "addresses": mine, "master": reached}  # fmt: skip
         return {"0": head, **{str(rank): hello for rank, hello in self.hellos.items()}}
@@ -285,8 +296,8 @@ class Head:
         ranks = [0, *self.members]
         best: dict[tuple[int, int], float] = {}
         pairs = [(a, b) for a in ranks for b in ranks if a != b]
-        for _ in range(MEASURES):
-            for one_round in rounds(pairs):
+        for _ in range(MAX_MEASUREMENTS):
+            for one_round in schedule_rounds(pairs):
                 to = {a: b for a, b in one_round if a == 0 or a in self.members}
                 orders: dict[int, Fact] = {a: {"do": "send", "to": b, "seconds": SEND_SECONDS} for a, b in to.items()}
                 for rank, answer in self.order_each(orders, 2 * ANSWER_SECONDS).items():
@@ -303,7 +314,7 @@ class Head:
             return self.worker.voice.say("together", skipped="nodes")
         if not all(one["torch"] for one in ready.values()):
             return self.worker.voice.say("together", skipped="torch")
-        ports = {_port(line) for line in self.members.values()}
+        ports = {_get_local_port(line) for line in self.members.values()}
         dead = any(fact.get("free", "ok") != "ok" for fact in (*self.worker.voice.said, *self.facts))
         if dead or self.door.taken or ports - {self.order.port}:
             return self.worker.voice.say("together", skipped="pairs")
@@ -321,12 +332,12 @@ class Head:
         return None
 
 
-def _port(line: Line) -> int:
+def _get_local_port(line: JsonLineConnection) -> int:
     port: int = line.sock.getsockname()[1]
     return port
 
 
-def rounds(pairs: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+def schedule_rounds(pairs: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
     """Return the pairs in rounds, in each of which no node is in two pairs."""
     made: list[list[tuple[int, int]]] = []
     busy: list[set[int]] = []
@@ -342,21 +353,21 @@ def rounds(pairs: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
     return made
 
 
-def run(order: Order, show: Callable[[Fact], None]) -> list[Fact]:
+def run_preflight(order: PreflightOrder, show: Callable[[Fact], None]) -> list[Fact]:
     """Run the test, and call `show` with each fact as soon as it is known. Return all facts that arrived here: at the
     head, those of all members that found it."""
-    with this_node.Stack(order.stacks, order.quiet) as stack, ThreadPoolExecutor(1) as aside:
-        voice, door = Voice(order.rank, show), Door(order)
+    with this_node.StackProbe(order.stacks, order.quiet) as stack, ThreadPoolExecutor(1) as aside:
+        voice, door = FactReporter(order.rank, show), ProbeServer(order)
         voice.say("hello", name=order.name, names=order.names, world=order.world)
-        looking = aside.submit(this_node.look, order.packages)
-        worker = Worker(order, voice, door, stack)
+        looking = aside.submit(this_node.collect_node_facts, order.packages)
+        worker = PreflightWorker(order, voice, door, stack)
         if order.rank == 0:
             voice.say("node", **looking.result())
             via = next(iter(port for port in order.head_ports if port in door.doors), None)
-            resolved, source = resolve(order.head), this_node.in_hosts(order.head)
+            resolved, source = resolve_name(order.head), this_node.find_in_hosts_file(order.head)
             voice.say("head", asked=order.head, port=order.port, resolved=resolved, source=source, tries=[], via=via,
                       taken=door.taken)  # fmt: skip
-            head = Head(order, worker, door)
+            head = PreflightHead(order, worker, door)
             head.conduct()
             return [*voice.said, *head.facts]
         line, found = find_head(order, door, door.port)
@@ -364,7 +375,7 @@ def run(order: Order, show: Callable[[Fact], None]) -> list[Fact]:
         voice.say("head", **found)
         if line:
             voice.found_head(line)
-            obey(worker, line)
+            follow_orders(worker, line)
         if not any(fact["preflight"] == "devices" for fact in voice.said):
             worker.do_devices({})
         if not any(fact["preflight"] == "end" for fact in voice.said):
@@ -373,7 +384,7 @@ def run(order: Order, show: Callable[[Fact], None]) -> list[Fact]:
 
 
 def main() -> None:
-    run(Order(dict(os.environ)), lambda fact: print(json.dumps(fact), flush=True))
+    run_preflight(PreflightOrder(dict(os.environ)), lambda fact: print(json.dumps(fact), flush=True))
     sys.stdout.flush()
     os._exit(0)  # a thread that still waits for a name server must not keep the node
 

@@ -24,7 +24,7 @@ ANSWER_SECONDS = 5.0  # of a process that has accepted already
 WINDOW_SECONDS = 0.1  # the best of these counts: noise on a machine makes a link look slower, never faster
 
 
-class Order:
+class PreflightOrder:
     """What this node is to test, from its environment variables. `name`, `addresses`: by which users and the platform
     know it; `stacks`: packages to import; `packages`: further ones whose versions to report; `patience`: seconds that
     nodes wait for each other; `quiet`: suppress the output of torch and JAX."""
@@ -48,7 +48,7 @@ class Order:
         return [self.port, *(61_000 + self.port % 1_500 + beside for beside in (0, 1_500, 3_000))]
 
 
-class Line:
+class JsonLineConnection:
     """A connection over which each side sends JSON objects, one a line."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -94,14 +94,14 @@ class Line:
 # --- Listening ------------------------------------------------------------------------------------------------------
 
 
-class Door:
+class ProbeServer:
     """Answers on all its ports: identifies itself, and then serves an echo, a sink for bytes, or (at the head)
     membership in the test. Datagrams are only counted."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: PreflightOrder) -> None:
         self.order = order
         self.heard: set[int] = set()
-        self.joining: queue.Queue[tuple[int, Line, Fact]] = queue.Queue()
+        self.joining: queue.Queue[tuple[int, JsonLineConnection, Fact]] = queue.Queue()
         self.closed = False  # nobody may join any more
         self.doors: dict[int, socket.socket] = {}
         self.taken = ""
@@ -112,7 +112,7 @@ class Door:
                 except OSError as error:
                     self.taken = self.taken or (str(error.strerror or error) if port == order.port else "")
         self.port = self._open(0)
-        self.datagrams = _datagrams(self.port if order.rank else order.port) or _datagrams(0)
+        self.datagrams = _open_datagram_socket(self.port if order.rank else order.port) or _open_datagram_socket(0)
         self.udp = self.datagrams.getsockname()[1] if self.datagrams else 0
         self.stopped = False
         threading.Thread(target=self._serve, daemon=True).start()
@@ -143,7 +143,7 @@ class Door:
     def _hear(self) -> None:
         assert self.datagrams
         data, where = self.datagrams.recvfrom(2048)
-        said = _parsed(data)
+        said = _parse_datagram(data)
         if said.get("run") == self.order.run and isinstance(said.get("rank"), int):
             self.heard.add(said["rank"])
             if not said.get("back"):
@@ -156,10 +156,10 @@ class Door:
             hello = json.dumps({"run": self.order.run, "rank": self.order.rank}).encode()
             for _ in range(3):
                 with contextlib.suppress(OSError):
-                    self.datagrams.sendto(hello, _as_target(self.datagrams, address, port))
+                    self.datagrams.sendto(hello, _make_target(self.datagrams, address, port))
 
     def _welcome(self, sock: socket.socket, _: Any) -> None:
-        line = Line(sock)
+        line = JsonLineConnection(sock)
         with contextlib.suppress(OSError):
             hello = line.receive(ANSWER_SECONDS)
             if hello.get("run") != self.order.run:
@@ -186,7 +186,7 @@ def _listen(port: int) -> socket.socket:
     return socket.create_server(("", port), backlog=1024)
 
 
-def _datagrams(port: int) -> socket.socket | None:
+def _open_datagram_socket(port: int) -> socket.socket | None:
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
         with contextlib.suppress(OSError):
             sock = socket.socket(family, socket.SOCK_DGRAM)
@@ -197,7 +197,7 @@ def _datagrams(port: int) -> socket.socket | None:
     return None
 
 
-def _as_target(sock: socket.socket, address: str, port: int) -> tuple[Any, ...]:
+def _make_target(sock: socket.socket, address: str, port: int) -> tuple[Any, ...]:
     mapped = sock.family == socket.AF_INET6 and ":" not in address
     return (f"::ffff:{address}" if mapped else address, port)
 
@@ -209,7 +209,7 @@ def _echo(sock: socket.socket) -> None:
         sock.sendall(data)
 
 
-def _sink(line: Line, seconds: float) -> float:
+def _sink(line: JsonLineConnection, seconds: float) -> float:
     """Return the Mbit/s of the best window."""
     sock, buffer = line.sock, bytearray(1 << 20)
     sock.settimeout(ANSWER_SECONDS)
@@ -240,7 +240,7 @@ def _drain(sock: socket.socket) -> None:
         pass
 
 
-def _parsed(data: bytes) -> Fact:
+def _parse_datagram(data: bytes) -> Fact:
     try:
         found = json.loads(data)
     except ValueError:
@@ -251,15 +251,15 @@ def _parsed(data: bytes) -> Fact:
 # --- Going to others ------------------------------------------------------------------------------------------------
 
 
-def call(
-    order: Order,
+def call_node(
+    order: PreflightOrder,
     address: str,
     port: int,
     want: str,
     rank: int | None,
     seconds: float = CONNECT_SECONDS,
     more: Fact | None = None,
-) -> tuple[str, Line | None, Fact]:
+) -> tuple[str, JsonLineConnection | None, Fact]:
     """Return the outcome (ok, refused, timeout, unreachable, stranger, late), the connection, and the answer. With
     `rank`, the other side must be that rank."""
     try:
@@ -270,7 +270,7 @@ def call(
         return "refused", None, {}
     except OSError:
         return "unreachable", None, {}
-    line = Line(sock)
+    line = JsonLineConnection(sock)
     try:
         line.send({"run": order.run, "rank": order.rank, "want": want, **(more or {})})
         answer = line.receive(ANSWER_SECONDS)
@@ -286,14 +286,14 @@ def call(
     return "ok", line, answer
 
 
-def hang_up(line: Line | None) -> bool:
+def close_connection(line: JsonLineConnection | None) -> bool:
     """Close the connection; return whether there was one."""
     if line:
         line.sock.close()
     return line is not None
 
 
-def resolve(name: str, seconds: float = 5.0) -> list[str]:
+def resolve_name(name: str, seconds: float = 5.0) -> list[str]:
     """Return the addresses of a name. Resolved in a thread, as an unreachable name server can block for minutes."""
     found: list[str] = []
 
@@ -309,38 +309,38 @@ def resolve(name: str, seconds: float = 5.0) -> list[str]:
     return list(found)
 
 
-def find_head(order: Order, door: Door, port: int) -> tuple[Line | None, Fact]:
+def find_head(order: PreflightOrder, door: ProbeServer, port: int) -> tuple[JsonLineConnection | None, Fact]:
     """Return the connection to the head, and the fact `head`."""
     tries: dict[tuple[str, int], str] = {}
-    line: Line | None = None
+    line: JsonLineConnection | None = None
     end, resolved = time.monotonic() + order.patience, list[str]()
     hello = {"port": port, "udp": door.udp, "names": order.names,
-             "addresses": [a for found in this_node.interfaces().values() for a in found]}  # fmt: skip
+             "addresses": [a for found in this_node.list_interfaces().values() for a in found]}  # fmt: skip
     with ThreadPoolExecutor(16) as pool:
         while True:
-            resolved = resolve(order.head) or resolved
+            resolved = resolve_name(order.head) or resolved
             places = [(address, port) for port in order.head_ports for address in resolved]
-            tries.update(zip(places, pool.map(lambda place: _look(order, place, 1.5), places)))  # noqa: B905
+            tries.update(zip(places, pool.map(lambda place: _probe_head(order, place, 1.5), places)))  # noqa: B905
             for address in resolved:
                 door.shout(address, order.port)
                 if any(tries[address, port] == "ok" for port in order.head_ports[1:]):
-                    tries[address, order.port] = _look(order, (address, order.port), CONNECT_SECONDS)  # once more
+                    tries[address, order.port] = _probe_head(order, (address, order.port), CONNECT_SECONDS)  # once more
             best = next((place for place in places if tries[place] == "ok"), None)
             if best:
-                tries[best], line, _ = call(order, *best, "join", 0, more=hello)
+                tries[best], line, _ = call_node(order, *best, "join", 0, more=hello)
             late = bool(best and tries[best] == "late")
             if line or late or time.monotonic() > end:
                 break
             time.sleep(0.2)
     fact = {
-        "asked": order.head, "port": order.port, "resolved": resolved, "source": this_node.in_hosts(order.head),
-        "tries": [{"address": a, "port": p, "result": result} for (a, p), result in tries.items()],
-        "via": best[1] if best and line else None, "address": best[0] if best and line else None, "late": late,
-    }  # fmt: skip
+        "asked": order.head, "port": order.port, "resolved": resolved, "source":
+        this_node.find_in_hosts_file(order.head), "tries": [{"address": a, "port": p, "result": result} for (a, p),
+        result in tries.items()], "via": best[1] if best and line else None, "address": best[0] if best and line else
+    None, "late": late, }  # fmt: skip
     return line, fact
 
 
-def _look(order: Order, place: tuple[str, int], seconds: float) -> str:
-    result, line, _ = call(order, *place, "look", 0, seconds)
-    hang_up(line)
+def _probe_head(order: PreflightOrder, place: tuple[str, int], seconds: float) -> str:
+    result, line, _ = call_node(order, *place, "look", 0, seconds)
+    close_connection(line)
     return result

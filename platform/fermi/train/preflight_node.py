@@ -24,33 +24,33 @@ from fermi.telemetry import nvidia_smi
 
 Fact = dict  # of str to whatever JSON knows
 
-VARIABLES = (
+REPORTED_VARIABLES = (
     "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE",
     "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "CUDA_VISIBLE_DEVICES",
     "JAX_PLATFORMS", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION",
 )  # fmt: skip
-PACKAGES = ("torch", "jax", "jaxlib", "numpy")
+REPORTED_PACKAGES = ("torch", "jax", "jaxlib", "numpy")
 SMI_SECONDS = 15
 SIOCGIFADDR = 0x8915
 
 
-def look(packages: Iterable[str] = ()) -> Fact:
+def collect_node_facts(packages: Iterable[str] = ()) -> Fact:
     """Return the fact `node`. `packages`: further ones whose versions to report."""
-    gpus, driver = gpus_of_nvidia_smi()
+    gpus, driver = list_gpus()
     return {
         "host": socket.gethostname(),
-        "env": {name: os.environ[name] for name in VARIABLES if os.environ.get(name)},
-        "interfaces": interfaces(),
-        "versions": {**_versions(packages), **({"driver": driver} if driver else {})},
+        "env": {name: os.environ[name] for name in REPORTED_VARIABLES if os.environ.get(name)},
+        "interfaces": list_interfaces(),
+        "versions": {**_list_versions(packages), **({"driver": driver} if driver else {})},
         "gpus": gpus,
-        "disks": _disks(),
-        "shm": _space("/dev/shm"),
+        "disks": _list_disks(),
+        "shm": _read_space("/dev/shm"),
     }
 
 
-def _versions(packages: Iterable[str]) -> dict[str, str]:
+def _list_versions(packages: Iterable[str]) -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for name in [*PACKAGES, *packages]:
+    for name in [*REPORTED_PACKAGES, *packages]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name) or ""
     for distribution in ("nvidia-nccl-cu12", "nvidia-nccl-cu13"):
@@ -59,7 +59,7 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _disks() -> list[Fact]:
+def _list_disks() -> list[Fact]:
     """Return the disks that training writes to. Read-only ones are left out: where a task sees only its own folders,
     their parents are on a file system of a few MB (`fermi.runner.mounts`)."""
     paths = [os.getcwd(), "/tmp", os.environ.get("FERMI_CHECKPOINT_DIR") or os.getcwd()]
@@ -67,7 +67,7 @@ def _disks() -> list[Fact]:
     for path in paths:
         while not os.path.exists(path):
             path = os.path.dirname(path)
-        space = None if _is_read_only(path) else _space(path)
+        space = None if _is_read_only(path) else _read_space(path)
         if space:
             found.setdefault(os.stat(path).st_dev, {"path": path, **space})
     return list(found.values())
@@ -77,7 +77,7 @@ def _is_read_only(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
-def _space(path: str) -> Fact | None:
+def _read_space(path: str) -> Fact | None:
     try:
         usage = shutil.disk_usage(path)
     except OSError:
@@ -88,7 +88,7 @@ def _space(path: str) -> Fact | None:
 # --- Network ----------------------------------------------------------------------------------------------------------
 
 
-def interfaces() -> dict[str, list[str]]:
+def list_interfaces() -> dict[str, list[str]]:
     """Return the addresses by interface, of those that have some."""
     found: dict[str, list[str]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -106,7 +106,7 @@ def interfaces() -> dict[str, list[str]]:
     return found
 
 
-def interface_to(address: str) -> str | None:
+def find_interface_to(address: str) -> str | None:
     """Return the interface by which an address is reached, None where there is no route. By a datagram socket: a route
     is chosen, nothing is sent."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -116,10 +116,10 @@ def interface_to(address: str) -> str | None:
             own = probe.getsockname()[0]
     except OSError:
         return None
-    return next((name for name, addresses in interfaces().items() if own in addresses), None)
+    return next((name for name, addresses in list_interfaces().items() if own in addresses), None)
 
 
-def in_hosts(name: str) -> str:
+def find_in_hosts_file(name: str) -> str:
     """Return the line of /etc/hosts that has a name, as `/etc/hosts:3`; "" if none does."""
     with contextlib.suppress(OSError), open("/etc/hosts", encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
@@ -132,20 +132,20 @@ def in_hosts(name: str) -> str:
 # --- GPUs as the driver sees them -------------------------------------------------------------------------------------
 
 
-SMI_GPUS = ("index", "uuid", "memory.total", "memory.used", "driver_version", "name")
-SMI_HOLDERS = ("gpu_uuid", "pid", "used_memory", "process_name")
+SMI_GPU_FIELDS = ("index", "uuid", "memory.total", "memory.used", "driver_version", "name")
+SMI_PROCESS_FIELDS = ("gpu_uuid", "pid", "used_memory", "process_name")
 
 
-def gpus_of_nvidia_smi() -> tuple[list[Fact], str]:
+def list_gpus() -> tuple[list[Fact], str]:
     """Return the GPUs that this node may use, with the processes that hold their memory, and the driver's version."""
-    gpus = nvidia_smi.run_query(SMI_GPUS, seconds=SMI_SECONDS)
+    gpus = nvidia_smi.run_query(SMI_GPU_FIELDS, seconds=SMI_SECONDS)
     if gpus is None:
         return [], ""
-    holders = nvidia_smi.run_query(SMI_HOLDERS, target="compute-apps", seconds=SMI_SECONDS) or []
-    return read_smi(gpus, holders, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    holders = nvidia_smi.run_query(SMI_PROCESS_FIELDS, target="compute-apps", seconds=SMI_SECONDS) or []
+    return combine_smi_rows(gpus, holders, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def read_smi(
+def combine_smi_rows(
     gpus: list[nvidia_smi.SmiRow], holders: list[nvidia_smi.SmiRow], visible: str | None
 ) -> tuple[list[Fact], str]:
     """Return GPUs and driver version from rows of nvidia-smi. `visible`: CUDA_VISIBLE_DEVICES; None = all."""
@@ -167,7 +167,7 @@ def read_smi(
 # --- torch and JAX ----------------------------------------------------------------------------------------------------
 
 
-class Stack:
+class StackProbe:
     """A child process that imports torch and JAX, reports their devices, and runs collectives with other nodes. Forked
     before there are threads; where the parent has imported torch already, that costs nothing."""
 
@@ -183,7 +183,7 @@ class Stack:
             if quiet:
                 os.dup2(1, 2)
             with contextlib.suppress(BaseException):
-                _answer(names, self.orders, self.answers)
+                _run_child(names, self.orders, self.answers)
             os._exit(0)
         os.close(self.orders)
         os.close(self.answers)
@@ -191,7 +191,7 @@ class Stack:
         self.found: Fact | None = None
         self.rest = b""
 
-    def __enter__(self) -> Stack:
+    def __enter__(self) -> StackProbe:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -205,7 +205,7 @@ class Stack:
         if self.found is None:
             answer = self._receive(seconds)
             stuck = "ended while it was imported" if answer == {} else f"no answer within {seconds:.0f} s"
-            self.found = answer or {**dict.fromkeys(_ASK), self.names[0]: {"error": stuck, "gpus": 0}}
+            self.found = answer or {**dict.fromkeys(_INSPECTORS), self.names[0]: {"error": stuck, "gpus": 0}}
         return self.found
 
     def together(self, order: Fact, seconds: float) -> Fact:
@@ -231,25 +231,25 @@ class Stack:
         return found
 
 
-def _answer(names: list[str], orders: int, answers: int) -> None:
+def _run_child(names: list[str], orders: int, answers: int) -> None:
     """The child's life."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     began = time.monotonic()
-    found: Fact = {name: _ASK[name]() if name in names else None for name in _ASK}
-    found |= {name: _version_of(name) for name in names if name not in _ASK}
+    found: Fact = {name: _INSPECTORS[name]() if name in names else None for name in _INSPECTORS}
+    found |= {name: _read_version(name) for name in names if name not in _INSPECTORS}
     found["seconds"] = round(time.monotonic() - began, 2)
     os.write(answers, json.dumps(found).encode() + b"\n")
     with os.fdopen(orders) as lines:
         for line in lines:
             try:
-                said = _together(json.loads(line))
+                said = _run_collectives(json.loads(line))
             except BaseException as error:
                 said = {"error": f"{type(error).__name__}: {_first_line(error)}"}
             os.write(answers, json.dumps(said).encode() + b"\n")
 
 
-def _torch() -> Fact | None:
-    if not _installed("torch"):
+def _inspect_torch() -> Fact | None:
+    if not _is_installed("torch"):
         return None
     try:
         import torch
@@ -267,8 +267,8 @@ def _torch() -> Fact | None:
         return {"error": f"{type(error).__name__}: {_first_line(error)}", "gpus": 0}
 
 
-def _jax() -> Fact | None:
-    if not _installed("jax"):
+def _inspect_jax() -> Fact | None:
+    if not _is_installed("jax"):
         return None
     try:
         import jax
@@ -280,15 +280,15 @@ def _jax() -> Fact | None:
         return {"error": f"{type(error).__name__}: {_first_line(error)}", "gpus": 0}
 
 
-_ASK = {"torch": _torch, "jax": _jax}
+_INSPECTORS = {"torch": _inspect_torch, "jax": _inspect_jax}
 
 
-def _version_of(name: str) -> Fact | None:
+def _read_version(name: str) -> Fact | None:
     """Return the version of a package for which there is no inspector."""
-    return {"version": metadata.version(name)} if _installed(name) else None
+    return {"version": metadata.version(name)} if _is_installed(name) else None
 
 
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         return name in sys.modules or bool(metadata.version(name))
     except metadata.PackageNotFoundError:
@@ -299,7 +299,7 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0][:300]
 
 
-def _together(order: Fact) -> Fact:
+def _run_collectives(order: Fact) -> Fact:
     """Run an all-reduce and a barrier over all nodes and return the shortest of three times, in ms."""
     import datetime
 
@@ -312,7 +312,7 @@ def _together(order: Fact) -> Fact:
         torch.cuda.set_device(device)
     dist.init_process_group(
         order["backend"],
-        init_method=f"tcp://{_bracketed(order['head'])}:{order['port']}",
+        init_method=f"tcp://{_bracket_host(order['head'])}:{order['port']}",
         rank=order["rank"],
         world_size=order["world"],
         timeout=datetime.timedelta(seconds=30),
@@ -324,14 +324,14 @@ def _together(order: Fact) -> Fact:
     said = {
         "backend": order["backend"],
         "megabytes": order["megabytes"],
-        "allReduceMs": _timed(lambda: dist.all_reduce(numbers), on_gpu),
-        "barrierMs": _timed(dist.barrier, on_gpu),
+        "allReduceMs": _measure_ms(lambda: dist.all_reduce(numbers), on_gpu),
+        "barrierMs": _measure_ms(dist.barrier, on_gpu),
     }
     dist.destroy_process_group()
     return said
 
 
-def _timed(work: Any, on_gpu: bool) -> float:
+def _measure_ms(work: Any, on_gpu: bool) -> float:
     import torch
 
     best = float("inf")
@@ -344,5 +344,5 @@ def _timed(work: Any, on_gpu: bool) -> float:
     return round(best, 3)
 
 
-def _bracketed(host: str) -> str:
+def _bracket_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

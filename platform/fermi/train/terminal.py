@@ -8,16 +8,16 @@ from typing import Any
 
 from fermi.train.common import Report
 
-CLEAR = "\r\x1b[K"  # back to the line's beginning, all of it gone
-MOST_PER_SECOND = 10
-WIDEST = 30
+CLEAR_LINE = "\r\x1b[K"  # back to the line's beginning, all of it gone
+MAX_UPDATES_PER_SECOND = 10
+MAX_BAR_WIDTH = 30
 
 
-def report(args: argparse.Namespace, rank: int) -> Report:
-    return (OnTerminal if rank == 0 and sys.stdout.isatty() else Report)(args, rank)
+def make_report(args: argparse.Namespace, rank: int) -> Report:
+    return (TerminalReport if rank == 0 and sys.stdout.isatty() else Report)(args, rank)
 
 
-class OnTerminal(Report):
+class TerminalReport(Report):
     """Report with lines `Step 10: loss=2.31 …`, and below them `45%|████▌     | 135/300 [00:12<00:15, 10.9
     steps/s]`."""
 
@@ -33,7 +33,7 @@ class OnTerminal(Report):
         words += [
             f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}" for name, value in told.items()
         ]
-        self._draw(f"{CLEAR if self.bar else ''}{step}{' '.join(words)}\n{self.bar}")
+        self._draw(f"{CLEAR_LINE if self.bar else ''}{step}{' '.join(words)}\n{self.bar}")
         if line.get("event") in ("stopped", "finished"):
             self._draw("\n" if self.bar else "")
             self.bar = ""
@@ -42,37 +42,37 @@ class OnTerminal(Report):
         now = time.monotonic()
         if not self.began:
             self.first, self.began = step, now
-        if step < self.total and now - self.drawn < 1 / MOST_PER_SECOND:
+        if step < self.total and now - self.drawn < 1 / MAX_UPDATES_PER_SECOND:
             return
-        self.bar, self.drawn = bar(step, self.total, step - self.first, now - self.began, columns()), now
-        self._draw(f"{CLEAR}{self.bar}")
+        self.bar, self.drawn = draw_bar(step, self.total, step - self.first, now - self.began, count_columns()), now
+        self._draw(f"{CLEAR_LINE}{self.bar}")
 
     def _draw(self, text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
-def columns() -> int:
+def count_columns() -> int:
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
 
 
-def bar(step: int, total: int, done: int, seconds: float, columns: int) -> str:
+def draw_bar(step: int, total: int, done: int, seconds: float, columns: int) -> str:
     """Return the progress bar, never wider than the terminal: a wrapped line could not be erased. `done` steps took
     `seconds`."""
     speed = done / seconds if seconds > 0 else 0.0
-    left = clock((total - step) / speed) if speed else "?"
-    end = f"| {step}/{total} [{clock(seconds)}<{left}, {speed:.1f} steps/s]"
+    left = format_duration((total - step) / speed) if speed else "?"
+    end = f"| {step}/{total} [{format_duration(seconds)}<{left}, {speed:.1f} steps/s]"
     start = f"{step * 100 // total:3d}%|"
-    width = max(0, min(WIDEST, columns - 1 - len(start) - len(end)))
+    width = max(0, min(MAX_BAR_WIDTH, columns - 1 - len(start) - len(end)))
     eighths = width * 8 * step // total
     full = "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else "")
     return f"{start}{full:<{width}}{end}"[: max(columns - 1, 0)]
 
 
-def clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration: `01:02`, `1:01:02`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

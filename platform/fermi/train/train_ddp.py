@@ -42,46 +42,48 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 MODEL_OPTIONS = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
-TERMINATED = 128 + signal.SIGTERM
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # tokens and targets, (batch_size, block_size) each
 
 
-class Refused(Exception):
+class ConfigError(Exception):
     """The options or data cannot work: one line on stderr, exit code 2."""
 
 
 # --- Options ------------------------------------------------------------------------------------------------
 
-BATCH_SIZE = "sequences per process and micro step; an optimizer step has batch_size x world size x accumulation steps"
-LR_SCALING = "the learning rate times the number of data-parallel processes, or its square root"
-VOCAB_SIZE = "more than the largest token: 256 for text as bytes; GPT-2's BPE has 50257, for which 50304 is usual"
+BATCH_SIZE_HELP = (
+    "sequences per process and micro step; an optimizer step has batch_size x world size x accumulation steps"
+)
+LR_SCALING_HELP = "the learning rate times the number of data-parallel processes, or its square root"
+VOCAB_SIZE_HELP = "more than the largest token: 256 for text as bytes; GPT-2's BPE has 50257, for which 50304 is usual"
 
 
-class Parser(argparse.ArgumentParser):
+class TrainerParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise Refused(message)
+        raise ConfigError(message)
 
 
-def parse(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Namespace:
+def parse_args(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse.Namespace:
     """Return the parsed options. Names may have dashes or underscores; defaults come from the platform's FERMI_
     variables. Raise ConfigError."""
     env, kind = os.environ.get, kind or Trainer
     parser = make_parser(kind)
-    words = from_hyperparameters(env("FERMI_HYPERPARAMETERS") or "{}") + argv
-    args = parser.parse_args([re.sub("^--(no[-_])?([^=]+)", spelled, word) for word in words])
+    words = convert_hyperparameters(env("FERMI_HYPERPARAMETERS") or "{}") + argv
+    args = parser.parse_args([re.sub("^--(no[-_])?([^=]+)", normalize_option, word) for word in words])
     kind.settle(args)
     if args.n_embd % args.n_head:
-        raise Refused(f"--n_embd {args.n_embd} is not divisible by --n_head {args.n_head}")
+        raise ConfigError(f"--n_embd {args.n_embd} is not divisible by --n_head {args.n_head}")
     if not args.train_data_path:
-        raise Refused("--train_data_path is missing")
+        raise ConfigError("--train_data_path is missing")
     return args
 
 
-def make_parser(kind: "type[Trainer]") -> Parser:
+def make_parser(kind: "type[Trainer]") -> TrainerParser:
     env = os.environ.get
     about, layout = sys.modules[kind.__module__].__doc__, argparse.RawDescriptionHelpFormatter
-    parser = Parser(kind.name, description=about, formatter_class=layout, allow_abbrev=False)
+    parser = TrainerParser(kind.name, description=about, formatter_class=layout, allow_abbrev=False)
     add, positive, natural, on_off = parser.add_argument, at_least(1), at_least(0), argparse.BooleanOptionalAction
     add("--distributed", action=on_off, default=False)
     add("--world_size", type=positive, help="processes to start without a launcher; default: one per GPU")
@@ -92,7 +94,7 @@ def make_parser(kind: "type[Trainer]") -> Parser:
 
     add("--train_data_path", default=env("FERMI_TRAIN_DATA"))
     add("--valid_data_path", default=env("FERMI_VALID_DATA"), help="none: no validation")
-    add("--batch_size", type=positive, default=8, help=BATCH_SIZE)
+    add("--batch_size", type=positive, default=8, help=BATCH_SIZE_HELP)
     mine = "this process's part of the batch, where the parts differ; all processes must state theirs"
     add("--local_batch_size", type=positive, default=env("FERMI_LOCAL_BATCH_SIZE"), help=mine)
     add("--gradient_accumulation_steps", type=positive, default=1, help="micro steps per optimizer step")
@@ -103,7 +105,7 @@ def make_parser(kind: "type[Trainer]") -> Parser:
 
     add("--learning_rate", type=float, default=3e-3)
     scaling = ("none", "linear", "sqrt")
-    add("--lr_scaling", "--learning_rate_scaling", choices=scaling, default="none", help=LR_SCALING)
+    add("--lr_scaling", "--learning_rate_scaling", choices=scaling, default="none", help=LR_SCALING_HELP)
     add("--lr_schedule", choices=("cosine", "constant"), default="cosine", help="after the warm-up")
     add("--min_lr", "--min_learning_rate", type=float, help="final rate of cosine; default: a tenth of the peak")
     add("--warmup_steps", type=natural, default=20)
@@ -134,7 +136,7 @@ def make_parser(kind: "type[Trainer]") -> Parser:
     add("--n_head", "--heads", type=positive, default=4)
     add("--n_embd", "--hidden_size", type=positive, default=64)
     add("--block_size", "--sequence_length", type=positive, default=64)
-    add("--vocab_size", type=positive, default=256, help=VOCAB_SIZE)
+    add("--vocab_size", type=positive, default=256, help=VOCAB_SIZE_HELP)
     add("--dropout", type=float, default=0.0)
 
     kind.add_options(parser)
@@ -150,11 +152,11 @@ def at_least(low: int) -> Callable[[str], int]:
     return number
 
 
-def spelled(option: re.Match[str]) -> str:
+def normalize_option(option: re.Match[str]) -> str:
     return f"--{'no-' if option[1] else ''}{option[2].replace('-', '_')}"
 
 
-def from_hyperparameters(text: str) -> list[str]:
+def convert_hyperparameters(text: str) -> list[str]:
     """Return `{"batchSize": 8, "useWandb": true}` as the options `--batch_size=8 --use_wandb`."""
     options = []
     for name, value in json.loads(text).items():
@@ -184,18 +186,18 @@ class World(NamedTuple):
         env, gpus = os.environ, torch.cuda.device_count()
         missing = [name for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in env]
         if "RANK" in env and missing:
-            raise Refused(f"RANK is set, but {' and '.join(missing)} not")
+            raise ConfigError(f"RANK is set, but {' and '.join(missing)} not")
         rank, size = (int(env["RANK"]), int(env["WORLD_SIZE"])) if "RANK" in env else (0, 1)
         local_rank = int(env.get("LOCAL_RANK", args.local_rank))
         if args.world_size not in (None, size):
-            raise Refused(f"--world_size is {args.world_size}, but the launcher started {size} processes")
+            raise ConfigError(f"--world_size is {args.world_size}, but the launcher started {size} processes")
         if not 0 <= rank < size:
-            raise Refused(f"RANK is {rank}, but must be below WORLD_SIZE, {size}")
+            raise ConfigError(f"RANK is {rank}, but must be below WORLD_SIZE, {size}")
         if args.backend == "nccl" and not gpus:
-            raise Refused("--backend nccl needs a GPU, and none is visible: use gloo or auto")
+            raise ConfigError("--backend nccl needs a GPU, and none is visible: use gloo or auto")
         index = local_rank if gpus > 1 else 0  # some launchers show each process its own GPU only
         if index >= gpus > 0:
-            raise Refused(f"local rank {local_rank} has no GPU: {gpus} visible")
+            raise ConfigError(f"local rank {local_rank} has no GPU: {gpus} visible")
         device = torch.device("cuda", index) if gpus else torch.device("cpu")
         return cls(rank, local_rank, size, device, distributed=size > 1 or args.distributed)
 
@@ -203,8 +205,8 @@ class World(NamedTuple):
         """Select the device, and print this rank's place."""
         env, on_gpu = os.environ, self.device.type == "cuda"
         address, port = (env["MASTER_ADDR"], env["MASTER_PORT"]) if "RANK" in env else ("none", "none")
-        say(f"[Rank {self.rank}] World Size: {self.size}, Local Rank: {self.local_rank}, Master Addr: {address}")
-        say(f"[Rank {self.rank}] Master Port: {port}, Device: {self.device}")
+        print_line(f"[Rank {self.rank}] World Size: {self.size}, Local Rank: {self.local_rank}, Master Addr: {address}")
+        print_line(f"[Rank {self.rank}] Master Port: {port}, Device: {self.device}")
         if on_gpu:
             torch.cuda.set_device(self.device)
             torch.set_float32_matmul_precision("high" if args.tf32 else "highest")
@@ -241,20 +243,20 @@ class World(NamedTuple):
             dist.destroy_process_group()
 
 
-def spawn(args: argparse.Namespace, argv: list[str], kind: "type[Trainer]") -> int:
+def spawn_ranks(args: argparse.Namespace, argv: list[str], kind: "type[Trainer]") -> int:
     """Start all processes on this machine; return the exit code of the first to fail."""
     import torch.multiprocessing as mp
 
     gpus = torch.cuda.device_count()
     size = args.world_size or max(gpus, 1)
     if gpus and size > gpus:
-        raise Refused(f"--world_size {size} is more than this machine's {gpus} GPUs")
+        raise ConfigError(f"--world_size {size} is more than this machine's {gpus} GPUs")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     for name, default in {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}.items():
         os.environ.setdefault(name, str(default))
-    ranks = mp.spawn(spawned, args=(size, argv, kind), nprocs=size, join=False)
+    ranks = mp.spawn(run_spawned_rank, args=(size, argv, kind), nprocs=size, join=False)
     signal.signal(signal.SIGTERM, lambda *_: [process.terminate() for process in ranks.processes])
     try:
         while not ranks.join(grace_period=5):
@@ -264,15 +266,15 @@ def spawn(args: argparse.Namespace, argv: list[str], kind: "type[Trainer]") -> i
     return 0
 
 
-def spawned(local_rank: int, size: int, argv: list[str], kind: "type[Trainer]") -> NoReturn:
+def run_spawned_rank(local_rank: int, size: int, argv: list[str], kind: "type[Trainer]") -> NoReturn:
     os.environ.update(RANK=str(local_rank), LOCAL_RANK=str(local_rank), WORLD_SIZE=str(size))
-    run_and_leave(functools.partial(main, kind=kind), argv)
+    run_and_exit(functools.partial(main, kind=kind), argv)
 
 
 # --- Data ---------------------------------------------------------------------------------------------------
 
 
-def tflops(args: argparse.Namespace, tokens_per_second: float) -> float:
+def compute_tflops(args: argparse.Namespace, tokens_per_second: float) -> float:
     """Return the model's TFLOP/s over all ranks: for each token 6 operations for each weight that it is multiplied
     with, and 12 · layers · width · context for attention, forward and backward (Chowdhery et al. 2022,
     arXiv:2204.02311, appendix B). Recomputation to save memory does not count."""
@@ -281,7 +283,7 @@ def tflops(args: argparse.Namespace, tokens_per_second: float) -> float:
     return float(f"{each * tokens_per_second / 1e12:.4g}")
 
 
-def digest(*parts: object) -> int:
+def hash_to_int(*parts: object) -> int:
     """Return a 63-bit number that depends on `parts` only: the same on every rank, machine and attempt."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 1
 
@@ -292,19 +294,19 @@ def map_tokens(path: str, args: argparse.Namespace) -> torch.Tensor:
     try:
         size = os.stat(path).st_size
         if size % 2:
-            raise Refused(f"{path} has {size} bytes: not a whole number of uint16 tokens")
+            raise ConfigError(f"{path} has {size} bytes: not a whole number of uint16 tokens")
         if size // 2 <= args.block_size:
-            raise Refused(f"{path} has {size // 2} tokens: too few for --block_size {args.block_size}")
+            raise ConfigError(f"{path} has {size // 2} tokens: too few for --block_size {args.block_size}")
         tokens = torch.from_file(path, size=size // 2, dtype=torch.uint16)
         largest = int(tokens[: 1 << 20].int().max())
     except (OSError, RuntimeError) as error:
-        raise Refused(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
+        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
     if largest >= args.vocab_size:
-        raise Refused(beyond_vocabulary(path, largest, args.vocab_size))
+        raise ConfigError(explain_large_token(path, largest, args.vocab_size))
     return tokens
 
 
-def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
+def explain_large_token(path: str, largest: int, vocab_size: int) -> str:
     """Return the message for a token beyond the vocabulary. GPT-2's BPE, which most tokenised files hold, has 50257
     tokens; 50304 is the next multiple of 64."""
     said = f"{path} has the token {largest}: beyond --vocab_size {vocab_size}; pass"
@@ -313,7 +315,7 @@ def beyond_vocabulary(path: str, largest: int, vocab_size: int) -> str:
     return f"{said} --vocab_size {largest + 1} at least"
 
 
-class Share(NamedTuple):
+class DataShard(NamedTuple):
     """This rank's rows of a global batch: `size` of `total`, from `first` on. `weight` scales its mean loss, so that
     the mean over ranks, by which gradients are reduced, is the mean over samples; 1 where all sizes are equal."""
 
@@ -323,7 +325,7 @@ class Share(NamedTuple):
     weight: float
 
     @classmethod
-    def of(cls, args: argparse.Namespace, world: World) -> "Share":
+    def of(cls, args: argparse.Namespace, world: World) -> "DataShard":
         """Return this rank's share; all ranks must call it together."""
         sizes = [args.batch_size] * world.size
         if args.local_batch_size and world.distributed:
@@ -345,7 +347,7 @@ class Samples(Dataset[torch.Tensor]):
         if args.preload:
             self.tokens = self.tokens.clone()
         self.starts = len(self.tokens) - args.block_size
-        self.share = Share.of(args, world)
+        self.share = DataShard.of(args, world)
         self.coming: Iterator[torch.Tensor] | None = None
 
     def draw(self, step: int, micro_step: int) -> Batch:
@@ -358,13 +360,13 @@ class Samples(Dataset[torch.Tensor]):
         self.coming = None
         if self.args.num_workers and steps:
             places = ((step, micro_step) for step in steps for micro_step in micro_steps)
-            workers = {"num_workers": self.args.num_workers, "worker_init_fn": stay_with_rank}
+            workers = {"num_workers": self.args.num_workers, "worker_init_fn": bind_to_rank}
             self.coming = iter(DataLoader(self, batch_size=None, sampler=places, pin_memory=on_gpu, **workers))
 
     def __getitem__(self, place: tuple[int, int]) -> torch.Tensor:
         """Return the rows of (step, micro step)."""
         step, micro_step = place
-        return self.rows(digest(self.args.seed, step, place) % self.starts for place in self.places(micro_step))
+        return self.rows(hash_to_int(self.args.seed, step, place) % self.starts for place in self.places(micro_step))
 
     def windows(self) -> Iterator[Batch]:
         """Yield this rank's share of fixed windows, spread evenly over the file: `eval_batches` global batches of
@@ -387,16 +389,16 @@ class Samples(Dataset[torch.Tensor]):
         return rows[:, :-1], rows[:, 1:]
 
 
-def stay_with_rank(_: int) -> None:
+def bind_to_rank(_: int) -> None:
     """Let a data loading worker end with its rank, however the rank ends, and not before: SIGTERM to a whole group
     reaches workers, too, while the rank still has a step to finish. Only a SIGTERM of the rank's own ends a worker."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        threading.Thread(target=end_when_told, args=(os.getppid(),), daemon=True).start()
+        threading.Thread(target=exit_on_rank_sigterm, args=(os.getppid(),), daemon=True).start()
 
 
-def end_when_told(rank: int) -> None:
+def exit_on_rank_sigterm(rank: int) -> None:
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != rank:
         pass
     os._exit(0)
@@ -446,7 +448,7 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+def make_parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Return parameter groups for an optimizer: weight decay for matrices, none for biases and norms."""
     matrices = [weight for weight in model.parameters() if weight.dim() >= 2]
     vectors = [weight for weight in model.parameters() if weight.dim() < 2]
@@ -456,7 +458,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
 # --- Checkpoints --------------------------------------------------------------------------------------------
 
 
-class Unusable(Exception):
+class CheckpointError(Exception):
     """A checkpoint is missing, incomplete, damaged, or of another program."""
 
 
@@ -498,32 +500,32 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:  # torch.load alone would not notice flipped bits
             if damaged := archive.testzip():
-                raise Unusable(f"{damaged} is damaged")
+                raise CheckpointError(f"{damaged} is damaged")
         state = torch.load(path, map_location="cpu", weights_only=True)
         if not {"step", "options", "model", "optimizer", "scaler"} <= state.keys():
-            raise Unusable("not a checkpoint of this trainer")
+            raise CheckpointError("not a checkpoint of this trainer")
     except Exception as error:  # a damaged file can fail in any way
-        raise Unusable(str(error).split("\n")[0]) from error
+        raise CheckpointError(str(error).split("\n")[0]) from error
     return state
 
 
 # --- Training -----------------------------------------------------------------------------------------------
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(line + "\n")  # one write, so that the lines of ranks that share a pipe do not mix
     sys.stdout.flush()
 
 
 @contextlib.contextmanager
-def optional(name: str, package: str) -> Iterator[None]:
+def skip_if_unavailable(name: str, package: str) -> Iterator[None]:
     """Context in which a failure of an optional feature is printed and not raised. `package`: what pip installs."""
     try:
         yield
     except ImportError as error:
-        say(f"{name} cannot be used ({error}): install it with pip install '{package}'")
+        print_line(f"{name} cannot be used ({error}): install it with pip install '{package}'")
     except Exception as error:
-        say(f"{name} cannot be used ({error}): metrics go to standard output")
+        print_line(f"{name} cannot be used ({error}): metrics go to standard output")
 
 
 class Report:
@@ -532,19 +534,19 @@ class Report:
     def __init__(self, args: argparse.Namespace, world: World) -> None:
         self.speaks, self.wandb, self.tensorboard = world.rank == 0, None, None
         if self.speaks and args.use_wandb:
-            with optional("Weights & Biases", "wandb>=0.30,<1"):
+            with skip_if_unavailable("Weights & Biases", "wandb>=0.30,<1"):
                 import wandb
 
                 self.wandb = wandb.init(project=args.wandb_project, name=args.wandb_run_name, config=vars(args))
         if self.speaks and args.use_tensorboard:
-            with optional("TensorBoard", "tensorboard>=2.20,<3"):
+            with skip_if_unavailable("TensorBoard", "tensorboard>=2.20,<3"):
                 from torch.utils.tensorboard import SummaryWriter
 
                 self.tensorboard = SummaryWriter(args.tensorboard_dir or Path(args.checkpoint_dir, "tensorboard"))
 
         self.file = None
         if self.speaks and args.log_file:
-            with optional(args.log_file, ""):
+            with skip_if_unavailable(args.log_file, ""):
                 self.file = open(args.log_file, "a", encoding="utf-8")  # noqa: SIM115
 
     def event(self, name: str, **values: Any) -> None:
@@ -565,9 +567,9 @@ class Report:
         """Print the line, and write it to the file of `--log_file`."""
         text = json.dumps(line)
         if self.file:
-            with optional(self.file.name, ""):
+            with skip_if_unavailable(self.file.name, ""):
                 print(text, file=self.file, flush=True)
-        say(text)
+        print_line(text)
 
     def close(self) -> None:
         if self.wandb:
@@ -601,7 +603,7 @@ class Trainer:
         self.dtype = self.choose_dtype()
         torch.manual_seed(args.seed)
         self.model = self.place(GPT(args))
-        groups = parameter_groups(self.model, args.weight_decay)
+        groups = make_parameter_groups(self.model, args.weight_decay)
         self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
         lower = torch.autocast(world.device.type, self.dtype, enabled=self.dtype != torch.float32)
         self.autocast: contextlib.AbstractContextManager = lower
@@ -671,7 +673,7 @@ class Trainer:
     def advance(self, parallel: nn.Module) -> torch.Tensor:
         """Do one optimizer step; return this rank's mean loss, weighted by its share of the batch."""
         self.step += 1
-        torch.manual_seed(digest("rank", self.args.seed, self.step, self.world.rank))  # dropout differs by rank
+        torch.manual_seed(hash_to_int("rank", self.args.seed, self.step, self.world.rank))  # dropout differs by rank
         micro_steps, loss = self.args.gradient_accumulation_steps, torch.zeros((), device=self.world.device)
         parts = micro_steps / self.train_data.share.weight
         for micro_step in range(micro_steps):
@@ -739,8 +741,8 @@ class Trainer:
             return
         try:
             state = load_checkpoint(Path(path))
-        except Unusable as why:
-            raise Refused(f"cannot resume from {path}: {why}") from None
+        except CheckpointError as why:
+            raise ConfigError(f"cannot resume from {path}: {why}") from None
         self.refuse_another_model(path, state["options"])
         for name in ("model", "optimizer", "scaler"):
             if state[name]:  # no scaler state, unless it was float16
@@ -750,13 +752,13 @@ class Trainer:
 
     def refuse_another_model(self, path: str, was: dict[str, Any]) -> None:
         if other := [f"--{name} {was[name]}" for name in MODEL_OPTIONS if was[name] != getattr(self.args, name)]:
-            raise Refused(f"cannot resume from {path}: its model has {' '.join(other)}")
+            raise ConfigError(f"cannot resume from {path}: its model has {' '.join(other)}")
 
     def newest_valid(self) -> str | None:
         for _, path in list_checkpoints(Path(self.args.checkpoint_dir)):
             try:
                 load_checkpoint(path)
-            except Unusable as why:
+            except CheckpointError as why:
                 self.report.event("checkpoint_skipped", path=str(path), why=str(why))
             else:
                 return str(path)
@@ -779,7 +781,7 @@ class Trainer:
                 value, pause = loss.item(), time.perf_counter()
                 speed = tokens_per_step * (step - logged) / (pause - clock)
                 rate = self.optimizer.param_groups[0]["lr"]
-                done = {"tokens_per_s": round(speed, 1), "tflops": tflops(args, speed)}
+                done = {"tokens_per_s": round(speed, 1), "tflops": compute_tflops(args, speed)}
                 self.report.metrics(step, loss=value, lr=rate, **done)
                 logged, clock = step, pause
             pause = time.perf_counter()
@@ -793,7 +795,7 @@ class Trainer:
         self.train_data.draw_ahead(range(0))
         stopped = self.step < args.total_steps
         self.report.event("stopped" if stopped else "finished", step=self.step)
-        return TERMINATED if stopped else 0
+        return EXIT_TERMINATED if stopped else 0
 
 
 def train(args: argparse.Namespace, world: World, kind: type[Trainer]) -> int:
@@ -816,19 +818,19 @@ def main(argv: list[str], kind: type[Trainer] = Trainer) -> int:
     """Run and return the exit code. `kind`: the trainer's class; another one where a framework's recipe imports this
     file."""
     try:
-        args = parse(argv, kind)
+        args = parse_args(argv, kind)
         for path in filter(None, (args.train_data_path, args.valid_data_path)):
             map_tokens(path, args)
         several = args.distributed or (args.world_size or 1) > 1
         if several and "RANK" not in os.environ:
-            return spawn(args, argv, kind)
+            return spawn_ranks(args, argv, kind)
         return train(args, kind.world_type.from_env(args), kind)
-    except Refused as why:
+    except ConfigError as why:
         print(f"{kind.name}: {why}", file=sys.stderr, flush=True)
         return 2
 
 
-def run_and_leave(program: Callable[[list[str]], int], argv: list[str]) -> NoReturn:
+def run_and_exit(program: Callable[[list[str]], int], argv: list[str]) -> NoReturn:
     """End this process with the exit code of `program`, without finalising the interpreter: a thread of torch that
     needs the interpreter in that moment aborts the process (seen after 3 of 100 finished runs on gloo)."""
     try:
@@ -843,4 +845,4 @@ def run_and_leave(program: Callable[[list[str]], int], argv: list[str]) -> NoRet
 
 
 if __name__ == "__main__":
-    run_and_leave(main, sys.argv[1:])
+    run_and_exit(main, sys.argv[1:])

@@ -31,7 +31,17 @@ import torch.distributed as dist
 from torch import nn
 
 from fermi.train import train_ddp
-from fermi.train.train_ddp import GPT, MODEL_OPTIONS, Refused, Report, Samples, Unusable, World, digest, map_tokens
+from fermi.train.train_ddp import (
+    GPT,
+    MODEL_OPTIONS,
+    CheckpointError,
+    ConfigError,
+    Report,
+    Samples,
+    World,
+    hash_to_int,
+    map_tokens,
+)
 
 if os.environ.get("DS_ACCELERATOR", "cuda" if torch.cuda.device_count() else "cpu") == "cpu":
     from fermi.train import deepspeed_on_cpu  # noqa: F401
@@ -39,12 +49,12 @@ import deepspeed
 from deepspeed.runtime.config import DeepSpeedConfig
 
 from fermi.train import deepspeed_parallel, deepspeed_universal
-from fermi.train.deepspeed_parallel import Split
+from fermi.train.deepspeed_parallel import ParallelSplit
 
-MANIFEST = "checkpoint.json"
+MANIFEST_NAME = "checkpoint.json"
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
+def parse_args(argv: list[str]) -> argparse.Namespace:
     """Return the options of train_ddp.py, the path of `ds_config.json`, and how the model is split. Raise
     ConfigError."""
     ours, env = argparse.ArgumentParser(add_help=False, allow_abbrev=False), os.environ.get
@@ -53,11 +63,11 @@ def parse(argv: list[str]) -> argparse.Namespace:
         default = env(f"FERMI_{kind.upper()}_PARALLEL") or 1
         ours.add_argument(f"--{kind}_parallel_size", type=train_ddp.at_least(1), default=default)
     config, rest = ours.parse_known_args(argv)
-    args = train_ddp.parse(rest)
+    args = train_ddp.parse_args(rest)
     vars(args).update(vars(config))
     args.distributed = True  # DeepSpeed wants a process group for a single process, too
     if not args.deepspeed_config:
-        raise Refused("--deepspeed_config is missing")
+        raise ConfigError("--deepspeed_config is missing")
     return args
 
 
@@ -69,7 +79,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
     def __init__(self, args: argparse.Namespace, world: World, report: Report) -> None:
         self.args, self.world, self.report = args, world, report
         deepspeed.init_distributed(dist.get_backend())
-        self.split = Split.of(args, world)
+        self.split = ParallelSplit.of(args, world)
         self.config = read_config(args, self.split)
         same_data = world._replace(rank=self.split.data_rank, size=self.split.data)
         self.train_data = Samples(args.train_data_path, args, same_data)
@@ -88,14 +98,16 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         self.started(**about)
 
     def engine(self, model: GPT) -> Any:
-        groups = train_ddp.parameter_groups(model, self.args.weight_decay)
+        groups = train_ddp.make_parameter_groups(model, self.args.weight_decay)
         made = deepspeed.initialize(model=model, model_parameters=groups, config=self.settings())
-        deepspeed_parallel.own_heads(made[0], self.split)
+        deepspeed_parallel.divide_heads(made[0], self.split)
         return made
 
     def settings(self) -> dict[str, Any]:
         """Return the content of `ds_config.json`, with the specification of how layers are split."""
-        return deepspeed_parallel.autotp(json.loads(Path(self.args.deepspeed_config).read_bytes()), self.split)
+        return deepspeed_parallel.add_autotp_config(
+            json.loads(Path(self.args.deepspeed_config).read_bytes()), self.split
+        )
 
     def parallel(self) -> nn.Module:
         return self.model
@@ -113,7 +125,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
     def begin_step(self, *place: int) -> None:
         """Seed the dropout and set the learning rate. Ranks with the same `place` drop the same activations."""
         self.step += 1
-        torch.manual_seed(digest("rank", self.args.seed, self.step, *place))
+        torch.manual_seed(hash_to_int("rank", self.args.seed, self.step, *place))
         if self.scheduler is None:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate()
@@ -133,7 +145,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
             if path.exists():  # of an attempt that ran as far, and was not resumed from
                 shutil.rmtree(path)
             partial.rename(path)
-            flush(folder)
+            sync_path(folder)
             for _, old in [(step, old) for step, old in list_checkpoints(folder) if step <= self.step][
                 self.args.keep_checkpoints :
             ]:
@@ -145,9 +157,9 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
         options = {name: getattr(self.args, name) for name in MODEL_OPTIONS}
         manifest = {"step": self.step, "options": options, "saved_by": self.saved_by(), "files": sizes}
-        (folder / MANIFEST).write_text(json.dumps(manifest))
+        (folder / MANIFEST_NAME).write_text(json.dumps(manifest))
         for path in (*folder.iterdir(), folder):
-            flush(path)
+            sync_path(path)
         return sum(sizes.values())
 
     def saved_by(self) -> dict[str, Any]:
@@ -171,7 +183,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
                 self.load(path)
                 return
             if wanted != "auto":
-                raise Refused(f"cannot resume from {path}: {why}")
+                raise ConfigError(f"cannot resume from {path}: {why}")
             self.report.event("checkpoint_skipped", path=str(path), why=why)
 
     def agreed(self, why: str | None) -> str | None:
@@ -193,7 +205,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
                     with zipfile.ZipFile(path / name) as archive:
                         if damaged := archive.testzip():
                             return f"{name}: {damaged} is damaged"
-        except (OSError, zipfile.BadZipFile, Unusable) as error:
+        except (OSError, zipfile.BadZipFile, CheckpointError) as error:
             return str(error).split("\n")[0]
         return None
 
@@ -208,14 +220,16 @@ class DeepSpeedTrainer(train_ddp.Trainer):
         manifest = read_manifest(path)
         was = manifest["options"]
         if other := [f"--{name} {was[name]}" for name in MODEL_OPTIONS if was[name] != getattr(self.args, name)]:
-            raise Refused(f"cannot resume from {path}: its model has {' '.join(other)}")
+            raise ConfigError(f"cannot resume from {path}: its model has {' '.join(other)}")
         saved, mine = manifest["saved_by"], self.saved_by()
         fewer_or_more = saved["processes"] != mine["processes"]
         if {**saved, "processes": 0} != {**mine, "processes": 0} or (fewer_or_more and self.split.degrees):
-            raise Refused(f"cannot resume from {path}: it was saved by {saved}, not {mine}")
+            raise ConfigError(f"cannot resume from {path}: it was saved by {saved}, not {mine}")
         if fewer_or_more and mine["zero_stage"]:
-            with deepspeed_universal.converted(path, Path(self.args.checkpoint_dir), self.world.rank) as folder:
-                deepspeed_universal.load(self.model, folder)
+            with deepspeed_universal.convert_checkpoint(
+                path, Path(self.args.checkpoint_dir), self.world.rank
+            ) as folder:
+                deepspeed_universal.load_universal_checkpoint(self.model, folder)
         else:
             self.model.load_checkpoint(str(path.parent), tag=path.name)
         self.step = manifest["step"]
@@ -227,8 +241,8 @@ class PipelineTrainer(DeepSpeedTrainer):
     last stage does."""
 
     def engine(self, model: GPT) -> Any:
-        stage = deepspeed_parallel.pipeline(model, self.split)
-        groups = train_ddp.parameter_groups(stage, self.args.weight_decay)
+        stage = deepspeed_parallel.build_pipeline_stage(model, self.split)
+        groups = train_ddp.make_parameter_groups(stage, self.args.weight_decay)
         return deepspeed.initialize(model=stage, model_parameters=groups, config=self.settings())
 
     def advance(self, parallel: nn.Module) -> torch.Tensor:
@@ -249,15 +263,15 @@ def list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest: dict[str, Any] = json.loads((path / MANIFEST).read_bytes())
+        manifest: dict[str, Any] = json.loads((path / MANIFEST_NAME).read_bytes())
         if not {"step", "options", "saved_by", "files"} <= manifest.keys():
-            raise Unusable("not a checkpoint of this trainer")
+            raise CheckpointError("not a checkpoint of this trainer")
     except (ValueError, AttributeError) as error:
-        raise Unusable(f"{MANIFEST}: {error}") from error
+        raise CheckpointError(f"{MANIFEST_NAME}: {error}") from error
     return manifest
 
 
-def flush(path: Path) -> None:
+def sync_path(path: Path) -> None:
     """Sync a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -266,14 +280,14 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_config(args: argparse.Namespace, split: Split) -> DeepSpeedConfig:
+def read_config(args: argparse.Namespace, split: ParallelSplit) -> DeepSpeedConfig:
     """Return DeepSpeed's parsed configuration for this many processes; `args` are set to match it. Raise
     ConfigError."""
     try:
         config = DeepSpeedConfig(args.deepspeed_config, mpu=split if split.pipeline > 1 else None)
     except (AssertionError, ValueError, OSError) as error:
         why = str(error).split("\n")[0]
-        raise Refused(f"{args.deepspeed_config} is not for {dist.get_world_size()} processes: {why}") from error
+        raise ConfigError(f"{args.deepspeed_config} is not for {dist.get_world_size()} processes: {why}") from error
     params = config.optimizer_params or {}
     args.batch_size = config.train_micro_batch_size_per_gpu
     args.gradient_accumulation_steps = config.gradient_accumulation_steps
@@ -282,7 +296,7 @@ def read_config(args: argparse.Namespace, split: Split) -> DeepSpeedConfig:
     return config
 
 
-def stand_alone() -> None:
+def set_single_process_env() -> None:
     """Set the variables of a single process, which is a process group of one."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -293,17 +307,17 @@ def main(argv: list[str]) -> int:
     deepspeed.utils.logger.setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed")
     try:
-        args = parse(argv)
+        args = parse_args(argv)
         for path in filter(None, (args.train_data_path, args.valid_data_path)):
             map_tokens(path, args)
         if "RANK" not in os.environ:
-            stand_alone()
+            set_single_process_env()
         kind = PipelineTrainer if args.pipeline_parallel_size > 1 else DeepSpeedTrainer
         return train_ddp.train(args, World.from_env(args), kind)
-    except Refused as why:
+    except ConfigError as why:
         print(f"train_deepspeed: {why}", file=sys.stderr, flush=True)
         return 2
 
 
 if __name__ == "__main__":
-    train_ddp.run_and_leave(main, sys.argv[1:])
+    train_ddp.run_and_exit(main, sys.argv[1:])

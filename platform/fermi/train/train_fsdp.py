@@ -36,7 +36,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, Offlo
 from torch.utils.checkpoint import checkpoint
 
 from fermi.train import train_ddp
-from fermi.train.train_ddp import Refused, Report, Unusable, World, list_checkpoints, sync_folder
+from fermi.train.train_ddp import CheckpointError, ConfigError, Report, World, list_checkpoints, sync_folder
 
 T = TypeVar("T")
 
@@ -44,11 +44,11 @@ T = TypeVar("T")
 # --- Checkpoints --------------------------------------------------------------------------------------------
 
 
-class NotSaved(Exception):
+class CheckpointSaveError(Exception):
     """Some rank could not write its part; raised on every rank."""
 
 
-def checksums(folder: Path, pattern: str) -> dict[str, dict[str, Any]]:
+def compute_checksums(folder: Path, pattern: str) -> dict[str, dict[str, Any]]:
     """Return size and SHA-256 of the matching files, by name."""
     found = {}
     for path in sorted(folder.glob(pattern)):
@@ -57,54 +57,54 @@ def checksums(folder: Path, pattern: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def commit(partial: Path, path: Path, manifest: dict[str, Any], keep: int) -> int:
+def commit_checkpoint(partial: Path, path: Path, manifest: dict[str, Any], keep: int) -> int:
     """Turn the folder in which all ranks have written into the checkpoint `path`, and delete those beyond the newest
     `keep`. Return its size in bytes."""
-    manifest["files"] |= checksums(partial, ".metadata")
+    manifest["files"] |= compute_checksums(partial, ".metadata")
     with (partial / "manifest.json").open("w") as file:
         json.dump(manifest, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     sync_folder(partial)
     if path.exists():  # damaged, or this run went on from an older one
-        discard(path)
+        delete_checkpoint(path)
     partial.rename(path)
     sync_folder(path.parent)
     for old in [old for step, old in list_checkpoints(path.parent, "") if step <= manifest["step"]][keep:]:
-        discard(old)
+        delete_checkpoint(old)
     return sum(written["size"] for written in manifest["files"].values())
 
 
-def discard(path: Path) -> None:
+def delete_checkpoint(path: Path) -> None:
     """Delete a checkpoint. It is renamed first, so that a half-deleted one never has a checkpoint's name."""
     shutil.rmtree(path.rename(path.with_name(path.name + ".old.partial")))
 
 
-def clear(folder: Path) -> None:
+def delete_partial_checkpoints(folder: Path) -> None:
     """Delete what earlier attempts left incomplete."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob("checkpoint_step_*.partial"):
         shutil.rmtree(left)
 
 
-def inspect(path: Path) -> dict[str, Any]:
+def verify_checkpoint(path: Path) -> dict[str, Any]:
     """Return the manifest after reading every file and comparing it. Raise CheckpointError."""
     try:
         manifest = json.loads((path / "manifest.json").read_text())
         if not {"step", "options", "scaler", "files"} <= manifest.keys():
-            raise Unusable("not a checkpoint of this trainer")
+            raise CheckpointError("not a checkpoint of this trainer")
         for name, written in manifest["files"].items():
-            if checksums(path, name) != {name: written}:
-                raise Unusable(f"{name} is missing or damaged")
+            if compute_checksums(path, name) != {name: written}:
+                raise CheckpointError(f"{name} is missing or damaged")
     except (OSError, ValueError, AttributeError) as error:
-        raise Unusable(f"not a whole checkpoint: {error}") from error
+        raise CheckpointError(f"not a whole checkpoint: {error}") from error
     return manifest
 
 
 # --- Training -----------------------------------------------------------------------------------------------
 
 
-class Trainer(train_ddp.Trainer):
+class FsdpTrainer(train_ddp.Trainer):
     name = "train_fsdp"
 
     @staticmethod
@@ -124,7 +124,7 @@ class Trainer(train_ddp.Trainer):
     @staticmethod
     def settle(args: argparse.Namespace) -> None:
         if not args.distributed:
-            raise Refused("--no-distributed leaves nothing to shard over: use train_ddp")
+            raise ConfigError("--no-distributed leaves nothing to shard over: use train_ddp")
         if args.cpu_offload and args.backend != "gloo" and torch.cuda.is_available():
             args.backend = "cpu:gloo,cuda:nccl"  # the gradients that are clipped lie in CPU memory
 
@@ -137,7 +137,7 @@ class Trainer(train_ddp.Trainer):
         args, world = self.args, self.world
         size = args.shard_size or world.size
         if world.size % size:
-            raise Refused(f"--shard_size {size} does not divide the {world.size} processes")
+            raise ConfigError(f"--shard_size {size} does not divide the {world.size} processes")
         dims = {"shard": size} if size == world.size else {"replicate": world.size // size, "shard": size}
         low, pinned = self.dtype != torch.float32, world.device.type == "cuda"
         shard = functools.partial(
@@ -164,12 +164,12 @@ class Trainer(train_ddp.Trainer):
         partial = path.with_name(path.name + ".partial")
         manifest = {"step": self.step, "options": vars(self.args), "scaler": self.scaler.state_dict()}
         try:
-            self.on_first(lambda: clear(path.parent))
-            parts = self.together(lambda: checksums(partial, self.write(partial)))
+            self.on_first(lambda: delete_partial_checkpoints(path.parent))
+            parts = self.together(lambda: compute_checksums(partial, self.write(partial)))
             manifest["files"] = {name: written for part in parts for name, written in part.items()}
-            size = self.on_first(lambda: commit(partial, path, manifest, self.args.keep_checkpoints))
-        except (NotSaved, CheckpointException) as error:
-            self.report.event("checkpoint_failed", step=self.step, path=str(path), why=reason(error))
+            size = self.on_first(lambda: commit_checkpoint(partial, path, manifest, self.args.keep_checkpoints))
+        except (CheckpointSaveError, CheckpointException) as error:
+            self.report.event("checkpoint_failed", step=self.step, path=str(path), why=describe_failure(error))
             if last:
                 raise
         else:
@@ -182,8 +182,8 @@ class Trainer(train_ddp.Trainer):
         path, manifest = found[0]
         if path is None:
             return
-        if isinstance(manifest, Unusable):
-            raise Refused(f"cannot resume from {path}: {manifest}")
+        if isinstance(manifest, CheckpointError):
+            raise ConfigError(f"cannot resume from {path}: {manifest}")
         self.refuse_another_model(path, manifest["options"])
         self.read(path)
         if manifest["scaler"]:  # none, unless it was float16
@@ -191,18 +191,18 @@ class Trainer(train_ddp.Trainer):
         self.step = manifest["step"]
         self.report.event("resumed", step=self.step, path=path)
 
-    def chosen(self) -> tuple[str | None, dict[str, Any] | Unusable | None]:
+    def chosen(self) -> tuple[str | None, dict[str, Any] | CheckpointError | None]:
         """Return the checkpoint to resume from, and its manifest or why it cannot be used."""
         path = self.args.resume_from
         if path != "auto":
             try:
-                return (path, inspect(Path(path))) if path else (None, None)
-            except Unusable as why:
+                return (path, verify_checkpoint(Path(path))) if path else (None, None)
+            except CheckpointError as why:
                 return path, why
         for _, candidate in list_checkpoints(Path(self.args.checkpoint_dir), ""):
             try:
-                return str(candidate), inspect(candidate)
-            except Unusable as why:
+                return str(candidate), verify_checkpoint(candidate)
+            except CheckpointError as why:
                 self.report.event("checkpoint_skipped", path=str(candidate), why=str(why))
         return None, None
 
@@ -231,7 +231,7 @@ class Trainer(train_ddp.Trainer):
         everyone: list[Any] = [None] * self.world.size
         dist.all_gather_object(everyone, mine)
         if failed := [f"rank {rank}: {why}" for rank, (_, why) in enumerate(everyone) if why]:
-            raise NotSaved("; ".join(failed))
+            raise CheckpointSaveError("; ".join(failed))
         return [result for result, _ in everyone]
 
     def on_first(self, work: Callable[[], T]) -> T | None:
@@ -239,7 +239,7 @@ class Trainer(train_ddp.Trainer):
         return self.together(lambda: work() if self.world.rank == 0 else None)[0]
 
 
-def reason(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """Return the error in one line, without the tracebacks of other ranks."""
     if isinstance(error, CheckpointException):
         return "; ".join(f"rank {rank}: {failed[0]}" for rank, failed in error.failures.items()).replace("\n", " ")
@@ -247,8 +247,8 @@ def reason(error: BaseException) -> str:
 
 
 def main(argv: list[str]) -> int:
-    return train_ddp.main(argv, Trainer)
+    return train_ddp.main(argv, FsdpTrainer)
 
 
 if __name__ == "__main__":
-    train_ddp.run_and_leave(main, sys.argv[1:])
+    train_ddp.run_and_exit(main, sys.argv[1:])

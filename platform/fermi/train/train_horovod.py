@@ -18,14 +18,14 @@ import torch
 from torch import nn
 
 from fermi.train import train_ddp
-from fermi.train.train_ddp import Refused, Report
+from fermi.train.train_ddp import ConfigError, Report
 
 
-class World(train_ddp.World):
+class HorovodWorld(train_ddp.World):
     """Rank, size and device of this process, from Horovod's variables."""
 
     @classmethod
-    def from_env(cls, args: argparse.Namespace) -> "World":
+    def from_env(cls, args: argparse.Namespace) -> "HorovodWorld":
         rank, local_rank, size = (
             int(os.environ.get(name, default))
             for name, default in (("HOROVOD_RANK", 0), ("HOROVOD_LOCAL_RANK", 0), ("HOROVOD_SIZE", 1))
@@ -33,7 +33,7 @@ class World(train_ddp.World):
         gpus = torch.cuda.device_count()
         index = local_rank if gpus > 1 else 0
         if index >= gpus > 0:
-            raise Refused(f"local rank {local_rank} has no GPU: {gpus} visible")
+            raise ConfigError(f"local rank {local_rank} has no GPU: {gpus} visible")
         device = torch.device("cuda", index) if gpus else torch.device("cpu")
         return cls(rank, local_rank, size, device, distributed=size > 1)
 
@@ -52,9 +52,9 @@ class World(train_ddp.World):
         hvd.shutdown()
 
 
-class Trainer(train_ddp.Trainer):
+class HorovodTrainer(train_ddp.Trainer):
     name = "train_horovod"
-    world_type = World
+    world_type = HorovodWorld
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ class Trainer(train_ddp.Trainer):
     def settle(args: argparse.Namespace) -> None:
         args.local_batch_size = None  # all ranks have as many
         if args.distributed or args.world_size:
-            raise Refused("--distributed and --world_size start no processes here: use horovodrun -np")
+            raise ConfigError("--distributed and --world_size start no processes here: use horovodrun -np")
 
     def __init__(self, args: argparse.Namespace, world: train_ddp.World, report: Report) -> None:
         super().__init__(args, world, report)
@@ -91,8 +91,8 @@ class Trainer(train_ddp.Trainer):
 
 
 def main(argv: list[str]) -> int:
-    return train_ddp.main(argv, Trainer)
+    return train_ddp.main(argv, HorovodTrainer)
 
 
 if __name__ == "__main__":
-    train_ddp.run_and_leave(main, sys.argv[1:])
+    train_ddp.run_and_exit(main, sys.argv[1:])

@@ -42,20 +42,20 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from fermi.train import common, gpt_jax, terminal
-from fermi.train.common import Refused, Report, Samples, Unusable
-from fermi.train.mesh_jax import BY_RANK, EVERYWHERE, RANKS, ROWS_BY_RANK, Layout, in_a_loop
-from fermi.train.world_jax import World
+from fermi.train.common import CheckpointError, ConfigError, Report, Samples
+from fermi.train.mesh_jax import RANK_AXES, REPLICATED, ROWS_SHARDED_BY_RANK, SHARDED_BY_RANK, MeshLayout, scan_blocks
+from fermi.train.world_jax import JaxWorld
 
 MODEL_OPTIONS = ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")
-ENDING = ".npz"
-TERMINATED = 128 + signal.SIGTERM
+CHECKPOINT_SUFFIX = ".npz"
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 # --- Options ------------------------------------------------------------------------------------------------
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = common.options("train_jax", __doc__, dtypes=("float32", "bfloat16"))
+def parse_args(argv: list[str]) -> argparse.Namespace:
+    parser = common.make_parser("train_jax", __doc__, dtypes=("float32", "bfloat16"))
     add, positive, natural = parser.add_argument, common.at_least(1), common.at_least(0)
     on_off = argparse.BooleanOptionalAction
     add("--batch_is_global", action=on_off, default=False, help="divide --batch_size among the processes")
@@ -73,13 +73,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
         default=100,
         help="seconds after which a silent process counts as dead",
     )
-    return common.parse(parser, argv)
+    return common.parse_args(parser, argv)
 
 
 # --- Checkpoints --------------------------------------------------------------------------------------------
 
 
-class State(NamedTuple):
+class TrainState(NamedTuple):
     """Everything that a run needs to continue, except its options."""
 
     weights: gpt_jax.Weights
@@ -87,10 +87,10 @@ class State(NamedTuple):
     squares: gpt_jax.Weights
 
 
-Arrays = Iterable[tuple[str, np.ndarray]]
+NamedArrays = Iterable[tuple[str, np.ndarray]]
 
 
-def save_checkpoint(folder: Path, step: int, options: dict[str, Any], arrays: Arrays, keep: int) -> Path:
+def save_checkpoint(folder: Path, step: int, options: dict[str, Any], arrays: NamedArrays, keep: int) -> Path:
     """Save a checkpoint and return its path; one array is in memory at a time."""
 
     def write(file: Any) -> None:
@@ -103,35 +103,35 @@ def save_checkpoint(folder: Path, step: int, options: dict[str, Any], arrays: Ar
         with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             np.lib.format.write_array(member, array, allow_pickle=False)
 
-    return common.save_checkpoint(folder, step, ENDING, keep, write)
+    return common.save_checkpoint(folder, step, CHECKPOINT_SUFFIX, keep, write)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def open_checkpoint(path: Path) -> Iterator[Any]:
     """Yield a checkpoint's arrays, each of which is read on access. Raise CheckpointError."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
             yield arrays
     except Exception as error:  # a damaged file can fail in any way
-        raise Unusable(str(error).split("\n")[0]) from error
+        raise CheckpointError(str(error).split("\n")[0]) from error
 
 
-def read_about(path: Path) -> tuple[int, dict[str, Any]]:
+def read_checkpoint_header(path: Path) -> tuple[int, dict[str, Any]]:
     """Return the step and the options after reading and verifying the whole file. Raise CheckpointError."""
-    with opened(path) as arrays:
+    with open_checkpoint(path) as arrays:
         if damaged := arrays.zip.testzip():
-            raise Unusable(f"{damaged} is damaged")
-        names = [{key.split("/")[1] for key in arrays if key.startswith(f"{kind}/")} for kind in State._fields]
+            raise CheckpointError(f"{damaged} is damaged")
+        names = [{key.split("/")[1] for key in arrays if key.startswith(f"{kind}/")} for kind in TrainState._fields]
         if not names[0] or names.count(names[0]) != len(names):
-            raise Unusable("not a checkpoint of this trainer")
+            raise CheckpointError("not a checkpoint of this trainer")
         about = json.loads(arrays["about"].item())
         return about["step"], about["options"]
 
 
-def load_state(path: Path, put: Callable[[str, np.ndarray], Any]) -> State:
+def load_state(path: Path, put: Callable[[str, np.ndarray], Any]) -> TrainState:
     """Return the state of a checkpoint. Raise CheckpointError."""
-    state = State({}, {}, {})
-    with opened(path) as arrays:
+    state = TrainState({}, {}, {})
+    with open_checkpoint(path) as arrays:
         for kind, name in (key.split("/") for key in arrays if key != "about"):
             getattr(state, kind)[name] = put(name, arrays[f"{kind}/{name}"])
     return state
@@ -140,10 +140,10 @@ def load_state(path: Path, put: Callable[[str, np.ndarray], Any]) -> State:
 # --- Training -----------------------------------------------------------------------------------------------
 
 
-class Trainer:
+class JaxTrainer:
     """Model, optimizer and data of one process. `step` counts the optimizer steps done, over all attempts."""
 
-    def __init__(self, args: argparse.Namespace, world: World, devices: list[Any], report: Report) -> None:
+    def __init__(self, args: argparse.Namespace, world: JaxWorld, devices: list[Any], report: Report) -> None:
         self.args, self.world, self.report = args, world, report
         valid, place = args.valid_data_path, (world.rank, world.size)
         self.train_data = Samples(args.train_data_path, args, *place)
@@ -151,26 +151,33 @@ class Trainer:
         self.valid_rows: jax.Array | None = None
         modern = all(float(getattr(device, "compute_capability", 0)) >= 8 for device in devices)
         self.dtype = {"auto": "bfloat16" if modern else "float32"}.get(args.dtype, args.dtype)
-        weights = gpt_jax.initial_weights(args)
-        self.layout = layout = Layout(devices, args.fsdp_parallel, weights)
+        weights = gpt_jax.make_initial_weights(args)
+        self.layout = layout = MeshLayout(devices, args.fsdp_parallel, weights)
         zeros = {name: np.zeros(weight.shape, np.float32) for name, weight in weights.items()}
-        self.state = State(
+        self.state = TrainState(
             *({name: layout.put(name, w) for name, w in tree.items()} for tree in (weights, zeros, zeros))
         )
         self.step, self.rate = 0, 0.0
-        specs = State(layout.specs, layout.specs, layout.specs)
-        step_takes, step_gives = (specs, ROWS_BY_RANK, BY_RANK, EVERYWHERE), (specs, EVERYWHERE, EVERYWHERE)
+        specs = TrainState(layout.specs, layout.specs, layout.specs)
+        step_takes, step_gives = (
+            (specs, ROWS_SHARDED_BY_RANK, SHARDED_BY_RANK, REPLICATED),
+            (specs, REPLICATED, REPLICATED),
+        )
         self.train_step = jax.jit(layout.by_rank(self.local_step, step_takes, step_gives), donate_argnums=0)
-        self.mean_loss = jax.jit(layout.by_rank(self.local_loss, (layout.specs, ROWS_BY_RANK), EVERYWHERE))
-        about = {"device": jax.local_devices()[0].platform, "dtype": self.dtype, **common.sizes(args, world.size)}
+        self.mean_loss = jax.jit(layout.by_rank(self.local_loss, (layout.specs, ROWS_SHARDED_BY_RANK), REPLICATED))
+        about = {
+            "device": jax.local_devices()[0].platform,
+            "dtype": self.dtype,
+            **common.describe_batch(args, world.size),
+        }
         report.event("started", world_size=world.size, **about, parameters=sum(w.size for w in weights.values()))
 
     def loss(self, weights: gpt_jax.Weights, batch: jax.Array) -> jax.Array:
         remat = self.args.remat
-        pass_on = partial(in_a_loop, remat=remat) if remat or self.layout.split else gpt_jax.in_turn
-        return gpt_jax.loss(weights, batch, self.args, self.dtype, self.layout.take, pass_on)
+        pass_on = partial(scan_blocks, remat=remat) if remat or self.layout.split else gpt_jax.apply_blocks
+        return gpt_jax.compute_loss(weights, batch, self.args, self.dtype, self.layout.take, pass_on)
 
-    def local_step(self, state: State, rows: jax.Array, stop: jax.Array, scales: jax.Array) -> Any:
+    def local_step(self, state: TrainState, rows: jax.Array, stop: jax.Array, scales: jax.Array) -> Any:
         """Return one rank's part of an optimizer step: `rows` are its micro batches, `scales` the learning rate and the
         bias corrections. Gradients, loss and the request to stop are reduced together."""
 
@@ -181,33 +188,33 @@ class Trainer:
         sums, _ = jax.lax.scan(micro_step, nothing, rows)
         loss, gradients = jax.tree.map(lambda value: value / len(rows), sums)
         gradients, (loss, stop) = self.layout.mean(gradients, loss, stop)
-        gradients = gpt_jax.clip(gradients, self.layout.norm(gradients), self.args.grad_clip)
-        new = gpt_jax.adamw(*state, gradients, scales[0], scales[1:], self.args.weight_decay)
-        return State(*new), loss, stop[0] > 0
+        gradients = gpt_jax.clip_gradients(gradients, self.layout.norm(gradients), self.args.grad_clip)
+        new = gpt_jax.apply_adamw(*state, gradients, scales[0], scales[1:], self.args.weight_decay)
+        return TrainState(*new), loss, stop[0] > 0
 
     def local_loss(self, weights: gpt_jax.Weights, rows: jax.Array) -> jax.Array:
         losses = jax.lax.map(lambda batch: self.loss(weights, batch), rows)
-        return jax.lax.pmean(losses.mean(), RANKS)
+        return jax.lax.pmean(losses.mean(), RANK_AXES)
 
     def rows(self, step: int) -> jax.Array:
         """Return this process's samples of an optimizer step, on its device."""
         batches = [self.train_data.draw(step, index) for index in range(self.args.gradient_accumulation_steps)]
-        return self.layout.put_rows(np.stack(batches), ROWS_BY_RANK)
+        return self.layout.put_rows(np.stack(batches), ROWS_SHARDED_BY_RANK)
 
     def advance(self, rows: jax.Array, stop: bool) -> tuple[jax.Array, bool]:
         """Do one optimizer step; return the mean loss, and whether any process wants to stop, so that all stop at one
         step."""
         self.step += 1
-        self.rate = common.learning_rate(self.args, self.step, self.world.size)
-        wish = self.layout.put_rows(np.full(1, stop, np.float32), BY_RANK)
-        scales = np.array([self.rate, *gpt_jax.bias_corrections(self.step)], np.float32)
+        self.rate = common.compute_learning_rate(self.args, self.step, self.world.size)
+        wish = self.layout.put_rows(np.full(1, stop, np.float32), SHARDED_BY_RANK)
+        scales = np.array([self.rate, *gpt_jax.compute_bias_corrections(self.step)], np.float32)
         self.state, loss, stopping = self.train_step(self.state, rows, wish, scales)
         return loss, bool(stopping)
 
     def validate(self, data: Samples) -> float:
         """Return the mean loss of the validation windows, which are the same each time and stay on the device."""
         if self.valid_rows is None:
-            self.valid_rows = self.layout.put_rows(np.stack(list(data.windows())), ROWS_BY_RANK)
+            self.valid_rows = self.layout.put_rows(np.stack(list(data.windows())), ROWS_SHARDED_BY_RANK)
         return float(self.mean_loss(self.state.weights, self.valid_rows))
 
     def whole_state(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -239,24 +246,24 @@ class Trainer:
         if path == "auto":
             newest = np.int32(self.newest_valid() if self.world.rank == 0 else 0)
             step = int(multihost_utils.broadcast_one_to_all(newest))
-            path = step and str(Path(self.args.checkpoint_dir, f"checkpoint_step_{step}{ENDING}"))
+            path = step and str(Path(self.args.checkpoint_dir, f"checkpoint_step_{step}{CHECKPOINT_SUFFIX}"))
         if not path:
             return
         try:
-            step, was = read_about(Path(path))
+            step, was = read_checkpoint_header(Path(path))
             if other := [f"--{name} {was[name]}" for name in MODEL_OPTIONS if was[name] != getattr(self.args, name)]:
-                raise Refused(f"cannot resume from {path}: its model has {' '.join(other)}")
+                raise ConfigError(f"cannot resume from {path}: its model has {' '.join(other)}")
             self.state, self.step = load_state(Path(path), self.layout.put), step
-        except Unusable as why:
-            raise Refused(f"cannot resume from {path}: {why}") from None
+        except CheckpointError as why:
+            raise ConfigError(f"cannot resume from {path}: {why}") from None
         self.report.event("resumed", step=self.step, path=path)
 
     def newest_valid(self) -> int:
         """Return the step of the newest valid checkpoint, 0 where there is none."""
-        for step, path in common.list_checkpoints(Path(self.args.checkpoint_dir), ENDING):
+        for step, path in common.list_checkpoints(Path(self.args.checkpoint_dir), CHECKPOINT_SUFFIX):
             try:
-                read_about(path)
-            except Unusable as why:
+                read_checkpoint_header(path)
+            except CheckpointError as why:
                 self.report.event("checkpoint_skipped", path=str(path), why=str(why))
             else:
                 return step
@@ -265,11 +272,11 @@ class Trainer:
     def run(self, stop_signals: list[int]) -> int:
         """Train to the last step, or to the step at which the processes agree to stop. Returns the exit code."""
         steps = range(self.step + 1, self.args.total_steps + 1)
-        with closing(common.prefetched(self.rows, steps, self.args.prefetch)) as batches:
+        with closing(common.prefetch_batches(self.rows, steps, self.args.prefetch)) as batches:
             self.train(batches, stop_signals)
         stopped = self.step < self.args.total_steps
         self.report.event("stopped" if stopped else "finished", step=self.step)
-        return TERMINATED if stopped else 0
+        return EXIT_TERMINATED if stopped else 0
 
     def train(self, batches: Iterator[jax.Array], stop_signals: list[int]) -> None:
         args, first = self.args, self.step + 1
@@ -284,7 +291,7 @@ class Trainer:
             if step == first or step % args.log_every == 0 or end:
                 value, pause = float(loss), time.perf_counter()
                 speed = tokens_per_step * (step - logged) / (pause - clock)
-                done = {"tokens_per_s": round(speed, 1), "tflops": common.tflops(args, speed)}
+                done = {"tokens_per_s": round(speed, 1), "tflops": common.compute_tflops(args, speed)}
                 self.report.metrics(step, loss=value, lr=self.rate, **done)
                 logged, clock = step, pause
             pause = time.perf_counter()
@@ -299,18 +306,18 @@ class Trainer:
                 return
 
 
-def train(args: argparse.Namespace, world: World) -> int:
+def train(args: argparse.Namespace, world: JaxWorld) -> int:
     if args.batch_is_global:
         if args.batch_size % world.size:
-            raise Refused(f"--batch_size {args.batch_size} cannot be shared out among {world.size} processes")
+            raise ConfigError(f"--batch_size {args.batch_size} cannot be shared out among {world.size} processes")
         args.batch_size //= world.size
     if world.size % args.fsdp_parallel:
-        raise Refused(f"--fsdp_parallel {args.fsdp_parallel} does not divide the {world.size} processes")
+        raise ConfigError(f"--fsdp_parallel {args.fsdp_parallel} does not divide the {world.size} processes")
     stop_signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stop_signals.append(number))
     devices = world.join(args)
-    report = terminal.report(args, world.rank)
-    trainer = Trainer(args, world, devices, report)
+    report = terminal.make_report(args, world.rank)
+    trainer = JaxTrainer(args, world, devices, report)
     trainer.resume()
     code = trainer.run(stop_signals)
     report.close()
@@ -321,19 +328,19 @@ def train(args: argparse.Namespace, world: World) -> int:
 
 def main(argv: list[str]) -> int:
     try:
-        args = parse(argv)
+        args = parse_args(argv)
         for path in filter(None, (args.train_data_path, args.valid_data_path)):
             common.map_tokens(path, args)
-        return train(args, World.find(args))
-    except Refused as why:
+        return train(args, JaxWorld.find(args))
+    except ConfigError as why:
         print(f"train_jax: {why}", file=sys.stderr, flush=True)
-        return leave(2)
+        return exit_process(2)
     except Exception:
         traceback.print_exc()
-        return leave(1)
+        return exit_process(1)
 
 
-def leave(code: int) -> int:
+def exit_process(code: int) -> int:
     """Return the exit code; where JAX's distributed runtime is up, exit at once: otherwise JAX would wait for processes
     that have ended or wait for this one."""
     if jax.distributed.is_initialized():

@@ -42,9 +42,9 @@ from megatron.core.transformer.transformer_block import TransformerBlockSubmodul
 from torch import nn
 
 from fermi.train import train_ddp, train_fsdp
-from fermi.train.train_ddp import Batch, Refused, Report, Samples, World, digest
+from fermi.train.train_ddp import Batch, ConfigError, Report, Samples, World, hash_to_int
 
-NAMES = {
+OPTION_NAMES = {
     "num_layers": "n_layer",
     "num_attention_heads": "n_head",
     "seq_length": "block_size",
@@ -64,7 +64,7 @@ NAMES = {
 }
 """Megatron-LM's option names -> ours."""
 
-SPLIT = (
+SPLIT_OPTIONS = (
     "tensor_model_parallel_size",
     "pipeline_model_parallel_size",
     "num_virtual_stages_per_pipeline_rank",
@@ -72,7 +72,7 @@ SPLIT = (
 )
 
 
-class Norm:
+class SequenceParallelNorm:
     """torch's LayerNorm, marked where the sequence is split: megatron-core's own can be split with Apex or Transformer
     Engine only."""
 
@@ -83,13 +83,13 @@ class Norm:
         return norm
 
 
-def layers(config: TransformerConfig, chunk: int | None) -> TransformerBlockSubmodules:
+def make_layer_specs(config: TransformerConfig, chunk: int | None) -> TransformerBlockSubmodules:
     layer = get_gpt_layer_local_spec()
-    layer.submodules.input_layernorm = layer.submodules.pre_mlp_layernorm = Norm
-    return TransformerBlockSubmodules([layer] * get_num_layers_to_build(config, chunk), Norm)
+    layer.submodules.input_layernorm = layer.submodules.pre_mlp_layernorm = SequenceParallelNorm
+    return TransformerBlockSubmodules([layer] * get_num_layers_to_build(config, chunk), SequenceParallelNorm)
 
 
-class Trainer(train_fsdp.Trainer):
+class MegatronTrainer(train_fsdp.FsdpTrainer):
     """`chunks`: this rank's pieces of the model, one per virtual pipeline stage."""
 
     optimizer: Any
@@ -99,7 +99,7 @@ class Trainer(train_fsdp.Trainer):
     def add_options(parser: argparse.ArgumentParser) -> None:
         positive = train_ddp.at_least(1)
         for action in list(parser._actions):  # argparse knows no aliases after the fact
-            for theirs in [theirs for theirs, ours in NAMES.items() if ours == action.dest]:
+            for theirs in [theirs for theirs, ours in OPTION_NAMES.items() if ours == action.dest]:
                 parser._option_string_actions[f"--{theirs}"] = action
         add, on_off = parser.add_argument, argparse.BooleanOptionalAction
         add("--tensor_model_parallel_size", type=positive, default=1)
@@ -129,16 +129,16 @@ class Trainer(train_fsdp.Trainer):
     @staticmethod
     def settle(args: argparse.Namespace) -> None:
         if not torch.cuda.is_available():
-            raise Refused("no CUDA here: megatron-core's schedules run on NVIDIA GPUs only")
+            raise ConfigError("no CUDA here: megatron-core's schedules run on NVIDIA GPUs only")
         args.max_position_embeddings = args.max_position_embeddings or args.block_size
         if args.max_position_embeddings < args.block_size:
-            raise Refused(f"--max-position-embeddings {args.max_position_embeddings} is less than --seq-length")
+            raise ConfigError(f"--max-position-embeddings {args.max_position_embeddings} is less than --seq-length")
 
     def __init__(self, args: argparse.Namespace, world: World, report: Report) -> None:
         self.args, self.world, self.report = args, world, report
-        tensor, stages, chunks = (getattr(args, name) for name in SPLIT[:3])
+        tensor, stages, chunks = (getattr(args, name) for name in SPLIT_OPTIONS[:3])
         if world.size % (tensor * stages):
-            raise Refused(f"{world.size} processes are not divisible by tensor {tensor} x pipeline {stages}")
+            raise ConfigError(f"{world.size} processes are not divisible by tensor {tensor} x pipeline {stages}")
         parallel_state.initialize_model_parallel(tensor, stages, chunks if chunks > 1 else None)
         ranks = args.data_parallel_size = parallel_state.get_data_parallel_world_size()
         self.data_rank = parallel_state.get_data_parallel_rank()
@@ -172,11 +172,11 @@ class Trainer(train_fsdp.Trainer):
             args.gradient_accumulation_steps = get_num_microbatches()
             return
         unit = f"{args.batch_size} samples x {ranks} data-parallel ranks"
-        raise Refused(f"--global-batch-size {args.global_batch_size} is not a multiple of {unit}")
+        raise ConfigError(f"--global-batch-size {args.global_batch_size} is not a multiple of {unit}")
 
     def transformer(self) -> TransformerConfig:
         args = self.args
-        tensor, stages, chunks = (getattr(args, name) for name in SPLIT[:3])
+        tensor, stages, chunks = (getattr(args, name) for name in SPLIT_OPTIONS[:3])
         full = args.recompute_granularity == "full"
         try:
             return TransformerConfig(
@@ -194,7 +194,7 @@ class Trainer(train_fsdp.Trainer):
                 overlap_p2p_comm=chunks > 1, batch_p2p_comm=chunks == 1, deallocate_pipeline_outputs=True,
             )  # fmt: skip
         except (ValueError, AssertionError) as why:
-            raise Refused(str(why)) from None
+            raise ConfigError(str(why)) from None
 
     def chunk(self, number: int) -> DistributedDataParallel:
         args, config = self.args, self.config
@@ -203,7 +203,7 @@ class Trainer(train_fsdp.Trainer):
         tensor = args.tensor_model_parallel_size
         try:
             model = GPTModel(
-                config, layers(config, stage["vp_stage"]), vocab_size=-(-args.vocab_size // tensor) * tensor,
+                config, make_layer_specs(config, stage["vp_stage"]), vocab_size=-(-args.vocab_size // tensor) * tensor,
                 max_sequence_length=args.max_position_embeddings,
                 pre_process=parallel_state.is_pipeline_first_stage(**stage),
                 post_process=parallel_state.is_pipeline_last_stage(**stage),
@@ -211,7 +211,7 @@ class Trainer(train_fsdp.Trainer):
                 vp_stage=stage["vp_stage"],
             )  # fmt: skip
         except (ValueError, AssertionError) as why:
-            raise Refused(str(why)) from None
+            raise ConfigError(str(why)) from None
         for parameter in model.parameters():
             tensor_parallel.set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)
         model.cuda(self.world.device)
@@ -240,7 +240,7 @@ class Trainer(train_fsdp.Trainer):
             shape, split = list(parameter.shape), parameter.tensor_model_parallel
             if split:
                 shape[parameter.partition_dim] *= size
-            generator = torch.Generator().manual_seed(digest(self.args.seed, name))
+            generator = torch.Generator().manual_seed(hash_to_int(self.args.seed, name))
             whole = torch.randn(shape, generator=generator) * deviation
             parameter.copy_(whole.chunk(size, parameter.partition_dim)[rank] if split else whole)
 
@@ -273,7 +273,9 @@ class Trainer(train_fsdp.Trainer):
         self.step += 1
         args = self.args
         stage = parallel_state.get_pipeline_model_parallel_rank()
-        seed = digest("rank", args.seed, self.step, self.data_rank, stage) >> 1  # dropout; tensor ranks' are next to it
+        seed = (
+            hash_to_int("rank", args.seed, self.step, self.data_rank, stage) >> 1
+        )  # dropout; tensor ranks' are next to it
         tensor_parallel.model_parallel_cuda_manual_seed(seed)
         for chunk in self.chunks:
             chunk.zero_grad_buffer()
@@ -290,7 +292,7 @@ class Trainer(train_fsdp.Trainer):
         """Return the batches' mean loss of this data-parallel rank, where it `speaks`; zero elsewhere."""
         feeds = [iter(batches) for _ in self.chunks]
         losses = self.schedule(
-            forward_step_func=forward,
+            forward_step_func=run_forward_step,
             data_iterator=feeds if len(feeds) > 1 else feeds[0],
             model=self.chunks,
             num_microbatches=len(batches),
@@ -323,7 +325,7 @@ class Trainer(train_fsdp.Trainer):
         if self.data_rank == 0:
             part["model"] = [chunk.state_dict() for chunk in self.chunks]
         if self.data_rank == 0 or self.args.use_distributed_optimizer:
-            part["optimizer"] = [holding(one) for one in self.optimizer.chained_optimizers]
+            part["optimizer"] = [read_optimizer_state(one) for one in self.optimizer.chained_optimizers]
         if part:
             torch.save(part, folder / self.part(self.data_rank))
         return self.part(self.data_rank)
@@ -335,7 +337,7 @@ class Trainer(train_fsdp.Trainer):
             chunk.load_state_dict(state)
         part = torch.load(Path(folder, self.part(own)), map_location=device, weights_only=True) if own else common
         for one, held in zip(self.optimizer.chained_optimizers, part["optimizer"], strict=True):
-            hold(one, held)
+            load_optimizer_state(one, held)
 
     @staticmethod
     def part(data_rank: int) -> str:
@@ -345,12 +347,12 @@ class Trainer(train_fsdp.Trainer):
 
     def refuse_another_model(self, path: str, was: dict[str, Any]) -> None:
         super().refuse_another_model(path, was)
-        same = [*SPLIT, *(["data_parallel_size"] if self.args.use_distributed_optimizer else [])]
+        same = [*SPLIT_OPTIONS, *(["data_parallel_size"] if self.args.use_distributed_optimizer else [])]
         if other := [f"--{name} {was.get(name)}" for name in same if was.get(name) != getattr(self.args, name)]:
-            raise Refused(f"cannot resume from {path}: it was saved with {' '.join(other)}")
+            raise ConfigError(f"cannot resume from {path}: it was saved with {' '.join(other)}")
 
 
-def holding(optimizer: Any) -> dict[str, Any]:
+def read_optimizer_state(optimizer: Any) -> dict[str, Any]:
     """Return the state that one of Megatron's optimizers has on this rank: torch's state, the parameters that it
     updates (masters of the model's, where those are in half precision), and the loss scale. Megatron's own way of
     saving the distributed optimizer cannot be read back with torch's Adam, which it falls back to without Apex or
@@ -361,7 +363,7 @@ def holding(optimizer: Any) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def hold(optimizer: Any, held: dict[str, Any]) -> None:
+def load_optimizer_state(optimizer: Any, held: dict[str, Any]) -> None:
     """Load the state that `read_optimizer_state` returned."""
     inner, scaler = optimizer.optimizer, getattr(optimizer, "grad_scaler", None)
     inner.load_state_dict(held["state"])
@@ -372,21 +374,21 @@ def hold(optimizer: Any, held: dict[str, Any]) -> None:
         scaler.load_state_dict(held["scaler"])
 
 
-def forward(feed: Iterator[Batch], model: nn.Module) -> tuple[torch.Tensor, Any]:
+def run_forward_step(feed: Iterator[Batch], model: nn.Module) -> tuple[torch.Tensor, Any]:
     """Return the losses of the next batch and the function that averages them: Megatron's forward step function."""
     tokens, targets = next(feed)
     positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-    return model(tokens, positions, None, labels=targets), mean
+    return model(tokens, positions, None, labels=targets), compute_mean_loss
 
 
-def mean(losses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def compute_mean_loss(losses: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     loss = losses.float().mean()
     return loss, loss.detach().clone()
 
 
 def main(argv: list[str]) -> int:
-    return train_ddp.main(argv, Trainer)
+    return train_ddp.main(argv, MegatronTrainer)
 
 
 if __name__ == "__main__":
-    train_ddp.run_and_leave(main, sys.argv[1:])
+    train_ddp.run_and_exit(main, sys.argv[1:])

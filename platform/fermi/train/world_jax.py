@@ -8,10 +8,16 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fermi.train.common import Refused, say
+from fermi.train.common import ConfigError, print_line
 
-SLURM = {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"}  # set by srun
-GPUS = {"gpu", "cuda", "rocm", "oneapi"}  # JAX's word for any of them, and its words for each
+SLURM_VARIABLES = {
+    "SLURM_JOB_ID",
+    "SLURM_STEP_NODELIST",
+    "SLURM_NTASKS",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+}  # set by srun
+GPU_PLATFORMS = {"gpu", "cuda", "rocm", "oneapi"}  # JAX's word for any of them, and its words for each
 
 
 def choose_platform() -> None:
@@ -20,16 +26,16 @@ def choose_platform() -> None:
     they contradict each other."""
     name = os.environ.get("JAX_PLATFORM_NAME", "").strip().lower()
     listed = [one.strip().lower() for one in os.environ.get("JAX_PLATFORMS", "").split(",") if one.strip()]
-    meant = GPUS if name == "gpu" else {name, "gpu"} if name in GPUS else {name}
+    meant = GPU_PLATFORMS if name == "gpu" else {name, "gpu"} if name in GPU_PLATFORMS else {name}
     if name and listed and meant.isdisjoint(listed):
-        raise Refused(
+        raise ConfigError(
             f"JAX_PLATFORM_NAME is {name}, but JAX_PLATFORMS is {','.join(listed)}: set both alike, or only one"
         )
     if name == "cpu" and not listed:
         jax.config.update("jax_platforms", "cpu")
 
 
-class World(NamedTuple):
+class JaxWorld(NamedTuple):
     """Rank and size of this process, from flags or the launcher's variables. `coordinator` None: a single process, or
     JAX reads the address from Slurm's node list."""
 
@@ -40,7 +46,7 @@ class World(NamedTuple):
     launcher: str
 
     @classmethod
-    def find(cls, args: argparse.Namespace) -> "World":
+    def find(cls, args: argparse.Namespace) -> "JaxWorld":
         """Return this process's world. Raise ConfigError where flags and variables are incomplete or contradict each
         other."""
         env = os.environ
@@ -52,7 +58,7 @@ class World(NamedTuple):
         if args.coordinator_address is None and size is None and rank is None:
             if "RANK" in env:
                 size, rank, launcher = env.get("WORLD_SIZE"), env["RANK"], "variables"
-            elif env.keys() >= SLURM:
+            elif env.keys() >= SLURM_VARIABLES:
                 return cls(
                     int(env["SLURM_PROCID"]), int(env["SLURM_LOCALID"]), int(env["SLURM_NTASKS"]), address, "slurm"
                 )
@@ -60,12 +66,12 @@ class World(NamedTuple):
                 return cls(0, local, 1, None, "none")
         needed = {"the coordinator's address": address, "the number of processes": size, "the process id": rank}
         if missing := [name for name, value in needed.items() if value is None]:
-            raise Refused(f"{' and '.join(missing)} must be given by {launcher}, too")
+            raise ConfigError(f"{' and '.join(missing)} must be given by {launcher}, too")
         size, rank = int(size), int(rank)
         if not 0 <= rank < size:
-            raise Refused(f"the process id is {rank}, but must be below the number of processes, {size}")
+            raise ConfigError(f"the process id is {rank}, but must be below the number of processes, {size}")
         if not re.fullmatch(r".+:\d+", address or ""):
-            raise Refused(f"the coordinator's address is {address}, but must be host:port")
+            raise ConfigError(f"the coordinator's address is {address}, but must be host:port")
         return cls(rank, local, size, address, launcher)
 
     def join(self, args: argparse.Namespace) -> list[Any]:
@@ -88,24 +94,24 @@ class World(NamedTuple):
         try:
             devices = sorted(jax.devices(), key=lambda device: device.process_index)
         except (RuntimeError, AssertionError) as error:  # JAX asserts that there is any device at all
-            raise no_such_platform(error) from error
+            raise explain_platform_error(error) from error
         if self.size == 1:
-            devices = one_of(jax.local_devices(), own)
+            devices = select_device(jax.local_devices(), own)
         if [device.process_index for device in devices] != list(range(self.size)):
-            raise Refused(f"{len(devices)} devices for {self.size} processes: each must have exactly one")
+            raise ConfigError(f"{len(devices)} devices for {self.size} processes: each must have exactly one")
         where = f"local rank {self.local_rank}, coordinator {self.coordinator or self.launcher}"
-        say(f"[rank {self.rank}] world size {self.size}, {where}, device {jax.local_devices()[0]}")
+        print_line(f"[rank {self.rank}] world size {self.size}, {where}, device {jax.local_devices()[0]}")
         return devices
 
 
-def one_of(devices: list[Any], index: int) -> list[Any]:
+def select_device(devices: list[Any], index: int) -> list[Any]:
     return [devices[index % len(devices)]]
 
 
-def no_such_platform(error: Exception) -> Exception:
+def explain_platform_error(error: Exception) -> Exception:
     """Return an exception that names the variables that selected the platform; JAX's own error where none is set."""
     asked = [f"{name}={os.environ[name]}" for name in ("JAX_PLATFORM_NAME", "JAX_PLATFORMS") if os.environ.get(name)]
     if not asked:
         return error
     why = str(error).split("\n")[0].rstrip(".") or "JAX finds no device of it"
-    return Refused(f"{' and '.join(asked)} cannot be had here ({why}): unset it, or set it to cpu")
+    return ConfigError(f"{' and '.join(asked)} cannot be had here ({why}): unset it, or set it to cpu")

@@ -18,24 +18,24 @@ from server.metrics import gpus, platform, tasks
 
 log = logging.getLogger(__name__)
 
-Part = Callable[..., Iterable[Metric]]
-PARTS: dict[str, Part] = {
-    "tasks": tasks.states,
-    "waiting": tasks.waiting,
-    "attempts": tasks.attempts,
-    "goodput": tasks.goodput,
-    "environments": gpus.environments,
-    "gpus": gpus.gpus,
-    "reconciler": platform.reconciler,
-    "broker": platform.broker,
-    "streams": platform.streams,
-    "workers": platform.workers,
-    "notices": platform.notices,
-    "traces": platform.traces,
+MetricsPart = Callable[..., Iterable[Metric]]
+PARTS: dict[str, MetricsPart] = {
+    "tasks": tasks.collect_states,
+    "waiting": tasks.collect_waiting,
+    "attempts": tasks.collect_attempts,
+    "goodput": tasks.collect_goodput,
+    "environments": gpus.collect_environments,
+    "gpus": gpus.collect_gpus,
+    "reconciler": platform.collect_reconciler,
+    "broker": platform.collect_broker,
+    "streams": platform.collect_streams,
+    "workers": platform.collect_workers,
+    "notices": platform.collect_notices,
+    "traces": platform.collect_traces,
 }
 
 
-class Collector:
+class PlatformCollector:
     """Prometheus collector. A part that fails leaves its own families out, and `fermi_scrape_errors` names it."""
 
     def collect(self) -> Iterator[Metric]:
@@ -57,19 +57,19 @@ class Collector:
         yield errors
 
 
-FAMILIES = CollectorRegistry()
-FAMILIES.register(Collector())
+REGISTRY = CollectorRegistry()
+REGISTRY.register(PlatformCollector())
 
 
-def said() -> bytes:
+def render_metrics() -> bytes:
     """Return the metrics as text. May be called from threads that serve no request."""
-    return generate_latest(FAMILIES)
+    return generate_latest(REGISTRY)
 
 
-def said_apart() -> bytes:
+def render_metrics_outside_request() -> bytes:
     """Return the metrics as text, from outside of a request: database connections are closed afterwards."""
     close_old_connections()
     try:
-        return said()
+        return render_metrics()
     finally:
         close_old_connections()

@@ -14,11 +14,11 @@ from apps.overview import machines
 from apps.overview.scope import Scope
 from apps.telemetry import reader, subjects
 
-MOST = 10_000
+MAX_GPUS = 10_000
 """Maximum number of GPUs whose values are exported; `fermi_gpus_left_out` counts the rest."""
 
-ECC, HOUR = "ecc", 3600
-TOLD = {
+ECC, HOUR_SECONDS = "ecc", 3600
+GPU_METRICS = {
     "gpu": ("fermi_gpu_utilization_percent", "Of the time, something ran on the GPU."),
     "gpu_memory": ("fermi_gpu_memory_used_bytes", "Memory of the GPU that is used."),
     "gpu_memory_total": ("fermi_gpu_memory_total_bytes", "Memory of the GPU."),
@@ -26,10 +26,10 @@ TOLD = {
     "temperature": ("fermi_gpu_temperature_celsius", "Temperature of the GPU."),
     ECC: ("fermi_gpu_ecc_errors_1h", "Memory errors within an hour that could not be corrected."),
 }
-LABELS = ["environment", "zone", "gpu", "task"]
+GPU_LABELS = ["environment", "zone", "gpu", "task"]
 
 
-def environments(moment: datetime) -> Iterator[Metric]:
+def collect_environments(moment: datetime) -> Iterator[Metric]:
     """Yield the number of environments by status."""
     counts = dict(DevEnvironment.objects.order_by().values_list("status").annotate(Count("pk")))
     family = GaugeMetricFamily("fermi_environments", "Environments by status.", labels=["status"])
@@ -38,7 +38,7 @@ def environments(moment: datetime) -> Iterator[Metric]:
     yield family
 
 
-def gpus(moment: datetime) -> Iterator[Metric]:
+def collect_gpus(moment: datetime) -> Iterator[Metric]:
     """Yield the number of GPUs by zone, type and state, and each GPU's newest values."""
     here = machines.list_machines(Scope(User(is_superuser=True)), moment)
     tallies: dict[tuple[str, str], machines.GpuCount] = {}
@@ -56,17 +56,17 @@ def gpus(moment: datetime) -> Iterator[Metric]:
         for state, count in told.items():
             family.add_metric([zone, kind, state], count)
     yield family
-    yield from _values([one.machine for one in here])
+    yield from _collect_gpu_values([one.machine for one in here])
 
 
-def _values(known: list[machines.MachineRow]) -> Iterator[Metric]:
-    families = {name: GaugeMetricFamily(*told, labels=LABELS) for name, told in TOLD.items()}
+def _collect_gpu_values(known: list[machines.MachineRow]) -> Iterator[Metric]:
+    families = {name: GaugeMetricFamily(*told, labels=GPU_LABELS) for name, told in GPU_METRICS.items()}
     disks = GaugeMetricFamily(
         "fermi_environment_disk_used_ratio", "The fullest disk of an environment.", labels=["environment", "zone"]
     )
     told = left_out = 0
     measured = subjects.make_environment_subjects(machine.id for machine in known)
-    newest, errors = reader.read_newest(measured), reader.sum_recent_counters(measured, ECC, HOUR)
+    newest, errors = reader.read_newest(measured), reader.sum_recent_counters(measured, ECC, HOUR_SECONDS)
     for machine in known:
         said = newest.get(subjects.make_environment_subject(machine.id))
         if said is None:
@@ -84,7 +84,7 @@ def _values(known: list[machines.MachineRow]) -> Iterator[Metric]:
         if full := max((used for _, used in said.disks()), default=0.0):
             disks.add_metric([machine.id, machine.zone], full)
         for index, values in by_gpu.items():
-            if told >= MOST:
+            if told >= MAX_GPUS:
                 left_out += 1
                 continue
             told += 1
@@ -92,6 +92,6 @@ def _values(known: list[machines.MachineRow]) -> Iterator[Metric]:
                 families[name].add_metric([machine.id, machine.zone, index, machine.holder or ""], value)
     yield from families.values()
     yield disks
-    family = GaugeMetricFamily("fermi_gpus_left_out", f"GPUs beyond {MOST:,}, whose values are not told.")
+    family = GaugeMetricFamily("fermi_gpus_left_out", f"GPUs beyond {MAX_GPUS:,}, whose values are not told.")
     family.add_metric([], left_out)
     yield family

@@ -15,10 +15,10 @@ from apps.training.models import Task, TraceExport
 from apps.workers import health
 from apps.workers.models import Worker
 
-QUEUE = "celery"
+QUEUE_NAME = "celery"
 
 
-def reconciler(moment: datetime) -> Iterator[Metric]:
+def collect_reconciler(moment: datetime) -> Iterator[Metric]:
     """Yield how long the most overdue task has been due."""
     first = Task.objects.filter(due_at__lte=moment).aggregate(first=Min("due_at"))["first"]
     lag = GaugeMetricFamily("fermi_reconciler_lag_seconds", "How long the task that is most overdue has been due.")
@@ -26,10 +26,10 @@ def reconciler(moment: datetime) -> Iterator[Metric]:
     yield lag
 
 
-def broker(moment: datetime) -> Iterator[Metric]:
+def collect_broker(moment: datetime) -> Iterator[Metric]:
     """Yield the queue's length, and how long the newest sweep took, which the sweep's process publishes."""
     with redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1) as client:
-        waiting: int = client.llen(QUEUE)
+        waiting: int = client.llen(QUEUE_NAME)
     family = GaugeMetricFamily("fermi_broker_queue_length", "Messages that no worker has taken yet.")
     family.add_metric([], waiting)
     yield family
@@ -40,14 +40,14 @@ def broker(moment: datetime) -> Iterator[Metric]:
         yield sweep
 
 
-def streams(moment: datetime) -> Iterator[Metric]:
+def collect_streams(moment: datetime) -> Iterator[Metric]:
     """Yield the number of event streams that this process has open."""
     family = GaugeMetricFamily("fermi_stream_readers", "Event streams that this process has open.")
     family.add_metric([], pubsub.count_subscriptions())
     yield family
 
 
-def workers(moment: datetime) -> Iterator[Metric]:
+def collect_workers(moment: datetime) -> Iterator[Metric]:
     """Yield the number of workers by health."""
     judge = health.read_worker_health()
     family = GaugeMetricFamily("fermi_workers", "Workers by whether they are heard.", labels=["status"])
@@ -59,7 +59,7 @@ def workers(moment: datetime) -> Iterator[Metric]:
     yield family
 
 
-def notices(moment: datetime) -> Iterator[Metric]:
+def collect_notices(moment: datetime) -> Iterator[Metric]:
     """Yield the number of pending and of failed notifications."""
     pending = GaugeMetricFamily("fermi_notice_deliveries_pending", "Messages that are still to be delivered.")
     pending.add_metric([], Delivery.objects.filter(due_at__isnull=False).count())
@@ -70,7 +70,7 @@ def notices(moment: datetime) -> Iterator[Metric]:
     yield failed
 
 
-def traces(moment: datetime) -> Iterator[Metric]:
+def collect_traces(moment: datetime) -> Iterator[Metric]:
     """Yield the number of pending and of dropped trace exports, where tracing is on."""
     if not settings.TRACING:
         return

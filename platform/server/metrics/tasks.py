@@ -19,11 +19,11 @@ from fermi.scheduler.ledger import PART_NAMES
 from fermi.scheduler.snapshot import PRIORITY_NUMBERS, classify_priority
 
 HOUR, DAY, MONTH = timedelta(hours=1), timedelta(days=1), timedelta(days=30)
-WAITS = (10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
+WAIT_BUCKET_SECONDS = (10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400)
 """Upper bounds, in seconds, of the waiting time histogram's buckets; the last bucket has none."""
 
 
-def states(moment: datetime) -> Iterator[Metric]:
+def collect_states(moment: datetime) -> Iterator[Metric]:
     """Yield tasks by state, and ends within an hour by outcome."""
     counts = dict(Task.trainings.order_by().values_list("state").annotate(Count("state")))
     family = GaugeMetricFamily("fermi_tasks", "Training tasks by state.", labels=["state"])
@@ -38,7 +38,7 @@ def states(moment: datetime) -> Iterator[Metric]:
     yield ended
 
 
-def waiting(moment: datetime) -> Iterator[Metric]:
+def collect_waiting(moment: datetime) -> Iterator[Metric]:
     """Yield waiting times of tasks that started within a day, and since when the oldest task waits, by priority
     class."""
     waited: dict[str, list[float]] = {name: [] for name in PRIORITY_NUMBERS}
@@ -49,9 +49,9 @@ def waiting(moment: datetime) -> Iterator[Metric]:
         "fermi_task_wait_seconds_24h", "How long tasks waited whose first attempt began within a day.", labels=["class"]
     )
     for name, seconds in waited.items():
-        groups = Counter(next((edge for edge in WAITS if one <= edge), None) for one in seconds)
-        upto = accumulate(groups[edge] for edge in (*WAITS, None))
-        names = [*map(str, map(float, WAITS)), "+Inf"]
+        groups = Counter(next((edge for edge in WAIT_BUCKET_SECONDS if one <= edge), None) for one in seconds)
+        upto = accumulate(groups[edge] for edge in (*WAIT_BUCKET_SECONDS, None))
+        names = [*map(str, map(float, WAIT_BUCKET_SECONDS)), "+Inf"]
         family.add_metric([name], list(zip(names, upto, strict=True)), sum(seconds))
     yield family
     oldest = GaugeMetricFamily("fermi_task_oldest_wait_seconds", "Since when the first task waits.", labels=["class"])
@@ -65,7 +65,7 @@ def waiting(moment: datetime) -> Iterator[Metric]:
     yield oldest
 
 
-def attempts(moment: datetime) -> Iterator[Metric]:
+def collect_attempts(moment: datetime) -> Iterator[Metric]:
     """Yield starts and restarts within an hour, and the causes of the ends before the restarts."""
     began = Attempt.objects.filter(created_at__gte=moment - HOUR, task__kind=TaskKind.TRAINING).order_by()
     starts = GaugeMetricFamily("fermi_task_starts_1h", "Attempts of training tasks that began within an hour.")
@@ -82,7 +82,7 @@ def attempts(moment: datetime) -> Iterator[Metric]:
     yield restarts
 
 
-def goodput(moment: datetime) -> Iterator[Metric]:
+def collect_goodput(moment: datetime) -> Iterator[Metric]:
     """Yield GPU-hours of 30 days by what they were spent on, and goodput, from the ledger rows that ended within 30
     days. No row is longer than a month."""
     rows = Usage.objects.filter(since__gte=moment - 2 * MONTH - DAY, until__gte=moment - MONTH)

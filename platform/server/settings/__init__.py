@@ -58,7 +58,7 @@ from urllib.parse import urlsplit
 from fermi import messages
 from fermi.runner import programs
 from server.celery_settings import *  # noqa: F403
-from server.env import flag, read, words
+from server.env import read_flag, read_setting, read_words
 from server.logs import LOGGING as LOGGING
 from server.paths import ROOT
 from server.settings.operators import UNFOLD as UNFOLD
@@ -68,7 +68,7 @@ from server.settings.web import *  # noqa: F403
 
 programs.set_trusted_path([str(DATA_DIR), *TASK_WRITES])
 
-DEBUG = flag("FERMI_DEBUG")
+DEBUG = read_flag("FERMI_DEBUG")
 
 INSTALLED_APPS = [
     "server",
@@ -113,24 +113,24 @@ USE_I18N = True
 USE_TZ = True
 TIME_ZONE = "UTC"
 
-DEMO = flag("FERMI_DEMO", default=True)
-LOG_ZONE = read("FERMI_LOG_ZONE")
-MASTER_PORTS = read("FERMI_MASTER_PORTS")
-PREFLIGHT_PATIENCE = read("FERMI_PREFLIGHT_PATIENCE")
-WARM_MINUTES = read("FERMI_WARM_MINUTES")
-STAND_BY = flag("FERMI_STAND_BY", default=True)
-NOTICE_HOSTS = words("FERMI_NOTICE_HOSTS")
+DEMO = read_flag("FERMI_DEMO", default=True)
+LOG_ZONE = read_setting("FERMI_LOG_ZONE")
+MASTER_PORTS = read_setting("FERMI_MASTER_PORTS")
+PREFLIGHT_PATIENCE = read_setting("FERMI_PREFLIGHT_PATIENCE")
+WARM_MINUTES = read_setting("FERMI_WARM_MINUTES")
+STAND_BY = read_flag("FERMI_STAND_BY", default=True)
+NOTICE_HOSTS = read_words("FERMI_NOTICE_HOSTS")
 INTERNAL_ADDRESS = os.environ.get("FERMI_INTERNAL_ADDRESS") or "127.0.0.1"
-GIT_HOSTS = words("FERMI_GIT_HOSTS") or ["*"]
-CODE_MAX_MB = read("FERMI_CODE_MAX_MB")
-CODE_MAX_FILE_MB = read("FERMI_CODE_MAX_FILE_MB")
-CODE_MAX_FILES = read("FERMI_CODE_MAX_FILES")
-CODE_KEEP_DAYS = read("FERMI_CODE_KEEP_DAYS")
-TASKS_KEEP_DAYS = read("FERMI_TASKS_KEEP_DAYS")
+GIT_HOSTS = read_words("FERMI_GIT_HOSTS") or ["*"]
+CODE_MAX_MB = read_setting("FERMI_CODE_MAX_MB")
+CODE_MAX_FILE_MB = read_setting("FERMI_CODE_MAX_FILE_MB")
+CODE_MAX_FILES = read_setting("FERMI_CODE_MAX_FILES")
+CODE_KEEP_DAYS = read_setting("FERMI_CODE_KEEP_DAYS")
+TASKS_KEEP_DAYS = read_setting("FERMI_TASKS_KEEP_DAYS")
 CURRENCY = os.environ.get("FERMI_CURRENCY") or "CNY"
-WORKER_HEARTBEAT_S = read("FERMI_WORKER_HEARTBEAT")
-WORKER_LOST_S = read("FERMI_WORKER_LOST")
+WORKER_HEARTBEAT_S = read_setting("FERMI_WORKER_HEARTBEAT")
+WORKER_LOST_S = read_setting("FERMI_WORKER_LOST")
 WORKER_SUSPECT_S = min(2 * WORKER_HEARTBEAT_S + 2, WORKER_LOST_S)  # what is heard is stored within two seconds
-EXTRA_HOSTS = words("FERMI_ALLOWED_HOSTS")
+EXTRA_HOSTS = read_words("FERMI_ALLOWED_HOSTS")
 _PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname  # noqa: F405
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *EXTRA_HOSTS, *([_PUBLIC_HOST] if _PUBLIC_HOST else [])]

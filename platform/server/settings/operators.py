@@ -9,7 +9,7 @@ from django.utils import timezone
 from apps.common.texts import lazy_admin_text
 
 
-def _page(title: str, icon: str, model: str) -> dict[str, Any]:
+def _make_page(title: str, icon: str, model: str) -> dict[str, Any]:
     """Return a navigation entry. `model` is `<app>.<model>`; shown to users who may view it."""
     app, name = model.split(".")
 
@@ -20,7 +20,7 @@ def _page(title: str, icon: str, model: str) -> dict[str, Any]:
     return {"title": lazy_admin_text(title), "icon": icon, "link": link, "permission": may_view}
 
 
-def _times(request: HttpRequest) -> str:
+def _describe_time_zone(request: HttpRequest) -> str:
     """Return the description of the time zone in which pages show times (`server.middleware.admin_time_zone`)."""
     offset = f"{timezone.localtime():%z}"
     return lazy_admin_text(
@@ -31,7 +31,7 @@ def _times(request: HttpRequest) -> str:
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": lazy_admin_text("FERMI_OPERATIONS"),
     "SITE_HEADER": lazy_admin_text("FERMI_OPERATIONS"),
-    "SITE_SUBHEADER": _times,
+    "SITE_SUBHEADER": _describe_time_zone,
     "SITE_URL": "/training",
     "SITE_ICON": lambda request: "/favicon.svg",
     "SHOW_VIEW_ON_SITE": False,
@@ -42,48 +42,48 @@ UNFOLD: dict[str, Any] = {
             {
                 "items": [
                     {"title": lazy_admin_text("OVERVIEW"), "icon": "dashboard", "link": reverse_lazy("admin:index")},
-                    _page("TRAINING_TASKS_TITLE", "model_training", "training.task"),
+                    _make_page("TRAINING_TASKS_TITLE", "model_training", "training.task"),
                 ]
             },
             {
                 "title": lazy_admin_text("RESOURCES_TITLE"),
                 "items": [
-                    _page("ENVIRONMENTS_TITLE", "dns", "clusters.devenvironment"),
-                    _page("ENVIRONMENT_TEMPLATES", "stacks", "environments.template"),
-                    _page("ENVIRONMENT_LIVES", "cycle", "environments.hosted"),
-                    _page("ZONES", "location_on", "clusters.availabilityzone"),
-                    _page("CLUSTERS_TITLE", "hub", "clusters.cluster"),
-                    _page("WORKERS_TITLE", "memory", "workers.worker"),
-                    _page("WORKER_GROUPS_TITLE", "group_work", "workers.group"),
-                    _page("JOIN_TOKENS_TITLE", "vpn_key", "workers.jointoken"),
+                    _make_page("ENVIRONMENTS_TITLE", "dns", "clusters.devenvironment"),
+                    _make_page("ENVIRONMENT_TEMPLATES", "stacks", "environments.template"),
+                    _make_page("ENVIRONMENT_LIVES", "cycle", "environments.hosted"),
+                    _make_page("ZONES", "location_on", "clusters.availabilityzone"),
+                    _make_page("CLUSTERS_TITLE", "hub", "clusters.cluster"),
+                    _make_page("WORKERS_TITLE", "memory", "workers.worker"),
+                    _make_page("WORKER_GROUPS_TITLE", "group_work", "workers.group"),
+                    _make_page("JOIN_TOKENS_TITLE", "vpn_key", "workers.jointoken"),
                 ],
             },
             {
                 "title": lazy_admin_text("SHARING_TITLE"),
                 "items": [
-                    _page("LIMITS_TITLE", "speed", "scheduling.limits"),
-                    _page("USER_LIMITS_TITLE", "person_alert", "scheduling.userlimits"),
-                    _page("RESERVATIONS_TITLE", "event", "scheduling.reservation"),
-                    _page("PRICES_TITLE", "payments", "scheduling.price"),
-                    _page("USAGE_TITLE", "receipt_long", "scheduling.usage"),
+                    _make_page("LIMITS_TITLE", "speed", "scheduling.limits"),
+                    _make_page("USER_LIMITS_TITLE", "person_alert", "scheduling.userlimits"),
+                    _make_page("RESERVATIONS_TITLE", "event", "scheduling.reservation"),
+                    _make_page("PRICES_TITLE", "payments", "scheduling.price"),
+                    _make_page("USAGE_TITLE", "receipt_long", "scheduling.usage"),
                 ],
             },
             {
                 "title": lazy_admin_text("DATA_AND_MODELS_TITLE"),
                 "items": [
-                    _page("DATASETS_TITLE", "database", "catalog.dataset"),
-                    _page("DATASET_VERSIONS_TITLE", "layers", "catalog.datasetversion"),
-                    _page("MODELS_TITLE", "neurology", "catalog.model"),
+                    _make_page("DATASETS_TITLE", "database", "catalog.dataset"),
+                    _make_page("DATASET_VERSIONS_TITLE", "layers", "catalog.datasetversion"),
+                    _make_page("MODELS_TITLE", "neurology", "catalog.model"),
                 ],
             },
             {
                 "title": lazy_admin_text("ACCOUNTS_TITLE"),
                 "items": [
-                    _page("USERS_TITLE", "person", "accounts.user"),
-                    _page("GROUPS", "group", "auth.group"),
-                    _page("PROJECTS_TITLE", "folder", "accounts.project"),
-                    _page("API_TOKENS", "key", "accounts.apitoken"),
-                    _page("AUDIT_TRAIL_TITLE", "history", "accounts.auditevent"),
+                    _make_page("USERS_TITLE", "person", "accounts.user"),
+                    _make_page("GROUPS", "group", "auth.group"),
+                    _make_page("PROJECTS_TITLE", "folder", "accounts.project"),
+                    _make_page("API_TOKENS", "key", "accounts.apitoken"),
+                    _make_page("AUDIT_TRAIL_TITLE", "history", "accounts.auditevent"),
                 ],
             },
         ],

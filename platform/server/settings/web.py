@@ -2,10 +2,10 @@
 
 import os
 
-from server.env import flag, read, secret_key
-from server.paths import ROOT, data_dir
+from server.env import read_flag, read_secret_key, read_setting
+from server.paths import ROOT, get_data_dir
 
-SECRET_KEY = secret_key(data_dir())
+SECRET_KEY = read_secret_key(get_data_dir())
 ROOT_URLCONF = "server.urls"
 ASGI_APPLICATION = "server.asgi.application"
 WSGI_APPLICATION = "server.wsgi.application"
@@ -20,7 +20,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
-    "server.middleware.zone_of_operators",
+    "server.middleware.admin_time_zone",
     "apps.common.middleware.UnstorableInputMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -60,7 +60,7 @@ HEADLESS_FRONTEND_URLS = {
     "account_reset_password_from_key": "/account/password/reset/{key}",
     "account_signup": "/sign-in",
 }
-SIGNUP = flag("FERMI_SIGNUP")
+SIGNUP = read_flag("FERMI_SIGNUP")
 ACCOUNT_ADAPTER = "apps.accounts.adapter.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
@@ -150,7 +150,7 @@ WHITENOISE_IMMUTABLE_FILE_TEST = r"^/assets/.+-[A-Za-z0-9_-]{8}\.\w+(\.map)?$"
 
 # Security -----------------------------------------------------------------------------------------
 PUBLIC_URL = os.environ.get("FERMI_PUBLIC_URL", "").rstrip("/")
-DOOR_HOST = read("FERMI_DOOR_HOST")
+DOOR_HOST = read_setting("FERMI_DOOR_HOST")
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if PUBLIC_URL else []
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"

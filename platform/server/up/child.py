@@ -11,13 +11,13 @@ from pathlib import Path
 
 from server import liveness, paths
 from server.up import console
-from server.up.pidfile import Process
+from server.up.pidfile import PlatformProcess
 
 BACKOFF_S = (0.5, 1, 2, 4, 8, 15, 30)
-LIVED_S = 30  # a process that lived this long begins again with the shortest pause
+STABLE_AFTER_S = 30  # a process that lived this long begins again with the shortest pause
 
 
-class Child:
+class ChildProcess:
     """A process with `command` in a session of its own, so that Ctrl-C reaches the supervisor only, which decides the
     order of ending."""
 
@@ -26,7 +26,7 @@ class Child:
         name: str,
         command: Sequence[str | Path],
         env: dict[str, str],
-        wanted: Callable[[str], bool] = console.everything,
+        wanted: Callable[[str], bool] = console.accept_all,
         inherits: Sequence[int] = (),
         *,
         is_asked: bool = False,
@@ -40,7 +40,7 @@ class Child:
         self.inherits = inherits
         self.is_asked = is_asked
         self.line: socket.socket | None = None  # the supervisor's end
-        self.process: Process | None = None
+        self.process: PlatformProcess | None = None
         self.on_change: Callable[[], None] = lambda: None
         self._popen: subprocess.Popen[str] | None = None
         self._stopping = threading.Event()
@@ -60,7 +60,7 @@ class Child:
             if self.line:
                 self.line.close()
             self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            env, inherits = {**env, liveness.VARIABLE: str(theirs.fileno())}, (*inherits, theirs.fileno())
+            env, inherits = {**env, liveness.LIVENESS_VARIABLE: str(theirs.fileno())}, (*inherits, theirs.fileno())
         self._popen = subprocess.Popen(
             self.command,
             env=env,
@@ -75,10 +75,10 @@ class Child:
         )
         if theirs:
             theirs.close()
-        self.process = Process.of(self.name, self._popen.pid)
+        self.process = PlatformProcess.of(self.name, self._popen.pid)
         assert self._popen.stdout
         self._reader = threading.Thread(
-            target=console.copy, args=(self._popen.stdout, self.name, self.wanted), daemon=True
+            target=console.copy_output, args=(self._popen.stdout, self.name, self.wanted), daemon=True
         )
         self._reader.start()
         self.on_change()
@@ -101,9 +101,9 @@ class Child:
         while self._popen:
             code = self._popen.wait()
             if not self._wake.is_set():
-                failures = 0 if time.monotonic() - since > LIVED_S else failures
+                failures = 0 if time.monotonic() - since > STABLE_AFTER_S else failures
                 pause = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
-                console.say(f"{self.name} {how(code)}; starting it again in {pause:g} s", fault=True)
+                console.print_line(f"{self.name} {describe_exit(code)}; starting it again in {pause:g} s", fault=True)
                 failures += 1
                 self._wake.wait(pause)
             since = time.monotonic()
@@ -151,14 +151,14 @@ class Child:
             self._popen.wait()
 
 
-def how(code: int) -> str:
+def describe_exit(exit_code: int) -> str:
     """Return how a process ended, for people."""
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with code {code}"
+    if exit_code < 0:
+        return f"was killed by {signal.Signals(-exit_code).name}"
+    return f"ended with code {exit_code}"
 
 
-def environment(**more: str) -> dict[str, str]:
+def build_environment(**more: str) -> dict[str, str]:
     """Return the environment variables of every process of the platform, with `more` added."""
     path = os.pathsep.join([str(paths.ROOT), str(paths.ROOT / "platform")])
     return {

@@ -8,7 +8,7 @@ from typing import IO
 
 WIDTH = 6  # of the longest name
 COLOURS = {"web": 36, "worker": 33, "beat": 35, "watch": 34, "broker": 32, "vite": 34, "fermi": 1}
-FAULT = 31
+FAULT_COLOUR = 31
 
 _lock = threading.Lock()
 _coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
@@ -18,10 +18,10 @@ def paint(code: int, text: str) -> str:
     return f"\033[{code}m{text}\033[0m" if _coloured else text
 
 
-def say(text: str, *, name: str = "fermi", fault: bool = False) -> None:
+def print_line(text: str, *, name: str = "fermi", fault: bool = False) -> None:
     """Print each line of `text` whole. A reader that closed the pipe (`make up | head`) is no error."""
     prefix = paint(COLOURS.get(name.partition("-")[0], 37), f"{name:<{WIDTH}}") + " | "
-    lines = "".join(f"{prefix}{paint(FAULT, line) if fault else line}\n" for line in text.splitlines() or [""])
+    lines = "".join(f"{prefix}{paint(FAULT_COLOUR, line) if fault else line}\n" for line in text.splitlines() or [""])
     with _lock:
         try:
             sys.stdout.write(lines)
@@ -30,13 +30,13 @@ def say(text: str, *, name: str = "fermi", fault: bool = False) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def everything(line: str) -> bool:
+def accept_all(line: str) -> bool:
     """Return True: show every line."""
     return True
 
 
-def copy(source: IO[str], name: str, wanted: Callable[[str], bool]) -> None:
+def copy_output(source: IO[str], name: str, wanted: Callable[[str], bool]) -> None:
     """Print the lines of a process's output for which `wanted` returns True, without blank lines."""
     for line in source:
         if wanted(line) and not line.isspace():
-            say(line.rstrip("\n"), name=name)
+            print_line(line.rstrip("\n"), name=name)

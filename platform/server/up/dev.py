@@ -16,44 +16,44 @@ from pathlib import Path
 from server import paths
 from server.up import checks, console, running_tasks
 from server.up.down import stop_training
-from server.up.listen_address import Address
-from server.up.pidfile import wait_gone
-from server.up.supervisor import Failed, Platform
+from server.up.listen_address import ListenAddress
+from server.up.pidfile import wait_until_gone
+from server.up.supervisor import ChildStartError, Platform
 
-FOLDERS = ("apps", "platform")
-SUFFIXES = (".py", ".toml", ".json", ".sh", ".html", ".mo")
-LOOK_S = 0.5
+WATCHED_FOLDERS = ("apps", "platform")
+WATCHED_SUFFIXES = (".py", ".toml", ".json", ".sh", ".html", ".mo")
+POLL_S = 0.5
 GRACE_S = 1  # less than an open event stream would hold the web process
 VITE = paths.ROOT / "frontend" / "node_modules" / "vite" / "bin" / "vite.js"
 
-Seen = dict[str, tuple[int, int]]
+SourceState = dict[str, tuple[int, int]]
 
 
-def source(root: Path) -> Seen:
+def scan_source(root: Path) -> SourceState:
     """Return the modification time and size of each source file."""
     return {entry.path: (entry.stat().st_mtime_ns, entry.stat().st_size) for entry in _files(root)}
 
 
 def _files(root: Path) -> Iterator[os.DirEntry[str]]:
-    folders = [root / name for name in FOLDERS]
+    folders = [root / name for name in WATCHED_FOLDERS]
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.is_dir():
                     folders.append(Path(entry.path))
-                elif entry.name.endswith(SUFFIXES) and not entry.name.startswith("."):
+                elif entry.name.endswith(WATCHED_SUFFIXES) and not entry.name.startswith("."):
                     yield entry
 
 
-def changed(before: Seen, after: Seen) -> list[str]:
+def list_changed(before: SourceState, after: SourceState) -> list[str]:
     """Return the files that were added, removed or changed."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
-class Development(Platform):
+class DevPlatform(Platform):
     """A platform with Vite in front, which restarts its processes when the source changes."""
 
-    def __init__(self, data: Path, address: Address) -> None:
+    def __init__(self, data: Path, address: ListenAddress) -> None:
         super().__init__(data, address)
         self._vite = replace(address, port=address.port + 1)
         self.site = self._vite.url
@@ -63,10 +63,10 @@ class Development(Platform):
         """Serve as `Platform.run`. Raise StartupError for an address that is not loopback, or without the front end's
         packages."""
         if not self.address.loopback:
-            raise checks.CannotStart("`make dev` serves this machine alone: leave HOST out.")
+            raise checks.StartupError("`make dev` serves this machine alone: leave HOST out.")
         if not (self._node and VITE.exists()):
-            raise checks.CannotStart("The front end's packages are not installed: start with `make dev`.")
-        checks.address(self._vite.host, self._vite.port)
+            raise checks.StartupError("The front end's packages are not installed: start with `make dev`.")
+        checks.check_address(self._vite.host, self._vite.port)
         return super().run()
 
     def _announce(self, first: dict[str, str], seconds: float) -> None:
@@ -74,7 +74,7 @@ class Development(Platform):
         vite = self._child("vite", [self._node, VITE, paths.ROOT / "frontend", *where, "--logLevel", "warn"])
         self._until(vite, self._vite_listens)
         super()._announce(first, seconds)
-        console.say(f"the API, the admin and the command line: {self.address.url}")
+        console.print_line(f"the API, the admin and the command line: {self.address.url}")
 
     def _vite_listens(self) -> bool:
         try:
@@ -84,27 +84,27 @@ class Development(Platform):
             return False
 
     def _serve(self) -> None:
-        seen = source(paths.ROOT)
-        while not self.ending.wait(LOOK_S):
-            now = source(paths.ROOT)
-            if files := changed(seen, now):
+        seen = scan_source(paths.ROOT)
+        while not self.ending.wait(POLL_S):
+            now = scan_source(paths.ROOT)
+            if files := list_changed(seen, now):
                 seen = now
                 self._reload(files)
-        if running_tasks.running(self.data):
-            console.say("stopping training")
+        if running_tasks.list_running(self.data):
+            console.print_line("stopping training")
             stop_training(self.data)
 
     def _reload(self, files: list[str]) -> None:
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        console.say(f"{Path(files[0]).relative_to(paths.ROOT)}{more} changed: starting again")
+        console.print_line(f"{Path(files[0]).relative_to(paths.ROOT)}{more} changed: starting again")
         try:
             self._migrate()
-        except Failed as failure:
-            console.say(str(failure), fault=True)
+        except ChildStartError as failure:
+            console.print_line(str(failure), fault=True)
         parts = [child for child in self.children if child.name not in {"broker", "vite"}]
         old = [child.process for child in parts if child.process]
         for child in parts:
             child.restart()
-        if not wait_gone(old, GRACE_S):
+        if not wait_until_gone(old, GRACE_S):
             for process in old:
                 process.signal(signal.SIGKILL)

@@ -8,35 +8,35 @@ from pathlib import Path
 
 from server import paths
 from server.up import console, running_tasks, supervisor
-from server.up.child import environment
-from server.up.pidfile import Record, wait_gone
+from server.up.child import build_environment
+from server.up.pidfile import Pidfile, wait_until_gone
 
 
-def down(data: Path) -> int:
+def stop_platform(data: Path) -> int:
     """Stop training and the platform and return 0; with nothing running, say so.
 
     Training first, so that a running platform sees it end and stores that; what the platform may have started meanwhile
     is stopped after it.
     """
     if not data.is_dir():
-        console.say(f"nothing to stop: {data} does not exist.")
+        console.print_line(f"nothing to stop: {data} does not exist.")
         return 0
     stopped = stop_training(data)
-    record = Record(data)
+    record = Pidfile(data)
     if platform := record.supervisor():
         platform.signal(signal.SIGTERM)
-        wait_gone([platform], 2 * supervisor.GRACE_S + 5)
-        console.say("platform stopped")
+        wait_until_gone([platform], 2 * supervisor.GRACE_S + 5)
+        console.print_line("platform stopped")
     if left := record.stop_leftovers():
-        console.say(f"ended what a killed platform had left running: {', '.join(left)}")
-    stopped |= {*running_tasks.stop(data)}
-    console.say(f"training stopped: {', '.join(sorted(stopped))}" if stopped else "no training was running")
+        console.print_line(f"ended what a killed platform had left running: {', '.join(left)}")
+    stopped |= {*running_tasks.stop_tasks(data)}
+    console.print_line(f"training stopped: {', '.join(sorted(stopped))}" if stopped else "no training was running")
     return 0
 
 
 def stop_training(data: Path) -> set[str]:
     """Stop all tasks, those on clusters included, and return the ids of those that ended."""
-    return {*_ask_tasks_to_stop(data), *running_tasks.stop(data)}
+    return {*_ask_tasks_to_stop(data), *running_tasks.stop_tasks(data)}
 
 
 def _ask_tasks_to_stop(data: Path) -> list[str]:
@@ -47,9 +47,9 @@ def _ask_tasks_to_stop(data: Path) -> list[str]:
     done = subprocess.run(
         [sys.executable, "manage.py", "stop_all"], cwd=paths.ROOT, check=False, capture_output=True,
         encoding="utf-8", errors="replace",
-        env=environment(FERMI_DATA=str(data), FERMI_LOG_LEVEL="ERROR"),
+        env=build_environment(FERMI_DATA=str(data), FERMI_LOG_LEVEL="ERROR"),
     )  # fmt: skip
     if done.returncode:
-        console.say(f"the tasks could not be asked to stop; they will start again:\n{done.stderr}", fault=True)
+        console.print_line(f"the tasks could not be asked to stop; they will start again:\n{done.stderr}", fault=True)
         return []
     return done.stdout.split()

@@ -18,7 +18,7 @@ LIMITS = {
 }  # which is another name of RLIMIT_NOFILE
 IOPRIO_BEST_EFFORT = 2
 
-Settings = Mapping[str, str]
+ProcessSettings = Mapping[str, str]
 """Settings of a process, by name: `RLIMIT_NOFILE`, `nice`, `policy`, `processors`, `ioprio`. Values that differ between
 its threads are joined: `0, 19`."""
 
@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def of_process(pid: int) -> Settings:
+def read_process_settings(pid: int) -> ProcessSettings:
     """Return the settings of a process; empty for one that has ended."""
     threads: dict[str, set[str]] = {"nice": set(), "policy": set(), "processors": set(), "ioprio": set()}
     found = {}
@@ -44,19 +44,19 @@ def of_process(pid: int) -> Settings:
     return found | {name: ", ".join(sorted(values)) for name, values in threads.items() if values}
 
 
-def changed(found: Settings, references: Iterable[Settings]) -> dict[str, tuple[str, str]]:
+def find_changes(settings: ProcessSettings, references: Iterable[ProcessSettings]) -> dict[str, tuple[str, str]]:
     """Return the settings of a process that match none of the references (the supervisor at its start, and now: what
     the system changes, it changes for all), with the first reference's value. A raised limit is not a change: processes
     raise their own."""
     references = [*references]
     return {
         name: (value, references[0].get(name, ""))
-        for name, value in found.items()
-        if not any(_fits(name, value, reference.get(name, value)) for reference in references)
+        for name, value in settings.items()
+        if not any(_is_within(name, value, reference.get(name, value)) for reference in references)
     }
 
 
-def _fits(name: str, value: str, wanted: str) -> bool:
+def _is_within(name: str, value: str, wanted: str) -> bool:
     if not name.startswith("RLIMIT_"):
         return value == wanted
     infinite = str(resource.RLIM_INFINITY)

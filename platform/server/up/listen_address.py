@@ -4,11 +4,11 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 
-ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 @dataclass(frozen=True)
-class Address:
+class ListenAddress:
     """Host and port to listen on."""
 
     host: str
@@ -17,7 +17,7 @@ class Address:
     @property
     def probe(self) -> str:
         """Host by which this machine itself reaches it."""
-        return ANY.get(self.host, self.host)
+        return ANY_ADDRESS.get(self.host, self.host)
 
     @property
     def url(self) -> str:
@@ -36,13 +36,13 @@ class Address:
         so that a foreign name for our address (DNS rebinding) gets no answer."""
         if self.loopback:
             return []
-        if self.host not in ANY:
+        if self.host not in ANY_ADDRESS:
             return [f"[{self.host}]" if ":" in self.host else self.host]
-        names = {socket.gethostname(), socket.getfqdn(), *_own_addresses()}
+        names = {socket.gethostname(), socket.getfqdn(), *_list_own_addresses()}
         return sorted(names)
 
 
-def _own_addresses() -> set[str]:
+def _list_own_addresses() -> set[str]:
     """Return what the host name resolves to, and the source address of packets to other networks (none is sent)."""
     try:
         found = {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}

@@ -20,13 +20,13 @@ from fermi.runner import processes
 from fermi.runner.files import read_json
 from fermi.runner.processes import read_boot_id, read_start_time
 from server import paths
-from server.up.checks import CannotStart
+from server.up.checks import StartupError
 
 POLL_S = 0.05
 
 
 @dataclass(frozen=True)
-class Process:
+class PlatformProcess:
     """A process of the platform, identified by pid, start time and boot."""
 
     name: str
@@ -35,7 +35,7 @@ class Process:
     boot_id: str
 
     @classmethod
-    def of(cls, name: str, pid: int) -> "Process":
+    def of(cls, name: str, pid: int) -> "PlatformProcess":
         """Return the process with this pid."""
         return cls(name, pid, read_start_time(pid), read_boot_id())
 
@@ -49,12 +49,12 @@ class Process:
             processes.send_signal(asdict(self), number)
 
 
-class Record:
+class Pidfile:
     """The run directory of one data directory."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        self.dir = paths.run_dir(data)
+        self.dir = paths.get_run_dir(data)
         self._lock: IO[str] | None = None
 
     def open(self) -> None:
@@ -63,7 +63,7 @@ class Record:
         self.dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         info = self.dir.lstat()
         if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
-            raise CannotStart(f"{self.dir} belongs to somebody else: remove it, or choose another DATA.")
+            raise StartupError(f"{self.dir} belongs to somebody else: remove it, or choose another DATA.")
         self.dir.chmod(0o700)
 
     def acquire(self) -> None:
@@ -75,11 +75,11 @@ class Record:
         except BlockingIOError:
             supervisor = self.supervisor()
             who = f" (process {supervisor.pid})" if supervisor else ""
-            raise CannotStart(
+            raise StartupError(
                 f"A platform already runs on this data directory{who}: stop it with `make down`, "
                 "or choose another with DATA=<directory>."
             ) from None
-        paths.notes(self.dir).unlink(missing_ok=True)
+        paths.get_notes_path(self.dir).unlink(missing_ok=True)
 
     def publish(self, url: str) -> None:
         """Write the address where the command line reads it: `$DATA/run/url`, wherever the sockets are."""
@@ -91,17 +91,17 @@ class Record:
         """Delete the published address."""
         (self.data / "run" / "url").unlink(missing_ok=True)
 
-    def write(self, known: Iterable[Process]) -> None:
+    def write(self, known: Iterable[PlatformProcess]) -> None:
         """Replace the list of processes atomically."""
         new = self.dir / "processes.json.new"
         new.write_text(json.dumps([asdict(process) for process in known]))
         new.replace(self.dir / "processes.json")
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[PlatformProcess]:
         """Return the supervisor, then its children, as last written."""
-        return [Process(**entry) for entry in read_json(str(self.dir / "processes.json")) or []]
+        return [PlatformProcess(**entry) for entry in read_json(str(self.dir / "processes.json")) or []]
 
-    def supervisor(self) -> Process | None:
+    def supervisor(self) -> PlatformProcess | None:
         """Return the supervisor if it is alive."""
         return next((process for process in self.processes()[:1] if process.alive()), None)
 
@@ -111,14 +111,14 @@ class Record:
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in left:
                 process.signal(number)
-            wait_gone(left, grace_s)
+            wait_until_gone(left, grace_s)
         return [process.name for process in left]
 
 
-def wait_gone(some: list[Process], timeout_s: float) -> bool:
+def wait_until_gone(waiting: list[PlatformProcess], timeout_s: float) -> bool:
     """Return True once all processes have ended, False after `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
-    while any(process.alive() for process in some):
+    while any(process.alive() for process in waiting):
         if time.monotonic() > deadline:
             return False
         time.sleep(POLL_S)

@@ -7,14 +7,14 @@ from fermi.engines.local import engine
 from fermi.jobs.spec import parse_attempt_name
 
 
-def running(data: Path) -> list[str]:
+def list_running(data: Path) -> list[str]:
     """Return the attempts that run on this machine."""
     return engine.list_running_attempts(data)
 
 
-def still_running(data: Path) -> str:
+def describe_running(data: Path) -> str:
     """Return one sentence about training that continues, for the operator who has just pressed Ctrl-C."""
-    attempts = running(data)
+    attempts = list_running(data)
     if not attempts:
         return "stopped; no training was running."
     if len(attempts) == 1:
@@ -24,6 +24,6 @@ def still_running(data: Path) -> str:
     )
 
 
-def stop(data: Path) -> list[str]:
+def stop_tasks(data: Path) -> list[str]:
     """Stop everything that runs on this machine and return the ids of its tasks."""
     return [parse_attempt_name(attempt)[0] for attempt in engine.stop_everything(data)]

@@ -7,27 +7,27 @@ from pathlib import Path
 
 from server import paths
 
-REMEMBERED = "schema"
+STATE_FILE = "schema"
 
 
-def stale(data: Path) -> bool:
+def needs_migration(data: Path) -> bool:
     """Return False only if this very database was brought to this very code's migrations. An external database is
     always asked."""
     if os.environ.get("DATABASE_URL"):
         return True
     try:
-        return (data / REMEMBERED).read_text() != _state(data)
+        return (data / STATE_FILE).read_text() != _hash_state(data)
     except FileNotFoundError:
         return True
 
 
-def remember(data: Path) -> None:
+def record_migrated(data: Path) -> None:
     """Store that all migrations are applied."""
     if not os.environ.get("DATABASE_URL"):
-        (data / REMEMBERED).write_text(_state(data))
+        (data / STATE_FILE).write_text(_hash_state(data))
 
 
-def _state(data: Path) -> str:
+def _hash_state(data: Path) -> str:
     """Return a hash of the code's migrations (ours by content, the packages' by the pins) and of those that the
     database has applied."""
     digest = hashlib.sha256((paths.ROOT / "requirements.txt").read_bytes())

@@ -11,77 +11,81 @@ from typing import Any
 from fermi import messages
 from fermi.runner import files
 from server.up import console, limits, watchdog
-from server.up.child import Child
-from server.up.pidfile import Process
-from server.up.watchdog import STALLED_S, Watchdog
+from server.up.child import ChildProcess
+from server.up.pidfile import PlatformProcess
+from server.up.watchdog import MAX_STALL_S, Watchdog
 
-LOOK_S = 5.0
+CHECK_INTERVAL_S = 5.0
 GRACE_S = 15.0
 """Seconds from the request to end until a process that hangs is killed."""
-NOTED_S = 3600.0
+NOTE_LIFETIME_S = 3600.0
 """How long a note is kept after its cause has gone, in seconds."""
-PAUSE_S = 60.0, 3600.0
+REPLACE_PAUSE_S = 60.0, 3600.0
 """Seconds between two replacements of a process that is changed again and again: the first pause, which doubles, and
 the longest."""
-ME = "make up"
+SUPERVISOR_NAME = "make up"
 
 
 @dataclass
-class _Subject:
+class _WatchedProcess:
     """A supervised process. `changed`: settings that differed at the last check; `said`: codes that were reported."""
 
-    process: Process
+    process: PlatformProcess
     watchdog: Watchdog
     changed: set[str] = field(default_factory=set)
     said: set[str] = field(default_factory=set)
     is_ending: bool = False
 
 
-class Supervision:
+class ProcessSupervision:
     """Checks all children. `pid`: the supervisor's. `notes`: the file that `/readyz` reads. `standing`: notes that hold
     for as long as it runs."""
 
     def __init__(self, pid: int, notes: Path, standing: Sequence[dict[str, Any]] = ()) -> None:
         self._pid, self._path, self._standing = pid, notes, standing
-        self._start = limits.of_process(pid)
+        self._start = limits.read_process_settings(pid)
         self._at = time.monotonic()
-        self._subjects: dict[str, _Subject] = {}
+        self._subjects: dict[str, _WatchedProcess] = {}
         self._pauses: dict[str, tuple[float, float]] = {}  # by name: not before, and the next pause
         self._notes: dict[tuple[str, str], dict[str, Any]] = {}
         self._written: list[dict[str, Any]] | None = None
 
-    def look(self, children: Sequence[Child]) -> None:
+    def look(self, children: Sequence[ChildProcess]) -> None:
         """Check all children; to be called every CHECK_INTERVAL_S. Where this process itself was stopped for longer,
         the extra time does not count as silence of the children."""
         at = time.monotonic()
-        passed, self._at = min(at - self._at, 2 * LOOK_S), at
-        now = limits.of_process(self._pid)
+        passed, self._at = min(at - self._at, 2 * CHECK_INTERVAL_S), at
+        now = limits.read_process_settings(self._pid)
         unchanged = True
         for child in children:
             if (process := child.process) is None or not child.alive():
                 continue
             subject = self._subjects.get(child.name)
             if subject is None or subject.process != process:
-                patience = STALLED_S.get(child.name.partition("-")[0], max(STALLED_S.values()))
-                subject = self._subjects[child.name] = _Subject(process, Watchdog(patience))
+                patience = MAX_STALL_S.get(child.name.partition("-")[0], max(MAX_STALL_S.values()))
+                subject = self._subjects[child.name] = _WatchedProcess(process, Watchdog(patience))
             if not subject.is_ending:
                 self._judge(child, subject, passed)
-                found = limits.of_process(process.pid)
-                unchanged &= not limits.changed(found, [self._start])
-                self._compare(child, subject, limits.changed(found, [self._start, now]), at)
-        mine = limits.changed(now, [self._start])
+                found = limits.read_process_settings(process.pid)
+                unchanged &= not limits.find_changes(found, [self._start])
+                self._compare(child, subject, limits.find_changes(found, [self._start, now]), at)
+        mine = limits.find_changes(now, [self._start])
         if mine and unchanged:  # else the machine has changed it for all
-            self._note_changed(ME, mine)
+            self._note_changed(SUPERVISOR_NAME, mine)
         self._write()
 
-    def _judge(self, child: Child, subject: _Subject, passed: float) -> None:
+    def _judge(self, child: ChildProcess, subject: _WatchedProcess, passed: float) -> None:
         line = child.line
         if line is None:
             return
-        verdict = subject.watchdog.look(passed, watchdog.ask_process(line), watchdog.see(subject.process.pid))
+        verdict = subject.watchdog.look(
+            passed, watchdog.query_process(line), watchdog.sample_process(subject.process.pid)
+        )
         code = verdict.code if verdict else ""
         if verdict and code not in subject.said:
-            console.say(self._note(child.name, code, pid=subject.process.pid, seconds=verdict.seconds), fault=True)
+            console.print_line(
+                self._note(child.name, code, pid=subject.process.pid, seconds=verdict.seconds), fault=True
+            )
         elif verdict:
             self._note(child.name, code, pid=subject.process.pid, seconds=verdict.seconds)
         subject.said = (subject.said - {"PROCESS_STOPPED"}) | ({code} if code else set())
@@ -89,7 +93,9 @@ class Supervision:
             subject.is_ending = True
             child.replace(GRACE_S)
 
-    def _compare(self, child: Child, subject: _Subject, changed: dict[str, tuple[str, str]], at: float) -> None:
+    def _compare(
+        self, child: ChildProcess, subject: _WatchedProcess, changed: dict[str, tuple[str, str]], at: float
+    ) -> None:
         """Replace a child whose settings differ at two successive checks: a change that the system makes for all
         processes reaches one after the other."""
         twice = {name: values for name, values in changed.items() if name in subject.changed}
@@ -98,11 +104,11 @@ class Supervision:
             return
         said = self._note_changed(child.name, twice)
         if "PROCESS_CHANGED" not in subject.said:
-            console.say(said, fault=True)
+            console.print_line(said, fault=True)
             subject.said.add("PROCESS_CHANGED")
-        not_before, pause = self._pauses.get(child.name, (0.0, PAUSE_S[0]))
+        not_before, pause = self._pauses.get(child.name, (0.0, REPLACE_PAUSE_S[0]))
         if at >= not_before:
-            self._pauses[child.name] = at + pause, min(2 * pause, PAUSE_S[1])
+            self._pauses[child.name] = at + pause, min(2 * pause, REPLACE_PAUSE_S[1])
             subject.is_ending = True
             child.replace(GRACE_S)
 
@@ -116,7 +122,7 @@ class Supervision:
         return " ".join(filter(None, messages.render_text(code, "en", process=name, **params)))
 
     def _write(self) -> None:
-        oldest = time.time() - NOTED_S
+        oldest = time.time() - NOTE_LIFETIME_S
         self._notes = {
             key: note
             for key, note in self._notes.items()

@@ -23,38 +23,38 @@ from typing import Any
 from fermi.runner.processes import refuse_tracers
 from server import env, paths
 from server.up import broker, checks, console, running_tasks, schema, web_processes
-from server.up.child import Child, environment, how
-from server.up.listen_address import Address
-from server.up.pidfile import Process, Record
-from server.up.supervision import LOOK_S, Supervision
+from server.up.child import ChildProcess, build_environment, describe_exit
+from server.up.listen_address import ListenAddress
+from server.up.pidfile import Pidfile, PlatformProcess
+from server.up.supervision import CHECK_INTERVAL_S, ProcessSupervision
 
-READY_S = 60  # for a child to answer
+START_TIMEOUT_S = 60  # for a child to answer
 GRACE_S = 15  # from the request to end until a child is killed
-AGAIN_S = 1
+SECOND_SIGNAL_S = 1
 POLL_S = 0.02
 
 
-class Failed(Exception):
+class ChildStartError(Exception):
     """A process could not be started; the message is for the operator at the terminal."""
 
 
-class Ended(Exception):
+class StartInterruptedError(Exception):
     """SIGINT or SIGTERM arrived while starting."""
 
 
 class Platform:
     """The embedded platform of one data directory."""
 
-    def __init__(self, data: Path, address: Address) -> None:
+    def __init__(self, data: Path, address: ListenAddress) -> None:
         self.data = data
         self.address = address
         self.site = address.url  # where people open it
-        self.record = Record(data)
-        self.children: list[Child] = []
+        self.record = Pidfile(data)
+        self.children: list[ChildProcess] = []
         self._standing: list[dict[str, Any]] = []  # notes of what is open from the start on
         self.ending = threading.Event()
-        self._me = Process.of("fermi", os.getpid())
-        self._env = environment(
+        self._me = PlatformProcess.of("fermi", os.getpid())
+        self._env = build_environment(
             FERMI_DATA=str(data),
             FERMI_URL=address.url,
             FERMI_ALLOWED_HOSTS=",".join(
@@ -64,7 +64,7 @@ class Platform:
         self._asked_at = 0.0
         self._impatient = False
         self._broker = not os.environ.get("REDIS_URL")
-        self._webs: web_processes.Count
+        self._webs: web_processes.ProcessCount
         self._socket: socket.socket
 
     def run(self) -> int:
@@ -72,28 +72,28 @@ class Platform:
         anything is started."""
         began = time.monotonic()
         refuse_tracers()
-        checks.environment()
-        checks.data_dir(self.data)
+        checks.check_environment()
+        checks.prepare_data_dir(self.data)
         self.record.acquire()
         if left := self.record.stop_leftovers():
-            console.say(f"ended what a killed platform had left running: {', '.join(left)}")
-        self._webs = web_processes.Count(env.read("FERMI_WEB"))
-        self._socket = web_processes.listen(self.address)
+            console.print_line(f"ended what a killed platform had left running: {', '.join(left)}")
+        self._webs = web_processes.ProcessCount(env.read_setting("FERMI_WEB"))
+        self._socket = web_processes.open_socket(self.address)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                 signal.signal(number, self._on_signal)
         try:
             self._start(began)
             self._serve()
-            console.say("stopping")
-        except Failed as failure:
-            console.say(str(failure), fault=True)
+            console.print_line("stopping")
+        except ChildStartError as failure:
+            console.print_line(str(failure), fault=True)
             return 1
-        except Ended:
+        except StartInterruptedError:
             pass
         finally:
             self._stop()
-        console.say(running_tasks.still_running(self.data))
+        console.print_line(running_tasks.describe_running(self.data))
         return 0
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -101,7 +101,7 @@ class Platform:
         from make, so one that follows within SECOND_SIGNAL_S does not count."""
         if not self.ending.is_set():
             self._asked_at = time.monotonic()
-        elif time.monotonic() - self._asked_at > AGAIN_S:
+        elif time.monotonic() - self._asked_at > SECOND_SIGNAL_S:
             self._impatient = True
         self.ending.set()
 
@@ -110,8 +110,8 @@ class Platform:
     def _start(self, began: float) -> None:
         if self._broker:
             broker.set_password(self.record.dir)
-            child = self._child("broker", broker.command(self.record.dir))
-            self._until(child, lambda: broker.answers(self.record.dir))
+            child = self._child("broker", broker.build_command(self.record.dir))
+            self._until(child, lambda: broker.is_answering(self.record.dir))
         self._migrate()
         web = self._web(1)
         first = self._run("firststart")
@@ -129,54 +129,56 @@ class Platform:
             child.keep()
 
     def _serve(self) -> None:
-        supervision = Supervision(self._me.pid, paths.notes(self.record.dir), self._standing)
-        while not self.ending.wait(LOOK_S):
+        supervision = ProcessSupervision(self._me.pid, paths.get_notes_path(self.record.dir), self._standing)
+        while not self.ending.wait(CHECK_INTERVAL_S):
             supervision.look(self.children)
             serving = [child for child in self.children if child.inherits]
             there = [child.process.pid for child in serving if child.process and child.alive()]
-            if self._webs.wanted(time.monotonic(), {pid: web_processes.used(pid) for pid in there}) > len(serving):
-                console.say(f"starting web process {len(serving) + 1}: {len(serving)} cannot keep up")
+            if self._webs.wanted(time.monotonic(), {pid: web_processes.read_cpu_seconds(pid) for pid in there}) > len(
+                serving
+            ):
+                console.print_line(f"starting web process {len(serving) + 1}: {len(serving)} cannot keep up")
                 self._web(len(serving) + 1).keep()
 
     def _announce(self, first: dict[str, Any], seconds: float) -> None:
         self.record.publish(self.address.url)
-        console.say(f"serving {self.site} (ready in {seconds:.1f} s; Ctrl-C stops the platform)")
-        console.say(f"sign in, once: {self.site}{first['signInLink']}")
-        console.say(f"the administrator's API token: {first['token_path']}")
-        console.say(first["isolation"], fault=bool(first["exposed"]))
+        console.print_line(f"serving {self.site} (ready in {seconds:.1f} s; Ctrl-C stops the platform)")
+        console.print_line(f"sign in, once: {self.site}{first['signInLink']}")
+        console.print_line(f"the administrator's API token: {first['token_path']}")
+        console.print_line(first["isolation"], fault=bool(first["exposed"]))
         if not self.address.loopback:
-            console.say(
+            console.print_line(
                 "Other machines can reach this address, and nothing encrypts what they send: "
                 "put a TLS proxy in front of it, or leave HOST out.",
                 fault=True,
             )
 
     def _migrate(self) -> None:
-        if schema.stale(self.data):
-            console.say("preparing the database")
+        if schema.needs_migration(self.data):
+            console.print_line("preparing the database")
             self._run("migrate", "--no-input", "--verbosity", "0")
-            schema.remember(self.data)
+            schema.record_migrated(self.data)
 
-    def _web(self, number: int) -> Child:
+    def _web(self, number: int) -> ChildProcess:
         """Start a web process. They share the listening socket; each has its own metrics port, in ascending order."""
         name = "web" if number == 1 else f"web-{number}"
         shared = [self._socket.fileno()]
-        more = web_processes.metrics(number)
-        return self._child(name, web_processes.command(self._socket), inherits=shared, more=more, is_asked=True)
+        more = web_processes.build_metrics_variables(number)
+        return self._child(name, web_processes.build_command(self._socket), inherits=shared, more=more, is_asked=True)
 
     def _child(
         self,
         name: str,
         command: list[str | Path],
-        wanted: Callable[[str], bool] = console.everything,
+        wanted: Callable[[str], bool] = console.accept_all,
         inherits: Sequence[int] = (),
         more: Mapping[str, str] | None = None,
         *,
         is_asked: bool = False,
-    ) -> Child:
+    ) -> ChildProcess:
         if self.ending.is_set():
-            raise Ended
-        child = Child(name, command, {**self._env, **(more or {})}, wanted, inherits, is_asked=is_asked)
+            raise StartInterruptedError
+        child = ChildProcess(name, command, {**self._env, **(more or {})}, wanted, inherits, is_asked=is_asked)
         child.on_change = self._write_record
         self.children.append(child)
         child.start()
@@ -186,17 +188,19 @@ class Platform:
         try:
             self.record.write([self._me, *(child.process for child in self.children if child.process)])
         except OSError as error:  # a full disk is no reason to end what runs
-            console.say(f"{self.record.dir} cannot be written to: {error.strerror}", fault=True)
+            console.print_line(f"{self.record.dir} cannot be written to: {error.strerror}", fault=True)
 
-    def _until(self, child: Child, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + READY_S
+    def _until(self, child: ChildProcess, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
         while not ready():
             if self.ending.wait(POLL_S):
-                raise Ended
+                raise StartInterruptedError
             if (code := child.poll()) is not None:
-                raise Failed(f"{child.name} {how(code)} while starting; what it said is above or in {self.record.dir}.")
+                raise ChildStartError(
+                    f"{child.name} {describe_exit(code)} while starting; what it said is above or in {self.record.dir}."
+                )
             if time.monotonic() > deadline:
-                raise Failed(f"{child.name} did not answer within {READY_S} s.")
+                raise ChildStartError(f"{child.name} did not answer within {START_TIMEOUT_S} s.")
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection(self.address.probe, self.address.port, timeout=5)
@@ -221,11 +225,11 @@ class Platform:
         child = self._child("fermi", [sys.executable, "manage.py", *arguments], keep_answer)
         while (code := child.poll()) is None:
             if self.ending.wait(POLL_S):
-                raise Ended
+                raise StartInterruptedError
         self.children.remove(child)
         child.drain()
         if code:
-            raise Failed(f"`manage.py {arguments[0]}` {how(code)}; what it said is above.")
+            raise ChildStartError(f"`manage.py {arguments[0]}` {describe_exit(code)}; what it said is above.")
         return json.loads(answers[-1]) if answers else {}
 
     # Ending -----------------------------------------------------------------------------------------------------------

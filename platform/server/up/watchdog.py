@@ -13,17 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.liveness import LONGEST
+from server.liveness import MAX_MESSAGE_BYTES
 
-SILENT_S = 60.0
+MAX_SILENCE_S = 60.0
 """Seconds without an answer after which a process counts as hanging."""
-STALLED_S = {"web": 120.0, "worker": 600.0}
+MAX_STALL_S = {"web": 120.0, "worker": 600.0}
 """Seconds without progress after which the thread pool counts as hanging: a request takes seconds, a message may take
 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ProcessSample:
     """State of a process at one check. `waited`: for each thread, the total seconds for which it was ready to run and
     did not; None where the system cannot tell. `state`: of the main thread, as in proc(5)."""
 
@@ -32,7 +32,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WatchdogVerdict:
     """Result of a check. `code`: a code of `fermi.messages`; `ends`: whether the process is to be replaced."""
 
     code: str
@@ -46,16 +46,16 @@ class Watchdog:
     def __init__(self, stalled_s: float) -> None:
         self._stalled_s = stalled_s
         self._answer: bytes | None = None
-        self._before: Seen | None = None
+        self._before: ProcessSample | None = None
         self._silent = self._stalled = 0.0
 
-    def look(self, passed: float, answer: bytes | None, seen: Seen) -> Verdict | None:
+    def look(self, passed: float, answer: bytes | None, seen: ProcessSample) -> WatchdogVerdict | None:
         """Return a verdict, or None where the process is fine. `passed`: seconds since the last check; `answer`: to the
         request that was sent then, None for none."""
         own = _could_run(passed, self._before, seen)
         self._before = seen
         if seen.state in "Tt":
-            return Verdict("PROCESS_STOPPED", ends=False)
+            return WatchdogVerdict("PROCESS_STOPPED", ends=False)
         if self._answer is None and answer is None:
             return None
         if answer is None:
@@ -67,14 +67,14 @@ class Watchdog:
         else:
             self._stalled = 0.0
         self._answer = answer or self._answer
-        if self._silent > SILENT_S:
-            return Verdict("PROCESS_HUNG", round(self._silent))
+        if self._silent > MAX_SILENCE_S:
+            return WatchdogVerdict("PROCESS_HUNG", round(self._silent))
         if self._stalled > self._stalled_s:
-            return Verdict("PROCESS_POOL_HUNG", round(self._stalled))
+            return WatchdogVerdict("PROCESS_POOL_HUNG", round(self._stalled))
         return None
 
 
-def _could_run(passed: float, before: Seen | None, now: Seen) -> float:
+def _could_run(passed: float, before: ProcessSample | None, now: ProcessSample) -> float:
     """Return for how many seconds since the last check the process could have answered."""
     if now.waited is None or before is None or before.waited is None or now.state in "DTt":
         return 0.0
@@ -82,25 +82,25 @@ def _could_run(passed: float, before: Seen | None, now: Seen) -> float:
     return max(0.0, passed - waited)
 
 
-def see(pid: int) -> Seen:
+def sample_process(pid: int) -> ProcessSample:
     """Return the state of a process; of one that has ended, a state that no verdict follows from."""
     try:
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
     except OSError:
-        return Seen("X", None)
+        return ProcessSample("X", None)
     waited = {}
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with suppress(OSError, ValueError, IndexError):
                 waited[int(thread)] = int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text("ascii").split()[1])
-    return Seen(state, {thread: nanoseconds / 1e9 for thread, nanoseconds in waited.items()} or None)
+    return ProcessSample(state, {thread: nanoseconds / 1e9 for thread, nanoseconds in waited.items()} or None)
 
 
-def ask_process(line: socket.socket) -> bytes | None:
+def query_process(line: socket.socket) -> bytes | None:
     """Send a new request and return the last answer to earlier ones; None where there is none."""
     answer = None
     with suppress(OSError):
-        while said := line.recv(LONGEST, socket.MSG_DONTWAIT):
+        while said := line.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT):
             answer = said
     with suppress(OSError):
         line.send(b"?", socket.MSG_DONTWAIT)

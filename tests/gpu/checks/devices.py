@@ -54,7 +54,7 @@ def discovered(context: Context) -> None:
 
     print(f"Landlock {sandbox.read_landlock_abi()}, seccomp {seccomp.is_available()}, Python {sys.version}")
     print("what a rank may reach of the system:", json.dumps(sandbox.build_system_paths(), indent=1)[:6000])
-    facts = host_facts.facts()
+    facts = host_facts.collect_facts()
     print("server.host_facts:", json.dumps(facts))
     _agent_facts(context)
     mine = context.platform.get(f"/dev-environments/{ENVIRONMENT}")
@@ -357,8 +357,8 @@ def _ask_fields(context: Context) -> set[str]:
     from fermi.telemetry import gpus, nvidia_smi
     from fermi.train import preflight_node
 
-    wanted = {"gpu": {*gpus.SMI_FIELDS, *runner_gpus.QUERY_FIELDS, *preflight_node.SMI_GPUS, "driver_version", "name"},
-              "compute-apps": {*preflight_node.SMI_HOLDERS}}  # fmt: skip
+    wanted = {"gpu": {*gpus.SMI_FIELDS, *runner_gpus.QUERY_FIELDS, *preflight_node.SMI_GPU_FIELDS, "driver_version",
+              "name"}, "compute-apps": {*preflight_node.SMI_PROCESS_FIELDS}}  # fmt: skip
     refused: set[str] = set()
     for of, fields in wanted.items():
         for field in sorted(fields):
@@ -374,7 +374,7 @@ def _ask_fields(context: Context) -> set[str]:
     rows = nvidia_smi.run_query(gpus.SMI_FIELDS)
     context.expect(rows and "uuid" in rows[0], f"nvidia-smi answers all fields together with {rows}")
     print("as read:", rows)
-    holders = nvidia_smi.run_query(preflight_node.SMI_HOLDERS, target="compute-apps")
+    holders = nvidia_smi.run_query(preflight_node.SMI_PROCESS_FIELDS, target="compute-apps")
     context.expect(holders is not None, "nvidia-smi does not tell the processes")
     return refused
 

@@ -108,8 +108,8 @@ def _stand_by(context: Context) -> Row | None:
 def template(context: Context) -> int | None:
     """Returns the process that stands by for tasks of PyTorch, once that is imported."""
     worker = int(context.platform.processes()["worker"]["pid"])
-    for pid in procfs.children(worker):
-        if "fermi.runner.fork_server" in procfs.command(pid) and "torch" in procfs.command(pid):
+    for pid in procfs.list_children(worker):
+        if "fermi.runner.fork_server" in procfs.read_command(pid) and "torch" in procfs.read_command(pid):
             return (
                 pid
                 if "libtorch_cpu" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
@@ -124,8 +124,8 @@ def _facts(pid: int) -> Row:
     return {
         "pid": pid, "files": sorted(files), "libraries": sorted(set(CUDA_LIBRARIES.findall(maps))),
         "devices": sorted({line.split()[-1] for line in maps.splitlines() if "/dev/nvidia" in line}),
-        "threads": len(os.listdir(f"/proc/{pid}/task")), "memory": procfs.memory([pid]).resident,
-        "command": procfs.command(pid),
+        "threads": len(os.listdir(f"/proc/{pid}/task")), "memory": procfs.read_memory([pid]).resident,
+        "command": procfs.read_command(pid),
     }  # fmt: skip
 
 
@@ -402,13 +402,13 @@ def _first_metric(log: str) -> float:
 def _wait_for_stand_by(context: Context) -> None:
     """Until it has imported everything: then it waits without using the processor."""
     worker = int(context.platform.processes()["worker"]["pid"])
-    until(lambda: procfs.standing_by(worker), seconds=20, what="a process stands by")
+    until(lambda: procfs.find_standby(worker), seconds=20, what="a process stands by")
 
 
 def _end_stand_by(context: Context) -> None:
     worker = int(context.platform.processes()["worker"]["pid"])
-    for pid in procfs.children(worker):
-        if "fermi.runner.fork_server" in procfs.command(pid):
+    for pid in procfs.list_children(worker):
+        if "fermi.runner.fork_server" in procfs.read_command(pid):
             os.kill(pid, signal.SIGKILL)
             until(lambda pid=pid: not context.is_alive(pid) or _state(pid) == "Z", what="it has ended")  # type: ignore[misc]
 

@@ -136,8 +136,8 @@ def profiles_and_stacks(context: Context) -> None:
         time.sleep(0.1)
     time.sleep(1)
     rank = context.pid(task)
-    runner = procfs.parent(rank)
-    print(Path(f"/proc/{rank}/status").read_text(encoding="utf-8"), procfs.command(runner), sep="\n")
+    runner = procfs.read_parent(rank)
+    print(Path(f"/proc/{rank}/status").read_text(encoding="utf-8"), procfs.read_command(runner), sep="\n")
     with files_of(runner) as (page, file):
         took = request_stacks(page, file, 5)
         frames = stacks.read_stacks(file)
@@ -211,8 +211,8 @@ def telemetry_cost(context: Context) -> None:
         turns[0].touch()
         before = _wait_for(log.read_text, '"by-hand-1"', 30)
         rank = context.pid(task)
-        runner = procfs.parent(rank)
-        used, began = procfs.cpu_seconds([runner]), time.monotonic()
+        runner = procfs.read_parent(rank)
+        used, began = procfs.read_cpu_seconds([runner]), time.monotonic()
         turns[1].touch()
         during, until, after_it = _wait_for_growing(context, task, runner)
         used, passed = after_it - used, until - began
@@ -267,7 +267,7 @@ def _wait_for_growing(context: Context, task: str, runner: int) -> tuple[Row, fl
     while time.monotonic() < deadline:
         time.sleep(0.5)
         with suppress(OSError):
-            until, used = time.monotonic(), procfs.cpu_seconds([runner])
+            until, used = time.monotonic(), procfs.read_cpu_seconds([runner])
         if '"turn"' in log.read_text():
             break
     return _wait_for(log.read_text, '"turn"', 1), until, used

@@ -39,7 +39,7 @@ def run(trainer: str, words: list[str]) -> dict[str, Any]:
             pass
 
     Measured.__module__ = module.__name__
-    train_ddp.say = say
+    train_ddp.print_line = say
     on_gpu = torch.cuda.is_available()
     if on_gpu:
         torch.cuda.empty_cache()

@@ -8,7 +8,7 @@ import pytest
 
 from fermi.agent.log_upload import CHUNK_BYTES, ship_log, ship_logs
 from fermi.agent.runs import RankRun
-from fermi.client import FermiError, NotFound, Unreachable
+from fermi.client import FermiError, NotFoundError, UnreachableError
 from fermi.runner import files
 
 
@@ -75,13 +75,13 @@ def test_nothing_is_lost_or_doubled_on_a_network_that_breaks_off_everywhere(run)
     def append(log: str, offset: int, data: bytes) -> int:
         match chance.randrange(4):
             case 0:
-                raise Unreachable("the request was lost")
+                raise UnreachableError("the request was lost")
             case 1:  # half of it arrived and was stored
                 there.append(log, offset, data[: len(data) // 2])
-                raise Unreachable("cut in the middle")
+                raise UnreachableError("cut in the middle")
             case 2:
                 there.append(log, offset, data)
-                raise Unreachable("the answer was lost")
+                raise UnreachableError("the answer was lost")
         return there.append(log, offset, data)
 
     for number in range(60):
@@ -117,10 +117,10 @@ def test_a_new_agent_asks_how_far_the_server_is_before_it_sends(run):
 
 def test_a_log_that_nobody_wants_is_kept_while_it_grows_and_dropped_at_its_end(run):
     def append(log: str, offset: int, data: bytes) -> int:
-        raise NotFound("no such task")
+        raise NotFoundError("no such task")
 
     say(run, b"text")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         ship_log(run, append)
     assert run.left
     finish(run)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from fermi.cli import texts
-from fermi.cli.main import run
+from fermi.cli.main import run_command
 from fermi.client import transport
 from tests.fakes.api import FakeApi, serving
 
@@ -26,14 +26,14 @@ def empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
-    texts.use("en")
+    texts.set_language("en")
     return tmp_path
 
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
-    monkeypatch.setattr(transport, "PAUSE_S", 0.001)
-    monkeypatch.setattr(transport, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(transport, "MIN_PAUSE_S", 0.001)
+    monkeypatch.setattr(transport, "MAX_PAUSE_S", 0.01)
     with serving() as fake:
         monkeypatch.setenv("FERMI_URL", fake.url)
         monkeypatch.setenv("FERMI_TOKEN", "secret")
@@ -46,7 +46,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
     def execute(*arguments: str, lang: str = "en") -> Result:
         head, *rest = arguments
-        code = run([head, "--lang", lang, *rest])
+        code = run_command([head, "--lang", lang, *rest])
         return Result(code, *capsys.readouterr())
 
     return execute

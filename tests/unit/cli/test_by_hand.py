@@ -15,7 +15,7 @@ import yaml
 from fermi import export
 from fermi.cli import prompts
 from fermi.cli.commands import quickstart
-from fermi.cli.main import run
+from fermi.cli.main import run_command
 from tests.exported_scripts import ROOT, Started, fake_ssh, lines_of
 from tests.exported_scripts import fermi as command_line
 from tests.fakes.api import Reply
@@ -101,7 +101,7 @@ BARE = ["--mode", "manual", "--rank", "0", "--world-size", "8"]
 
 
 def test_without_a_command_the_whole_line_is_told_and_can_be_typed(command, empty_home, monkeypatch):
-    monkeypatch.setattr(prompts, "own_address", lambda: "10.0.0.5")
+    monkeypatch.setattr(prompts, "find_own_address", lambda: "10.0.0.5")
     slurm = ["--mode", "create_slurm", "--num-nodes", "2"]
     for typed, line in {
         ("launch", *BARE): f"fermi launch --lang en {' '.join(BARE)} --master-addr 10.0.0.5 -- python train.py",
@@ -126,7 +126,7 @@ def test_without_a_command_the_whole_line_is_told_and_can_be_typed(command, empt
     assert "没有给出各 rank 要运行的命令" in done.err
     assert f"完整的命令行：fermi launch --lang zh {' '.join(BARE)} -- python scripts/train.py\n" in done.err
     typed = done.err.partition("：fermi ")[2].strip().split()
-    assert run([*typed[:-3], "--dry-run", *typed[-3:]]) == 0
+    assert run_command([*typed[:-3], "--dry-run", *typed[-3:]]) == 0
     done = command("launch", "--rank", "8", "--world-size", "8")  # what is wrong comes before what is missing
     assert "--rank is 8; allowed: 0 … 7" in done.err
 
@@ -134,20 +134,20 @@ def test_without_a_command_the_whole_line_is_told_and_can_be_typed(command, empt
 def test_where_there_is_no_python_on_the_path_it_is_the_command_s_own(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     words = ["launch", "--nproc-per-node", "1", "--output", "none", "--"]
-    assert run([*words, "python", "-c", "pass"]) == 0
-    assert run([*words, "python9", "-c", "pass"]) == 2
+    assert run_command([*words, "python", "-c", "pass"]) == 0
+    assert run_command([*words, "python9", "-c", "pass"]) == 2
 
 
 def test_options_of_launch_alone_mean_launch(empty_home, capsys):
     for words in (["--rank", "0", "--world-size", "8"], ["--mode=create_slurm", "--num-nodes", "2"]):
         for before in (["--lang", "zh"], ["--lang=zh", "--url", "http://nowhere"], []):
-            assert run([*before, *words]) == 2
+            assert run_command([*before, *words]) == 2
             line = capsys.readouterr().err.split("fermi ", 1)[1]
             assert line.startswith(" ".join(["launch", *before, *words]))
-    assert run(["--rank"]) == 2
-    assert run(["--help"]) == 0
+    assert run_command(["--rank"]) == 2
+    assert run_command(["--help"]) == 0
     assert "--world-size" not in capsys.readouterr().out
-    assert run(["--nproc-per-node", "1", "--output", "none", "--", "true"]) == 0
+    assert run_command(["--nproc-per-node", "1", "--output", "none", "--", "true"]) == 0
 
 
 def test_in_a_terminal_what_is_missing_is_asked_for_in_the_reader_s_language(tmp_path):
@@ -333,7 +333,7 @@ def test_a_task_s_scripts_are_downloaded_and_unpacked(command, api, empty_home, 
 def test_quickstart_lists_and_shows_without_a_terminal(command):
     listed = command("quickstart")
     assert listed.code == 0
-    for entry in quickstart.entries("en"):
+    for entry in quickstart.list_entries("en"):
         assert f"{entry.number:>2}  {entry.id}" in listed.out
         by_number = command("quickstart", "--show", str(entry.number), "--host", "gn6", "--port", "23456")
         assert entry.title in by_number.out
@@ -381,7 +381,7 @@ def test_quickstart_is_a_menu_on_a_terminal():
 
 
 def test_both_languages_show_the_same_commands():
-    for zh, en in zip(quickstart.entries("zh"), quickstart.entries("en"), strict=True):
+    for zh, en in zip(quickstart.list_entries("zh"), quickstart.list_entries("en"), strict=True):
         assert _commands(zh.text) == _commands(en.text), zh.id
 
 

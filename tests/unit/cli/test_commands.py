@@ -16,8 +16,8 @@ import pytest
 import yaml
 from rich.cells import cell_len
 
-from fermi.cli.follow import Progress
-from fermi.cli.main import run
+from fermi.cli.follow import TaskProgress
+from fermi.cli.main import run_command
 from fermi.cli.registry import COMMANDS
 from fermi.client import config, logs
 from tests.clean_environment import as_in_a_terminal
@@ -172,7 +172,7 @@ def test_what_was_printed_and_is_not_finite_is_nan(api: FakeApi, command: Comman
     assert (first.split()[3:5], second.split()[3:5]) == (["NaN", "0.1"], ["-", "0.1"])
     api.on("GET", TASK, data(task(loss=None, lossNotFinite=True)))
     assert ["Loss", "NaN"] in [line.split() for line in command("get", "task-1").out.splitlines()]
-    progress = Progress.of(task(loss=None, lossNotFinite=True))  # type: ignore[arg-type]
+    progress = TaskProgress.of(task(loss=None, lossNotFinite=True))  # type: ignore[arg-type]
     assert "loss NaN" in str(progress)
     progress.hear("status", brief(step=11, loss=2.0, lossNotFinite=False))
     assert "loss 2.0000" in str(progress)
@@ -694,8 +694,8 @@ def test_signing_in_is_remembered_for_the_owner_only(
     monkeypatch.delenv("FERMI_TOKEN")
     api.on("GET", "/auth/me", data(ME))
     assert command("login", api.url + "/", "--token", "mine").code == 0
-    assert config.load() == config.Config(api.url, "mine", "en")
-    assert stat.S_IMODE(config.path().stat().st_mode) == 0o600
+    assert config.load_config() == config.Config(api.url, "mine", "en")
+    assert stat.S_IMODE(config.get_config_path().stat().st_mode) == 0o600
     assert command("whoami").code == 0
     assert {request.headers["Authorization"] for request in api.requests} == {"Bearer mine"}
 
@@ -703,7 +703,7 @@ def test_signing_in_is_remembered_for_the_owner_only(
 def test_a_token_that_is_refused_is_not_remembered(api: FakeApi, command: Command) -> None:
     api.on("GET", "/auth/me", refused(401, "TOKEN_INVALID", ("", "TOKEN_INVALID", "text", "")))
     assert command("login", "--token", "wrong").code == 3
-    assert not config.path().exists()
+    assert not config.get_config_path().exists()
 
 
 SIGN_IN = "/_allauth/browser/v1/auth"
@@ -722,7 +722,7 @@ def test_a_password_becomes_a_token(api: FakeApi, command: Command, monkeypatch:
     api.on("POST", "/tokens", data({"id": "1", "token": "made"}, 201))
     api.on("GET", "/auth/me", data(ME))
     assert command("login", "--username", "admin").code == 0
-    assert config.load().token == "made"
+    assert config.load_config().token == "made"
     [login] = api.seen("POST", f"{SIGN_IN}/login")
     assert login.body == {"username": "admin", "password": "correct horse"}
     assert login.headers["X-CSRFToken"] == "c5rf"
@@ -745,7 +745,7 @@ def test_a_sign_in_that_fails_keeps_nothing(
     result = command("login", "--username", "admin")
     assert result.code == code
     assert word in result.err
-    assert not config.path().exists()
+    assert not config.get_config_path().exists()
 
 
 def test_messages_of_the_platform_are_asked_for_in_the_chosen_language(api: FakeApi, command: Command) -> None:
@@ -762,7 +762,7 @@ def test_messages_of_the_platform_are_asked_for_in_the_chosen_language(api: Fake
 
 def test_the_overview_imports_neither_http_nor_terminal_libraries() -> None:
     program = (
-        "import sys; from fermi.cli.main import run; run(['--help']); "
+        "import sys; from fermi.cli.main import run_command; run_command(['--help']); "
         "sys.exit(', '.join({'httpx', 'rich', 'yaml'} & set(sys.modules)))"
     )
     env = {**os.environ, "PYTHONPATH": str(PLATFORM)}
@@ -921,7 +921,7 @@ def test_the_platform_the_language_and_the_form_are_told_before_or_after_the_com
     api.on("GET", "/training-tasks", page([brief()]))
     monkeypatch.setenv("FERMI_URL", "http://127.0.0.1:9")
     options = ["--url", api.url, "--lang", "en", "-o", "json"]
-    code = run([*options, "list"] if before else ["list", *options])
+    code = run_command([*options, "list"] if before else ["list", *options])
     out, err = capsys.readouterr()
     assert (code, err) == (0, "")
     assert json.loads(out)["total"] == 1
@@ -929,13 +929,13 @@ def test_the_platform_the_language_and_the_form_are_told_before_or_after_the_com
 
 def test_what_is_told_after_the_command_wins(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.on("GET", "/training-tasks", page([brief()]))
-    assert run(["--url", "http://127.0.0.1:9", "-o", "yaml", "list", "--url", api.url, "-o", "json"]) == 0
+    assert run_command(["--url", "http://127.0.0.1:9", "-o", "yaml", "list", "--url", api.url, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["total"] == 1
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_takes_the_connection_before_it(name: str) -> None:
-    assert run(["--url", "http://127.0.0.1:9", "--lang", "en", name, "--help"]) == 0
+    assert run_command(["--url", "http://127.0.0.1:9", "--lang", "en", name, "--help"]) == 0
 
 
 # Secrets --------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fermi.cli.times import gpu_hours
+from fermi.cli.times import format_gpu_hours
 from tests.fakes.api import FakeApi, Reply, data
 from tests.unit.cli.conftest import Command
 
@@ -49,7 +49,7 @@ def test_a_report_has_a_line_for_each_and_one_for_all(api: FakeApi, command: Com
      (0.0, 0.0), (None, None)],
 )  # fmt: skip
 def test_less_than_a_gpu_hour_is_shown_as_a_duration(hours: float | None, shown: float | str | None) -> None:
-    assert gpu_hours(hours) == shown
+    assert format_gpu_hours(hours) == shown
 
 
 def test_a_spreadsheet_is_passed_on_as_it_is(api: FakeApi, command: Command) -> None:

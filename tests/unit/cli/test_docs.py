@@ -9,8 +9,8 @@ import click
 import pytest
 
 from fermi.cli import prompts
-from fermi.cli.main import group
-from fermi.cli.registry import COMMANDS, WITHIN
+from fermi.cli.main import make_group
+from fermi.cli.registry import COMMANDS, SUBCOMMANDS
 
 ROOT = Path(__file__).resolve().parents[3]
 CLI, BY_HAND, QUICK, TROUBLE = (
@@ -55,7 +55,7 @@ MENTIONED = examples(CLI) + examples(BY_HAND) + HERE + examples(QUICK) + in_text
 def test_a_trainer_understands_what_the_tables_type(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     place = next(index for index, word in enumerate(words) if word.startswith("fermi.train."))
     trainer = import_module(words[place])
-    assert trainer.parse(words[place + 1 :]).train_data_path == "train.bin"
+    assert trainer.parse_args(words[place + 1 :]).train_data_path == "train.bin"
 
 
 def test_the_tables_have_commands_of_each_kind() -> None:
@@ -66,9 +66,9 @@ def test_the_tables_have_commands_of_each_kind() -> None:
 
 @pytest.mark.parametrize("arguments", MENTIONED, ids=" ".join)
 def test_an_example_is_understood(arguments: list[str]) -> None:
-    above = click.Context(group())
-    name, *rest = prompts.keep(above, arguments)
-    command = group().get_command(above, name)
+    above = click.Context(make_group())
+    name, *rest = prompts.normalize_arguments(above, arguments)
+    command = make_group().get_command(above, name)
     assert command is not None
     understood(command, name, rest)
 
@@ -84,5 +84,5 @@ def understood(command: click.Command, name: str, arguments: list[str]) -> None:
 
 def test_every_command_has_an_example() -> None:
     assert {arguments[0] for arguments in examples(CLI)} == set(COMMANDS)
-    for name, inner in WITHIN.items():
+    for name, inner in SUBCOMMANDS.items():
         assert {words[1] for words in examples(CLI) if words[0] == name and len(words) > 1} >= set(inner)

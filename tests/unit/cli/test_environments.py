@@ -9,7 +9,7 @@ from click.shell_completion import ShellComplete
 
 from fermi.carriage_returns import find_newest_state
 from fermi.cli.commands import environments
-from fermi.cli.main import group
+from fermi.cli.main import make_group
 from tests.fakes.api import FakeApi, Request, data, page
 from tests.unit.cli.conftest import Command
 from tests.unit.cli.shapes import environment
@@ -179,7 +179,7 @@ def test_templates_are_made_changed_and_removed(api: FakeApi, command: Command, 
 def test_the_shell_is_offered_commands_and_names(api: FakeApi) -> None:
     def offered(*words: str) -> list[str]:
         *before, begun = words
-        completing = ShellComplete(group(), {}, "fermi", "_FERMI_COMPLETE")
+        completing = ShellComplete(make_group(), {}, "fermi", "_FERMI_COMPLETE")
         return [item.value for item in completing.get_completions([*before], begun)]
 
     assert offered("she") == ["shell"]

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from fermi.cli.follow import Progress
+from fermi.cli.follow import TaskProgress
 
 TASK: Any = {"status": "queued", "step": None, "totalSteps": None, "loss": None, "attempt": 1}
 
 
 def test_steps_come_with_the_status_also_of_a_script_that_prints_none() -> None:
-    progress = Progress.of(TASK)
+    progress = TaskProgress.of(TASK)
     assert str(progress) == "queued"
     progress.hear("status", {**TASK, "status": "running", "step": 37})
     assert str(progress) == "running  37/?"

@@ -98,7 +98,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, there: FakeChannels) -> Path:
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        config.save(Config(there.url, "secret"))
+        config.save_config(Config(there.url, "secret"))
     return folder
 
 
@@ -392,7 +392,10 @@ def test_entries_stand_once_and_leave_the_rest_of_the_file_as_it_means(empty_hom
 
 
 def test_without_asyncssh_it_is_said_what_to_install() -> None:
-    hide = "import sys; sys.modules['asyncssh'] = None; from fermi.cli.main import run; sys.exit(run(['ssh-config']))"
+    hide = (
+        "import sys; sys.modules['asyncssh'] = None; from fermi.cli.main import run_command; "
+        "sys.exit(run_command(['ssh-config']))"
+    )
     done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=EVERYDAY)
     assert done.returncode == 2
     assert f"{sys.executable} -m pip install 'asyncssh>=" in done.stderr

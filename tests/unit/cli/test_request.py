@@ -8,8 +8,8 @@ import click
 import pytest
 
 from fermi.cli import fields, input_files
-from fermi.cli.name_resolution import Names
-from fermi.cli.request import Flags, build
+from fermi.cli.name_resolution import NameResolver
+from fermi.cli.request import RequestFlags, build_request
 from fermi.client import Fermi
 from tests.fakes.api import FakeApi, page
 from tests.unit.cli.shapes import dataset, environment, model, version
@@ -18,16 +18,16 @@ ENVIRONMENTS = [environment(1, "pytorch-dev-env"), environment(3, "llm-training-
 
 
 @pytest.fixture
-def names(api: FakeApi) -> Names:
+def names(api: FakeApi) -> NameResolver:
     api.on("GET", "/dev-environments", page([*ENVIRONMENTS, environment(6, "twin")]))
     api.on("GET", "/datasets", page([dataset(1, "stdlib", version(1), version(2), version(3, "preparing"))]))
     api.on("GET", "/models", page([model(1, "tiny-gpt")]))
-    return Names(Fermi())
+    return NameResolver(Fermi())
 
 
-OWN = {field.name for field in dataclasses.fields(Flags)}
+OWN = {field.name for field in dataclasses.fields(RequestFlags)}
 FIELDS = {"name": "taskName", "env": "env"} | {
-    re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", field.name): field.name for field in fields.fields()
+    re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", field.name): field.name for field in fields.list_fields()
 }
 
 
@@ -35,14 +35,14 @@ def words(table: dict[str, Any]) -> tuple[str, ...]:
     return tuple(f"{key}={entry if isinstance(entry, str) else json.dumps(entry)}" for key, entry in table.items())
 
 
-def built(names: Names, file: dict[str, Any] | None = None, **flags: Any) -> dict[str, Any]:
+def built(names: NameResolver, file: dict[str, Any] | None = None, **flags: Any) -> dict[str, Any]:
     """A table's flag is given as KEY=VALUE, once for each."""
     own = {name: flags.pop(name) for name in OWN & flags.keys()}
     given = {FIELDS[name]: words(value) if isinstance(value, dict) else value for name, value in flags.items()}
-    return build(file or {}, Flags(**own, fields=given), names)
+    return build_request(file or {}, RequestFlags(**own, fields=given), names)
 
 
-def test_one_environment_needs_no_distributed_configuration(names: Names) -> None:
+def test_one_environment_needs_no_distributed_configuration(names: NameResolver) -> None:
     request = built(names, name="first", environments=("env-001",))
     assert request == {
         "launchMode": "existing",
@@ -55,7 +55,7 @@ def test_one_environment_needs_no_distributed_configuration(names: Names) -> Non
 
 
 def test_several_environments_are_distributed_and_the_first_is_the_master(
-    names: Names, capsys: pytest.CaptureFixture[str]
+    names: NameResolver, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = built(names, environments=("llm-training-env", "env-001"))
     assert request["distributedConfig"] == {
@@ -65,7 +65,7 @@ def test_several_environments_are_distributed_and_the_first_is_the_master(
     assert "env-003" in capsys.readouterr().err
 
 
-def test_spares_are_named_as_environments_are_and_flags_win(names: Names) -> None:
+def test_spares_are_named_as_environments_are_and_flags_win(names: NameResolver) -> None:
     file = {"spareEnvironmentIds": ["pytorch-dev-env"]}
     assert built(names, file, environments=("env-006",))["spareEnvironmentIds"] == ["env-001"]
     assert built(names, file, spares=("llm-training-env", "env-005"))["spareEnvironmentIds"] == ["env-003", "env-005"]
@@ -77,13 +77,13 @@ def test_variables_with_secrets_are_added_to_those_of_the_file(names):
     assert "secretEnv" not in built(names, {})
 
 
-def test_where_it_runs_and_the_interpreter_are_flags(names: Names) -> None:
+def test_where_it_runs_and_the_interpreter_are_flags(names: NameResolver) -> None:
     request = built(names, environments=("env-001",), run_in="environment", python="/opt/conda/bin/python")
     config = request["distributedConfig"]
     assert (config["runIn"], config["python"]) == ("environment", "/opt/conda/bin/python")
 
 
-def test_one_environment_with_a_framework_is_distributed(names: Names) -> None:
+def test_one_environment_with_a_framework_is_distributed(names: NameResolver) -> None:
     request = built(names, environments=("pytorch-dev-env",), framework="ddp", strategy={"dataParallel": 2})
     assert request["distributedConfig"] == {
         "enabled": True, "framework": "ddp", "strategy": {"dataParallel": 2},
@@ -91,7 +91,7 @@ def test_one_environment_with_a_framework_is_distributed(names: Names) -> None:
     }  # fmt: skip
 
 
-def test_capacity_is_asked_for_in_one_word_in_place_of_environments(names: Names) -> None:
+def test_capacity_is_asked_for_in_one_word_in_place_of_environments(names: NameResolver) -> None:
     request = built(
         names,
         {"distributedConfig": {"select": {"nodes": 2, "sameZone": True}}},
@@ -110,7 +110,7 @@ def test_capacity_is_asked_for_in_one_word_in_place_of_environments(names: Names
     assert "preemptible" not in asked
 
 
-def test_flags_win_over_the_file_and_add_to_its_tables(names: Names) -> None:
+def test_flags_win_over_the_file_and_add_to_its_tables(names: NameResolver) -> None:
     file = {
         "taskName": "from file",
         "maxRestarts": 1,
@@ -129,7 +129,7 @@ def test_flags_win_over_the_file_and_add_to_its_tables(names: Names) -> None:
     assert file["hyperparameters"] == {"batchSize": 4, "dtype": "auto"}
 
 
-def test_what_the_file_says_and_no_flag_does_stays(names: Names) -> None:
+def test_what_the_file_says_and_no_flag_does_stays(names: NameResolver) -> None:
     file = {"taskName": "t", "datasetId": "stdlib", "datasetVersionId": "v1", "modelId": "tiny-gpt", "somethingNew": 1}
     request = built(names, file)
     assert request == {
@@ -146,17 +146,17 @@ def test_what_the_file_says_and_no_flag_does_stays(names: Names) -> None:
         ({"script": "-m", "args": ("pkg.train", "--a")}, {"module": "pkg.train", "args": ["--a"]}),
     ],
 )
-def test_a_script_or_a_module_is_run_with_what_follows(names: Names, flags: Any, entrypoint: Any) -> None:
+def test_a_script_or_a_module_is_run_with_what_follows(names: NameResolver, flags: Any, entrypoint: Any) -> None:
     assert built(names, name="t", environments=("env-001",), **flags)["entrypoint"] == entrypoint
 
 
 @pytest.mark.parametrize("flags", [{"args": ("--a",)}, {"script": "a.py", "module": "a"}])
-def test_arguments_belong_to_one_script_or_module(names: Names, flags: Any) -> None:
+def test_arguments_belong_to_one_script_or_module(names: NameResolver, flags: Any) -> None:
     with pytest.raises(click.UsageError, match="--module"):
         built(names, name="t", environments=("env-001",), **flags)
 
 
-def test_a_file_for_one_environment_stays_one(names: Names) -> None:
+def test_a_file_for_one_environment_stays_one(names: NameResolver) -> None:
     file = {"environmentIds": ["pytorch-dev-env"], "distributedConfig": {"enabled": False}}
     request = built(names, file)
     assert request["environmentIds"] == ["env-001"]
@@ -173,51 +173,51 @@ def test_a_file_for_one_environment_stays_one(names: Names) -> None:
         ({"hyperparameters": ["batchSize"]}, {"hyperparameters": {"batchSize": 8}}),
     ],
 )
-def test_a_file_of_another_shape_is_refused(names: Names, file: dict[str, Any], flags: dict[str, Any]) -> None:
+def test_a_file_of_another_shape_is_refused(names: NameResolver, file: dict[str, Any], flags: dict[str, Any]) -> None:
     with pytest.raises(click.UsageError, match="must be a"):
         built(names, file, **flags)
 
 
-def test_a_dataset_flag_names_a_version_after_a_colon(names: Names) -> None:
+def test_a_dataset_flag_names_a_version_after_a_colon(names: NameResolver) -> None:
     assert built(names, dataset="stdlib:v1")["datasetVersionId"] == "version-001"
     assert built(names, dataset="dataset-001:version-003")["datasetVersionId"] == "version-003"
     file = {"datasetId": "dataset-001", "datasetVersionId": "version-001"}
     assert built(names, file, dataset="stdlib")["datasetVersionId"] == "version-002"
 
 
-def test_none_is_no_dataset_and_no_model_also_where_a_file_names_one(names: Names) -> None:
+def test_none_is_no_dataset_and_no_model_also_where_a_file_names_one(names: NameResolver) -> None:
     file = {"datasetId": "dataset-001", "datasetVersionId": "version-001", "modelId": "model-001"}
     for given in ({}, file):
         request = built(names, given, dataset="none", model="none", script="train.py")
         assert (request["datasetId"], request["datasetVersionId"], request["modelId"]) == (None, None, None)
 
 
-def test_unknown_names_are_left_to_the_platform_to_refuse(names: Names) -> None:
+def test_unknown_names_are_left_to_the_platform_to_refuse(names: NameResolver) -> None:
     request = built(names, environments=("nowhere",), dataset="nothing:v9", model="nothing")
     assert request["environmentIds"] == ["nowhere"]
     assert (request["datasetId"], request["datasetVersionId"], request["modelId"]) == ("nothing", "v9", "nothing")
 
 
-def test_a_name_borne_by_two_environments_is_refused_with_their_ids(names: Names) -> None:
+def test_a_name_borne_by_two_environments_is_refused_with_their_ids(names: NameResolver) -> None:
     with pytest.raises(click.UsageError, match="env-005, env-006"):
         built(names, environments=("twin",))
 
 
-def test_a_choice_that_is_not_obvious_is_left_to_the_person(names: Names, api: FakeApi) -> None:
+def test_a_choice_that_is_not_obvious_is_left_to_the_person(names: NameResolver, api: FakeApi) -> None:
     api.on("GET", "/models", page([model(1, "tiny-gpt"), model(2, "gpt")]))
     with pytest.raises(click.UsageError, match=r"--model: model-001 \(tiny-gpt\), model-002 \(gpt\)"):
         built(names)
 
 
 def test_a_dataset_that_is_being_prepared_is_waited_for(
-    names: Names, api: FakeApi, capsys: pytest.CaptureFixture[str]
+    names: NameResolver, api: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.on("GET", "/datasets", page([dataset(1, "stdlib", version(1, "failed"), version(2, "preparing"))]))
     assert built(names)["datasetVersionId"] == "version-002"
     assert "waits" in capsys.readouterr().err
 
 
-def test_a_dataset_whose_preparation_failed_fits_nothing(names: Names, api: FakeApi) -> None:
+def test_a_dataset_whose_preparation_failed_fits_nothing(names: NameResolver, api: FakeApi) -> None:
     api.on("GET", "/datasets", page([dataset(1, "stdlib", version(1, "failed"))]))
     with pytest.raises(click.UsageError):
         built(names, dataset="stdlib")
@@ -225,7 +225,7 @@ def test_a_dataset_whose_preparation_failed_fits_nothing(names: Names, api: Fake
         built(names)
 
 
-def test_a_script_takes_what_stands_after_the_dashes(names: Names) -> None:
+def test_a_script_takes_what_stands_after_the_dashes(names: NameResolver) -> None:
     request = built(names, script="train.py", args=("--epochs", "3"))
     assert request["entrypoint"] == {"script": "train.py", "args": ["--epochs", "3"]}
     with pytest.raises(click.UsageError, match="--script"):
@@ -234,19 +234,19 @@ def test_a_script_takes_what_stands_after_the_dashes(names: Names) -> None:
 
 def test_values_are_json_where_they_can_be() -> None:
     pairs = ["a=8", "b=1e-4", "c=true", "d=auto", "e=", "f=x=y", "g=[1, 2]", "h=NaN", "i=null"]
-    assert input_files.values(pairs, "--hp") == {
+    assert input_files.parse_values(pairs, "--hp") == {
         "a": 8, "b": 0.0001, "c": True, "d": "auto", "e": "", "f": "x=y", "g": [1, 2], "h": "NaN", "i": None,
     }  # fmt: skip
-    assert input_files.settings(["A=8"], "--set-env") == {"A": "8"}
+    assert input_files.parse_settings(["A=8"], "--set-env") == {"A": "8"}
     for wrong in ("a", "=1"):
         with pytest.raises(click.BadParameter):
-            input_files.settings([wrong], "--set-env")
+            input_files.parse_settings([wrong], "--set-env")
 
 
 def test_yaml_means_what_json_means(tmp_path: Path) -> None:
     file = tmp_path / "task.yaml"
     file.write_text("a: 1e-4\nb: on\nc: 2026-01-01\nd: true\ne: null\nf: 012\ng: -3\nh: 0.5\ni: ~\nj: 1:30\n")
-    assert input_files.request(str(file)) == {
+    assert input_files.read_request(str(file)) == {
         "a": 0.0001, "b": "on", "c": "2026-01-01", "d": True, "e": None, "f": "012", "g": -3, "h": 0.5, "i": None,
         "j": "1:30",
     }  # fmt: skip
@@ -257,12 +257,12 @@ def test_a_file_that_holds_no_request_is_refused(tmp_path: Path, text: str) -> N
     file = tmp_path / "task.yaml"
     file.write_text(text)
     with pytest.raises(click.UsageError, match=r"task\.yaml"):
-        input_files.request(str(file))
+        input_files.read_request(str(file))
     with pytest.raises(click.UsageError, match="nowhere"):
-        input_files.request(str(tmp_path / "nowhere"))
+        input_files.read_request(str(tmp_path / "nowhere"))
 
 
-def test_a_script_that_reads_neither_dataset_nor_model_gets_none(names: Names) -> None:
+def test_a_script_that_reads_neither_dataset_nor_model_gets_none(names: NameResolver) -> None:
     nothing = {"datasetId": None, "datasetVersionId": None, "modelId": None}
     file = {**nothing, "entrypoint": {"script": "train.py"}, "environmentIds": ["env-001"]}
     request = built(names, file)
@@ -270,7 +270,7 @@ def test_a_script_that_reads_neither_dataset_nor_model_gets_none(names: Names) -
     assert built(names, file, dataset="stdlib", model="tiny-gpt")["modelId"] == "model-001"
 
 
-def test_a_range_of_nodes_is_two_numbers_or_the_first_of_them(names: Names) -> None:
+def test_a_range_of_nodes_is_two_numbers_or_the_first_of_them(names: NameResolver) -> None:
     both = ("env-001", "env-003", "env-005")
     found = built(names, environments=both, elastic="2:3")["distributedConfig"]
     assert found["elastic"] == {"minNodes": 2, "maxNodes": 3}

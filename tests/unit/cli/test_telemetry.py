@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from fermi.cli.commands.telemetry import sparkline
+from fermi.cli.commands.telemetry import draw_sparkline
 from tests.fakes.api import FakeApi, data, refused
 from tests.unit.cli.conftest import Command
 
@@ -46,5 +46,5 @@ def test_what_is_no_environment_may_be_a_worker(api: FakeApi, command: Command) 
 
 
 def test_blocks_go_from_nothing_to_the_top() -> None:
-    assert sparkline([0, 50, 100, None, -5, 200], 100) == "▁▅█·▁█"
-    assert sparkline([0, 0], 0) == "▁▁"
+    assert draw_sparkline([0, 50, 100, None, -5, 200], 100) == "▁▅█·▁█"
+    assert draw_sparkline([0, 0], 0) == "▁▁"

@@ -9,7 +9,7 @@ import pytest
 from fermi import messages
 from fermi.cli import fields, texts
 from fermi.cli.commands import quickstart
-from fermi.cli.registry import COMMANDS, WITHIN, summary
+from fermi.cli.registry import COMMANDS, SUBCOMMANDS, make_summary_code
 from fermi.client import config
 from fermi.client.config import Config
 from fermi.export.request import ExportRequest
@@ -20,9 +20,9 @@ ENGLISH = tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8")
 
 def spoken() -> Iterator[tuple[str, set[str]]]:
     """Every sentence that the command line can say, and the parts that it gets where they are written there."""
-    yield from ((summary(name), set()) for name in COMMANDS)
-    yield from ((summary(f"{name} {one}"), set()) for name, inner in WITHIN.items() for one in inner)
-    yield from ((field.code, set()) for field in fields.fields(ExportRequest))
+    yield from ((make_summary_code(name), set()) for name in COMMANDS)
+    yield from ((make_summary_code(f"{name} {one}"), set()) for name, inner in SUBCOMMANDS.items() for one in inner)
+    yield from ((field.code, set()) for field in fields.list_fields(ExportRequest))
     for file in CLI.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_":
@@ -61,7 +61,7 @@ def test_a_sentence_that_is_missing_is_its_code(monkeypatch: pytest.MonkeyPatch)
 
 def test_every_guide_has_a_text() -> None:
     for language in messages.LANGUAGES:
-        assert list(messages.load_guide("quickstart", language)) == list(quickstart.ENTRIES)
+        assert list(messages.load_guide("quickstart", language)) == list(quickstart.ENTRY_TEXTS)
 
 
 CHINESE, ENGLISH_US = {"LANG": "zh_CN.UTF-8"}, {"LANG": "en_US.UTF-8"}
@@ -93,5 +93,5 @@ def test_the_language_is_that_of_the_flag_the_file_or_the_locale_in_posix_s_orde
     for name, value in locale.items():
         monkeypatch.setenv(name, value)
     if kept:
-        config.save(Config(language=kept))
-    assert texts.choose(arguments) == language
+        config.save_config(Config(language=kept))
+    assert texts.choose_language(arguments) == language

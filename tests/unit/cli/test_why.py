@@ -80,8 +80,8 @@ def test_what_is_wrong_comes_with_its_place_its_evidence_and_commands_to_paste(a
 @pytest.mark.parametrize("code", ActionCode)
 def test_every_command_is_made_of_what_its_action_takes(code: ActionCode) -> None:
     params = dict.fromkeys([*ACTIONS[code].needs, *ACTIONS[code].may, "environmentId"], "x y")
-    said = why._command("task-1", action(code, "label", **params))  # type: ignore[arg-type]
-    assert said == "ask them" if code not in why.COMMANDS else "fermi " in said
+    said = why._suggest_command("task-1", action(code, "label", **params))  # type: ignore[arg-type]
+    assert said == "ask them" if code not in why.ACTION_COMMANDS else "fermi " in said
     assert "{" not in said
 
 

@@ -19,8 +19,8 @@ def empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
-    monkeypatch.setattr(transport, "PAUSE_S", 0.001)
-    monkeypatch.setattr(transport, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(transport, "MIN_PAUSE_S", 0.001)
+    monkeypatch.setattr(transport, "MAX_PAUSE_S", 0.01)
     with serving() as fake:
         yield fake
 

@@ -2,18 +2,18 @@ import httpx
 import pytest
 
 from fermi.client import (
-    Conflict,
+    ConflictError,
     Fermi,
     FermiError,
-    Forbidden,
-    InvalidRequest,
-    NotAuthenticated,
-    NotFound,
+    ForbiddenError,
+    InvalidRequestError,
+    NotAuthenticatedError,
+    NotFoundError,
     Problem,
     ServerError,
-    Throttled,
-    UnexpectedAnswer,
-    Unreachable,
+    ThrottledError,
+    UnexpectedAnswerError,
+    UnreachableError,
 )
 from tests.fakes.api import DROP, FakeApi, Reply, data, refused
 
@@ -37,13 +37,13 @@ def test_the_token_and_the_language_go_with_every_call(api: FakeApi) -> None:
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (400, InvalidRequest),
-        (401, NotAuthenticated),
-        (403, Forbidden),
-        (404, NotFound),
-        (405, InvalidRequest),
-        (409, Conflict),
-        (429, Throttled),
+        (400, InvalidRequestError),
+        (401, NotAuthenticatedError),
+        (403, ForbiddenError),
+        (404, NotFoundError),
+        (405, InvalidRequestError),
+        (409, ConflictError),
+        (429, ThrottledError),
         (500, ServerError),
     ],
 )
@@ -61,7 +61,7 @@ def test_all_problems_of_a_request_come_with_the_error(api: FakeApi, fermi: Ferm
         ("distributedConfig.masterNode", "MASTER_REQUIRED", "no master", "choose one"),
     ]
     api.on("POST", "/training-tasks", refused(400, "INVALID_REQUEST", *problems))
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         fermi.tasks.create(REQUEST)
     assert caught.value.errors == tuple(Problem(*problem) for problem in problems)
 
@@ -89,7 +89,7 @@ def test_a_read_is_tried_again_until_the_platform_is_back(api: FakeApi, fermi: F
 
 def test_what_may_not_be_done_twice_is_not_sent_twice(api: FakeApi, fermi: Fermi) -> None:
     api.on("POST", "/training-tasks/task-1/retry", DROP, data(TASK))
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         fermi.tasks.retry("task-1")
     assert len(api.requests) == 1
 
@@ -101,7 +101,7 @@ def test_a_throttled_call_was_not_done_so_it_is_sent_again(api: FakeApi, fermi: 
 
 def test_a_long_throttle_is_the_callers_to_wait_for(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/auth/me", refused(429, "THROTTLED", Retry_After="3600"))
-    with pytest.raises(Throttled) as caught:
+    with pytest.raises(ThrottledError) as caught:
         fermi.me()
     assert caught.value.retry_after == 3600
     assert len(api.requests) == 1
@@ -109,7 +109,7 @@ def test_a_long_throttle_is_the_callers_to_wait_for(api: FakeApi, fermi: Fermi) 
 
 def test_a_refusal_is_not_tried_again(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/auth/me", refused(403, "FORBIDDEN"))
-    with pytest.raises(Forbidden):
+    with pytest.raises(ForbiddenError):
         fermi.me()
     assert len(api.requests) == 1
 
@@ -121,21 +121,21 @@ def test_a_deletion_whose_answer_was_lost_is_done_when_the_thing_is_gone(api: Fa
 
 def test_deleting_what_was_never_there_is_an_error(api: FakeApi, fermi: Fermi) -> None:
     api.on("DELETE", "/training-tasks/task-1", refused(404, "NOT_FOUND"))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         fermi.tasks.delete("task-1")
 
 
 def test_an_address_where_nobody_listens_is_unreachable(api: FakeApi) -> None:
     url = api.url
     api.close()
-    with Fermi(url, retries=1) as fermi, pytest.raises(Unreachable) as caught:
+    with Fermi(url, retries=1) as fermi, pytest.raises(UnreachableError) as caught:
         fermi.me()
     assert isinstance(caught.value.__cause__, httpx.ConnectError)
 
 
 def test_a_page_that_is_not_an_envelope_is_not_taken_for_an_answer(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/auth/me", Reply(b"<html>welcome</html>", headers={"Content-Type": "text/html"}))
-    with pytest.raises(UnexpectedAnswer):
+    with pytest.raises(UnexpectedAnswerError):
         fermi.me()
 
 
@@ -147,6 +147,6 @@ def test_an_error_page_of_a_proxy_is_a_server_error(api: FakeApi) -> None:
 
 
 def test_ids_are_data_in_a_path(api: FakeApi, fermi: Fermi) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         fermi.tasks.get("../../admin?x")
     assert api.requests[0].path == "/training-tasks/..%2F..%2Fadmin%3Fx"

@@ -8,7 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from fermi.client import Conflict, Fermi, NotAuthenticated, NotFound, ServerError, Unreachable, channels, transport
+from fermi.client import (
+    ConflictError,
+    Fermi,
+    NotAuthenticatedError,
+    NotFoundError,
+    ServerError,
+    UnreachableError,
+    channels,
+    transport,
+)
 from fermi.envd import protocol
 from tests.fakes.channels import FakeChannels
 from tests.fakes.channels import channels as serving
@@ -25,7 +34,7 @@ def there() -> Iterator[FakeChannels]:
 
 @pytest.fixture
 def fermi(there: FakeChannels, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fermi]:
-    monkeypatch.setattr(transport, "PAUSE_S", 0.001)
+    monkeypatch.setattr(transport, "MIN_PAUSE_S", 0.001)
     with Fermi(there.url, "secret") as client:
         yield client
 
@@ -58,14 +67,14 @@ def test_the_answer_of_a_loop_that_runs_is_waited_for_beside_it(fermi: Fermi) ->
 
 
 def test_refusals_are_the_errors_of_every_other_call(fermi: Fermi, there: FakeChannels) -> None:
-    with pytest.raises(NotFound) as stranger:
+    with pytest.raises(NotFoundError) as stranger:
         fermi.environments.run("env-999", ["true"])
     assert (stranger.value.code, stranger.value.request_id) == ("NOT_FOUND", "req-1")
-    with Fermi(there.url, "stolen") as other, pytest.raises(NotAuthenticated):
+    with Fermi(there.url, "stolen") as other, pytest.raises(NotAuthenticatedError):
         other.environments.run("env-001", ["true"])
     there.refusal = {"code": "ENVIRONMENT_AWAY", "params": {}, "message": "it is away", "hint": "look at it"}
     try:
-        with pytest.raises(Conflict) as away:
+        with pytest.raises(ConflictError) as away:
             fermi.environments.run("env-001", ["true"])
     finally:
         there.refusal = None
@@ -85,10 +94,10 @@ def test_connecting_is_tried_again_and_a_command_asked_for_once(fermi: Fermi, th
 
 
 def test_nobody_there_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "PAUSE_S", 0.001)
+    monkeypatch.setattr(transport, "MIN_PAUSE_S", 0.001)
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with Fermi(url, "secret", retries=1) as fermi, pytest.raises(Unreachable):
+    with Fermi(url, "secret", retries=1) as fermi, pytest.raises(UnreachableError):
         fermi.environments.run("env-001", ["true"])
 
 
@@ -99,7 +108,7 @@ def test_a_connection_that_breaks_off_is_no_end_of_the_command(fermi: Fermi, the
             async for _ in running.output():
                 pass
 
-    with pytest.raises(Unreachable) as error:
+    with pytest.raises(UnreachableError) as error:
         asyncio.run(broken())
     assert error.value.code == "CONNECTION_LOST"
 

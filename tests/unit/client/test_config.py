@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from fermi.client import Fermi, NoPlatform, Unreachable, config
-from fermi.client.config import Config, Place
+from fermi.client import Fermi, NoPlatformError, UnreachableError, config
+from fermi.client.config import Config, Endpoint
 
 KEPT = Config(url="https://fermi.example.org", token="kept", language="en")
 
@@ -18,21 +18,21 @@ def local(folder: Path, url: str = "http://127.0.0.1:8123", token: str = "local"
 def test_arguments_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERMI_URL", "http://environment")
     monkeypatch.setenv("FERMI_TOKEN", "environment")
-    assert config.find("http://argument/", "argument") == Place("http://argument", "argument")
+    assert config.find_endpoint("http://argument/", "argument") == Endpoint("http://argument", "argument")
 
 
 def test_the_environment_comes_before_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    config.save(KEPT)
+    config.save_config(KEPT)
     monkeypatch.setenv("FERMI_URL", "http://environment")
     monkeypatch.setenv("FERMI_TOKEN", "environment")
-    assert config.find() == Place("http://environment", "environment")
+    assert config.find_endpoint() == Endpoint("http://environment", "environment")
 
 
 def test_what_was_kept_comes_before_the_local_platform(empty_home: Path) -> None:
     local(empty_home / "var")
-    assert config.find() == Place("http://127.0.0.1:8123", "local")
-    config.save(KEPT)
-    assert config.find() == Place(KEPT.url, "kept")
+    assert config.find_endpoint() == Endpoint("http://127.0.0.1:8123", "local")
+    config.save_config(KEPT)
+    assert config.find_endpoint() == Endpoint(KEPT.url, "kept")
 
 
 def test_the_local_platform_is_found_through_its_data_directory(
@@ -40,39 +40,39 @@ def test_the_local_platform_is_found_through_its_data_directory(
 ) -> None:
     local(empty_home / "elsewhere")
     monkeypatch.setenv("FERMI_DATA", str(empty_home / "elsewhere"))
-    assert config.find() == Place("http://127.0.0.1:8123", "local")
+    assert config.find_endpoint() == Endpoint("http://127.0.0.1:8123", "local")
 
 
 def test_a_kept_token_is_never_sent_to_another_address() -> None:
-    config.save(KEPT)
-    assert config.find("http://other.example.org") == Place("http://other.example.org", "")
-    assert config.find(KEPT.url + "/") == Place(KEPT.url, "kept")
+    config.save_config(KEPT)
+    assert config.find_endpoint("http://other.example.org") == Endpoint("http://other.example.org", "")
+    assert config.find_endpoint(KEPT.url + "/") == Endpoint(KEPT.url, "kept")
 
 
 def test_nowhere_to_go_is_said(empty_home: Path) -> None:
-    with pytest.raises(NoPlatform):
+    with pytest.raises(NoPlatformError):
         Fermi()
 
 
 def test_an_address_without_a_scheme_is_http() -> None:
-    assert config.find("localhost:8000").url == "http://localhost:8000"
+    assert config.find_endpoint("localhost:8000").url == "http://localhost:8000"
 
 
 def test_nonsense_is_not_an_address() -> None:
-    with pytest.raises(Unreachable), Fermi("http://[::", retries=0) as fermi:
+    with pytest.raises(UnreachableError), Fermi("http://[::", retries=0) as fermi:
         fermi.me()
 
 
 def test_the_file_is_readable_by_its_owner_only_from_its_first_moment(empty_home: Path) -> None:
-    config.save(KEPT)
-    config.save(Config(url="http://b", token='t"\\ü', language="zh"))
-    assert config.load() == Config(url="http://b", token='t"\\ü', language="zh")
-    assert stat.S_IMODE(config.path().stat().st_mode) == 0o600
-    assert [file.name for file in config.path().parent.iterdir()] == ["config.toml"]
+    config.save_config(KEPT)
+    config.save_config(Config(url="http://b", token='t"\\ü', language="zh"))
+    assert config.load_config() == Config(url="http://b", token='t"\\ü', language="zh")
+    assert stat.S_IMODE(config.get_config_path().stat().st_mode) == 0o600
+    assert [file.name for file in config.get_config_path().parent.iterdir()] == ["config.toml"]
 
 
 def test_a_file_that_cannot_be_read_is_named() -> None:
-    config.path().parent.mkdir(parents=True)
-    config.path().write_text("url = ")
-    with pytest.raises(NoPlatform, match=r"config\.toml"):
-        config.find()
+    config.get_config_path().parent.mkdir(parents=True)
+    config.get_config_path().write_text("url = ")
+    with pytest.raises(NoPlatformError, match=r"config\.toml"):
+        config.find_endpoint()

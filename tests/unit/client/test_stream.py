@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from fermi.client import Fermi, FermiError, NotFound, UnexpectedAnswer, Unreachable
-from fermi.client.sse import Event, Parser
+from fermi.client import Fermi, FermiError, NotFoundError, UnexpectedAnswerError, UnreachableError
+from fermi.client.sse import Event, SseParser
 from tests.fakes.api import DROP, FakeApi, Reply, event, refused, stream
 
 PATH = "/training-tasks/task-1/stream"
@@ -50,20 +50,20 @@ def test_an_earlier_stream_can_be_gone_on_with(api: FakeApi, fermi: Fermi) -> No
 
 def test_a_refused_stream_is_not_tried_again(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", PATH, refused(404, "NOT_FOUND"))
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         list(fermi.tasks.stream("task-1"))
     assert len(api.requests) == 1
 
 
 def test_a_page_is_not_a_stream(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", PATH, Reply(b"<html>", headers={"Content-Type": "text/html"}))
-    with pytest.raises(UnexpectedAnswer):
+    with pytest.raises(UnexpectedAnswerError):
         list(fermi.tasks.stream("task-1"))
 
 
 def test_patience_ends(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", PATH, DROP)
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         list(fermi.tasks.stream("task-1", patience=0.0))
 
 
@@ -78,10 +78,10 @@ def test_metric_events_always_hold_a_list(api: FakeApi, fermi: Fermi) -> None:
 def test_it_does_not_matter_where_the_bytes_are_cut(size: int) -> None:
     text = "进度 1\u2028条\x85 \r 50%"
     raw = event("log", {"text": text}, "游标-1") + b": beat\r\n\r\nevent: x\r\ndata: [1,\r\ndata:2]\r\n\r\n"
-    parser = Parser()
+    parser = SseParser()
     events = [item for at in range(0, len(raw), size) for item in parser.feed(raw[at : at + size])]
     assert events == [Event("log", {"text": text}, "游标-1"), Event("x", [1, 2], "游标-1")]
 
 
 def test_an_event_without_its_empty_line_is_not_delivered() -> None:
-    assert list(Parser().feed(b"id: 1\ndata: " + json.dumps({}).encode() + b"\n")) == []
+    assert list(SseParser().feed(b"id: 1\ndata: " + json.dumps({}).encode() + b"\n")) == []

@@ -17,7 +17,7 @@ from apps.common import bounds
 from apps.common.asgi import ErrorResponseMiddleware
 from apps.common.errors import ApiError
 from apps.workers.heartbeat.endpoint import HeartbeatEndpoint
-from server.asgi import Handler
+from server.asgi import DjangoHandler
 
 closed = threading.Event()
 
@@ -82,7 +82,7 @@ def test_a_request_runs_in_a_lasting_thread_and_is_over_when_it_is_answered() ->
     request_finished.connect(lambda **_: finished.append(threading.current_thread().name), weak=False, dispatch_uid="t")
 
     async def twice() -> list[str]:
-        handler, bodies = Handler(), []
+        handler, bodies = DjangoHandler(), []
         for body in (b"one", b"two"):
             client = Client("/plain", body)
             await handler(client.scope, client.receive, client.send)
@@ -102,7 +102,7 @@ def test_a_stream_is_sent_from_the_event_loop_and_closed_when_the_client_leaves(
 
     async def watch() -> bytes:
         client = Client("/ticking")
-        request = asyncio.create_task(Handler()(client.scope, client.receive, client.send))
+        request = asyncio.create_task(DjangoHandler()(client.scope, client.receive, client.send))
         assert (await client.answer.get())["status"] == 200
         first: bytes = (await client.answer.get())["body"]
         client.left.set()
@@ -117,7 +117,7 @@ def test_a_stream_is_sent_from_the_event_loop_and_closed_when_the_client_leaves(
 def test_a_sync_body_is_read_in_the_pool_piece_by_piece() -> None:
     async def ask() -> list[bytes]:
         client = Client("/in-pieces")
-        await Handler()(client.scope, client.receive, client.send)
+        await DjangoHandler()(client.scope, client.receive, client.send)
         return [client.answer.get_nowait().get("body", b"") for _ in range(client.answer.qsize())]
 
     first, *pieces, last = asyncio.run(ask())
@@ -129,7 +129,7 @@ def test_a_sync_body_is_read_in_the_pool_piece_by_piece() -> None:
 def test_an_error_is_answered() -> None:
     async def ask() -> int:
         client = Client("/broken")
-        await Handler()(client.scope, client.receive, client.send)
+        await DjangoHandler()(client.scope, client.receive, client.send)
         status: int = (await client.answer.get())["status"]
         return status
 
@@ -140,7 +140,7 @@ def test_a_client_that_leaves_while_sending_gets_no_answer() -> None:
     async def ask() -> bool:
         client = Client("/plain")
         client.incoming = [{"type": "http.disconnect"}]
-        await Handler()(client.scope, client.receive, client.send)
+        await DjangoHandler()(client.scope, client.receive, client.send)
         return client.answer.empty()
 
     assert asyncio.run(ask())
@@ -194,13 +194,13 @@ def test_a_body_that_is_too_large_is_refused_as_soon_as_it_is_known_to_be(declar
     client = Client("/plain")
     client.incoming = [{"type": "http.request", "body": b"x" * 8, "more_body": True} for _ in range(100)]
     with pytest.raises(ApiError, match="BODY_TOO_LARGE"):
-        asyncio.run(Handler().read_bounded(client.receive, 10, declared=declared))
+        asyncio.run(DjangoHandler().read_bounded(client.receive, 10, declared=declared))
     assert len(client.incoming) == (100 if declared else 98)
 
 
 def test_the_body_of_somebody_unknown_is_not_read_where_it_may_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is it waited for: the answer to an upload by nobody does not depend on what is sent."""
-    handler = Handler()
+    handler = DjangoHandler()
     bodies: list[Any] = []
 
     def respond(request: Any) -> HttpResponse:

@@ -14,7 +14,7 @@ SCHEDULE = {
 
 
 def due(passed: float) -> tuple[float, list[str]]:
-    moment, entries = beat.upcoming(SCHEDULE, passed)
+    moment, entries = beat.find_next_due(SCHEDULE, passed)
     return moment, [entry["task"] for entry in entries]
 
 
@@ -46,5 +46,7 @@ def test_every_scheduled_message_names_a_task_that_the_worker_has() -> None:
 
 def test_a_broker_that_is_away_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     away = redis.Redis(unix_socket_path="/nowhere/broker.sock", retry=None)
-    beat.send(away, [celery_settings.CELERY_BEAT_SCHEDULE["training"], celery_settings.CELERY_BEAT_SCHEDULE["workers"]])
+    beat.send_due(
+        away, [celery_settings.CELERY_BEAT_SCHEDULE["training"], celery_settings.CELERY_BEAT_SCHEDULE["workers"]]
+    )
     assert "training.sweep, workers.sweep was not sent" in caplog.text

@@ -16,7 +16,7 @@ START = """
 import os, sys
 from pathlib import Path
 from server.up import broker
-command = broker.command(Path(sys.argv[1]))
+command = broker.build_command(Path(sys.argv[1]))
 os.execv(command[0], command)
 """
 """Becomes the broker of the folder that is named, within the limits that the process has."""
@@ -34,14 +34,14 @@ def home() -> Iterator[Path]:
 def test_the_broker_leaves_the_limits_as_they_are(open_files: int, home: Path) -> None:
     """Debian gives a user 1024 open files, and up to 524288: an ordinary `make up` begins with these."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard <= broker.MAX_CLIENTS + broker.OWN_FILES:
+    if hard != resource.RLIM_INFINITY and hard <= broker.MAX_CLIENTS + broker.RESERVED_FILES:
         pytest.skip("the hard limit is below what a broker would take")
     started = ["sh", "-c", f'ulimit -Sn {open_files}; exec "$@"', "sh", sys.executable, "-c", START, home]
     process = subprocess.Popen(started)
     try:
-        until(lambda: broker.answers(home), what="the broker answers")
-        seen = limits.of_process(process.pid)
+        until(lambda: broker.is_answering(home), what="the broker answers")
+        seen = limits.read_process_settings(process.pid)
     finally:
         process.kill()
         process.wait()
-    assert limits.changed(seen, [{**seen, "RLIMIT_NOFILE": f"{open_files}:{hard}"}]) == {}
+    assert limits.find_changes(seen, [{**seen, "RLIMIT_NOFILE": f"{open_files}:{hard}"}]) == {}

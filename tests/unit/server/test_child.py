@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from server.up import child as module
-from server.up.child import Child, environment, how
+from server.up.child import ChildProcess, build_environment, describe_exit
 from tests.polling import until
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -15,7 +15,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 def test_a_child_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF_S", (0.01,))
-    child = Child("web", SLEEP, environment())
+    child = ChildProcess("web", SLEEP, build_environment())
     child.start()
     child.keep()
     first = child.process
@@ -41,7 +41,7 @@ def test_the_pause_grows_while_a_child_keeps_dying(monkeypatch: pytest.MonkeyPat
                 enough.set()
             return False
 
-    child = Child("worker", [sys.executable, "-c", "raise SystemExit(3)"], environment())
+    child = ChildProcess("worker", [sys.executable, "-c", "raise SystemExit(3)"], build_environment())
     child._wake = Pause()
     child.start()
     child.keep()
@@ -50,7 +50,7 @@ def test_the_pause_grows_while_a_child_keeps_dying(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_stopped_child_is_not_started_again() -> None:
-    child = Child("web", SLEEP, environment())
+    child = ChildProcess("web", SLEEP, build_environment())
     child.start()
     child.keep()
     child.stop()
@@ -65,7 +65,7 @@ def test_a_child_that_is_restarted_comes_again_without_a_pause_or_a_complaint(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "BACKOFF_S", (3600,))
-    child = Child("web", SLEEP, environment())
+    child = ChildProcess("web", SLEEP, build_environment())
     child.start()
     child.keep()
     try:
@@ -85,7 +85,7 @@ def test_a_restart_ends_the_pause_of_a_child_that_keeps_dying(
     monkeypatch.setattr(module, "BACKOFF_S", (3600,))
     script = tmp_path / "part.py"
     script.write_text("a mistake\n")
-    child = Child("web", [sys.executable, script], environment())
+    child = ChildProcess("web", [sys.executable, script], build_environment())
     child.start()
     child.keep()
     shown = ""
@@ -109,7 +109,7 @@ def test_a_child_that_ignores_the_request_is_killed() -> None:
     code = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
     )
-    child = Child("web", [sys.executable, "-c", code], environment())
+    child = ChildProcess("web", [sys.executable, "-c", code], build_environment())
     child.start()
     child.stop()
     child.kill()
@@ -118,7 +118,7 @@ def test_a_child_that_ignores_the_request_is_killed() -> None:
 
 def test_every_wanted_line_is_shown_under_the_name_of_its_process(capfd: pytest.CaptureFixture[str]) -> None:
     code = "print('one'); print('noise!'); print('two')"
-    child = Child("beat", [sys.executable, "-c", code], environment(), lambda line: "noise" not in line)
+    child = ChildProcess("beat", [sys.executable, "-c", code], build_environment(), lambda line: "noise" not in line)
     child.start()
     until(lambda: not child.alive(), what="it ended")
     child.drain()
@@ -126,10 +126,10 @@ def test_every_wanted_line_is_shown_under_the_name_of_its_process(capfd: pytest.
 
 
 def test_an_end_is_told_in_words() -> None:
-    assert how(3) == "ended with code 3"
-    assert how(-9) == "was killed by SIGKILL"
+    assert describe_exit(3) == "ended with code 3"
+    assert describe_exit(-9) == "was killed by SIGKILL"
 
 
 def test_children_find_the_projects_packages(tmp_path: Path) -> None:
-    assert environment(FERMI_DATA=str(tmp_path))["FERMI_DATA"] == str(tmp_path)
-    assert environment()["PYTHONPATH"].endswith("/platform")
+    assert build_environment(FERMI_DATA=str(tmp_path))["FERMI_DATA"] == str(tmp_path)
+    assert build_environment()["PYTHONPATH"].endswith("/platform")

@@ -18,7 +18,7 @@ from server import client_wheel
 
 @pytest.fixture(scope="module")
 def wheel() -> client_wheel.ClientWheel:
-    return client_wheel.build()
+    return client_wheel.build_wheel()
 
 
 def test_the_wheel_has_every_file_of_the_package_and_the_dependencies(
@@ -41,8 +41,8 @@ def test_the_wheel_has_every_file_of_the_package_and_the_dependencies(
 
 
 def test_equal_sources_give_equal_bytes(wheel: client_wheel.ClientWheel) -> None:
-    client_wheel.build.cache_clear()
-    assert client_wheel.build() == wheel
+    client_wheel.build_wheel.cache_clear()
+    assert client_wheel.build_wheel() == wheel
 
 
 def test_pip_installs_what_the_platform_serves(wheel: client_wheel.ClientWheel, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from server import paths
 from server.up import schema
-from server.up.checks import CannotStart
-from server.up.child import Child, environment
-from server.up.dev import Development, changed, source
-from server.up.listen_address import Address
+from server.up.checks import StartupError
+from server.up.child import ChildProcess, build_environment
+from server.up.dev import DevPlatform, list_changed, scan_source
+from server.up.listen_address import ListenAddress
 from tests.polling import until
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -28,16 +28,16 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "requirements.txt").write_text("")
     monkeypatch.setattr(paths, "ROOT", root)
     monkeypatch.delenv("DATABASE_URL", raising=False)
-    schema.remember(tmp_path)
+    schema.record_migrated(tmp_path)
     return root
 
 
 @pytest.fixture
-def serving(root: Path, tmp_path: Path) -> Iterator[dict[str, Child]]:
+def serving(root: Path, tmp_path: Path) -> Iterator[dict[str, ChildProcess]]:
     """Stand-ins for a part in Python and for those that have nothing to do with it, under the real loop."""
-    platform = Development(tmp_path, Address("127.0.0.1", 8000))
+    platform = DevPlatform(tmp_path, ListenAddress("127.0.0.1", 8000))
     platform.record.open()
-    platform.children = [Child(name, SLEEP, environment()) for name in ("web", "broker", "vite")]
+    platform.children = [ChildProcess(name, SLEEP, build_environment()) for name in ("web", "broker", "vite")]
     for child in platform.children:
         child.start()
         child.keep()
@@ -52,26 +52,26 @@ def serving(root: Path, tmp_path: Path) -> Iterator[dict[str, Child]]:
 
 
 def test_a_change_is_a_file_written_added_or_removed(root: Path) -> None:
-    before = source(root)
+    before = scan_source(root)
     written, added = root / "apps/training/models.py", root / "platform/server/added.toml"
     written.write_text("a = 10\n")
     added.touch()
-    after = source(root)
-    assert changed(before, after) == [str(written), str(added)]
+    after = scan_source(root)
+    assert list_changed(before, after) == [str(written), str(added)]
     added.unlink()
-    assert changed(after, source(root)) == [str(added)]
+    assert list_changed(after, scan_source(root)) == [str(added)]
 
 
 def test_what_an_editor_or_the_interpreter_leaves_is_no_change(root: Path) -> None:
-    before = source(root)
+    before = scan_source(root)
     (root / "apps/training/__pycache__").mkdir()
     (root / "apps/training/__pycache__/models.cpython-311.pyc").touch()
     (root / "apps/training/.#models.py").touch()
     (root / "apps/training/models.py~").touch()
-    assert changed(before, source(root)) == []
+    assert list_changed(before, scan_source(root)) == []
 
 
-def test_a_change_starts_again_what_is_written_in_python(root: Path, serving: dict[str, Child]) -> None:
+def test_a_change_starts_again_what_is_written_in_python(root: Path, serving: dict[str, ChildProcess]) -> None:
     before = {name: child.process for name, child in serving.items()}
     added = root / "apps/training/added.py"
 
@@ -84,7 +84,7 @@ def test_a_change_starts_again_what_is_written_in_python(root: Path, serving: di
 
 
 def test_a_migration_that_fails_is_told_and_stops_nothing(
-    root: Path, serving: dict[str, Child], capfd: pytest.CaptureFixture[str]
+    root: Path, serving: dict[str, ChildProcess], capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = serving["web"].process
     migration = root / "apps/training/migrations/0001_added.py"
@@ -98,5 +98,5 @@ def test_a_migration_that_fails_is_told_and_stops_nothing(
 
 
 def test_other_machines_are_never_served(tmp_path: Path) -> None:
-    with pytest.raises(CannotStart, match="this machine alone"):
-        Development(tmp_path, Address("0.0.0.0", 8000)).run()
+    with pytest.raises(StartupError, match="this machine alone"):
+        DevPlatform(tmp_path, ListenAddress("0.0.0.0", 8000)).run()

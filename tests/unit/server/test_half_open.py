@@ -10,7 +10,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from apps.common.asgi import SLOW_BODY_ALLOWED
-from server.http import PACE, PATIENCE, Http
+from server.http import BYTES_PER_EXTRA_SECOND, REQUEST_TIMEOUT_SECONDS, HttpProtocol
 
 POST = b"POST /%s HTTP/1.1\r\nHost: here\r\nContent-Length: 1000000\r\n\r\n"
 ONE = b"GET /one HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -64,7 +64,9 @@ class Connection:
 async def connected(app: Callable[[Any, Any, Any], Awaitable[None]] = echo) -> AsyncIterator[Connection]:
     config, state = Config(app, log_config=None, proxy_headers=False, lifespan="off"), ServerState()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Http(config=config, server_state=state, app_state={}), "127.0.0.1", 0)
+    server = await loop.create_server(
+        lambda: HttpProtocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+    )
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
     try:
         yield Connection(reader, writer, state)
@@ -74,13 +76,13 @@ async def connected(app: Callable[[Any, Any, Any], Awaitable[None]] = echo) -> A
         await server.wait_closed()
 
 
-def protocol(connection: Connection) -> Http:
+def protocol(connection: Connection) -> HttpProtocol:
     [found] = connection.state.connections
-    assert isinstance(found, Http)
+    assert isinstance(found, HttpProtocol)
     return found
 
 
-async def arrived(connection: Connection, part: str) -> Http:
+async def arrived(connection: Connection, part: str) -> HttpProtocol:
     """The server's side, once it has read so much that the client owes it that part."""
     async with asyncio.timeout(60):
         while not connection.state.connections or (protocol(connection)._await() or ("",))[0] != part:
@@ -106,9 +108,9 @@ def test_half_a_request_ends(said: bytes, part: str, before: bool) -> None:
                 return
             http = await arrived(connection, part)
             http.end_half_open(1000.0)
-            http.end_half_open(1000.0 + PATIENCE)
+            http.end_half_open(1000.0 + REQUEST_TIMEOUT_SECONDS)
             assert not http.transport.is_closing()
-            http.end_half_open(1000.0 + PATIENCE + 0.001)
+            http.end_half_open(1000.0 + REQUEST_TIMEOUT_SECONDS + 0.001)
             assert (await connection.reader.readline()).startswith(b"HTTP/1.1 408 ")
             await connection.reader.read()
             assert not connection.state.connections
@@ -122,13 +124,13 @@ def test_a_body_that_goes_on_coming_has_time() -> None:
             await connection.say(HALF_A_BODY)
             http = await arrived(connection, "body")
             http.end_half_open(1000.0)
-            await connection.say(b"x" * PACE)
+            await connection.say(b"x" * BYTES_PER_EXTRA_SECOND)
             async with asyncio.timeout(60):
-                while http._came < PACE:
+                while http._came < BYTES_PER_EXTRA_SECOND:
                     await asyncio.sleep(0)
-            http.end_half_open(1000.0 + PATIENCE + 1)
+            http.end_half_open(1000.0 + REQUEST_TIMEOUT_SECONDS + 1)
             assert not http.transport.is_closing()
-            http.end_half_open(1000.0 + PATIENCE + 1.001)
+            http.end_half_open(1000.0 + REQUEST_TIMEOUT_SECONDS + 1.001)
             assert http.transport.is_closing()
 
     asyncio.run(slow())
@@ -140,7 +142,7 @@ def test_requests_that_follow_each_other_are_not_one_that_takes_long() -> None:
             for turn in range(4):
                 await connection.say(ONE[:-1])
                 http = await arrived(connection, "head")
-                http.end_half_open(1000.0 + turn * PATIENCE)
+                http.end_half_open(1000.0 + turn * REQUEST_TIMEOUT_SECONDS)
                 assert await connection.ask(ONE[-1:]) == b"/one "
 
     asyncio.run(busy())

@@ -8,7 +8,7 @@ import pytest
 from django.contrib import admin
 from django.core import checks
 
-from server.up.child import environment
+from server.up.child import build_environment
 from tests.platform_process import ROOT
 
 PROCESSES = {
@@ -34,7 +34,7 @@ LIGHT = {"apps.common", "apps.common.celery_messages", "apps.common.request_id"}
 @pytest.mark.parametrize("process", PROCESSES)
 def test_a_process_that_serves_no_pages_imports_none(process: str) -> None:
     asked = f"import sys, django; django.setup(); {PROCESSES[process]}; print(*sys.modules)"
-    env = environment(FERMI_DATA=os.environ["FERMI_DATA"], FERMI_SECRET_KEY="for tests only")
+    env = build_environment(FERMI_DATA=os.environ["FERMI_DATA"], FERMI_SECRET_KEY="for tests only")
     done = subprocess.run([sys.executable, "-c", asked], env=env, cwd=ROOT, check=True, capture_output=True, text=True)
     imported = done.stdout.split()
     views = [name for name in imported if name.startswith("apps.") and (".api" in name or name.endswith(".admin"))]
@@ -46,7 +46,7 @@ def test_a_process_that_traces_nothing_imports_nothing_that_would(process: str) 
     """Of OpenTelemetry, the client of Redis imports the interface where there is one."""
     served = {**PROCESSES, "web": "import server.asgi, server.urls"}[process]
     asked = f"import sys, django; django.setup(); {served}; print(*sys.modules)"
-    env = environment(FERMI_DATA=os.environ["FERMI_DATA"], FERMI_SECRET_KEY="for tests only")
+    env = build_environment(FERMI_DATA=os.environ["FERMI_DATA"], FERMI_SECRET_KEY="for tests only")
     done = subprocess.run([sys.executable, "-c", asked], env=env, cwd=ROOT, check=True, capture_output=True, text=True)
     senders = ("opentelemetry.exporter", "opentelemetry.sdk.trace", "opentelemetry.proto", "google.protobuf")
     assert [name for name in done.stdout.split() if name.startswith(senders)] == []
@@ -54,7 +54,7 @@ def test_a_process_that_traces_nothing_imports_nothing_that_would(process: str) 
 
 def test_beat_imports_little_but_the_schedule() -> None:
     asked = "import sys; from server import beat; print(*sys.modules)"
-    env = environment(FERMI_DATA=os.environ["FERMI_DATA"])
+    env = build_environment(FERMI_DATA=os.environ["FERMI_DATA"])
     done = subprocess.run([sys.executable, "-c", asked], env=env, cwd=ROOT, check=True, capture_output=True, text=True)
     heavy = ("apps.", "celery", "django.", "kombu", "numpy", "server.settings")
     imported = set(done.stdout.split()) - LIGHT

@@ -11,7 +11,7 @@ import pytest
 from celery.concurrency.thread import TaskPool
 
 from server import celery, liveness
-from server.asgi import THREAD_NAMES, THREADS, Handler
+from server.asgi import MAX_THREADS, THREAD_NAME_PREFIX, DjangoHandler
 from tests.polling import until
 
 
@@ -20,26 +20,26 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """The supervisor's end."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(60)
-    monkeypatch.setenv(liveness.VARIABLE, str(theirs.detach()))
+    monkeypatch.setenv(liveness.LIVENESS_VARIABLE, str(theirs.detach()))
     with ours:
         yield ours
 
 
 def ask(line: socket.socket) -> bytes:
     line.send(b"?")
-    return line.recv(liveness.LONGEST)
+    return line.recv(liveness.MAX_MESSAGE_BYTES)
 
 
 def test_a_web_process_answers_while_all_of_its_threads_wait_and_says_that_none_gets_on(line: socket.socket) -> None:
     go = threading.Event()
 
     async def serve() -> None:
-        handler = Handler()
-        liveness.answer_in_loop(handler.run, THREAD_NAMES)
-        assert liveness.VARIABLE not in os.environ
+        handler = DjangoHandler()
+        liveness.answer_in_loop(handler.run, THREAD_NAME_PREFIX)
+        assert liveness.LIVENESS_VARIABLE not in os.environ
         first = await asyncio.to_thread(ask, line)
         await asyncio.to_thread(until, lambda: ask(line) != first, what="an idle pool gets on")
-        waiting = [asyncio.ensure_future(handler.run(go.wait)) for _ in range(THREADS)]
+        waiting = [asyncio.ensure_future(handler.run(go.wait)) for _ in range(MAX_THREADS)]
         await asyncio.to_thread(until, lambda: ask(line) == ask(line) == ask(line), what="none gets on")
         go.set()
         await asyncio.gather(*waiting)
@@ -59,7 +59,7 @@ def test_a_worker_answers_from_a_thread_of_its_own(line: socket.socket) -> None:
         busy.wait(60)
         go.wait(60)
 
-    celery._answer_the_supervisor(SimpleNamespace(pool=pool))
+    celery._answer_supervisor(SimpleNamespace(pool=pool))
     try:
         first = ask(line)
         until(lambda: ask(line) != first, what="an idle pool gets on")
@@ -67,7 +67,7 @@ def test_a_worker_answers_from_a_thread_of_its_own(line: socket.socket) -> None:
             pool.executor.submit(work)
         busy.wait(60)
         until(lambda: ask(line) == ask(line) == ask(line), what="none gets on")
-        assert liveness.used("ThreadPoolExecutor") > 0
+        assert liveness.read_cpu_nanoseconds("ThreadPoolExecutor") > 0
         go.set()
         stuck = ask(line)
         until(lambda: ask(line) != stuck, what="they get on again")
@@ -77,14 +77,14 @@ def test_a_worker_answers_from_a_thread_of_its_own(line: socket.socket) -> None:
 
 
 def test_who_is_asked_nothing_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(liveness.VARIABLE, raising=False)
-    assert not liveness.is_asked()
-    celery._answer_the_supervisor(SimpleNamespace())
+    monkeypatch.delenv(liveness.LIVENESS_VARIABLE, raising=False)
+    assert not liveness.is_supervised()
+    celery._answer_supervisor(SimpleNamespace())
 
 
 def test_the_end_of_the_line_ends_the_thread(line: socket.socket) -> None:
     pool = TaskPool(1)
-    celery._answer_the_supervisor(SimpleNamespace(pool=pool))
+    celery._answer_supervisor(SimpleNamespace(pool=pool))
     assert ask(line)
     line.close()
     until(lambda: not any(thread.name == "liveness" for thread in threading.enumerate()), what="it has ended")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from server.up.child import environment
+from server.up.child import build_environment
 from tests.platform_process import ROOT
 
 SAY = """
@@ -21,7 +21,7 @@ logging.getLogger("fermi.test").info("hello %s", "there")
 def spoken(tmp_path: Path, **env: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", SAY], cwd=ROOT, capture_output=True, text=True, check=True,
-        env=environment(FERMI_DATA=str(tmp_path), FERMI_SECRET_KEY="for tests only", **env),
+        env=build_environment(FERMI_DATA=str(tmp_path), FERMI_SECRET_KEY="for tests only", **env),
     )  # fmt: skip
     return done.stderr
 

@@ -9,13 +9,13 @@ from wsgiref.simple_server import make_server
 
 import pytest
 
-from server.env import Wrong
-from server.metrics_port import answers, token_for
+from server.env import InvalidSettingError
+from server.metrics_port import choose_token, make_app
 
 
 @contextmanager
 def listening(token: str) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, answers(token, lambda: b"fermi_tasks 1\n"))
+    server = make_server("127.0.0.1", 0, make_app(token, lambda: b"fermi_tasks 1\n"))
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
@@ -48,8 +48,8 @@ def test_a_port_without_one_tells_everybody() -> None:
 
 
 def test_only_loopback_or_the_operators_word_opens_it() -> None:
-    assert token_for("127.0.0.1", "secret", open_to_all=False) == ""
-    assert token_for("0.0.0.0", "secret", open_to_all=False) == "secret"
-    assert token_for("0.0.0.0", "", open_to_all=True) == ""
-    with pytest.raises(Wrong):
-        token_for("0.0.0.0", "", open_to_all=False)
+    assert choose_token("127.0.0.1", "secret", open_to_all=False) == ""
+    assert choose_token("0.0.0.0", "secret", open_to_all=False) == "secret"
+    assert choose_token("0.0.0.0", "", open_to_all=True) == ""
+    with pytest.raises(InvalidSettingError):
+        choose_token("0.0.0.0", "", open_to_all=False)

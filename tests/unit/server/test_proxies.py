@@ -7,8 +7,8 @@ import pytest
 import uvicorn
 
 from server import env
-from server.asgi import Handler
-from server.web import believing
+from server.asgi import DjangoHandler
+from server.web import build_proxy_options
 
 NAME = "FERMI_TRUSTED_PROXIES"
 CLAIMS = [
@@ -27,7 +27,7 @@ def seen(proxies: list[str], client: str) -> tuple[str, str]:
     async def application(scope: Any, *_: Any) -> None:
         found.append((scope["client"][0], scope["scheme"]))
 
-    config = uvicorn.Config(application, lifespan="off", log_config=None, **believing(proxies))
+    config = uvicorn.Config(application, lifespan="off", log_config=None, **build_proxy_options(proxies))
     config.load()
     scope = {"type": "http", "scheme": "http", "client": (client, 4711), "headers": CLAIMS}
     asyncio.run(config.loaded_app(scope, None, None))  # type: ignore[arg-type]
@@ -50,18 +50,18 @@ def test_this_machine_is_believed_only_where_a_proxy_was_said_to_stand_in_front(
 ) -> None:
     monkeypatch.delenv(NAME, raising=False)
     monkeypatch.delenv("FERMI_PUBLIC_URL", raising=False)
-    assert env.read(NAME) == []
+    assert env.read_setting(NAME) == []
     monkeypatch.setenv("FERMI_PUBLIC_URL", "https://fermi.example.org")
-    assert seen(env.read(NAME), "127.0.0.1") == ("10.0.0.9", "https")
+    assert seen(env.read_setting(NAME), "127.0.0.1") == ("10.0.0.9", "https")
     monkeypatch.setenv(NAME, "10.0.0.0/8, fd00::/8")
-    assert env.read(NAME) == ["10.0.0.0/8", "fd00::/8"]
+    assert env.read_setting(NAME) == ["10.0.0.0/8", "fd00::/8"]
 
 
 @pytest.mark.parametrize("text", ["*", "proxy.example.org", "10.0.0.1/8", "10.0.0"])
 def test_what_is_no_network_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(NAME, text)
-    with pytest.raises(env.Wrong, match=NAME):
-        env.read(NAME)
+    with pytest.raises(env.InvalidSettingError, match=NAME):
+        env.read_setting(NAME)
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,5 @@ def test_a_request_for_the_public_host_has_its_scheme_and_none_by_a_header(
         "type": "http", "method": "GET", "path": "/", "query_string": b"", "scheme": "http",
         "headers": [(b"host", host), *CLAIMS],
     }  # fmt: skip
-    request, _ = Handler().create_request(scope, None)  # type: ignore[arg-type]
+    request, _ = DjangoHandler().create_request(scope, None)  # type: ignore[arg-type]
     assert (request.is_secure(), request.get_host()) == (secure, host.decode())

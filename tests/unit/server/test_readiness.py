@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def nothing_is_taken_for_granted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "FRESH", 0.0)
+    monkeypatch.setattr(readiness, "FRESH_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_readiness_writes_one_row_to_the_database_and_at_most_once_a_second(
     client.get("/readyz")
     second = Written.objects.get().at
     assert second > first
-    monkeypatch.setattr(readiness, "FRESH", 60.0)
+    monkeypatch.setattr(readiness, "FRESH_SECONDS", 60.0)
     with django_assert_num_queries(1):
         assert "database" not in faults(client)
     assert Written.objects.get().at == second

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from server.up.checks import CannotStart
-from server.up.pidfile import Process, Record
+from server.up.checks import StartupError
+from server.up.pidfile import Pidfile, PlatformProcess
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Record:
-    record = Record(tmp_path)
+def record(tmp_path: Path) -> Pidfile:
+    record = Pidfile(tmp_path)
     record.open()
     return record
 
@@ -29,42 +29,42 @@ def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
     process.wait()
 
 
-def test_the_run_directory_is_its_owners_alone(record: Record) -> None:
+def test_the_run_directory_is_its_owners_alone(record: Pidfile) -> None:
     assert record.dir.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_second_platform_on_the_same_data_is_refused_with_the_pid_of_the_first(
-    record: Record, tmp_path: Path
+    record: Pidfile, tmp_path: Path
 ) -> None:
     record.acquire()
-    record.write([Process.of("fermi", os.getpid())])
-    assert Record(tmp_path).supervisor() == Process.of("fermi", os.getpid())
-    with pytest.raises(CannotStart, match=rf"already runs on this data directory \(process {os.getpid()}\)"):
-        Record(tmp_path).acquire()
+    record.write([PlatformProcess.of("fermi", os.getpid())])
+    assert Pidfile(tmp_path).supervisor() == PlatformProcess.of("fermi", os.getpid())
+    with pytest.raises(StartupError, match=rf"already runs on this data directory \(process {os.getpid()}\)"):
+        Pidfile(tmp_path).acquire()
 
 
 def test_nothing_runs_before_the_first_start(tmp_path: Path) -> None:
-    assert Record(tmp_path).supervisor() is None
-    assert Record(tmp_path).stop_leftovers() == []
+    assert Pidfile(tmp_path).supervisor() is None
+    assert Pidfile(tmp_path).stop_leftovers() == []
 
 
-def test_what_a_killed_platform_left_is_ended(record: Record, sleeper: "subprocess.Popen[bytes]") -> None:
-    record.write([Process.of("worker", sleeper.pid)])
+def test_what_a_killed_platform_left_is_ended(record: Pidfile, sleeper: "subprocess.Popen[bytes]") -> None:
+    record.write([PlatformProcess.of("worker", sleeper.pid)])
     assert record.stop_leftovers() == ["worker"]
     assert sleeper.wait() != 0
 
 
 def test_a_process_that_got_the_pid_of_a_dead_child_is_left_alone(
-    record: Record, sleeper: "subprocess.Popen[bytes]"
+    record: Pidfile, sleeper: "subprocess.Popen[bytes]"
 ) -> None:
-    now = Process.of("worker", sleeper.pid)
+    now = PlatformProcess.of("worker", sleeper.pid)
     assert now.start_time is not None
     record.write([replace(now, start_time=now.start_time - 1), replace(now, boot_id="of another boot")])
     assert record.stop_leftovers() == []
     assert sleeper.poll() is None
 
 
-def test_a_torn_record_is_no_record(record: Record) -> None:
+def test_a_torn_record_is_no_record(record: Pidfile) -> None:
     (record.dir / "processes.json").write_text('[{"name": "web", ')
     assert record.processes() == []
 
@@ -74,9 +74,9 @@ def test_a_long_data_path_gets_a_short_run_directory_that_every_process_finds(
 ) -> None:
     data = tmp_path / ("x" * 120)
     data.mkdir()
-    first = Record(data)
+    first = Pidfile(data)
     monkeypatch.setattr(tempfile, "tempdir", str(data))  # as TMPDIR sets it in another terminal
-    second = Record(data)
+    second = Pidfile(data)
     first.open()
     try:
         assert first.dir == second.dir != data / "run"
@@ -88,5 +88,5 @@ def test_a_long_data_path_gets_a_short_run_directory_that_every_process_finds(
 def test_a_run_directory_that_is_a_trap_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(CannotStart, match="belongs to somebody else"):
-        Record(tmp_path).open()
+    with pytest.raises(StartupError, match="belongs to somebody else"):
+        Pidfile(tmp_path).open()

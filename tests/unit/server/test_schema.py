@@ -20,21 +20,21 @@ def migrated(data: Path, *names: str) -> None:
 
 
 def test_a_new_data_directory_needs_them(tmp_path: Path) -> None:
-    assert schema.stale(tmp_path)
+    assert schema.needs_migration(tmp_path)
 
 
 def test_a_database_that_was_migrated_by_this_code_does_not(tmp_path: Path) -> None:
     migrated(tmp_path, "0001")
-    schema.remember(tmp_path)
-    assert not schema.stale(tmp_path)
+    schema.record_migrated(tmp_path)
+    assert not schema.needs_migration(tmp_path)
 
 
 def test_a_database_put_back_from_an_older_copy_needs_them_again(tmp_path: Path) -> None:
     migrated(tmp_path, "0001", "0002")
-    schema.remember(tmp_path)
+    schema.record_migrated(tmp_path)
     (tmp_path / "fermi.sqlite3").unlink()
     migrated(tmp_path, "0001")
-    assert schema.stale(tmp_path)
+    assert schema.needs_migration(tmp_path)
 
 
 def test_changed_migrations_need_them_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,14 +43,14 @@ def test_changed_migrations_need_them_again(tmp_path: Path, monkeypatch: pytest.
     (code / "requirements.txt").write_text("django==5.2\n")
     monkeypatch.setattr(schema.paths, "ROOT", code)
     migrated(tmp_path, "0001")
-    schema.remember(tmp_path)
-    assert not schema.stale(tmp_path)
+    schema.record_migrated(tmp_path)
+    assert not schema.needs_migration(tmp_path)
     (code / "apps" / "training" / "migrations" / "0002_more.py").write_text("")
-    assert schema.stale(tmp_path)
+    assert schema.needs_migration(tmp_path)
 
 
 def test_a_database_elsewhere_is_always_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     migrated(tmp_path, "0001")
-    schema.remember(tmp_path)
+    schema.record_migrated(tmp_path)
     monkeypatch.setenv("DATABASE_URL", "postgresql://db/fermi")
-    assert schema.stale(tmp_path)
+    assert schema.needs_migration(tmp_path)

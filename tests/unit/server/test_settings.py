@@ -17,7 +17,7 @@ def test_the_secret_key_is_made_once_and_only_its_owner_reads_it(
 ) -> None:
     monkeypatch.delenv("FERMI_SECRET_KEY", raising=False)
     keys: list[str] = []
-    threads = [threading.Thread(target=lambda: keys.append(env.secret_key(tmp_path))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: keys.append(env.read_secret_key(tmp_path))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -29,12 +29,12 @@ def test_the_secret_key_is_made_once_and_only_its_owner_reads_it(
 
 def test_a_given_secret_key_is_not_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERMI_SECRET_KEY", "given")
-    assert env.secret_key(tmp_path) == "given"
+    assert env.read_secret_key(tmp_path) == "given"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_postgres_url_becomes_a_database() -> None:
-    entry = env.postgres("postgresql://fer%40mi:p%2Fw@db.example:6432/train?sslmode=require")
+    entry = env.parse_postgres_url("postgresql://fer%40mi:p%2Fw@db.example:6432/train?sslmode=require")
     assert entry["USER"] == "fer@mi"
     assert entry["PASSWORD"] == "p/w"
     assert (entry["HOST"], entry["PORT"], entry["NAME"]) == ("db.example", "6432", "train")
@@ -43,26 +43,26 @@ def test_a_postgres_url_becomes_a_database() -> None:
 
 
 def test_a_postgres_url_may_name_a_socket_folder() -> None:
-    entry = env.postgres("postgresql:///fermi?host=/run/pg&user=me")
+    entry = env.parse_postgres_url("postgresql:///fermi?host=/run/pg&user=me")
     assert (entry["HOST"], entry["USER"], entry["PORT"]) == ("/run/pg", "me", "")
-    assert entry["OPTIONS"].keys() == {"pool", *env.UNREACHABLE}
+    assert entry["OPTIONS"].keys() == {"pool", *env.CONNECT_OPTIONS}
 
 
 def test_another_kind_of_database_is_refused_by_name() -> None:
-    with pytest.raises(env.Wrong, match=r"must begin with postgresql://, not mysql://"):
-        env.postgres("mysql://x/y")
+    with pytest.raises(env.InvalidSettingError, match=r"must begin with postgresql://, not mysql://"):
+        env.parse_postgres_url("mysql://x/y")
 
 
 def test_celery_gets_its_own_spelling_of_a_socket() -> None:
-    assert env.celery_url("unix:///data/run/broker.sock") == "redis+socket:///data/run/broker.sock"
-    assert env.celery_url("unix://:word@/run/broker.sock") == "redis+socket://:word@/run/broker.sock"
-    assert env.celery_url("redis://h:6379/0") == "redis://h:6379/0"
+    assert env.make_celery_url("unix:///data/run/broker.sock") == "redis+socket:///data/run/broker.sock"
+    assert env.make_celery_url("unix://:word@/run/broker.sock") == "redis+socket://:word@/run/broker.sock"
+    assert env.make_celery_url("redis://h:6379/0") == "redis://h:6379/0"
 
 
 @pytest.mark.parametrize(("text", "value"), [("", True), ("0", False), ("no", False), ("False", False), ("1", True)])
 def test_flags_are_read_the_way_people_write_them(text: str, value: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERMI_X", text)
-    assert env.flag("FERMI_X", default=True) is value
+    assert env.read_flag("FERMI_X", default=True) is value
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_flags_are_read_the_way_people_write_them(text: str, value: bool, monkey
 def test_a_value_that_cannot_be_ends_any_process_with_what_there_is(
     name: str, value: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    env.check()
+    env.check_settings()
     monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit) as ended:
-        env.check()
+        env.check_settings()
     assert ended.value.code == f"{name} must be {wanted}, not {value!r}."
 
 
@@ -122,7 +122,7 @@ def test_a_collector_switches_traces_on(given: dict[str, str], traced: bool, mon
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert env.traces() is traced
+    assert env.has_trace_collector() is traced
 
 
 def test_without_the_packages_nothing_is_traced_and_that_is_said(
@@ -133,5 +133,5 @@ def test_without_the_packages_nothing_is_traced_and_that_is_said(
 
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318")
     monkeypatch.setattr(env, "find_spec", absent)
-    assert not env.traces()
+    assert not env.has_trace_collector()
     assert f"{sys.executable} -m pip install 'opentelemetry-sdk" in caplog.text

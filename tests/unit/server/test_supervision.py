@@ -16,8 +16,8 @@ from django.test import Client
 from fermi.runner import processes
 from server import paths
 from server.up import limits, supervision, watchdog
-from server.up.child import Child, environment
-from server.up.supervision import Supervision
+from server.up.child import ChildProcess, build_environment
+from server.up.supervision import ProcessSupervision
 from tests.polling import until
 
 PART = """
@@ -41,17 +41,17 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Child]]:
+def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ChildProcess]]:
     """A child of that name, which answers."""
     monkeypatch.setattr(supervision, "GRACE_S", 0.1)
-    children: list[Child] = []
+    children: list[ChildProcess] = []
 
-    def begin(name: str, how: str = "") -> Child:
-        child = Child(name, [sys.executable, "-c", PART, how], environment(), is_asked=True)
+    def begin(name: str, how: str = "") -> ChildProcess:
+        child = ChildProcess(name, [sys.executable, "-c", PART, how], build_environment(), is_asked=True)
         children.append(child)
         child.start()
         child.keep()
-        until(lambda: child.line and watchdog.ask_process(child.line), what="it answers")
+        until(lambda: child.line and watchdog.query_process(child.line), what="it answers")
         return child
 
     yield begin
@@ -64,7 +64,7 @@ def noted(notes: Path) -> set[str]:
     return {note["code"] for note in json.loads(notes.read_text(encoding="utf-8"))} if notes.exists() else set()
 
 
-def replaced(found: Supervision, child: Child) -> Callable[[], bool]:
+def replaced(found: ProcessSupervision, child: ChildProcess) -> Callable[[], bool]:
     before = child.process
 
     def look() -> bool:
@@ -78,8 +78,8 @@ def test_a_process_whose_threads_all_wait_is_ended_and_started_again(
     begin: Any, notes: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Also where it does not end when it is asked to."""
-    monkeypatch.setitem(watchdog.STALLED_S, "web", 1.0)
-    child, found = begin("web", "deaf"), Supervision(os.getpid(), notes)
+    monkeypatch.setitem(watchdog.MAX_STALL_S, "web", 1.0)
+    child, found = begin("web", "deaf"), ProcessSupervision(os.getpid(), notes)
     child.process.signal(signal.SIGUSR1)
     until(replaced(found, child), what="it was replaced")
     assert noted(notes) == {"PROCESS_POOL_HUNG"}
@@ -87,7 +87,7 @@ def test_a_process_whose_threads_all_wait_is_ended_and_started_again(
 
 
 def test_a_process_that_is_stopped_is_noted_as_long_as_it_is(begin: Any, notes: Path) -> None:
-    child, found = begin("web"), Supervision(os.getpid(), notes)
+    child, found = begin("web"), ProcessSupervision(os.getpid(), notes)
     before = child.process
     before.signal(signal.SIGSTOP)
 
@@ -130,7 +130,7 @@ def one_thread(pid: int) -> None:
 def test_a_process_that_somebody_changed_is_started_again(
     begin: Any, notes: Path, change: Callable[[int], None], name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    child, found = begin("watch"), Supervision(os.getpid(), notes)
+    child, found = begin("watch"), ProcessSupervision(os.getpid(), notes)
     found.look([child])
     assert noted(notes) == set()
     change(child.process.pid)
@@ -142,7 +142,7 @@ def test_a_process_that_somebody_changed_is_started_again(
 
 
 def test_one_that_is_changed_again_is_named_and_not_started_again_at_once(begin: Any, notes: Path) -> None:
-    child, found = begin("watch"), Supervision(os.getpid(), notes)
+    child, found = begin("watch"), ProcessSupervision(os.getpid(), notes)
     nice(child.process.pid)
     until(replaced(found, child), what="it was replaced")
     second = child.process
@@ -156,16 +156,16 @@ def test_one_that_is_changed_again_is_named_and_not_started_again_at_once(begin:
 def test_what_the_machine_changes_for_all_is_no_attack() -> None:
     start = {"processors": "0-7", "nice": "0", "RLIMIT_NOFILE": "1024:4096", "RLIMIT_AS": "-1:-1"}
     narrowed = {**start, "processors": "0-3"}
-    assert limits.changed(narrowed, [start, narrowed]) == {}
-    assert limits.changed(start, [start, narrowed]) == {}
-    assert limits.changed({**start, "processors": "0"}, [start, narrowed]) == {"processors": ("0", "0-7")}
+    assert limits.find_changes(narrowed, [start, narrowed]) == {}
+    assert limits.find_changes(start, [start, narrowed]) == {}
+    assert limits.find_changes({**start, "processors": "0"}, [start, narrowed]) == {"processors": ("0", "0-7")}
 
 
 def test_limits_may_be_raised_and_not_lowered() -> None:
     start = {"RLIMIT_NOFILE": "1024:4096", "RLIMIT_AS": "-1:-1"}
-    assert limits.changed({**start, "RLIMIT_NOFILE": "4096:4096"}, [start]) == {}
-    assert limits.changed({**start, "RLIMIT_NOFILE": "1023:4096"}, [start]).keys() == {"RLIMIT_NOFILE"}
-    assert limits.changed({**start, "RLIMIT_AS": "1000:-1"}, [start]).keys() == {"RLIMIT_AS"}
+    assert limits.find_changes({**start, "RLIMIT_NOFILE": "4096:4096"}, [start]) == {}
+    assert limits.find_changes({**start, "RLIMIT_NOFILE": "1023:4096"}, [start]).keys() == {"RLIMIT_NOFILE"}
+    assert limits.find_changes({**start, "RLIMIT_AS": "1000:-1"}, [start]).keys() == {"RLIMIT_AS"}
 
 
 def test_a_process_of_ours_is_as_we_are() -> None:
@@ -175,15 +175,18 @@ def test_a_process_of_ours_is_as_we_are() -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
-        assert limits.changed(limits.of_process(process.pid), [limits.of_process(os.getpid())]) == {}
+        assert (
+            limits.find_changes(limits.read_process_settings(process.pid), [limits.read_process_settings(os.getpid())])
+            == {}
+        )
         process.kill()
     until(lambda: processes.read_start_time(process.pid) is None)
-    assert limits.of_process(process.pid) == {}
+    assert limits.read_process_settings(process.pid) == {}
 
 
 def test_readyz_shows_the_notes(client: Client, settings: Any, tmp_path: Path, db: None) -> None:
     settings.DATA_DIR = tmp_path
-    notes = paths.notes(paths.run_dir(tmp_path))
+    notes = paths.get_notes_path(paths.get_run_dir(tmp_path))
     notes.parent.mkdir()
     note = {"code": "PROCESS_STOPPED", "params": {"process": "web", "pid": 7, "seconds": 0}, "at": 1}
     notes.write_text(json.dumps([note]))

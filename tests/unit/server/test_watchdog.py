@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from server.up import watchdog
-from server.up.watchdog import SILENT_S, Seen, Verdict, Watchdog
+from server.up.watchdog import MAX_SILENCE_S, ProcessSample, Watchdog, WatchdogVerdict
 
 LOOK = 5.0
-WEB = watchdog.STALLED_S["web"]
+WEB = watchdog.MAX_STALL_S["web"]
 
 
 def looks(dog: Watchdog, *, answer: bytes | None = None, state: str = "S", waits: float = 0.0) -> Iterator[str]:
@@ -16,7 +16,7 @@ def looks(dog: Watchdog, *, answer: bytes | None = None, state: str = "S", waits
     for so many seconds of the five."""
     waited = 0.0
     while True:
-        verdict = dog.look(LOOK, answer, Seen(state, {1: 0.0, 2: waited}))
+        verdict = dog.look(LOOK, answer, ProcessSample(state, {1: 0.0, 2: waited}))
         yield verdict.code if verdict else ""
         waited += waits
 
@@ -28,47 +28,47 @@ def after(seconds: float, found: Iterator[str]) -> str:
 
 def lively(dog: Watchdog) -> Watchdog:
     for number in range(3):
-        assert dog.look(LOOK, b"%d 0" % number, Seen("S", {1: 0.0, 2: 0.0})) is None
+        assert dog.look(LOOK, b"%d 0" % number, ProcessSample("S", {1: 0.0, 2: 0.0})) is None
     return dog
 
 
 def test_a_process_that_does_not_answer_hangs() -> None:
-    assert after(SILENT_S, looks(lively(Watchdog(WEB)))) == ""
-    assert after(SILENT_S + 2 * LOOK, looks(lively(Watchdog(WEB)))) == "PROCESS_HUNG"
+    assert after(MAX_SILENCE_S, looks(lively(Watchdog(WEB)))) == ""
+    assert after(MAX_SILENCE_S + 2 * LOOK, looks(lively(Watchdog(WEB)))) == "PROCESS_HUNG"
 
 
 def test_one_that_waits_for_a_processor_is_given_the_time_again() -> None:
     """With thirty times the work that the machine can do it has a thirtieth of the time."""
     dog = lively(Watchdog(WEB))
-    assert after(15 * SILENT_S, looks(dog, waits=LOOK * 29 / 30)) == ""
+    assert after(15 * MAX_SILENCE_S, looks(dog, waits=LOOK * 29 / 30)) == ""
 
 
 def test_one_that_answers_late_begins_again() -> None:
     dog = lively(Watchdog(WEB))
     for number in range(20):
-        assert after(SILENT_S - LOOK, looks(dog)) == ""
-        assert dog.look(LOOK, b"%d 1" % number, Seen("S", {1: 0.0})) is None
+        assert after(MAX_SILENCE_S - LOOK, looks(dog)) == ""
+        assert dog.look(LOOK, b"%d 1" % number, ProcessSample("S", {1: 0.0})) is None
 
 
 def test_one_that_starts_is_waited_for() -> None:
-    assert after(100 * SILENT_S, looks(Watchdog(WEB))) == ""
+    assert after(100 * MAX_SILENCE_S, looks(Watchdog(WEB))) == ""
 
 
 @pytest.mark.parametrize("state", ["T", "t"])
 def test_one_that_is_stopped_is_named_and_left_alone(state: str) -> None:
     dog = lively(Watchdog(WEB))
-    assert after(100 * SILENT_S, looks(dog, state=state)) == "PROCESS_STOPPED"
-    assert dog.look(LOOK, None, Seen(state, {1: 0.0})) == Verdict("PROCESS_STOPPED", ends=False)
-    assert dog.look(LOOK, None, Seen("S", {1: 0.0})) is None
+    assert after(100 * MAX_SILENCE_S, looks(dog, state=state)) == "PROCESS_STOPPED"
+    assert dog.look(LOOK, None, ProcessSample(state, {1: 0.0})) == WatchdogVerdict("PROCESS_STOPPED", ends=False)
+    assert dog.look(LOOK, None, ProcessSample("S", {1: 0.0})) is None
 
 
 def test_one_whose_main_thread_waits_for_a_disk_is_left_alone() -> None:
-    assert after(100 * SILENT_S, looks(lively(Watchdog(WEB)), state="D")) == ""
+    assert after(100 * MAX_SILENCE_S, looks(lively(Watchdog(WEB)), state="D")) == ""
 
 
 def test_where_the_system_tells_nothing_nothing_is_judged() -> None:
     dog = lively(Watchdog(WEB))
-    assert not any(dog.look(LOOK, None, Seen("S", None)) for _ in range(1000))
+    assert not any(dog.look(LOOK, None, ProcessSample("S", None)) for _ in range(1000))
 
 
 def test_a_pool_that_gets_nowhere_hangs_while_its_process_answers() -> None:
@@ -79,4 +79,4 @@ def test_a_pool_that_gets_nowhere_hangs_while_its_process_answers() -> None:
 def test_a_pool_that_finishes_something_or_computes_does_not_hang() -> None:
     dog = lively(Watchdog(WEB))
     for number in range(100):
-        assert dog.look(LOOK, b"7 %d" % number, Seen("S", {1: 0.0})) is None
+        assert dog.look(LOOK, b"7 %d" % number, ProcessSample("S", {1: 0.0})) is None

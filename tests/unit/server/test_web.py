@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from server.http import Http
-from server.web import KEEP_ALIVE, Server, configured
+from server.http import HttpProtocol
+from server.web import KEEP_ALIVE_SECONDS, WebServer, build_config
 
 ASK = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -37,7 +37,7 @@ def test_a_request_that_came_while_another_was_answered_is_read_before_connectio
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 
-    server = Server(uvicorn.Config(application, http=Http, ws="none", lifespan="off", log_config=None))
+    server = WebServer(uvicorn.Config(application, http=HttpProtocol, ws="none", lifespan="off", log_config=None))
     with socket.create_server(("127.0.0.1", 0)) as door:
         thread = threading.Thread(target=server.run, args=([door],), daemon=True)
         thread.start()
@@ -54,17 +54,17 @@ def test_a_request_that_came_while_another_was_answered_is_read_before_connectio
 
 
 def test_an_idle_connection_stays_longer_than_proxies_keep_theirs() -> None:
-    assert KEEP_ALIVE > 60
+    assert KEEP_ALIVE_SECONDS > 60
 
 
 def test_half_a_request_is_noticed_while_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.web.LOOK_EVERY", 0.0)
-    monkeypatch.setattr("server.http.PATIENCE", 0.0)
+    monkeypatch.setattr("server.web.CHECK_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("server.http.REQUEST_TIMEOUT_SECONDS", 0.0)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("there was no request")
 
-    server = Server(uvicorn.Config(application, http=Http, ws="none", lifespan="off", log_config=None))
+    server = WebServer(uvicorn.Config(application, http=HttpProtocol, ws="none", lifespan="off", log_config=None))
     with socket.create_server(("127.0.0.1", 0)) as door:
         thread = threading.Thread(target=server.run, args=([door],), daemon=True)
         thread.start()
@@ -80,7 +80,7 @@ def test_half_a_request_is_noticed_while_nothing_else_happens(monkeypatch: pytes
 def test_asyncio_s_own_loop_serves_where_uvloop_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Doors hand sockets over, which uvloop's connections do not let them."""
     monkeypatch.setitem(sys.modules, "uvloop", ModuleType("uvloop"))  # as any package's dependency may bring it
-    make = configured("127.0.0.1", 0, is_shared=False).get_loop_factory()
+    make = build_config("127.0.0.1", 0, is_shared=False).get_loop_factory()
     assert make is not None
     loop = make()
     loop.close()

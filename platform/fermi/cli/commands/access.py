@@ -8,37 +8,37 @@ from urllib.parse import urlsplit
 import click
 
 from fermi.cli import completion, input_files, output
-from fermi.cli.name_resolution import Names
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 @command("open", _("MORE_OPEN"))
-@click.argument("name", metavar="ENV", shell_complete=completion.environments)
+@click.argument("name", metavar="ENV", shell_complete=completion.complete_environments)
 @click.option("--door", help=_("OPTION_OPEN_DOOR"))
 @click.option("--path", help=_("OPTION_OPEN_PATH"))
 @click.option("--print", "printed", is_flag=True, help=_("OPTION_OPEN_PRINT"))
 @click.option("--local", is_flag=False, flag_value=0, type=click.IntRange(0, 65535), metavar="[PORT]",
               help=_("OPTION_OPEN_LOCAL"))  # fmt: skip
 def open_door(session: Session, name: str, door: str | None, path: str | None, printed: bool, local: int | None) -> int:
-    environment = Names(session.fermi).environment(name)
+    environment = NameResolver(session.fermi).environment(name)
     if local is not None:
-        return _tunnelled(session, environment, door, path or "/", local, printed)
+        return _forward_port(session, environment, door, path or "/", local, printed)
     found = session.fermi.environments.door(environment, door=door, path=path)
-    output.show(found, session.form, lambda: [output.line(found["url"])] if printed else [])
+    output.print_result(found, session.form, lambda: [output.make_line(found["url"])] if printed else [])
     if printed or session.form != "table":
         return 0
-    if (why := _out_of_reach(session.fermi.url, found["url"])) is not None:
-        output.say(_("DOOR_OUT_OF_REACH", host=urlsplit(found["url"]).hostname, why=why, name=name))
-    if not _browser(found["url"]):
-        output.say(_("NO_BROWSER_HERE"))
+    if (why := _explain_unreachable(session.fermi.url, found["url"])) is not None:
+        output.print_message(_("DOOR_OUT_OF_REACH", host=urlsplit(found["url"]).hostname, why=why, name=name))
+    if not _open_browser(found["url"]):
+        output.print_message(_("NO_BROWSER_HERE"))
         click.echo(found["url"])
     return 0
 
 
-def _browser(url: str) -> bool:
+def _open_browser(url: str) -> bool:
     import webbrowser
 
     try:
@@ -47,13 +47,13 @@ def _browser(url: str) -> bool:
         return False
 
 
-def _out_of_reach(platform: str, url: str) -> str | None:
+def _explain_unreachable(platform: str, url: str) -> str | None:
     """Why a browser on this machine would not get there, as far as names tell."""
     import socket
 
     host = urlsplit(url).hostname or ""
     if host.endswith(".localhost"):  # browsers resolve these themselves, to this machine
-        return None if urlsplit(platform).hostname in LOOPBACK else _("PLATFORM_IS_ELSEWHERE")
+        return None if urlsplit(platform).hostname in LOOPBACK_NAMES else _("PLATFORM_IS_ELSEWHERE")
     try:
         socket.getaddrinfo(host, None)
     except OSError as error:
@@ -61,29 +61,31 @@ def _out_of_reach(platform: str, url: str) -> str | None:
     return None
 
 
-def _tunnelled(session: Session, environment: str, door: str | None, path: str, local: int, printed: bool) -> int:
+def _forward_port(session: Session, environment: str, door: str | None, path: str, local: int, printed: bool) -> int:
     import asyncio
 
     from fermi.client import channels
 
     way = session.fermi.environments.channel(environment)
-    chosen = door or _first_door(session, environment)
+    chosen = door or _find_first_port(session, environment)
 
     async def until_interrupted() -> None:
-        async with channels.listening(way, door=chosen, local=local, failed=lambda error: output.say(str(error))) as at:
+        async with channels.listening(
+            way, door=chosen, local=local, failed=lambda error: output.print_message(str(error))
+        ) as at:
             url = f"http://127.0.0.1:{at}/{path.lstrip('/')}"
-            output.show({"url": url, "door": chosen}, session.form, lambda: [output.line(url)])
+            output.print_result({"url": url, "door": chosen}, session.form, lambda: [output.make_line(url)])
             sys.stdout.flush()
-            output.say(_("TUNNEL_STAYS"))
+            output.print_message(_("TUNNEL_STAYS"))
             if not printed and session.form == "table":
-                _browser(url)
+                _open_browser(url)
             await asyncio.Event().wait()
 
     asyncio.run(until_interrupted())
     return 0
 
 
-def _first_door(session: Session, environment: str) -> str:
+def _find_first_port(session: Session, environment: str) -> str:
     found: Any = session.fermi.environments.get(environment)
     doors = (found.get("hosted") or {}).get("doors") or []
     if not doors:
@@ -91,7 +93,7 @@ def _first_door(session: Session, environment: str) -> str:
     return str(doors[0]["name"])
 
 
-def _words_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def _add_command_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         [
             click.option("--cwd", metavar="FOLDER", default="", help=_("OPTION_RUN_CWD")),
@@ -104,34 +106,34 @@ def _words_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @command("shell", _("MORE_SHELL"), output=False)
-@click.argument("name", metavar="ENV|TASK", shell_complete=completion.environments)
+@click.argument("name", metavar="ENV|TASK", shell_complete=completion.complete_environments)
 @click.option("--rank", type=click.IntRange(0), help=_("OPTION_SHELL_RANK"))
-@_words_options
+@_add_command_options
 def shell(
     session: Session, name: str, rank: int | None, cwd: str, variables: tuple[str, ...], words: Sequence[str]
 ) -> int:
-    from fermi.cli.terminal import attach, is_terminal
+    from fermi.cli.terminal import attach_command, is_terminal
 
     is_task = rank is not None or name.startswith("task-")
     if is_task:
         way = session.fermi.tasks.channel(name, rank or 0)
     else:
-        way = session.fermi.environments.channel(Names(session.fermi).environment(name))
-    env = input_files.settings(variables, "--set-env")
-    return attach(way, [*words] or None, cwd=cwd, env=env, terminal=is_terminal())
+        way = session.fermi.environments.channel(NameResolver(session.fermi).environment(name))
+    env = input_files.parse_settings(variables, "--set-env")
+    return attach_command(way, [*words] or None, cwd=cwd, env=env, terminal=is_terminal())
 
 
 @command("run", _("MORE_RUN"), output=False, allow_interspersed_args=False)
-@click.option("--env", "name", metavar="ENV", help=_("OPTION_RUN_ENV"), shell_complete=completion.environments)
+@click.option("--env", "name", metavar="ENV", help=_("OPTION_RUN_ENV"), shell_complete=completion.complete_environments)
 @click.option("--no-stdin", is_flag=True, help=_("OPTION_RUN_NO_STDIN"))
-@_words_options
+@_add_command_options
 def run(
     session: Session, name: str | None, no_stdin: bool, cwd: str, variables: tuple[str, ...], words: Sequence[str]
 ) -> int:
-    from fermi.cli.terminal import attach
+    from fermi.cli.terminal import attach_command
 
     if not words:
         raise click.UsageError(_("SAY_WHAT_TO_RUN"))
-    way = session.fermi.environments.channel(Names(session.fermi).reachable(name))
-    env = input_files.settings(variables, "--set-env")
-    return attach(way, words, cwd=cwd, env=env, reads=not no_stdin)
+    way = session.fermi.environments.channel(NameResolver(session.fermi).reachable(name))
+    env = input_files.parse_settings(variables, "--set-env")
+    return attach_command(way, words, cwd=cwd, env=env, reads=not no_stdin)

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from fermi.cli import output, texts
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.client import NoPlatform, config
+from fermi.client import NoPlatformError, config
 from fermi.client.client import Fermi
 from fermi.client.types import Me
 
@@ -19,23 +19,23 @@ from fermi.client.types import Me
 @click.option("--token", help=_("OPTION_ACCOUNT_TOKEN"))
 @click.option("--username", help=_("OPTION_USERNAME"))
 def login(session: Session, address: str | None, token: str | None, username: str | None) -> None:
-    place = config.find(address or session.url)
+    place = config.find_endpoint(address or session.url)
     if token == "-":
         token = sys.stdin.readline().strip()
     elif username and not token:
-        token = _by_password(place.url, username)
+        token = _sign_in_with_password(place.url, username)
     elif not token and not (token := place.token):
         if not sys.stdin.isatty():
             raise click.UsageError(_("SAY_WHO_YOU_ARE"))
         token = click.prompt(_("ASK_API_TOKEN"), hide_input=True, err=True)
-    with Fermi(place.url, token, lang=texts.language()) as fermi:
+    with Fermi(place.url, token, lang=texts.get_language()) as fermi:
         me = fermi.me()
-    config.save(config.Config(place.url, token, session.lang or config.load().language))
-    output.say(_("KEPT_IN_FILE", file=config.path()))
-    output.show(me, session.form, lambda: _person(me, place.url))
+    config.save_config(config.Config(place.url, token, session.lang or config.load_config().language))
+    output.print_message(_("KEPT_IN_FILE", file=config.get_config_path()))
+    output.print_result(me, session.form, lambda: _render_user(me, place.url))
 
 
-def _by_password(url: str, username: str) -> str:
+def _sign_in_with_password(url: str, username: str) -> str:
     import platform
 
     from fermi.client.login import issue_token
@@ -45,17 +45,17 @@ def _by_password(url: str, username: str) -> str:
     else:
         password = sys.stdin.readline().rstrip("\n")
     name = f"fermi login, {platform.node()}"[:100]
-    return issue_token(url, username, password, name, texts.language())
+    return issue_token(url, username, password, name, texts.get_language())
 
 
 @command("whoami")
 def whoami(session: Session) -> None:
     me = session.fermi.me()
-    output.show(me, session.form, lambda: _person(me, session.fermi.url))
+    output.print_result(me, session.form, lambda: _render_user(me, session.fermi.url))
 
 
-def _person(me: Me, url: str) -> Iterator[RenderableType]:
-    yield output.pairs(
+def _render_user(me: Me, url: str) -> Iterator[RenderableType]:
+    yield output.make_pairs(
         [
             (_("USER"), me["username"]),
             (_("E_MAIL"), me["email"]),
@@ -66,7 +66,7 @@ def _person(me: Me, url: str) -> Iterator[RenderableType]:
     if me["projects"]:
         yield ""
         rows = [[project["id"], project["name"], project["role"]] for project in me["projects"]]
-        yield output.table([_("PROJECT"), _("NAME"), _("ROLE")], rows)
+        yield output.make_table([_("PROJECT"), _("NAME"), _("ROLE")], rows)
 
 
 @command("version")
@@ -79,8 +79,8 @@ def version(session: Session) -> None:
     except PackageNotFoundError:
         number = _("RUN_FROM_SOURCES")
     try:
-        url = config.find(session.url).url
-    except NoPlatform:
+        url = config.find_endpoint(session.url).url
+    except NoPlatformError:
         url = ""
     data = {"version": number, "url": url or None}
-    output.show(data, session.form, lambda: [output.pairs([("fermi", number), (_("PLATFORM"), url)])])
+    output.print_result(data, session.form, lambda: [output.make_pairs([("fermi", number), (_("PLATFORM"), url)])])

@@ -7,12 +7,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fermi.cli import output
-from fermi.cli.name_resolution import Names
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.client.types import ClusterItem, ClusterReport
 
-LEVELS = {"pass": "green", "warn": "yellow", "fail": "red"}
+LEVEL_COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
 @command("clusters", _("MORE_CLUSTERS"))
@@ -21,22 +21,24 @@ LEVELS = {"pass": "green", "warn": "yellow", "fail": "red"}
 def clusters(session: Session, action: str, name: str | None) -> int:
     known = list(session.fermi.clusters.list())
     if action == "list":
-        output.show({"items": known, "total": len(known)}, session.form, lambda: _clusters(known))
+        output.print_result({"items": known, "total": len(known)}, session.form, lambda: _render_clusters(known))
         return 0
-    report = session.fermi.clusters.check(Names(session.fermi).cluster(name, known))
-    output.show(report, session.form, lambda: _report(report))
+    report = session.fermi.clusters.check(NameResolver(session.fermi).cluster(name, known))
+    output.print_result(report, session.form, lambda: _render_report(report))
     return 0 if report["fit"] else 1
 
 
-def _clusters(items: list[ClusterItem]) -> Iterator[RenderableType]:
+def _render_clusters(items: list[ClusterItem]) -> Iterator[RenderableType]:
     rows = [(item["id"], item["name"], item["backend"]) for item in items]
-    yield output.table(["ID", _("NAME"), _("ENGINE")], rows)
+    yield output.make_table(["ID", _("NAME"), _("ENGINE")], rows)
 
 
-def _report(report: ClusterReport) -> Iterator[RenderableType]:
-    rows = [(Text(one["level"], LEVELS[one["level"]]), one["code"], one["message"]) for one in report["findings"]]
-    yield output.table([_("RESULT"), _("CODE"), _("FINDING")], rows)
+def _render_report(report: ClusterReport) -> Iterator[RenderableType]:
+    rows = [
+        (Text(one["level"], LEVEL_COLOURS[one["level"]]), one["code"], one["message"]) for one in report["findings"]
+    ]
+    yield output.make_table([_("RESULT"), _("CODE"), _("FINDING")], rows)
     for one in report["findings"]:
         if one["level"] != "pass":
-            yield output.heading(one["message"])
-            yield output.line("\n".join(filter(None, [one["hint"], one["remedy"].rstrip()])))
+            yield output.make_heading(one["message"])
+            yield output.make_line("\n".join(filter(None, [one["hint"], one["remedy"].rstrip()])))

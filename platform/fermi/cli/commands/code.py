@@ -13,11 +13,11 @@ from fermi.characters import escape_name
 from fermi.cli import output
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import ago
+from fermi.cli.times import format_age
 from fermi.jobs import snapshot
 
 ACTIONS = click.Choice(["list", "show", "diff", "send"])
-_SNAPSHOT = re.compile(r"[0-9a-f]{8,64}")
+_SNAPSHOT_ID = re.compile(r"[0-9a-f]{8,64}")
 
 
 @command("code", _("MORE_CODE"))
@@ -29,38 +29,38 @@ _SNAPSHOT = re.compile(r"[0-9a-f]{8,64}")
 def code(session: Session, action: str, of: tuple[str, ...], path: str, project: str | None, limit: int) -> None:
     if action == "list":
         found = session.fermi.code.list(project=project).first(limit)
-        output.show(found, session.form, lambda: _list(found))
+        output.print_result(found, session.form, lambda: _render_snapshots(found))
     elif action == "send":
         from fermi.cli import snapshots
 
-        sent = snapshots.send(session.fermi, of[0] if of else ".", project)
-        output.show(sent, session.form, lambda: [output.line(sent["id"])])
+        sent = snapshots.send_snapshot(session.fermi, of[0] if of else ".", project)
+        output.print_result(sent, session.form, lambda: [output.make_line(sent["id"])])
     elif not of:
         raise click.UsageError(_("CODE_OF_WHAT"))
     elif action == "show":
-        _show(session, of[0], path)
+        _print_snapshot(session, of[0], path)
     else:
-        _diff(session, of)
+        _print_diff(session, of)
 
 
-def _list(found: list[Any]) -> Iterator[RenderableType]:
+def _render_snapshots(found: list[Any]) -> Iterator[RenderableType]:
     rows = [
-        [one["id"][:12], one["files"], f"{one['sizeBytes'] / (1 << 20):.1f}", whence(one["origin"]), one["createdBy"],
-         ago(one["createdAt"])]
+        [one["id"][:12], one["files"], f"{one['sizeBytes'] / (1 << 20):.1f}", describe_origin(one["origin"]),
+         one["createdBy"], format_age(one["createdAt"])]
         for one in found
     ]  # fmt: skip
-    yield output.table(["ID", _("FILES"), "MiB", _("ORIGIN"), _("OWNER"), _("CREATED")], rows)
+    yield output.make_table(["ID", _("FILES"), "MiB", _("ORIGIN"), _("OWNER"), _("CREATED")], rows)
 
 
-def whence(origin: Any) -> str:
+def describe_origin(origin: Any) -> str:
     commit = origin["commit"][:10] + ("+" if origin["dirty"] else "")
     words = (origin["url"] or origin["environment"] or origin["kind"], origin["branch"], commit)
     return " ".join(filter(None, words))
 
 
-def snapshot_of(session: Session, key: str) -> str:
+def resolve_snapshot(session: Session, key: str) -> str:
     """The snapshot itself, or that of a task."""
-    if _SNAPSHOT.fullmatch(key):
+    if _SNAPSHOT_ID.fullmatch(key):
         return key
     found = session.fermi.tasks.code(key)["snapshot"]
     if found is None:
@@ -68,32 +68,36 @@ def snapshot_of(session: Session, key: str) -> str:
     return str(found["id"])
 
 
-def _show(session: Session, key: str, path: str) -> None:
-    found = snapshot_of(session, key)
+def _print_snapshot(session: Session, key: str, path: str) -> None:
+    found = resolve_snapshot(session, key)
     if path and not path.endswith("/"):
         file: Any = session.fermi.code.file(found, path)
-        output.show(file, session.form, lambda: [output.line((file["text"] or _("CODE_BINARY")).rstrip("\n"))])
+        output.print_result(
+            file, session.form, lambda: [output.make_line((file["text"] or _("CODE_BINARY")).rstrip("\n"))]
+        )
         return
     item, tree = session.fermi.code.get(found), session.fermi.code.tree(found, path)
 
     def shown() -> Iterator[RenderableType]:
-        yield output.pairs([("ID", item["id"]), (_("FILES"), item["files"]), (_("ORIGIN"), whence(item["origin"]))])
+        yield output.make_pairs(
+            [("ID", item["id"]), (_("FILES"), item["files"]), (_("ORIGIN"), describe_origin(item["origin"]))]
+        )
         rows: list[list[output.Cell]] = [
             [escape_name(one["name"]) + ("/" if one["kind"] == "folder" else ""), one["sizeBytes"]]
             for one in tree["items"]
         ]
-        yield output.table([_("NAME"), "bytes"], rows)
+        yield output.make_table([_("NAME"), "bytes"], rows)
 
-    output.show({**item, "tree": tree["items"]}, session.form, shown)
+    output.print_result({**item, "tree": tree["items"]}, session.form, shown)
 
 
-def _diff(session: Session, of: tuple[str, ...]) -> None:
+def _print_diff(session: Session, of: tuple[str, ...]) -> None:
     """Of one task: against the one before it of its name."""
-    after = snapshot_of(session, of[-1])
+    after = resolve_snapshot(session, of[-1])
     if len(of) > 1:
-        before = snapshot_of(session, of[0])
+        before = resolve_snapshot(session, of[0])
     else:
-        previous = None if _SNAPSHOT.fullmatch(of[0]) else session.fermi.tasks.code(of[0])["previous"]
+        previous = None if _SNAPSHOT_ID.fullmatch(of[0]) else session.fermi.tasks.code(of[0])["previous"]
         if previous is None:
             raise click.UsageError(_("CODE_NO_PREVIOUS", task=of[0]))
         before = previous["snapshotId"]
@@ -102,14 +106,16 @@ def _diff(session: Session, of: tuple[str, ...]) -> None:
     def shown() -> Iterator[RenderableType]:
         for one in found["items"]:
             why = _("CODE_BINARY") if one["binary"] else ""
-            yield output.line(one["diff"].rstrip("\n") or f"{one['change']}: {escape_name(one['path'])} {why}".rstrip())
+            yield output.make_line(
+                one["diff"].rstrip("\n") or f"{one['change']}: {escape_name(one['path'])} {why}".rstrip()
+            )
 
-    output.show(found, session.form, shown)
+    output.print_result(found, session.form, shown)
 
 
-def bring(session: Session, key: str, folder: str | None) -> None:
+def extract_snapshot(session: Session, key: str, folder: str | None) -> None:
     """Into a folder that is not there, or is empty; every file verified."""
-    found = session.fermi.code.get(snapshot_of(session, key))["id"]
+    found = session.fermi.code.get(resolve_snapshot(session, key))["id"]
     target = Path(folder or found[:12])
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise click.UsageError(_("FOLDER_EXISTS_NEVER", folder=target))
@@ -126,4 +132,4 @@ def bring(session: Session, key: str, folder: str | None) -> None:
             snapshot.extract_archive(archive, snapshot.parse_manifest(manifest), str(target), "code.tar")
         except (snapshot.CodeDeliveryError, snapshot.ManifestError) as error:
             raise click.UsageError(_("CODE_DIFFERS", id=str(error))) from error
-    output.say(_("CODE_BROUGHT", id=found[:12], folder=target))
+    output.print_message(_("CODE_BROUGHT", id=found[:12], folder=target))

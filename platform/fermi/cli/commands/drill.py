@@ -7,12 +7,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fermi.cli import input_files, output
-from fermi.cli.error_handler import TRAINING_FAILED
+from fermi.cli.error_handler import EXIT_TRAINING_FAILED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.client.types import Drill
 
-MARKS = {"pass": ("✓ ", "green"), "fail": ("✗ ", "red"), "unknown": ("? ", "yellow")}
+LEVEL_MARKS = {"pass": ("✓ ", "green"), "fail": ("✗ ", "red"), "unknown": ("? ", "yellow")}
 
 
 @command("drill", _("MORE_DRILL"))
@@ -23,23 +23,23 @@ def drill(session: Session, task: str | None, file: str | None, minutes: float |
     if (task is None) == (file is None):
         raise click.UsageError(_("DRILL_ONE_OF"))
     drills = session.fermi.drills
-    created = drills.create(task, request=input_files.request(file) if file else None, minutes=minutes)
-    output.say(_("DRILLING", id=created["id"]))
+    created = drills.create(task, request=input_files.read_request(file) if file else None, minutes=minutes)
+    output.print_message(_("DRILLING", id=created["id"]))
     try:
         found = drills.wait(created["id"])
     except KeyboardInterrupt:
         drills.stop(created["id"])
         raise
-    output.show(found, session.form, lambda: shown(found))
+    output.print_result(found, session.form, lambda: render_drill(found))
     verdict = found["verdict"]
     if verdict is None and found["reason"]:
-        output.fault(found["reason"]["message"])
-    return 0 if verdict and verdict["level"] == "pass" else TRAINING_FAILED
+        output.print_error(found["reason"]["message"])
+    return 0 if verdict and verdict["level"] == "pass" else EXIT_TRAINING_FAILED
 
 
-def shown(found: Drill) -> Iterator[RenderableType]:
+def render_drill(found: Drill) -> Iterator[RenderableType]:
     saved = found["checkpoint"]
-    yield output.pairs(
+    yield output.make_pairs(
         [
             (_("DRILL_OF_RESTART"), found["id"]),
             (_("CHECKPOINT_OF_DRILL"), saved and saved["path"]),
@@ -53,6 +53,6 @@ def shown(found: Drill) -> Iterator[RenderableType]:
         ]
     )
     if verdict := found["verdict"]:
-        yield Text.assemble(MARKS[verdict["level"]], (output.visible(verdict["message"]), "bold"))
+        yield Text.assemble(LEVEL_MARKS[verdict["level"]], (output.escape_controls(verdict["message"]), "bold"))
         if verdict["hint"]:
-            yield output.line(f"  → {verdict['hint']}")
+            yield output.make_line(f"  → {verdict['hint']}")

@@ -7,36 +7,36 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import completion, output
-from fermi.cli.memory import holders
-from fermi.cli.name_resolution import Names
+from fermi.cli.memory import render_memory_holders
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 
 
 @command("environments memory", _("MORE_ENVIRONMENTS_MEMORY"))
-@click.argument("name", metavar="ENV", shell_complete=completion.environments)
+@click.argument("name", metavar="ENV", shell_complete=completion.complete_environments)
 @click.option("--end", "kernel", metavar="KERNEL", help=_("OPTION_MEMORY_END"))
 @click.option("--ask", is_flag=True, help=_("OPTION_MEMORY_ASK"))
 def memory(session: Session, name: str, kernel: str | None, ask: bool) -> None:
     api = session.fermi.environments
-    [key] = Names(session.fermi).environments([name])
+    [key] = NameResolver(session.fermi).environments([name])
     if kernel:
         api.end_kernel(key, kernel)
-        output.say(_("KERNEL_ENDED", kernel=kernel))
+        output.print_message(_("KERNEL_ENDED", kernel=kernel))
     if ask:
         api.ask_owner(key)
-        output.say(_("OWNER_ASKED", name=name))
+        output.print_message(_("OWNER_ASKED", name=name))
     if kernel or ask:
         return
     found: Any = api.memory(key)
-    output.show(found, session.form, lambda: _detail(found))
+    output.print_result(found, session.form, lambda: _render_memory(found))
 
 
-def _detail(found: Any) -> Iterator[RenderableType]:
+def _render_memory(found: Any) -> Iterator[RenderableType]:
     if found["reason"]:
-        yield output.line(found["reason"]["message"], "red")
+        yield output.make_line(found["reason"]["message"], "red")
     elif found["looking"]:
-        yield output.line(_("MEMORY_NOT_KNOWN_YET"))
+        yield output.make_line(_("MEMORY_NOT_KNOWN_YET"))
     elif not found["processes"]:
-        yield output.line(_("MEMORY_FREE"))
-    yield from holders([found])
+        yield output.make_line(_("MEMORY_FREE"))
+    yield from render_memory_holders([found])

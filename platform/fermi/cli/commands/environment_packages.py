@@ -7,16 +7,16 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import completion, output
-from fermi.cli.name_resolution import Names
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import ago
+from fermi.cli.times import format_age
 
-FEW = 20
+MAX_SHOWN_DIFFERENCES = 20
 """Differences of packages that are shown without --all."""
-FAILED = 1
+EXIT_FAILED = 1
 names_argument = click.argument("names", metavar="ENV...", nargs=-1, required=True,
-                                shell_complete=completion.environments)  # fmt: skip
+                                shell_complete=completion.complete_environments)  # fmt: skip
 python_option = click.option("--python", default="", metavar="PATH|KERNEL", help=_("OPTION_PACKAGES_PYTHON"))
 
 
@@ -26,54 +26,56 @@ python_option = click.option("--python", default="", metavar="PATH|KERNEL", help
 @click.option("--anew", is_flag=True, help=_("OPTION_PACKAGES_ANEW"))
 @python_option
 def packages(session: Session, names: tuple[str, ...], whole: bool, anew: bool, python: str) -> int:
-    ids = Names(session.fermi).environments(names)
+    ids = NameResolver(session.fermi).environments(names)
     found: Any = session.fermi.environments.packages(ids, python=python, anew=anew)
-    output.show(found, session.form, lambda: _compared(found, whole))
-    return FAILED if any(one["state"] != "known" for one in found["environments"]) else 0
+    output.print_result(found, session.form, lambda: _render_comparison(found, whole))
+    return EXIT_FAILED if any(one["state"] != "known" for one in found["environments"]) else 0
 
 
-def _compared(found: Any, whole: bool) -> Iterator[RenderableType]:
+def _render_comparison(found: Any, whole: bool) -> Iterator[RenderableType]:
     known = found["environments"]
     rows: list[list[output.Cell]] = [
         [one["name"], one["version"], one["python"], one["torch"].get("version"),
          one["torch"].get("cuda") or one["torch"].get("hip"), one["torch"].get("nccl"), one["packageCount"] or None,
-         ago(one["lookedAt"]) if one["lookedAt"] else None]
+         format_age(one["lookedAt"]) if one["lookedAt"] else None]
         for one in known
     ]  # fmt: skip
     headers = [_("ENVIRONMENT"), "Python", _("INTERPRETER"), "torch", "CUDA", "NCCL", _("PACKAGES"), _("CHECKED")]
-    yield output.table(headers, rows)
+    yield output.make_table(headers, rows)
     for one in known:
         if one["state"] == "failed" and one["reason"]:
-            yield output.line(one["reason"]["message"], "red")
+            yield output.make_line(one["reason"]["message"], "red")
         elif one["state"] == "looking":
-            yield output.line(_("PACKAGES_NOT_KNOWN_YET", name=one["name"]))
+            yield output.make_line(_("PACKAGES_NOT_KNOWN_YET", name=one["name"]))
     differences = found["differences"]
     if len(known) > 1 and not differences and all(one["state"] == "known" for one in known):
-        yield output.line(_("PACKAGES_ALIKE"))
-    shown = differences if whole else _first(differences)
+        yield output.make_line(_("PACKAGES_ALIKE"))
+    shown = differences if whole else _take_first(differences)
     if shown:
-        yield output.table(
+        yield output.make_table(
             [_("PACKAGE"), *(one["name"] for one in known), ""],
             [
-                [one["name"], *(_version(one, key["environmentId"]) for key in known),
+                [one["name"], *(_format_version(one, key["environmentId"]) for key in known),
                  _("BREAKS_TRAINING") if one["fatal"] else None]
                 for one in shown
             ],
             title=_("DIFFERENCES"),
         )  # fmt: skip
     if more := len(differences) - len(shown):
-        yield output.line(_("PACKAGES_MORE", count=more))
+        yield output.make_line(_("PACKAGES_MORE", count=more))
     if installable := [one["requirement"] for one in found["lacking"] if one["requirement"]]:
         words = " ".join(one["environmentId"] for one in known)
-        yield output.line(_("PACKAGES_LEVEL_HINT", count=len(installable), command=f"fermi environments level {words}"))
+        yield output.make_line(
+            _("PACKAGES_LEVEL_HINT", count=len(installable), command=f"fermi environments level {words}")
+        )
 
 
-def _first(differences: list[Any]) -> list[Any]:
+def _take_first(differences: list[Any]) -> list[Any]:
     packages_of = [one for one in differences if one["kind"] == "package"]
-    return [one for one in differences if one["kind"] != "package"] + packages_of[:FEW]
+    return [one for one in differences if one["kind"] != "package"] + packages_of[:MAX_SHOWN_DIFFERENCES]
 
 
-def _version(one: Any, environment: str) -> str | None:
+def _format_version(one: Any, environment: str) -> str | None:
     return one["values"].get(environment) or None
 
 
@@ -84,37 +86,39 @@ def _version(one: Any, environment: str) -> str | None:
 @click.option("-y", "--yes", is_flag=True, help=_("OPTION_YES"))
 def level(session: Session, names: tuple[str, ...], wanted: tuple[str, ...], python: str, yes: bool) -> int:
     api = session.fermi.environments
-    ids = Names(session.fermi).environments(names)
+    ids = NameResolver(session.fermi).environments(names)
     if not wanted:
         found: Any = api.packages(ids, python=python, anew=True)
         if unknown := [one for one in found["environments"] if one["state"] != "known"]:
             for one in unknown:
-                output.fault(one["reason"]["message"] if one["reason"] else _("PACKAGES_NOT_KNOWN_YET", **one))
-            return FAILED
+                output.print_error(one["reason"]["message"] if one["reason"] else _("PACKAGES_NOT_KNOWN_YET", **one))
+            return EXIT_FAILED
         wanted = tuple(one["requirement"] for one in found["lacking"] if one["requirement"])
         if left := [one["name"] for one in found["lacking"] if not one["requirement"]]:
-            output.say(_("PACKAGES_LEFT_ALONE", names=", ".join(left)))
+            output.print_message(_("PACKAGES_LEFT_ALONE", names=", ".join(left)))
         if not wanted:
-            output.say(_("PACKAGES_LEVEL_ALREADY"))
+            output.print_message(_("PACKAGES_LEVEL_ALREADY"))
             return 0
     if not yes:
         text = _("ASK_LEVEL", packages=" ".join(wanted), names=", ".join(names))
         click.confirm(text, abort=True, err=True)
-    ended: Any = api.level(ids, wanted, python=python, seen=lambda one: output.say(_said(one)))
-    output.show(ended, session.form, lambda: _ended(ended))
-    return FAILED if any(one["state"] != "done" for one in ended["items"]) else 0
+    ended: Any = api.level(
+        ids, wanted, python=python, seen=lambda one: output.print_message(_describe_installation(one))
+    )
+    output.print_result(ended, session.form, lambda: _render_installations(ended))
+    return EXIT_FAILED if any(one["state"] != "done" for one in ended["items"]) else 0
 
 
-def _said(one: Any) -> str:
+def _describe_installation(one: Any) -> str:
     return _("PACKAGES_INSTALLATION_IS", name=one["name"], state=one["state"])
 
 
-def _ended(ended: Any) -> Iterator[RenderableType]:
+def _render_installations(ended: Any) -> Iterator[RenderableType]:
     for one in ended["items"]:
-        yield output.heading(f"{one['name']}: {one['state']}")
+        yield output.make_heading(f"{one['name']}: {one['state']}")
         if one["output"]:
-            yield output.line(one["output"].rstrip("\n"))
+            yield output.make_line(one["output"].rstrip("\n"))
         if one["reason"]:
-            yield output.line(one["reason"]["message"], "red")
+            yield output.make_line(one["reason"]["message"], "red")
             if one["reason"]["hint"]:
-                yield output.line(f"→ {one['reason']['hint']}")
+                yield output.make_line(f"→ {one['reason']['hint']}")

@@ -5,32 +5,34 @@ from typing import Any
 import click
 
 from fermi.cli import completion, output
-from fermi.cli.name_resolution import Names
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import clock
+from fermi.cli.times import format_time
 
 MODES: dict[str, bool | None] = {"on": True, "off": False, "default": None}
 
 
 @command("environments warm", _("MORE_ENVIRONMENTS_WARM"))
 @click.argument("words", metavar="[ENV...] on|off|default", nargs=-1, required=True,
-                shell_complete=completion.environments)  # fmt: skip
-@click.option("--project", help=_("OPTION_WARM_PROJECT"), shell_complete=completion.projects)
+                shell_complete=completion.complete_environments)  # fmt: skip
+@click.option("--project", help=_("OPTION_WARM_PROJECT"), shell_complete=completion.complete_projects)
 def warm(session: Session, words: tuple[str, ...], project: str | None) -> None:
     *names, mode = words
     if mode not in MODES or bool(names) == bool(project) or (project and mode == "default"):
         raise click.UsageError(_("SAY_WHAT_IS_WARM"))
     wanted = MODES[mode]
     if project:
-        found: Any = session.fermi.projects.set_warm(Names(session.fermi).project(project), bool(wanted))
-        output.show(found, session.form, lambda: [output.pairs([("ID", found["id"]), (_("WARM"), mode)])])
+        found: Any = session.fermi.projects.set_warm(NameResolver(session.fermi).project(project), bool(wanted))
+        output.print_result(found, session.form, lambda: [output.make_pairs([("ID", found["id"]), (_("WARM"), mode)])])
         return
     api = session.fermi.environments
-    items: list[Any] = [api.update(one, {"warm": wanted}) for one in Names(session.fermi).environments(tuple(names))]
-    output.show(
+    items: list[Any] = [
+        api.update(one, {"warm": wanted}) for one in NameResolver(session.fermi).environments(tuple(names))
+    ]
+    output.print_result(
         {"items": items, "total": len(items)}, session.form,
-        lambda: [output.table(["ID", _("NAME"), _("WARM")],
+        lambda: [output.make_table(["ID", _("NAME"), _("WARM")],
                               [[one["id"], one["name"], warm_text(one["standby"])] for one in items])],
     )  # fmt: skip
 
@@ -41,7 +43,7 @@ def warm_text(standby: Any) -> str:
         return str(standby["reason"]["message"])
     if standby["state"] == "standing":
         memory = (standby["memoryBytes"] or 0) >> 20
-        return _("WARM_HOLDS", memory=memory, until=clock(standby["until"]) or "–")
+        return _("WARM_HOLDS", memory=memory, until=format_time(standby["until"]) or "–")
     said = {
         "off": _("WARM_OFF"), "idle": _("WARM_IDLE"), "importing": _("WARM_IMPORTING"), "engine": _("WARM_ENGINE"),
         "unavailable": _("WARM_UNAVAILABLE"),

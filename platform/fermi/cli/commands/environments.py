@@ -12,16 +12,16 @@ from fermi.cli import completion, input_files, output
 from fermi.cli.commands.environment_memory import memory
 from fermi.cli.commands.environment_packages import level, packages
 from fermi.cli.commands.environment_warm import warm, warm_text
-from fermi.cli.commands.inventory import environments_table, envs
-from fermi.cli.environment_detail import hosted_parts, life_parts, waited
-from fermi.cli.log_lines import log_lines
-from fermi.cli.name_resolution import Names
+from fermi.cli.commands.inventory import envs, render_environments
+from fermi.cli.environment_detail import list_environment_fields, render_history, wait_for_state
+from fermi.cli.log_lines import open_log_printer
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command, group
 from fermi.cli.texts import _
-from fermi.cli.times import clock
+from fermi.cli.times import format_time
 from fermi.client.logs import LogLine
 
-SIZES = {"gpus": "gpuCount", "cpus": "cpuCores", "memory": "memoryGb", "shared_memory": "sharedMemoryGb",
+SIZE_OPTIONS = {"gpus": "gpuCount", "cpus": "cpuCores", "memory": "memoryGb", "shared_memory": "sharedMemoryGb",
          "disk": "diskGb"}  # fmt: skip
 
 
@@ -30,17 +30,17 @@ SIZES = {"gpus": "gpuCount", "cpus": "cpuCores", "memory": "memoryGb", "shared_m
 def environments(ctx: click.Context, session: Session) -> None:
     if ctx.invoked_subcommand is None:
         items = list(session.fermi.environments.list())
-        output.show({"items": items, "total": len(items)}, session.form, lambda: environments_table(items))
+        output.print_result({"items": items, "total": len(items)}, session.form, lambda: render_environments(items))
 
 
 environments.add_command(envs, "list")
-name_argument = click.argument("name", metavar="ENV", shell_complete=completion.environments)
+name_argument = click.argument("name", metavar="ENV", shell_complete=completion.complete_environments)
 names_argument = click.argument("names", metavar="ENV...", nargs=-1, required=True,
-                                shell_complete=completion.environments)  # fmt: skip
+                                shell_complete=completion.complete_environments)  # fmt: skip
 wait_option = click.option("--wait", is_flag=True, help=_("OPTION_ENVIRONMENTS_WAIT"))
 
 
-def size_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def add_size_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         [
             click.option("--gpus", type=click.IntRange(0)),
@@ -54,28 +54,28 @@ def size_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _sizes(given: dict[str, Any]) -> dict[str, Any]:
-    return {api: given[name] for name, api in SIZES.items() if given.get(name) is not None}
+def _read_sizes(given: dict[str, Any]) -> dict[str, Any]:
+    return {api: given[name] for name, api in SIZE_OPTIONS.items() if given.get(name) is not None}
 
 
 @command("environments show")
 @name_argument
 def show(session: Session, name: str) -> None:
     api = session.fermi.environments
-    found: Any = api.get(Names(session.fermi).environment(name))
+    found: Any = api.get(NameResolver(session.fermi).environment(name))
     life = api.life(found["id"]) if found.get("hosted") else None
     data = {**found, "life": life} if life else found
-    output.show(data, session.form, lambda: _detail(found, life))
+    output.print_result(data, session.form, lambda: _render_environment(found, life))
 
 
-def _detail(found: Any, life: Any) -> Iterator[RenderableType]:
+def _render_environment(found: Any, life: Any) -> Iterator[RenderableType]:
     hosted = found.get("hosted")
-    yield output.pairs(
+    yield output.make_pairs(
         [
             ("ID", found["id"]),
             (_("NAME"), found["name"]),
-            (_("STATUS"), output.status(found["status"])),
-            *(hosted_parts(hosted) if hosted else ()),
+            (_("STATUS"), output.format_status(found["status"])),
+            *(list_environment_fields(hosted) if hosted else ()),
             (_("PROJECT"), found["projectId"]),
             (_("OWNER"), found["owner"]),
             (_("CLUSTER"), f"{found['clusterId']} ({found['backend']})"),
@@ -83,26 +83,26 @@ def _detail(found: Any, life: Any) -> Iterator[RenderableType]:
             (_("KIND"), found["kind"]),
             (_("IMAGE"), found["image"]),
             (_("STACK"), found["stack"]),
-            ("GPU", _gpus(found)),
+            ("GPU", _format_gpus(found)),
             ("CPU", found["cpuCores"]),
             (_("MEMORY_GB"), found["memoryGb"]),
             (_("HOST"), found["host"]),
             ("IP", found["ip"]),
             (_("TASK"), found["heldBy"]),
             (_("WARM"), warm_text(found["standby"])),
-            (_("STARTED"), clock(found["startedAt"])),
+            (_("STARTED"), format_time(found["startedAt"])),
         ]
     )
     if hosted:
-        yield from life_parts(hosted, life)
+        yield from render_history(hosted, life)
 
 
 @command("environments make", _("MORE_ENVIRONMENTS_MAKE"))
-@click.argument("template", shell_complete=completion.templates)
+@click.argument("template", shell_complete=completion.complete_templates)
 @click.option("--name", help=_("OPTION_MAKE_NAME"))
-@click.option("--project", help=_("OPTION_MAKE_PROJECT"), shell_complete=completion.projects)
+@click.option("--project", help=_("OPTION_MAKE_PROJECT"), shell_complete=completion.complete_projects)
 @click.option("--gpu-type")
-@size_options
+@add_size_options
 @click.option("--cluster", help=_("OPTION_MAKE_CLUSTER"))
 @click.option("--zone")
 @click.option("--host", help=_("OPTION_MAKE_HOST"))
@@ -114,22 +114,22 @@ def _detail(found: Any, life: Any) -> Iterator[RenderableType]:
 @click.option("--idle-stop", metavar="MINUTES", help=_("OPTION_MAKE_IDLE_STOP"))
 @wait_option
 def make(session: Session, template: str, name: str | None, project: str | None, wait: bool, **given: Any) -> int:
-    names = Names(session.fermi)
+    names = NameResolver(session.fermi)
     found: Any = session.fermi.environment_templates.get(names.template(template))
     request: Any = {
         "templateId": found["id"],
         "name": name or found["name"],
         "projectId": names.project(project) if project or not found.get("projectId") else found["projectId"],
-        **_sizes(given),
-        **_differing(given, found),
+        **_read_sizes(given),
+        **_collect_changes(given, found),
     }
     if given["cluster"]:
         request["clusterId"] = names.cluster(given["cluster"], list(session.fermi.clusters.list()))
     made = session.fermi.environments.make(request)
-    return _made(session, made, wait)
+    return _print_created(session, made, wait)
 
 
-def _differing(given: dict[str, Any], template: Any) -> dict[str, Any]:
+def _collect_changes(given: dict[str, Any], template: Any) -> dict[str, Any]:
     """What is to differ from the template; of lists and tables, what is added to it."""
     found: dict[str, Any] = {
         api: given[name]
@@ -139,24 +139,27 @@ def _differing(given: dict[str, Any], template: Any) -> dict[str, Any]:
     if given["packages"]:
         found["packages"] = [*template["packages"], *given["packages"]]
     if given["variables"]:
-        found["env"] = {**template["env"], **input_files.settings(given["variables"], "--env")}
+        found["env"] = {**template["env"], **input_files.parse_settings(given["variables"], "--env")}
     if given["secret_env"]:
-        found["secretEnv"] = {**template["secretEnv"], **input_files.settings(given["secret_env"], "--secret-env")}
+        found["secretEnv"] = {
+            **template["secretEnv"],
+            **input_files.parse_settings(given["secret_env"], "--secret-env"),
+        }
     if given["ports"]:
-        found["ports"] = [*template["ports"], *_ports(given["ports"])]
+        found["ports"] = [*template["ports"], *_parse_ports(given["ports"])]
     if given["idle_stop"] is not None:
-        found["idleStopMinutes"] = _minutes(given["idle_stop"])
+        found["idleStopMinutes"] = _parse_minutes(given["idle_stop"])
     return found
 
 
-def _ports(given: tuple[str, ...]) -> list[dict[str, Any]]:
-    found = input_files.settings(given, "--port")
+def _parse_ports(given: tuple[str, ...]) -> list[dict[str, Any]]:
+    found = input_files.parse_settings(given, "--port")
     if wrong := next((text for text in found.values() if not text.isdecimal()), None):
         raise click.BadParameter(_("PORT_NOT_A_NUMBER", given=wrong), param_hint="--port")
     return [{"name": name, "port": int(text)} for name, text in found.items()]
 
 
-def _minutes(given: str) -> int | None:
+def _parse_minutes(given: str) -> int | None:
     if given == "never":
         return None
     if not given.isdecimal():
@@ -164,16 +167,16 @@ def _minutes(given: str) -> int | None:
     return int(given)
 
 
-def _made(session: Session, made: Any, wait: bool) -> int:
+def _print_created(session: Session, made: Any, wait: bool) -> int:
     if not wait:
-        output.show(made, session.form, lambda: _detail(made, None))
+        output.print_result(made, session.form, lambda: _render_environment(made, None))
         return 0
-    found, code = waited(session, made)
-    output.show(found, session.form, lambda: _detail(found, None))
+    found, code = wait_for_state(session, made)
+    output.print_result(found, session.form, lambda: _render_environment(found, None))
     return code
 
 
-def _steering(action: str, said: Callable[[str], str]) -> click.Command:
+def _make_lifecycle_command(action: str, said: Callable[[str], str]) -> click.Command:
     """start, stop and restart are alike."""
 
     @command(f"environments {action}")
@@ -181,10 +184,10 @@ def _steering(action: str, said: Callable[[str], str]) -> click.Command:
     @wait_option
     def steer(session: Session, names: tuple[str, ...], wait: bool) -> int:
         act = getattr(session.fermi.environments, action)
-        found = [act(one) for one in Names(session.fermi).environments(names)]
+        found = [act(one) for one in NameResolver(session.fermi).environments(names)]
         for one in found:
-            output.say(said(one["id"]))
-        codes = [waited(session, one)[1] for one in found] if wait else [0]
+            output.print_message(said(one["id"]))
+        codes = [wait_for_state(session, one)[1] for one in found] if wait else [0]
         return max(codes)
 
     return steer
@@ -193,21 +196,21 @@ def _steering(action: str, said: Callable[[str], str]) -> click.Command:
 @command("environments keep", _("MORE_ENVIRONMENTS_KEEP"))
 @name_argument
 @click.option("--hours", type=click.FloatRange(0, min_open=True), default=2.0, show_default=True)
-def keep(session: Session, name: str, hours: float) -> None:
+def keep_running(session: Session, name: str, hours: float) -> None:
     whole = int(hours) if hours == int(hours) else hours
-    found = session.fermi.environments.keep(Names(session.fermi).environment(name), whole)
-    output.show(found, session.form, lambda: _detail(found, None))
+    found = session.fermi.environments.keep(NameResolver(session.fermi).environment(name), whole)
+    output.print_result(found, session.form, lambda: _render_environment(found, None))
 
 
 @command("environments resize", _("MORE_ENVIRONMENTS_RESIZE"))
 @name_argument
-@size_options
+@add_size_options
 def resize(session: Session, name: str, **given: Any) -> None:
-    sizes: Any = _sizes(given)
+    sizes: Any = _read_sizes(given)
     if not sizes:
         raise click.UsageError(_("SAY_WHICH_SIZE"))
-    found = session.fermi.environments.resize(Names(session.fermi).environment(name), sizes)
-    output.show(found, session.form, lambda: _detail(found, None))
+    found = session.fermi.environments.resize(NameResolver(session.fermi).environment(name), sizes)
+    output.print_result(found, session.form, lambda: _render_environment(found, None))
 
 
 @command("environments clone", _("MORE_ENVIRONMENTS_CLONE"))
@@ -215,19 +218,21 @@ def resize(session: Session, name: str, **given: Any) -> None:
 @click.argument("new")
 @wait_option
 def clone(session: Session, name: str, new: str, wait: bool) -> int:
-    return _made(session, session.fermi.environments.clone(Names(session.fermi).environment(name), new), wait)
+    return _print_created(
+        session, session.fermi.environments.clone(NameResolver(session.fermi).environment(name), new), wait
+    )
 
 
 @command("environments delete", _("MORE_ENVIRONMENTS_DELETE"))
 @names_argument
 @click.option("-y", "--yes", is_flag=True, help=_("OPTION_YES"))
 def delete(session: Session, names: tuple[str, ...], yes: bool) -> None:
-    ids = Names(session.fermi).environments(names)
+    ids = NameResolver(session.fermi).environments(names)
     if not yes:
         click.confirm(_("ASK_DELETE_ENVIRONMENTS", count=len(ids), names=", ".join(names)), abort=True, err=True)
     for one in ids:
         session.fermi.environments.delete(one)
-        output.say(_("ENVIRONMENT_DELETING", id=one))
+        output.print_message(_("ENVIRONMENT_DELETING", id=one))
 
 
 @command("environments logs", output=False)
@@ -235,34 +240,34 @@ def delete(session: Session, names: tuple[str, ...], yes: bool) -> None:
 @click.option("-f", "--follow", is_flag=True, help=_("OPTION_ENVIRONMENTS_FOLLOW"))
 @click.option("--raw", is_flag=True, help=_("OPTION_RAW"))
 def logs(session: Session, name: str, follow: bool, raw: bool) -> None:
-    pieces, rest = session.fermi.environments.logs(Names(session.fermi).environment(name), follow=follow), b""
-    with log_lines(session, raw, marked=False, following=follow) as shown:
+    pieces, rest = session.fermi.environments.logs(NameResolver(session.fermi).environment(name), follow=follow), b""
+    with open_log_printer(session, raw, marked=False, following=follow) as shown:
         for text in pieces:
             *lines, rest = (rest + text.encode()).split(b"\n")
             for line in lines:
-                shown.take(_log_line(line))
+                shown.take(_format_log_line(line))
             rest = rest[max(find_newest_state(rest)[0] - 1, 0) :]  # from its carriage return on, by which it is known
             if follow and b"\r" in rest:  # a progress bar
-                shown.take(_log_line(rest, is_open=True))
+                shown.take(_format_log_line(rest, is_open=True))
         if rest:
-            shown.take(_log_line(rest))
+            shown.take(_format_log_line(rest))
 
 
-def _log_line(line: bytes, *, is_open: bool = False) -> LogLine:
+def _format_log_line(line: bytes, *, is_open: bool = False) -> LogLine:
     return LogLine(0, 0, 0, find_newest_state(line)[1].decode(), open=is_open)
 
 
 @command("environments templates", _("MORE_ENVIRONMENTS_TEMPLATES"))
 @click.argument("action", type=click.Choice(["list", "show", "create", "change", "delete"]), default="list")
-@click.argument("name", required=False, shell_complete=completion.templates)
+@click.argument("name", required=False, shell_complete=completion.complete_templates)
 @click.option("-f", "--file", metavar="FILE", help=_("OPTION_ENVIRONMENT_TEMPLATES_FILE"))
-@click.option("--project", help=_("OPTION_ENVIRONMENT_TEMPLATES_PROJECT"), shell_complete=completion.projects)
+@click.option("--project", help=_("OPTION_ENVIRONMENT_TEMPLATES_PROJECT"), shell_complete=completion.complete_projects)
 def templates(session: Session, action: str, name: str | None, file: str | None, project: str | None) -> None:
-    api, names = session.fermi.environment_templates, Names(session.fermi)
+    api, names = session.fermi.environment_templates, NameResolver(session.fermi)
     whose = names.project(project) if project else None
     if action == "list":
         items = list(api.list(project=whose))
-        output.show({"items": items, "total": len(items)}, session.form, lambda: [_templates(items)])
+        output.print_result({"items": items, "total": len(items)}, session.form, lambda: [_render_templates(items)])
         return
     if action in ("create", "change") and not file:
         raise click.UsageError(_("SAY_WHICH_FILE", action=action))
@@ -270,9 +275,9 @@ def templates(session: Session, action: str, name: str | None, file: str | None,
         raise click.UsageError(_("SAY_WHICH_TEMPLATE", action=action))
     if action == "delete":
         api.delete(names.template(name or ""))
-        output.say(_("DELETED", id=name))
+        output.print_message(_("DELETED", id=name))
         return
-    asked: Any = input_files.request(file) if file else {}
+    asked: Any = input_files.read_request(file) if file else {}
     if name:
         asked.setdefault("name", name) if action == "create" else None
     if whose and action == "create":
@@ -283,17 +288,17 @@ def templates(session: Session, action: str, name: str | None, file: str | None,
         "change": lambda: api.update(names.template(name or ""), asked),
     }
     found = calls[action]()
-    output.show(found, session.form, lambda: [_template(found)])
+    output.print_result(found, session.form, lambda: [_render_template(found)])
 
 
-def _templates(items: list[Any]) -> RenderableType:
+def _render_templates(items: list[Any]) -> RenderableType:
     rows: list[list[output.Cell]] = [
         [
             item["id"],
             item["name"],
             item["projectId"] or _("FOR_EVERYBODY"),
             item["kind"],
-            _gpus(item),
+            _format_gpus(item),
             item["cpuCores"],
             item["memoryGb"],
             item["image"] or " ".join(item["packages"]) or None,
@@ -303,17 +308,17 @@ def _templates(items: list[Any]) -> RenderableType:
         for item in items
     ]
     headers = ["ID", _("NAME"), _("PROJECT"), _("KIND"), "GPU", "CPU", _("MEMORY_GB"), _("MADE_OF"), _("IDLE_MINUTES")]
-    return output.table([*headers, _("DESCRIPTION")], rows)
+    return output.make_table([*headers, _("DESCRIPTION")], rows)
 
 
-def _gpus(item: Any) -> str | None:
+def _format_gpus(item: Any) -> str | None:
     if not item["gpuCount"]:
         return None
     return f"{item['gpuCount']}×{item['gpuType'] or 'GPU'}" + (f" ({_('IS_EMULATED')})" if item["emulated"] else "")
 
 
-def _template(item: Any) -> RenderableType:
-    return output.pairs(
+def _render_template(item: Any) -> RenderableType:
+    return output.make_pairs(
         [
             ("ID", item["id"]),
             (_("NAME"), item["name"]),
@@ -324,7 +329,7 @@ def _template(item: Any) -> RenderableType:
             (_("KIND"), item["kind"]),
             (_("IMAGE"), item["image"]),
             (_("PACKAGES"), " ".join(item["packages"])),
-            ("GPU", _gpus(item)),
+            ("GPU", _format_gpus(item)),
             ("CPU", item["cpuCores"]),
             (_("MEMORY_GB"), item["memoryGb"]),
             (_("SHARED_MEMORY_GB"), item["sharedMemoryGb"] or None),
@@ -335,7 +340,7 @@ def _template(item: Any) -> RenderableType:
             (_("START_SCRIPT"), item["startScript"]),
             (_("IDLE_MINUTES"), item["idleStopMinutes"]),
             (_("BY"), item["createdBy"]),
-            (_("CREATED"), clock(item["createdAt"])),
+            (_("CREATED"), format_time(item["createdAt"])),
         ]
     )
 
@@ -343,10 +348,10 @@ def _template(item: Any) -> RenderableType:
 for one in (
     show,
     make,
-    _steering("start", lambda one: _("ENVIRONMENT_STARTING", id=one)),
-    _steering("stop", lambda one: _("ENVIRONMENT_STOPPING", id=one)),
-    _steering("restart", lambda one: _("ENVIRONMENT_RESTARTING", id=one)),
-    keep,
+    _make_lifecycle_command("start", lambda one: _("ENVIRONMENT_STARTING", id=one)),
+    _make_lifecycle_command("stop", lambda one: _("ENVIRONMENT_STOPPING", id=one)),
+    _make_lifecycle_command("restart", lambda one: _("ENVIRONMENT_RESTARTING", id=one)),
+    keep_running,
     resize,
     clone,
     delete,

@@ -10,15 +10,17 @@ from fermi.characters import escape_name
 from fermi.cli import output
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import short
+from fermi.cli.times import format_duration
 from fermi.client.pagination import Listing
 
 STATUSES = ["creating", "starting", "running", "stopping", "stopped", "failed", "unhealthy", "deleted"]
 
 
-def _show(session: Session, listing: Listing[Any], render: Callable[[list[Any]], Iterable[RenderableType]]) -> None:
+def _print_listing(
+    session: Session, listing: Listing[Any], render: Callable[[list[Any]], Iterable[RenderableType]]
+) -> None:
     items = list(listing)
-    output.show({"items": items, "total": len(items)}, session.form, lambda: render(items))
+    output.print_result({"items": items, "total": len(items)}, session.form, lambda: render(items))
 
 
 @command("envs")
@@ -30,37 +32,37 @@ def _show(session: Session, listing: Listing[Any], render: Callable[[list[Any]],
 @click.option("--search", help=_("OPTION_INVENTORY_SEARCH"))
 @click.option("--ordering", metavar="COLUMN", help=_("OPTION_INVENTORY_ORDERING"))
 def envs(session: Session, **filters: Any) -> None:
-    _show(session, session.fermi.environments.list(**filters), environments_table)
+    _print_listing(session, session.fermi.environments.list(**filters), render_environments)
 
 
-def environments_table(items: list[Any]) -> Iterator[RenderableType]:
+def render_environments(items: list[Any]) -> Iterator[RenderableType]:
     rows = [
         [
             item["id"],
             item["name"],
             item["zone"]["name"],
-            output.status(item["status"]),
-            _gpus(item),
+            output.format_status(item["status"]),
+            _format_gpus(item),
             item["cpuCores"],
             item["memoryGb"],
             item["kind"],
             item["stack"],
-            None if item["uptimeSeconds"] is None else short(item["uptimeSeconds"]),
-            _availability(item),
+            None if item["uptimeSeconds"] is None else format_duration(item["uptimeSeconds"]),
+            _format_availability(item),
         ]
         for item in items
     ]
     headers = ["ID", _("NAME"), _("ZONE"), _("STATUS"), "GPU", "CPU", _("MEMORY_GB"), _("KIND"), _("STACK"), _("UP")]
-    yield output.table([*headers, _("FREE")], rows)
+    yield output.make_table([*headers, _("FREE")], rows)
 
 
-def _gpus(item: Any) -> str:
+def _format_gpus(item: Any) -> str:
     if not item["gpuCount"]:
         return "-"
     return f"{item['gpuCount']}×{item['gpuType']}" + (f" ({_('IS_EMULATED')})" if item["emulated"] else "")
 
 
-def _availability(item: Any) -> str:
+def _format_availability(item: Any) -> str:
     if item["heldBy"]:
         return item["heldBy"]
     reason = item["notSelectableReason"]
@@ -71,18 +73,18 @@ def _availability(item: Any) -> str:
 def zones(session: Session) -> None:
     def render(items: list[Any]) -> Iterator[RenderableType]:
         rows = [[item["id"], item["name"], item["environmentCount"], item["gpuCount"]] for item in items]
-        yield output.table(["ID", _("NAME"), _("ENVIRONMENTS"), "GPU"], rows)
+        yield output.make_table(["ID", _("NAME"), _("ENVIRONMENTS"), "GPU"], rows)
 
-    _show(session, session.fermi.zones(), render)
+    _print_listing(session, session.fermi.zones(), render)
 
 
 @command("datasets")
 @click.option("--search", help=_("OPTION_INVENTORY_SEARCH"))
 def datasets(session: Session, search: str | None) -> None:
-    _show(session, session.fermi.datasets.list(search=search), _datasets)
+    _print_listing(session, session.fermi.datasets.list(search=search), _render_datasets)
 
 
-def _datasets(items: list[Any]) -> Iterator[RenderableType]:
+def _render_datasets(items: list[Any]) -> Iterator[RenderableType]:
     rows = []
     for item in items:
         name: tuple[str, str] = (item["id"], item["name"])
@@ -94,7 +96,7 @@ def _datasets(items: list[Any]) -> Iterator[RenderableType]:
                     *name,
                     version["id"],
                     version["name"],
-                    output.status(state),
+                    output.format_status(state),
                     f"{version['progress']:.0%}" if state == "preparing" else version["trainTokens"],
                     version["validTokens"],
                     error["message"] if error else escape_name(version["source"]),
@@ -102,7 +104,7 @@ def _datasets(items: list[Any]) -> Iterator[RenderableType]:
             )
             name = ("", "")
     headers = ["ID", _("NAME"), _("VERSION"), _("VERSION_NAME"), _("STATUS"), _("TRAINING_TOKENS")]
-    yield output.table([*headers, _("VALIDATION_TOKENS"), _("SOURCE")], rows)
+    yield output.make_table([*headers, _("VALIDATION_TOKENS"), _("SOURCE")], rows)
 
 
 @command("models")
@@ -110,9 +112,9 @@ def _datasets(items: list[Any]) -> Iterator[RenderableType]:
 def models(session: Session, search: str | None) -> None:
     def render(items: list[Any]) -> Iterator[RenderableType]:
         rows = [[item["id"], item["name"], item["recipe"], item["parameters"], item["description"]] for item in items]
-        yield output.table(["ID", _("NAME"), _("RECIPE"), _("PARAMETERS"), _("DESCRIPTION")], rows)
+        yield output.make_table(["ID", _("NAME"), _("RECIPE"), _("PARAMETERS"), _("DESCRIPTION")], rows)
 
-    _show(session, session.fermi.models.list(search=search), render)
+    _print_listing(session, session.fermi.models.list(search=search), render)
 
 
 @command("frameworks")
@@ -124,19 +126,19 @@ def frameworks(session: Session) -> None:
                 ", ".join(item["aliases"]),
                 item["label"],
                 ", ".join(item["parallelism"]),
-                _installed(item),
+                _describe_installation(item),
                 item["description"],
             ]
             for item in items
         ]
-        yield output.table(
+        yield output.make_table(
             [_("FRAMEWORK"), _("ALSO"), _("NAME"), _("PARALLELISM"), _("INSTALLED"), _("DESCRIPTION")], rows
         )
 
-    _show(session, session.fermi.frameworks(), render)
+    _print_listing(session, session.fermi.frameworks(), render)
 
 
-def _installed(framework: Any) -> str:
+def _describe_installation(framework: Any) -> str:
     """On which clusters it is not; an older platform does not tell."""
     without = [one["clusterId"] for one in framework.get("clusters", ()) if one["available"] is False]
     return _("NOT_INSTALLED_ON", clusters=", ".join(without)) if without else _("YES")

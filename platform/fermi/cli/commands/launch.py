@@ -13,7 +13,7 @@ import click
 
 from fermi import messages
 from fermi.cli import output, prompts, texts
-from fermi.cli.error_handler import REFUSED
+from fermi.cli.error_handler import EXIT_REFUSED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.export import placement, sbatch
@@ -23,16 +23,16 @@ from fermi.runner import barrier, bounds, foreground, foreground_sandbox, ports
 from fermi.runner.exit_codes import DEFAULT_GRACE_SECONDS
 from fermi.runner.prepare import Rendezvous
 
-BOUNDS = ("processes", "open_files", "memory_gb", "disk_gb", "reserve_percent")
+BOUND_OPTIONS = ("processes", "open_files", "memory_gb", "disk_gb", "reserve_percent")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-MEETING = "fermi-launch"
-COUNT = click.IntRange(0, foreground.MAX_AMOUNT)
-AMOUNT = click.FloatRange(0, foreground.MAX_AMOUNT)
-MARKS = {"prefix": "[rank {rank}] ", "plain": ""}
+RENDEZVOUS_ID = "fermi-launch"
+COUNT_TYPE = click.IntRange(0, foreground.MAX_AMOUNT)
+AMOUNT_TYPE = click.FloatRange(0, foreground.MAX_AMOUNT)
+LINE_PREFIXES = {"prefix": "[rank {rank}] ", "plain": ""}
 
 
-def _count(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
+def _parse_counts(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
     """`4`, `1,2` for nodes of different size, or `auto`."""
     if text in (None, "auto", "gpu"):
         return ()
@@ -42,7 +42,7 @@ def _count(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -
     return tuple(map(int, numbers))
 
 
-def place_options(function: Function) -> Function:
+def add_rank_options(function: Function) -> Function:
     """Dashes or underscores, as torchrun has it."""
 
     def named(name: str, **rest: Any) -> Callable[[Function], Function]:
@@ -55,7 +55,7 @@ def place_options(function: Function) -> Function:
             named("local-rank", type=int, help=_("OPTION_LAUNCH_LOCAL_RANK")),
             named("nnodes", type=int, help=_("OPTION_LAUNCH_NNODES")),
             named("node-rank", type=int, help=_("OPTION_LAUNCH_NODE_RANK")),
-            named("nproc-per-node", callback=_count, help=_("OPTION_LAUNCH_NPROC_PER_NODE")),
+            named("nproc-per-node", callback=_parse_counts, help=_("OPTION_LAUNCH_NPROC_PER_NODE")),
             named("master-addr", help=_("OPTION_LAUNCH_MASTER_ADDR")),
             named("master-port", type=int, help=_("OPTION_LAUNCH_MASTER_PORT")),
         ]
@@ -67,21 +67,26 @@ def place_options(function: Function) -> Function:
 @command("launch", _("MORE_LAUNCH"), output=False)
 @click.option("--mode", type=click.Choice(["auto", "manual", "slurm", "create_slurm"]), default="auto",
               help=_("OPTION_MODE"))  # fmt: skip
-@place_options
+@add_rank_options
 @click.option("--logs", metavar="FOLDER", help=_("OPTION_LOGS"))
-@click.option("--output", "shown", type=click.Choice([*MARKS, "none"]), default="prefix",
+@click.option("--output", "shown", type=click.Choice([*LINE_PREFIXES, "none"]), default="prefix",
               help=_("OPTION_LAUNCH_OUTPUT"))  # fmt: skip
 @click.option("--grace", type=float, default=DEFAULT_GRACE_SECONDS, help=_("OPTION_GRACE"))
 @click.option("--hang-seconds", type=click.FloatRange(min=0, min_open=True), help=_("OPTION_LAUNCH_HANG_SECONDS"))
 @click.option("--no-pulse", is_flag=True, help=_("OPTION_LAUNCH_NO_PULSE"))
 @click.option("--patience", type=float, default=barrier.DEFAULT_TIMEOUT_SECONDS, help=_("OPTION_LAUNCH_PATIENCE"))
 @click.option("--no-wait", is_flag=True, help=_("OPTION_NO_WAIT"))
-@click.option("--processes", type=COUNT, default=bounds.DEFAULT_MAX_PROCESSES, help=_("OPTION_LAUNCH_PROCESSES"))
-@click.option("--open-files", type=COUNT, default=bounds.DEFAULT_MAX_OPEN_FILES, help=_("OPTION_LAUNCH_OPEN_FILES"))
-@click.option("--memory-gb", type=AMOUNT, default=0, help=_("OPTION_LAUNCH_MEMORY_GB"))
-@click.option("--disk-gb", type=AMOUNT, default=0, help=_("OPTION_LAUNCH_DISK_GB"))
+@click.option("--processes", type=COUNT_TYPE, default=bounds.DEFAULT_MAX_PROCESSES, help=_("OPTION_LAUNCH_PROCESSES"))
 @click.option(
-    "--reserve-percent", type=AMOUNT, default=bounds.DEFAULT_RESERVE_PERCENT, help=_("OPTION_LAUNCH_RESERVE_PERCENT")
+    "--open-files", type=COUNT_TYPE, default=bounds.DEFAULT_MAX_OPEN_FILES, help=_("OPTION_LAUNCH_OPEN_FILES")
+)
+@click.option("--memory-gb", type=AMOUNT_TYPE, default=0, help=_("OPTION_LAUNCH_MEMORY_GB"))
+@click.option("--disk-gb", type=AMOUNT_TYPE, default=0, help=_("OPTION_LAUNCH_DISK_GB"))
+@click.option(
+    "--reserve-percent",
+    type=AMOUNT_TYPE,
+    default=bounds.DEFAULT_RESERVE_PERCENT,
+    help=_("OPTION_LAUNCH_RESERVE_PERCENT"),
 )
 @click.option("--confine", is_flag=True, help=_("OPTION_LAUNCH_CONFINE"))
 @click.option("--read", multiple=True, metavar="PATH", help=_("OPTION_LAUNCH_READ"))
@@ -100,33 +105,33 @@ def place_options(function: Function) -> Function:
 def launch(session: Session, mode: str, words: tuple[str, ...], file: str, **given: Any) -> int:
     try:
         if mode == "create_slurm":
-            return _create(Path(file), prompts.complete(words, master=False, is_head=True)[0], given)
+            return _create_task(Path(file), prompts.prompt_for_missing(words, master=False, is_head=True)[0], given)
         return _launch(mode, [*words], given)
     except LaunchError as error:
-        refuse(error)
-        return REFUSED
+        print_launch_error(error)
+        return EXIT_REFUSED
 
 
-def refuse(error: LaunchError) -> None:
+def print_launch_error(error: LaunchError) -> None:
     """What is wrong and what to do next."""
-    message, hint = messages.render_text(error.code, texts.language(), **error.params)
-    output.fault(message)
+    message, hint = messages.render_text(error.code, texts.get_language(), **error.params)
+    output.print_error(message)
     click.echo(f"  → {hint}", err=True)
 
 
 def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
     kept = ("rank", "world_size", "local_rank", "nnodes", "node_rank", "master_addr", "master_port")
     asked = placement.LaunchArguments(mode, nproc=given["nproc_per_node"], **{name: given[name] for name in kept})  # type: ignore[arg-type]
-    place, words = _told(asked, words, gpus := _gpus())
-    words = _runnable(words)
-    port = place.master_port or _some_port()
-    env = {**_defaults(place, gpus), **place.shared_env(port)}
+    place, words = _complete_placement(asked, words, gpus := _count_gpus())
+    words = _build_rank_command(words)
+    port = place.master_port or _choose_port()
+    env = {**_list_default_variables(place, gpus), **place.shared_env(port)}
     if given["dry_run"]:
-        _show(place, env, words)
+        _print_placement(place, env, words)
         return 0
     meeting = None
     if place.members > 1 and not given["no_wait"]:
-        name, patience = f"{MEETING}-{place.world_size}", given["patience"]
+        name, patience = f"{RENDEZVOUS_ID}-{place.world_size}", given["patience"]
         meeting = Rendezvous(name, place.member, place.members, place.master_addr, port, patience)
     try:
         return foreground.run_ranks(
@@ -135,12 +140,12 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
             env=env,
             meeting=meeting,
             port=place.master_port if place.member == 0 else None,  # one that was chosen here is free
-            mark=MARKS.get(given["shown"]),
+            mark=LINE_PREFIXES.get(given["shown"]),
             logs=given["logs"] or "",
             grace_seconds=given["grace"],
             pulse=not given["no_pulse"],
             hang_seconds=given["hang_seconds"],
-            bounded=bounds.build_bounds(**{name: given[name] for name in BOUNDS}),
+            bounded=bounds.build_bounds(**{name: given[name] for name in BOUND_OPTIONS}),
             confine=foreground_sandbox.build_sandbox_order(given["read"], given["write"], os.environ)
             if given["confine"]
             else None,
@@ -149,12 +154,14 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
         raise LaunchError("LAUNCH_NOT_CONFINED", why=error.reason) from error
     except foreground.PortInUseError as taken:
         who = taken.holder or _("ANOTHER_USERS_PROCESS")
-        raise LaunchError("LAUNCH_PORT_TAKEN", port=port, holder=who, nearest=_some_port()) from taken
+        raise LaunchError("LAUNCH_PORT_TAKEN", port=port, holder=who, nearest=_choose_port()) from taken
     except barrier.RendezvousError as gave_up:
         raise LaunchError(f"LAUNCH_{gave_up.cause}", evidence=gave_up.detail) from gave_up
 
 
-def _told(asked: placement.LaunchArguments, words: list[str], gpus: int) -> tuple[placement.LaunchPlacement, list[str]]:
+def _complete_placement(
+    asked: placement.LaunchArguments, words: list[str], gpus: int
+) -> tuple[placement.LaunchPlacement, list[str]]:
     """Where nothing else is wrong, the user is asked for the command and the master's address."""
     try:
         place, alone = placement.find_placement(asked, os.environ, gpus), None
@@ -164,13 +171,13 @@ def _told(asked: placement.LaunchArguments, words: list[str], gpus: int) -> tupl
         place, alone = None, error
     if place and words:
         return place, words
-    words, address = prompts.complete(words, master=place is None, is_head=0 in (asked.rank, asked.node_rank))
+    words, address = prompts.prompt_for_missing(words, master=place is None, is_head=0 in (asked.rank, asked.node_rank))
     if alone and not address:
         raise alone
     return place or placement.find_placement(replace(asked, master_addr=address), os.environ, gpus), words
 
 
-def _runnable(words: list[str]) -> list[str]:
+def _build_rank_command(words: list[str]) -> list[str]:
     """Returns the ranks' command. A script of Python needs no interpreter before it; where `python` is not on PATH, as
     on Debian outside of a virtual environment, it is this command's own. Raises LaunchError for what is not there."""
     if words[0].endswith(".py"):
@@ -185,21 +192,21 @@ def _runnable(words: list[str]) -> list[str]:
     return words
 
 
-def _defaults(place: placement.LaunchPlacement, gpus: int) -> dict[str, str]:
+def _list_default_variables(place: placement.LaunchPlacement, gpus: int) -> dict[str, str]:
     """What is set unless it is already."""
     threads = max(1, (os.cpu_count() or 1) // place.local_world_size) if gpus else 1
     wanted = {"OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
     return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
-def _gpus() -> int:
+def _count_gpus() -> int:
     """NVIDIA's, as the ranks will see them."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
     return sum(path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia*"))
 
 
-def _some_port() -> int:
+def _choose_port() -> int:
     """Of one machine's own: the usual one, or any that is free."""
     if ports.is_port_free(ports.DEFAULT_MASTER_PORT):
         return ports.DEFAULT_MASTER_PORT
@@ -208,7 +215,7 @@ def _some_port() -> int:
         return port
 
 
-def _show(place: placement.LaunchPlacement, env: dict[str, str], words: list[str]) -> None:
+def _print_placement(place: placement.LaunchPlacement, env: dict[str, str], words: list[str]) -> None:
     import shlex
 
     for rank, local in place.ranks:
@@ -216,7 +223,7 @@ def _show(place: placement.LaunchPlacement, env: dict[str, str], words: list[str
         click.echo(" ".join([*(f"{name}={shlex.quote(value)}" for name, value in values.items()), shlex.join(words)]))
 
 
-def _create(file: Path, words: list[str], given: dict[str, Any]) -> int:
+def _create_task(file: Path, words: list[str], given: dict[str, Any]) -> int:
     counts = given["nproc_per_node"] or (given["gpus_per_node"] or 1,)
     batch = sbatch.SbatchOptions(
         given["num_nodes"], counts[0], given["gpus_per_node"], given["job_name"], given["partition"],

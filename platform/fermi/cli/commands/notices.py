@@ -6,10 +6,10 @@ from typing import cast
 import click
 
 from fermi.cli import output
-from fermi.cli.name_resolution import Names
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import clock
+from fermi.cli.times import format_time
 from fermi.client.types import (
     ChannelCreateRequest,
     InboxItem,
@@ -28,10 +28,10 @@ def notices(session: Session, action: str, ids: tuple[str, ...], unread: bool) -
     there = session.fermi.notices
     if action == "read":
         left = there.read(ids or None)
-        output.show({"unread": left}, session.form, lambda: [_("UNREAD_LEFT", count=left)])
+        output.print_result({"unread": left}, session.form, lambda: [_("UNREAD_LEFT", count=left)])
         return
     items = there.inbox(unread=unread).first(50)
-    output.show({"items": items, "total": len(items)}, session.form, lambda: [_inbox(items)])
+    output.print_result({"items": items, "total": len(items)}, session.form, lambda: [_render_inbox(items)])
 
 
 @command("channels", _("MORE_CHANNELS"))
@@ -46,35 +46,35 @@ def channels(
     there = session.fermi.notices
     if action == "list":
         items = list(there.channels())
-        output.show({"items": items, "total": len(items)}, session.form, lambda: [_channels(items)])
+        output.print_result({"items": items, "total": len(items)}, session.form, lambda: [_render_channels(items)])
         return
     if not name:
         raise click.UsageError(_("SAY_WHICH_CHANNEL", action=action))
     if action == "add":
-        given = address or _typed(name)
+        given = address or _read_address(name)
         asked = {
             "name": name,
             "kind": "webhook" if given.startswith(("http://", "https://")) else "apprise",
             "address": given,
-            **_scope(session, project, platform=platform),
+            **_choose_scope(session, project, platform=platform),
         }
         made = there.create_channel(cast(ChannelCreateRequest, asked))
-        output.show(made, session.form, lambda: [_channels([cast(NoticeChannel, made)])])
+        output.print_result(made, session.form, lambda: [_render_channels([cast(NoticeChannel, made)])])
         if made["secret"] and session.form == "table":
-            output.say(_("WEBHOOK_SECRET", secret=made["secret"]))
+            output.print_message(_("WEBHOOK_SECRET", secret=made["secret"]))
         return
-    key = _channel(list(there.channels()), name)
+    key = _resolve_channel(list(there.channels()), name)
     if action == "test":
         tried = there.test_channel(key)
-        output.show(tried, session.form, lambda: [_deliveries([tried])])
+        output.print_result(tried, session.form, lambda: [_render_deliveries([tried])])
         if tried["outcome"] != "sent":
             sys.exit(1)
     elif action == "log":
         sent = there.deliveries(key).first(50)
-        output.show({"items": sent, "total": len(sent)}, session.form, lambda: [_deliveries(sent)])
+        output.print_result({"items": sent, "total": len(sent)}, session.form, lambda: [_render_deliveries(sent)])
     else:
         there.delete_channel(key)
-        output.say(_("DELETED", id=name))
+        output.print_message(_("DELETED", id=name))
 
 
 @command("notice-rules", _("MORE_NOTICE_RULES"))
@@ -99,20 +99,20 @@ def notice_rules(
     there = session.fermi.notices
     if action == "list":
         items = list(there.rules())
-        output.show({"items": items, "total": len(items)}, session.form, lambda: [_rules(items)])
+        output.print_result({"items": items, "total": len(items)}, session.form, lambda: [_render_rules(items)])
         return
     if not name:
         raise click.UsageError(_("SAY_WHICH_NOTICE_RULE", action=action))
     if action == "remove":
         known = {one["name"]: one["id"] for one in there.rules()}
         there.delete_rule(known.get(name, name))
-        output.say(_("DELETED", id=name))
+        output.print_message(_("DELETED", id=name))
         return
     known_channels = list(there.channels())
-    begins, ends = _quiet(quiet)
+    begins, ends = _parse_quiet_hours(quiet)
     asked = {
         "name": name,
-        "channels": [_channel(known_channels, one) for one in to],
+        "channels": [_resolve_channel(known_channels, one) for one in to],
         "kinds": [*kinds],
         "level": level,
         "restarts": restarts,
@@ -120,21 +120,21 @@ def notice_rules(
         "quietFrom": begins,
         "quietTo": ends,
         **({"timezone": timezone} if timezone else {}),
-        **_scope(session, project, platform=platform),
+        **_choose_scope(session, project, platform=platform),
     }
     made = there.create_rule(cast(RuleCreateRequest, asked))
-    output.show(made, session.form, lambda: [_rules([made])])
+    output.print_result(made, session.form, lambda: [_render_rules([made])])
 
 
-def _scope(session: Session, project: str | None, *, platform: bool) -> dict[str, str]:
+def _choose_scope(session: Session, project: str | None, *, platform: bool) -> dict[str, str]:
     if project and platform:
         raise click.UsageError(_("PROJECT_OR_PLATFORM"))
     if project:
-        return {"scope": "project", "projectId": Names(session.fermi).project(project)}
+        return {"scope": "project", "projectId": NameResolver(session.fermi).project(project)}
     return {"scope": "platform" if platform else "me"}
 
 
-def _typed(name: str) -> str:
+def _read_address(name: str) -> str:
     """An address mostly has a password in it: it is asked for, or comes by standard input."""
     if sys.stdin.isatty():
         text: str = click.prompt(_("ASK_ADDRESS_OF", name=name), hide_input=True, err=True)
@@ -142,34 +142,34 @@ def _typed(name: str) -> str:
     return sys.stdin.read().strip()
 
 
-def _channel(known: list[NoticeChannel], name: str) -> str:
+def _resolve_channel(known: list[NoticeChannel], name: str) -> str:
     """Its id, of a name that only one has."""
     found = [one["id"] for one in known if one["name"] == name]
     return found[0] if len(found) == 1 else name
 
 
-def _quiet(text: str | None) -> tuple[int | None, int | None]:
+def _parse_quiet_hours(text: str | None) -> tuple[int | None, int | None]:
     """Minutes of the day."""
     if text is None:
         return None, None
     try:
-        begins, ends = (_minute(part) for part in text.split("-"))
+        begins, ends = (_parse_minute(part) for part in text.split("-"))
     except ValueError:
         raise click.BadParameter(_("NOT_QUIET_HOURS", found=text), param_hint="--quiet") from None
     return begins, ends
 
 
-def _minute(text: str) -> int:
+def _parse_minute(text: str) -> int:
     hours, minutes = (int(part) for part in text.strip().split(":"))
     if not (0 <= hours < 24 and 0 <= minutes < 60):
         raise ValueError(text)
     return hours * 60 + minutes
 
 
-def _inbox(items: list[InboxItem]) -> output.Table:
+def _render_inbox(items: list[InboxItem]) -> output.Table:
     rows = [
         [
-            clock(item["updatedAt"]),
+            format_time(item["updatedAt"]),
             item["level"],
             item["title"],
             item["body"],
@@ -178,35 +178,42 @@ def _inbox(items: list[InboxItem]) -> output.Table:
         ]
         for item in items
     ]
-    return output.table([_("TIME"), _("LEVEL"), _("WHAT"), _("REASON"), "", _("ID")], rows)
+    return output.make_table([_("TIME"), _("LEVEL"), _("WHAT"), _("REASON"), "", _("ID")], rows)
 
 
-def _channels(items: list[NoticeChannel]) -> output.Table:
+def _render_channels(items: list[NoticeChannel]) -> output.Table:
     rows = [
-        [item["name"], item["projectId"] or item["scope"], item["address"], clock(item["lastSentAt"]),
+        [item["name"], item["projectId"] or item["scope"], item["address"], format_time(item["lastSentAt"]),
          item["failures"] or "", item["id"]]
         for item in items
     ]  # fmt: skip
-    return output.table([_("NAME"), _("OF_WHOM"), _("ADDRESS"), _("LAST_SENT"), _("FAILURES"), _("ID")], rows)
+    return output.make_table([_("NAME"), _("OF_WHOM"), _("ADDRESS"), _("LAST_SENT"), _("FAILURES"), _("ID")], rows)
 
 
-def _rules(items: list[NoticeRule]) -> output.Table:
+def _render_rules(items: list[NoticeRule]) -> output.Table:
     rows = [
         [item["name"], item["projectId"] or item["scope"], ", ".join(item["kinds"]) or "*", item["level"],
          ", ".join(item["channels"]), item["id"]]
         for item in items
     ]  # fmt: skip
-    return output.table([_("NAME"), _("OF_WHOM"), _("WHAT"), _("LEVEL"), _("CHANNELS"), _("ID")], rows)
+    return output.make_table([_("NAME"), _("OF_WHOM"), _("WHAT"), _("LEVEL"), _("CHANNELS"), _("ID")], rows)
 
 
-def _deliveries(items: list[NoticeDelivery]) -> output.Table:
+def _render_deliveries(items: list[NoticeDelivery]) -> output.Table:
     rows = [
-        [clock(item["createdAt"]), item["title"], item["outcome"], len(item["tries"]), _last(item)] for item in items
+        [
+            format_time(item["createdAt"]),
+            item["title"],
+            item["outcome"],
+            len(item["tries"]),
+            _format_last_delivery(item),
+        ]
+        for item in items
     ]
-    return output.table([_("TIME"), _("WHAT"), _("STATUS"), _("TRIES"), _("REASON")], rows)
+    return output.make_table([_("TIME"), _("WHAT"), _("STATUS"), _("TRIES"), _("REASON")], rows)
 
 
-def _last(item: NoticeDelivery) -> str:
+def _format_last_delivery(item: NoticeDelivery) -> str:
     tried = item["tries"][-1] if item["tries"] else None
     if tried is None:
         return ""

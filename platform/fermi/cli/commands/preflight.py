@@ -12,14 +12,14 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fermi.cli import output, texts
-from fermi.cli.error_handler import TRAINING_FAILED
-from fermi.cli.name_resolution import Names
+from fermi.cli.error_handler import EXIT_TRAINING_FAILED
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.runner.ports import DEFAULT_MASTER_PORT
 
-MARKS = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "unknown": ("?", "dim")}
-VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE")
+LEVEL_MARKS = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "unknown": ("?", "dim")}
+LAUNCH_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE")
 
 
 @command("preflight", _("MORE_PREFLIGHT"))
@@ -37,61 +37,61 @@ VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "
 def preflight(session: Session, environments: tuple[str, ...], as_json: bool, full: bool, **given: Any) -> int:
     session.form = "json" if as_json else session.form
     if environments:
-        return _on_platform(session, environments, full, given)
-    return _by_hand(session, full, given)
+        return _run_on_platform(session, environments, full, given)
+    return _run_on_this_node(session, full, given)
 
 
-def _on_platform(session: Session, environments: tuple[str, ...], full: bool, given: dict[str, Any]) -> int:
-    names, tests = Names(session.fermi), session.fermi.preflights
+def _run_on_platform(session: Session, environments: tuple[str, ...], full: bool, given: dict[str, Any]) -> int:
+    names, tests = NameResolver(session.fermi), session.fermi.preflights
     master = names.environments([given["master"]])[0] if given["master"] else None
     created = tests.create(
         names.environments(environments), level="full" if full else "quick", master=master, framework=given["framework"]
     )
-    output.say(_("TESTING", id=created["id"]))
+    output.print_message(_("TESTING", id=created["id"]))
     try:
         found = tests.wait(created["id"])
     except KeyboardInterrupt:
         tests.stop(created["id"])
         raise
-    output.show(found, session.form, lambda: matrix(found))
+    output.print_result(found, session.form, lambda: render_matrix(found))
     verdict = found["verdict"]
     if verdict is None and found["reason"]:
-        output.fault(found["reason"]["message"])
-    return TRAINING_FAILED if found["status"] != "done" or verdict is None or verdict["level"] == "fail" else 0
+        output.print_error(found["reason"]["message"])
+    return EXIT_TRAINING_FAILED if found["status"] != "done" or verdict is None or verdict["level"] == "fail" else 0
 
 
 # By hand --------------------------------------------------------------------------------------------------------------
 
 
-def _by_hand(session: Session, full: bool, given: dict[str, Any]) -> int:
+def _run_on_this_node(session: Session, full: bool, given: dict[str, Any]) -> int:
     """Node 0 collects what all nodes say and judges; the others say whether they found it."""
     from fermi.preflight import report as words
     from fermi.preflight import verdict as judge
     from fermi.train import preflight as test
-    from fermi.train.preflight_net import Order
+    from fermi.train.preflight_net import PreflightOrder
 
     _set_variables(given)
     full = full or os.environ["WORLD_SIZE"] == "1"
     about = {"level": "full" if full else "quick", "patience": given["patience"], "quiet": True}
     about |= {"name": given["name"] or socket.gethostname()}
-    order = Order({**os.environ, "FERMI_PREFLIGHT": json.dumps(about)})
+    order = PreflightOrder({**os.environ, "FERMI_PREFLIGHT": json.dumps(about)})
     if order.world > 1 and order.rank == 0:
-        output.say(_("WAITING_FOR_NODES", n=order.world - 1, port=order.port))
-    facts = test.run(order, lambda fact: None)
+        output.print_message(_("WAITING_FOR_NODES", n=order.world - 1, port=order.port))
+    facts = test.run_preflight(order, lambda fact: None)
     if order.rank:
-        return _said_by_member(facts)
+        return _report_member(facts)
     names = {fact["rank"]: fact["name"] for fact in facts if fact["preflight"] == "hello"}
     members = [
-        judge.NodeUnderTest(rank, _name(names, rank), _name(names, rank))
+        judge.NodeUnderTest(rank, _name_node(names, rank), _name_node(names, rank))
         for rank in range(order.world)
     ]  # fmt: skip
     report = judge.build_report(members, facts, about["level"], given["framework"] or "")
-    found = words.translate_report(report, texts.language())
-    output.show(found, session.form, lambda: matrix(found))
-    return TRAINING_FAILED if found["verdict"]["level"] == "fail" else 0
+    found = words.translate_report(report, texts.get_language())
+    output.print_result(found, session.form, lambda: render_matrix(found))
+    return EXIT_TRAINING_FAILED if found["verdict"]["level"] == "fail" else 0
 
 
-def _name(names: dict[int, str], rank: int) -> str:
+def _name_node(names: dict[int, str], rank: int) -> str:
     """Two nodes may have one host name: then their ranks tell them apart."""
     name = names.get(rank, _("NODE_OF_RANK", rank=rank))
     return f"{name} ({rank})" if list(names.values()).count(name) > 1 else name
@@ -126,74 +126,79 @@ def _set_variables(given: dict[str, Any]) -> None:
             raise click.UsageError(_("NOT_A_NUMBER", name=name, value=env.get(name, "")))
 
 
-def _said_by_member(facts: list[Any]) -> int:
+def _report_member(facts: list[Any]) -> int:
     head = next(fact for fact in facts if fact["preflight"] == "head")
     if head["via"] is not None:
-        output.say(_("TESTED_RESULT_AT_NODE_0", address=head["address"]))
+        output.print_message(_("TESTED_RESULT_AT_NODE_0", address=head["address"]))
         return 0
     where = f"{head['asked']} → {', '.join(head['resolved']) or '?'}" + (
         f" ({head['source']})" if head["source"] else ""
     )
-    output.fault(_("NODE_0_NOT_FOUND", where=where))
+    output.print_error(_("NODE_0_NOT_FOUND", where=where))
     for attempt in head["tries"]:
-        output.say(f"  {attempt['address']}:{attempt['port']}  {attempt['result']}")
-    return TRAINING_FAILED
+        output.print_message(f"  {attempt['address']}:{attempt['port']}  {attempt['result']}")
+    return EXIT_TRAINING_FAILED
 
 
 # What is shown --------------------------------------------------------------------------------------------------------
 
 
-def matrix(found: Any) -> Iterator[RenderableType]:
+def render_matrix(found: Any) -> Iterator[RenderableType]:
     """Of a test of the platform's, or of one by hand: the same shape."""
     names = {node["environmentId"]: node["name"] for node in found["nodes"]}
     for node in found["nodes"]:
-        yield Text.assemble(_mark(node["level"]), " ", output.visible(node["name"]))
+        yield Text.assemble(_format_level(node["level"]), " ", output.escape_controls(node["name"]))
         alone = len(found["nodes"]) == 1
         for one in node["findings"]:
             if alone or one["level"] != "pass" or one["check"] == "interface":
-                seen = _seen(one["value"]) if alone else ""
+                seen = _format_value(one["value"]) if alone else ""
                 yield Text.assemble(
-                    "    ", _mark(one["level"]), output.visible(f" {one['message']}"), (seen and f"  {seen}", "dim")
+                    "    ",
+                    _format_level(one["level"]),
+                    output.escape_controls(f" {one['message']}"),
+                    (seen and f"  {seen}", "dim"),
                 )
     if found["pairs"]:
         ways = {(pair["from"], pair["to"]): pair for pair in found["pairs"]}
         yield Text("")
-        yield output.table(
+        yield output.make_table(
             [_("FROM_DOWN_TO_RIGHT"), *names.values()],
-            [[name, *(_way(ways.get((here, there))) for there in names)] for here, name in names.items()],
+            [[name, *(_format_pair(ways.get((here, there))) for there in names)] for here, name in names.items()],
         )
     if together := found["together"]:
         yield Text("")
         for one in together["findings"]:
-            yield Text.assemble(_mark(one["level"]), output.visible(f" {one['message']}"))
+            yield Text.assemble(_format_level(one["level"]), output.escape_controls(f" {one['message']}"))
         if together["allReduceMs"] is not None:
-            yield output.line(
+            yield output.make_line(
                 f"    all-reduce {together['allReduceMs']:.3g} ms, barrier {together['barrierMs']:.3g} ms"
             )
     if verdict := found["verdict"]:
-        yield Text.assemble("\n", _mark(verdict["level"]), (output.visible(f" {verdict['message']}"), "bold"))
+        yield Text.assemble(
+            "\n", _format_level(verdict["level"]), (output.escape_controls(f" {verdict['message']}"), "bold")
+        )
         for culprit in verdict["culprits"]:
-            yield output.line(f"  • {culprit['message']}")
+            yield output.make_line(f"  • {culprit['message']}")
             if culprit["hint"]:
-                yield output.line(f"    → {culprit['hint']}")
+                yield output.make_line(f"    → {culprit['hint']}")
 
 
-def _seen(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """What was measured, in one line: `torch 2.13.0, cuda 12.4`."""
     if not isinstance(value, dict):
         return ""
     return ", ".join(f"{name} {inner}" for name, inner in value.items() if isinstance(inner, str | int | float))
 
 
-def _mark(level: str) -> tuple[str, str]:
-    return MARKS[level]
+def _format_level(level: str) -> tuple[str, str]:
+    return LEVEL_MARKS[level]
 
 
-def _way(pair: Any) -> Text | str:
+def _format_pair(pair: Any) -> Text | str:
     if pair is None:
         return "·"
     parts = [f"{pair['rttMs']:.3g} ms"] if pair["rttMs"] is not None else []
     if pair["bandwidthMbps"] is not None:
         mbps = pair["bandwidthMbps"]
         parts.append(f"{mbps / 1000:.3g} Gbit/s" if mbps >= 1000 else f"{mbps:.3g} Mbit/s")
-    return Text.assemble(_mark(pair["level"]), f" {', '.join(parts)}".rstrip())
+    return Text.assemble(_format_level(pair["level"]), f" {', '.join(parts)}".rstrip())

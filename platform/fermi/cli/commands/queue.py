@@ -7,11 +7,11 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output
-from fermi.cli.name_resolution import Names
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
-from fermi.cli.resume_point import say_resume_point
+from fermi.cli.resume_point import print_resume_point
 from fermi.cli.texts import _
-from fermi.cli.times import ago, clock
+from fermi.cli.times import format_age, format_time
 from fermi.client.types import QueueItem, TaskQueue
 
 
@@ -23,38 +23,38 @@ from fermi.client.types import QueueItem, TaskQueue
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True)
 def queue(session: Session, action: str, task: str | None, project: str | None, before: str | None, limit: int) -> None:
     if action == "list":
-        listing = session.fermi.queue(Names(session.fermi).project(project) if project else None)
+        listing = session.fermi.queue(NameResolver(session.fermi).project(project) if project else None)
         items = listing.first(limit)
         total = listing.total if len(items) == limit else len(items)
-        output.show({"items": items, "total": total}, session.form, lambda: _list(items))
+        output.print_result({"items": items, "total": total}, session.form, lambda: _render_queue(items))
         if total > len(items):
-            output.say(_("SHOWN_OF_TOTAL", shown=len(items), total=total))
+            output.print_message(_("SHOWN_OF_TOTAL", shown=len(items), total=total))
         return
     if not task:
         raise click.UsageError(_("SAY_WHICH_TASK", action=action))
     found = session.fermi.tasks.queue(task) if action == "explain" else session.fermi.tasks.move(task, before)
-    output.show(found, session.form, lambda: explained(found))
+    output.print_result(found, session.form, lambda: render_explanation(found))
 
 
 @command("pause", _("MORE_PAUSE"))
 @click.argument("tasks", nargs=-1, required=True)
 def pause(session: Session, tasks: tuple[str, ...]) -> None:
     for task in tasks:
-        say_resume_point(session, task)
+        print_resume_point(session, task)
         session.fermi.tasks.pause(task)
-        output.say(_("TASK_PAUSING", id=task))
+        output.print_message(_("TASK_PAUSING", id=task))
 
 
 @command("resume", _("MORE_RESUME"))
 @click.argument("tasks", nargs=-1, required=True)
 def resume(session: Session, tasks: tuple[str, ...]) -> None:
     for task in tasks:
-        say_resume_point(session, task)
+        print_resume_point(session, task)
         session.fermi.tasks.resume(task)
-        output.say(_("TASK_RESUMED", id=task))
+        output.print_message(_("TASK_RESUMED", id=task))
 
 
-def _list(items: list[QueueItem]) -> Iterator[RenderableType]:
+def _render_queue(items: list[QueueItem]) -> Iterator[RenderableType]:
     rows: list[list[output.Cell]] = [
         [
             item["number"],
@@ -63,60 +63,60 @@ def _list(items: list[QueueItem]) -> Iterator[RenderableType]:
             item["owner"] or None,
             item["priority"],
             item["asks"]["text"],
-            ago(item["since"]),
-            _soon(item),
+            format_age(item["since"]),
+            _describe_start(item),
             item["reason"]["message"] if item["reason"] else None,
         ]
         for item in items
     ]
     headers = ["#", "ID", _("NAME"), _("OWNER"), _("PRIORITY_CLASS"), _("ASKS_FOR"), _("WAITS_SINCE"), _("BEGINS")]
-    yield output.table([*headers, _("REASON")], rows)
+    yield output.make_table([*headers, _("REASON")], rows)
 
 
-def explained(found: TaskQueue) -> Iterator[RenderableType]:
+def render_explanation(found: TaskQueue) -> Iterator[RenderableType]:
     reason, engine, number = found["reason"], found["engine"], found["number"]
     position = engine["position"] if engine else None
-    yield output.pairs(
+    yield output.make_pairs(
         [
             (_("TASK"), found["taskId"]),
             (_("PLACE_IN_QUEUE"), _("NUMBER_OF_ALL", number=number, all=found["of"]) if number else None),
             (_("PLACE_IN_ENGINE"), position),
             (_("REASON"), reason["message"] if reason else None),
             ("", reason["hint"] if reason else None),
-            (_("BEGINS"), _soon(found) if number else clock(engine and engine.get("begins"))),
+            (_("BEGINS"), _describe_start(found) if number else format_time(engine and engine.get("begins"))),
         ]
     )
     if found["after"]:
-        yield output.heading(_("MUST_END_FIRST"))
-        yield output.table(
+        yield output.make_heading(_("MUST_END_FIRST"))
+        yield output.make_table(
             [_("TASK"), _("NAME"), _("ENDS")],
-            [[one["taskId"], one["name"] or _("TASK_OF_OTHERS"), clock(one["until"]) or _("NOT_KNOWN")]
+            [[one["taskId"], one["name"] or _("TASK_OF_OTHERS"), format_time(one["until"]) or _("NOT_KNOWN")]
              for one in found["after"]],
         )  # fmt: skip
     if found["needs"]:
-        yield output.heading(_("KEPT_FOR_IT"))
+        yield output.make_heading(_("KEPT_FOR_IT"))
         rows: list[list[output.Cell]] = [
-            [one["environmentId"], one["name"] or None, _holder(one)] for one in found["needs"]
+            [one["environmentId"], one["name"] or None, _name_holder(one)] for one in found["needs"]
         ]
-        yield output.table(["ID", _("ENVIRONMENT"), _("HELD_BY")], rows)
+        yield output.make_table(["ID", _("ENVIRONMENT"), _("HELD_BY")], rows)
     if found["sooner"]:
-        yield output.heading(_("WOULD_BEGIN_SOONER"))
+        yield output.make_heading(_("WOULD_BEGIN_SOONER"))
         for one in found["sooner"]:
-            yield output.line(f"  • {one['message']}")
+            yield output.make_line(f"  • {one['message']}")
             if one["hint"]:
-                yield output.line(f"    → {one['hint']}")
+                yield output.make_line(f"    → {one['hint']}")
 
 
-def _holder(need: Any) -> str | None:
+def _name_holder(need: Any) -> str | None:
     """By its name, which an older platform does not say."""
     return need.get("heldByName") or need["heldBy"] or (_("TASK_OF_OTHERS") if need["held"] else None)
 
 
-def _soon(found: Any) -> str:
+def _describe_start(found: Any) -> str:
     """When, and between which moments, as far as that is known."""
     if not found["begins"]:
         return _("NOT_KNOWN")
     exact = found["early"] == found["late"]
-    return f"{clock(found['begins'])}" + (
-        "" if exact else f" ({clock(found['early'])} – {clock(found['late']) or '?'})"
+    return f"{format_time(found['begins'])}" + (
+        "" if exact else f" ({format_time(found['early'])} – {format_time(found['late']) or '?'})"
     )

@@ -9,15 +9,15 @@ from rich.text import Text
 
 from fermi import messages
 from fermi.cli import host_checks, output, texts
-from fermi.cli.error_handler import TRAINING_FAILED
+from fermi.cli.error_handler import EXIT_TRAINING_FAILED
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.runner.ports import DEFAULT_MASTER_PORT
 
-STYLES = {"pass": "green", "warn": "yellow", "fail": "red"}
+LEVEL_STYLES = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
-class Entry(NamedTuple):
+class QuickstartEntry(NamedTuple):
     """`text` has places for {host}, {port}, {nodes} and {gpus}."""
 
     number: int
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     checks: Sequence[str]
 
 
-ENTRIES: dict[str, tuple[str, Sequence[str]]] = {
+ENTRY_TEXTS: dict[str, tuple[str, Sequence[str]]] = {
     "single-node": ("scene", ("stack", "memory")),
     "multi-node": ("scene", ("network", "stack")),
     "one-touch": ("scene", ("network",)),
@@ -48,11 +48,11 @@ ENTRIES: dict[str, tuple[str, Sequence[str]]] = {
 """In the order shown: kind, and what --check looks at. The texts are in `messages/<language>/guides.toml`."""
 
 
-def entries(language: str) -> list[Entry]:
+def list_entries(language: str) -> list[QuickstartEntry]:
     texts = messages.load_guide("quickstart", language)
     return [
-        Entry(number, name, kind, texts[name]["title"], texts[name]["text"], checks)
-        for number, (name, (kind, checks)) in enumerate(ENTRIES.items(), 1)
+        QuickstartEntry(number, name, kind, texts[name]["title"], texts[name]["text"], checks)
+        for number, (name, (kind, checks)) in enumerate(ENTRY_TEXTS.items(), 1)
     ]
 
 
@@ -65,16 +65,16 @@ def entries(language: str) -> list[Entry]:
 @click.option("--nodes", type=click.IntRange(1), default=2, help=_("OPTION_NODES"))
 @click.option("--gpus", type=click.IntRange(1), default=4, help=_("OPTION_QUICKSTART_GPUS"))
 def quickstart(session: Session, listed: bool, shown: str | None, check: bool, **values: Any) -> int:
-    known = entries(texts.language())
+    known = list_entries(texts.get_language())
     if shown is not None:
-        return _show(_find(shown, known), values, check)
+        return _print_entry(_find_entry(shown, known), values, check)
     if listed or not sys.stdin.isatty():
-        _list(known)
+        _print_entries(known)
         return 0
-    return _menu(known, values)
+    return _run_menu(known, values)
 
 
-def _find(given: str, known: list[Entry]) -> Entry:
+def _find_entry(given: str, known: list[QuickstartEntry]) -> QuickstartEntry:
     for entry in known:
         if given in (str(entry.number), entry.id):
             return entry
@@ -82,7 +82,7 @@ def _find(given: str, known: list[Entry]) -> Entry:
     raise click.UsageError(_("NO_SUCH_GUIDE", given=given, names=names))
 
 
-def _list(known: list[Entry]) -> None:
+def _print_entries(known: list[QuickstartEntry]) -> None:
     for kind, heading in (("scene", _("WAYS_TO_START")), ("fix", _("PROBLEMS_AND_FIXES"))):
         click.echo(f"{heading}\n")
         for entry in known:
@@ -92,44 +92,44 @@ def _list(known: list[Entry]) -> None:
     click.echo(_("HOW_TO_SHOW_ONE"))
 
 
-def _show(entry: Entry, values: dict[str, Any], check: bool) -> int:
+def _print_entry(entry: QuickstartEntry, values: dict[str, Any], check: bool) -> int:
     click.echo(click.style(entry.title, bold=True) + "\n")
     click.echo(messages.fill_text(entry.id, entry.text.strip("\n"), values))
-    return _check(entry, values) if check else 0
+    return _check_entry(entry, values) if check else 0
 
 
-def _check(entry: Entry, values: dict[str, Any]) -> int:
-    looks = host_checks.run([*entry.checks], host_checks.Where(values["host"], values["port"]))
-    out = output.console()
+def _check_entry(entry: QuickstartEntry, values: dict[str, Any]) -> int:
+    looks = host_checks.run_checks([*entry.checks], host_checks.CheckTarget(values["host"], values["port"]))
+    out = output.make_console()
     out.print("")
     for look in looks:
-        out.print(Text.assemble((f"{look.level:<5}", STYLES[look.level]), f" {look.text}"), soft_wrap=True)
+        out.print(Text.assemble((f"{look.level:<5}", LEVEL_STYLES[look.level]), f" {look.text}"), soft_wrap=True)
     if not looks:
         click.echo(_("NOTHING_TO_LOOK_AT"))
-    return TRAINING_FAILED if any(look.level == "fail" for look in looks) else 0
+    return EXIT_TRAINING_FAILED if any(look.level == "fail" for look in looks) else 0
 
 
-def _menu(known: list[Entry], values: dict[str, Any]) -> int:
+def _run_menu(known: list[QuickstartEntry], values: dict[str, Any]) -> int:
     """Until q, or the end of input."""
     while True:
-        _list(known)
+        _print_entries(known)
         answer = click.prompt(_("ASK_NUMBER"), default="q", show_default=False).strip()
         if answer == "q":
             return 0
         try:
-            entry = _find(answer, known)
+            entry = _find_entry(answer, known)
         except click.UsageError as error:
             click.echo(error.message, err=True)
             continue
-        values = _asked(entry, values)
+        values = _prompt_for_values(entry, values)
         click.echo("")
-        _show(entry, values, check=False)
+        _print_entry(entry, values, check=False)
         if entry.checks and click.confirm("\n" + _("ASK_LOOK_NOW"), default=True):
-            _check(entry, values)
+            _check_entry(entry, values)
         click.echo("")
 
 
-def _asked(entry: Entry, values: dict[str, Any]) -> dict[str, Any]:
+def _prompt_for_values(entry: QuickstartEntry, values: dict[str, Any]) -> dict[str, Any]:
     """What the commands need to be complete."""
     questions: dict[str, tuple[str, type]] = {
         "host": (_("ASK_MASTER_ADDRESS"), str),

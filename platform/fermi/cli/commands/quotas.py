@@ -8,11 +8,11 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output
-from fermi.cli.input_files import settings
-from fermi.cli.name_resolution import Names
+from fermi.cli.input_files import parse_settings
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import clock, gpu_hours, typed
+from fermi.cli.times import format_gpu_hours, format_time, parse_moment
 from fermi.client.types import (
     Limits,
     LimitsRequest,
@@ -22,8 +22,8 @@ from fermi.client.types import (
     UserLimitsRequest,
 )
 
-LISTS = ("gpuTypes", "zones", "priorities")
-SHOWN = ("projectId", "currency", "updatedAt", "updatedBy", "mayChange", "use")
+LIST_LIMITS = ("gpuTypes", "zones", "priorities")
+READ_ONLY_FIELDS = ("projectId", "currency", "updatedAt", "updatedBy", "mayChange", "use")
 """Of limits, what is not theirs to set."""
 
 
@@ -37,25 +37,25 @@ def limits(
     session: Session, project: str | None, changes: tuple[str, ...], users: bool, user: str | None, clear: bool
 ) -> None:
     projects = session.fermi.projects
-    where = Names(session.fermi).project(project)
-    values = {name: _value(name, text) for name, text in settings(changes, "--set").items()}
+    where = NameResolver(session.fermi).project(project)
+    values = {name: _parse_limit(name, text) for name, text in parse_settings(changes, "--set").items()}
     if clear and not user:
         raise click.UsageError(_("CLEAR_OF_WHOM"))
     if user and clear:
         projects.remove_user_limits(where, user)
-        output.say(_("DELETED", id=user))
+        output.print_message(_("DELETED", id=user))
     elif user or users:
         if user and values:
-            asked = {**_own(projects.user_limits(where), user), **values}
+            asked = {**_find_user_limits(projects.user_limits(where), user), **values}
             projects.set_user_limits(where, user, cast(UserLimitsRequest, asked))
         items = [one for one in projects.user_limits(where) if user in (None, one["username"])]
-        output.show({"items": items, "total": len(items)}, session.form, lambda: [_members(items)])
+        output.print_result({"items": items, "total": len(items)}, session.form, lambda: [_make_member_table(items)])
     else:
         found = projects.limits(where)
         if values:
-            kept = {name: value for name, value in found.items() if name not in SHOWN}
+            kept = {name: value for name, value in found.items() if name not in READ_ONLY_FIELDS}
             found = projects.set_limits(where, cast(LimitsRequest, {**kept, **values}))
-        output.show(found, session.form, lambda: _limits(found))
+        output.print_result(found, session.form, lambda: _render_limits(found))
 
 
 @command("reservations", _("MORE_RESERVATIONS"))
@@ -74,12 +74,14 @@ def reservations(
     project: str | None,
     note: str,
 ) -> None:
-    known, there = Names(session.fermi), session.fermi.reservations
+    known, there = NameResolver(session.fermi), session.fermi.reservations
     whose = known.project(project) if project else None
-    begins, ends = _moment("--from", since), _moment("--to", until)
+    begins, ends = _parse_moment("--from", since), _parse_moment("--to", until)
     if action == "list":
         items = list(there.list(project=whose, since=begins, until=ends))
-        output.show({"items": items, "total": len(items)}, session.form, lambda: [_reserved(items)])
+        output.print_result(
+            {"items": items, "total": len(items)}, session.form, lambda: [_make_reservation_table(items)]
+        )
     elif action == "add":
         if not (names and begins and ends):
             raise click.UsageError(_("SAY_WHAT_TO_RESERVE"))
@@ -91,18 +93,18 @@ def reservations(
             "note": note,
         }
         made = there.create(asked)
-        output.show(made, session.form, lambda: [_reserved([made])])
+        output.print_result(made, session.form, lambda: [_make_reservation_table([made])])
     else:
         if not names:
             raise click.UsageError(_("SAY_WHICH_RESERVATION"))
         for name in names:
             there.delete(name)
-            output.say(_("DELETED", id=name))
+            output.print_message(_("DELETED", id=name))
 
 
-def _value(name: str, text: str) -> Any:
+def _parse_limit(name: str, text: str) -> Any:
     """Lists have commas; nothing or `none` is no limit."""
-    if name in LISTS:
+    if name in LIST_LIMITS:
         return [part.strip() for part in text.split(",") if part.strip() not in ("", "none")]
     if text in ("", "none"):
         return None
@@ -112,29 +114,29 @@ def _value(name: str, text: str) -> Any:
     return text
 
 
-def _own(items: Any, user: str) -> dict[str, Any]:
+def _find_user_limits(items: Any, user: str) -> dict[str, Any]:
     found = next((one for one in items if one["username"] == user and one["own"]), None)
     return {name: value for name, value in found.items() if name not in ("username", "own", "use")} if found else {}
 
 
-def _moment(option: str, text: str | None) -> str | None:
+def _parse_moment(option: str, text: str | None) -> str | None:
     """ISO 8601; local time where no zone is named."""
     if text is None:
         return None
     try:
-        return typed(text)
+        return parse_moment(text)
     except ValueError:
         raise click.BadParameter(_("NOT_A_MOMENT", found=text), param_hint=option) from None
 
 
-def _limits(found: Limits) -> Iterator[RenderableType]:
+def _render_limits(found: Limits) -> Iterator[RenderableType]:
     use = found["use"]
     money = found["currency"]
     rows: list[list[output.Cell]] = [
         ["mostGpus", found["mostGpus"], use["gpus"]],
         ["guaranteedGpus", found["guaranteedGpus"], use["sharedGpus"]],
         ["mostTasks", found["mostTasks"], use["tasks"]],
-        ["gpuHours", found["gpuHours"], gpu_hours(use["gpuHours"])],
+        ["gpuHours", found["gpuHours"], format_gpu_hours(use["gpuHours"])],
         ["budget", found["budget"], f"{use['cost']:.2f} {money}"],
         ["atBudget", found["atBudget"], None],
         ["weight", found["weight"], None],
@@ -150,11 +152,11 @@ def _limits(found: Limits) -> Iterator[RenderableType]:
         ["userMaxEnvironments", found["userMaxEnvironments"], None],
         ["userMaxEnvironmentGpus", found["userMaxEnvironmentGpus"], None],
     ]
-    shown = [[name, output.plain(limit), output.plain(used)] for name, limit, used in rows]
-    yield output.table([_("LIMIT"), _("AT_MOST"), _("USED_NOW")], shown)
+    shown = [[name, output.format_cell(limit), output.format_cell(used)] for name, limit, used in rows]
+    yield output.make_table([_("LIMIT"), _("AT_MOST"), _("USED_NOW")], shown)
 
 
-def _members(items: list[UserLimits]) -> output.Table:
+def _make_member_table(items: list[UserLimits]) -> output.Table:
     rows: list[list[output.Cell]] = [
         [
             one["username"],
@@ -163,7 +165,7 @@ def _members(items: list[UserLimits]) -> output.Table:
             one["mostTasks"],
             one["use"]["tasks"],
             one["gpuHours"],
-            gpu_hours(one["use"]["gpuHours"]),
+            format_gpu_hours(one["use"]["gpuHours"]),
             one["maxEnvironments"],
             one["use"]["environments"],
             one["maxEnvironmentGpus"],
@@ -175,19 +177,19 @@ def _members(items: list[UserLimits]) -> output.Table:
     used = _("USED_NOW")
     names = ("mostGpus", "mostTasks", "gpuHours", "maxEnvironments", "maxEnvironmentGpus")
     headers = [header for name in names for header in (name, used)]
-    return output.table([_("USER"), *headers, _("LIMITS_OF_THEIR_OWN")], rows)
+    return output.make_table([_("USER"), *headers, _("LIMITS_OF_THEIR_OWN")], rows)
 
 
-def _reserved(items: list[Reservation]) -> output.Table:
+def _make_reservation_table(items: list[Reservation]) -> output.Table:
     rows: list[list[output.Cell]] = [
         [
             one["id"],
             one["projectName"] or (_("MAINTENANCE") if one["kind"] == "maintenance" else _("ANOTHER_PROJECT")),
-            clock(one["beginsAt"]),
-            clock(one["endsAt"]),
+            format_time(one["beginsAt"]),
+            format_time(one["endsAt"]),
             ", ".join(there["name"] for there in one["environments"]),
             one["note"] or None,
         ]
         for one in items
     ]
-    return output.table(["ID", _("FOR_WHOM"), _("BEGINS"), _("ENDS"), _("ENVIRONMENTS"), _("NOTE")], rows)
+    return output.make_table(["ID", _("FOR_WHOM"), _("BEGINS"), _("ENDS"), _("ENVIRONMENTS"), _("NOTE")], rows)

@@ -7,12 +7,12 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output
-from fermi.cli.name_resolution import Names
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.client.types import DiagnosisRulesTest
 
-TAIL = 128 << 10
+MAX_LOG_BYTES = 128 << 10
 
 
 @command("rules", _("MORE_RULES"))
@@ -24,21 +24,21 @@ def rules(session: Session, action: str, file: Path | None, project: str | None,
     projects = session.fermi.projects
     if action != "show" and not file:
         raise click.UsageError(_("SAY_WHICH_FILE", action=action))
-    where = Names(session.fermi).project(project)
+    where = NameResolver(session.fermi).project(project)
     if action == "show":
         found = projects.diagnosis_rules(where)
-        output.show(found, session.form, lambda: [output.line(found["text"] or _("NO_RULES"))])
+        output.print_result(found, session.form, lambda: [output.make_line(found["text"] or _("NO_RULES"))])
     elif action == "set":
         assert file
-        made = projects.set_diagnosis_rules(where, _read(file))
-        output.show(made, session.form, lambda: [output.line(_("RULES_SET"))])
+        made = projects.set_diagnosis_rules(where, _read_log(file))
+        output.print_result(made, session.form, lambda: [output.make_line(_("RULES_SET"))])
     else:
         assert file
-        tried = projects.test_diagnosis_rules(where, _read(file)[-TAIL:], _read(own) if own else None)
-        output.show(tried, session.form, lambda: _shown(tried))
+        tried = projects.test_diagnosis_rules(where, _read_log(file)[-MAX_LOG_BYTES:], _read_log(own) if own else None)
+        output.print_result(tried, session.form, lambda: _render_test(tried))
 
 
-def _read(path: Path) -> str:
+def _read_log(path: Path) -> str:
     try:
         with click.open_file(str(path), encoding="utf-8", errors="replace") as file:
             text: str = file.read()
@@ -47,13 +47,13 @@ def _read(path: Path) -> str:
     return text
 
 
-def _shown(tried: DiagnosisRulesTest) -> Iterator[RenderableType]:
+def _render_test(tried: DiagnosisRulesTest) -> Iterator[RenderableType]:
     finding = tried["finding"]
     if finding is None:
-        yield output.line(_("RULES_FOUND_NOTHING"))
+        yield output.make_line(_("RULES_FOUND_NOTHING"))
         return
     said = " — ".join(part for part in (tried["exception"], tried["at"]) if part)
     if said:
-        yield output.line(said)
-    yield output.heading(f"{tried['rule']}: {finding['message']}" if tried["rule"] else finding["message"])
-    yield output.line(finding["hint"])
+        yield output.make_line(said)
+    yield output.make_heading(f"{tried['rule']}: {finding['message']}" if tried["rule"] else finding["message"])
+    yield output.make_line(finding["hint"])

@@ -10,21 +10,21 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output
-from fermi.cli.error_handler import TRAINING_FAILED
-from fermi.cli.name_resolution import Names
+from fermi.cli.error_handler import EXIT_TRAINING_FAILED
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.client.client import Fermi
 
-SPEEDS = ("tokens_per_s", "tokens_per_second", "samples_per_s", "samples_per_second")
+SPEED_METRICS = ("tokens_per_s", "tokens_per_second", "samples_per_s", "samples_per_second")
 """Names under which trainers print how fast they are, of all ranks together."""
-FINAL = ("succeeded", "failed", "stopped")
-WARM_UP = 2  # points that are not counted
-LOOK = 1.0
-PATIENCE = 600.0  # seconds until the first point
+FINAL_STATUSES = ("succeeded", "failed", "stopped")
+WARM_UP_POINTS = 2  # points that are not counted
+POLL_SECONDS = 1.0
+FIRST_POINT_TIMEOUT_SECONDS = 600.0  # seconds until the first point
 
 
-class Failed(Exception):
+class MeasurementError(Exception):
     """What a run said instead of its speed."""
 
 
@@ -47,27 +47,31 @@ def scaling(
     markdown: bool,
 ) -> int:
     fermi = session.fermi
-    names = Names(fermi)
-    request = _request(names, model, framework)
-    there = _chosen(fermi, names.environments(environments)) if environments else _alike(fermi)
+    names = NameResolver(fermi)
+    request = _build_request(names, model, framework)
+    there = (
+        _resolve_environments(fermi, names.environments(environments))
+        if environments
+        else _choose_equal_environments(fermi)
+    )
     if not there:
         raise click.UsageError(_("SCALING_NOTHING_FREE"))
     rows: list[dict[str, Any]] = []
-    for count in _sizes(min(nodes or len(there), len(there))):
+    for count in _list_node_counts(min(nodes or len(there), len(there))):
         try:
-            rows.append(_measured(fermi, request, there[:count], seconds))
-        except Failed as error:
-            output.fault(str(error))
+            rows.append(_measure(fermi, request, there[:count], seconds))
+        except MeasurementError as error:
+            output.print_error(str(error))
             break
-    found = {"model": request["modelId"], "seconds": seconds, "rows": _compared(rows)}
+    found = {"model": request["modelId"], "seconds": seconds, "rows": _add_speed_ups(rows)}
     if markdown:
-        click.echo("\n".join(_markdown(found["rows"])))
+        click.echo("\n".join(_render_markdown(found["rows"])))
     else:
-        output.show(found, session.form, lambda: _table(found["rows"]))
-    return 0 if rows else TRAINING_FAILED
+        output.print_result(found, session.form, lambda: _render_table(found["rows"]))
+    return 0 if rows else EXIT_TRAINING_FAILED
 
 
-def _request(names: Names, model: str, framework: str | None) -> dict[str, Any]:
+def _build_request(names: NameResolver, model: str, framework: str | None) -> dict[str, Any]:
     dataset, version = names.dataset(None, None)
     return {
         "modelId": names.model(model),
@@ -80,12 +84,12 @@ def _request(names: Names, model: str, framework: str | None) -> dict[str, Any]:
     }
 
 
-def _chosen(fermi: Fermi, keys: Sequence[str]) -> list[Any]:
+def _resolve_environments(fermi: Fermi, keys: Sequence[str]) -> list[Any]:
     known = {one["id"]: one for one in fermi.environments.list()}
     return [known[key] for key in keys if key in known]
 
 
-def _alike(fermi: Fermi) -> list[Any]:
+def _choose_equal_environments(fermi: Fermi) -> list[Any]:
     """The most that are free and alike: in one cluster, with as many GPUs of one type."""
     groups: defaultdict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for one in fermi.environments.list():
@@ -94,14 +98,14 @@ def _alike(fermi: Fermi) -> list[Any]:
     return max(groups.values(), key=lambda group: (len(group), group[0]["gpuCount"]), default=[])
 
 
-def _sizes(most: int) -> Iterator[int]:
+def _list_node_counts(most: int) -> Iterator[int]:
     count = 1
     while count <= most:
         yield count
         count *= 2
 
 
-def _measured(fermi: Fermi, request: dict[str, Any], there: Sequence[Any], seconds: float) -> dict[str, Any]:
+def _measure(fermi: Fermi, request: dict[str, Any], there: Sequence[Any], seconds: float) -> dict[str, Any]:
     """A task on these nodes, for so long after it has warmed up; stopped whatever happens."""
     keys = [one["id"] for one in there]
     config = {
@@ -116,39 +120,41 @@ def _measured(fermi: Fermi, request: dict[str, Any], there: Sequence[Any], secon
     }
     task = fermi.tasks.create(asked)["taskId"]
     try:
-        output.say(_("SCALING_RUNS", nodes=len(keys), task=task))
-        name, speed = _speed(fermi, task, seconds)
+        output.print_message(_("SCALING_RUNS", nodes=len(keys), task=task))
+        name, speed = _measure_speed(fermi, task, seconds)
     finally:
-        if fermi.tasks.get(task)["status"] not in FINAL:
+        if fermi.tasks.get(task)["status"] not in FINAL_STATUSES:
             fermi.tasks.stop(task)
             fermi.tasks.wait(task)
     gpus = sum(one["gpuCount"] for one in there)
     return {"nodes": len(keys), "gpus": gpus, "unit": name, "perSecond": speed, "taskId": task}
 
 
-def _speed(fermi: Fermi, task: str, seconds: float) -> tuple[str, float]:
+def _measure_speed(fermi: Fermi, task: str, seconds: float) -> tuple[str, float]:
     first, begun = None, time.monotonic()
     while first is None or time.monotonic() - first < seconds:
-        time.sleep(LOOK)
+        time.sleep(POLL_SECONDS)
         now = fermi.tasks.get(task)
-        if now["status"] in FINAL or (first is None and time.monotonic() - begun > PATIENCE):
+        if now["status"] in FINAL_STATUSES or (
+            first is None and time.monotonic() - begun > FIRST_POINT_TIMEOUT_SECONDS
+        ):
             reason = now["reason"]
-            raise Failed(_("SCALING_FAILED", task=task, why=reason["message"] if reason else now["status"]))
-        if first is None and len(_points(fermi, task)) > WARM_UP:
+            raise MeasurementError(_("SCALING_FAILED", task=task, why=reason["message"] if reason else now["status"]))
+        if first is None and len(_list_points(fermi, task)) > WARM_UP_POINTS:
             first = time.monotonic()
-    points = _points(fermi, task)[WARM_UP:]
-    for name in SPEEDS:
+    points = _list_points(fermi, task)[WARM_UP_POINTS:]
+    for name in SPEED_METRICS:
         if told := [point[name] for point in points if point.get(name)]:
             return name, median(told)
-    raise Failed(_("SCALING_NO_SPEED", task=task, names=", ".join(SPEEDS)))
+    raise MeasurementError(_("SCALING_NO_SPEED", task=task, names=", ".join(SPEED_METRICS)))
 
 
-def _points(fermi: Fermi, task: str) -> list[dict[str, Any]]:
+def _list_points(fermi: Fermi, task: str) -> list[dict[str, Any]]:
     found = [dict(point["values"]) for point in fermi.tasks.metrics(task)]
-    return [values for values in found if any(name in values for name in SPEEDS)]
+    return [values for values in found if any(name in values for name in SPEED_METRICS)]
 
 
-def _compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _add_speed_ups(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """With what each is of the first."""
     found = []
     for row in rows:
@@ -158,7 +164,7 @@ def _compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+def _list_rows(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
     """The requirement document's."""
     yield (
         _("SCALING_SETUP"),
@@ -171,13 +177,13 @@ def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
     yield rows[0]["unit"] if rows else "", [f"{row['perSecond']:,.0f}" for row in rows]
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
-    (name, head), *others = _lines(rows)
-    yield output.table([name, *head], [[name, *cells] for name, cells in others])
+def _render_table(rows: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
+    (name, head), *others = _list_rows(rows)
+    yield output.make_table([name, *head], [[name, *cells] for name, cells in others])
 
 
-def _markdown(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    for number, (name, cells) in enumerate(_lines(rows)):
+def _render_markdown(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for number, (name, cells) in enumerate(_list_rows(rows)):
         yield f"| {' | '.join([name, *cells])} |"
         if number == 0:
             yield "|---" * (len(cells) + 1) + "|"

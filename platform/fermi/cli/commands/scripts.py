@@ -11,7 +11,7 @@ import click
 
 from fermi import export, messages
 from fermi.cli import fields, input_files, output, texts
-from fermi.cli.error_handler import REFUSED
+from fermi.cli.error_handler import EXIT_REFUSED
 from fermi.cli.options import Session, command
 from fermi.cli.request import make_entrypoint
 from fermi.cli.texts import _
@@ -21,8 +21,8 @@ from fermi.export.request import ExportRequest
 from fermi.jobs.spec import Entrypoint, Problem
 
 TARGETS = click.Choice(list(export.TARGETS))
-FIRST = {"slurm": "submit.sh", "kubernetes": "apply.sh", "compose": "docker-compose.yml"}
-_NODE = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<address>\[[^\]]+\]|[^:=]+)(?::(?P<gpus>\d+))?")
+START_FILES = {"slurm": "submit.sh", "kubernetes": "apply.sh", "compose": "docker-compose.yml"}
+_NODE_PATTERN = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<address>\[[^\]]+\]|[^:=]+)(?::(?P<gpus>\d+))?")
 
 
 @command("scripts", _("MORE_SCRIPTS"), output=False)
@@ -34,7 +34,7 @@ _NODE = re.compile(r"(?:(?P<name>[^=]+)=)?(?P<address>\[[^\]]+\]|[^:=]+)(?::(?P<
 def scripts(
     session: Session, task_id: str, target: str, folder: str | None, master_port: int | None, force: bool
 ) -> None:
-    _download(session, task_id, target, folder, master_port, force)
+    _download_scripts(session, task_id, target, folder, master_port, force)
 
 
 @command(
@@ -50,7 +50,7 @@ def scripts(
 @click.option("--node", "nodes", multiple=True, metavar="[NAME=]ADDRESS[:GPUS]", help=_("OPTION_SCRIPTS_NODE"))
 @click.option("--emulated", is_flag=True, help=_("OPTION_EMULATED"))
 @click.option("--master", help=_("OPTION_SCRIPTS_MASTER"))
-@fields.options(ExportRequest)
+@fields.add_field_options(ExportRequest)
 @click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT"))
 @click.option("--module", metavar="MODULE", help=_("OPTION_MODULE"))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -60,22 +60,22 @@ def render(
     if task_id:
         if file or any(value for name, value in given.items() if name != "masterPort"):
             raise click.UsageError(_("TASK_HAS_EVERYTHING"))
-        _download(session, task_id, target, folder, given["masterPort"], force)
+        _download_scripts(session, task_id, target, folder, given["masterPort"], force)
         return 0
-    request = _request(input_files.request(file) if file else {}, **given)
+    request = _build_request(input_files.read_request(file) if file else {}, **given)
     job, wrong = requests.build_job(request)
     if wrong or job is None:
-        return _refuse(wrong)
+        return _print_problems(wrong)
     if wrong := export.find_problems(job, target):
-        return _refuse(wrong)
+        return _print_problems(wrong)
     place = Path(folder or f"{job.name}-{target}")
     connection = {"folder": str(place.absolute()), **(request.get("connection") or {})}
-    files = export.render_files(job, target, texts.language(), connection) | _script(job.entrypoint, target)
-    _write(place, files, target, force)
+    files = export.render_files(job, target, texts.get_language(), connection) | _read_script(job.entrypoint, target)
+    _write_files(place, files, target, force)
     return 0
 
 
-def _script(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
+def _read_script(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
     """The user's script, where it is here: it travels with the folder, to where ranks look for it."""
     script = Path(entrypoint.script) if entrypoint and entrypoint.script else None
     if script is None or target == "kubernetes" or script.is_absolute() or ".." in script.parts or not script.is_file():
@@ -84,41 +84,44 @@ def _script(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
     return {str(place): script.read_text("utf-8", "surrogateescape")}
 
 
-def _request(
+def _build_request(
     file: Mapping[str, Any], *, nodes: tuple[str, ...], emulated: bool, master: str | None, script: str | None,
     module: str | None, args: tuple[str, ...], **given: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """The file's, with what the flags say."""
     request = dict(file)
     if nodes:
-        request["nodes"] = [_node(text) for text in nodes]
+        request["nodes"] = [_parse_node(text) for text in nodes]
     if emulated and isinstance(known := request.get("nodes"), list):
         request["nodes"] = [{**node, "emulated": True} if isinstance(node, dict) else node for node in known]
-    fields.apply(request, given, ExportRequest)
+    fields.apply_flags(request, given, ExportRequest)
     if master:
-        request[fields.CONFIG] = {**fields.part(request, fields.CONFIG, dict), "masterNode": master}
+        request[fields.DISTRIBUTED_CONFIG] = {
+            **fields.read_section(request, fields.DISTRIBUTED_CONFIG, dict),
+            "masterNode": master,
+        }
     if found := make_entrypoint(script, module, args):
         request["entrypoint"] = found
     return request
 
 
-def _node(text: str) -> dict[str, Any]:
+def _parse_node(text: str) -> dict[str, Any]:
     """`gpu-a=10.0.0.1:4`, `10.0.0.1:4` or `gpu-a`."""
-    found = _NODE.fullmatch(text)
+    found = _NODE_PATTERN.fullmatch(text)
     if found is None:
         raise click.BadParameter(_("NOT_A_MACHINE", value=text), param_hint="--node")
     address = found["address"].strip("[]")
     return {"name": found["name"] or address, "ip": address, "gpuCount": int(found["gpus"] or 0)}
 
 
-def _refuse(wrong: list[Problem]) -> int:
-    output.fault(_("CANNOT_BE_RENDERED"))
-    told = ((one, messages.render_text(one.code, texts.language(), **one.params)) for one in wrong)
-    output.problems([Told(one.field, one.code, message, hint) for one, (message, hint) in told])
-    return REFUSED
+def _print_problems(wrong: list[Problem]) -> int:
+    output.print_error(_("CANNOT_BE_RENDERED"))
+    told = ((one, messages.render_text(one.code, texts.get_language(), **one.params)) for one in wrong)
+    output.print_problems([Told(one.field, one.code, message, hint) for one, (message, hint) in told])
+    return EXIT_REFUSED
 
 
-def _download(
+def _download_scripts(
     session: Session, task_id: str, target: str, folder: str | None, master_port: int | None, force: bool
 ) -> None:
     packed = session.fermi.tasks.scripts(task_id, target=target, master_port=master_port)
@@ -129,10 +132,10 @@ def _download(
             content = tar.extractfile(entry)
             if content is not None and rest and ".." not in rest:
                 files["/".join(rest)] = content.read().decode("utf-8", "surrogateescape")
-    _write(Path(folder or root), files, target, force)
+    _write_files(Path(folder or root), files, target, force)
 
 
-def _write(folder: Path, files: Mapping[str, str], target: str, force: bool) -> None:
+def _write_files(folder: Path, files: Mapping[str, str], target: str, force: bool) -> None:
     if not force and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise click.UsageError(_("FOLDER_EXISTS", folder=folder))
     try:
@@ -144,6 +147,6 @@ def _write(folder: Path, files: Mapping[str, str], target: str, force: bool) -> 
                 place.chmod(0o755)
     except OSError as error:
         raise click.UsageError(_("FILE_NOT_WRITABLE", file=folder, why=error.strerror)) from error
-    first = folder / FIRST.get(target, "start-all.sh")
+    first = folder / START_FILES.get(target, "start-all.sh")
     click.echo(_("SCRIPTS_WRITTEN",
                  count=len(files), folder=folder, first=first))  # fmt: skip

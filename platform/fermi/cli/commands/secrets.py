@@ -5,10 +5,10 @@ import sys
 import click
 
 from fermi.cli import output
-from fermi.cli.name_resolution import Names
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import clock
+from fermi.cli.times import format_time
 from fermi.client.types import SecretItem
 
 
@@ -20,21 +20,21 @@ def secrets(session: Session, action: str, name: str | None, project: str | None
     projects = session.fermi.projects
     if action != "list" and not name:
         raise click.UsageError(_("SAY_WHICH_SECRET", action=action))
-    where = Names(session.fermi).project(project)
+    where = NameResolver(session.fermi).project(project)
     if action == "list":
         items = list(projects.secrets(where))
-        output.show({"items": items, "total": len(items)}, session.form, lambda: [_table(items)])
+        output.print_result({"items": items, "total": len(items)}, session.form, lambda: [_make_table(items)])
     elif action == "set":
         assert name
-        made = projects.set_secret(where, name, _value(name))
-        output.show(made, session.form, lambda: [_table([made])])
+        made = projects.set_secret(where, name, _read_value(name))
+        output.print_result(made, session.form, lambda: [_make_table([made])])
     else:
         assert name
         projects.remove_secret(where, name)
-        output.say(_("DELETED", id=name))
+        output.print_message(_("DELETED", id=name))
 
 
-def _value(name: str) -> str:
+def _read_value(name: str) -> str:
     """Without the line's end that an editor or `echo` leaves."""
     if sys.stdin.isatty():
         text: str = click.prompt(
@@ -44,9 +44,15 @@ def _value(name: str) -> str:
     return sys.stdin.read().removesuffix("\n").removesuffix("\r")
 
 
-def _table(items: list[SecretItem]) -> output.Table:
+def _make_table(items: list[SecretItem]) -> output.Table:
     rows = [
-        [item["name"], clock(item["createdAt"]), item["createdBy"], clock(item["updatedAt"]), item["updatedBy"]]
+        [
+            item["name"],
+            format_time(item["createdAt"]),
+            item["createdBy"],
+            format_time(item["updatedAt"]),
+            item["updatedBy"],
+        ]
         for item in items
     ]
-    return output.table([_("NAME"), _("CREATED"), _("BY"), _("CHANGED"), _("BY")], rows)
+    return output.make_table([_("NAME"), _("CREATED"), _("BY"), _("CHANGED"), _("BY")], rows)

@@ -8,12 +8,12 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import fields, input_files, output, scaling
-from fermi.cli.error_handler import REFUSED
-from fermi.cli.memory import holders
-from fermi.cli.name_resolution import Names
-from fermi.cli.options import Session, command, follow_options
-from fermi.cli.request import Flags, build
-from fermi.cli.task_detail import places, step_of
+from fermi.cli.error_handler import EXIT_REFUSED
+from fermi.cli.memory import render_memory_holders
+from fermi.cli.name_resolution import NameResolver
+from fermi.cli.options import Session, add_follow_options, command
+from fermi.cli.request import RequestFlags, build_request
+from fermi.cli.task_detail import describe_step, render_placements
 from fermi.cli.texts import _
 from fermi.client import Problem
 from fermi.client.types import TaskCreated, TaskPreview
@@ -21,13 +21,13 @@ from fermi.client.types import TaskCreated, TaskPreview
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-LOOK_S = 15.0
+PREVIEW_TIMEOUT_S = 15.0
 """How long `preview` waits for what environments have installed."""
-CODE = ("code", "code_env", "git", "revision", "git_secret", "requirements")
-OWN = ("environments", "spares", "master", "dataset", "model", "script", "module", "args", "project")
+CODE_OPTIONS = ("code", "code_env", "git", "revision", "git_secret", "requirements")
+RESOLVED_OPTIONS = ("environments", "spares", "master", "dataset", "model", "script", "module", "args", "project")
 
 
-def request_options(function: Function) -> Function:
+def add_request_options(function: Function) -> Function:
     """Everything a request can be made from; `submit` and `preview` take the same."""
     for option in reversed(
         [
@@ -48,7 +48,7 @@ def request_options(function: Function) -> Function:
             click.option("--revision", help=_("OPTION_REVISION")),
             click.option("--git-secret", metavar="SECRET", help=_("OPTION_GIT_SECRET")),
             click.option("--requirements", metavar="auto|off|FILE", help=_("OPTION_REQUIREMENTS")),
-            fields.options(),
+            fields.add_field_options(),
             click.argument("args", nargs=-1, type=click.UNPROCESSED),
         ]
     ):
@@ -56,27 +56,27 @@ def request_options(function: Function) -> Function:
     return function
 
 
-def _request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
-    own = {name: given.pop(name) for name in OWN}
-    code = {name: given.pop(name) for name in CODE}
+def _build_request(session: Session, file: str | None, given: dict[str, Any]) -> Any:
+    own = {name: given.pop(name) for name in RESOLVED_OPTIONS}
+    code = {name: given.pop(name) for name in CODE_OPTIONS}
     template, small = given.pop("template"), given.pop("small")
-    flags = Flags(**own, fields=given)
-    asked = input_files.request(file) if file else {}
+    flags = RequestFlags(**own, fields=given)
+    asked = input_files.read_request(file) if file else {}
     if template:
-        asked = {**_template(session, template, small, own["environments"]), **asked}
+        asked = {**_load_template(session, template, small, own["environments"]), **asked}
     elif small:
         raise click.UsageError(_("SMALL_NEEDS_TEMPLATE"))
-    names = Names(session.fermi)
-    request = build(asked, flags, names)
+    names = NameResolver(session.fermi)
+    request = build_request(asked, flags, names)
     if any(code.values()):
-        request["code"] = _code(session, request, names, **code)
+        request["code"] = _choose_code(session, request, names, **code)
     return request
 
 
-def _code(
+def _choose_code(
     session: Session,
     request: dict[str, Any],
-    names: Names,
+    names: NameResolver,
     *,
     code: str | None,
     code_env: str | None,
@@ -94,24 +94,24 @@ def _code(
     if code:
         from fermi.cli import snapshots
 
-        config = request.get(fields.CONFIG) or {}
+        config = request.get(fields.DISTRIBUTED_CONFIG) or {}
         nodes = config.get("nodeIds") or request.get("environmentIds") or []
         project = request.get("projectId") or names.project_of(nodes)
-        found = {**_kept(found), "snapshot": snapshots.send(session.fermi, code, project)["id"]}
+        found = {**_drop_environments(found), "snapshot": snapshots.send_snapshot(session.fermi, code, project)["id"]}
     elif code_env:
         environment, _colon, path = code_env.partition(":")
-        found = {**_kept(found), "environment": environment, "path": path or "."}
+        found = {**_drop_environments(found), "environment": environment, "path": path or "."}
     elif git:
         source = {"url": git, "revision": revision, "secret": git_secret}
-        found = {**_kept(found), "git": {name: value for name, value in source.items() if value}}
+        found = {**_drop_environments(found), "git": {name: value for name, value in source.items() if value}}
     return {**found, **({"requirements": requirements} if requirements else {})}
 
 
-def _kept(found: dict[str, Any]) -> dict[str, Any]:
+def _drop_environments(found: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name == "requirements"}
 
 
-def _template(session: Session, template: str, small: bool, environments: tuple[str, ...]) -> dict[str, Any]:
+def _load_template(session: Session, template: str, small: bool, environments: tuple[str, ...]) -> dict[str, Any]:
     """Its request; what is missing of its environments is said, where no others are named."""
     variant = session.fermi.template(template)["small" if small else "full"]
     request: dict[str, Any] = variant["request"]
@@ -119,73 +119,73 @@ def _template(session: Session, template: str, small: bool, environments: tuple[
         del request["distributedConfig"]["masterNode"]
     else:
         for one in variant["missing"]:
-            output.say(f"{one['message']} {one['hint']}")
+            output.print_message(f"{one['message']} {one['hint']}")
     return request
 
 
 @command("submit", _("MORE_SUBMIT"))
-@request_options
-@follow_options
+@add_request_options
+@add_follow_options
 def submit(session: Session, file: str | None, wait: bool, follow: bool, **given: Any) -> int:
-    created = session.fermi.tasks.create(_request(session, file, given))
-    output.warn(created["warnings"])
+    created = session.fermi.tasks.create(_build_request(session, file, given))
+    output.print_warnings(created["warnings"])
     if wait or follow:
-        from fermi.cli.follow import until_end
+        from fermi.cli.follow import follow_to_end
 
-        output.say(_("TASK_CREATED", id=created["taskId"]))
-        return until_end(session, created["taskId"], live=follow)
-    output.show(created, session.form, lambda: _created(created))
+        output.print_message(_("TASK_CREATED", id=created["taskId"]))
+        return follow_to_end(session, created["taskId"], live=follow)
+    output.print_result(created, session.form, lambda: _render_created(created))
     return 0
 
 
-def _created(created: TaskCreated) -> Iterator[RenderableType]:
+def _render_created(created: TaskCreated) -> Iterator[RenderableType]:
     info = created["distributedInfo"]
-    yield output.pairs(
+    yield output.make_pairs(
         [
             (_("TASK"), created["taskId"]),
-            (_("STATUS"), output.status(created["status"])),
+            (_("STATUS"), output.format_status(created["status"])),
             (_("FRAMEWORK"), info["framework"]),
             (_("NODES"), info["nodeCount"]),
             (_("PROCESSES"), info["worldSize"]),
             (_("MASTER"), info["masterNode"]),
         ]
     )
-    output.say(_("HOW_TO_FOLLOW", id=created["taskId"]))
+    output.print_message(_("HOW_TO_FOLLOW", id=created["taskId"]))
 
 
 @command("preview")
-@request_options
+@add_request_options
 def preview(session: Session, file: str | None, **given: Any) -> int:
-    found = _looked_at(session, _request(session, file, given))
-    output.show(found, session.form, lambda: _preview(found))
+    found = _wait_for_preview(session, _build_request(session, file, given))
+    output.print_result(found, session.form, lambda: _render_preview(found))
     if session.form == "table":
-        output.warn(found["warnings"])
-        if _is_looking(found):
-            output.say(_("PREVIEW_LOOKING"))
+        output.print_warnings(found["warnings"])
+        if _is_incomplete(found):
+            output.print_message(_("PREVIEW_LOOKING"))
     if not found["problems"]:
         return 0
     if session.form == "table":
-        output.fault(_("WOULD_BE_REFUSED"))
-        output.problems(
+        output.print_error(_("WOULD_BE_REFUSED"))
+        output.print_problems(
             [Problem(item["field"], item["error"], item["message"], item["hint"]) for item in found["problems"]]
         )
-    return REFUSED
+    return EXIT_REFUSED
 
 
-def _looked_at(session: Session, request: Any) -> TaskPreview:
+def _wait_for_preview(session: Session, request: Any) -> TaskPreview:
     """The preview once its environments have been looked into; after LOOK_S seconds without what they say."""
-    deadline = time.monotonic() + LOOK_S
-    while _is_looking(found := session.fermi.tasks.preview(request)) and time.monotonic() < deadline:
+    deadline = time.monotonic() + PREVIEW_TIMEOUT_S
+    while _is_incomplete(found := session.fermi.tasks.preview(request)) and time.monotonic() < deadline:
         time.sleep(0.5)
     return found
 
 
-def _is_looking(found: TaskPreview) -> bool:
+def _is_incomplete(found: TaskPreview) -> bool:
     installed = found.get("packages")  # an older platform says nothing
     return bool(installed and installed["looking"]) or bool(found.get("memoryLooking"))
 
 
-def _preview(found: TaskPreview) -> Iterator[RenderableType]:
+def _render_preview(found: TaskPreview) -> Iterator[RenderableType]:
     if found["ranks"]:
         rows: list[list[output.Cell]] = [
             [rank["rank"], rank["nodeRank"], rank["localRank"], rank["environmentName"], rank["environmentId"],
@@ -193,43 +193,43 @@ def _preview(found: TaskPreview) -> Iterator[RenderableType]:
             for rank in found["ranks"]
         ]  # fmt: skip
         headers = [_("RANK"), _("NODE"), _("LOCAL_RANK"), _("ENVIRONMENT"), "ID", _("DEVICE")]
-        yield output.table(headers, rows, title=_("PROCESSES_COUNTED", count=found["worldSize"]))
-        yield from _environment([*found["ranks"]])
-    yield from places(found.get("environments") or ())  # an older platform has none
-    yield from holders(found.get("inUse") or ())
+        yield output.make_table(headers, rows, title=_("PROCESSES_COUNTED", count=found["worldSize"]))
+        yield from _render_variables([*found["ranks"]])
+    yield from render_placements(found.get("environments") or ())  # an older platform has none
+    yield from render_memory_holders(found.get("inUse") or ())
     if proposal := found.get("proposal"):  # an older platform has none
-        yield from chosen(proposal)
+        yield from render_defaults(proposal)
     if found.get("batch"):  # an older platform has none
-        yield output.pairs(step_of(found))
+        yield output.make_pairs(describe_step(found))
     if scaled := found.get("scaling"):
-        yield from scaling.expected(scaled)
+        yield from scaling.render_expected_scaling(scaled)
     if found["command"]:
-        yield output.heading(_("COMMAND_OF_EACH_PROCESS"))
-        yield output.line(" ".join(found["command"]))
+        yield output.make_heading(_("COMMAND_OF_EACH_PROCESS"))
+        yield output.make_line(" ".join(found["command"]))
     for file in found["files"]:
-        yield output.heading(_("FILE_NAME", name=file["name"]))
-        yield output.line(file["content"].rstrip("\n"))
+        yield output.make_heading(_("FILE_NAME", name=file["name"]))
+        yield output.make_line(file["content"].rstrip("\n"))
     for artifact in found["artifacts"]:
-        yield output.heading(f"{artifact['kind']} {artifact['name']}")
-        yield output.line(artifact["content"].rstrip("\n"))
+        yield output.make_heading(f"{artifact['kind']} {artifact['name']}")
+        yield output.make_line(artifact["content"].rstrip("\n"))
 
 
-def chosen(proposal: Any) -> Iterator[RenderableType]:
+def render_defaults(proposal: Any) -> Iterator[RenderableType]:
     """What was left empty, as the framework chose it, and why."""
     values = {**proposal["strategy"], **proposal["options"]}
-    yield output.heading(_("CHOSEN_FOR_ENVIRONMENTS"))
-    yield output.line(" ".join(f"{name}={output.plain(value)}" for name, value in values.items()) or "-")
-    yield from (output.line(f"  {reason['message']}") for reason in proposal["reasons"])
+    yield output.make_heading(_("CHOSEN_FOR_ENVIRONMENTS"))
+    yield output.make_line(" ".join(f"{name}={output.format_cell(value)}" for name, value in values.items()) or "-")
+    yield from (output.make_line(f"  {reason['message']}") for reason in proposal["reasons"])
 
 
-def _environment(ranks: list[Any]) -> Iterator[RenderableType]:
+def _render_variables(ranks: list[Any]) -> Iterator[RenderableType]:
     """Variables that all ranks share once, those that differ by rank in a table."""
     names = sorted({name for rank in ranks for name in rank["env"]})
     own = [name for name in names if len({rank["env"].get(name) for rank in ranks}) > 1]
     shared = [f"{name}={ranks[0]['env'][name]}" for name in names if name not in own]
     if shared:
-        yield output.heading(_("ENVIRONMENT_OF_ALL_RANKS"))
-        yield output.line("\n".join(shared))
+        yield output.make_heading(_("ENVIRONMENT_OF_ALL_RANKS"))
+        yield output.make_line("\n".join(shared))
     if own:
-        yield output.heading(_("ENVIRONMENT_OF_EACH_RANK"))
-        yield output.table([_("RANK"), *own], [[rank["rank"], *map(rank["env"].get, own)] for rank in ranks])
+        yield output.make_heading(_("ENVIRONMENT_OF_EACH_RANK"))
+        yield output.make_table([_("RANK"), *own], [[rank["rank"], *map(rank["env"].get, own)] for rank in ranks])

@@ -13,17 +13,17 @@ from rich.console import RenderableType
 from fermi.characters import escape_name
 from fermi.cli import output
 from fermi.cli.follow import explain_interrupt
-from fermi.cli.log_lines import COLOURS, Lines, log_lines
+from fermi.cli.log_lines import LEVEL_COLOURS, LogPrinter, open_log_printer
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import clock, moment
+from fermi.cli.times import format_time, parse_time_option
 from fermi.schema import humanize
 
-BLOCK = 60
+MAX_TRACEBACK_LINES = 60
 """Lines shown of a first error."""
 
 
-class Rank(click.ParamType):
+class RankType(click.ParamType):
     name = "rank"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | Literal["all"]:
@@ -37,12 +37,12 @@ class Rank(click.ParamType):
 @command("logs", _("MORE_LOGS"))
 @click.argument("task")
 @click.option("-f", "--follow", is_flag=True, help=_("OPTION_WATCH_FOLLOW"))
-@click.option("--rank", type=Rank(), metavar="N|all", help=_("OPTION_WATCH_RANK"))
+@click.option("--rank", type=RankType(), metavar="N|all", help=_("OPTION_WATCH_RANK"))
 @click.option("--attempt", type=int, help=_("OPTION_WATCH_ATTEMPT"))
 @click.option("--grep", metavar="EXPR", help=_("OPTION_WATCH_GREP"))
 @click.option("--fixed", is_flag=True, help=_("OPTION_WATCH_FIXED"))
 @click.option("--search", metavar="TEXT", help=_("OPTION_WATCH_SEARCH"))
-@click.option("--level", type=click.Choice(list(COLOURS)), help=_("OPTION_WATCH_LEVEL"))
+@click.option("--level", type=click.Choice(list(LEVEL_COLOURS)), help=_("OPTION_WATCH_LEVEL"))
 @click.option("--since", metavar="TIME", help=_("OPTION_WATCH_SINCE"))
 @click.option("--until", metavar="TIME", help=_("OPTION_WATCH_UNTIL"))
 @click.option("--first-error", is_flag=True, help=_("OPTION_WATCH_FIRST_ERROR"))
@@ -64,15 +64,15 @@ def logs(
 ) -> None:
     if grep is not None and search is not None:
         raise click.UsageError(_("GREP_OR_SEARCH"))
-    filters: dict[str, Any] = {"level": level, "since": moment(since), "until": moment(until)}
+    filters: dict[str, Any] = {"level": level, "since": parse_time_option(since), "until": parse_time_option(until)}
     sought = search if grep is None else grep
     if first_error:
         if follow or sought is not None or any(filters.values()):
             raise click.UsageError(_("FIRST_ERROR_ALONE"))
-        _first_error(session, task, "all" if rank is None else rank, attempt, raw)
+        _print_first_error(session, task, "all" if rank is None else rank, attempt, raw)
         return
     regex = grep is not None and not fixed
-    shown = log_lines(session, raw, marked=rank == "all", following=follow)
+    shown = open_log_printer(session, raw, marked=rank == "all", following=follow)
     with explain_interrupt(task, following=follow), shown as lines:
         for line in session.fermi.tasks.logs(
             task, rank=rank or 0, attempt=attempt, search=sought, regex=regex, follow=follow, **filters
@@ -80,23 +80,23 @@ def logs(
             lines.take(line)
 
 
-def _first_error(session: Session, task: str, rank: int | Literal["all"], attempt: int | None, raw: bool) -> None:
+def _print_first_error(session: Session, task: str, rank: int | Literal["all"], attempt: int | None, raw: bool) -> None:
     """The line and those that belong to it: a traceback, say."""
     answer = session.fermi.tasks.first_error(task, rank=rank, attempt=attempt)
     found = answer["found"]
     if not answer["complete"]:
-        output.say(
+        output.print_message(
             _("FIRST_ERROR_INCOMPLETE", size=humanize.format_bytes(answer["windowBytes"]), ranks=answer["ranksUnread"])
         )
     if session.form != "table":
-        output.show(answer, session.form, lambda: ())
+        output.print_result(answer, session.form, lambda: ())
     elif found is None:
-        output.say(_("NO_ERROR_SAID"))
+        output.print_message(_("NO_ERROR_SAID"))
     else:
-        output.say(_("FIRST_ERROR_AT", rank=found["rank"], attempt=answer["attempt"], offset=found["offset"]))
+        output.print_message(_("FIRST_ERROR_AT", rank=found["rank"], attempt=answer["attempt"], offset=found["offset"]))
         lines = session.fermi.tasks.logs(task, rank=found["rank"], attempt=answer["attempt"], begin=found["offset"])
-        shown = Lines(session, raw, marked=False)
-        for line in islice(takewhile(lambda line: line.level == "error", lines), BLOCK):
+        shown = LogPrinter(session, raw, marked=False)
+        for line in islice(takewhile(lambda line: line.level == "error", lines), MAX_TRACEBACK_LINES):
             shown.take(line)
 
 
@@ -110,18 +110,19 @@ def metrics(session: Session, task: str, names: str | None, last: int | None, **
     chosen = [name.strip() for name in names.split(",")] if names else None
     points = list(session.fermi.tasks.metrics(task, names=chosen, **filters))
     points = points[-last:] if last else points
-    output.show({"items": points}, session.form, lambda: _metrics(points))
+    output.print_result({"items": points}, session.form, lambda: _render_metrics(points))
 
 
-def _metrics(points: list[Any]) -> Iterator[RenderableType]:
+def _render_metrics(points: list[Any]) -> Iterator[RenderableType]:
     names = list(dict.fromkeys(name for point in points for name in point["values"]))
     rows = [
-        [point["step"], point["attempt"], point["rank"], *_values(point, names), clock(point["at"])] for point in points
+        [point["step"], point["attempt"], point["rank"], *_list_values(point, names), format_time(point["at"])]
+        for point in points
     ]
-    yield output.table([_("STEP"), _("ATTEMPT"), _("RANK"), *names, _("TIME")], rows)
+    yield output.make_table([_("STEP"), _("ATTEMPT"), _("RANK"), *names, _("TIME")], rows)
 
 
-def _values(point: Any, names: list[str]) -> list[float | None]:
+def _list_values(point: Any, names: list[str]) -> list[float | None]:
     """Returns NaN for what was printed and is not finite, None for what was not printed."""
     return [math.nan if value is None and name in point["values"] else value
             for name in names for value in [point["values"].get(name)]]  # fmt: skip
@@ -131,12 +132,12 @@ def _values(point: Any, names: list[str]) -> list[float | None]:
 @click.argument("task")
 def events(session: Session, task: str) -> None:
     items = list(session.fermi.tasks.events(task))
-    output.show({"items": items, "total": len(items)}, session.form, lambda: _events(items))
+    output.print_result({"items": items, "total": len(items)}, session.form, lambda: _render_events(items))
 
 
-def _events(items: list[Any]) -> Iterator[RenderableType]:
-    rows = [[clock(item["at"]), item["attempt"], item["kind"], item["code"], item["message"]] for item in items]
-    yield output.table([_("TIME"), _("ATTEMPT"), _("KIND"), _("CODE"), _("WHAT_HAPPENED")], rows)
+def _render_events(items: list[Any]) -> Iterator[RenderableType]:
+    rows = [[format_time(item["at"]), item["attempt"], item["kind"], item["code"], item["message"]] for item in items]
+    yield output.make_table([_("TIME"), _("ATTEMPT"), _("KIND"), _("CODE"), _("WHAT_HAPPENED")], rows)
 
 
 @command("checkpoints", _("MORE_CHECKPOINTS"))
@@ -150,12 +151,12 @@ def checkpoints(session: Session, task: str, action: str, step: int | None, into
         found = next((item for item in items if step is None or item["step"] == step), None)
         if found is None:
             raise click.UsageError(_("NO_SUCH_CHECKPOINT"))
-        _fetch(session, task, found["path"], into)
+        _download_checkpoint(session, task, found["path"], into)
         return
-    output.show({"items": items, "total": len(items)}, session.form, lambda: _checkpoints(items))
+    output.print_result({"items": items, "total": len(items)}, session.form, lambda: _render_checkpoints(items))
 
 
-def _fetch(session: Session, task: str, path: str, into: str | None) -> None:
+def _download_checkpoint(session: Session, task: str, path: str, into: str | None) -> None:
     """A folder arrives as a tar; there whole or not at all."""
     kind, pieces = session.fermi.outputs.checkpoint(task, path)
     name = path.rstrip("/").rpartition("/")[2] + (".tar" if kind.startswith("application/x-tar") else "")
@@ -169,19 +170,19 @@ def _fetch(session: Session, task: str, path: str, into: str | None) -> None:
         for piece in pieces:
             file.write(piece)
     part.replace(place)
-    output.say(_("FILE_WRITTEN", path=str(place)))
+    output.print_message(_("FILE_WRITTEN", path=str(place)))
 
 
-def _checkpoints(items: list[Any]) -> Iterator[RenderableType]:
+def _render_checkpoints(items: list[Any]) -> Iterator[RenderableType]:
     rows = [
         [
             item["step"],
             item["attempt"],
             item["valLoss"],
             item["sizeBytes"],
-            clock(item["at"]),
+            format_time(item["at"]),
             escape_name(item["path"]),
         ]
         for item in items
     ]
-    yield output.table([_("STEP"), _("ATTEMPT"), "val_loss", _("BYTES"), _("TIME"), _("PATH")], rows)
+    yield output.make_table([_("STEP"), _("ATTEMPT"), "val_loss", _("BYTES"), _("TIME"), _("PATH")], rows)

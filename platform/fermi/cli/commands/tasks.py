@@ -10,15 +10,15 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output, rank_progress
-from fermi.cli.options import Session, command, follow_options
-from fermi.cli.resume_point import say_resume_point
-from fermi.cli.task_detail import detail, loss_of, standing
+from fermi.cli.options import Session, add_follow_options, command
+from fermi.cli.resume_point import print_resume_point
+from fermi.cli.task_detail import format_task_status, get_loss, render_task
 from fermi.cli.texts import _
-from fermi.cli.times import ago
-from fermi.client import NotFound
+from fermi.cli.times import format_age
+from fermi.client import NotFoundError
 from fermi.client.types import RankPulse, TaskQueue
 
-_SNAPSHOT = re.compile(r"[0-9a-f]{8,64}")
+_SNAPSHOT_ID = re.compile(r"[0-9a-f]{8,64}")
 STATUSES = ["initializing", "queued", "starting", "running", "stopping", "succeeded", "failed", "stopped"]
 
 
@@ -42,60 +42,64 @@ def list_tasks(session: Session, limit: int, everything: bool, status: tuple[str
     if len(items) == limit and not everything:
         counted = listing.page(size=1)
         total, exact = max(total, counted["total"]), counted.get("totalIsExact", True)  # an older platform counts all
-    output.show({"items": items, "total": total, "totalIsExact": exact}, session.form, lambda: _list(items))
+    output.print_result(
+        {"items": items, "total": total, "totalIsExact": exact}, session.form, lambda: _render_tasks(items)
+    )
     if total > len(items) or not exact:
-        output.say(_("SHOWN_OF_TOTAL", shown=len(items), total=total if exact else f"{total}+"))
+        output.print_message(_("SHOWN_OF_TOTAL", shown=len(items), total=total if exact else f"{total}+"))
 
 
-def _list(items: list[Any]) -> Iterator[RenderableType]:
+def _render_tasks(items: list[Any]) -> Iterator[RenderableType]:
     rows = [
         [
             task["taskId"],
             task["taskName"],
-            standing(task),
+            format_task_status(task),
             task.get("priorityClass"),  # an older platform has none
             task["framework"],
             f"{task['nodeCount']}/{task['worldSize']}",
             task["step"],
-            loss_of(task),
+            get_loss(task),
             task["attempt"] or None,
             task["owner"],
-            ago(task["createdAt"]),
+            format_age(task["createdAt"]),
         ]
         for task in items
     ]
     headers = ["ID", _("NAME"), _("STATUS"), _("PRIORITY_CLASS"), _("FRAMEWORK"), _("NODES_AND_RANKS"), _("STEP")]
-    yield output.table([*headers, _("LOSS"), _("ATTEMPT"), _("OWNER"), _("CREATED")], rows)
+    yield output.make_table([*headers, _("LOSS"), _("ATTEMPT"), _("OWNER"), _("CREATED")], rows)
 
 
 @command("get", _("MORE_GET"))
 @click.argument("task")
-@follow_options
+@add_follow_options
 def get(session: Session, task: str, wait: bool, follow: bool) -> int:
     if wait or follow:
-        from fermi.cli.follow import until_end
+        from fermi.cli.follow import follow_to_end
 
-        return until_end(session, task, live=follow)
+        return follow_to_end(session, task, live=follow)
     found = session.fermi.tasks.get(task)
-    pulses = _pulses(session, task) if found["status"] == "running" else {}
-    place = _place(session, task) if found["status"] == "queued" else None
+    pulses = _list_pulses(session, task) if found["status"] == "running" else {}
+    place = _get_queue_place(session, task) if found["status"] == "queued" else None
     shown: Any = found
     if pulses:
         shown = {**found, "ranks": [{**rank, "pulse": pulses.get(rank["rank"])} for rank in found["ranks"]]}
-    output.show(shown, session.form, lambda: [*detail(found, place), *rank_progress.table(pulses.values())])
+    output.print_result(
+        shown, session.form, lambda: [*render_task(found, place), *rank_progress.render_rank_table(pulses.values())]
+    )
     return 0
 
 
-def _place(session: Session, task: str) -> TaskQueue | None:
+def _get_queue_place(session: Session, task: str) -> TaskQueue | None:
     """An older platform knows of none."""
-    with suppress(NotFound):
+    with suppress(NotFoundError):
         return session.fermi.tasks.queue(task)
     return None
 
 
-def _pulses(session: Session, task: str) -> dict[int, RankPulse]:
+def _list_pulses(session: Session, task: str) -> dict[int, RankPulse]:
     """By rank; an older platform knows of none."""
-    with suppress(NotFound):
+    with suppress(NotFoundError):
         return {one["rank"]: one for one in session.fermi.tasks.pulses(task)["ranks"]}
     return {}
 
@@ -105,12 +109,12 @@ def _pulses(session: Session, task: str) -> dict[int, RankPulse]:
 @click.option("--wait", is_flag=True, help=_("OPTION_TASKS_WAIT"))
 def stop(session: Session, tasks: tuple[str, ...], wait: bool) -> None:
     for task in tasks:
-        say_resume_point(session, task)
+        print_resume_point(session, task)
         session.fermi.tasks.stop(task)
-        output.say(_("TASK_STOPPING", id=task) if not wait else _("WAITING_FOR_END", id=task))
+        output.print_message(_("TASK_STOPPING", id=task) if not wait else _("WAITING_FOR_END", id=task))
     if wait:
         for task in tasks:
-            output.say(f"{task}: {session.fermi.tasks.wait(task)['status']}")
+            output.print_message(f"{task}: {session.fermi.tasks.wait(task)['status']}")
 
 
 @command("grow", _("MORE_GROW"))
@@ -119,7 +123,7 @@ def grow(session: Session, task: str) -> None:
     found = session.fermi.tasks.grow(task)
     elastic = found["elastic"]
     said = _("TASK_GROWING", id=task, nodes=elastic["largest"] if elastic else 0)
-    output.show(found, session.form, lambda: [said])
+    output.print_result(found, session.form, lambda: [said])
 
 
 @command("retry", _("MORE_RETRY"))
@@ -127,45 +131,47 @@ def grow(session: Session, task: str) -> None:
 @click.option("--same-code", is_flag=True, help=_("OPTION_SAME_CODE"))
 @click.option("--current-code", is_flag=True, help=_("OPTION_CURRENT_CODE"))
 @click.option("--code", "folder", metavar="FOLDER", help=_("OPTION_RETRY_CODE"))
-@follow_options
+@add_follow_options
 def retry(
     session: Session, task: str, wait: bool, follow: bool, *, same_code: bool, current_code: bool, folder: str | None
 ) -> int:
     if same_code + current_code + bool(folder) > 1:
         raise click.UsageError(_("RETRY_ONE_CODE"))
-    say_resume_point(session, task)
+    print_resume_point(session, task)
     if folder:
         from fermi.cli import snapshots
 
         project = session.fermi.tasks.get(task)["projectId"]
-        created = session.fermi.tasks.retry(task, snapshot=snapshots.send(session.fermi, folder, project)["id"])
+        created = session.fermi.tasks.retry(
+            task, snapshot=snapshots.send_snapshot(session.fermi, folder, project)["id"]
+        )
     else:
-        choice = "snapshot" if same_code else "current" if current_code else _code_to_run(session, task)
+        choice = "snapshot" if same_code else "current" if current_code else _choose_code(session, task)
         created = session.fermi.tasks.retry(task, code=choice)
     if wait or follow:
-        from fermi.cli.follow import until_end
+        from fermi.cli.follow import follow_to_end
 
-        output.say(_("TASK_CREATED", id=created["taskId"]))
-        return until_end(session, created["taskId"], live=follow)
-    output.show(created, session.form, lambda: [output.pairs([(_("TASK"), created["taskId"])])])
+        output.print_message(_("TASK_CREATED", id=created["taskId"]))
+        return follow_to_end(session, created["taskId"], live=follow)
+    output.print_result(created, session.form, lambda: [output.make_pairs([(_("TASK"), created["taskId"])])])
     return 0
 
 
-def _code_to_run(session: Session, task: str) -> str:
+def _choose_code(session: Session, task: str) -> str:
     """The code as it is now where it has changed, else the task's snapshot; says which, unless there is no choice."""
     try:
         found = session.fermi.tasks.code_source(task)
-    except NotFound:  # an older platform, which says of an unknown task the same when it is to retry it
+    except NotFoundError:  # an older platform, which says of an unknown task the same when it is to retry it
         return "auto"
     snapshot = (found["snapshotId"] or "")[:12]
     if found["changed"]:
         source = f"{found['url']} {found['revision']}" if found["url"] else f"{found['environment']}:{found['path']}"
-        output.say(_("RETRY_CURRENT_CODE", source=source, snapshot=snapshot))
+        output.print_message(_("RETRY_CURRENT_CODE", source=source, snapshot=snapshot))
         return "current"
     if snapshot and found["why"]:
-        output.say(_("RETRY_CODE_UNKNOWN", why=found["why"]["message"], snapshot=snapshot))
+        output.print_message(_("RETRY_CODE_UNKNOWN", why=found["why"]["message"], snapshot=snapshot))
     elif snapshot and found["kind"] == "upload":
-        output.say(_("RETRY_SENT_CODE", task=task, snapshot=snapshot))
+        output.print_message(_("RETRY_SENT_CODE", task=task, snapshot=snapshot))
     return "snapshot"
 
 
@@ -174,16 +180,16 @@ def _code_to_run(session: Session, task: str) -> str:
 @click.argument("folder", required=False, metavar="[FOLDER]")
 @click.option("--code", "with_code", is_flag=True, help=_("OPTION_CLONE_CODE"))
 def clone(session: Session, task: str, folder: str | None, with_code: bool) -> None:
-    if folder or with_code or _SNAPSHOT.fullmatch(task):
-        from fermi.cli.commands.code import bring
+    if folder or with_code or _SNAPSHOT_ID.fullmatch(task):
+        from fermi.cli.commands.code import extract_snapshot
 
-        bring(session, task, folder)
+        extract_snapshot(session, task, folder)
         return
     found = session.fermi.tasks.clone(task)
     if session.form == "table":
-        click.echo(output.as_yaml(found["request"]), nl=False)
+        click.echo(output.format_yaml(found["request"]), nl=False)
     else:
-        output.show(found, session.form, list)
+        output.print_result(found, session.form, list)
 
 
 @command("delete", output=False)
@@ -197,4 +203,4 @@ def delete(session: Session, tasks: tuple[str, ...], yes: bool) -> None:
         click.confirm(question, abort=True, err=True)
     for task in tasks:
         session.fermi.tasks.delete(task)
-        output.say(_("DELETED", id=task))
+        output.print_message(_("DELETED", id=task))

@@ -8,18 +8,18 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output
-from fermi.cli.name_resolution import Names
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import clock, moment, short
-from fermi.client import NotFound
+from fermi.cli.times import format_duration, format_time, parse_time_option
+from fermi.client import NotFoundError
 from fermi.client.client import Fermi
 from fermi.client.types import TelemetrySeries
 from fermi.schema import humanize
 from fermi.telemetry.metrics import METRICS
 
-WIDTH = 40
-BLOCKS = "▁▂▃▄▅▆▇█"
+SPARKLINE_WIDTH = 40
+BLOCK_CHARACTERS = "▁▂▃▄▅▆▇█"
 
 
 @command("telemetry", _("MORE_TELEMETRY"))
@@ -29,7 +29,9 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 @click.option("--rank", multiple=True, type=click.IntRange(0), metavar="N", help=_("OPTION_TELEMETRY_RANK"))
 @click.option("--since", metavar="TIME", help=_("OPTION_SINCE"))
 @click.option("--to", "ends", metavar="TIME", help=_("OPTION_USAGE_TO"))
-@click.option("--points", type=click.IntRange(10, 2000), default=WIDTH, show_default=True, help=_("OPTION_POINTS"))
+@click.option(
+    "--points", type=click.IntRange(10, 2000), default=SPARKLINE_WIDTH, show_default=True, help=_("OPTION_POINTS")
+)
 def telemetry(
     session: Session,
     what: str,
@@ -40,63 +42,69 @@ def telemetry(
     ends: str | None,
     points: int,
 ) -> None:
-    asked = {"metrics": metric, "begins": moment(since), "ends": moment(ends), "points": points}
-    found = _found(session.fermi, what, asked, node, rank)
-    output.show(found, session.form, lambda: _shown(found))
+    asked = {"metrics": metric, "begins": parse_time_option(since), "ends": parse_time_option(ends), "points": points}
+    found = _fetch_telemetry(session.fermi, what, asked, node, rank)
+    output.print_result(found, session.form, lambda: _render_telemetry(found))
 
 
-def _found(fermi: Fermi, what: str, asked: dict[str, Any], nodes: Sequence[int], ranks: Sequence[int]) -> Any:
+def _fetch_telemetry(fermi: Fermi, what: str, asked: dict[str, Any], nodes: Sequence[int], ranks: Sequence[int]) -> Any:
     if what.startswith("task-"):
         return fermi.tasks.telemetry(what, nodes=nodes, ranks=ranks, **asked)
     if nodes or ranks:
         raise click.UsageError(_("RANKS_ARE_OF_TASKS"))
     try:
-        return fermi.environments.telemetry(Names(fermi).environments([what])[0], **asked)
-    except NotFound:
+        return fermi.environments.telemetry(NameResolver(fermi).environments([what])[0], **asked)
+    except NotFoundError:
         return fermi.workers.telemetry(what, **asked)
 
 
-def _shown(found: Any) -> Iterator[RenderableType]:
+def _render_telemetry(found: Any) -> Iterator[RenderableType]:
     if not found["series"]:
-        yield output.line(_("NOTHING_MEASURED"))
+        yield output.make_line(_("NOTHING_MEASURED"))
         return
-    step = short(found["stepSeconds"])
-    yield output.line(_("TELEMETRY_SPAN", begins=clock(found["from"]), ends=clock(found["to"]), step=step))
+    step = format_duration(found["stepSeconds"])
+    yield output.make_line(
+        _("TELEMETRY_SPAN", begins=format_time(found["from"]), ends=format_time(found["to"]), step=step)
+    )
     if found["emulated"]:
-        yield output.line(_("TELEMETRY_EMULATED"))
+        yield output.make_line(_("TELEMETRY_EMULATED"))
     for metric, several in groupby(found["series"], key=lambda one: one["metric"]):
-        yield output.heading(metric)
+        yield output.make_heading(metric)
         headers = [_("NODE"), _("RANK"), _("OF_WHICH"), "", _("NEWEST"), _("MEAN"), _("LARGEST")]
-        yield output.table(headers, map(_row, several))
+        yield output.make_table(headers, map(_make_row, several))
 
 
-def _row(one: TelemetrySeries) -> list[output.Cell]:
+def _make_row(one: TelemetrySeries) -> list[output.Cell]:
     known = [value for value in one["values"] if value is not None]
     most = [value for value in one["most"] or one["values"] if value is not None]
     unit, ends = one["unit"], one["values"][-1]
     newest = ends if ends is not None or len(one["values"]) < 2 else one["values"][-2]  # the last step has just begun
     return [
-        one["node"], one["rank"], one["index"] or None, sparkline(one["values"], _top(one)), _figure(newest, unit),
-        _figure(sum(known) / len(known) if known else None, unit), _figure(max(most, default=None), unit),
-    ]  # fmt: skip
+        one["node"], one["rank"], one["index"] or None, draw_sparkline(one["values"], _choose_top(one)),
+        _format_figure(newest, unit), _format_figure(sum(known) / len(known) if known else None, unit),
+    _format_figure(max(most, default=None), unit), ]  # fmt: skip
 
 
-def _top(one: TelemetrySeries) -> float:
+def _choose_top(one: TelemetrySeries) -> float:
     """A share is drawn of the whole, all else of the largest."""
     largest = max((value for value in one["values"] if value is not None), default=0.0)
     return max(largest, 100.0) if one["unit"] == "%" else largest
 
 
-def sparkline(values: Sequence[float | None], top: float) -> str:
+def draw_sparkline(values: Sequence[float | None], top: float) -> str:
     """A block for each, from nothing to `top`; a dot where nothing is known."""
-    last = len(BLOCKS) - 1
+    last = len(BLOCK_CHARACTERS) - 1
     return "".join(
-        "·" if value is None else BLOCKS[min(last, max(0, round(last * value / top)))] if top > 0 else BLOCKS[0]
+        "·"
+        if value is None
+        else BLOCK_CHARACTERS[min(last, max(0, round(last * value / top)))]
+        if top > 0
+        else BLOCK_CHARACTERS[0]
         for value in values
     )
 
 
-def _figure(value: float | None, unit: str) -> str | None:
+def _format_figure(value: float | None, unit: str) -> str | None:
     if value is None:
         return None
     if unit.startswith("B"):

@@ -12,15 +12,15 @@ from fermi.cli.options import Session, command
 @command("templates")
 def templates(session: Session) -> None:
     items = list(session.fermi.templates())
-    output.show({"items": items, "total": len(items)}, session.form, lambda: _shown(items))
+    output.print_result({"items": items, "total": len(items)}, session.form, lambda: _render_templates(items))
 
 
-def _shown(items: list[Any]) -> Iterator[RenderableType]:
+def _render_templates(items: list[Any]) -> Iterator[RenderableType]:
     for item in items:
-        yield output.heading(f"{item['title']} ({item['id']})")
-        yield output.line(f"{item['need']}: {item['setting']}")
-        yield from (output.line(f"  {note}") for note in item["notes"])
+        yield output.make_heading(f"{item['title']} ({item['id']})")
+        yield output.make_line(f"{item['need']}: {item['setting']}")
+        yield from (output.make_line(f"  {note}") for note in item["notes"])
         for name, variant in (("", item["full"]), (" --small", item["small"])):
             nodes = variant["request"]["distributedConfig"]["nodeIds"]
-            yield output.line(f"  fermi submit --template {item['id']}{name}: {', '.join(nodes) or '-'}")
-            yield from (output.line(f"    {one['message']}") for one in variant["missing"])
+            yield output.make_line(f"  fermi submit --template {item['id']}{name}: {', '.join(nodes) or '-'}")
+            yield from (output.make_line(f"    {one['message']}") for one in variant["missing"])

@@ -9,28 +9,28 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fermi.cli import output
-from fermi.cli.error_handler import TRAINING_FAILED
-from fermi.cli.name_resolution import Names
+from fermi.cli.error_handler import EXIT_TRAINING_FAILED
+from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
-from fermi.cli.resume_point import say_resume_point
+from fermi.cli.resume_point import print_resume_point
 from fermi.cli.texts import _
-from fermi.cli.times import ago
+from fermi.cli.times import format_age
 from fermi.client.types import FindingAction, TaskDiagnosis, TaskFinding
 
-MARKS = {"info": ("·", "dim"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
-MOST_LINES = 12
+LEVEL_MARKS = {"info": ("·", "dim"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
+MAX_LINES = 12
 """Of a log or a stack."""
-CLONE = "fermi clone {task} > task.yaml && fermi submit -f task.yaml"
-COMMANDS = {
+CLONE_COMMAND = "fermi clone {task} > task.yaml && fermi submit -f task.yaml"
+ACTION_COMMANDS = {
     "RESTART_FROM_CHECKPOINT": "fermi restart {task}",
     "WITHOUT_NODE": "fermi restart {task} --without {environmentId}",
     "USE_SPARE": "fermi restart {task} --replace {environmentId}",
     "STOP": "fermi stop {task}",
     "RESUME": "fermi resume {task}",
-    "LOWER_BATCH": CLONE,
-    "RAISE_LIMIT": CLONE,
-    "CHANGE_FIELD": CLONE,
-    "CHOOSE_OTHERS": CLONE,
+    "LOWER_BATCH": CLONE_COMMAND,
+    "RAISE_LIMIT": CLONE_COMMAND,
+    "CHANGE_FIELD": CLONE_COMMAND,
+    "CHOOSE_OTHERS": CLONE_COMMAND,
     "SEE_LOG": "fermi logs {task} --rank {rank}",
     "SEE_TASK": "fermi why {other}",
     "ADD_SECRET": "fermi secrets set {secret}",
@@ -44,8 +44,8 @@ COMMANDS = {
 def why(session: Session, task: str, as_json: bool) -> int:
     session.form = "json" if as_json else session.form
     found = session.fermi.tasks.diagnosis(task)
-    output.show(found, session.form, lambda: _screen(found))
-    return 0 if found["healthy"] else TRAINING_FAILED
+    output.print_result(found, session.form, lambda: _render_diagnosis(found))
+    return 0 if found["healthy"] else EXIT_TRAINING_FAILED
 
 
 @command("restart", _("MORE_RESTART"))
@@ -55,58 +55,62 @@ def why(session: Session, task: str, as_json: bool) -> int:
 def restart(session: Session, task: str, without: tuple[str, ...], replace: tuple[str, ...]) -> None:
     if without and replace:
         raise click.UsageError(_("WITHOUT_OR_REPLACE"))
-    nodes = Names(session.fermi).environments(without or replace) if without or replace else []
-    say_resume_point(session, task)
+    nodes = NameResolver(session.fermi).environments(without or replace) if without or replace else []
+    print_resume_point(session, task)
     found = session.fermi.tasks.restart(task, leave_out=nodes, use_spares=bool(replace))
-    output.show(found, session.form, lambda: [_("TASK_RESTARTED", id=found["taskId"])])
+    output.print_result(found, session.form, lambda: [_("TASK_RESTARTED", id=found["taskId"])])
 
 
-def _screen(found: TaskDiagnosis) -> Iterator[RenderableType]:
+def _render_diagnosis(found: TaskDiagnosis) -> Iterator[RenderableType]:
     mark, style = ("✓", "green") if found["healthy"] else ("✗", "red")
-    yield Text.assemble((f"{mark} ", style), found["taskId"], "  ", output.status(found["status"]))
-    yield output.line(found["summary"], "bold")
+    yield Text.assemble((f"{mark} ", style), found["taskId"], "  ", output.format_status(found["status"]))
+    yield output.make_line(found["summary"], "bold")
     if point := found.get("resumePoint"):
-        yield output.line(point["message"])
+        yield output.make_line(point["message"])
     for finding in found["findings"]:
         if finding["until"] is None:
-            yield from _finding(found, finding)
+            yield from _render_finding(found, finding)
     if earlier := [one for one in found["findings"] if one["until"] is not None]:
-        yield output.heading(_("EARLIER"))
-        rows = [[one["attempt"], ago(one["since"]) if one["since"] else None, one["message"]] for one in earlier]
-        yield output.table([_("ATTEMPT"), _("BEGUN"), ""], rows)
+        yield output.make_heading(_("EARLIER"))
+        rows = [[one["attempt"], format_age(one["since"]) if one["since"] else None, one["message"]] for one in earlier]
+        yield output.make_table([_("ATTEMPT"), _("BEGUN"), ""], rows)
 
 
-def _finding(found: TaskDiagnosis, finding: TaskFinding) -> Iterator[RenderableType]:
-    mark, style = MARKS[finding["level"]]
+def _render_finding(found: TaskDiagnosis, finding: TaskFinding) -> Iterator[RenderableType]:
+    mark, style = LEVEL_MARKS[finding["level"]]
     said = "" if finding["message"] == found["summary"] else f"{finding['message']}  "
     places = [
-        _("SINCE", time=ago(finding["since"])) if finding["since"] else "",
+        _("SINCE", time=format_age(finding["since"])) if finding["since"] else "",
         _("OF_ATTEMPT", number=finding["attempt"]) if finding["attempt"] else "",
-        *(_place(where) for where in finding["where"]),
+        *(_describe_place(where) for where in finding["where"]),
     ]
     yield ""
-    yield Text.assemble((f"{mark} ", style), output.line(said), output.line(" · ".join(filter(None, places)), "dim"))
+    yield Text.assemble(
+        (f"{mark} ", style), output.make_line(said), output.make_line(" · ".join(filter(None, places)), "dim")
+    )
     if finding["hint"]:
-        yield output.line(f"  → {finding['hint']}")
+        yield output.make_line(f"  → {finding['hint']}")
     for one in finding["evidence"]:
-        yield output.line(f"  {one['message']}")
-        for line in one["lines"][-MOST_LINES:]:
-            yield output.line(f"  │ {line}", "dim")
-        if (left := len(one["lines"]) - MOST_LINES) > 0:
-            yield output.line(f"  │ ({_('LINES_ABOVE', count=left)})", "dim")
+        yield output.make_line(f"  {one['message']}")
+        for line in one["lines"][-MAX_LINES:]:
+            yield output.make_line(f"  │ {line}", "dim")
+        if (left := len(one["lines"]) - MAX_LINES) > 0:
+            yield output.make_line(f"  │ ({_('LINES_ABOVE', count=left)})", "dim")
     if doable := [one for one in finding["actions"] if one["allowed"]]:
-        yield output.pairs([(f"  {output.visible(one['label'])}", _command(found["taskId"], one)) for one in doable])
+        yield output.make_pairs(
+            [(f"  {output.escape_controls(one['label'])}", _suggest_command(found["taskId"], one)) for one in doable]
+        )
 
 
-def _place(where: Any) -> str:
+def _describe_place(where: Any) -> str:
     rank = _("AT_RANK", rank=where["rank"]) if where["rank"] is not None else ""
     return " ".join(filter(None, (rank, where["node"])))
 
 
-def _command(task: str, action: FindingAction) -> str:
+def _suggest_command(task: str, action: FindingAction) -> str:
     """What to paste; what follows from it, where there is no command for it or its platform names things otherwise."""
     params = {name: shlex.quote(str(value)) for name, value in action["params"].items()}
     try:
-        return COMMANDS[action["code"]].format(**{**params, "other": params.get("task"), "task": task})
+        return ACTION_COMMANDS[action["code"]].format(**{**params, "other": params.get("task"), "task": task})
     except KeyError:
         return action["hint"] or "–"

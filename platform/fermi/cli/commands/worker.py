@@ -38,21 +38,21 @@ def worker(session: Session, config: str | None, gpus: str | None, **given: Any)
     given["server"] = given["server"] or session.url
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    _keep_out_of_sight(given["token"])
+    _hide_token(given["token"])
     refuse_tracers()
     try:
         cgroups.divide_own_group()
         settings = load_settings(config, {**given, "gpus": parse_numbers(gpus) if gpus else None})
         agent = Agent(settings, config)
-        click.echo(agent.confining.sentences(texts.language()), err=True)
+        click.echo(agent.confining.sentences(texts.get_language()), err=True)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: agent.stop())
         agent.run()
     except AgentError as error:
-        raise click.ClickException(error.words(texts.language())) from error
+        raise click.ClickException(error.words(texts.get_language())) from error
 
 
-def _keep_out_of_sight(token: str | None) -> None:
+def _hide_token(token: str | None) -> None:
     """Everybody on a host can read a process's arguments, its environment only who may trace it: where the token is an
     argument, begins anew with it as a variable."""
     words = sys.orig_argv

@@ -7,10 +7,10 @@ import click
 from rich.console import RenderableType
 
 from fermi.cli import output
-from fermi.cli.input_files import settings as key_values
+from fermi.cli.input_files import parse_settings as key_values
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-from fermi.cli.times import short
+from fermi.cli.times import format_duration
 from fermi.client.types import GroupItem, WorkerItem
 
 
@@ -26,24 +26,26 @@ def workers(session: Session, action: str, name: str | None, project: str | None
     api = session.fermi.workers
     if action == "list":
         items = list(api.list(**filters))
-        output.show({"items": items, "total": len(items)}, session.form, lambda: _workers(items))
+        output.print_result({"items": items, "total": len(items)}, session.form, lambda: _render_workers(items))
         return
     if not name:
         raise click.UsageError(_("SAY_WHICH_WORKER", action=action))
     if action == "show":
         found = api.get(name)
-        output.show(found, session.form, lambda: _worker(found))
+        output.print_result(found, session.form, lambda: _render_worker(found))
     elif action == "env":
         seen = api.environment(name)
-        output.warn({**problem, "code": problem["error"]} for problem in seen["problems"])
-        output.show(seen, session.form, lambda: [output.pairs(sorted(seen["env"].items()))])
+        output.print_warnings({**problem, "code": problem["error"]} for problem in seen["problems"])
+        output.print_result(seen, session.form, lambda: [output.make_pairs(sorted(seen["env"].items()))])
     elif action == "delete":
         api.delete(name)
-        output.say(_("DELETED", id=name))
+        output.print_message(_("DELETED", id=name))
     else:
         made = api.create_join_token(name, project=project)
-        output.show(made, session.form, lambda: [output.pairs([("ID", made["id"]), (_("TOKEN"), made["token"])])])
-        output.say(_("RUN_ON_A_HOST", command=made["command"]))
+        output.print_result(
+            made, session.form, lambda: [output.make_pairs([("ID", made["id"]), (_("TOKEN"), made["token"])])]
+        )
+        output.print_message(_("RUN_ON_A_HOST", command=made["command"]))
 
 
 @command("groups", _("MORE_GROUPS"))
@@ -76,31 +78,31 @@ def groups(
     api = session.fermi.groups
     if action == "list":
         items = list(api.list())
-        output.show({"items": items, "total": len(items)}, session.form, lambda: _groups(items))
+        output.print_result({"items": items, "total": len(items)}, session.form, lambda: _render_groups(items))
         return
     if not name:
         raise click.UsageError(_("SAY_WHICH_GROUP", action=action))
     if action == "create":
-        new: Any = {"name": name, "workerIds": [*workers], **_settings(given)}
+        new: Any = {"name": name, "workerIds": [*workers], **_collect_settings(given)}
         made = api.create(new | {"projectId": project} if project else new)
-        output.show(made, session.form, lambda: _group(made))
+        output.print_result(made, session.form, lambda: _render_group(made))
         return
-    group_id = None if action == "move" and name == "none" else _group_id(session, name)
+    group_id = None if action == "move" and name == "none" else _resolve_group(session, name)
     if action == "move":
         api.move(workers, group_id)
-        output.say(_("WORKERS_MOVED", count=len(workers)))
+        output.print_message(_("WORKERS_MOVED", count=len(workers)))
         return
     assert group_id is not None
     if action == "delete":
         api.delete(group_id)
-        output.say(_("DELETED", id=name))
+        output.print_message(_("DELETED", id=name))
         return
     steer = {"show": api.get, "start": api.start, "stop": api.stop, "restart": api.restart}
-    found = api.update(group_id, _changes(given)) if action == "edit" else steer[action](group_id)
-    output.show(found, session.form, lambda: _group(found))
+    found = api.update(group_id, _collect_changes(given)) if action == "edit" else steer[action](group_id)
+    output.print_result(found, session.form, lambda: _render_group(found))
 
 
-def _settings(given: dict[str, Any]) -> dict[str, Any]:
+def _collect_settings(given: dict[str, Any]) -> dict[str, Any]:
     """In the API's names; what was not given is left out."""
     names = {"master": "masterAddress", "port": "masterPort", "backend": "backend", "script": "script",
              "max_restarts": "maxRestarts"}  # fmt: skip
@@ -116,11 +118,11 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _changes(given: dict[str, Any]) -> Any:
-    return {**_settings(given), **({"name": given["rename"]} if given["rename"] else {})}
+def _collect_changes(given: dict[str, Any]) -> Any:
+    return {**_collect_settings(given), **({"name": given["rename"]} if given["rename"] else {})}
 
 
-def _group_id(session: Session, name: str) -> str:
+def _resolve_group(session: Session, name: str) -> str:
     """An id stands for itself, a name for the one group that bears it."""
     found = [item["id"] for item in session.fermi.groups.list(search=name) if item["name"] == name]
     if len(found) > 1:
@@ -129,12 +131,12 @@ def _group_id(session: Session, name: str) -> str:
     return found[0] if found else name
 
 
-def _workers(items: list[WorkerItem]) -> Iterator[RenderableType]:
+def _render_workers(items: list[WorkerItem]) -> Iterator[RenderableType]:
     rows = [
         [
             item["id"],
-            output.status(item["status"]),
-            None if item["heartbeatAgeSeconds"] is None else short(item["heartbeatAgeSeconds"]),
+            output.format_status(item["status"]),
+            None if item["heartbeatAgeSeconds"] is None else format_duration(item["heartbeatAgeSeconds"]),
             item["group"]["name"] if item["group"] else None,
             item["rank"],
             item["process"]["state"],
@@ -156,14 +158,14 @@ def _workers(items: list[WorkerItem]) -> Iterator[RenderableType]:
         "GPU %",
         "GPU MB",
     ]
-    yield output.table([*headers, _("HOST")], rows)
+    yield output.make_table([*headers, _("HOST")], rows)
 
 
-def _worker(item: WorkerItem) -> Iterator[RenderableType]:
-    yield output.pairs(
+def _render_worker(item: WorkerItem) -> Iterator[RenderableType]:
+    yield output.make_pairs(
         [
             (_("WORKER"), item["id"]),
-            (_("STATUS"), output.status(item["status"])),
+            (_("STATUS"), output.format_status(item["status"])),
             (_("GROUP"), item["group"]["name"] if item["group"] else None),
             ("RANK", item["rank"]),
             ("LOCAL_RANK", item["localRank"]),
@@ -180,7 +182,7 @@ def _worker(item: WorkerItem) -> Iterator[RenderableType]:
     )
 
 
-def _groups(items: list[GroupItem]) -> Iterator[RenderableType]:
+def _render_groups(items: list[GroupItem]) -> Iterator[RenderableType]:
     rows = [
         [
             item["id"],
@@ -190,34 +192,34 @@ def _groups(items: list[GroupItem]) -> Iterator[RenderableType]:
             item["masterAddress"],
             item["script"],
             item["task"]["id"] if item["task"] else None,
-            output.status(item["task"]["status"]) if item["task"] else None,
+            output.format_status(item["task"]["status"]) if item["task"] else None,
         ]
         for item in items
     ]
     headers = ["ID", _("NAME"), _("WORKERS"), "WORLD_SIZE", "MASTER_ADDR", _("SCRIPT"), _("TASK"), _("STATUS")]
-    yield output.table(headers, rows)
+    yield output.make_table(headers, rows)
 
 
-def _backend(item: GroupItem) -> str:
+def _format_backend(item: GroupItem) -> str:
     used, chosen = item["effectiveBackend"], item["backend"]
     return used if used == chosen else _("BACKEND_WITHOUT_GPU", used=used, set=chosen)
 
 
-def _group(item: GroupItem) -> Iterator[RenderableType]:
-    yield output.pairs(
+def _render_group(item: GroupItem) -> Iterator[RenderableType]:
+    yield output.make_pairs(
         [
             ("ID", item["id"]),
             (_("NAME"), item["name"]),
             ("MASTER_ADDR", item["masterAddress"]),
             ("MASTER_PORT", item["masterPort"]),
             ("WORLD_SIZE", item["effectiveWorldSize"]),
-            (_("BACKEND"), _backend(item)),
+            (_("BACKEND"), _format_backend(item)),
             (_("SCRIPT"), " ".join([item["script"], *item["args"]])),
             (_("TASK"), item["task"]["id"] if item["task"] else None),
-            (_("STATUS"), output.status(item["task"]["status"]) if item["task"] else None),
+            (_("STATUS"), output.format_status(item["task"]["status"]) if item["task"] else None),
         ]
     )
-    rows = [[one["id"], one["rank"], one["localRank"], one["nodeRank"], output.status(one["status"])]
+    rows = [[one["id"], one["rank"], one["localRank"], one["nodeRank"], output.format_status(one["status"])]
             for one in item["workers"]]  # fmt: skip
-    yield output.table([_("WORKER"), "RANK", "LOCAL_RANK", "NODE_RANK", _("STATUS")], rows)
-    output.warn([*({**problem, "code": problem["error"]} for problem in item["problems"]), *item["warnings"]])
+    yield output.make_table([_("WORKER"), "RANK", "LOCAL_RANK", "NODE_RANK", _("STATUS")], rows)
+    output.print_warnings([*({**problem, "code": problem["error"]} for problem in item["problems"]), *item["warnings"]])

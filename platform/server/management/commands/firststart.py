@@ -19,4 +19,4 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, demo: bool, **options: Any) -> None:
         settings.DATA_DIR.mkdir(parents=True, exist_ok=True)
-        self.stdout.write(json.dumps(bootstrap.run(settings.DATA_DIR, with_demo=demo)))
+        self.stdout.write(json.dumps(bootstrap.bootstrap_platform(settings.DATA_DIR, with_demo=demo)))

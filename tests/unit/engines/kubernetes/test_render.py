@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.preview import job as many
+from bench.preview import make_job as many
 from fermi.engines.kubernetes import render
 from fermi.jobs.spec import Entrypoint, JobSpec
 from fermi.planning import plugins
