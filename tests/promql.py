@@ -37,7 +37,7 @@ def tokens(text: str) -> Iterator[tuple[str, str]]:
         at = found.end()
 
 
-def asked(text: str) -> Asked:
+def parse_query(text: str) -> Asked:
     left = list(tokens(text))
     if [sign for _, sign in left].count("(") != [sign for _, sign in left].count(")"):
         raise ValueError(f"parentheses: {text}")

@@ -72,7 +72,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         one.end()
 
 
-def look() -> int:
+def run_surveys() -> int:
     """What threads of a worker do; returns how many looks there were."""
     count = 0
     while surveys.run_due_survey():
@@ -88,7 +88,7 @@ def install() -> None:
 def compare(api: Api, ids: str = BOTH, **query: Any) -> Any:
     """As somebody who asks until it is known."""
     api.get(PACKAGES, ids=ids, python=KERNEL, **query)
-    look()
+    run_surveys()
     return api.get(PACKAGES, ids=ids, python=KERNEL).data
 
 
@@ -122,12 +122,12 @@ def test_what_differs_and_what_some_lack_is_named(viewer: Api, lab: Lab) -> None
 def test_what_is_known_is_kept_for_a_while_and_looked_at_anew_when_asked(viewer: Api, lab: Lab) -> None:
     compare(viewer)
     viewer.get(PACKAGES, ids=BOTH, python=KERNEL)
-    assert look() == 0
+    assert run_surveys() == 0
     inside_engines.put(lab.pythons["env-003"], inside_engines.metadata("toy", "2.0", "toy"))
     data = viewer.get(PACKAGES, ids=BOTH, python=KERNEL, anew="true").data
     assert data["looking"]
     assert data["environments"][0]["state"] == "known", "what was known is told meanwhile"
-    assert look() == 2
+    assert run_surveys() == 2
     assert [one["name"] for one in viewer.get(PACKAGES, ids=BOTH, python=KERNEL).data["lacking"]] == ["toy"]
 
 
@@ -136,7 +136,7 @@ def test_another_life_of_the_environment_makes_what_was_known_old(viewer: Api, l
     DevEnvironment.objects.filter(pk="env-001").update(engine={"inside": {"life": "another"}})
     first, second = viewer.get(PACKAGES, ids=BOTH, python=KERNEL).data["environments"]
     assert (first["state"], second["state"]) == ("looking", "known")
-    assert look() == 1
+    assert run_surveys() == 1
 
 
 def test_an_environment_that_cannot_be_entered_says_why(viewer: Api, lab: Lab) -> None:
@@ -150,7 +150,7 @@ def test_an_environment_that_cannot_be_entered_says_why(viewer: Api, lab: Lab) -
 
 def test_a_kernel_that_there_is_not_is_named_with_those_that_there_are(viewer: Api, lab: Lab) -> None:
     viewer.get(PACKAGES, ids="env-001", python="other")
-    look()
+    run_surveys()
     (one,) = viewer.get(PACKAGES, ids="env-001", python="other").data["environments"]
     assert (one["state"], one["reason"]["code"]) == ("failed", "INSIDE_KERNEL_UNKNOWN")
     assert KERNEL in one["reason"]["hint"]
@@ -160,9 +160,9 @@ def test_nobody_has_a_file_executed_who_may_not_open_a_terminal(viewer: Api, col
     path = lab.pythons["env-001"]
     (refused,) = viewer.get(PACKAGES, ids="env-001", python=path).data["environments"]
     assert (refused["state"], refused["reason"]["code"]) == ("failed", "PACKAGES_PYTHON_FORBIDDEN")
-    assert look() == 0
+    assert run_surveys() == 0
     colleague.get(PACKAGES, ids="env-001", python=path)
-    assert look() == 1
+    assert run_surveys() == 1
 
 
 def test_an_environment_has_few_interpreters_that_are_kept(colleague: Api, lab: Lab) -> None:
@@ -205,7 +205,7 @@ def test_what_is_asked_for_is_installed_in_all_recorded_and_shown(colleague: Api
     assert {event.actor for event in ended} == {colleague.user}
     assert [event.data["exit"] for event in ended] == [0, 0]
     assert ended[0].data["packages"] == ["toy==1.0"]
-    assert look() == 2, "what they have is looked at anew"
+    assert run_surveys() == 2, "what they have is looked at anew"
     assert compare(colleague)["lacking"] == []
 
 
@@ -297,7 +297,7 @@ def test_a_module_that_one_notebook_has_is_named_before_the_start_and_levelled(o
     assert first["packages"]["looking"]
     assert "IMPORT_MISSING" not in codes(first)
     assert lab.entered == [], "a preview enters no environment"
-    assert look() == 2
+    assert run_surveys() == 2
     data = preview(owner)
     (missing,) = data["packages"]["missing"]
     assert missing == {
@@ -310,7 +310,7 @@ def test_a_module_that_one_notebook_has_is_named_before_the_start_and_levelled(o
     assert "fermi environments level env-001 env-003 --package einops==0.8.0" in warning["hint"]
     inside_engines.put(lab.pythons["env-003"], inside_engines.metadata("einops", "0.8.0", "einops"))
     owner.get(PACKAGES, ids=BOTH, python=KERNEL, anew="true")
-    look()
+    run_surveys()
     assert preview(owner)["packages"]["missing"] == []
 
 
@@ -319,7 +319,7 @@ def test_another_version_of_what_the_script_imports_is_named_and_of_others_is_no
         inside_engines.put(lab.pythons[key], inside_engines.metadata("einops", version, "einops"))
         inside_engines.put(lab.pythons[key], inside_engines.metadata("unrelated", version, "unrelated"))
     preview(owner)
-    look()
+    run_surveys()
     data = preview(owner)
     assert [one["name"] for one in data["packages"]["differences"]] == ["einops"]
     warning = next(one for one in data["warnings"] if one["code"] == "PACKAGES_DIFFER")
@@ -331,7 +331,7 @@ def test_versions_that_break_training_are_named_as_such(owner: Api, lab: Lab) ->
         inside_engines.put(lab.pythons[key], inside_engines.metadata("torch", version, "torch"))
         inside_engines.put(lab.pythons[key], {"torch/version.py": f"__version__ = {version!r}\n"})
     preview(owner)
-    look()
+    run_surveys()
     warning = next(one for one in preview(owner)["warnings"] if one["code"] == "PACKAGES_DIFFER_FATALLY")
     assert "torch 2.5.1" in warning["message"]
 
@@ -339,7 +339,7 @@ def test_versions_that_break_training_are_named_as_such(owner: Api, lab: Lab) ->
 def test_code_with_requirements_brings_what_it_needs(owner: Api, lab: Lab) -> None:
     files = {"requirements.txt": b"einops\n"}
     preview(owner, files=files)
-    look()
+    run_surveys()
     assert preview(owner, files=files)["packages"]["missing"] == []
 
 
@@ -351,16 +351,16 @@ def test_a_draft_that_nobody_comes_back_for_says_what_is_known_and_has_nothing_l
         return build_draft(owner.user, task, request, "task-x", wrong, start_surveys=False)
 
     assert [one.looking for one in draft().installed.seen] == [False, False]
-    assert look() == 0
+    assert run_surveys() == 0
     inside_engines.put(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
     preview(owner)
-    look()
+    run_surveys()
     assert "IMPORT_MISSING" in {one.code for one in draft().warnings}
 
 
 def test_a_task_beside_its_environments_has_nothing_to_do_with_their_packages(owner: Api, lab: Lab) -> None:
     assert preview(owner, runIn="beside")["packages"] is None
-    assert look() == 0
+    assert run_surveys() == 0
 
 
 @pytest.mark.database

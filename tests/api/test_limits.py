@@ -24,14 +24,14 @@ NONE: dict[str, Any] = {
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
 
-def of(data: dict[str, Any]) -> dict[str, Any]:
+def pick_limits(data: dict[str, Any]) -> dict[str, Any]:
     return {name: data[name] for name in NONE}
 
 
 def test_an_administrator_sets_them_all_at_once_and_the_project_reads_them(
     admin: Api, owner: Api, viewer: Api, stranger: Api, anonymous: Api
 ) -> None:
-    assert of(viewer.get(PATH).data) == NONE
+    assert pick_limits(viewer.get(PATH).data) == NONE
     body = {
         "weight": 3, "guaranteedGpus": 4, "mostGpus": 8, "gpuTypes": ["A100"], "zones": ["北京可用区A"],
         "priorities": ["low", "normal"], "budget": 99.999, "atBudget": "refuse",
@@ -40,12 +40,12 @@ def test_an_administrator_sets_them_all_at_once_and_the_project_reads_them(
         assert api.put(PATH, body).status == status
     made = admin.put(PATH, body).data
     zone = DevEnvironment.objects.get(pk="env-001").zone_id
-    assert of(made) == {**NONE, **body, "zones": [zone], "budget": 100.0}
+    assert pick_limits(made) == {**NONE, **body, "zones": [zone], "budget": 100.0}
     assert (made["updatedBy"], made["mayChange"]) == ("admin", True)
-    assert of(viewer.get(PATH).data) == of(made)
+    assert pick_limits(viewer.get(PATH).data) == pick_limits(made)
     assert viewer.get(PATH).data["mayChange"] is False
     assert (stranger.get(PATH).status, anonymous.get(PATH).status) == (404, 401)
-    assert of(admin.put(PATH, {"weight": 2}).data) == {**NONE, "weight": 2}, "what is left out is no limit"
+    assert pick_limits(admin.put(PATH, {"weight": 2}).data) == {**NONE, "weight": 2}, "what is left out is no limit"
     assert [one.data.get("weight") for one in AuditEvent.objects.filter(action="limits.set").order_by("at")] == [3, 2]
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
 def task(api: Api, environment: str, **more: Any) -> str:
     """One that has been looked at, on one environment."""
     made: str = api.post("/training-tasks", asking(environment, **more)).data["taskId"]
-    look(made)
+    process_task(made)
     return made
 
 
@@ -34,7 +34,7 @@ def asking(environment: str, **more: Any) -> dict[str, Any]:
     return request
 
 
-def look(task_id: str) -> None:
+def process_task(task_id: str) -> None:
     """Its own pass, and the queue's decision, as the sweep does both."""
     reconciler.reconcile_tasks(task_id)
     Queue.objects.update(due_at=timezone.now())
@@ -73,14 +73,14 @@ def test_a_task_waits_for_a_limit_and_starts_when_it_is_raised(
     assert told in text
     assert ("maintainer" if "USER" in code else "administrator") in text
     admin.put(LIMITS, {})
-    look(second)
+    process_task(second)
     assert holds(second)
 
 
 def test_a_limit_that_is_lowered_ends_nothing(colleague: Api, admin: Api) -> None:
     first = task(colleague, "env-001")
     admin.put(LIMITS, {"mostGpus": 1, "mostTasks": 0, "gpuTypes": [], "longestRunSeconds": 60})
-    look(first)
+    process_task(first)
     assert holds(first)
     assert Task.objects.get(pk=first).state != "failed"
 
@@ -97,13 +97,13 @@ def test_a_spent_budget_keeps_waiting_tasks_from_starting_but_for_preemptible_on
         zone="z", gpus=1, since=moment, until=moment, training=3600.0, per_gpu_hour=50,
     )  # fmt: skip
     admin.put(LIMITS, {"budget": 50, "atBudget": "refuse"})
-    look(preemptible)
+    process_task(preemptible)
     assert [holds(plain), holds(preemptible)] == [False, False]
     code, text = waits(colleague, preemptible)
     assert (code, "50.00 of 50.00 CNY" in text) == ("BUDGET_SPENT", True)
     admin.put(LIMITS, {"budget": 50, "atBudget": "preemptible"})
-    look(plain)
-    look(preemptible)
+    process_task(plain)
+    process_task(preemptible)
     assert [holds(plain), holds(preemptible)] == [False, True]
 
 
@@ -118,5 +118,5 @@ def test_what_is_set_aside_waits_unless_it_ends_in_time(colleague: Api, owner: A
     Lease.objects.all().delete()
     Task.objects.filter(pk=short).delete()
     assert owner.patch(f"/reservations/{made}", {"projectId": "project-one"}).data["kind"] == "reserved"
-    look(unbounded)
+    process_task(unbounded)
     assert holds(unbounded), "its own project has it"

@@ -55,12 +55,12 @@ def test_a_preview_tells_what_holds_memory_and_whose_it_is(owner: Api, colleague
 
 def test_a_task_that_is_to_wait_waits_and_goes_on_when_the_memory_is_free(colleague: Api, lab: Hosted) -> None:
     task = colleague.post("/training-tasks", changed(whenInUse="wait")).data["taskId"]
-    look(task)
+    process_task(task)
     shown = colleague.get(f"/training-tasks/{task}").data
     assert (shown["status"], shown["reason"]["code"]) == ("queued", "ENVIRONMENTS_IN_USE")
     assert "train.ipynb" in shown["reason"]["message"]
     Hosted.objects.filter(pk=lab.pk).update(seen={})
-    look(task)
+    process_task(task)
     assert colleague.get(f"/training-tasks/{task}").data["status"] == "starting"
 
 
@@ -186,15 +186,15 @@ def test_only_the_kernel_that_was_seen_is_ended_and_only_by_whose_it_is(
 
 def test_a_task_that_is_to_wait_waits_for_the_look_and_then_for_the_memory(colleague: Api, discovered: Inside) -> None:
     task = colleague.post("/training-tasks", changed(whenInUse="wait")).data["taskId"]
-    look(task)
+    process_task(task)
     assert colleague.get(f"/training-tasks/{task}").data["reason"]["code"] == "MEMORY_LOOKED_AT"
     memory_surveys.run_due_survey()
-    look(task)
+    process_task(task)
     assert colleague.get(f"/training-tasks/{task}").data["reason"]["code"] == "ENVIRONMENTS_IN_USE"
     discovered.holders = {"gpus": [], "kernels": [], "holders": []}
     MemoryLook.objects.update(due_at=now())
     memory_surveys.run_due_survey()
-    look(task)
+    process_task(task)
     assert colleague.get(f"/training-tasks/{task}").data["status"] == "starting"
 
 
@@ -212,7 +212,7 @@ def test_what_an_environment_says_is_believed_in_its_shape_only(owner: Api, disc
     assert MemoryLook.objects.get().found["kernels"][0]["id"] == "5-6"
 
 
-def look(task: str) -> None:
+def process_task(task: str) -> None:
     for _ in range(3):
         Task.objects.filter(pk=task).update(due_at=Task.objects.get(pk=task).created_at)
         reconciler.reconcile_tasks(task)

@@ -206,7 +206,7 @@ def test_dashboards_and_alerts_ask_for_what_is_told_and_for_all_of_it(
     told = families(admin)
     used: set[str] = set()
     for where, text in expressions(root):
-        asked = promql.asked(text)
+        asked = promql.parse_query(text)
         assert asked.selectors, where
         for selector in asked.selectors:
             assert selector.name in told, where
@@ -221,4 +221,4 @@ def test_dashboards_and_alerts_ask_for_what_is_told_and_for_all_of_it(
 @pytest.mark.parametrize("text", ["max by (", "max fermi_tasks", 'fermi_tasks{state="a" & 1}', "max(fermi_tasks"])
 def test_what_is_no_promql_is_refused(text: str) -> None:
     with pytest.raises((ValueError, IndexError)):
-        promql.asked(text)
+        promql.parse_query(text)

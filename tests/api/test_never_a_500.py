@@ -81,14 +81,14 @@ def log(colleague: Api, environments: Any, dataset: Any, model: Any, settings: A
     return path
 
 
-def of(log: Path, what: str) -> str:
+def task_path(log: Path, what: str) -> str:
     return f"/training-tasks/{log.parts[-3]}/{what}"
 
 
 @pytest.mark.parametrize("cursor", [f"1@0:{FAR}", f"{FAR}@0:{FAR}", f"1@{FAR}:{FAR}"])
 @pytest.mark.parametrize("rank", ["0", "all"])
 def test_a_log_is_read_from_far_beyond_its_end(colleague: Api, log: Path, cursor: str, rank: str) -> None:
-    page = colleague.get(of(log, "logs"), cursor=cursor, rank=rank)
+    page = colleague.get(task_path(log, "logs"), cursor=cursor, rank=rank)
     assert [line for line in page.data["lines"] if line["offset"] > 0] == []
 
 
@@ -104,10 +104,10 @@ def test_a_stream_goes_on_from_far_beyond_the_end_of_a_log(colleague: Api, log: 
 
 
 def test_a_log_that_cannot_be_read_is_an_error_and_no_empty_file(colleague: Api, log: Path) -> None:
-    assert colleague.get(of(log, "logs/download")).status == 200
+    assert colleague.get(task_path(log, "logs/download")).status == 200
     log.unlink()
     log.mkdir()
-    answer = colleague.get(of(log, "logs/download"))
+    answer = colleague.get(task_path(log, "logs/download"))
     assert (answer.status, answer.error) == (500, "INTERNAL_ERROR")
 
 

@@ -22,7 +22,7 @@ def an_engine_that_is_away(monkeypatch):
     monkeypatch.setattr("fermi.engines.local.engine.LocalBackend.submit", lambda *_: None)
 
 
-def asked(person, **changes) -> Preflight:
+def create_preflight(person, **changes) -> Preflight:
     return Preflight.objects.get(pk=person.post("/preflights", {**ASKED, **changes}).data["id"])
 
 
@@ -48,12 +48,12 @@ def test_a_test_is_asked_for_and_waits_for_its_turn(colleague):
 
 
 def test_it_has_a_folder_for_checkpoints_that_is_no_tasks(colleague, settings):
-    test = asked(colleague)
+    test = create_preflight(colleague)
     assert test.run.spec["checkpoint_dir"] == str(settings.DATA_DIR / "checkpoints" / test.pk)
 
 
 def test_it_has_one_process_per_node_and_takes_the_environments(colleague):
-    test = asked(colleague)
+    test = create_preflight(colleague)
     reconciler.reconcile_tasks(test.pk)
     run = Task.objects.get(pk=test.pk)
     assert (run.state, run.world_size, run.total_gpus) == ("starting", 2, 6)
@@ -63,7 +63,7 @@ def test_it_has_one_process_per_node_and_takes_the_environments(colleague):
 
 def test_one_that_needs_a_busy_environment_says_who_has_it(colleague, environments):
     Lease.objects.create(environment=environments["env-003"], holder="task-other")
-    test = asked(colleague)
+    test = create_preflight(colleague)
     reconciler.reconcile_tasks(test.pk)
     data = colleague.get(f"/preflights/{test.pk}").data
     assert (data["status"], data["reason"]["code"]) == ("queued", "WAITING_FOR_ENVIRONMENTS")
@@ -90,7 +90,7 @@ def test_what_cannot_be_tested_is_refused_all_at_once(colleague, changes, proble
 
 
 def test_who_may_look_and_who_may_ask(colleague, viewer, stranger, anonymous):
-    test = asked(colleague)
+    test = create_preflight(colleague)
     assert viewer.get(f"/preflights/{test.pk}").data["allowedActions"] == []
     assert colleague.get(f"/preflights/{test.pk}").data["allowedActions"] == ["stop"]
     assert viewer.get("/preflights").ids == [test.pk]
@@ -103,7 +103,7 @@ def test_who_may_look_and_who_may_ask(colleague, viewer, stranger, anonymous):
 
 
 def test_the_list_is_filtered_and_costs_the_same_however_long_it_is(colleague, django_assert_max_num_queries):
-    first, second = asked(colleague), asked(colleague, environmentIds=["env-002"])
+    first, second = create_preflight(colleague), create_preflight(colleague, environmentIds=["env-002"])
     end(first, fit=True)
     assert colleague.get("/preflights").ids == [second.pk, first.pk]
     assert colleague.get("/preflights", status="done").ids == [first.pk]
@@ -115,13 +115,13 @@ def test_the_list_is_filtered_and_costs_the_same_however_long_it_is(colleague, d
 
 
 def test_it_is_in_no_list_of_tasks_and_no_task(colleague):
-    test = asked(colleague)
+    test = create_preflight(colleague)
     assert colleague.get("/training-tasks").data["items"] == []
     assert colleague.get(f"/training-tasks/{test.pk}").error == "NOT_FOUND"
 
 
 def test_one_that_waits_can_be_stopped(colleague):
-    test = asked(colleague)
+    test = create_preflight(colleague)
     for _ in range(2):
         assert colleague.post(f"/preflights/{test.pk}/stop").status == 200
     reconciler.reconcile_tasks(test.pk)
@@ -130,7 +130,7 @@ def test_one_that_waits_can_be_stopped(colleague):
 
 
 def test_a_verdict_speaks_the_readers_language(colleague):
-    test = asked(colleague)
+    test = create_preflight(colleague)
     end(test, fit=False)
     said = {}
     for colleague.lang in ("zh-CN", "en"):
@@ -151,7 +151,7 @@ def task(colleague) -> Task:
     return Task.objects.get(pk=task.pk)
 
 
-def look(task: Task) -> Task:
+def process_task(task: Task) -> Task:
     Task.objects.filter(pk=task.pk, due_at__isnull=False).update(due_at=timezone.now())
     reconciler.reconcile_tasks(task.pk)
     return Task.objects.get(pk=task.pk)
@@ -170,15 +170,15 @@ def test_a_task_waits_for_its_test_and_then_begins(colleague, task):
     assert (test.before_id, test.level) == (task.pk, "quick")
     assert (detail["status"], detail["reason"]["code"]) == ("queued", "PREFLIGHT_RUNNING")
     assert [node["name"] for node in test.run.spec["nodes"]] == [node.name for node in task.nodes.all().order_by("id")]
-    assert look(look(task)).state == "queued"
+    assert process_task(process_task(task)).state == "queued"
     assert Preflight.objects.count() == 1
     end(test, fit=True)
-    assert look(task).state == "starting"
+    assert process_task(task).state == "starting"
 
 
 def test_a_task_whose_nodes_are_not_fit_fails_and_names_the_culprit(colleague, task):
     end(task.stage, fit=False)
-    assert look(task).state == "failed"
+    assert process_task(task).state == "failed"
     colleague.lang = "en"
     reason = colleague.get(f"/training-tasks/{task.pk}").data["reason"]
     assert reason["code"] == "PREFLIGHT_FAILED"
@@ -193,19 +193,19 @@ def test_a_test_that_could_not_run_fails_the_task_with_its_reason(colleague, tas
     Task.objects.filter(pk=task.stage.pk).update(
         state=TaskState.FAILED, due_at=None, reason="RUN_TIMEOUT", ended_at=timezone.now()
     )
-    assert look(task).state == "failed"
+    assert process_task(task).state == "failed"
     assert colleague.get(f"/training-tasks/{task.pk}").data["reason"]["code"] == "PREFLIGHT_FAILED"
 
 
 def test_stopping_a_task_stops_its_test(colleague, task):
     colleague.post(f"/training-tasks/{task.pk}/stop")
-    assert look(task).state == "stopped"
+    assert process_task(task).state == "stopped"
     assert Task.objects.get(pk=task.stage.pk).stop_requested_at is not None
 
 
 def test_a_deleted_task_takes_its_test_with_it(colleague, task):
     end(task.stage, fit=False)
-    look(task)
+    process_task(task)
     assert colleague.delete(f"/training-tasks/{task.pk}").status == 200
     assert not Task.objects.exists()
     assert not Preflight.objects.exists()

@@ -44,7 +44,7 @@ def theirs(stranger: Api, other_project: Project, cluster: Cluster) -> Task:
     return Task.objects.get(pk=answer.data["taskId"])
 
 
-def asked(api: Api, path: str) -> tuple[int, Any]:
+def create_resuming_task(api: Api, path: str) -> tuple[int, Any]:
     answer = api.post(TASKS, {**SINGLE, "resumeFrom": path})
     return answer.status, answer.body.get("errors")
 
@@ -66,7 +66,7 @@ def test_what_a_task_saved_beside_its_script_is_its_own_as_well(
         path = data / "trees" / task.pk / "code" / "out" / "last.pt"
         path.parent.mkdir(parents=True)
         path.write_bytes(b"weights")
-        status, problems = asked(colleague, str(path))
+        status, problems = create_resuming_task(colleague, str(path))
         assert (status == 201) is (task is ours), problems
 
 
@@ -78,7 +78,10 @@ def test_another_projects_checkpoint_and_one_that_is_not_there_get_the_same_answ
     there, missing = saved(theirs), f"{data}/checkpoints/{theirs.pk}/step-6.pt"
     (data / "logs" / theirs.pk).mkdir(parents=True)
     (data / "token").write_text("fermi_0123")
-    (status, [problem]), (other_status, [other]) = asked(colleague, there), asked(colleague, missing)
+    (status, [problem]), (other_status, [other]) = (
+        create_resuming_task(colleague, there),
+        create_resuming_task(colleague, missing),
+    )
     assert (status, other_status) == (400, 400)
     assert (problem["field"], problem["error"]) == ("resumeFrom", "RESUME_NOT_FOUND")
     assert there in problem["message"]
@@ -91,7 +94,7 @@ def test_another_projects_checkpoint_and_one_that_is_not_there_get_the_same_answ
         data / "checkpoints" / "nobody",
     ):
         path.exists() or path.mkdir(parents=True)
-        assert [one["error"] for one in asked(colleague, str(path))[1]] == ["RESUME_NOT_FOUND"], path
+        assert [one["error"] for one in create_resuming_task(colleague, str(path))[1]] == ["RESUME_NOT_FOUND"], path
 
 
 def test_neither_links_nor_dots_nor_other_names_of_the_data_directory_lead_there(
@@ -108,8 +111,8 @@ def test_neither_links_nor_dots_nor_other_names_of_the_data_directory_lead_there
         f"{own.parent}/../{theirs.pk}/{there.name}", f"{data}/workspace/../checkpoints/{theirs.pk}",
         tmp_path / "elsewhere" / there.relative_to(data), f"/{there}",
     ):  # fmt: skip
-        assert [one["error"] for one in asked(colleague, str(path))[1]] == ["RESUME_NOT_FOUND"], path
-    status, problems = asked(colleague, str(tmp_path / "elsewhere" / own.relative_to(data)))
+        assert [one["error"] for one in create_resuming_task(colleague, str(path))[1]] == ["RESUME_NOT_FOUND"], path
+    status, problems = create_resuming_task(colleague, str(tmp_path / "elsewhere" / own.relative_to(data)))
     assert status == 201 or [one["error"] for one in problems] == ["PATH_NOT_GIVEN"], "no rank sees it by that name"
 
 
@@ -122,7 +125,7 @@ def test_a_data_directory_that_is_put_together_with_links_is_one_all_the_same(
     (settings.DATA_DIR / "checkpoints").symlink_to(tmp_path / "disk")
     there = saved(theirs)
     for path in (there, os.path.realpath(there)):
-        assert [one["error"] for one in asked(colleague, path)[1]] == ["RESUME_NOT_FOUND"], path
+        assert [one["error"] for one in create_resuming_task(colleague, path)[1]] == ["RESUME_NOT_FOUND"], path
     assert stranger.post(TASKS, {**SINGLE, "environmentIds": ["env-other"], "resumeFrom": there}).status == 201
 
 
@@ -137,7 +140,7 @@ def test_a_clusters_own_name_of_the_data_directory_leads_nowhere_else(
     own = saved(ours)
     path = f"/mnt/fermi/checkpoints/{theirs.pk}/step-5.pt"
     for spelt in (path, f"//{path}", f"/mnt/../mnt/fermi/checkpoints/{theirs.pk}/step-5.pt"):
-        assert [one["error"] for one in asked(colleague, spelt)[1]] == ["RESUME_NOT_FOUND"], spelt
+        assert [one["error"] for one in create_resuming_task(colleague, spelt)[1]] == ["RESUME_NOT_FOUND"], spelt
     answer = colleague.post(TASKS, {**SINGLE, "resumeFrom": f"/mnt/fermi/checkpoints/{ours.pk}/step-5.pt"})
     assert Task.objects.get(pk=answer.data["taskId"]).spec["resume_from"] == own
 
@@ -152,9 +155,9 @@ def test_who_is_in_both_projects_and_the_administrator_may(
     colleague: Api, admin: Api, theirs: Task, other_project: Project
 ) -> None:
     path = saved(theirs)
-    assert asked(admin, path)[0] == 201
+    assert create_resuming_task(admin, path)[0] == 201
     Membership.objects.create(user=User.objects.get(username="colleague"), project=other_project, role=Role.VIEWER)
-    assert asked(colleague, path)[0] == 201
+    assert create_resuming_task(colleague, path)[0] == 201
 
 
 def test_a_task_that_was_allowed_to_goes_on_but_is_made_again_only_by_those_who_may(

@@ -34,7 +34,7 @@ def home(model: type[Model]) -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
 
 
-def asked(console: ModelAdmin) -> Iterator[str]:
+def list_queries(console: ModelAdmin) -> Iterator[str]:
     """By its pages, by its filters, and by nobody."""
     filters = [name for name in console.list_filter if isinstance(name, str)]
     yield from ("p", "o", "q", "_to_field", "no_such_field", "id__gte")
@@ -43,7 +43,7 @@ def asked(console: ModelAdmin) -> Iterator[str]:
 
 @MODELS
 def test_a_list_is_filtered_by_nonsense(operator: Client, model: type[Model]) -> None:
-    queries = [{name: value} for name in asked(admin.site._registry[model]) for value in VALUES] + [{"\0": "x"}]
+    queries = [{name: value} for name in list_queries(admin.site._registry[model]) for value in VALUES] + [{"\0": "x"}]
     found = {urlencode(query): operator.get(home(model), query).status_code for query in queries}
     assert {query: status for query, status in found.items() if status >= 500} == {}
     assert {status for query, status in found.items() if "%00" in query} == {400}

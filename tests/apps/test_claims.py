@@ -48,7 +48,7 @@ def a_while_passes(task: Task, wait: timedelta) -> None:
     task.refresh_from_db()
 
 
-def said(task: Task, user: User) -> str | None:
+def read_claim_notice(task: Task, user: User) -> str | None:
     """In lists, and in the live stream."""
     [row] = selectors.query_tasks(user)
     pulse = pulse_of(user, task)
@@ -59,9 +59,9 @@ def said(task: Task, user: User) -> str | None:
 
 
 def test_a_task_whose_process_was_killed_says_since_when_and_who_goes_on(dead: Task, user: User) -> None:
-    assert said(dead, user) == "RESTARTING", "a pass may take a moment"
+    assert read_claim_notice(dead, user) == "RESTARTING", "a pass may take a moment"
     a_while_passes(dead, PASS_SILENT_AFTER)
-    assert said(dead, user) == "PROCESS_SILENT"
+    assert read_claim_notice(dead, user) == "PROCESS_SILENT"
     assert dead.claimed_at is not None
     assert dead.due_at is not None
     assert timedelta() <= dead.due_at - dead.claimed_at - PASS_CLAIM_TIMEOUT < timedelta(seconds=1), (
@@ -93,7 +93,7 @@ def test_once_another_process_has_taken_over_nothing_is_waited_for(
     assert reconciler.reconcile_due_tasks() == 1
     dead.refresh_from_db()
     assert dead.claimed_at is None
-    assert said(dead, user) == "RESTARTING"
+    assert read_claim_notice(dead, user) == "RESTARTING"
 
 
 def test_a_pass_that_changed_nothing_lets_go_of_its_task(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ def once(task: Task) -> Task:
     return task
 
 
-def said(task: Task, lang: str = "en") -> str:
+def read_reason(task: Task, lang: str = "en") -> str:
     found = presenters.serialize_reason(task.reason, task.reason_params, lang)
     assert found is not None
     return f"{found['message']} {found['hint']}"
@@ -133,8 +133,10 @@ def said(task: Task, lang: str = "en") -> str:
 def test_the_second_failure_alike_ends_the_task_and_names_rank_node_exception_and_line(task: Task) -> None:
     over = lives(task, "shape")
     assert (over.state, over.reason, over.attempt) == (TaskState.FAILED, "CRASH_LOOP", 2)
-    assert "2 times at step 12: Rank 1 on gn1: ValueError: bad shape (4, 7) — train.py:5 in forward." in said(over)
-    assert "ValueError: bad shape (4, 7) — train.py:5 in forward" in said(over, "zh")
+    assert "2 times at step 12: Rank 1 on gn1: ValueError: bad shape (4, 7) — train.py:5 in forward." in read_reason(
+        over
+    )
+    assert "ValueError: bad shape (4, 7) — train.py:5 in forward" in read_reason(over, "zh")
     found = Finding.objects.get(task=task, attempt=2)
     assert (found.code, found.level, found.where[0]["node"]) == ("UNCAUGHT_EXCEPTION", "fail", "gn1")
     assert "ValueError: bad shape (4, 7)" in found.evidence[0]["lines"][-1]
@@ -144,8 +146,8 @@ def test_the_second_failure_alike_ends_the_task_and_names_rank_node_exception_an
 def test_a_rank_that_left_with_0_is_named_and_not_the_one_that_lost_it(task: Task) -> None:
     over = lives(task, "left", max_restarts=0)
     assert (over.state, over.reason) == (TaskState.FAILED, "RANK_LEFT_EARLY")
-    assert "Rank 1 on gn1 ended with exit code 0 while 1 rank was still running" in said(over)
-    assert "rank 1（节点 gn1）以退出码 0 提前结束" in said(over, "zh")
+    assert "Rank 1 on gn1 ended with exit code 0 while 1 rank was still running" in read_reason(over)
+    assert "rank 1（节点 gn1）以退出码 0 提前结束" in read_reason(over, "zh")
     found = Finding.objects.get(task=task, attempt=1)
     assert (found.level, found.where[0]["rank"]) == ("info", 0), "what its victim tells explains nothing"
 
@@ -155,7 +157,7 @@ def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says
 ) -> None:
     over = lives(task, "module")
     assert (over.reason, over.attempt) == ("CRASH_LOOP", 2)
-    assert "2 times in a row" in said(over)
+    assert "2 times in a row" in read_reason(over)
     first = task.attempts.get(number=1)
     assert (first.outcome_params["why"], first.outcome_params["at"]) == ("MODULE_MISSING", "train.py:21")
     reason = presenters.serialize_reason(first.outcome, first.outcome_params, "en")
@@ -178,8 +180,8 @@ def test_joining_by_local_rank_explains_whatever_a_rank_fails_with(task: Task, t
     )
     over = lives(task, "local", max_restarts=0)
     assert over.state == TaskState.FAILED
-    assert "RuntimeError: EADDRINUSE" in said(over)
-    assert "LOCAL_RANK restarts from 0 on each node" in said(over)
+    assert "RuntimeError: EADDRINUSE" in read_reason(over)
+    assert "LOCAL_RANK restarts from 0 on each node" in read_reason(over)
     found = Finding.objects.get(task=task, attempt=1)
     assert (found.code, found.level, found.params["found"]) == ("LOCAL_RANK_AS_RANK", "fail", "0")
 
@@ -188,8 +190,8 @@ def test_a_script_that_ends_well_and_never_trained_says_so(task: Task) -> None:
     over = lives(task, "nothing")
     assert (over.state, over.reason) == (TaskState.SUCCEEDED, "COMPLETED_WITHOUT_STEP")
     assert over.attempts.get().outcome == "COMPLETED"
-    assert "exited with code 0 on all 2 ranks after" in said(over)
-    assert "全部 2 个 rank 都以退出码 0 结束" in said(over, "zh")
+    assert "exited with code 0 on all 2 ranks after" in read_reason(over)
+    assert "全部 2 个 rank 都以退出码 0 结束" in read_reason(over, "zh")
 
 
 @pytest.mark.parametrize("spec", [{"pulse": False}, {"framework": "jax"}])
@@ -205,8 +207,8 @@ def test_a_projects_own_rule_explains_what_comes_from_elsewhere_and_makes_no_loo
     task.refresh_from_db()
     over = lives(task, "own")
     assert (over.reason, over.attempt) == ("RANK_FAILED", 2)
-    assert "All 42 seats of lic-7 are taken (gn" in said(over)
-    assert "Ask the tools team for one." in said(over)
+    assert "All 42 seats of lic-7 are taken (gn" in read_reason(over)
+    assert "Ask the tools team for one." in read_reason(over)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +223,8 @@ def test_a_projects_own_rule_explains_what_comes_from_elsewhere_and_makes_no_loo
 def test_what_ranks_are_not_like_elsewhere_is_said(task: Task, what: str, code: str, words: str) -> None:
     over = lives(once(task), what)
     assert (over.reason, over.reason_params["why"]) == ("RANK_FAILED", code)
-    assert words in said(over)
-    assert code not in said(over, "zh")
+    assert words in read_reason(over)
+    assert code not in read_reason(over, "zh")
     assert Finding.objects.get(task=task, attempt=1).code == code
 
 
@@ -240,8 +242,8 @@ def test_a_file_that_gitignore_left_out_of_the_code_is_told_with_its_line(task: 
     brought = Code(digest, str(store.ensure_archive(digest)), "off")
     over = lives(once(task), "file", code=asdict(brought))
     assert over.reason_params["why"] == "FILE_MISSING"
-    assert "data/train.txt is missing on gn" in said(over)
-    assert "the line data/ (.gitignore) excludes it" in said(over)
+    assert "data/train.txt is missing on gn" in read_reason(over)
+    assert "the line data/ (.gitignore) excludes it" in read_reason(over)
 
 
 @pytest.mark.database

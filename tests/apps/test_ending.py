@@ -50,7 +50,7 @@ def kubeconfig(folder: Path, user: dict[str, Any], cluster: dict[str, Any] | Non
     )[0]
 
 
-def told() -> list[tuple[str, str]]:
+def list_open_incidents() -> list[tuple[str, str]]:
     """Code and level of what goes on."""
     rows = Incident.objects.filter(kind="certificate_ends", over_at=None).order_by("code")
     return list(rows.values_list("code", "level"))
@@ -66,13 +66,13 @@ def test_a_client_certificate_is_told_of_two_weeks_before_and_once_it_has_ended_
     ends = within(15)
     kubeconfig(tmp_path, {"client-certificate-data": inline(certificate(ends)[0])})
     expiry.notify_expiring()
-    assert told() == []
+    assert list_open_incidents() == []
     moment = now() + timedelta(days=2)
     monkeypatch.setattr(expiry, "now", lambda: moment)
     for _ in range(3):
         expiry.notify_expiring()
     fanout.spread_incidents()
-    assert told() == [("NOTICE_CERTIFICATE_ENDS", "warn")]
+    assert list_open_incidents() == [("NOTICE_CERTIFICATE_ENDS", "warn")]
     row = Incident.objects.get()
     assert (row.times, row.due_at) == (1, None)
     message = wording.build_message(row, "opened", "en")
@@ -82,13 +82,13 @@ def test_a_client_certificate_is_told_of_two_weeks_before_and_once_it_has_ended_
     moment += timedelta(days=14)
     for _ in range(2):
         expiry.notify_expiring()
-    assert told() == [("NOTICE_CERTIFICATE_ENDS", "fail")]
+    assert list_open_incidents() == [("NOTICE_CERTIFICATE_ENDS", "fail")]
     row.refresh_from_db()
     assert (row.times, row.due_at is None) == (1, False)
     assert "expired at" in wording.build_message(row, "opened", "en").title
     kubeconfig(tmp_path, {"client-certificate-data": inline(certificate(within(300))[0])})
     expiry.notify_expiring()
-    assert told() == []
+    assert list_open_incidents() == []
 
 
 def test_files_that_a_kubeconfig_names_are_read_and_the_rest_is_not(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_files_that_a_kubeconfig_names_are_read_and_the_rest_is_not(tmp_path: Pa
     (tmp_path / "token").write_bytes(jwt(iat=now().timestamp() - YEAR, exp=now().timestamp() + 86_400))
     kubeconfig(tmp_path, {"tokenFile": "token"}, {"certificate-authority": "ca.crt"})
     expiry.notify_expiring()
-    assert told() == [("NOTICE_AUTHORITY_ENDS", "warn"), ("NOTICE_CLUSTER_TOKEN_ENDS", "warn")]
+    assert list_open_incidents() == [("NOTICE_AUTHORITY_ENDS", "warn"), ("NOTICE_CLUSTER_TOKEN_ENDS", "warn")]
     assert {row.params["where"] for row in Incident.objects.all()} == {
         str(tmp_path / "ca.crt"), str(tmp_path / "token"),
     }  # fmt: skip
@@ -109,7 +109,7 @@ def test_files_that_a_kubeconfig_names_are_read_and_the_rest_is_not(tmp_path: Pa
 def test_what_never_ends_and_what_a_program_renews_is_not_told_of(tmp_path: Path, user: dict[str, Any]) -> None:
     kubeconfig(tmp_path, user)
     expiry.notify_expiring()
-    assert told() == []
+    assert list_open_incidents() == []
 
 
 def test_a_token_for_slurm_ends_too(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_token_for_slurm_ends_too(tmp_path: Path) -> None:
     Cluster.objects.create(name="here", backend="local")
     Cluster.objects.create(name="gone", backend="of-yesterday")
     expiry.notify_expiring()
-    assert told() == [("NOTICE_CLUSTER_TOKEN_ENDS", "fail")]
+    assert list_open_incidents() == [("NOTICE_CLUSTER_TOKEN_ENDS", "fail")]
 
 
 @pytest.mark.parametrize("how", ["gone", "no yaml", "no base64"])
@@ -138,7 +138,7 @@ def test_what_cannot_be_read_now_is_not_said_to_be_over_and_keeps_nothing_from_o
     connection = {"url": "http://slurm:6820", "token_file": str(tmp_path / "jwt")}
     Cluster.objects.create(name="hpc", backend="slurm", connection=connection)
     expiry.notify_expiring()
-    assert [code for code, _ in told()] == ["NOTICE_CERTIFICATE_ENDS", "NOTICE_CLUSTER_TOKEN_ENDS"]
+    assert [code for code, _ in list_open_incidents()] == ["NOTICE_CERTIFICATE_ENDS", "NOTICE_CLUSTER_TOKEN_ENDS"]
 
 
 def test_a_cluster_that_was_removed_has_nothing_that_ends(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_cluster_that_was_removed_has_nothing_that_ends(tmp_path: Path) -> Non
     expiry.notify_expiring()
     cluster.delete()
     expiry.notify_expiring()
-    assert told() == []
+    assert list_open_incidents() == []
 
 
 @contextmanager
@@ -173,11 +173,11 @@ def test_the_certificate_that_the_platform_is_reached_by_is_looked_at_too(tmp_pa
     with served(tmp_path, within(5)) as port:
         settings.PUBLIC_URL = f"https://localhost:{port}"
         expiry.notify_expiring()
-    assert told() == [("NOTICE_SITE_CERTIFICATE_ENDS", "warn")]
+    assert list_open_incidents() == [("NOTICE_SITE_CERTIFICATE_ENDS", "warn")]
     assert Incident.objects.get().params["host"] == "localhost"
     expiry.notify_expiring()  # nobody answers there now
-    assert told() == [("NOTICE_SITE_CERTIFICATE_ENDS", "warn")]
+    assert list_open_incidents() == [("NOTICE_SITE_CERTIFICATE_ENDS", "warn")]
     with served(tmp_path, within(90)) as port:
         settings.PUBLIC_URL = f"https://localhost:{port}"
         expiry.notify_expiring()
-    assert told() == []
+    assert list_open_incidents() == []

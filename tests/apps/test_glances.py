@@ -47,7 +47,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def published(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
     monkeypatch.setattr(seen_last, "publish_soon", lambda channel, _: heard.append(channel))
     return heard
@@ -96,12 +96,12 @@ def test_a_sweep_takes_no_more_statements_for_more_tasks(task: Task) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_changed_is_kept_and_told_of_in_the_same_pass(task: Task, engine: Engine, told: list[str]) -> None:
+def test_what_changed_is_kept_and_told_of_in_the_same_pass(task: Task, engine: Engine, published: list[str]) -> None:
     ids = many(task, 9)
-    told.clear()
+    published.clear()
     engine.says = dict.fromkeys(ids[:4], CHANGED)
     reconciler.reconcile_tasks(*ids)
-    assert sorted(told) == sorted(f"task:{pk}" for pk in ids[:4])
+    assert sorted(published) == sorted(f"task:{pk}" for pk in ids[:4])
     for attempt in Attempt.objects.all():
         seen = engine.says.get(attempt.task_id, RUNS)
         assert (attempt.seen, attempt.seen_mark) == (

@@ -53,7 +53,7 @@ def offset(task: Task, rank: int = 0) -> int:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+def published(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     heard: list[tuple[str, Any]] = []
     monkeypatch.setattr(wakeups, "_say", lambda channel, data: heard.append((channel, data["kind"])))
     return heard
@@ -69,8 +69,8 @@ def test_points_are_stored_with_their_rank_and_time(task: Task) -> None:
     assert first.at == datetime(2025, 11, 21, 5, 30, 0, 500000, tzinfo=UTC)
     assert (second.step, second.values) == (2, {"loss": None})
     task.refresh_from_db()
-    told = selectors.select_brief_columns(Task.objects.filter(pk=task.pk)).get()
-    assert selectors.serialize_brief({**told, "may_change": True})["lossNotFinite"], (
+    published = selectors.select_brief_columns(Task.objects.filter(pk=task.pk)).get()
+    assert selectors.serialize_brief({**published, "may_change": True})["lossNotFinite"], (
         "and not only that there is no loss"
     )
     assert steps(task, rank=2) == [1]
@@ -225,13 +225,13 @@ def test_progress_is_the_newest_of_rank_0_and_of_the_newest_attempt(task: Task) 
     assert task.progress == {"step": 5, "loss": 2.0}
 
 
-def test_who_watches_is_told_after_the_commit(task: Task, told: list[tuple[str, Any]]) -> None:
+def test_who_watches_is_told_after_the_commit(task: Task, published: list[tuple[str, Any]]) -> None:
     write(task, "plain\n")
     LogReader(task, 1).read()
-    assert told == []
+    assert published == []
     write(task, point(1) + '{"event": "started"}\n')
     LogReader(task, 1).read()
-    assert sorted(told) == [("task:task-x", "event"), ("task:task-x", "metric")]
+    assert sorted(published) == [("task:task-x", "event"), ("task:task-x", "metric")]
 
 
 # Exactly once ---------------------------------------------------------------------------------------------------------

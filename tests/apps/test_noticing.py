@@ -70,7 +70,7 @@ def rule(name: str, *, user: User | None = None, **fields: Any) -> Channel:
     return made
 
 
-def told() -> list[str]:
+def list_recipients() -> list[str]:
     return list(Delivery.objects.order_by("created_at", "pk").values_list("channel__name", flat=True))
 
 
@@ -116,9 +116,9 @@ def test_a_rule_of_ten_minutes_holds_at_ten_minutes_for_whom_it_concerns(waiting
     heard = {}
     for minutes in (1, 9, 10, 11, 59, 60, 61, 119, 120, 500):
         clock.look(minutes)
-        heard[minutes] = len(told())
+        heard[minutes] = len(list_recipients())
     assert heard == {1: 0, 9: 0, 10: 1, 11: 1, 59: 1, 60: 2, 61: 2, 119: 2, 120: 3, 500: 3}
-    assert told() == ["ten", "an hour", "two hours"]
+    assert list_recipients() == ["ten", "an hour", "two hours"]
     assert Incident.objects.get().times == 1
 
 

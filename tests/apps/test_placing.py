@@ -67,7 +67,7 @@ def lose(*names: str, **how: Any) -> None:
     DevEnvironment.objects.filter(pk__in=names).update(**(how or {"status": "unhealthy"}))
 
 
-def look(task: Task) -> Task:
+def lease_until_started(task: Task) -> Task:
     """As a pass of the reconciler does, as far as the next attempt's beginning."""
     while task.state == TaskState.QUEUED and actions.lease_environments(task) is None:
         task = Task.objects.get(pk=task.pk)
@@ -91,7 +91,7 @@ def workers(task: Task) -> dict[str, list[str]]:
 
 def assert_waits(task: Task) -> None:
     before = places(task)
-    looked = look(task)
+    looked = lease_until_started(task)
     assert (looked.state, looked.reason, looked.attempt) == (TaskState.QUEUED, "ENVIRONMENT_UNAVAILABLE", 1)
     assert (places(task), held(task)) == (before, {"gn5", "gn6", "gn7"})
     assert not Event.objects.filter(code="ENVIRONMENT_REPLACED").exists()
@@ -105,7 +105,7 @@ def test_the_first_spare_that_is_large_enough_takes_the_place_with_as_many_worke
     task: Task, how: dict[str, Any], status: str
 ) -> None:
     lose("gn6", **how)
-    looked = look(task)
+    looked = lease_until_started(task)
     assert (looked.state, looked.attempt, looked.master, looked.world_size) == (TaskState.STARTING, 2, "gn5", 5)
     assert places(task) == [("gn5", 2), ("gn1", 2), ("gn7", 1)], "by the rule of ranks, anew"
     assert workers(looked) == {"gn5": ["gn5-0", "gn5-1"], "gn1": ["gn1-0", "gn1-1"], "gn7": ["gn7-0"]}
@@ -137,7 +137,7 @@ def test_what_can_train_neither_inside_nor_beside_gets_no_place(
 
 def test_the_place_of_a_lost_master_is_the_masters(task: Task) -> None:
     lose("gn5")
-    looked = look(task)
+    looked = lease_until_started(task)
     assert (looked.state, looked.master, looked.spec["master"]) == (TaskState.STARTING, "gn1", "gn1")
     assert places(task) == [("gn1", 2), ("gn6", 2), ("gn7", 1)]
     assert looked.summary["totalCpus"] == 3
@@ -146,13 +146,13 @@ def test_the_place_of_a_lost_master_is_the_masters(task: Task) -> None:
 def test_an_environment_that_was_removed_is_replaced_too(task: Task, environments: dict[str, DevEnvironment]) -> None:
     Lease.objects.filter(environment="gn7").delete()
     environments["gn7"].delete()
-    assert look(task).state == TaskState.STARTING
+    assert lease_until_started(task).state == TaskState.STARTING
     assert places(task) == [("gn5", 2), ("gn0", 1), ("gn6", 2)]
 
 
 def test_several_that_are_lost_are_replaced_together_the_largest_first(task: Task) -> None:
     lose("gn5", "gn6", "gn7")
-    looked = look(task)
+    looked = lease_until_started(task)
     assert looked.state == TaskState.STARTING
     assert {node["id"]: node["gpu_count"] for node in looked.spec["nodes"]} == {"gn1": 2, "gn2": 2, "gn0": 1}
     assert Event.objects.filter(code="ENVIRONMENT_REPLACED").count() == 3
@@ -161,7 +161,7 @@ def test_several_that_are_lost_are_replaced_together_the_largest_first(task: Tas
 def test_a_spare_that_another_task_has_is_left_to_it(task: Task) -> None:
     lose("gn6")
     Lease.objects.create(environment_id="gn1", holder="task-other")
-    assert look(task).state == TaskState.STARTING
+    assert lease_until_started(task).state == TaskState.STARTING
     assert places(task) == [("gn5", 2), ("gn2", 2), ("gn7", 1)]
 
 
@@ -171,7 +171,7 @@ def test_without_a_usable_spare_it_waits_and_takes_none(task: Task) -> None:
     Lease.objects.create(environment_id="gn1", holder="task-other")
     assert_waits(task)
     lose("gn6", status="running")
-    assert look(Task.objects.get(pk=task.pk)).state == TaskState.STARTING
+    assert lease_until_started(Task.objects.get(pk=task.pk)).state == TaskState.STARTING
     assert held(task) == {"gn5", "gn6", "gn7"}
 
 
@@ -221,7 +221,7 @@ def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards
     assert placement.replace_lost_nodes(task)
     with pytest.raises(transitions.StaleTaskError):  # another pass, which read the task before
         placement.replace_lost_nodes(task)
-    assert look(Task.objects.get(pk=task.pk)).state == TaskState.STARTING
+    assert lease_until_started(Task.objects.get(pk=task.pk)).state == TaskState.STARTING
     assert held(task) == {"gn5", "gn1", "gn7"}
     assert Event.objects.filter(code="ENVIRONMENT_REPLACED").count() == 1
 

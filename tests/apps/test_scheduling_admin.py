@@ -27,7 +27,7 @@ def environment(db: None) -> DevEnvironment:
     )
 
 
-def said(client: Client, page: str, form: dict[str, Any], *key: object) -> str:
+def submit_form(client: Client, page: str, form: dict[str, Any], *key: object) -> str:
     """What the console says to a form; empty once it is saved."""
     way = "change" if key else "add"
     answer = client.post(reverse(f"admin:scheduling_{page}_{way}", args=key), form)
@@ -37,13 +37,13 @@ def said(client: Client, page: str, form: dict[str, Any], *key: object) -> str:
 def test_limits_are_set_by_the_rules_of_the_api(operator: Client, environment: DevEnvironment) -> None:
     form = {"project": "project-one", "weight": "2", "guaranteed_gpus": "9", "most_gpus": "8", "at_budget": "refuse",
             "gpu_types": ["A100"], "zones": ["zone-a"], "priorities": ["low"], "budget": "12.50"}  # fmt: skip
-    assert "9 GPUs cannot be guaranteed" in said(operator, "limits", form)
-    assert said(operator, "limits", {**form, "guaranteed_gpus": "4"}) == ""
+    assert "9 GPUs cannot be guaranteed" in submit_form(operator, "limits", form)
+    assert submit_form(operator, "limits", {**form, "guaranteed_gpus": "4"}) == ""
     row = Limits.objects.get()
     assert (row.weight, row.guaranteed_gpus, row.gpu_types, row.zones, row.priorities) == (
         2, 4, ["A100"], ["zone-a"], ["low"],
     )  # fmt: skip
-    assert said(operator, "limits", {"weight": "1", "at_budget": "warn"}, row.pk) == ""
+    assert submit_form(operator, "limits", {"weight": "1", "at_budget": "warn"}, row.pk) == ""
     row.refresh_from_db()
     assert (row.most_gpus, row.gpu_types, row.budget) == (None, [], None)
     assert AuditEvent.objects.filter(action="limits.set").count() == 2
@@ -53,11 +53,11 @@ def test_limits_are_set_by_the_rules_of_the_api(operator: Client, environment: D
 def test_a_members_limits_are_set_and_taken_away(operator: Client, environment: DevEnvironment) -> None:
     user = User.objects.create_user("ann")
     form = {"project": "project-one", "user": str(user.pk), "most_gpus": "2"}
-    assert "not a member" in said(operator, "userlimits", form)
+    assert "not a member" in submit_form(operator, "userlimits", form)
     Membership.objects.create(project_id="project-one", user=user)
-    assert said(operator, "userlimits", form) == ""
+    assert submit_form(operator, "userlimits", form) == ""
     row = UserLimits.objects.get()
-    assert said(operator, "userlimits", {"most_tasks": "3"}, row.pk) == ""
+    assert submit_form(operator, "userlimits", {"most_tasks": "3"}, row.pk) == ""
     row.refresh_from_db()
     assert (row.most_gpus, row.most_tasks) == (None, 3)
     operator.post(reverse("admin:scheduling_userlimits_delete", args=[row.pk]), {"post": "yes"})
@@ -75,12 +75,12 @@ def test_reservations_are_made_moved_and_deleted_by_the_rules_of_the_api(
         return {**split, **{f"{name}_1": f"{one:%H:%M:%S}" for name, one in moments.items()}}
 
     form = {"environments": ["env-1"], "note": "new driver", **window(1, 3)}
-    assert "must end after" in said(operator, "reservation", {**form, **window(3, 1)})
-    assert said(operator, "reservation", form) == ""
+    assert "must end after" in submit_form(operator, "reservation", {**form, **window(3, 1)})
+    assert submit_form(operator, "reservation", form) == ""
     row = Reservation.objects.get()
     assert [one.pk for one in row.environments.all()] == ["env-1"]
-    assert "already reserved" in said(operator, "reservation", {**form, **window(2, 4)})
-    assert said(operator, "reservation", {**form, **window(2, 4), "note": "later"}, row.pk) == ""
+    assert "already reserved" in submit_form(operator, "reservation", {**form, **window(2, 4)})
+    assert submit_form(operator, "reservation", {**form, **window(2, 4), "note": "later"}, row.pk) == ""
     row.refresh_from_db()
     assert (row.note, row.environments.count()) == ("later", 1)
     assert operator.get(reverse("admin:scheduling_reservation_change", args=[row.pk])).status_code == 200
@@ -90,9 +90,9 @@ def test_reservations_are_made_moved_and_deleted_by_the_rules_of_the_api(
 
 
 def test_a_price_is_said_anew_and_ends_and_what_was_said_stays(operator: Client, environment: DevEnvironment) -> None:
-    assert said(operator, "price", {"gpu_type": "A100", "zone": "zone-a", "per_gpu_hour": "-1"}) != ""
+    assert submit_form(operator, "price", {"gpu_type": "A100", "zone": "zone-a", "per_gpu_hour": "-1"}) != ""
     for price in ("10", "12.5", ""):
-        assert said(operator, "price", {"gpu_type": "A100", "zone": "zone-a", "per_gpu_hour": price}) == ""
+        assert submit_form(operator, "price", {"gpu_type": "A100", "zone": "zone-a", "per_gpu_hour": price}) == ""
     found = list(Price.objects.order_by("since").values_list("gpu_type", "zone", "per_gpu_hour"))
     assert found == [("A100", "zone-a", 10), ("A100", "zone-a", Decimal("12.5")), ("A100", "zone-a", None)]
     assert AuditEvent.objects.filter(action="prices.set").count() == 3

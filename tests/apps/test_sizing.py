@@ -82,7 +82,7 @@ def again(task: Task) -> Task:
     return task
 
 
-def look(task: Task) -> Task:
+def lease_until_started(task: Task) -> Task:
     """As a pass of the reconciler does, as far as the next attempt's beginning."""
     task = Task.objects.get(pk=task.pk)
     while task.state == TaskState.QUEUED and steps.lease_environments(task) is None:
@@ -93,7 +93,7 @@ def look(task: Task) -> Task:
 def queue_again(task: Task) -> Task:
     Attempt.objects.filter(task=task).update(ended_at=now(), created_at=now() - timedelta(hours=1))
     Task.objects.filter(pk=task.pk).update(state=TaskState.QUEUED)
-    return look(task)
+    return lease_until_started(task)
 
 
 def run(task: Task) -> Task:
@@ -107,7 +107,7 @@ def codes(task: Task) -> list[str]:
 
 def test_a_lost_master_leaves_another_is_elected_and_the_batch_is_divided_anew(again: Task) -> None:
     lose("gn5")
-    task = look(again)
+    task = lease_until_started(again)
     assert (task.state, task.attempt, task.master, task.world_size, task.node_count) == ("starting", 2, "gn6", 6, 3)
     assert places(task) == [("gn6", 2), ("gn7", 2), ("gn8", 2)]
     assert held(task) == {"gn6", "gn7", "gn8"}, "what was lost is free for others once it is back"
@@ -123,7 +123,7 @@ def test_a_lost_master_leaves_another_is_elected_and_the_batch_is_divided_anew(a
 
 def test_it_grows_again_at_the_next_restart_and_its_master_is_the_one_asked_for(again: Task) -> None:
     lose("gn5")
-    task = look(again)
+    task = lease_until_started(again)
     lose("gn5", status="running")
     task = queue_again(task)
     assert (task.attempt, task.master, task.world_size) == (3, "gn5", 8)
@@ -133,7 +133,7 @@ def test_it_grows_again_at_the_next_restart_and_its_master_is_the_one_asked_for(
 
 def test_what_came_back_and_was_taken_by_another_task_is_left_to_it(again: Task) -> None:
     lose("gn6")
-    task = look(again)
+    task = lease_until_started(again)
     lose("gn6", status="running")
     assert leases.acquire_leases(["gn6"], "task-other") is None
     task = queue_again(task)
@@ -142,17 +142,17 @@ def test_what_came_back_and_was_taken_by_another_task_is_left_to_it(again: Task)
 
 def test_below_the_least_number_it_waits_and_keeps_what_it_has(again: Task) -> None:
     lose("gn5", "gn6", "gn7")
-    task = look(again)
+    task = lease_until_started(again)
     assert (task.state, task.reason, task.attempt) == (TaskState.QUEUED, "ENVIRONMENT_UNAVAILABLE", 1)
     assert held(task) == set(CHOSEN)
     lose("gn5", status="running")
-    assert look(task).world_size == 4
+    assert lease_until_started(task).world_size == 4
 
 
 def test_a_spare_goes_before_going_on_with_less_and_keeps_the_place(again: Task) -> None:
     Task.objects.update(spec={**again.spec, "spares": ["gn9"]})
     lose("gn5")
-    task = look(again)
+    task = lease_until_started(again)
     assert (task.master, task.world_size, codes(task)[0]) == ("gn9", 8, "ENVIRONMENT_REPLACED")
     lose("gn9")
     lose("gn5", status="running")
@@ -163,7 +163,7 @@ def test_a_spare_goes_before_going_on_with_less_and_keeps_the_place(again: Task)
 def test_the_first_attempt_begins_with_what_is_there(task: Task) -> None:
     lose("gn6")
     Lease.objects.create(environment_id="gn7", holder="task-other")
-    task = look(task)
+    task = lease_until_started(task)
     assert (task.state, task.attempt, held(task)) == ("starting", 1, {"gn5", "gn8"})
     left = Event.objects.filter(code="ENVIRONMENT_LEFT").values_list("params", flat=True)
     assert sorted(params["status"] for params in left) == ["held", "unhealthy"]
@@ -172,14 +172,14 @@ def test_the_first_attempt_begins_with_what_is_there(task: Task) -> None:
 def test_with_a_pre_flight_test_the_first_attempt_waits_for_all(task: Task) -> None:
     Task.objects.update(spec={**task.spec, "preflight": "quick"})
     lose("gn6")
-    task = look(task)
+    task = lease_until_started(task)
     assert (task.state, task.reason) == (TaskState.QUEUED, "ENVIRONMENT_UNAVAILABLE")
 
 
 def test_a_task_that_is_not_elastic_keeps_waiting(again: Task) -> None:
     Task.objects.update(spec={**again.spec, "elastic": None})
     lose("gn6")
-    assert look(again).state == TaskState.QUEUED
+    assert lease_until_started(again).state == TaskState.QUEUED
 
 
 def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards(
@@ -198,7 +198,7 @@ def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards
     assert elastic_size.resize_task(again)
     with pytest.raises(transitions.StaleTaskError):  # another pass, which read the task before
         elastic_size.resize_task(again)
-    assert look(again).world_size == 6
+    assert lease_until_started(again).world_size == 6
     assert codes(again).count("RESIZED") == 1
 
 
@@ -219,7 +219,7 @@ def test_a_resize_is_no_quick_failure_to_back_off_from(again: Task) -> None:
 
 def test_growing_on_demand_asks_the_attempt_to_save_and_end_once(again: Task, user: User) -> None:
     lose("gn6")
-    task = run(look(again))
+    task = run(lease_until_started(again))
     with pytest.raises(ApiError, match="NOTHING_TO_GROW"):
         actions.grow_task(user, task.pk)
     detail = shown.get_task_detail(user, task.pk)["elastic"]
@@ -247,7 +247,7 @@ def test_only_a_running_elastic_task_can_be_asked_to_grow(again: Task, user: Use
 
 def test_a_task_that_ended_neither_grows_nor_says_that_it_is_about_to(again: Task, user: User) -> None:
     lose("gn6")
-    task = run(look(again))
+    task = run(lease_until_started(again))
     lose("gn6", status="running")
     actions.grow_task(user, task.pk)
     Task.objects.update(state=TaskState.SUCCEEDED)

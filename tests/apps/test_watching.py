@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def published(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     heard: list[str] = []
     monkeypatch.setattr(wakeups, "_say", lambda channel, data: heard.append(data.get("kind")))
     return heard
@@ -144,19 +144,19 @@ def test_quiet_ranks_are_looked_at_less_often_and_at_once_again_when_they_speak(
 
 
 def test_growing_logs_are_told_of_five_times_a_second_and_to_the_last(
-    task: Task, watcher: Watcher, told: list[str]
+    task: Task, watcher: Watcher, published: list[str]
 ) -> None:
     for tick in range(10):
         write(task, "x\n")
         watcher.look(100 + tick * TICK_SECONDS)
-    assert 5 <= told.count("log") <= 6
-    told.clear()
+    assert 5 <= published.count("log") <= 6
+    published.clear()
     write(task, "the last\n")
     watcher.look(101.0)
     watcher.look(101.3)
-    assert told == ["log"]
+    assert published == ["log"]
     watcher.look(102.0)
-    assert told == ["log"]
+    assert published == ["log"]
 
 
 def test_more_than_a_pass_is_read_on_at_once(task: Task, watcher: Watcher) -> None:
@@ -227,12 +227,12 @@ def test_ranks_that_begin_one_by_one_are_handed_on_together(
     assert (
         len(poked) == 1 + int(10 * TICK_SECONDS / GATHER_SECONDS) - 1
     )  # a look comes every TICK: every third one tells
-    told = len(poked)
+    published = len(poked)
     seen[0] = replace(seen[0], waiting=Cause("POD_PENDING", {}))
     watcher.look(11 * TICK_SECONDS)
     seen[0] = replace(seen[0], phase=Phase.RUNNING)
     watcher.look(12 * TICK_SECONDS)
-    assert len(poked) == told + 2
+    assert len(poked) == published + 2
 
 
 def test_one_call_per_cluster_observes_all(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def progress(task: Task, watcher: Watcher, moment: float) -> Any:
 
 @pytest.mark.usefixtures("runs")
 def test_steps_are_counted_where_a_script_prints_none(
-    task: Task, watcher: Watcher, told: list[str], monkeypatch: pytest.MonkeyPatch
+    task: Task, watcher: Watcher, published: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[int | None] = [None]
 
@@ -320,7 +320,7 @@ def test_steps_are_counted_where_a_script_prints_none(
     assert progress(task, watcher, 1.5 * MIN_INTERVAL_SECONDS) == {}
     for turn in range(2, 5):
         assert progress(task, watcher, turn * MIN_INTERVAL_SECONDS) == {"step": 7, "counted": True}
-    assert told.count("metric") == 1
+    assert published.count("metric") == 1
     write(task, '{"step": 1, "loss": 1}\n')
     for turn in range(5, 7):
         assert progress(task, watcher, turn * MIN_INTERVAL_SECONDS) == {"step": 1, "loss": 1}
@@ -339,14 +339,14 @@ def of_trainer(step: int, epoch: float) -> dict[int, RankProgress]:
 def test_a_trainers_lines_wait_for_the_pulse_that_tells_their_steps(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Any] = [{}]
-    monkeypatch.setattr(LocalBackend, "pulses", lambda *_: dict(told[-1]))
+    published: list[Any] = [{}]
+    monkeypatch.setattr(LocalBackend, "pulses", lambda *_: dict(published[-1]))
     assert progress(task, watcher, 0.0) == {}
     write(task, '{"event": "checkpoint", "step": 0, "path": "/x"}\n' + LINE.format(10 / 73))
-    told.append({0: RankProgress(0, 9.0, trainer={"step": 0, "total": 300, "epoch": 0.0, "every": 10})})
+    published.append({0: RankProgress(0, 9.0, trainer={"step": 0, "total": 300, "epoch": 0.0, "every": 10})})
     assert progress(task, watcher, MAX_RANK_0_INTERVAL_SECONDS) == {}
     assert (points(), task.checkpoints.count()) == (0, 1), "what stands before it does not wait"
-    told.append(of_trainer(17, 17 / 73))
+    published.append(of_trainer(17, 17 / 73))
     assert progress(task, watcher, MAX_RANK_0_INTERVAL_SECONDS + URGENT_INTERVAL_SECONDS)["step"] == 17
     watcher.look(MAX_RANK_0_INTERVAL_SECONDS + 2 * URGENT_INTERVAL_SECONDS)
     write(
@@ -357,7 +357,7 @@ def test_a_trainers_lines_wait_for_the_pulse_that_tells_their_steps(
     steps = list(MetricPoint.objects.order_by("pk").values_list("step", flat=True))
     assert steps == [*range(10, 100, 10), 90]
     write(task, LINE.format(300 / 73))
-    trainer = told[-1][0].trainer
+    trainer = published[-1][0].trainer
     close_with(task, [{"rank": 0, "node_rank": 0, "state": "exited", "last_step": 80, "trainer": trainer}])
     assert (task.progress["step"], task.progress["total"]) == (17, 300), "a resumed Trainer goes on counting"
 
@@ -464,8 +464,8 @@ def use(task: Task, node: int, *samples: tuple[float, dict[str, Any]]) -> None:
     """As a node's runner on this machine leaves it."""
     folder = Path(engine_access.get_backend(task.cluster)._run_dir(f"{task.pk}-1"))  # type: ignore[attr-defined]
     folder.mkdir(parents=True, exist_ok=True)
-    told = [{"at": at, "values": values, "emulated": True} for at, values in samples]
-    (folder / f"node-{node}.telemetry.json").write_text(json.dumps({"telemetry": told}))
+    published = [{"at": at, "values": values, "emulated": True} for at, values in samples]
+    (folder / f"node-{node}.telemetry.json").write_text(json.dumps({"telemetry": published}))
 
 
 def test_what_an_attempt_uses_is_its_environments_and_its_own(task: Task) -> None:
@@ -494,7 +494,7 @@ def test_what_an_attempt_uses_is_its_environments_and_its_own(task: Task) -> Non
 
 
 def test_what_comes_with_the_end_of_an_attempt_is_read(task: Task) -> None:
-    """Of an attempt that ends before a runner has told anything of it, there is nothing else."""
+    """Of an attempt that ends before a runner has published anything of it, there is nothing else."""
     Node.objects.create(task=task, node_rank=0, name="e", processes=3)
     watcher = Watcher()
     watcher.find()

@@ -57,7 +57,7 @@ ODD = {
 """HTTP with bytes that are no UTF-8 wherever it can hold some; what has a body has `\\xff`."""
 
 
-def said(platform: Running, request: bytes) -> tuple[int, str, bytes]:
+def send_request(platform: Running, request: bytes) -> tuple[int, str, bytes]:
     """Status, media type and body, all that comes until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", platform.port), timeout=60) as connection:
         connection.sendall(request)
@@ -81,7 +81,7 @@ def headers(platform: Running, *others: bytes) -> bytes:
 
 @pytest.mark.parametrize("line", NOT_HTTP.values(), ids=NOT_HTTP.keys())
 def test_what_is_not_http_is_refused_in_one_line(platform: Running, line: bytes) -> None:
-    status, media, body = said(platform, line + headers(platform) + b"\r\n\r\n")
+    status, media, body = send_request(platform, line + headers(platform) + b"\r\n\r\n")
     assert (status, media) == (400, "text/plain; charset=utf-8")
     assert body == b"Invalid HTTP request received."
 
@@ -92,7 +92,7 @@ def test_bytes_that_are_no_text_get_the_envelope(
 ) -> None:
     content = b'{"name": "\xff"}' if line.startswith(b"POST") else b""
     length = [b"Content-Length: %d" % len(content)] if content else []
-    answer = said(platform, line + b" HTTP/1.1" + headers(platform, *sent, *length) + b"\r\n\r\n" + content)
+    answer = send_request(platform, line + b" HTTP/1.1" + headers(platform, *sent, *length) + b"\r\n\r\n" + content)
     assert answer[:2] == (status, "application/json")
     told = json.loads(answer[2])
     assert (told["code"], told["error"]) == (status, code)

@@ -52,7 +52,7 @@ def run(platform: Running, *args: str, **headers: str) -> str:
     return task
 
 
-def told(platform: Running, task: str, rank: int = 0) -> list[object]:
+def read_told_line(platform: Running, task: str, rank: int = 0) -> list[object]:
     line = next(line for line in platform.log(task, rank).splitlines() if line.startswith("told "))
     found: list[object] = json.loads(line.removeprefix("told "))
     return found
@@ -91,7 +91,9 @@ def test_from_the_request_to_the_first_step_of_every_rank(traced: Running, colle
     assert one["submit"].begins <= min(span.begins for span in mine if span.name == "node")
     assert not any(span.error for span in mine)
     assert collector.services == {"fermi-of-a-test"}
-    assert [told(traced, task, rank) for rank in range(4)] == [[f"00-{CALLER[3:35]}-{attempt.span}-01", []]] * 4
+    assert [read_told_line(traced, task, rank) for rank in range(4)] == [
+        [f"00-{CALLER[3:35]}-{attempt.span}-01", []]
+    ] * 4
 
 
 def test_a_rank_that_fails_is_named(traced: Running, collector: Collector) -> None:

@@ -55,7 +55,7 @@ def channel(who: Console, path: str = CHANNEL, **more: Any) -> ClientConnection:
     return connect(f"ws://localhost:{who.port}{path}", sock=sock, max_size=None, proxy=None, **more)
 
 
-def said(connection: ClientConnection, **asked: Any) -> dict[str, Any]:
+def send_message(connection: ClientConnection, **asked: Any) -> dict[str, Any]:
     connection.send(json.dumps(asked))
     answer: dict[str, Any] = json.loads(connection.recv(30))
     return answer
@@ -113,7 +113,7 @@ def test_what_the_environment_answers_to_a_handshake_is_passed_on_and_never_foll
 def test_an_open_socket_ends_with_the_right_to_it(member: Console, inside: Inside, end: str) -> None:
     with at_door(inside) as connection, channel(member) as other:
         connection.recv(30)
-        assert said(other, open="exec", command=["sleep", "60"])["ok"]
+        assert send_message(other, open="exec", command=["sleep", "60"])["ok"]
         match end:
             case "sign out":
                 member.sign_out()
@@ -146,7 +146,9 @@ def test_a_keeper_that_goes_away_closes_the_socket(inside: Inside, keeper: Keepe
 def test_a_command_is_run_its_output_comes_and_its_code_with_an_audit_of_the_command(member: Console) -> None:
     with channel(member) as connection:
         code = "import os, sys; print(os.environ['A'], input()); print('no', file=sys.stderr); sys.exit(7)"
-        assert said(connection, open="exec", command=[sys.executable, "-c", code], env={"A": "b"}) == {"ok": True}
+        assert send_message(connection, open="exec", command=[sys.executable, "-c", code], env={"A": "b"}) == {
+            "ok": True
+        }
         connection.send(bytes([protocol.IN]) + b"typed\n")
         assert output(connection) == (b"b typed\n", b"no\n", 7)
     event = AuditEvent.objects.get(action="environment.exec")
@@ -157,7 +159,7 @@ def test_a_command_is_run_its_output_comes_and_its_code_with_an_audit_of_the_com
 
 def test_whoever_has_not_caught_up_is_sent_no_more_until_they_have(member: Console) -> None:
     with channel(member) as connection:
-        assert said(connection, open="exec", command=["cat"])["ok"]
+        assert send_message(connection, open="exec", command=["cat"])["ok"]
         connection.send(json.dumps({"flow": False}))
         connection.send(bytes((protocol.IN,)) + b"later")
         with pytest.raises(TimeoutError):
@@ -169,7 +171,7 @@ def test_whoever_has_not_caught_up_is_sent_no_more_until_they_have(member: Conso
 def test_a_terminal_is_opened_by_the_consoles_own_pages(member: Console, keeper: Keeper) -> None:
     cookie = {"Cookie": f"sessionid={member.session}"}
     with channel(member, origin=member.origin, additional_headers=cookie) as connection:
-        assert said(connection, open="exec", tty={"columns": 80, "rows": 24})["ok"]
+        assert send_message(connection, open="exec", tty={"columns": 80, "rows": 24})["ok"]
         connection.send(bytes([protocol.IN]) + b"echo $((6*7)); exit 3\n")
         out, _, code = output(connection)
         assert (b"42" in out, code) == (True, 3)
@@ -186,7 +188,7 @@ def test_a_terminal_is_opened_by_the_consoles_own_pages(member: Console, keeper:
 
 def test_a_tunnel_carries_bytes_and_the_end_of_either_side(member: Console, service: Service) -> None:
     with channel(member) as connection:
-        assert said(connection, open="port", port=service.port)["ok"]
+        assert send_message(connection, open="port", port=service.port)["ok"]
         connection.send(b"GET /seen HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         got = b""
         while isinstance(piece := connection.recv(30), bytes):
@@ -244,10 +246,10 @@ def test_a_terminal_that_does_not_know_its_size_has_the_usual_one() -> None:
 
 def test_what_the_keeper_refuses_is_said_with_its_code(member: Console) -> None:
     with channel(member) as connection:
-        answer = said(connection, open="port", port=1)
+        answer = send_message(connection, open="port", port=1)
         assert (answer["ok"], answer["code"]) == (False, "PORT_CLOSED")
     with channel(member) as connection:
-        answer = said(connection, open="nothing")
+        answer = send_message(connection, open="nothing")
         assert (answer["ok"], answer["code"], answer["params"]) == (False, "CHANNEL_REQUEST", {"field": "open"})
 
 
@@ -267,7 +269,7 @@ def test_a_person_has_so_many_channels_open(member: Console, monkeypatch: pytest
 
 def test_frames_that_are_none_end_it(member: Console) -> None:
     with channel(member) as connection:
-        assert said(connection, open="exec", command=["sleep", "60"])["ok"]
+        assert send_message(connection, open="exec", command=["sleep", "60"])["ok"]
         connection.send(bytes([protocol.OUT]) + b"x")
         with pytest.raises(ConnectionClosed) as closed:
             connection.recv(30)
@@ -303,12 +305,12 @@ def test_beside_a_rank_a_command_has_its_variables_and_its_directory(
     path = "/api/v1/training-tasks/task-x/ranks/1/channel"
     code = "import os; print(os.environ['RANK'], os.environ['MASTER_PORT'], os.environ['X'], os.getcwd())"
     with channel(member, path) as connection:
-        assert said(connection, open="exec", command=[sys.executable, "-c", code], env={"X": "mine"})["ok"]
+        assert send_message(connection, open="exec", command=[sys.executable, "-c", code], env={"X": "mine"})["ok"]
         assert output(connection) == (f"1 29500 mine {tmp_path}\n".encode(), b"", 0)
     event = AuditEvent.objects.get(action="task.exec")
     assert (event.target, event.data["rank"], event.data["environment"]) == ("task-x", 1, world.pk)
     with channel(member, path) as connection:
-        assert said(connection, open="port", port=22)["code"] == "CHANNEL_REQUEST"
+        assert send_message(connection, open="port", port=22)["code"] == "CHANNEL_REQUEST"
     assert refused(lambda: channel(stranger, path))[0] == 404
     assert refused(lambda: channel(person("viewer", Role.VIEWER), path))[0] == 403
     assert refused(lambda: channel(member, path.replace("/1/", "/2/")))[0] == 404
@@ -320,6 +322,6 @@ def test_beside_a_rank_a_command_has_its_variables_and_its_directory(
 def test_a_command_ends_when_nobody_listens_any_more(member: Console, tmp_path: Any) -> None:
     mark = tmp_path / "pid"
     with channel(member) as connection:
-        said(connection, open="exec", command=["sh", "-c", f"echo $$ > {mark}; exec sleep 600"])
+        send_message(connection, open="exec", command=["sh", "-c", f"echo $$ > {mark}; exec sleep 600"])
         pid = until(lambda: mark.exists() and mark.read_text().strip(), what="it runs")
     until(lambda: subprocess.run(["kill", "-0", pid], capture_output=True).returncode, what="it is gone")

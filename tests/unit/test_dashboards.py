@@ -149,7 +149,7 @@ def test_a_panels_unit_is_that_of_what_it_shows(board: dict[str, Any]) -> None:
     for panel in board["panels"]:
         defaults = panel["fieldConfig"]["defaults"]
         for target in panel["targets"]:
-            names = [selector.name for selector in promql.asked(target["expr"]).selectors]
+            names = [selector.name for selector in promql.parse_query(target["expr"]).selectors]
             unit = "percentunit" if "/" in target["expr"] else _unit(names[0])
             assert defaults["unit"] == unit, panel["title"]
         assert defaults.get("max") == {"percent": 100, "percentunit": 1}.get(defaults["unit"])
@@ -164,7 +164,7 @@ def test_a_legend_names_only_what_is_grouped_by(board: dict[str, Any]) -> None:
     for panel in board["panels"]:
         for target in panel["targets"]:
             labels = set(re.findall(r"\{\{\s*(\w+)\s*\}\}", target["legendFormat"]))
-            assert labels <= promql.asked(target["expr"]).grouped, panel["title"]
+            assert labels <= promql.parse_query(target["expr"]).grouped, panel["title"]
 
 
 def rules(groups: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -185,7 +185,7 @@ def test_alerts_are_rules_that_prometheus_takes(groups: list[dict[str, Any]]) ->
     assert len({rule["alert"] for rule in alerts}) == len(alerts)
     for rule in alerts:
         assert {"alert", "expr", "labels", "annotations"} <= rule.keys() <= RULE_FIELDS, rule["alert"]
-        assert promql.asked(rule["expr"]).selectors
+        assert promql.parse_query(rule["expr"]).selectors
         for name in ("for", "keep_firing_for"):
             assert rule.get(name) is None or (rule[name] and DURATION.fullmatch(rule[name])), rule["alert"]
         assert rule["labels"]["severity"] in ("warning", "critical")
@@ -197,5 +197,5 @@ def test_what_an_alert_says_names_only_labels_that_it_has(groups: list[dict[str,
     for rule in rules(groups):
         for text in rule["annotations"].values():
             labels = {found["label"] for found in TEMPLATE.finditer(text)} - {None}
-            assert labels <= promql.asked(rule["expr"]).grouped, rule["alert"]
+            assert labels <= promql.parse_query(rule["expr"]).grouped, rule["alert"]
             assert "{{" not in TEMPLATE.sub("", text), rule["alert"]

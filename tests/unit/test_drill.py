@@ -95,7 +95,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def look(found: RankKillDrill, clock: Clock, times: int = 1) -> dict[str, Any] | None:
+def advance_drill(found: RankKillDrill, clock: Clock, times: int = 1) -> dict[str, Any] | None:
     for _ in range(times):
         clock.now += 1
         about = found.due()
@@ -109,21 +109,21 @@ def test_nothing_is_killed_before_something_new_is_complete_and_a_step_was_made(
     for name in (".hidden", "new.pt.partial", "status.json", "events.out.tfevents.1"):
         (tmp_path / name).write_text("no checkpoint")
     (tmp_path / "new.pt").write_text("")
-    assert look(found, clock, 5) is None
+    assert advance_drill(found, clock, 5) is None
     (tmp_path / "new.pt").write_text("half")
-    assert look(found, clock) is None
+    assert advance_drill(found, clock) is None
     (tmp_path / "new.pt").write_text("half and half")
-    assert look(found, clock, 2) is None, "complete, and no step since"
+    assert advance_drill(found, clock, 2) is None, "complete, and no step since"
     steps[0] = 6
-    assert look(found, clock) == {"path": str(tmp_path / "new.pt"), "size_bytes": 13, "time": clock.now}
+    assert advance_drill(found, clock) == {"path": str(tmp_path / "new.pt"), "size_bytes": 13, "time": clock.now}
 
 
 def test_where_steps_cannot_be_seen_some_seconds_have_to_pass(tmp_path: Path, clock: Clock) -> None:
     found = RankKillDrill(1, str(tmp_path))
     (tmp_path / "step_20" / "shard").mkdir(parents=True)
     (tmp_path / "step_20" / "shard" / "0.bin").write_text("1234")
-    assert look(found, clock, 4) is None
-    about = look(found, clock)
+    assert advance_drill(found, clock, 4) is None
+    about = advance_drill(found, clock)
     assert about
     assert (Path(about["path"]).name, about["size_bytes"]) == ("step_20", 4)
 
@@ -134,7 +134,7 @@ def test_one_that_saves_all_the_time_has_saved_what_something_newer_followed(tmp
         for old in tmp_path.iterdir():
             old.unlink()
         (tmp_path / f"{step}.pt").write_text("weights")
-        about = look(found, clock)
+        about = advance_drill(found, clock)
         if about:
             break
     assert about

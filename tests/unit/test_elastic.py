@@ -27,7 +27,7 @@ def on(spec: JobSpec, *usable: str) -> JobSpec:
     return next(elastic_sizes.list_resized_jobs(spec, set(usable)))
 
 
-def told(plan: Plan, name: str) -> list[str]:
+def list_values(plan: Plan, name: str) -> list[str]:
     return [process.env[name] for node in plan.nodes for process in node.processes]
 
 
@@ -65,10 +65,10 @@ def test_on_three_of_four_nodes_each_rank_has_fewer_rows_and_there_are_more_micr
     three = on(job(), "n1", "n2", "n4")
     assert ([node.id for node in three.nodes], three.master, three.world_size) == (["n1", "n2", "n4"], "n1", 6)
     plan = plugins.get_framework("ddp").plan(three)
-    assert told(plan, "FERMI_LOCAL_BATCH_SIZE") == ["6", "6", "5", "5", "5", "5"]
-    assert set(told(plan, "FERMI_ACCUMULATION_STEPS")) == {"2"}
-    assert set(told(plan, "FERMI_GLOBAL_BATCH_SIZE")) == {"64"}
-    assert set(told(plan, "FERMI_FULL_WORLD_SIZE")) == {"8"}
+    assert list_values(plan, "FERMI_LOCAL_BATCH_SIZE") == ["6", "6", "5", "5", "5", "5"]
+    assert set(list_values(plan, "FERMI_ACCUMULATION_STEPS")) == {"2"}
+    assert set(list_values(plan, "FERMI_GLOBAL_BATCH_SIZE")) == {"64"}
+    assert set(list_values(plan, "FERMI_FULL_WORLD_SIZE")) == {"8"}
     assert argument(plan, "--gradient_accumulation_steps") == "2"
     assert plan.world_size == 6
 
@@ -149,7 +149,7 @@ def test_a_script_of_ones_own_keeps_its_hyperparameters_and_is_told_its_part() -
     spec = job(entrypoint=Entrypoint("train.py"))
     plan = plugins.get_framework("ddp").plan(on(spec, "n1", "n2"))
     assert json.loads(str(plan.nodes[0].env["FERMI_HYPERPARAMETERS"]))["batchSize"] == 8
-    assert set(told(plan, "FERMI_ACCUMULATION_STEPS")) == {"2"}
+    assert set(list_values(plan, "FERMI_ACCUMULATION_STEPS")) == {"2"}
 
 
 def test_a_script_that_says_nothing_of_its_batch_runs_on_any_size_and_is_told_the_full_one() -> None:
@@ -157,7 +157,7 @@ def test_a_script_that_says_nothing_of_its_batch_runs_on_any_size_and_is_told_th
     assert elastic_sizes.list_sizes(spec) == [2, 3, 4]
     assert codes(elastic_sizes.find_warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_BATCH_UNKNOWN")]
     plan = plugins.get_framework("ddp").plan(on(spec, "n1", "n2", "n3"))
-    assert set(told(plan, "FERMI_FULL_WORLD_SIZE")) == {"8"}
+    assert set(list_values(plan, "FERMI_FULL_WORLD_SIZE")) == {"8"}
     assert "FERMI_GLOBAL_BATCH_SIZE" not in plan.nodes[0].processes[0].env
 
 

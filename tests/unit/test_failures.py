@@ -44,7 +44,7 @@ def nccl(what: str, said: str, last: str) -> str:
 COUNTING = "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might have already set an error?"
 
 
-def of(log: str, *, exit_code: int = 1, **more: Any) -> root_cause.RankFailure | None:
+def explain_log(log: str, *, exit_code: int = 1, **more: Any) -> root_cause.RankFailure | None:
     seen = RankStatus(0, 0, "exited", exit_code=exit_code, ended_at=10.0, **more)
     return root_cause.explain_failure([seen], 0, NAMES, lambda rank: log.encode(), addresses={"10.0.0.2": "gn6"})
 
@@ -190,7 +190,7 @@ KNOWN: list[tuple[str, str, dict[str, str]]] = [
 def test_what_a_library_prints_is_known_with_its_figures_in_both_languages(
     code: str, log: str, params: dict[str, str]
 ) -> None:
-    told = of(f'{{"step": 3, "loss": 1.0}}\nloading …\n{log}')
+    told = explain_log(f'{{"step": 3, "loss": 1.0}}\nloading …\n{log}')
     assert told is not None
     assert told.why == code
     assert told.about is not None
@@ -275,7 +275,7 @@ torch.distributed.elastic.multiprocessing.api.SignalException: Process 4891 got 
 def test_what_a_launcher_tells_of_its_child_is_the_childs(log: str) -> None:
     """Also where the launcher was asked to end while it told of it."""
     error = {"type": "ChildFailedError", "message": "", "at": 10.0, "file": "/w/train.py", "line": 12}
-    told = of(log, error=error)
+    told = explain_log(log, error=error)
     assert told is not None
     assert (told.exception, told.at) == ("ValueError: bad batch at step 7", "train.py:7 in work")
     assert (told.why, told.follows) == ("", False)
@@ -284,7 +284,9 @@ def test_what_a_launcher_tells_of_its_child_is_the_childs(log: str) -> None:
 def test_a_store_whose_port_is_taken_tells_of_no_gone_peer() -> None:
     """Though its exception is the one that tells of a store that is gone."""
     said = "The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98"
-    told = of(raised(f"torch.distributed.DistNetworkError: {said}, name: EADDRINUSE, message: address already in use"))
+    told = explain_log(
+        raised(f"torch.distributed.DistNetworkError: {said}, name: EADDRINUSE, message: address already in use")
+    )
     assert told is not None
     assert (told.why, told.follows) == ("PORT_IN_USE", False)
 
@@ -305,7 +307,7 @@ def test_a_rank_that_tells_of_a_gone_peer_explains_nothing_where_another_tells_m
     ],
 )
 def test_what_the_kernel_killed_says_by_which_limit(kill: Any, code: str, said: str) -> None:
-    told = of(raised("ValueError: caught long ago"), exit_code=-9, kill={"by": "memory", **kill})
+    told = explain_log(raised("ValueError: caught long ago"), exit_code=-9, kill={"by": "memory", **kill})
     assert told is not None
     assert (told.why, told.exception) == (code, "")
     assert told.about is not None
@@ -325,7 +327,7 @@ def heard(number: int, text: str) -> dict[str, Any]:
 def test_what_the_kernel_says_of_a_gpu_comes_before_what_cuda_made_of_it(
     number: int, text: str, code: str, said: str
 ) -> None:
-    told = of(raised("RuntimeError: CUDA error: unspecified launch failure"), kill=heard(number, text))
+    told = explain_log(raised("RuntimeError: CUDA error: unspecified launch failure"), kill=heard(number, text))
     assert told is not None
     assert told.about is not None
     assert (told.why, told.follows) == (code, False)
@@ -340,13 +342,15 @@ def test_what_the_kernel_says_of_a_gpu_comes_before_what_cuda_made_of_it(
 
 def test_what_a_script_did_on_the_gpu_is_told_by_its_own_exception() -> None:
     fault = heard(31, "MMU Fault: ENGINE GRAPHICS")
-    told = of(raised("IndexError: index out of range in self"), kill=fault)
+    told = explain_log(raised("IndexError: index out of range in self"), kill=fault)
     assert told is not None
     assert told.why == "INDEX_NOT_IN_EMBEDDING"
-    unknown = of("no word of it\n", kill=fault)
+    unknown = explain_log("no word of it\n", kill=fault)
     assert unknown is not None
     assert unknown.why == "ILLEGAL_MEMORY_ACCESS"
-    same = of(raised(accelerator("an illegal memory access was encountered", "cudaErrorIllegalAddress")), kill=fault)
+    same = explain_log(
+        raised(accelerator("an illegal memory access was encountered", "cudaErrorIllegalAddress")), kill=fault
+    )
     for one, evidence in ((told, ["RANK_PRINTED"]), (same, ["KERNEL_SAID", "RANK_PRINTED"])):
         finding = one and one.finding()
         assert finding is not None
@@ -355,7 +359,7 @@ def test_what_a_script_did_on_the_gpu_is_told_by_its_own_exception() -> None:
 
 def test_what_xla_appends_for_programs_is_left_out() -> None:
     said = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 400.00GiB with allocator GPU_0_bfc on device 0."
-    told = of(
+    told = explain_log(
         raised(
             f"jax.errors.JaxRuntimeError: {said} [executable_name='jit__reduce_sum'] [tf-allocator-allocation-error='']"
         )
@@ -365,7 +369,7 @@ def test_what_xla_appends_for_programs_is_left_out() -> None:
 
 
 def test_whoever_was_killed_from_outside_is_not_blamed_for_what_it_had_survived() -> None:
-    assert of(raised("ValueError: caught"), exit_code=-9) is None
+    assert explain_log(raised("ValueError: caught"), exit_code=-9) is None
 
 
 ALPHABET = [
@@ -383,7 +387,7 @@ def test_no_log_whatever_is_in_it_raises_or_takes_for_ever() -> None:
     tails += [one * (tracebacks.MAX_BYTES // len(one)) for one in ALPHABET[:6]]
     tails += ["".join(chance.choices(string.printable, k=40_000)), "x" * tracebacks.MAX_BYTES]
     for tail in tails:
-        of(tail)
+        explain_log(tail)
 
 
 @pytest.mark.timeout(60)

@@ -146,11 +146,11 @@ def test_the_trainer_at_the_top_keeps_a_log_when_started_by_hand(
 ) -> None:
     train_ddp = pytest.importorskip("fermi.train.train_ddp", exc_type=ImportError)
     began: list[list[str]] = []
-    monkeypatch.setattr(train_ddp, "run_and_leave", lambda _program, words: began.append(words))
+    monkeypatch.setattr(train_ddp, "run_and_exit", lambda _program, words: began.append(words))
     monkeypatch.setattr(sys, "argv", ["train_distributed.py", "--batch_size", "8"])
     monkeypatch.delenv("FERMI_TASK_ID", raising=False)
     if task:
         monkeypatch.setenv("FERMI_TASK_ID", task)
     runpy.run_path(str(root / f"{name}_distributed.py"), run_name="__main__")
     assert began == [[*(["--log_file", "train.log"] if log else []), "--batch_size", "8"]]
-    assert train_ddp.parse([*began[0], "--train_data_path=train.bin"]).log_file == ("train.log" if log else None)
+    assert train_ddp.parse_args([*began[0], "--train_data_path=train.bin"]).log_file == ("train.log" if log else None)

@@ -30,7 +30,7 @@ def gang(*said):
     return [rank(number, one) for number, one in enumerate(said)]
 
 
-def told(verdict):
+def render_verdict(verdict):
     finding = verdict.finding
     for lang in ("en", "zh"):
         for evidence in finding.evidence:
@@ -45,7 +45,7 @@ def test_the_one_that_is_elsewhere_is_named_with_node_and_line():
     )
     assert verdict.certain
     assert verdict.finding.code == hangs.HANG
-    assert told(verdict) == (
+    assert render_verdict(verdict) == (
         "3 ranks are waiting in all_reduce (train.py:120 in main); "
         "rank 3 on other-env has been in data.py:88 in load_batch for 12 s."
     )
@@ -61,7 +61,7 @@ def test_nobody_hangs_while_a_rank_advances_and_in_the_end_it_is_strange():
         verdict = detect_hang(ranks, SITE, NOW + later)
         assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.SUSPECTED, False, (1,))
         assert verdict.finding.level is level
-        told(verdict)
+        render_verdict(verdict)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_doubt_is_told_as_such_and_becomes_a_warning_when_it_lasts(said, why):
     verdict = detect_hang(gang(stalled("all_reduce"), said), SITE, NOW)
     assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.SUSPECTED, Level.INFO, False)
     assert verdict.finding.params["why"] == why
-    told(verdict)
+    render_verdict(verdict)
     assert (
         detect_hang(gang(stalled("all_reduce"), said), GangLayout(patience=1800), NOW + 600).finding.level is Level.WARN
     )
@@ -94,7 +94,7 @@ def test_a_launcher_whose_children_are_at_work_never_hangs_whatever_the_task_say
         for later in (0, 86_400):
             verdict = detect_hang(gang(*launchers), site, NOW + later)
             assert (verdict.finding.level, verdict.certain) == (Level.INFO, False)
-            assert "processes that it started; they are still working" in told(verdict)
+            assert "processes that it started; they are still working" in render_verdict(verdict)
     computes = detect_hang(gang(stalled(still=False, cpu=1.0), launchers[0]), SITE, NOW)
     assert computes.finding.params["why"] == "computes"
 
@@ -110,7 +110,7 @@ def test_what_is_only_likely_ends_nothing_until_it_has_outlasted_the_past(ranks)
     site = GangLayout(SITE.names, patience=hangs.compute_certain_seconds([40, 900]))
     verdict = detect_hang(ranks, site, NOW)
     assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.HANG, Level.WARN, False)
-    told(verdict)
+    render_verdict(verdict)
     assert not detect_hang(ranks, site, NOW + 2600).certain
     assert detect_hang(ranks, site, NOW + 2700).certain
 
@@ -140,7 +140,7 @@ def test_a_rank_that_is_stopped_is_named_at_once_and_ends_nothing(by, says):
     ranks = gang(stalled("all_reduce"), stalled(looks=1, still=False, state="T", stopped=by), None)
     verdict = detect_hang(ranks, SITE, NOW)
     assert (verdict.finding.code, verdict.finding.level, verdict.ranks) == (hangs.STOPPED, Level.FAIL, (1,))
-    assert told(verdict).endswith(says)
+    assert render_verdict(verdict).endswith(says)
     assert not verdict.certain
     action = verdict.finding.actions[0]
     pid = by["pid"] or 101
@@ -188,7 +188,7 @@ def test_one_look_is_not_enough():
 def test_before_the_first_step_it_is_a_doubt_unless_the_task_says_how_long_is_too_long():
     ranks = gang(stalled(step=None), stalled(step=None))
     assert detect_hang(ranks, SITE, NOW).finding.code == hangs.SUSPECTED
-    told(detect_hang(ranks, SITE, NOW))
+    render_verdict(detect_hang(ranks, SITE, NOW))
     assert detect_hang(ranks, GangLayout(SITE.names, SITE.addresses, patient=True), NOW).certain
 
 
@@ -206,7 +206,7 @@ def test_collectives_that_can_never_meet_are_told_apart(other, apart):
     assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.MISMATCH, True, (1,))
     assert verdict.finding.params["found"] == apart
     assert verdict.finding.params["op"] == "all_reduce [7]"
-    told(verdict)
+    render_verdict(verdict)
 
 
 def test_stages_of_a_pipeline_wait_for_each_other_and_the_one_that_is_elsewhere_is_named():
@@ -237,7 +237,7 @@ def test_tensors_of_different_sizes_are_no_mismatch_where_that_is_allowed():
     gathers = [stalled("all_gather", op={"seq": 9, "group": "0", "sizes": [[size]]}) for size in (3, 4)]
     verdict = detect_hang(gang(*gathers), SITE, NOW)
     assert verdict.finding.code == hangs.HANG
-    assert told(verdict).startswith("All 2 ranks have been waiting in all_gather")
+    assert render_verdict(verdict).startswith("All 2 ranks have been waiting in all_gather")
 
 
 def test_a_dead_connection_names_both_of_its_nodes():
@@ -246,7 +246,7 @@ def test_a_dead_connection_names_both_of_its_nodes():
     verdict = detect_hang(ranks, SITE, NOW)
     assert (verdict.finding.code, verdict.certain) == (hangs.CUT, True)
     assert [where.node for where in verdict.finding.where] == ["head-env", "other-env"]
-    assert "head-env and other-env" in told(verdict)
+    assert "head-env and other-env" in render_verdict(verdict)
     works = stalled("all_reduce", still=False, links=[dead])
     assert detect_hang(gang(works, stalled("all_reduce")), SITE, NOW).finding.code != hangs.CUT, "it may yet go on"
     busy = {**dead, "retries": 0}
@@ -270,7 +270,7 @@ def test_who_waits_for_others_to_meet_is_not_the_one_whom_they_wait_for():
     ranks = gang(meets, stalled(step=None))
     verdict = detect_hang(ranks, GangLayout(SITE.names, SITE.addresses, patient=True), NOW)
     assert (verdict.finding.code, verdict.ranks) == (hangs.HANG, (1,))
-    assert "init_process_group" in told(verdict)
+    assert "init_process_group" in render_verdict(verdict)
     assert detect_hang(ranks, SITE, NOW).finding.code == hangs.SUSPECTED
 
 
@@ -278,7 +278,7 @@ def test_who_does_not_end_after_all_others_is_no_failure_unless_it_is_rank_0():
     ended = [RankStatus(0, 0, "exited", 100, 0, NOW - 20), RankStatus(1, 0, "exited", 101, 0, NOW - 19)]
     verdict = detect_hang([*ended, rank(2, stalled())], SITE, NOW)
     assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.LEFT, True, (2,))
-    told(verdict)
+    render_verdict(verdict)
     assert detect_hang([*ended, rank(2, stalled(still=False))], SITE, NOW).finding.code == hangs.SUSPECTED
     first = [RankStatus(1, 0, "exited", 101, 0, NOW - 19), rank(0, stalled())]
     assert detect_hang(first, SITE, NOW).finding.code == hangs.HANG
@@ -292,4 +292,4 @@ def test_what_was_not_believed_of_a_stall_is_as_good_as_not_said():
     nothing = dict.fromkeys(stalled())
     assert detect_hang(gang(nothing, nothing), SITE, NOW) is None
     half = {**nothing, "still": True, "looks": 3}
-    told(detect_hang(gang({**half, "in": "barrier"}, half), SITE, NOW))
+    render_verdict(detect_hang(gang({**half, "in": "barrier"}, half), SITE, NOW))

@@ -8,7 +8,7 @@ from fermi.planning import imports
 from fermi.planning.imports import MAX_FILES, MAX_MODULES, Imports
 
 
-def of(files: dict[str, str], script: str = "train.py", module: str = "") -> Imports:
+def find_imports(files: dict[str, str], script: str = "train.py", module: str = "") -> Imports:
     blobs = {hashlib.sha256(text.encode()).hexdigest(): text.encode() for text in files.values()}
     listed = {
         path: SnapshotFile(path, size=len(text.encode()), sha256=hashlib.sha256(text.encode()).hexdigest())
@@ -19,12 +19,14 @@ def of(files: dict[str, str], script: str = "train.py", module: str = "") -> Imp
 
 
 def test_the_scripts_own_imports_are_named_with_their_lines() -> None:
-    found = of({"train.py": "import os\nimport torch.nn as nn, numpy\nfrom einops import rearrange\n"})
+    found = find_imports({"train.py": "import os\nimport torch.nn as nn, numpy\nfrom einops import rearrange\n"})
     assert found.needed == {"torch": "train.py:2", "numpy": "train.py:2", "einops": "train.py:3"}
 
 
 def test_what_is_imported_inside_of_the_scripts_functions_counts() -> None:
-    found = of({"train.py": "def main():\n    import timm\nclass A:\n    import yaml\nif True:\n    import tqdm\n"})
+    found = find_imports(
+        {"train.py": "def main():\n    import timm\nclass A:\n    import yaml\nif True:\n    import tqdm\n"}
+    )
     assert set(found.needed) == {"timm", "yaml", "tqdm"}
 
 
@@ -38,7 +40,7 @@ def test_what_may_be_absent_does_not_count() -> None:
         "try:\n    import needed\nexcept ValueError:\n    pass\n"
         "import sys\nif sys.platform == 'win32':\n    import winreg2\n"
     )
-    assert set(of({"train.py": text}).needed) == {"real", "needed"}
+    assert set(find_imports({"train.py": text}).needed) == {"real", "needed"}
 
 
 def test_files_of_the_code_are_followed_and_are_no_packages() -> None:
@@ -52,7 +54,7 @@ def test_files_of_the_code_are_followed_and_are_no_packages() -> None:
         "lib/inner/deep.py": "import msgpack\nif __name__ == '__main__':\n    import fire\n",
         "unused.py": "import unused_package\n",
     }
-    found = of(files)
+    found = find_imports(files)
     assert found.needed == {
         "timm": "model.py:1", "zarr": "lib/__init__.py:1", "sentencepiece": "lib/text.py:1", "h5py": "lib/helpers.py:1",
         "msgpack": "lib/inner/deep.py:1",
@@ -62,27 +64,27 @@ def test_files_of_the_code_are_followed_and_are_no_packages() -> None:
 
 def test_a_script_finds_what_lies_beside_it_and_a_module_what_lies_at_the_top() -> None:
     files = {"jobs/train.py": "import helper\nimport shared\n", "jobs/helper.py": "import yaml", "shared.py": ""}
-    assert set(of(files, "jobs/train.py").needed) == {"yaml", "shared"}
-    assert "shared" in of(files, "jobs/train.py").local
-    assert set(of(files, module="jobs.train").needed) == {"helper"}
+    assert set(find_imports(files, "jobs/train.py").needed) == {"yaml", "shared"}
+    assert "shared" in find_imports(files, "jobs/train.py").local
+    assert set(find_imports(files, module="jobs.train").needed) == {"helper"}
 
 
 def test_a_package_is_run_by_its_main_module() -> None:
     files = {"job/__main__.py": "import tqdm\nfrom .a import b\n", "job/a.py": "import fire"}
-    assert set(of(files, module="job").needed) == {"tqdm", "fire"}
+    assert set(find_imports(files, module="job").needed) == {"tqdm", "fire"}
 
 
 def test_what_is_no_python_needs_nothing() -> None:
-    assert of({"train.py": "import (\n"}).needed == {}
-    assert of({"train.py": "\0"}).needed == {}
-    assert of({"other.py": ""}).needed == {}
+    assert find_imports({"train.py": "import (\n"}).needed == {}
+    assert find_imports({"train.py": "\0"}).needed == {}
+    assert find_imports({"other.py": ""}).needed == {}
     assert imports.find_script_imports(b"import torch\n\xff", "/x/train.py").needed == {}
 
 
 def test_a_circle_and_very_many_files_end() -> None:
     files = {f"m{n}.py": f"import m{n + 1}, package{n}\n" for n in range(MAX_FILES + 50)}
     files |= {"train.py": "import m0\nimport train\n", f"m{MAX_FILES + 50}.py": "import m0"}
-    assert len(of(files).needed) == MAX_MODULES
+    assert len(find_imports(files).needed) == MAX_MODULES
 
 
 def test_of_a_script_alone_the_text_says_all() -> None:

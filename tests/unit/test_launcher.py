@@ -56,7 +56,7 @@ def _idle(launching: Launcher, name: str) -> bool:
     return not launching.is_busy(name)
 
 
-def said(folder: Path) -> str:
+def read_log(folder: Path) -> str:
     return (folder / "0.log").read_text(encoding="utf-8")
 
 
@@ -70,7 +70,7 @@ def test_it_stays_for_the_next_launch_and_leaves_no_zombie(starting: Launcher, t
     first = standing(starting)
     for name in ("a-1", "b-1", "b-2"):
         status = order(starting, tmp_path / name, "import sys; print('decimal' in sys.modules)")
-        assert (status["ranks"][0]["exit_code"], said(tmp_path / name)) == (0, "True\n")
+        assert (status["ranks"][0]["exit_code"], read_log(tmp_path / name)) == (0, "True\n")
         assert standing(starting) == first
     assert Path(f"/proc/{first}/task/{first}/children").read_text(encoding="utf-8") == ""
 
@@ -83,7 +83,7 @@ def test_what_imports_something_else_takes_its_place(starting: Launcher, tmp_pat
     assert not idle.is_running(), "nothing was asked of it, so it was ended"
     used = starting._standing_by
     order(starting, tmp_path / "b-1", asked)
-    assert (said(tmp_path / "a-1"), said(tmp_path / "b-1")) == ("True\n", "False\n")
+    assert (read_log(tmp_path / "a-1"), read_log(tmp_path / "b-1")) == ("True\n", "False\n")
     assert used
     until(lambda: not used.is_running(), what="it ends when it has done what it was told")
 
@@ -93,7 +93,7 @@ def test_a_cold_one_leaves_when_it_has_done_its_work(tmp_path: Path) -> None:
     cold.stand_by(PRELOAD)
     assert not cold._standing_by
     order(cold, tmp_path / "a-1", "print('trained')")
-    assert said(tmp_path / "a-1") == "trained\n"
+    assert read_log(tmp_path / "a-1") == "trained\n"
     until(lambda: not any(one.is_running() for one in cold._leaving))
 
 
@@ -120,7 +120,7 @@ print(found > 0)
 def test_no_page_of_a_rank_has_the_secrets_of_another_order(starting: Launcher, tmp_path: Path) -> None:
     order(starting, tmp_path / "a-1", LOOKS_FOR_IT, TOKEN=SECRET * 500)  # more than the next order could write over
     order(starting, tmp_path / "b-1", LOOKS_FOR_IT)
-    assert (said(tmp_path / "a-1"), said(tmp_path / "b-1")) == ("True\n", "False\n")
+    assert (read_log(tmp_path / "a-1"), read_log(tmp_path / "b-1")) == ("True\n", "False\n")
 
 
 def test_what_was_installed_meanwhile_is_what_ranks_import(
@@ -139,7 +139,7 @@ def test_what_was_installed_meanwhile_is_what_ranks_import(
     (packages / "upgraded.py").rename(packages / "framework.py")
     for name in ("b-1", "c-1"):
         order(starting, tmp_path / name, script, "framework")
-    assert [said(tmp_path / name) for name in ("a-1", "b-1", "c-1")] == ["1\n", "22\n", "22\n"]
+    assert [read_log(tmp_path / name) for name in ("a-1", "b-1", "c-1")] == ["1\n", "22\n", "22\n"]
     assert standing(starting) == first, "it began anew, with the order in hand"
 
 
@@ -152,7 +152,7 @@ def test_an_order_that_fails_is_told_and_the_next_is_carried_out(starting: Launc
             starting.launch(name, [], PRELOAD, tmp_path / "launch.log")
         assert (refused.value.code, refused.value.params["exitCode"]) == ("LAUNCHER_FAILED", 1)
     order(starting, tmp_path / "a-1", "print('trained')")
-    assert said(tmp_path / "a-1") == "trained\n"
+    assert read_log(tmp_path / "a-1") == "trained\n"
 
 
 def test_one_that_dies_is_replaced(starting: Launcher, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_one_that_dies_is_replaced(starting: Launcher, tmp_path: Path) -> None:
     dead._process.kill()
     dead._process.wait()
     order(starting, tmp_path / "b-1", "print('trained')")
-    assert said(tmp_path / "b-1") == "trained\n"
+    assert read_log(tmp_path / "b-1") == "trained\n"
 
 
 def test_a_file_that_a_script_left_open_is_written_out(starting: Launcher, tmp_path: Path) -> None:
@@ -175,14 +175,14 @@ def test_a_rank_of_many_threads_begins_with_none_that_do_nothing(starting: Launc
     """PyTorch's pthreadpool would start them at once, and again in each worker of a DataLoader."""
     script = "import os, torch; print(torch.get_num_threads(), len(os.listdir('/proc/self/task')))"
     order(starting, tmp_path / "a-1", script, "torch", env={"OMP_NUM_THREADS": "4"})
-    assert said(tmp_path / "a-1") == "4 1\n"
+    assert read_log(tmp_path / "a-1") == "4 1\n"
 
 
 @pytest.mark.parametrize("ends", ["raise SystemExit", "os.kill(os.getpid(), 9)"])
 def test_what_a_library_in_c_prints_is_in_the_log_at_once(starting: Launcher, tmp_path: Path, ends: str) -> None:
     """NCCL prints its warnings this way, and does not flush."""
     order(starting, tmp_path / "a-1", f"import ctypes, os; ctypes.CDLL(None).printf(b'NCCL WARN a line'); {ends}")
-    assert said(tmp_path / "a-1") == "NCCL WARN a line"
+    assert read_log(tmp_path / "a-1") == "NCCL WARN a line"
 
 
 def test_a_file_that_a_library_in_c_left_open_is_written_out(starting: Launcher, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_what_runners_and_ranks_import_themselves_is_there_once_it_stands_by(
     asked += "print(sorted(set(late) - set(sys.modules)))"
     for name in ("a-1", "b-1"):  # the first of a fresh process would not wait for them
         order(starting, tmp_path / name, asked)
-    assert said(tmp_path / "b-1") == "[]\n"
+    assert read_log(tmp_path / "b-1") == "[]\n"
 
 
 def test_what_an_optimizer_looks_up_first_starts_no_thread() -> None:

@@ -13,7 +13,7 @@ from fermi.diagnosis import Finding, Level, loss_anomalies
 from fermi.diagnosis.loss_anomalies import CERTAIN_POINTS, JUMPED, NOT_FINITE, STUCK, SUSTAINED_POINTS, Resolved
 
 
-def said(
+def find_anomalies(
     points: list[float | None], name: str = "loss", state: dict[str, Any] | None = None
 ) -> list[Finding | Resolved]:
     """With what is remembered stored after each point, as a transaction might."""
@@ -121,7 +121,7 @@ KINDS: list[Healthy] = [
 def test_healthy_runs_give_no_alarm(kind: Healthy) -> None:
     for seed in range(20):
         run = kind(random.Random(seed))
-        assert not said(run), (kind.__name__, seed)
+        assert not find_anomalies(run), (kind.__name__, seed)
         resumed = random.Random(seed).randrange(20, len(run) - 20)
         first: dict[str, Any] = {}
         for step, value in enumerate(run[:resumed], 1):
@@ -129,7 +129,7 @@ def test_healthy_runs_give_no_alarm(kind: Healthy) -> None:
         again = [value * 1.3 for value in run[resumed - 20 : resumed]] + run[
             resumed:
         ]  # moments are lost, and found again
-        assert not said(again, state=loss_anomalies.extract_starts(first)), (kind.__name__, seed, resumed)
+        assert not find_anomalies(again, state=loss_anomalies.extract_starts(first)), (kind.__name__, seed, resumed)
 
 
 def runs(seeds: int = 20) -> Iterator[list[float]]:
@@ -140,7 +140,7 @@ def runs(seeds: int = 20) -> Iterator[list[float]]:
 
 def test_a_loss_that_is_not_a_number_is_a_doubt_at_once_and_soon_certain() -> None:
     for run in runs():
-        first, second = said([*run, None, None, None, None])
+        first, second = find_anomalies([*run, None, None, None, None])
         assert codes([first, second]) == [(NOT_FINITE, Level.WARN), (NOT_FINITE, Level.FAIL)]
         assert isinstance(second, Finding)
         assert second.params == {"metric": "loss", "step": 121, "good": 120, "count": CERTAIN_POINTS}
@@ -152,25 +152,25 @@ def test_a_step_that_the_scaler_skips_is_a_doubt_that_is_taken_back_and_told_onc
     run: list[float | None] = list(next(runs()))
     run[20:20] = [None]
     run[60:60] = [None, None]
-    assert codes(said(run)) == [(NOT_FINITE, Level.WARN), (NOT_FINITE, "over"), (NOT_FINITE, "over")]
+    assert codes(find_anomalies(run)) == [(NOT_FINITE, Level.WARN), (NOT_FINITE, "over"), (NOT_FINITE, "over")]
 
 
 def test_a_run_that_begins_without_a_number_has_no_good_step() -> None:
-    certain = said([None, None, None])[-1]
+    certain = find_anomalies([None, None, None])[-1]
     assert isinstance(certain, Finding)
     assert (certain.params["step"], certain.params["good"]) == (1, None)
 
 
 def test_numbers_that_come_back_for_good_end_it() -> None:
-    assert codes(said([1.0, None, None, None, 1.0, 1.0]))[-1] == (NOT_FINITE, Level.FAIL)
-    assert codes(said([1.0, None, None, None, 1.0, 1.0, 1.0]))[-1] == (NOT_FINITE, "over")
+    assert codes(find_anomalies([1.0, None, None, None, 1.0, 1.0]))[-1] == (NOT_FINITE, Level.FAIL)
+    assert codes(find_anomalies([1.0, None, None, None, 1.0, 1.0, 1.0]))[-1] == (NOT_FINITE, "over")
 
 
 @pytest.mark.parametrize("to", [0.7, 1.0, 30.0], ids=["most of it lost", "as at the start", "exploded"])
 def test_a_loss_that_jumps_and_stays_is_told_with_the_step(to: float) -> None:
     for run in runs():
         bad = [run[0] * to * (1 + 0.05 * (i % 3)) for i in range(SUSTAINED_POINTS + 5)]
-        (found,) = said(run + bad)
+        (found,) = find_anomalies(run + bad)
         assert isinstance(found, Finding)
         assert (found.code, found.level) == (JUMPED, Level.FAIL)
         assert (found.params["step"], found.params["good"]) == (121, 120)
@@ -180,14 +180,14 @@ def test_a_loss_that_jumps_and_stays_is_told_with_the_step(to: float) -> None:
 def test_a_level_loss_that_jumps_to_a_multiple_is_told_before_it_was_level_for_long() -> None:
     chance = random.Random(3)
     level = [2.0 + chance.random() / 20 for _ in range(60)]
-    assert [one.code for one in said(level + [25.0] * SUSTAINED_POINTS)] == [JUMPED]
-    assert said(level + [3.0] * SUSTAINED_POINTS) == []
+    assert [one.code for one in find_anomalies(level + [25.0] * SUSTAINED_POINTS)] == [JUMPED]
+    assert find_anomalies(level + [3.0] * SUSTAINED_POINTS) == []
 
 
 def test_a_jump_is_over_once_the_loss_is_back() -> None:
     run = next(runs())
     bad = [run[0]] * (SUSTAINED_POINTS + 30)
-    assert codes(said(run + bad + run[-30:])) == [(JUMPED, Level.FAIL), (JUMPED, "over")]
+    assert codes(find_anomalies(run + bad + run[-30:])) == [(JUMPED, Level.FAIL), (JUMPED, "over")]
 
 
 def test_a_resumed_run_is_held_against_the_loss_with_which_training_began() -> None:
@@ -197,8 +197,8 @@ def test_a_resumed_run_is_held_against_the_loss_with_which_training_began() -> N
         list(loss_anomalies.check_point(state, step, {"loss": value}))
     tail = run[-45:]
     worse = [min(run[0], 4 * tail[0])] * 15  # no multiple that would be told of without it
-    assert not said([*tail, *worse])
-    assert codes(said([*tail, *worse], state=loss_anomalies.extract_starts(state))) == [(JUMPED, Level.FAIL)]
+    assert not find_anomalies([*tail, *worse])
+    assert codes(find_anomalies([*tail, *worse], state=loss_anomalies.extract_starts(state))) == [(JUMPED, Level.FAIL)]
 
 
 def even(points: int, level: float, noise: float, seed: int = 0) -> list[float]:
@@ -218,7 +218,7 @@ def even(points: int, level: float, noise: float, seed: int = 0) -> list[float]:
     ids=["log 10", "log 2 in two digits", "zero", "dead from a step on", "noise around log 50,000"],
 )
 def test_a_loss_that_never_moves_is_a_warning_with_its_numbers(points: list[float], at: int, exact: bool) -> None:
-    found = said(points)
+    found = find_anomalies(points)
     assert codes(found) == [(STUCK, Level.WARN)]
     (finding,) = [one for one in found if isinstance(one, Finding)]
     assert (finding.params["step"], finding.params.get("exact", False)) == (at, exact)
@@ -229,9 +229,12 @@ def test_a_loss_that_never_moves_is_a_warning_with_its_numbers(points: list[floa
 
 
 def test_a_loss_that_moves_at_last_takes_it_back() -> None:
-    assert codes(said([2.30259] * 120 + falling(random.Random(2), 60, 2.3, 1.0))) == [(STUCK, "warn"), (STUCK, "over")]
+    assert codes(find_anomalies([2.30259] * 120 + falling(random.Random(2), 60, 2.3, 1.0))) == [
+        (STUCK, "warn"),
+        (STUCK, "over"),
+    ]
     slow = [value - 0.001 * number for number, value in enumerate(even(900, 10.82, 0.02))]
-    assert codes(said(even(640, 10.82, 0.02) + slow)) == [(STUCK, "warn"), (STUCK, "over")]
+    assert codes(find_anomalies(even(640, 10.82, 0.02) + slow)) == [(STUCK, "warn"), (STUCK, "over")]
 
 
 @pytest.mark.parametrize(
@@ -247,24 +250,24 @@ def test_a_loss_that_moves_at_last_takes_it_back() -> None:
     ids=["slow", "at its end", "uneven", "around zero", "two digits", "converged"],
 )
 def test_a_loss_that_moves_or_may_stay_is_not_told(points: list[float]) -> None:
-    assert not said(points)
+    assert not find_anomalies(points)
 
 
 def test_a_resumed_run_is_level_rightly() -> None:
     first: dict[str, Any] = {}
     for step, value in enumerate(falling(random.Random(5), 200, 10.8, 2.5), 1):
         list(loss_anomalies.check_point(first, step, {"loss": value}))
-    assert not said(even(900, 2.5, 0.02), state=loss_anomalies.extract_starts(first))
+    assert not find_anomalies(even(900, 2.5, 0.02), state=loss_anomalies.extract_starts(first))
 
 
 @pytest.mark.parametrize("name", ["loss", "train_loss", "train/loss", "Training Loss", "lm loss", "total-loss"])
 def test_what_trainers_call_their_loss_counts(name: str) -> None:
-    assert codes(said([None] * 3, name))[-1] == (NOT_FINITE, Level.FAIL)
+    assert codes(find_anomalies([None] * 3, name))[-1] == (NOT_FINITE, Level.FAIL)
 
 
 @pytest.mark.parametrize("name", ["val_loss", "eval_loss", "valid/loss", "loss_scale", "grad_norm", "accuracy", "lr"])
 def test_no_other_metric_does(name: str) -> None:
-    assert not said([None] * 10, name)
+    assert not find_anomalies([None] * 10, name)
 
 
 def test_what_is_remembered_stays_small_and_told_bounded() -> None:

@@ -10,7 +10,7 @@ from fermi.planning.imports import Imports
 from fermi.planning.packages import InstalledPackages, VersionDifference, parse_packages
 
 
-def look(
+def make_packages(
     version: str = "3.11.9", torch: dict[str, str] | None = None, imports: dict[str, str | None] | None = None,
     **distributions: Any,
 ) -> InstalledPackages:  # fmt: skip
@@ -27,7 +27,7 @@ def look(
 
 
 def test_what_an_environment_says_is_read_and_said_again() -> None:
-    one = look(torch={"version": "2.5.1+cu124", "nccl": "2.21.5"}, imports={"toy": "Toy_Kit", "no": None},
+    one = make_packages(torch={"version": "2.5.1+cu124", "nccl": "2.21.5"}, imports={"toy": "Toy_Kit", "no": None},
                Toy_Kit={"version": "1.0", "origin": "editable"})  # fmt: skip
     assert parse_packages(json.loads(json.dumps(one.to_json()))) == one
     assert one.distributions["toy-kit"].origin == "editable"
@@ -56,13 +56,15 @@ def test_parts_of_another_shape_are_left_out_and_much_is_cut() -> None:
 
 
 def test_one_environment_differs_from_nothing() -> None:
-    assert packages.find_differences({"a": look(toy="1")}) == []
+    assert packages.find_differences({"a": make_packages(toy="1")}) == []
     assert packages.find_differences({}) == []
 
 
 def test_what_breaks_training_comes_first() -> None:
-    a = look("3.11.9", {"version": "2.5.1+cu124", "cuda": "12.4", "nccl": "2.21.5"}, toy="1.0", same="1")
-    b = look("3.12.1", {"version": "2.4.0+cu121", "cuda": "12.1", "nccl": "2.20.5"}, toy="1.1", same="1", more="2")
+    a = make_packages("3.11.9", {"version": "2.5.1+cu124", "cuda": "12.4", "nccl": "2.21.5"}, toy="1.0", same="1")
+    b = make_packages(
+        "3.12.1", {"version": "2.4.0+cu121", "cuda": "12.1", "nccl": "2.20.5"}, toy="1.1", same="1", more="2"
+    )
     assert packages.find_differences({"a": a, "b": b}) == [
         VersionDifference("torch", "torch", {"a": "2.5.1+cu124", "b": "2.4.0+cu121"}, fatal=True),
         VersionDifference("nccl", "NCCL", {"a": "2.21.5", "b": "2.20.5"}, fatal=True),
@@ -74,7 +76,7 @@ def test_what_breaks_training_comes_first() -> None:
 
 
 def test_patch_versions_of_python_and_torch_differ_without_breaking_anything() -> None:
-    a, b = look("3.11.9", {"version": "2.5.0"}), look("3.11.2", {"version": "2.5.1"})
+    a, b = make_packages("3.11.9", {"version": "2.5.0"}), make_packages("3.11.2", {"version": "2.5.1"})
     assert [(one.name, one.fatal) for one in packages.find_differences({"a": a, "b": b})] == [
         ("torch", False),
         ("Python", False),
@@ -82,19 +84,22 @@ def test_patch_versions_of_python_and_torch_differ_without_breaking_anything() -
 
 
 def test_any_other_version_of_nccl_breaks_training() -> None:
-    a = look(torch={"version": "2.7.0", "nccl": "2.26.2"})
-    b = look(torch={"version": "2.7.0", "nccl": "2.26.5"})
+    a = make_packages(torch={"version": "2.7.0", "nccl": "2.26.2"})
+    b = make_packages(torch={"version": "2.7.0", "nccl": "2.26.5"})
     (one,) = packages.find_differences({"a": a, "b": b})
     assert (one.name, one.fatal) == ("NCCL", True)
 
 
 def test_nccl_that_is_not_known_does_not_differ() -> None:
-    a, b = look(torch={"version": "2.7.0", "nccl": "2.26.2", "cuda": "12.6"}), look(torch={"version": "2.7.0"})
+    a, b = (
+        make_packages(torch={"version": "2.7.0", "nccl": "2.26.2", "cuda": "12.6"}),
+        make_packages(torch={"version": "2.7.0"}),
+    )
     assert packages.find_differences({"a": a, "b": b}) == []
 
 
 def test_an_environment_without_torch_differs_fatally() -> None:
-    (one,) = packages.find_differences({"a": look(torch={"version": "2.7.0"}), "b": look()})
+    (one,) = packages.find_differences({"a": make_packages(torch={"version": "2.7.0"}), "b": make_packages()})
     assert (one.name, one.values, one.fatal) == ("torch", {"a": "2.7.0", "b": ""}, True)
 
 
@@ -102,7 +107,7 @@ NEEDED = Imports({"einops": "train.py:3"})
 
 
 def test_a_module_that_one_has_is_missing_in_the_others_and_what_has_it_is_named() -> None:
-    has, lacks = look(imports={"einops": "einops"}, einops="0.8.0"), look(imports={"einops": None})
+    has, lacks = make_packages(imports={"einops": "einops"}, einops="0.8.0"), make_packages(imports={"einops": None})
     (one,) = packages.find_missing_modules({"a": has, "b": lacks, "c": lacks}, NEEDED)
     assert (one.module, one.place, one.environments) == ("einops", "train.py:3", ["b", "c"])
     assert (one.requirement, one.anywhere) == ("einops==0.8.0", True)
@@ -118,13 +123,16 @@ def test_a_module_that_one_has_is_missing_in_the_others_and_what_has_it_is_named
     ],
 )
 def test_what_no_index_has_or_belongs_to_the_driver_is_not_installed_by_us(distribution: dict[str, Any]) -> None:
-    has = look(imports={"einops": distribution["name"]}, **{distribution["name"]: distribution["version"]})
-    (one,) = packages.find_missing_modules({"a": has, "b": look(imports={"einops": None})}, NEEDED)
+    has = make_packages(imports={"einops": distribution["name"]}, **{distribution["name"]: distribution["version"]})
+    (one,) = packages.find_missing_modules({"a": has, "b": make_packages(imports={"einops": None})}, NEEDED)
     assert (one.requirement, one.anywhere) == ("", True)
 
 
 def test_a_module_that_no_environment_has_is_installed_only_under_a_well_known_name() -> None:
-    both = {"a": look(imports={"yaml": None, "ours": None}), "b": look(imports={"yaml": None, "ours": None})}
+    both = {
+        "a": make_packages(imports={"yaml": None, "ours": None}),
+        "b": make_packages(imports={"yaml": None, "ours": None}),
+    }
     found = packages.find_missing_modules(both, Imports({"yaml": "t.py:1", "ours": "t.py:2"}))
     assert [(one.module, one.requirement, one.anywhere) for one in found] == [
         ("yaml", "PyYAML", False),
@@ -133,27 +141,29 @@ def test_a_module_that_no_environment_has_is_installed_only_under_a_well_known_n
 
 
 def test_a_module_that_none_has_may_be_a_file_of_the_code() -> None:
-    both = {"a": look(imports={"ours": None}), "b": look(imports={"ours": None})}
+    both = {"a": make_packages(imports={"ours": None}), "b": make_packages(imports={"ours": None})}
     assert packages.find_missing_modules(both, Imports({"ours": "t.py:1"}, frozenset({"ours"}))) == []
 
 
 def test_what_was_not_looked_for_is_not_missing() -> None:
-    assert packages.find_missing_modules({"a": look(imports={"einops": ""}), "b": look()}, NEEDED) == []
+    assert (
+        packages.find_missing_modules({"a": make_packages(imports={"einops": ""}), "b": make_packages()}, NEEDED) == []
+    )
 
 
 def test_what_some_lack_is_had_in_the_version_of_the_first_that_has_it() -> None:
-    looks = {"a": look(toy="1"), "b": look(toy="2", pip="24", kit="3"), "c": look()}
+    looks = {"a": make_packages(toy="1"), "b": make_packages(toy="2", pip="24", kit="3"), "c": make_packages()}
     found = [(one.name, one.requirement, one.environments) for one in packages.find_missing_distributions(looks)]
     assert found == [("kit", "kit==3", ["a", "c"]), ("pip", "", ["a", "c"]), ("toy", "toy==1", ["c"])]
 
 
 def test_only_what_the_task_imports_is_relevant_to_it() -> None:
-    a = look("3.11.1", imports={"einops": "einops"}, einops="0.8.0", other="1")
-    b = look("3.11.2", imports={"einops": "einops"}, einops="0.7.0", other="2")
+    a = make_packages("3.11.1", imports={"einops": "einops"}, einops="0.8.0", other="1")
+    b = make_packages("3.11.2", imports={"einops": "einops"}, einops="0.7.0", other="2")
     looks = {"a": a, "b": b}
     found = packages.filter_relevant(packages.find_differences(looks), looks, NEEDED)
     assert [one.name for one in found] == ["einops"]
-    looks["b"] = look("3.11.2", imports={"einops": None})
+    looks["b"] = make_packages("3.11.2", imports={"einops": None})
     assert packages.filter_relevant(packages.find_differences(looks), looks, NEEDED) == [], "it is missing there"
 
 

@@ -57,7 +57,9 @@ def pair(here: int, there: int, **changes: Any) -> dict[str, Any]:
             "rttMs": 0.1, "interface": "eth0", "names": [], **changes}  # fmt: skip
 
 
-def told(facts: Facts, count: int = 4, level: str = "quick", framework: str = "pytorch-ddp", gpus: int = 0) -> Any:
+def translate_verdict(
+    facts: Facts, count: int = 4, level: str = "quick", framework: str = "pytorch-ddp", gpus: int = 0
+) -> Any:
     members = [NodeUnderTest(rank, f"env-{rank}", f"n{rank}", gpus) for rank in range(count)]
     report = verdict.build_report(members, facts, level, framework)
     for lang in LANGUAGES:  # whatever is found has words, and all the words have what they need
@@ -89,7 +91,7 @@ def both(*links: tuple[int, int]) -> list[tuple[int, int]]:
 
 
 def test_nothing_is_wrong_where_nothing_is():
-    report = told(healthy())
+    report = translate_verdict(healthy())
     assert report["verdict"] == {
         "level": "pass", "code": "PREFLIGHT_VERDICT_PASS", "params": {"nodes": 4, "pairs": 12, "count": 0},
         "culprits": [],
@@ -112,14 +114,14 @@ def test_lines_that_are_no_facts_are_passed_over():
     ],
 )
 def test_dead_links_are_blamed_on_as_few_as_explain_them(ways, found):
-    report = told(dead(healthy(), *ways))
+    report = translate_verdict(dead(healthy(), *ways))
     assert culprits(report) == found
     failed = {(int(p["from"][-1]), int(p["to"][-1])) for p in report["pairs"] if p["level"] == "fail"}
     assert failed == set(ways)
 
 
 def test_where_nobody_reaches_anybody_nobody_is_singled_out():
-    report = told(dead(healthy(3), *both((0, 1), (0, 2), (1, 2))), 3)
+    report = translate_verdict(dead(healthy(3), *both((0, 1), (0, 2), (1, 2))), 3)
     assert {code for _, code, _ in culprits(report)} == {"LINK_DEAD"}
     assert len(culprits(report)) == 3
 
@@ -127,14 +129,14 @@ def test_where_nobody_reaches_anybody_nobody_is_singled_out():
 def test_a_datagram_tells_which_direction_is_dead():
     facts = dead(healthy(), (2, 1), udp=True)
     facts = dead(facts, (1, 2))  # both connections fail, and only what 2 sends arrives
-    assert culprits(told(facts)) == [("fail", "LINK_ONE_WAY", [1, 2])]
-    [culprit] = told(facts)["verdict"]["culprits"]
+    assert culprits(translate_verdict(facts)) == [("fail", "LINK_ONE_WAY", [1, 2])]
+    [culprit] = translate_verdict(facts)["verdict"]["culprits"]
     assert (culprit["params"]["from"], culprit["params"]["to"]) == ("n1", "n2")
 
 
 def test_a_firewall_is_not_a_dead_link():
-    assert culprits(told(dead(healthy(), *both((1, 2)), udp=True))) == [("fail", "PORTS_BLOCKED", [1, 2])]
-    assert culprits(told(dead(healthy(), (1, 2), udp=True))) == [("fail", "PORTS_BLOCKED", [1, 2])]
+    assert culprits(translate_verdict(dead(healthy(), *both((1, 2)), udp=True))) == [("fail", "PORTS_BLOCKED", [1, 2])]
+    assert culprits(translate_verdict(dead(healthy(), (1, 2), udp=True))) == [("fail", "PORTS_BLOCKED", [1, 2])]
 
 
 def without_head(facts: Facts, rank: int, **head: Any) -> Facts:
@@ -159,7 +161,7 @@ def without_head(facts: Facts, rank: int, **head: Any) -> Facts:
     ],
 )
 def test_a_node_that_does_not_find_the_head_says_why(head, found):
-    report = told(without_head(healthy(), 2, **head))
+    report = translate_verdict(without_head(healthy(), 2, **head))
     assert culprits(report) == [found]
     assert {p["level"] for p in report["pairs"] if p["from"] == "env-2" and p["to"] != "env-0"} == {"unknown"}
 
@@ -173,7 +175,7 @@ def test_a_blocked_master_port_is_the_heads_when_nobody_gets_there(blocked, foun
     for fact in facts:
         if fact["preflight"] == "head" and fact["rank"] in blocked:
             fact.update(via=61000, tries=[{"address": "10.0.0.0", "port": 29500, "result": "timeout"}])
-    assert culprits(told(facts)) == found
+    assert culprits(translate_verdict(facts)) == found
 
 
 def test_a_master_port_that_is_taken_explains_that_nobody_gets_there():
@@ -181,7 +183,7 @@ def test_a_master_port_that_is_taken_explains_that_nobody_gets_there():
     for fact in facts:
         if fact["preflight"] == "head":
             fact.update(via=61000, taken="Address already in use" if fact["rank"] == 0 else "")
-    assert culprits(told(facts)) == [("fail", "MASTER_PORT_TAKEN", [0])]
+    assert culprits(translate_verdict(facts)) == [("fail", "MASTER_PORT_TAKEN", [0])]
 
 
 @pytest.mark.parametrize(("answers", "found"), [
@@ -194,7 +196,7 @@ def test_a_name_is_wrong_where_it_is_right_elsewhere(answers, found):
         if fact["preflight"] == "pair" and fact["to"] == 0:
             name = {"asked": "n0", "resolved": ["10.0.0.7"], "right": answers[fact["rank"]], "source": ""}
             fact["names"] = [name]
-    assert culprits(told(facts)) == found
+    assert culprits(translate_verdict(facts)) == found
 
 
 def speeds(facts: Facts, **mbps: float) -> Facts:
@@ -223,12 +225,12 @@ def speeds(facts: Facts, **mbps: float) -> Facts:
 )
 def test_slow_is_slow_beside_the_others(count, mbps, found):
     facts = [f for f in healthy(count) if f.get("to", 0) < count]
-    assert culprits(told(speeds(facts, **mbps), count)) == found
+    assert culprits(translate_verdict(speeds(facts, **mbps), count)) == found
 
 
 def test_the_best_of_several_measurements_counts():
     again = {"preflight": "bandwidth", "rank": 1, "to": 2, "mbps": 8000.0}
-    assert culprits(told([*speeds(healthy(), s12=20), again])) == []
+    assert culprits(translate_verdict([*speeds(healthy(), s12=20), again])) == []
 
 
 def test_how_fast_a_machine_talks_to_itself_is_no_finding():
@@ -236,7 +238,7 @@ def test_how_fast_a_machine_talks_to_itself_is_no_finding():
     for fact in facts:
         if fact["preflight"] == "pair":
             fact["address"] = "127.0.0.1"
-    assert culprits(told(facts)) == []
+    assert culprits(translate_verdict(facts)) == []
 
 
 def test_a_node_far_away_is_worth_a_word():
@@ -244,8 +246,8 @@ def test_a_node_far_away_is_worth_a_word():
         pair(f["rank"], f["to"], rttMs=35.0) if f["preflight"] == "pair" and 3 in (f["rank"], f["to"]) else f
         for f in healthy()
     ]
-    assert {code for _, code, _ in culprits(told(facts))} == {"LINK_FAR"}
-    assert told(facts)["verdict"]["level"] == "warn"
+    assert {code for _, code, _ in culprits(translate_verdict(facts))} == {"LINK_FAR"}
+    assert translate_verdict(facts)["verdict"]["level"] == "warn"
 
 
 def versions(**changed: str) -> dict[str, Any]:
@@ -267,7 +269,7 @@ def versions(**changed: str) -> dict[str, Any]:
     ],
 )
 def test_versions_are_compared_as_far_as_they_must_agree(nodes, found):
-    assert culprits(told(healthy(**nodes))) == found
+    assert culprits(translate_verdict(healthy(**nodes))) == found
 
 
 @pytest.mark.parametrize(
@@ -290,20 +292,20 @@ def test_versions_are_compared_as_far_as_they_must_agree(nodes, found):
 )  # fmt: skip
 def test_a_node_is_judged_by_itself(changes, gpus, found):
     others = {f"n{rank}": {"gpus": [GPU]} for rank in range(3) if gpus}
-    report = told(healthy(**others, n3=changes), gpus=gpus)
+    report = translate_verdict(healthy(**others, n3=changes), gpus=gpus)
     assert [(level, code) for level, code, _ in culprits(report)] == found
     assert all(blamed == [3] for *_, blamed in culprits(report))
 
 
 def test_a_node_that_says_nothing_is_named():
     facts = [f for f in without_head(healthy(), 3) if f["rank"] != 3]
-    assert culprits(told(facts)) == [("fail", "NODE_SILENT", [3])]
-    assert told([])["verdict"]["level"] == "fail"
+    assert culprits(translate_verdict(facts)) == [("fail", "NODE_SILENT", [3])]
+    assert translate_verdict([])["verdict"]["level"] == "fail"
 
 
 def test_a_node_that_stopped_half_way_is_named():
     facts = [f for f in healthy() if (f["preflight"], f["rank"]) != ("end", 1)]
-    assert culprits(told(facts)) == [("fail", "NODE_CUT_SHORT", [1])]
+    assert culprits(translate_verdict(facts)) == [("fail", "NODE_CUT_SHORT", [1])]
 
 
 @pytest.mark.parametrize(
@@ -316,7 +318,7 @@ def test_a_node_that_stopped_half_way_is_named():
 )
 def test_what_they_do_together_counts_too(said, level, found):
     facts = [*healthy(), *({"preflight": "together", "rank": rank, **said} for rank in range(4))]
-    report = told(facts, level="full")
+    report = translate_verdict(facts, level="full")
     assert (report["together"]["level"], culprits(report)) == (level, found)
 
 

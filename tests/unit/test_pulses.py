@@ -34,19 +34,19 @@ BY_RANK = dict(enumerate(SEEN))
 ERROR = {"type": "ValueError", "message": "bad", "file": "train.py", "line": 88, "function": "f", "at": 9.0, "step": 4}
 
 
-def told(content: Any, found: dict[str, Any]) -> Iterator[Any]:
+def iter_watch_options(content: Any, found: dict[str, Any]) -> Iterator[Any]:
     """Wherever in what is sent a runner is told of its ranks."""
     match content:
         case dict():
             if "stop_signal" in content:
                 yield {name: content[name] for name in found}
             for value in content.values():
-                yield from told(value, found)
+                yield from iter_watch_options(value, found)
         case list():
             for value in content:
-                yield from told(value, found)
+                yield from iter_watch_options(value, found)
         case str() if content.startswith("{") and '"stop_signal"' in content:
-            yield from told(json.loads(content), found)
+            yield from iter_watch_options(json.loads(content), found)
 
 
 @pytest.mark.parametrize("engine", plugins.BACKENDS)
@@ -54,7 +54,7 @@ def told(content: Any, found: dict[str, Any]) -> Iterator[Any]:
 def test_every_engines_runner_is_told_how_it_watches_its_ranks(engine: str, chosen: dict[str, Any]) -> None:
     rendered = goldens.on_engine(goldens.job("env-001", "env-003", **chosen), engine)
     expected = {"pulse": True, "hang_seconds": None} | chosen
-    found = list(told([artifact.content for artifact in rendered.artifacts], expected))
+    found = list(iter_watch_options([artifact.content for artifact in rendered.artifacts], expected))
     assert found
     assert all(one == expected for one in found)
 

@@ -15,7 +15,7 @@ def stalled(at: str = "data.py:88 in load_batch", *, still: bool = True, **also:
     return {**about, "at": at, "still": still, **also}
 
 
-def said(*looks: list[dict[str, Any] | None]) -> list[str]:
+def report_stalls(*looks: list[dict[str, Any] | None]) -> list[str]:
     """By looks at all ranks."""
     lines: list[str] = []
     stalls = terminal_report.StallReporter(lines.append)
@@ -29,7 +29,7 @@ def test_ranks_are_told_of_by_where_they_are_once_and_so_is_their_going_on() -> 
     waits = stalled("train.py:120 in main", **{"in": "all_reduce"})
     look = [waits, waits, stalled(), waits]
     later = [one | {"looked_at": 140.0} for one in look]
-    assert said(look, later, [None] * 4, [None] * 4) == [
+    assert report_stalls(look, later, [None] * 4, [None] * 4) == [
         "no progress for 12 s: ranks 0-1, 3 are in all_reduce (train.py:120 in main); "
         "rank 2 is at data.py:88 in load_batch",
         "the ranks go on",
@@ -38,8 +38,8 @@ def test_ranks_are_told_of_by_where_they_are_once_and_so_is_their_going_on() -> 
 
 def test_while_one_works_the_others_wait_for_it_and_that_is_worth_a_line_after_a_minute_only() -> None:
     works, waits = stalled("train.py:9 in evaluate", still=False), stalled("train.py:7 in main", **{"in": "barrier"})
-    assert said([works, waits]) == []
-    [line] = said([works | {"looked_at": 161.0}, waits])
+    assert report_stalls([works, waits]) == []
+    [line] = report_stalls([works | {"looked_at": 161.0}, waits])
     assert line == (
         "no progress for 61 s: rank 0 is at train.py:9 in evaluate, at work; rank 1 is in barrier (train.py:7 in main)"
     )

@@ -29,7 +29,7 @@ def spoken() -> Iterator[tuple[str, set[str]]]:
                 match node.args[0]:
                     case ast.Constant(value=str(code)):
                         yield code, {word.arg for word in node.keywords if word.arg}
-                    case ast.Call(func=ast.Name(id="summary")) | ast.Attribute(attr="code"):
+                    case ast.Call(func=ast.Name(id="make_summary_code")) | ast.Attribute(attr="code"):
                         pass
                     case other:
                         raise AssertionError(f"{file.name}: {ast.unparse(other)} is no code")

@@ -33,7 +33,7 @@ def test_a_broken_stream_goes_on_after_the_last_whole_event(api: FakeApi, fermi:
     events = list(fermi.tasks.stream("task-1", on_break=breaks.append))
     assert [item.id for item in events] == ["1", "2", "9"]
     assert [request.headers.get("Last-Event-ID") for request in api.requests] == [None, "1", "1", "1"]
-    assert [type(error).__name__ for error in breaks] == ["Unreachable", "Unreachable", "ServerError"]
+    assert [type(error).__name__ for error in breaks] == ["UnreachableError", "UnreachableError", "ServerError"]
 
 
 def test_a_stream_that_ends_without_saying_so_is_taken_up_again(api: FakeApi, fermi: Fermi) -> None:

@@ -146,7 +146,7 @@ def test_a_client_that_leaves_while_sending_gets_no_answer() -> None:
     assert asyncio.run(ask())
 
 
-def asked(app: Any, client: Client) -> list[Any]:
+def collect_messages(app: Any, client: Client) -> list[Any]:
     """Every message of the answer."""
 
     async def ask() -> list[Any]:
@@ -169,7 +169,7 @@ def test_what_fails_before_django_is_answered_in_the_envelope(error: Exception, 
 
     client = Client("/api/v1/workers/heartbeat")
     client.scope["headers"] += [(b"accept-language", b"en"), (b"x-request-id", b"my-request.1")]
-    head, body = asked(ErrorResponseMiddleware(broken), client)
+    head, body = collect_messages(ErrorResponseMiddleware(broken), client)
     headers = dict(head["headers"])
     told = json.loads(body["body"])
     assert (head["status"], told["code"], told["error"], told["requestId"]) == (status, status, code, "my-request.1")
@@ -185,7 +185,7 @@ def test_an_answer_that_has_begun_is_cut() -> None:
 
     client = Client("/api/v1/training-tasks/x/stream")
     with pytest.raises(RuntimeError, match="on purpose"):
-        asked(ErrorResponseMiddleware(breaks_off), client)
+        collect_messages(ErrorResponseMiddleware(breaks_off), client)
     assert client.answer.qsize() == 1
 
 
@@ -214,7 +214,7 @@ def test_the_body_of_somebody_unknown_is_not_read_where_it_may_be_large(monkeypa
         client = Client(path)
         client.scope["method"] = "PUT"
         client.incoming = [{"type": "http.request", "body": b"x" * 8}]
-        asked(handler, client)
+        collect_messages(handler, client)
         assert len(client.incoming) == (0 if known else 1)
     assert bodies == [b"", b"x" * 8]
 
@@ -236,5 +236,5 @@ def test_a_heartbeat_that_is_too_large_is_neither_parsed_nor_handed_on(
     client.scope["headers"] += [(b"content-length", b"%d" % declared)] if declared else []
     client.incoming = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
     client.incoming[-1:] = [{**one, "more_body": len(pieces) > 1} for one in client.incoming[-1:]]
-    head, body = asked(ErrorResponseMiddleware(HeartbeatEndpoint(None)), client)  # type: ignore[arg-type]
+    head, body = collect_messages(ErrorResponseMiddleware(HeartbeatEndpoint(None)), client)  # type: ignore[arg-type]
     assert (head["status"], json.loads(body["body"])["error"]) == (413 if "LARGE" in code else 400, code)

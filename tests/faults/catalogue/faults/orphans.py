@@ -4,7 +4,7 @@ from tests.faults.catalogue.fault import Expected, Fault, Scene
 from tests.process_state import alive
 
 
-def look(scene: Scene) -> None:
+def observe_orphan(scene: Scene) -> None:
     scene.reached("orphan")
     pid = int((scene.stamps / "pid").read_text())
     scene.go("fail")
@@ -28,5 +28,5 @@ if RANK == 1:
 when("never")
 """,
     Expected("RANK_FAILED", rank=1, node=1, says=["bad configuration: hidden size 100"]),
-    inject=look,
+    inject=observe_orphan,
 )

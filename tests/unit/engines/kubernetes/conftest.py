@@ -105,7 +105,7 @@ def submit(backend: KubernetesBackend, spec: JobSpec) -> Handle:
     return handle(spec)
 
 
-def look(backend: KubernetesBackend, one: Handle) -> Observation:
+def observe_one(backend: KubernetesBackend, one: Handle) -> Observation:
     return backend.observe([one])[one.name]
 
 
@@ -114,7 +114,7 @@ def until_seen(backend: KubernetesBackend, one: Handle, wanted, what: str = "") 
     last: list[Observation] = []
 
     def found() -> Observation | None:
-        last[:] = [look(backend, one)]
+        last[:] = [observe_one(backend, one)]
         return last[0] if wanted(last[0]) else None
 
     try:

@@ -13,7 +13,7 @@ from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Phase
 from fermi.planning import plugins
 from tests.fakes.kubernetes import Exits, Sleeps, Waits, conditions, resources
-from tests.unit.engines.kubernetes.conftest import POD, handle, job, look, rendered, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import POD, handle, job, observe_one, rendered, submit, until_seen
 
 KNOWN = CAUSES | plugins.get_causes("kubernetes")
 
@@ -264,4 +264,4 @@ def test_a_lost_machine_is_named(lab, backend):
     lab.cluster.api.delete(resources.PODS, lab.cluster.namespace, pod["metadata"]["name"], {})
     cause = checked(until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED).cause)
     assert cause.code == "NODE_LOST"
-    assert look(backend, one).left is True
+    assert observe_one(backend, one).left is True

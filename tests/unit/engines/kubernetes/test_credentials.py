@@ -12,7 +12,7 @@ from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import Sleeps
 from tests.polling import until
-from tests.unit.engines.kubernetes.conftest import POD, Lab, job, look, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import POD, Lab, job, observe_one, submit, until_seen
 
 
 def client(lab: Lab) -> KubernetesClient:
@@ -45,7 +45,7 @@ def test_a_task_goes_on_with_the_token_of_a_renewed_kubeconfig(lab, backend):
     lab.cluster.accept("second")
     lab.cluster.write_kubeconfig(token="second")
     lab.cluster.break_connections()
-    until(lambda: (backend.cancel(one, 0.0), look(backend, one).left is False)[1], what="stopped")
+    until(lambda: (backend.cancel(one, 0.0), observe_one(backend, one).left is False)[1], what="stopped")
 
 
 def test_a_watch_that_was_refused_goes_on_once_the_token_is_renewed(lab, backend):

@@ -25,7 +25,7 @@ def line(name: str, value: object, gpu: int = 0, pod: str = "one", label: str = 
     )
 
 
-def told(text: str) -> dict[str, list[dict[str, float]]]:
+def parse_text(text: str) -> dict[str, list[dict[str, float]]]:
     return parse_metrics(text, CounterRates(), 1.0)
 
 
@@ -69,7 +69,7 @@ def test_figures_get_our_names_and_units() -> None:
         line("DEV_XID_ERRORS", 79), line("DEV_CLOCK_THROTTLE_REASONS", 0x04 | 0x20), line("PROF_PCIE_RX_BYTES", 5e9),
         line("PROF_NVLINK_TX_BYTES", 9e10), line("PROF_DRAM_ACTIVE", 0.25),
     ])  # fmt: skip
-    assert told(text) == {"one": [{
+    assert parse_text(text) == {"one": [{
         "gpu": 87, "power": 412.5, "temperature": 66, "sm_clock": 1410, "memory_clock": 1593,
         "gpu_memory": 1000 * MIB, "gpu_memory_total": 1524 * MIB, "xid": 79, "throttled": 3, "pcie_received": 5e9,
         "nvlink_sent": 9e10,
@@ -78,12 +78,12 @@ def test_figures_get_our_names_and_units() -> None:
 
 def test_a_pods_gpus_count_from_zero_in_the_order_of_their_numbers() -> None:
     text = line("DEV_GPU_UTIL", 60, 6) + line("DEV_GPU_UTIL", 30, 3) + line("DEV_GPU_UTIL", 99, 1, pod="two")
-    assert told(text) == {"one": [{"gpu": 30}, {"gpu": 60}], "two": [{"gpu": 99}]}
+    assert parse_text(text) == {"one": [{"gpu": 30}, {"gpu": 60}], "two": [{"gpu": 99}]}
 
 
 def test_a_pod_that_prometheus_renamed_is_the_one_that_has_the_gpu() -> None:
     text = line("DEV_GPU_UTIL", 5, label="exported_pod", more=',pod="dcgm-exporter-7c6vs"')
-    assert told(text) == {"one": [{"gpu": 5}]}
+    assert parse_text(text) == {"one": [{"gpu": 5}]}
 
 
 @pytest.mark.parametrize("text", [
@@ -93,7 +93,7 @@ def test_a_pod_that_prometheus_renamed_is_the_one_that_has_the_gpu() -> None:
     'DCGM_FI_DEV_GPU_UTIL{gpu="0"', "<html>", "",
 ])  # fmt: skip
 def test_what_is_not_supported_or_is_nobodys_is_left_out(text: str) -> None:
-    assert not any(any(gpus) for gpus in told(text).values())
+    assert not any(any(gpus) for gpus in parse_text(text).values())
 
 
 def test_memory_errors_count_from_one_answer_to_the_next() -> None:

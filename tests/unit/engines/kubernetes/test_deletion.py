@@ -4,7 +4,7 @@ from fermi.engines.kubernetes import deletion
 from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import Sleeps
 from tests.polling import until
-from tests.unit.engines.kubernetes.conftest import POD, job, look, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import POD, job, observe_one, submit, until_seen
 
 
 def running(lab, backend, deaf: bool = False):
@@ -18,7 +18,7 @@ def test_a_pod_that_does_not_end_holds_its_environment(lab, backend):
     one = running(lab, backend, deaf=True)
     backend.cancel(one, 600.0)
     until(lambda: lab.cluster.pods(POD)[0]["metadata"].get("deletionTimestamp"))
-    assert look(backend, one).left is True
+    assert observe_one(backend, one).left is True
     backend.cancel(one, 0.0)
     until_seen(backend, one, lambda seen: seen.left is False)
 
@@ -34,7 +34,7 @@ def lost(lab, backend, monkeypatch, **lose):
 
 def cancel(backend, one):
     backend.cancel(one, 0.0)
-    return look(backend, one)
+    return observe_one(backend, one)
 
 
 def test_a_pod_on_a_dead_node_is_deleted_by_force(lab, backend, monkeypatch):
@@ -47,7 +47,7 @@ def test_a_pod_on_a_node_that_still_beats_is_left_alone(lab, backend, monkeypatc
     one = lost(lab, backend, monkeypatch, processes_die=False, lease_age=0.0)
     looked = len(lab.cluster.calls("get", "leases"))
     until(lambda: cancel(backend, one) and len(lab.cluster.calls("get", "leases")) > looked + 2, what="looked at")
-    assert look(backend, one).left is True
+    assert observe_one(backend, one).left is True
     assert lab.cluster.pods(POD)
     lab.cluster.restore_node("machine-a")
 
@@ -57,7 +57,7 @@ def test_without_the_right_to_look_at_nodes_nothing_is_forced(lab, backend, monk
     one = lost(lab, backend, monkeypatch)
     asked = len(lab.cluster.calls("get", "nodes"))
     until(lambda: cancel(backend, one) and len(lab.cluster.calls("get", "nodes")) > asked + 2, what="asked")
-    assert look(backend, one).left is True
+    assert observe_one(backend, one).left is True
     lab.cluster.restore_node("machine-a")
 
 

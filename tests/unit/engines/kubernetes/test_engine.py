@@ -14,7 +14,7 @@ from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import Exits, Sleeps, errors, resources
 from tests.fakes.kubernetes.errors import Refused
 from tests.polling import until
-from tests.unit.engines.kubernetes.conftest import POD, handle, job, look, rendered, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import POD, handle, job, observe_one, rendered, submit, until_seen
 
 OURS = ("configmaps", "services", "jobs", "pods")
 
@@ -33,7 +33,7 @@ def end(backend, one):
 
     def cancelled():
         backend.cancel(one, 0.0)
-        return gone(look(backend, one))
+        return gone(observe_one(backend, one))
 
     until(cancelled, what=f"{one.name} gone")
     backend.forget(one)
@@ -119,9 +119,9 @@ def test_an_api_server_that_fails_while_it_is_asked_ends_nothing(lab, backend):
     lab.cluster.faults.refuse("*", "*", Refused(500, "InternalError", "etcdserver: request timed out"), times=None)
     lab.cluster.break_connections()
     for _ in range(5):
-        assert look(backend, one).phase is Phase.RUNNING
+        assert observe_one(backend, one).phase is Phase.RUNNING
     lab.cluster.faults.clear()
-    assert look(backend, one).phase is Phase.RUNNING
+    assert observe_one(backend, one).phase is Phase.RUNNING
 
 
 def test_two_who_submit_at_once_create_once(lab):
@@ -245,7 +245,7 @@ def test_idle_attempts_cost_no_request(lab, backend):
 
     before = asked()
     for _ in range(200):
-        look(backend, one)
+        observe_one(backend, one)
         submit(backend, job(1))
     assert asked() == before
 
@@ -255,19 +255,19 @@ def test_a_cluster_that_cannot_be_reached_is_an_error_and_not_an_absence(lab):
     lab.cluster.stop_api()
     backend = lab.backend()
     with pytest.raises(BackendError, match="ENGINE_UNREACHABLE"):
-        look(backend, handle(spec))
+        observe_one(backend, handle(spec))
     lab.cluster.start_api()
 
 
 def test_a_memory_that_is_behind_does_not_say_that_an_attempt_is_absent(lab):
     lab.cluster.script(POD, Sleeps())
     backend, other = lab.backend(), lab.backend()
-    look(backend, handle(job(9)))
+    observe_one(backend, handle(job(9)))
     backend._watch.memory.put = lambda kind, obj: None  # nothing arrives any more
     submit(other, job(1))
     one = handle(job(1))
     backend._absent.clear()
-    assert look(backend, one).phase is Phase.UNKNOWN
+    assert observe_one(backend, one).phase is Phase.UNKNOWN
 
 
 def test_attempts_of_nobody_are_orphans(lab, backend):
@@ -339,7 +339,7 @@ def test_a_gang_starts_and_stops_with_one_request_for_each_object(lab, backend, 
         return [pod for pod in pods.values() if pod["metadata"]["name"].startswith(f"{job}-")]
 
     delete, backend.client.delete = backend.client.delete, delete_and_hear
-    until(lambda: (backend.cancel(one, spec.grace_seconds), look(backend, one).left is False)[1], what="gone")
+    until(lambda: (backend.cancel(one, spec.grace_seconds), observe_one(backend, one).left is False)[1], what="gone")
     assert writes(lab)[7:] == [("patch", "configmaps", 200), *[("delete", "jobs", 200)] * 3]
 
 
@@ -418,7 +418,7 @@ def test_two_threads_may_look_at_an_attempt_that_changed(lab, backend, monkeypat
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
-    until(lambda: look(backend, one) and one.name in backend._known, what="it is remembered")
+    until(lambda: observe_one(backend, one) and one.name in backend._known, what="it is remembered")
     stamps = backend._reports.stamps
 
     def meanwhile(*args):
@@ -426,7 +426,7 @@ def test_two_threads_may_look_at_an_attempt_that_changed(lab, backend, monkeypat
         return (*stamps(*args), -1)
 
     monkeypatch.setattr(backend._reports, "stamps", meanwhile)
-    assert look(backend, one).phase is Phase.RUNNING
+    assert observe_one(backend, one).phase is Phase.RUNNING
 
 
 def test_a_submission_that_was_cut_short_after_the_secret_goes_on(lab, backend):

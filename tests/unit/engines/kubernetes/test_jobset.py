@@ -8,7 +8,7 @@ import pytest
 from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import Sleeps
 from tests.polling import until
-from tests.unit.engines.kubernetes.conftest import job, look, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import job, observe_one, submit, until_seen
 
 pytestmark = pytest.mark.skipif(not os.environ.get("FERMI_CRDS"), reason="FERMI_CRDS names no folder of definitions")
 
@@ -38,7 +38,7 @@ def test_a_cancelled_jobset_leaves_nothing(lab):
     backend = lab.backend(jobset=True)
     one = submit(backend, job(1, 1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
-    until(lambda: (backend.cancel(one, 0.0), look(backend, one).left is False)[1], what="gone")
+    until(lambda: (backend.cancel(one, 0.0), observe_one(backend, one).left is False)[1], what="gone")
     backend.forget(one)
     until(lambda: not [n for k in ("jobsets", "jobs", "pods", "services", "configmaps") for n in lab.cluster.names(k)
                        if n.startswith("task-")], what="nothing left")  # fmt: skip
@@ -65,7 +65,7 @@ def test_a_queue_admits_a_jobset_as_a_whole_where_it_would_admit_half_of_the_job
     until(lambda: len(lab.cluster.pods("task-y-*")) == 1, what="one of two Jobs is admitted")
     assert [one.code for one in apart.problems(job(1, 1))] == ["QUEUE_NEEDS_JOBSET"], "so it is refused"
     assert apart.problems(job(1)) == []
-    until(lambda: (apart.cancel(halves, 0.0), look(apart, halves).left is False)[1], what="gone")
+    until(lambda: (apart.cancel(halves, 0.0), observe_one(apart, halves).left is False)[1], what="gone")
     apart.forget(halves)
     until(lambda: not lab.cluster.names("workloads"), what="the quota is free")
 
@@ -89,4 +89,4 @@ def test_what_waits_in_a_queue_can_be_cancelled(lab):
     lab.cluster.hold("task-*", "no quota")
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.waiting)
-    until(lambda: (backend.cancel(one, 0.0), look(backend, one).left is False)[1], what="gone")
+    until(lambda: (backend.cancel(one, 0.0), observe_one(backend, one).left is False)[1], what="gone")

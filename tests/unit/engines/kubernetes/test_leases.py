@@ -9,7 +9,7 @@ from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import FakeCluster, Sleeps
 from tests.polling import until
-from tests.unit.engines.kubernetes.conftest import POD, Lab, job, look, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import POD, Lab, job, observe_one, submit, until_seen
 
 
 class Clock:
@@ -85,7 +85,7 @@ def test_a_task_names_the_machine_that_says_nothing_and_goes_on(lab: Lab, monkey
     one = submit(backend, job(1, 1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
     monkeypatch.setattr(backend._leases, "silent", lambda: frozenset({"machine-b"}))
-    seen = look(backend, one)
+    seen = observe_one(backend, one)
     assert seen.phase is Phase.RUNNING, "nothing ends because of it"
     assert seen.waiting
     assert (seen.waiting.code, seen.waiting.params["machine"]) == ("NODE_SILENT", "machine-b")
@@ -94,4 +94,4 @@ def test_a_task_names_the_machine_that_says_nothing_and_goes_on(lab: Lab, monkey
     lab.watched(backend)
     until(lambda: lab.changes.count(one.name) > 3, what="whoever watches tells again and again of it")
     monkeypatch.setattr(backend._leases, "silent", lambda: frozenset({"machine-z"}))
-    assert look(backend, one).waiting is None
+    assert observe_one(backend, one).waiting is None

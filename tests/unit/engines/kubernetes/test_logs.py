@@ -13,7 +13,7 @@ from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import Sleeps
 from tests.fakes.kubernetes.errors import Refused
 from tests.polling import until
-from tests.unit.engines.kubernetes.conftest import POD, handle, job, look, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import POD, handle, job, observe_one, submit, until_seen
 
 COUNT = """
 import os, sys, time
@@ -105,7 +105,7 @@ time.sleep(600)
     lab.watched(backend)
     one = submit(backend, job(1, script=script))
     until(lambda: "ready" in text(backend, one, 0), what="the rank ready")
-    until(lambda: (backend.cancel(one, 20.0), look(backend, one).left is False)[1], what="gone")
+    until(lambda: (backend.cancel(one, 20.0), observe_one(backend, one).left is False)[1], what="gone")
     assert text(backend, one, 0) == "ready\nsaved a checkpoint\n"
 
 
@@ -226,7 +226,7 @@ def test_a_node_that_comes_back_is_asked_at_once_however_long_it_was_silent(lab,
     size = len(text(backend, one, 0))
     lab.cluster.restore_node("machine-a")
     until(lambda: len(text(backend, one, 0)) > size, what="the log goes on")
-    until(lambda: (backend.cancel(one, 0.0), look(backend, one).left is False)[1], what="gone")
+    until(lambda: (backend.cancel(one, 0.0), observe_one(backend, one).left is False)[1], what="gone")
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -11,7 +11,7 @@ from fermi.jobs.spec import Phase
 from fermi.planning import checks
 from tests.fakes.kubernetes import Sleeps
 from tests.polling import until
-from tests.unit.engines.kubernetes.conftest import POD, job, look, rendered, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import POD, job, observe_one, rendered, submit, until_seen
 
 pytestmark = pytest.mark.skipif(not os.environ.get("FERMI_CRDS"), reason="FERMI_CRDS names no folder of definitions")
 
@@ -135,7 +135,7 @@ def test_who_waits_is_cancelled_without_a_trace_and_the_next_attempt_stands_in_l
     backend = lab.backend(jobset=True, queue="gpus")
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.waiting)
-    until(lambda: (backend.cancel(one, 30.0), look(backend, one).left is False)[1], what="gone")
+    until(lambda: (backend.cancel(one, 30.0), observe_one(backend, one).left is False)[1], what="gone")
     backend.forget(one)
     until(lambda: not [name for kind in ("jobsets", "jobs", "workloads") for name in lab.cluster.names(kind)
                        if "task-" in name], what="nothing left")  # fmt: skip

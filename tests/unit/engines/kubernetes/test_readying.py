@@ -12,7 +12,7 @@ from fermi.jobs.code import ARCHIVES_FOLDER
 from fermi.jobs.spec import Code, Entrypoint, Handle, Phase
 from tests import packages
 from tests.polling import until
-from tests.unit.engines.kubernetes.conftest import job, look, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import job, observe_one, submit, until_seen
 
 HANDLE = Handle("task-x-1", "task-x", 1, world_size=2)
 PREPARING = {"code": "CODE_PACKAGES_PREPARING", "file": "requirements.txt", "said": "Collecting numpy"}
@@ -89,4 +89,4 @@ def test_without_any_watcher_too_an_attempt_that_brings_code_is_seen_to_run(lab)
     code = Code(snapshot, f"/fermi-data/{ARCHIVES_FOLDER}/{snapshot}")
     one = submit(backend, replace(job(1), code=code, entrypoint=Entrypoint("train.py")))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
-    until(lambda: (backend.cancel(one, 0.0), look(backend, one).left is False)[1], what="gone")
+    until(lambda: (backend.cancel(one, 0.0), observe_one(backend, one).left is False)[1], what="gone")

@@ -10,7 +10,7 @@ from fermi.engines.kubernetes.causes import CAUSES
 from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import Sleeps, conditions, resources
 from tests.polling import until
-from tests.unit.engines.kubernetes.conftest import POD, Lab, job, look, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import POD, Lab, job, observe_one, submit, until_seen
 
 SAVES = """
 import os, signal, sys, time
@@ -124,7 +124,7 @@ def test_an_attempt_that_kueue_admits_once_more_is_over_all_the_same(lab, jobset
     until(lambda: [p for p in lab.cluster.pods(POD) if p["status"].get("phase") == "Running"], what="it runs again")
     backend = lab.backend(jobset=jobset, queue="gpus")
     assert ended(backend, one).code == "POD_PREEMPTED"
-    until(lambda: (backend.cancel(one, 0.0), look(backend, one).left is False)[1], what="gone")
+    until(lambda: (backend.cancel(one, 0.0), observe_one(backend, one).left is False)[1], what="gone")
 
 
 def test_a_pod_that_makes_room_for_a_more_important_one_is_preempted(lab):

@@ -10,7 +10,7 @@ from fermi.engines.kubernetes import engine, watch
 from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import Exits, Sleeps
 from tests.polling import until
-from tests.unit.engines.kubernetes.conftest import POD, job, look, submit, until_seen
+from tests.unit.engines.kubernetes.conftest import POD, job, observe_one, submit, until_seen
 
 
 def running(lab, backend):
@@ -62,7 +62,7 @@ def test_what_was_deleted_while_nobody_watched_is_gone_after_the_list(lab, backe
 def test_an_event_cut_in_the_middle_is_read_again(lab, backend):
     lab.cluster.faults.cut_watch("pods", times=3)
     one = running(lab, backend)
-    assert look(backend, one).phase is Phase.RUNNING
+    assert observe_one(backend, one).phase is Phase.RUNNING
 
 
 def test_a_change_is_told_at_once_and_once_more(lab, backend):
@@ -85,7 +85,7 @@ def test_a_forked_process_begins_its_own(lab, backend):
     if child == 0:
         code = 1
         try:
-            code = 0 if look(backend, one).phase is Phase.RUNNING else 2
+            code = 0 if observe_one(backend, one).phase is Phase.RUNNING else 2
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
@@ -118,7 +118,7 @@ def test_a_memory_that_nobody_asks_for_is_given_up(lab, backend, monkeypatch):
     monkeypatch.setattr(watch, "IDLE_SECONDS", 0.0)
     until(lambda: not watches() - before, what="no threads")
     monkeypatch.undo()
-    assert look(backend, one).phase is Phase.RUNNING
+    assert observe_one(backend, one).phase is Phase.RUNNING
 
 
 def test_an_outage_is_one_line_for_each_kind(lab, backend, caplog: pytest.LogCaptureFixture):

@@ -63,39 +63,39 @@ def one(state: str, *flags: str, **more: Any) -> SlurmJob:
     return SlurmJob(values.pop("id", 7), 7, "fermi-environment:env-1-2", state, frozenset(flags), **values)
 
 
-def look(told: dict[str, Any] | None = None, **more: Any) -> RunFiles:
+def make_run_files(told: dict[str, Any] | None = None, **more: Any) -> RunFiles:
     return RunFiles(**{"there": True, "submitted": 7, "begun": 7 if told else 0, "told": told or {}, **more})
 
 
 TABLE: list[tuple[str, RunFiles, tuple[SlurmJob, ...], tuple[str, bool | None, str]]] = [
     ("nothing", RunFiles(), (), ("absent", None, "")),
     ("stopped before it was sent", RunFiles(stop=STOP), (), ("absent", False, "")),
-    ("taken, and not written down", look(submitted=0), (one("PENDING", reason="Priority"),),
+    ("taken, and not written down", make_run_files(submitted=0), (one("PENDING", reason="Priority"),),
      ("starting", True, "QUEUE_WAITING")),
-    ("a limit", look(), (one("PENDING", reason="QOSMaxGRESPerUser"),), ("starting", True, "QUEUE_WAITING")),
-    ("held", look(), (one("PENDING", reason="JobHeldUser"),), ("starting", True, "JOB_HELD")),
-    ("its keeper begins", look(), (one("RUNNING"),), ("starting", True, "")),
-    ("it installs", look(STARTING), (one("RUNNING"),), ("starting", True, "INSTALLING_PACKAGES")),
-    ("it runs", look(RUNNING), (one("RUNNING"),), ("running", True, "")),
-    ("another of its name", look(RUNNING), (one("FAILED", id=8), one("RUNNING")), ("running", True, "")),
-    ("what is told is torn", look({"state": "running", "activity": {"kernels": [7]}}), (one("RUNNING"),),
+    ("a limit", make_run_files(), (one("PENDING", reason="QOSMaxGRESPerUser"),), ("starting", True, "QUEUE_WAITING")),
+    ("held", make_run_files(), (one("PENDING", reason="JobHeldUser"),), ("starting", True, "JOB_HELD")),
+    ("its keeper begins", make_run_files(), (one("RUNNING"),), ("starting", True, "")),
+    ("it installs", make_run_files(STARTING), (one("RUNNING"),), ("starting", True, "INSTALLING_PACKAGES")),
+    ("it runs", make_run_files(RUNNING), (one("RUNNING"),), ("running", True, "")),
+    ("another of its name", make_run_files(RUNNING), (one("FAILED", id=8), one("RUNNING")), ("running", True, "")),
+    ("what is told is torn", make_run_files({"state": "running", "activity": {"kernels": [7]}}), (one("RUNNING"),),
      ("starting", True, "")),
-    ("its service gave up", look(GAVE_UP), (one("RUNNING"),), ("ended", True, "PACKAGES_FAILED")),
-    ("asked by a signal", look(KILLED), (one("RUNNING"),), ("unknown", True, "")),
-    ("at its limit", look(KILLED), (one("TIMEOUT", "COMPLETING"),), ("ended", True, "TIME_LIMIT")),
-    ("its limit", look(KILLED), (one("TIMEOUT"),), ("ended", False, "TIME_LIMIT")),
-    ("preempted", look(KILLED), (one("PREEMPTED"),), ("ended", False, "PREEMPTED")),
-    ("its node is lost", look(RUNNING), (one("NODE_FAIL"),), ("ended", False, "NODE_LOST")),
-    ("out of memory", look(RUNNING), (one("OUT_OF_MEMORY"),), ("ended", False, "OUT_OF_MEMORY")),
-    ("cancelled by somebody", look(KILLED), (one("CANCELLED"),), ("ended", False, "JOB_CANCELLED")),
-    ("stopped", look({"state": "exited", "cause": None}, stop=STOP), (one("CANCELLED"),), ("ended", False, "")),
-    ("stopped in the queue", look(stop=STOP), (one("CANCELLED"),), ("ended", False, "")),
-    ("just over", look(RUNNING), (one("FAILED", end=NOW - 1),), ("unknown", True, "")),
-    ("no Python there", look(), (one("FAILED"),), ("ended", False, "JOB_FAILED")),
-    ("forgotten after its end", look(GAVE_UP), (), ("ended", False, "PACKAGES_FAILED")),
-    ("lost", look(RUNNING), (), ("ended", None, "JOB_LOST")),
-    ("lost, stopped since", look(RUNNING, stop=STOP), (), ("ended", False, "JOB_LOST")),
-    ("an unknown state", look(RUNNING), (one(""),), ("unknown", True, "")),
+    ("its service gave up", make_run_files(GAVE_UP), (one("RUNNING"),), ("ended", True, "PACKAGES_FAILED")),
+    ("asked by a signal", make_run_files(KILLED), (one("RUNNING"),), ("unknown", True, "")),
+    ("at its limit", make_run_files(KILLED), (one("TIMEOUT", "COMPLETING"),), ("ended", True, "TIME_LIMIT")),
+    ("its limit", make_run_files(KILLED), (one("TIMEOUT"),), ("ended", False, "TIME_LIMIT")),
+    ("preempted", make_run_files(KILLED), (one("PREEMPTED"),), ("ended", False, "PREEMPTED")),
+    ("its node is lost", make_run_files(RUNNING), (one("NODE_FAIL"),), ("ended", False, "NODE_LOST")),
+    ("out of memory", make_run_files(RUNNING), (one("OUT_OF_MEMORY"),), ("ended", False, "OUT_OF_MEMORY")),
+    ("cancelled by somebody", make_run_files(KILLED), (one("CANCELLED"),), ("ended", False, "JOB_CANCELLED")),
+    ("stopped", make_run_files({"state": "exited", "cause": None}, stop=STOP), (one("CANCELLED"),), ("ended", False,
+    "")), ("stopped in the queue", make_run_files(stop=STOP), (one("CANCELLED"),), ("ended", False, "")),
+    ("just over", make_run_files(RUNNING), (one("FAILED", end=NOW - 1),), ("unknown", True, "")),
+    ("no Python there", make_run_files(), (one("FAILED"),), ("ended", False, "JOB_FAILED")),
+    ("forgotten after its end", make_run_files(GAVE_UP), (), ("ended", False, "PACKAGES_FAILED")),
+    ("lost", make_run_files(RUNNING), (), ("ended", None, "JOB_LOST")),
+    ("lost, stopped since", make_run_files(RUNNING, stop=STOP), (), ("ended", False, "JOB_LOST")),
+    ("an unknown state", make_run_files(RUNNING), (one(""),), ("unknown", True, "")),
 ]  # fmt: skip
 
 

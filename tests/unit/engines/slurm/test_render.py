@@ -230,7 +230,7 @@ def test_slurm_decides_whose_turn_it_is() -> None:
     assert plugins.get_backend("slurm", {}).queues
 
 
-def asked(connection: dict[str, Any], **changes: Any) -> dict[str, str]:
+def render_directives(connection: dict[str, Any], **changes: Any) -> dict[str, str]:
     text = script(render(replace(job("env-003"), **changes), **connection))
     return dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)", text, re.MULTILINE))
 
@@ -243,15 +243,17 @@ def test_what_differs_by_project_and_by_priority_is_asked_for_of_slurm() -> None
         "nice": {"low": 1000},
     }
     assert not checks.find_connection_problems("slurm", connection)
-    usual = asked(connection)
+    usual = render_directives(connection)
     assert (usual["partition"], usual.keys() & {"account", "qos", "nice"}) == ("main", set())
-    assert asked(connection, project="project-1")["partition"] == "lab"
-    ours = asked(connection, project="project-2", project_name="nlp")
+    assert render_directives(connection, project="project-1")["partition"] == "lab"
+    ours = render_directives(connection, project="project-2", project_name="nlp")
     assert (ours["partition"], ours["account"], ours["qos"]) == ("words", "nlp-account", "nlp")
-    urgent = asked(connection, project_name="nlp", priority="urgent")
+    urgent = render_directives(connection, project_name="nlp", priority="urgent")
     assert (urgent["account"], urgent["qos"]) == ("nlp-account", "now"), "a class wins over a project"
-    assert asked(connection, priority="low")["nice"] == "1000"
-    assert asked({}, priority="urgent").keys() == asked({}).keys(), "nothing is passed on that nobody has mapped"
+    assert render_directives(connection, priority="low")["nice"] == "1000"
+    assert render_directives({}, priority="urgent").keys() == render_directives({}).keys(), (
+        "nothing is passed on that nobody has mapped"
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_a_task_that_says_how_long_it_runs_asks_for_no_more_and_never_for_more_t
     limit: str, max_run: float | None, wanted: str | None
 ) -> None:
     connection = {"time_limit": limit} if limit else {}
-    options = asked(connection, max_run=max_run, grace_seconds=30.0)
+    options = render_directives(connection, max_run=max_run, grace_seconds=30.0)
     assert options.get("time") == wanted
     if wanted and max_run and wanted != limit:
         delay = int(options["signal"].partition("@")[2])

@@ -32,7 +32,7 @@ def job(state: str, *flags: str, **more: Any) -> SlurmJob:
     return SlurmJob(id=values.pop("id", 7), state=state, flags=frozenset(flags), **values)
 
 
-def look(found: RunDirContents, *jobs: SlurmJob) -> tuple[str, bool | None, str]:
+def observe_run(found: RunDirContents, *jobs: SlurmJob) -> tuple[str, bool | None, str]:
     one = state.build_observation(found, jobs, HANDLE, NOW)
     return one.phase.value, one.left, (one.cause or one.waiting or causes.Cause("")).code
 
@@ -123,7 +123,7 @@ TABLE: list[tuple[str, RunDirContents, tuple[SlurmJob, ...], tuple[str, bool | N
 
 @pytest.mark.parametrize(("found", "jobs", "wanted"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_what_is_seen(found: RunDirContents, jobs: tuple[SlurmJob, ...], wanted: tuple[str, bool | None, str]) -> None:
-    assert look(found, *jobs) == wanted
+    assert observe_run(found, *jobs) == wanted
 
 
 def test_a_runner_that_gave_up_says_why() -> None:
