@@ -198,7 +198,7 @@ def test_what_is_left_of_the_checks_is_ended(root: Path) -> None:
         "import os, sys\n"
         "from scripts import gpu_check\n"
         "code = gpu_check.run_command(['/bin/sh', '-c', 'setsid sleep 600 > /dev/null & exit 3'], dict(os.environ))\n"
-        "print(code, gpu_check.end_descendants(), gpu_check.descendants(os.getpid()))\n"
+        "print(code, gpu_check.kill_descendants(), gpu_check.list_descendants(os.getpid()))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=60)
     assert done.stdout == "3 1 []\n", done.stderr
