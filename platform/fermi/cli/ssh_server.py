@@ -19,7 +19,8 @@ import asyncssh
 
 from fermi.cli import remote_session
 from fermi.client import FermiError, channels
-from fermi.client.channels import ChannelAddress, PortStream, RunningCommand
+from fermi.client.channels import PortStream, RunningCommand
+from fermi.client.transport import ChannelAddress
 from fermi.envd import protocol
 
 CHUNK_BYTES = 1 << 16

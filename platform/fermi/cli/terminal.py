@@ -15,7 +15,8 @@ from fermi.cli.error_handler import EXIT_INTERRUPTED
 from fermi.cli.output import escape_controls, print_message
 from fermi.cli.texts import _
 from fermi.client import FermiError, channels
-from fermi.client.channels import ChannelAddress, RunningCommand
+from fermi.client.channels import RunningCommand
+from fermi.client.transport import ChannelAddress
 from fermi.envd import protocol
 
 STDIN, STDOUT, STDERR = 0, 1, 2

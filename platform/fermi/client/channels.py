@@ -12,7 +12,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Any, Self
 
@@ -21,7 +20,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 
 from fermi.client.errors import ConflictError, FermiError, ForbiddenError, UnreachableError, choose_error_type
-from fermi.client.transport import UNAVAILABLE_STATUSES, compute_pause
+from fermi.client.transport import UNAVAILABLE_STATUSES, ChannelAddress, compute_pause
 from fermi.envd import protocol
 
 OPEN_TIMEOUT_S = 30.0
@@ -31,22 +30,6 @@ PONG_TIMEOUT_S = 45.0
 CHUNK_BYTES = 1 << 16
 POLICY_VIOLATION = 1008  # who is in may no longer be: the right or the token is gone
 END_MESSAGE = json.dumps({"end": True})
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelAddress:
-    """Address of a WebSocket channel of the platform: `headers` are sent with the request; connecting is tried again
-    `retries` times where the platform does not answer."""
-
-    url: str
-    path: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    retries: int = 4
-
-    @property
-    def address(self) -> str:
-        scheme, _, rest = self.url.partition("://")
-        return f"{'wss' if scheme == 'https' else 'ws'}://{rest}{self.path}"
 
 
 class Channel:

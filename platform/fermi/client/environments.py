@@ -33,7 +33,7 @@ from fermi.client.types import (
 )
 
 if TYPE_CHECKING:
-    from fermi.client.channels import ChannelAddress
+    from fermi.client.transport import ChannelAddress
 
 LASTING_STATES = {"running": ("running",), "stopped": ("stopped", "failed"), "deleted": ("deleted",)}
 """States that last, by desired state (of an environment that failed and is to stay stopped: failed, too)."""

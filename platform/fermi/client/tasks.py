@@ -38,7 +38,7 @@ from fermi.client.types import (
 )
 
 if TYPE_CHECKING:
-    from fermi.client.channels import ChannelAddress
+    from fermi.client.transport import ChannelAddress
 
 MAX_OUTAGE_S = 300.0  # how long the platform may be away (a restart, an upgrade) before following gives up
 

@@ -5,15 +5,13 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 
 from fermi.client.config import Endpoint
 from fermi.client.errors import FermiError, NotFoundError, UnexpectedAnswerError, UnreachableError, choose_error_type
-
-if TYPE_CHECKING:
-    from fermi.client.channels import ChannelAddress
 
 API_PREFIX = "/api/v1"
 REPEATABLE_METHODS = {"GET", "HEAD", "PUT", "DELETE"}
@@ -33,6 +31,22 @@ def compute_pause(attempt: int, at_least: float = 0.0) -> float:
     """Return the seconds to wait before the attempt after `attempt` (from 0): exponential, with jitter so that clients
     do not return at the same moment, at least `at_least`."""
     return max(at_least, min(MIN_PAUSE_S * 2**attempt, MAX_PAUSE_S) * random.uniform(0.5, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelAddress:
+    """Address of a WebSocket channel of the platform: `headers` are sent with the request; connecting is tried again
+    `retries` times where the platform does not answer."""
+
+    url: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    retries: int = 4
+
+    @property
+    def address(self) -> str:
+        scheme, _, rest = self.url.partition("://")
+        return f"{'wss' if scheme == 'https' else 'ws'}://{rest}{self.path}"
 
 
 class Transport:
@@ -120,10 +134,8 @@ class Transport:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
 
-    def channel_address(self, path: str) -> "ChannelAddress":
+    def channel_address(self, path: str) -> ChannelAddress:
         """Return the address of a WebSocket channel, which the functions of `fermi.client.channels` open."""
-        from fermi.client.channels import ChannelAddress
-
         return ChannelAddress(self.url, API_PREFIX + path, self._headers, self.retries)
 
     def _unreachable(self, error: httpx.HTTPError) -> UnreachableError:
