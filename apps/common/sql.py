@@ -124,7 +124,9 @@ def _statement_of(rows: QuerySet[Any, Any]) -> tuple[str, Sequence[Any]]:
 
     with connection.execute_wrapper(note):
         list(rows)
-    return executed[-1]  # before it may come what Django asks of the database itself, once
+    # beside it may stand what Django asks of the database itself, once, and what other wrappers execute
+    table = rows.model._meta.db_table
+    return next(one for one in executed if one[0].startswith("SELECT") and table in one[0])
 
 
 def _stand_in(index: int, kind: type) -> str | int:

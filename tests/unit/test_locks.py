@@ -223,7 +223,7 @@ def test_a_lock_that_is_behind_or_was_edited_is_named(
 
 
 def test_make_lock_and_make_check_run_the_generator(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("packages", "dev_packages", "frontend_packages"):
+    for name in ("install_packages", "install_dev_packages", "install_frontend_packages"):
         monkeypatch.setattr(setup, name, lambda: None)
     assert setup.prepare_target("lock") == [setup.PYTHON, root / "scripts" / "lock.py"]
     assert '"scripts/lock.py", "--check"' in (root / "scripts" / "check.py").read_text()

@@ -87,6 +87,7 @@ def test_a_script_sees_nothing_of_the_probe_and_its_own_sitecustomize_runs(start
     theirs = start.folder / "theirs"
     theirs.mkdir()
     (theirs / "sitecustomize.py").write_text("print('theirs', __name__)")
+    (start.folder / "fermi.py").touch()
     one = start(
         """
         import sys
@@ -96,7 +97,6 @@ def test_a_script_sees_nothing_of_the_probe_and_its_own_sitecustomize_runs(start
         """,
         PYTHONPATH=str(theirs),
     )
-    (start.folder / "fermi.py").touch()
     seen = one.wait()
     assert one.text.splitlines() == [
         "theirs sitecustomize", f"[] {theirs}/sitecustomize.py", f"{start.folder}/fermi.py",

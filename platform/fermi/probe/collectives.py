@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from fermi.probe.stack_samples import StackSampler
+from .stack_samples import StackSampler
 
 if TYPE_CHECKING:
     from .rank import ProgressWriter

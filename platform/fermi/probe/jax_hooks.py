@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fermi.probe.rank import ProgressWriter
+    from .rank import ProgressWriter
 
 _EVENTS = "/jax/core/compile/"
 _LAST = "/backend_compile_duration"

@@ -21,8 +21,8 @@ import sys
 import threading
 import time
 
-from fermi.probe import stack_writer
-from fermi.probe.shared_page import MAGIC, PAGE_BYTES, PHASES, PULSE_VARIABLE, SharedPage
+from . import stack_writer
+from .shared_page import MAGIC, PAGE_BYTES, PHASES, PULSE_VARIABLE, SharedPage
 
 STACK_SIGNAL = 23  # SIGURG
 """SIGURG: has the stacks written without the GIL. It is only ever sent to the thread that writes stacks

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # `typing` is slow to import, and this module is imported
 if TYPE_CHECKING:
     from typing import Any
 
-    from fermi.probe.reader import PageValues
+    from .reader import PageValues
 
 PAGE_BYTES = 8192
 PULSE_VARIABLE = "FERMI_PULSE"
@@ -110,7 +110,7 @@ class SharedPage:
 
     def read(self) -> PageValues | None:
         """Return all values, or None if no probe of this layout has written (yet)."""
-        from fermi.probe.reader import PageValues
+        from .reader import PageValues
 
         if _NUMBER.unpack_from(self.map, 0)[0] != MAGIC:
             return None

@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-from fermi.probe import errors
+from . import errors
 
 MAX_LOOKS = 50
 """Ten seconds of samples: a runner's window."""

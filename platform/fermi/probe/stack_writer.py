@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fermi.probe.shared_page import SharedPage
+    from .shared_page import SharedPage
 
 PERIOD_SECONDS = 0.1
 """Seconds between two checks for a request; each takes two microseconds."""

@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 
-from fermi.probe.shared_page import PULSE_VARIABLE
+from .shared_page import PULSE_VARIABLE
 
 from . import imports
 from .rank import ProgressWriter

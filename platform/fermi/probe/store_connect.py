@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from fermi.probe.rank import ProgressWriter
+    from .rank import ProgressWriter
 
 MAX_WAIT_SECONDS = 20.0  # seconds, or half of what PyTorch is given
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.005, 0.1  # seconds between two attempts: a tenth of those that have passed

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fermi.probe import errors
-from fermi.probe.collectives import CollectiveWatcher
+from . import errors
+from .collectives import CollectiveWatcher
 
 if TYPE_CHECKING:
-    from fermi.probe.rank import ProgressWriter
+    from .rank import ProgressWriter
 
 COMPILING, SAVING = 1, 4
 MAX_NAME = 120

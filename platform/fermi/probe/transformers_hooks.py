@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fermi.probe.rank import ProgressWriter
+    from .rank import ProgressWriter
 
 EVENTS = ("on_train_begin", "on_step_end")
 """At the first the state has the checkpoint's values, at the second one step more; then the Trainer logs

@@ -316,7 +316,7 @@ def test_nothing_is_forgotten_while_an_api_server_begins(
     until(lambda: [one for one in two_nodes.calls(resource="nodes") if one.code == 403], what="it is forbidden")
     two_nodes.server.access.loading = False
     two_nodes.add_dev_pod("second", "node-b", labels=DEV)
-    assert running(seen, "fermi/second").zone == "zone-b"
+    until(lambda: running(seen, "fermi/second").zone == "zone-b", what="nodes are read again")
     assert seen.found["fermi/first"].zone == "zone-a"
 
 
