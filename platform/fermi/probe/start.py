@@ -6,10 +6,9 @@ import atexit
 import os
 import threading
 
-from .shared_page import PULSE_VARIABLE
-
 from . import imports
 from .rank import ProgressWriter
+from .shared_page import PULSE_VARIABLE
 
 
 def start() -> ProgressWriter | None:
