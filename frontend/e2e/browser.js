@@ -112,6 +112,13 @@ export async function setTheme(page, theme) {
 
 /** At every width and in both themes: nothing scrolls sideways, and axe finds nothing serious. */
 export async function looksRight(page, name) {
+  // what is being fetched again is shown dimmed meanwhile, and fades in afterwards
+  await page.waitForFunction(() => !document.querySelector('[aria-busy="true"]'));
+  await page.waitForFunction(() =>
+    document
+      .getAnimations()
+      .every((one) => one.playState !== "running" || one.effect?.getComputedTiming().iterations === Infinity),
+  );
   assert.deepEqual(await shoot(page, name), [], `${name} scrolls sideways`);
   for (const theme of THEMES) {
     await setTheme(page, theme);

@@ -42,7 +42,7 @@ export function Preview({ preview, waiting, problems, environments, onGoTo }: Pr
       )}
       {problems.length > 0 && <Problems problems={problems} onGoTo={onGoTo} />}
       {data && data.ranks.length > 0 ? (
-        <div className={cx("-mx-4 mt-1 -mb-4 transition-opacity", isStale && "opacity-60")}>
+        <div aria-busy={isStale} className={cx("-mx-4 mt-1 -mb-4 transition-opacity", isStale && "opacity-60")}>
           <Tabs
             label={t("create.preview")}
             tabs={[
