@@ -16,7 +16,7 @@ from apps.accounts.models import Project, User
 from apps.catalog.models import DatasetVersion, Model
 from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
-from apps.telemetry import block_store, downsampling, subjects
+from apps.telemetry import block_store, rollups, subjects
 from apps.telemetry.block_codec import ColumnBlock, fold_rows, pack_block
 from apps.telemetry.models import Block
 from apps.telemetry.resolutions import COARSE, FINE, RESOLUTIONS, Resolution
@@ -127,7 +127,7 @@ def measure_cost(span: int) -> dict[str, Any]:
     grown = read_memory([os.getpid()]).resident - resident
     Block.objects.exclude(subject__in=fill(FINE.values, FOLDED_GRAINS)).update(sealed=True)
     started, server = time.process_time(), postgres_seconds()
-    while downsampling.fold_blocks():
+    while rollups.fold_blocks():
         pass
     folded = (time.process_time() - started + postgres_seconds() - server) / FINE.block * NODES / FOLDED_GRAINS
     sizes = {grain: _measure_block(machines, grain) for grain in RESOLUTIONS}

@@ -49,7 +49,7 @@ def make_venv(folder: Path, *, pip: bool = False, python: str = sys.executable) 
     if ours and ours.origin:
         (folder / "tools").mkdir(exist_ok=True)
         (folder / "tools/pip").symlink_to(Path(ours.origin).parent)
-        put(made, {"tools.pth": f"{folder}/tools\n"})
+        install_files(made, {"tools.pth": f"{folder}/tools\n"})
     return made
 
 
@@ -74,7 +74,7 @@ def metadata(name: str, version: str, *modules: str, **more: str) -> dict[str, s
     }
 
 
-def put(python: str, files: Mapping[str, str]) -> None:
+def install_files(python: str, files: Mapping[str, str]) -> None:
     """Into its site-packages, as installed."""
     folder = site_packages(python)
     for path, text in files.items():

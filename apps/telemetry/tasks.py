@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from apps.telemetry import downsampling
+from apps.telemetry import rollups
 
 MAX_ROUNDS = 3
 """How often a message repeats its work while there is more: enough for 18,000 subjects, and little at a time."""
@@ -11,10 +11,10 @@ MAX_ROUNDS = 3
 @shared_task(name="telemetry.fold")
 def fold_blocks() -> None:
     for _ in range(MAX_ROUNDS):
-        if not downsampling.fold_blocks():
+        if not rollups.fold_blocks():
             return
 
 
 @shared_task(name="telemetry.forget")
 def delete_expired() -> None:
-    downsampling.delete_expired()
+    rollups.delete_expired()

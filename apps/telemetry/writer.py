@@ -3,7 +3,7 @@
     put ─▶ the values of the present 15 seconds ─▶ the open block, in memory ─▶ flush: a row, from time to time
 
 A process that dies loses what was not written: with few subjects a quarter of a minute, with a thousand a minute at
-most. Coarser resolutions are made from these blocks alone (`downsampling`).
+most. Coarser resolutions are made from these blocks alone (`rollups`).
 """
 
 import logging

@@ -59,7 +59,7 @@ def raw(api: Api, path: str, body: bytes, project: str = "project-one") -> Answe
     return Answer(sent.status_code, sent.json())
 
 
-def put(api: Api, tree: dict[str, bytes], *links: SnapshotFile, project: str = "project-one") -> str:
+def upload_snapshot(api: Api, tree: dict[str, bytes], *links: SnapshotFile, project: str = "project-one") -> str:
     """Its id, once all of it is there."""
     said = manifest(tree, *links)
     key = snapshot.compute_snapshot_id(said)
@@ -75,7 +75,7 @@ def test_only_what_the_project_has_not_sent_is_wanted_and_equal_contents_once(ow
     key = snapshot.compute_snapshot_id(said)
     first = raw(owner, f"/code/snapshots/{key}", said).data
     assert (len(first["missing"]), first["missingBytes"], first["finished"]) == (3, 13 + 9 + 3, False)
-    put(owner, TREE)
+    upload_snapshot(owner, TREE)
     more = {**TREE, "new.py": b"new\n"}
     assert (
         raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(manifest(more))}", manifest(more)).data[
@@ -97,7 +97,7 @@ def test_an_upload_that_broke_off_goes_on_where_it_was(owner: Api) -> None:
     assert hashlib.sha256(TREE["train.py"]).hexdigest() not in left
     assert len(left) == 2
     assert owner.get("/code/snapshots").data["items"] == [], "what is not whole is not there"
-    assert put(owner, TREE) == key
+    assert upload_snapshot(owner, TREE) == key
     assert [item["id"] for item in owner.get("/code/snapshots").data["items"]] == [key]
 
 
@@ -142,7 +142,7 @@ def test_what_is_too_large_is_refused_with_the_largest(owner: Api, settings: Any
 
 
 def test_its_tree_files_archive_and_manifest_are_read_back(owner: Api, viewer: Api) -> None:
-    key = put(owner, TREE, SnapshotFile("run.py", link="train.py"))
+    key = upload_snapshot(owner, TREE, SnapshotFile("run.py", link="train.py"))
     items = viewer.get(f"/code/snapshots/{key[:10]}/tree").data["items"]
     assert [(one["name"], one["kind"]) for one in items] == [
         ("lib", "folder"), ("data.bin", "file"), ("run.py", "link"), ("same.py", "file"), ("train.py", "file")
@@ -164,8 +164,10 @@ def test_its_tree_files_archive_and_manifest_are_read_back(owner: Api, viewer: A
 
 
 def test_two_snapshots_are_compared_line_by_line(owner: Api) -> None:
-    before = put(owner, TREE)
-    after = put(owner, {"train.py": b"print('two')\n", "lib/model.py": b"SIZE = 1\n", "data.bin": b"\0", "new": b"n"})
+    before = upload_snapshot(owner, TREE)
+    after = upload_snapshot(
+        owner, {"train.py": b"print('two')\n", "lib/model.py": b"SIZE = 1\n", "data.bin": b"\0", "new": b"n"}
+    )
     items = {one["path"]: one for one in owner.get(f"/code/snapshots/{after}/diff", before=before).data["items"]}
     assert {path: one["change"] for path, one in items.items()} == {
         "train.py": "changed", "data.bin": "changed", "same.py": "removed", "new": "added"
@@ -175,7 +177,7 @@ def test_two_snapshots_are_compared_line_by_line(owner: Api) -> None:
 
 
 def test_strangers_find_nothing_and_a_hash_gives_them_nothing(owner: Api, stranger: Api, viewer: Api) -> None:
-    key = put(owner, TREE)
+    key = upload_snapshot(owner, TREE)
     for path in ("", "/tree", "/file?path=train.py", "/manifest", "/archive", "/patch", f"/diff?before={key}"):
         assert stranger.get(f"/code/snapshots/{key}{path}").status == 404, path
     assert stranger.get("/code/snapshots").data["items"] == []
@@ -187,7 +189,7 @@ def test_strangers_find_nothing_and_a_hash_gives_them_nothing(owner: Api, strang
     assert stranger.get(f"/code/snapshots/{key}").status == 404
     assert raw(stranger, f"/code/snapshots/{key}", said).status == 404
     assert raw(viewer, f"/code/snapshots/{key}", said).error == "FORBIDDEN"
-    put(stranger, TREE, project="project-two")
+    upload_snapshot(stranger, TREE, project="project-two")
     assert len(list((store.get_root() / "blobs").glob("*/*"))) == 3, "kept once"
     assert Blob.objects.count() == 6
 
@@ -198,7 +200,7 @@ def task(**more: Any) -> dict[str, Any]:
 
 
 def test_a_task_names_the_snapshot_and_a_script_in_it(owner: Api, environments: Any) -> None:
-    key = put(owner, TREE)
+    key = upload_snapshot(owner, TREE)
     shown = owner.post("/training-tasks/preview", task(code={"snapshot": key[:16]})).data
     assert shown["problems"] == []
     node = next(one for one in shown["artifacts"] if one["kind"] == "node")
@@ -248,7 +250,7 @@ MORE = {
 def test_what_a_task_runs_is_looked_at_in_the_snapshot(
     owner: Api, environments: Any, entrypoint: Any, problems: dict[str, str], warnings: set[str]
 ) -> None:
-    key = put(owner, {**TREE, **MORE, "run.sh": b"python train.py\n"})
+    key = upload_snapshot(owner, {**TREE, **MORE, "run.sh": b"python train.py\n"})
     asked = task(code={"snapshot": key}, entrypoint=entrypoint)
     shown = owner.post("/training-tasks/preview", asked).data
     told = {one["field"]: one["error"] for one in shown["problems"]}
@@ -424,7 +426,7 @@ def test_the_commit_of_a_revision_is_found_as_a_fetch_finds_it(
 
 
 def test_code_that_was_sent_is_sent_again_or_run_as_it_was(owner: Api, environments: Any, data_dir: Path) -> None:
-    key, other = put(owner, TREE), put(owner, {**TREE, "train.py": b"print('two')\n"})
+    key, other = upload_snapshot(owner, TREE), upload_snapshot(owner, {**TREE, "train.py": b"print('two')\n"})
     first = failed(owner.post("/training-tasks", task(code={"snapshot": key})).data["taskId"])
     look = owner.get(f"/training-tasks/{first.pk}/code/source").data
     assert (look["kind"], look["changed"], look["snapshotId"]) == ("upload", None, key)
@@ -450,7 +452,7 @@ def test_code_of_an_environment_is_taken_anew_from_that_environment_alone(
     owner: Api, environments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of what its keeper tells, the e2e tests tell; here an id stands for it."""
-    key, other = put(owner, TREE), put(owner, {**TREE, "train.py": b"print('two')\n"})
+    key, other = upload_snapshot(owner, TREE), upload_snapshot(owner, {**TREE, "train.py": b"print('two')\n"})
     said = {"snapshot": key, "environment": "master", "path": "mine"}
     config = {"enabled": True, "nodeIds": ["env-001", "env-002"], "masterNode": "env-001"}
     pair = task(code=said, environmentIds=[], distributedConfig=config)
@@ -506,7 +508,7 @@ def test_who_may_go_on_without_a_node_is_told_without_asking_a_server(
 
 
 def test_a_damaged_content_is_found_before_a_node_has_it(owner: Api) -> None:
-    key = put(owner, TREE)
+    key = upload_snapshot(owner, TREE)
     store.get_blob_path(hashlib.sha256(TREE["train.py"]).hexdigest()).write_bytes(b"print('bad')\n")
     with pytest.raises(store.ContentMissingError):
         store.ensure_archive(key)
@@ -520,7 +522,7 @@ def aged(folder: Path, days: float) -> None:
 
 
 def test_what_no_task_refers_to_is_removed_after_its_time_and_nothing_else(owner: Api, environments: Any) -> None:
-    kept, lone = put(owner, TREE), put(owner, {**TREE, "train.py": b"print('lone')\n"})
+    kept, lone = upload_snapshot(owner, TREE), upload_snapshot(owner, {**TREE, "train.py": b"print('lone')\n"})
     broken = manifest({"half.py": b"half\n"})
     raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(broken)}", broken)
     assert owner.post("/training-tasks", task(code={"snapshot": kept})).status == 201
@@ -532,7 +534,7 @@ def test_what_no_task_refers_to_is_removed_after_its_time_and_nothing_else(owner
     assert set(Snapshot.objects.values_list("digest", flat=True)) == {kept, lone}, "that broke off long ago"
     assert not store.get_archive_folder(lone).exists(), "nobody is about to read it"
     Snapshot.objects.update(used_at=now() - timedelta(days=31))
-    put(owner, {"fresh.py": b"fresh\n"})
+    upload_snapshot(owner, {"fresh.py": b"fresh\n"})
     code.delete_unused_snapshots()
     assert Snapshot.objects.filter(digest=kept).exists()
     assert owner.get(f"/code/snapshots/{lone}").status == 404
@@ -540,7 +542,7 @@ def test_what_no_task_refers_to_is_removed_after_its_time_and_nothing_else(owner
     assert store.get_blob_path(hashlib.sha256(b"fresh\n").hexdigest()).exists()
     assert {one.sha256 for one in store.list_files(kept)} <= set(Blob.objects.values_list("sha256", flat=True))
     assert (store.ensure_archive(kept) / snapshot.ARCHIVE_NAME).exists()
-    again = put(owner, {**TREE, "train.py": b"print('lone')\n"})
+    again = upload_snapshot(owner, {**TREE, "train.py": b"print('lone')\n"})
     assert again == lone, "it may be sent anew"
 
 

@@ -22,7 +22,7 @@ from fermi.jobs.spec import JobSpec, Node, RunLocation
 from fermi.planning.request import TaskRequest
 from tests import inside_engines
 from tests.api.conftest import Api
-from tests.api.test_code import put
+from tests.api.test_code import upload_snapshot
 from tests.api.test_tasks_create import changed
 from tests.inside_engines import Inside
 from tests.unit.test_inside_survey import kernelspec
@@ -102,9 +102,9 @@ def test_the_first_answer_says_that_they_are_being_looked_at(viewer: Api, lab: L
 
 
 def test_what_differs_and_what_some_lack_is_named(viewer: Api, lab: Lab) -> None:
-    inside_engines.put(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
-    inside_engines.put(lab.pythons["env-001"], inside_engines.metadata("toy", "1.0", "toy"))
-    inside_engines.put(lab.pythons["env-003"], inside_engines.metadata("toy", "2.0", "toy"))
+    inside_engines.install_files(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
+    inside_engines.install_files(lab.pythons["env-001"], inside_engines.metadata("toy", "1.0", "toy"))
+    inside_engines.install_files(lab.pythons["env-003"], inside_engines.metadata("toy", "2.0", "toy"))
     data = compare(viewer)
     assert not data["looking"]
     assert [(one["state"], one["python"]) for one in data["environments"]] == [
@@ -123,7 +123,7 @@ def test_what_is_known_is_kept_for_a_while_and_looked_at_anew_when_asked(viewer:
     compare(viewer)
     viewer.get(PACKAGES, ids=BOTH, python=KERNEL)
     assert run_surveys() == 0
-    inside_engines.put(lab.pythons["env-003"], inside_engines.metadata("toy", "2.0", "toy"))
+    inside_engines.install_files(lab.pythons["env-003"], inside_engines.metadata("toy", "2.0", "toy"))
     data = viewer.get(PACKAGES, ids=BOTH, python=KERNEL, anew="true").data
     assert data["looking"]
     assert data["environments"][0]["state"] == "known", "what was known is told meanwhile"
@@ -279,7 +279,7 @@ def preview(api: Api, **more: Any) -> Any:
 
 
 def build_request(api: Api, **more: Any) -> dict[str, Any]:
-    code = put(api, {"train.py": SCRIPT.encode(), "helper.py": b"import json\n", **more.pop("files", {})})
+    code = upload_snapshot(api, {"train.py": SCRIPT.encode(), "helper.py": b"import json\n", **more.pop("files", {})})
     config = {"nodeIds": ["env-001", "env-003"], "masterNode": "env-001", "enabled": True, "python": KERNEL}
     return changed(
         distributedConfig={**config, **more}, datasetId=None, datasetVersionId=None, modelId=None,
@@ -292,7 +292,7 @@ def codes(data: Any) -> set[str]:
 
 
 def test_a_module_that_one_notebook_has_is_named_before_the_start_and_levelled(owner: Api, lab: Lab) -> None:
-    inside_engines.put(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
+    inside_engines.install_files(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
     first = preview(owner)
     assert first["packages"]["looking"]
     assert "IMPORT_MISSING" not in codes(first)
@@ -308,7 +308,7 @@ def test_a_module_that_one_notebook_has_is_named_before_the_start_and_levelled(o
     warning = next(one for one in data["warnings"] if one["code"] == "IMPORT_MISSING")
     assert "einops" in warning["message"]
     assert "fermi environments level env-001 env-003 --package einops==0.8.0" in warning["hint"]
-    inside_engines.put(lab.pythons["env-003"], inside_engines.metadata("einops", "0.8.0", "einops"))
+    inside_engines.install_files(lab.pythons["env-003"], inside_engines.metadata("einops", "0.8.0", "einops"))
     owner.get(PACKAGES, ids=BOTH, python=KERNEL, anew="true")
     run_surveys()
     assert preview(owner)["packages"]["missing"] == []
@@ -316,8 +316,8 @@ def test_a_module_that_one_notebook_has_is_named_before_the_start_and_levelled(o
 
 def test_another_version_of_what_the_script_imports_is_named_and_of_others_is_not(owner: Api, lab: Lab) -> None:
     for key, version in (("env-001", "0.8.0"), ("env-003", "0.7.0")):
-        inside_engines.put(lab.pythons[key], inside_engines.metadata("einops", version, "einops"))
-        inside_engines.put(lab.pythons[key], inside_engines.metadata("unrelated", version, "unrelated"))
+        inside_engines.install_files(lab.pythons[key], inside_engines.metadata("einops", version, "einops"))
+        inside_engines.install_files(lab.pythons[key], inside_engines.metadata("unrelated", version, "unrelated"))
     preview(owner)
     run_surveys()
     data = preview(owner)
@@ -328,8 +328,8 @@ def test_another_version_of_what_the_script_imports_is_named_and_of_others_is_no
 
 def test_versions_that_break_training_are_named_as_such(owner: Api, lab: Lab) -> None:
     for key, version in (("env-001", "2.5.1"), ("env-003", "2.4.0")):
-        inside_engines.put(lab.pythons[key], inside_engines.metadata("torch", version, "torch"))
-        inside_engines.put(lab.pythons[key], {"torch/version.py": f"__version__ = {version!r}\n"})
+        inside_engines.install_files(lab.pythons[key], inside_engines.metadata("torch", version, "torch"))
+        inside_engines.install_files(lab.pythons[key], {"torch/version.py": f"__version__ = {version!r}\n"})
     preview(owner)
     run_surveys()
     warning = next(one for one in preview(owner)["warnings"] if one["code"] == "PACKAGES_DIFFER_FATALLY")
@@ -352,7 +352,7 @@ def test_a_draft_that_nobody_comes_back_for_says_what_is_known_and_has_nothing_l
 
     assert [one.looking for one in draft().installed.seen] == [False, False]
     assert run_surveys() == 0
-    inside_engines.put(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
+    inside_engines.install_files(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
     preview(owner)
     run_surveys()
     assert "IMPORT_MISSING" in {one.code for one in draft().warnings}

@@ -73,7 +73,7 @@ def begin(api: Api, path: str, data: bytes, **more: Any) -> Answer:
     return api.post(UPLOADS, {"path": path, "sizeBytes": len(data), "sha256": sha(data), **more})
 
 
-def put(api: Api, path: str, data: bytes = b"some text\n", **more: Any) -> Answer:
+def upload_file(api: Api, path: str, data: bytes = b"some text\n", **more: Any) -> Answer:
     upload = begin(api, path, data, **more).data
     if upload["state"] != "done":
         assert send(api, upload["id"], 0, data).data["offset"] == len(data)
@@ -103,7 +103,7 @@ def listed(api: Api, path: str, **query: Any) -> Answer:
 
 def test_a_file_is_uploaded_listed_and_downloaded_with_its_hash(colleague: Api, viewer: Api) -> None:
     data = os.urandom(300_000)
-    put(colleague, "texts/corpus/a.bin", data)
+    upload_file(colleague, "texts/corpus/a.bin", data)
     [folder] = viewer.get(FILES).data["items"]
     assert (folder["path"], folder["kind"], folder["sizeBytes"]) == ("texts", "folder", None)
     [item] = listed(viewer, "/texts/corpus/").data["items"]
@@ -132,14 +132,14 @@ def test_a_file_is_uploaded_listed_and_downloaded_with_its_hash(colleague: Api, 
 )
 def test_a_range_of_a_file_is_what_comes(colleague: Api, asked: str, status: int, part: slice) -> None:
     data = bytes(range(100))
-    put(colleague, "a", data)
+    upload_file(colleague, "a", data)
     answer = get(colleague, "a", Range=asked)
     assert (answer.status_code, answer.body) == (status, data[part])
     assert answer["Content-Length"] == str(len(data[part]))
 
 
 def test_conditions_spare_the_reader_what_it_has(colleague: Api) -> None:
-    put(colleague, "a", b"x" * 10)
+    upload_file(colleague, "a", b"x" * 10)
     tag = get(colleague, "a")["ETag"]
     assert get(colleague, "a", **{"If-None-Match": f'"other", {tag}'}).status_code == 304
     assert get(colleague, "a", Range="bytes=2-3", **{"If-Range": '"other"'}).body == b"x" * 10
@@ -176,7 +176,7 @@ def test_who_begins_again_goes_on_where_they_were(colleague: Api, owner: Api) ->
 
 
 def test_what_is_there_already_is_not_sent_again(colleague: Api) -> None:
-    put(colleague, "a", b"same")
+    upload_file(colleague, "a", b"same")
     again = begin(colleague, "a", b"same").data
     assert (again["id"], again["state"], again["offset"]) == ("", "done", 4)
     assert Upload.objects.filter(state="receiving").count() == 0
@@ -190,11 +190,11 @@ def test_a_damaged_file_is_refused_and_says_so(colleague: Api) -> None:
     assert (failed["state"], failed["error"]["code"]) == ("failed", "UPLOAD_CORRUPT")
     assert names(colleague) == []
     assert not list(uploads.get_staged_path("x").parent.iterdir())
-    put(colleague, "a", b"right")
+    upload_file(colleague, "a", b"right")
 
 
 def test_an_empty_file_is_a_file(colleague: Api) -> None:
-    put(colleague, "empty", b"")
+    upload_file(colleague, "empty", b"")
     assert get(colleague, "empty").body == b""
 
 
@@ -224,15 +224,15 @@ def test_no_path_leads_out_of_the_project(colleague: Api, path: str) -> None:
 
 
 def test_names_that_look_alike_are_one(colleague: Api) -> None:
-    put(colleague, "cafe\u0301.txt", b"1")
+    upload_file(colleague, "cafe\u0301.txt", b"1")
     assert names(colleague) == ["caf\u00e9.txt"]
     assert get(colleague, "caf\u00e9.txt").body == b"1"
 
 
 def test_a_file_is_replaced_only_by_who_says_so(colleague: Api) -> None:
-    put(colleague, "a", b"old")
+    upload_file(colleague, "a", b"old")
     assert begin(colleague, "a", b"new").problems == {"path": "FILE_EXISTS"}
-    put(colleague, "a", b"new", replace=True)
+    upload_file(colleague, "a", b"new", replace=True)
     assert get(colleague, "a").body == b"new"
     assert begin(colleague, "a/b", b"x").problems == {"path": "FILE_IN_THE_WAY"}
 
@@ -240,7 +240,7 @@ def test_a_file_is_replaced_only_by_who_says_so(colleague: Api) -> None:
 @pytest.mark.database
 def test_files_and_folders_are_moved(colleague: Api, store: Any) -> None:
     for name in ("in/a", "in/deep/b", "in/deep/c"):
-        put(colleague, name, name.encode())
+        upload_file(colleague, name, name.encode())
     assert colleague.post(f"{FILES}/move", {"path": "in", "to": "in/deep/x"}).error == "FILE_INTO_ITSELF"
     assert colleague.post(f"{FILES}/move", {"path": "in/a", "to": "in/deep/b"}).error == "FILE_EXISTS"
     assert colleague.post(f"{FILES}/move", {"path": "in/deep", "to": "out/there"}).data["path"] == "out/there"
@@ -255,7 +255,7 @@ def test_files_and_folders_are_moved(colleague: Api, store: Any) -> None:
 @pytest.mark.database
 def test_a_folder_is_deleted_only_with_what_is_in_it_if_that_is_said(colleague: Api, store: Any) -> None:
     colleague.post(f"{FILES}/folders", {"path": "one/two"})
-    put(colleague, "one/two/a")
+    upload_file(colleague, "one/two/a")
     assert names(colleague) == ["one"]
     assert colleague._send("DELETE", FILES, query={"path": "one"}).problems == {"path": "FOLDER_NOT_EMPTY"}
     assert colleague._send("DELETE", FILES, query={"path": "one", "recursive": "true"}).status == 200
@@ -268,7 +268,7 @@ def test_a_folder_is_deleted_only_with_what_is_in_it_if_that_is_said(colleague: 
 def test_a_folder_comes_as_one_archive(colleague: Api, form: str, where: str) -> None:
     contents = {"one/a.txt": b"a" * 700, "one/two/b": b"", "one/two/文件": os.urandom(2000)}
     for name, data in contents.items():
-        put(colleague, name, data)
+        upload_file(colleague, name, data)
     answer = colleague.client.get(
         f"{BASE}{FILES}/archive", query_params={"path": where, "format": form},
         headers={"Authorization": f"Bearer {colleague.token}"},
@@ -287,8 +287,8 @@ def test_a_folder_comes_as_one_archive(colleague: Api, form: str, where: str) ->
 def test_roles_a_viewer_reads_a_member_writes_their_own_a_maintainer_all(
     viewer: Api, colleague: Api, owner: Api, stranger: Api, anonymous: Api
 ) -> None:
-    put(owner, "theirs")
-    put(colleague, "mine")
+    upload_file(owner, "theirs")
+    upload_file(colleague, "mine")
     assert get(viewer, "mine").status_code == 200
     assert begin(viewer, "x", b"x").status == 403
     assert viewer.post(f"{FILES}/folders", {"path": "x"}).status == 403
@@ -314,7 +314,7 @@ def test_roles_a_viewer_reads_a_member_writes_their_own_a_maintainer_all(
 
 
 def test_a_full_project_says_what_it_uses_and_may(colleague: Api, owner: Api, admin: Api) -> None:
-    put(owner, "a", b"x" * 600)
+    upload_file(owner, "a", b"x" * 600)
     limits = {"maxFileBytes": 1000}
     assert admin.put("/projects/project-one/limits", limits).data["maxFileBytes"] == 1000
     refused = begin(colleague, "b", b"x" * 401)
@@ -329,7 +329,7 @@ def test_a_full_project_says_what_it_uses_and_may(colleague: Api, owner: Api, ad
 @pytest.mark.database
 def test_what_was_cut_off_in_the_middle_is_done_by_the_sweep(colleague: Api, store: Any) -> None:
     for name in ("a", "b"):
-        put(colleague, name, name.encode())
+        upload_file(colleague, name, name.encode())
     File.objects.filter(name="a").update(parent="c", name="a2", source="a", doing=PendingOperation.MOVE, due_at=now())
     File.objects.filter(name="b").update(doing=PendingOperation.DELETE, due_at=now())
     assert get(colleague, "c/a2").body == b"a"
@@ -344,7 +344,7 @@ def test_an_upload_that_died_while_it_was_put_in_place_is_finished(
     colleague: Api, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each step of the way: killed before and after the content is in place."""
-    put(colleague, "a", b"old")
+    upload_file(colleague, "a", b"old")
     for name, data in (("before", b"newer"), ("after", b"newest")):
         upload = begin(colleague, "a", data, replace=True).data["id"]
         send(colleague, upload, 0, data)
@@ -394,7 +394,7 @@ def test_an_upload_is_cancelled(colleague: Api, viewer: Api) -> None:
 @pytest.mark.database
 def test_a_list_has_pages_folders_first(colleague: Api) -> None:
     for name in ("z", "a", "m"):
-        put(colleague, name, name.encode() * (3 if name == "a" else 1))
+        upload_file(colleague, name, name.encode() * (3 if name == "a" else 1))
     colleague.post(f"{FILES}/folders", {"path": "late"})
     assert names(colleague, pageSize=2) == ["late", "a"]
     assert names(colleague, pageSize=2, page=2) == ["m", "z"]
@@ -407,9 +407,9 @@ def test_links_and_special_files_in_the_store_lead_nowhere(colleague: Api, setti
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
-    put(colleague, "one/a", b"right")
-    put(colleague, "b", b"right")
-    put(colleague, "c", b"right")
+    upload_file(colleague, "one/a", b"right")
+    upload_file(colleague, "b", b"right")
+    upload_file(colleague, "c", b"right")
     top = settings.DATA_DIR / "files" / "project-one"
     (top / "one" / "a").unlink()
     (top / "one").rmdir()
@@ -432,7 +432,7 @@ def test_links_and_special_files_in_the_store_lead_nowhere(colleague: Api, setti
 
 def test_a_dataset_is_made_from_files_and_stays_what_they_were(owner: Api, colleague: Api, admin: Api) -> None:
     for name, text in (("a.txt", b"one two\n" * 200), ("more/b.txt", b"three\n" * 100)):
-        assert put(colleague, f"corpus/{name}", text)
+        assert upload_file(colleague, f"corpus/{name}", text)
     asked = {"name": "notes", "projectId": "project-one", "path": "files:corpus/"}
     made = owner.post("/datasets", asked)
     assert made.status == 201
@@ -454,7 +454,7 @@ def test_a_dataset_is_made_from_files_and_stays_what_they_were(owner: Api, colle
 @pytest.mark.database
 def test_token_files_among_files_are_a_dataset_and_what_changed_in_the_store_is_none(owner: Api) -> None:
     for name, data in (("train.bin", b"\1\0" * 90), ("val.bin", b"\1\0" * 10)):
-        assert put(owner, f"pair/{name}", data)
+        assert upload_file(owner, f"pair/{name}", data)
     made = owner.post("/datasets", {"name": "pair", "projectId": "project-one", "path": "files:pair"}).data
     preparation.prepare_version(made["versions"][0]["id"])
     version = DatasetVersion.objects.get()

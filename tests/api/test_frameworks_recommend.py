@@ -15,7 +15,9 @@ RECOMMEND = "/frameworks/recommend"
 ALL = ["env-001", "env-003", "env-005"]  # 2 + 4 + 8 A100 in three zones
 
 
-def ask(api: Api, parameters: int | None = None, environments: list[str] | None = None, **more: Any) -> Answer:
+def request_recommendation(
+    api: Api, parameters: int | None = None, environments: list[str] | None = None, **more: Any
+) -> Answer:
     given = {"modelParameters": parameters, **more}
     body = {name: value for name, value in given.items() if value is not None}
     return api.post(RECOMMEND, {**body, "environmentIds": ALL if environments is None else environments})
@@ -27,21 +29,23 @@ def codes(items: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("who", ["owner", "colleague", "viewer"])
 def test_everybody_in_the_project_may_ask(who: str, request: pytest.FixtureRequest) -> None:
-    data = ask(request.getfixturevalue(who), 100_000_000).data
+    data = request_recommendation(request.getfixturevalue(who), 100_000_000).data
     assert data["modelParameters"] == 100_000_000
     assert [item["framework"] for item in data["items"]] == ["pytorch-ddp"]
 
 
 def test_a_stranger_is_told_of_no_environment_and_anonymous_to_sign_in(stranger: Api, anonymous: Api) -> None:
-    assert ask(stranger, 10**9).problems == {f"environmentIds.{n}": "ENVIRONMENT_UNKNOWN" for n in range(3)}
-    assert ask(anonymous, 10**9).error == "NOT_AUTHENTICATED"
+    assert request_recommendation(stranger, 10**9).problems == {
+        f"environmentIds.{n}": "ENVIRONMENT_UNKNOWN" for n in range(3)
+    }
+    assert request_recommendation(anonymous, 10**9).error == "NOT_AUTHENTICATED"
 
 
 @pytest.mark.parametrize(
     ("parameters", "first"), [(10**8, "pytorch-ddp"), (7 * 10**9, "pytorch-fsdp"), (3 * 10**10, "deepspeed")]
 )
 def test_the_document_s_table_by_size_comes_first(colleague: Api, parameters: int, first: str) -> None:
-    data = ask(colleague, parameters).data
+    data = request_recommendation(colleague, parameters).data
     assert data["items"][0]["framework"] == first
     assert data["items"][0]["reasons"][0]["code"] == "RECOMMENDED_BY_SIZE"
     assert all(reason["message"] for item in data["items"] + data["rejected"] for reason in item["reasons"])
@@ -50,7 +54,7 @@ def test_the_document_s_table_by_size_comes_first(colleague: Api, parameters: in
 
 
 def test_a_recommendation_is_as_the_framework_would_run_it_here(colleague: Api) -> None:
-    [fsdp, *_] = ask(colleague, 7 * 10**9).data["items"]
+    [fsdp, *_] = request_recommendation(colleague, 7 * 10**9).data["items"]
     assert fsdp["label"] == "PyTorch FSDP"
     assert fsdp["strategy"] == {"dataParallel": 14}
     # 7B parameters are 104 GiB of state: groups of 2 inside the zones hold it in 2 × 64 GiB
@@ -59,26 +63,26 @@ def test_a_recommendation_is_as_the_framework_would_run_it_here(colleague: Api) 
 
 
 def test_where_groups_inside_a_zone_are_too_small_the_model_is_split_over_all(colleague: Api) -> None:
-    [fsdp, *_] = ask(colleague, 9_500_000_000).data["items"]
+    [fsdp, *_] = request_recommendation(colleague, 9_500_000_000).data["items"]
     assert fsdp["options"]["sharding"] == "full"
     assert "PROPOSED_FULL_FOR_MEMORY" in [reason["code"] for reason in fsdp["reasons"]]
 
 
 def test_what_does_not_fit_into_a_gpu_is_split_and_the_others_are_rejected(colleague: Api) -> None:
     DevEnvironment.objects.update(gpu_type="T4")  # 16 GiB
-    data = ask(colleague, 900_000_000).data
+    data = request_recommendation(colleague, 900_000_000).data
     assert [item["framework"] for item in data["items"]] == ["pytorch-fsdp", "deepspeed"]
     assert codes(data["items"])["deepspeed"][0] == "RECOMMENDED_BY_MEMORY"
     assert codes(data["rejected"])["pytorch-ddp"] == ["REJECTED_BY_MEMORY"]
 
 
 def test_what_is_only_for_another_library_is_not_recommended(colleague: Api) -> None:
-    assert codes(ask(colleague, 10**8).data["rejected"])["jax"] == ["REJECTED_OTHER_LIBRARY"]
+    assert codes(request_recommendation(colleague, 10**8).data["rejected"])["jax"] == ["REJECTED_OTHER_LIBRARY"]
 
 
 def test_deepspeed_s_stage_follows_the_size(colleague: Api) -> None:
     def options(parameters: int) -> dict[str, Any]:
-        items = ask(colleague, parameters).data["items"]
+        items = request_recommendation(colleague, parameters).data["items"]
         return next(item["options"] for item in items if item["framework"] == "deepspeed")
 
     assert options(15 * 10**9)["zeroStage"] == 2  # 2 bytes of weight per parameter: 28 GiB, and the rest is split
@@ -91,11 +95,13 @@ def test_deepspeed_s_stage_follows_the_size(colleague: Api) -> None:
 def test_a_model_says_how_large_it_is_or_its_hyperparameters_do(colleague: Api) -> None:
     from fermi.jobs import recipes
 
-    small = ask(colleague, modelId="model-001").data
+    small = request_recommendation(colleague, modelId="model-001").data
     assert small["modelParameters"] == recipes.count_gpt_parameters(Model.objects.get().defaults) == 136_960
     Model.objects.update(parameters=13 * 10**9)
-    assert ask(colleague, modelId="model-001").data["modelParameters"] == 13 * 10**9
-    assert ask(colleague, 10**8, modelId="model-001").data["modelParameters"] == 10**8, "what is asked for wins"
+    assert request_recommendation(colleague, modelId="model-001").data["modelParameters"] == 13 * 10**9
+    assert request_recommendation(colleague, 10**8, modelId="model-001").data["modelParameters"] == 10**8, (
+        "what is asked for wins"
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,12 +132,12 @@ def test_what_is_wrong_is_said_at_once(colleague: Api, body: dict[str, Any], pro
 
 def test_a_model_of_another_project_is_not_there(colleague: Api, other_project: Project) -> None:
     Model.objects.update(project=other_project)
-    assert ask(colleague, modelId="model-001").problems == {"modelId": "MODEL_UNKNOWN"}
+    assert request_recommendation(colleague, modelId="model-001").problems == {"modelId": "MODEL_UNKNOWN"}
 
 
 def test_reasons_come_in_the_reader_s_language(colleague: Api) -> None:
     colleague.lang = "en"
-    [ddp] = ask(colleague, 10**8).data["items"]
+    [ddp] = request_recommendation(colleague, 10**8).data["items"]
     assert "100M parameters" in ddp["reasons"][0]["message"]
 
 
@@ -139,7 +145,7 @@ def test_a_recommendation_can_be_sent_as_a_request(colleague: Api, dataset: Any)
     from tests.api.test_tasks_create import changed
 
     for parameters in (10**8, 7 * 10**9, 3 * 10**10):
-        for item in ask(colleague, parameters).data["items"]:
+        for item in request_recommendation(colleague, parameters).data["items"]:
             request = changed(
                 distributedConfig__framework=item["framework"], distributedConfig__strategy=item["strategy"],
                 distributedConfig__options=item["options"],
@@ -150,13 +156,22 @@ def test_a_recommendation_can_be_sent_as_a_request(colleague: Api, dataset: Any)
 def test_more_environments_take_no_more_queries(colleague: Api, django_assert_num_queries: Any) -> None:
     for environments in (["env-001"], ALL):
         with django_assert_num_queries(3):  # who is asking; the environments; the model that is not named
-            ask(colleague, 10**8, environments)
+            request_recommendation(colleague, 10**8, environments)
 
 
 def test_what_the_form_has_of_the_model_s_shape_counts(colleague: Api, model: Any) -> None:
     """BERT-Large's shape; a value that cannot be is as good as none."""
     large = {"layers": 24, "hiddenSize": 1024, "sequenceLength": 512, "vocabSize": 30592}
-    assert ask(colleague, modelId=model.pk, hyperparameters=large).data["modelParameters"] == 365_488_128
-    assert ask(colleague, 10**9, modelId=model.pk, hyperparameters=large).data["modelParameters"] == 10**9
-    usual = ask(colleague, modelId=model.pk).data["modelParameters"]
-    assert ask(colleague, modelId=model.pk, hyperparameters={"layers": "many"}).data["modelParameters"] == usual
+    assert (
+        request_recommendation(colleague, modelId=model.pk, hyperparameters=large).data["modelParameters"]
+        == 365_488_128
+    )
+    assert (
+        request_recommendation(colleague, 10**9, modelId=model.pk, hyperparameters=large).data["modelParameters"]
+        == 10**9
+    )
+    usual = request_recommendation(colleague, modelId=model.pk).data["modelParameters"]
+    assert (
+        request_recommendation(colleague, modelId=model.pk, hyperparameters={"layers": "many"}).data["modelParameters"]
+        == usual
+    )

@@ -16,7 +16,7 @@ from tests.api.conftest import Api
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments")]
 
 
-def put(api: Api, *prices: tuple[str, str, float]) -> Any:
+def replace_prices(api: Api, *prices: tuple[str, str, float]) -> Any:
     body = [{"gpuType": kind, "zoneId": zone, "perGpuHour": price} for kind, zone, price in prices]
     return api.put("/prices", {"prices": body})
 
@@ -27,33 +27,33 @@ def listed(api: Api) -> list[tuple[str, str, float]]:
 
 def test_everybody_sees_prices_and_administrators_set_them(admin: Api, owner: Api, stranger: Api) -> None:
     assert owner.get("/prices").data == {"currency": "CNY", "prices": []}
-    assert put(owner, ("", "", 1.0)).error == "FORBIDDEN"
-    assert put(admin, ("A100", "", 12.5), ("", "", 2)).status == 200
+    assert replace_prices(owner, ("", "", 1.0)).error == "FORBIDDEN"
+    assert replace_prices(admin, ("A100", "", 12.5), ("", "", 2)).status == 200
     assert listed(stranger) == [("", "", 2.0), ("A100", "", 12.5)]
-    assert (Api().get("/prices").status, put(Api()).status) == (401, 401)
+    assert (Api().get("/prices").status, replace_prices(Api()).status) == (401, 401)
     told = AuditEvent.objects.get(action="prices.set")
     assert (told.actor, told.data["before"]) == (admin.user, {})
     assert told.data["after"] == {"*@*": "2.0000", "A100@*": "12.5000"}
 
 
 def test_a_new_list_replaces_the_old_one_and_what_stays_keeps_its_age(admin: Api) -> None:
-    put(admin, ("A100", "", 10), ("V100", "", 5))
+    replace_prices(admin, ("A100", "", 10), ("V100", "", 5))
     since = {one["gpuType"]: one["since"] for one in admin.get("/prices").data["prices"]}
-    put(admin, ("A100", "", 10), ("", "", 1))
+    replace_prices(admin, ("A100", "", 10), ("", "", 1))
     assert listed(admin) == [("", "", 1.0), ("A100", "", 10.0)]
     assert admin.get("/prices").data["prices"][1]["since"] == since["A100"]
-    assert put(admin, ("A100", "", 10), ("", "", 1)).status == 200
+    assert replace_prices(admin, ("A100", "", 10), ("", "", 1)).status == 200
     assert AuditEvent.objects.filter(action="prices.set").count() == 2, "the third one changed nothing"
 
 
 def test_a_zone_goes_by_its_id_or_name_and_must_be_there(admin: Api) -> None:
     zone = AvailabilityZone.objects.first()
     assert zone
-    assert put(admin, ("", zone.name, 3)).status == 200
+    assert replace_prices(admin, ("", zone.name, 3)).status == 200
     assert listed(admin) == [("", zone.pk, 3.0)]
-    assert put(admin, ("", "moon", 3)).problems == {"prices.0.zoneId": "ZONE_UNKNOWN"}
-    assert put(admin, ("", zone.pk, 3), ("", zone.name, 4)).problems == {"prices.1": "PRICE_TWICE"}
-    assert put(admin, ("", "", -1)).problems == {"prices.0.perGpuHour": "FIELD_RANGE"}
+    assert replace_prices(admin, ("", "moon", 3)).problems == {"prices.0.zoneId": "ZONE_UNKNOWN"}
+    assert replace_prices(admin, ("", zone.pk, 3), ("", zone.name, 4)).problems == {"prices.1": "PRICE_TWICE"}
+    assert replace_prices(admin, ("", "", -1)).problems == {"prices.0.perGpuHour": "FIELD_RANGE"}
     assert listed(admin) == [("", zone.pk, 3.0)], "what is refused changes nothing"
 
 

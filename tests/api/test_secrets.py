@@ -22,11 +22,11 @@ VALUE = "wandb-0123456789 \"'$\n汉"
 
 @pytest.fixture
 def wandb(owner: Api) -> Api:
-    put(owner, "wandb")
+    set_secret(owner, "wandb")
     return owner
 
 
-def put(api: Api, name: str, value: Any = VALUE, path: str = SECRETS) -> Any:
+def set_secret(api: Api, name: str, value: Any = VALUE, path: str = SECRETS) -> Any:
     return api._send("PUT", f"{path}/{name}", {"value": value})
 
 
@@ -38,7 +38,12 @@ def request(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_maintainer_sets_replaces_and_removes_and_nobody_gets_a_value_back(owner: Api, colleague: Api) -> None:
-    answers = [put(owner, "wandb"), put(owner, "wandb", "another"), owner.get(SECRETS), colleague.get(SECRETS)]
+    answers = [
+        set_secret(owner, "wandb"),
+        set_secret(owner, "wandb", "another"),
+        owner.get(SECRETS),
+        colleague.get(SECRETS),
+    ]
     assert [answer.status for answer in answers] == [200] * 4
     [item] = answers[2].data["items"]
     assert item.keys() == {"name", "createdAt", "createdBy", "updatedAt", "updatedBy"}
@@ -54,33 +59,35 @@ def test_a_maintainer_sets_replaces_and_removes_and_nobody_gets_a_value_back(own
 
 @pytest.mark.parametrize("name", ["no%20name", "a%2Fb", "no%2F"])
 def test_a_name_that_cannot_be_one_is_said_so_slashes_too(name: str, owner: Api) -> None:
-    assert put(owner, name).error == "SECRET_NAME_INVALID"
+    assert set_secret(owner, name).error == "SECRET_NAME_INVALID"
 
 
 @pytest.mark.parametrize("who", ["viewer", "colleague"])
 def test_below_maintainer_nobody_changes_them(who: str, wandb: Api, request: pytest.FixtureRequest) -> None:
     api: Api = request.getfixturevalue(who)
-    assert put(api, "wandb").error == "FORBIDDEN"
+    assert set_secret(api, "wandb").error == "FORBIDDEN"
     assert api.delete(f"{SECRETS}/wandb").error == "FORBIDDEN"
     assert [item["name"] for item in api.get(SECRETS).data["items"]] == ["wandb"], "names are no secret"
 
 
 def test_a_stranger_learns_nothing(wandb: Api, stranger: Api, anonymous: Api) -> None:
-    assert [stranger.get(SECRETS).status, put(stranger, "x").status, stranger.delete(f"{SECRETS}/wandb").status] == [
-        404
-    ] * 3
+    assert [
+        stranger.get(SECRETS).status,
+        set_secret(stranger, "x").status,
+        stranger.delete(f"{SECRETS}/wandb").status,
+    ] == [404] * 3
     assert anonymous.get(SECRETS).status == 401
 
 
 @pytest.mark.parametrize("name", ["-x", "a b", "x" * 64, "ü", "a%2Fb"])
 def test_a_name_that_cannot_be_is_refused(owner: Api, name: str) -> None:
-    assert put(owner, name).status in (400, 404)
+    assert set_secret(owner, name).status in (400, 404)
     assert not Secret.objects.exists()
 
 
 @pytest.mark.parametrize("value", ["", 7, None, "x" * 32_001, "a\0b", ["sesame-street"]])
 def test_a_value_that_cannot_be_is_refused_and_not_repeated(owner: Api, value: Any) -> None:
-    answer = put(owner, "wandb", value)
+    answer = set_secret(owner, "wandb", value)
     assert (answer.status, list(answer.problems)) == (400, ["value"])
     assert "sesame" not in json.dumps(answer.body)
     assert "x" * 100 not in json.dumps(answer.body)
@@ -91,7 +98,7 @@ def test_what_is_stored_is_encrypted_and_the_audit_trail_has_names_only(wandb: A
     stored = Secret.objects.get().value
     assert "wandb" not in stored
     assert encryption.decrypt_value(stored) == VALUE
-    put(wandb, "wandb", "another")
+    set_secret(wandb, "wandb", "another")
     wandb.delete(f"{SECRETS}/wandb")
     trail = (
         AuditEvent.objects.filter(action__startswith="secret.").order_by("id").values_list("action", "target", "data")
@@ -128,7 +135,7 @@ def test_everything_wrong_with_secret_variables_is_said_at_once(wandb: Api, coll
 
 @with_inventory
 def test_a_secret_of_another_project_is_unknown(stranger: Api, colleague: Api) -> None:
-    put(stranger, "wandb", path="/projects/project-two/secrets")
+    set_secret(stranger, "wandb", path="/projects/project-two/secrets")
     assert colleague.post("/training-tasks", request()).problems == {"secretEnv.WANDB_API_KEY": "SECRET_UNKNOWN"}
 
 
@@ -169,7 +176,7 @@ def test_a_task_whose_secret_was_removed_waits_and_says_for_which(wandb: Api, co
     assert "wandb" in reason["message"]
     assert "WANDB_API_KEY" in reason["message"]
     assert "fermi secrets set wandb" in reason["hint"]
-    put(wandb, "wandb")
+    set_secret(wandb, "wandb")
     assert looked_at_again(task).reason != "SECRET_MISSING"
 
 
@@ -181,7 +188,7 @@ def test_after_another_secret_key_a_task_waits_until_the_value_is_set_again(wand
         assert (row.state, row.reason) == ("queued", "SECRET_UNREADABLE")
         assert wandb.get(SECRETS).status == 200
         assert colleague.post("/training-tasks/preview", request()).data["problems"] == []
-        put(wandb, "wandb", "new")
+        set_secret(wandb, "wandb", "new")
         assert looked_at_again(task).reason != "SECRET_UNREADABLE"
 
 

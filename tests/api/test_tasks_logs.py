@@ -49,7 +49,7 @@ def write(task: Task, settings: Any) -> Callable[..., None]:
 
 
 @pytest.fixture
-def ask(colleague: Api, task: Task) -> Callable[..., list[str]]:
+def list_texts(colleague: Api, task: Task) -> Callable[..., list[str]]:
     def texts(**query: Any) -> list[str]:
         """Of all pages."""
         found, cursor = [], ""
@@ -73,54 +73,56 @@ def test_lines_tell_their_level_and_time_and_leave_out_what_is_not_known(colleag
     assert lines[3]["time"] == lines[2]["time"] == "2026-11-22T10:00:05Z"
 
 
-def test_a_level_leaves_the_graver_ones_with_all_of_a_traceback(write, ask):
+def test_a_level_leaves_the_graver_ones_with_all_of_a_traceback(write, list_texts):
     write(LOG)
-    assert ask(level="error") == ["2026-11-22 10:00:10,000 - ERROR - shard 3 is lost", *TRACEBACK.splitlines()]
-    assert len(ask(level="warning")) == 6
-    assert len(ask(level="debug")) == 8
+    assert list_texts(level="error") == ["2026-11-22 10:00:10,000 - ERROR - shard 3 is lost", *TRACEBACK.splitlines()]
+    assert len(list_texts(level="warning")) == 6
+    assert len(list_texts(level="debug")) == 8
 
 
-def test_times_leave_the_lines_in_between_both_ends_included(write, ask):
+def test_times_leave_the_lines_in_between_both_ends_included(write, list_texts):
     write(LOG)
-    assert ask(since="2026-11-22T10:00:20Z") == ["2026-11-22 10:00:20,000 - INFO - end"]
-    assert ask(until="2026-11-22T18:00:00+08:00") == ["2026-11-22 10:00:00,000 - INFO - loaded 3 shards"]
-    between = ask(since="2026-11-22T10:00:01Z", until="2026-11-22T10:00:09Z")
+    assert list_texts(since="2026-11-22T10:00:20Z") == ["2026-11-22 10:00:20,000 - INFO - end"]
+    assert list_texts(until="2026-11-22T18:00:00+08:00") == ["2026-11-22 10:00:00,000 - INFO - loaded 3 shards"]
+    between = list_texts(since="2026-11-22T10:00:01Z", until="2026-11-22T10:00:09Z")
     assert between == ["2026-11-22 10:00:05,000 - WARNING - slow disk", "  because of shard 2", "step 1"]
 
 
-def test_an_expression_is_searched_for_in_each_line(write, ask):
+def test_an_expression_is_searched_for_in_each_line(write, list_texts):
     write(LOG)
-    assert ask(search=r"^STEP \d$", regex="true") == ["step 1"]
-    assert ask(search=r"(?-i)^STEP \d$", regex="true") == []
-    assert ask(search=r"shard [23]", regex="true", level="error") == [
+    assert list_texts(search=r"^STEP \d$", regex="true") == ["step 1"]
+    assert list_texts(search=r"(?-i)^STEP \d$", regex="true") == []
+    assert list_texts(search=r"shard [23]", regex="true", level="error") == [
         "2026-11-22 10:00:10,000 - ERROR - shard 3 is lost"
     ]
-    assert ask(search=r"^STEP \d$") == [], "without regex it is text"
+    assert list_texts(search=r"^STEP \d$") == [], "without regex it is text"
 
 
-def test_filters_hold_for_all_ranks_and_for_the_newest_lines(write, ask, colleague, task):
+def test_filters_hold_for_all_ranks_and_for_the_newest_lines(write, list_texts, colleague, task):
     write("".join(f"INFO: {n}\nERROR: {n}\n" for n in range(50)))
     write("ERROR: of three\n", rank=3)
-    assert "ERROR: of three" in (found := ask(rank="all", level="error"))
+    assert "ERROR: of three" in (found := list_texts(rank="all", level="error"))
     assert len(found) == 51
     newest = colleague.get(f"/training-tasks/{task.pk}/logs", tail="true", limit=2, level="error").data
     assert [line["text"] for line in newest["lines"]] == ["ERROR: 48", "ERROR: 49"]
 
 
-def test_a_page_knows_the_level_above_its_border(write, ask, monkeypatch):
+def test_a_page_knows_the_level_above_its_border(write, list_texts, monkeypatch):
     """Wherever a page begins, its lines are of the same level and time as in one long page."""
     write(LOG * 3)
-    expected = [ask(level="error"), ask(since="2026-11-22T10:00:10Z")]
-    assert [ask(level="error", limit=1), ask(since="2026-11-22T10:00:10Z", limit=1)] == expected
+    expected = [list_texts(level="error"), list_texts(since="2026-11-22T10:00:10Z")]
+    assert [list_texts(level="error", limit=1), list_texts(since="2026-11-22T10:00:10Z", limit=1)] == expected
     write("2026-11-22 10:00:00 ERROR x\n" + "y\n" * levels.MAX_REACH_BYTES)
-    assert len(ask(level="error", limit=5000)) == len(ask(level="error", limit=777)) < levels.MAX_REACH_BYTES
+    assert (
+        len(list_texts(level="error", limit=5000)) == len(list_texts(level="error", limit=777)) < levels.MAX_REACH_BYTES
+    )
 
 
-def test_a_page_that_takes_too_long_ends_early_and_the_next_goes_on(write, ask, monkeypatch):
+def test_a_page_that_takes_too_long_ends_early_and_the_next_goes_on(write, list_texts, monkeypatch):
     write(LOG)
     monkeypatch.setattr(pages, "MAX_PAGE_SECONDS", -1.0)
-    assert len(ask(search="shard", regex="true")) == 3
-    assert len(ask(search="shard", rank="all")) == 3
+    assert len(list_texts(search="shard", regex="true")) == 3
+    assert len(list_texts(search="shard", rank="all")) == 3
 
 
 @pytest.mark.parametrize(
@@ -186,12 +188,12 @@ def test_a_bar_is_shown_as_it_is_now_while_it_runs_and_once_when_it_has_ended(co
     assert read()[0] == [{"offset": 0, "text": "begin"}, *last], "the same line wherever reading began"
 
 
-def test_half_a_line_that_nothing_prints_over_waits_for_its_end(ask, write):
+def test_half_a_line_that_nothing_prints_over_waits_for_its_end(list_texts, write):
     write("done\nhal")
-    assert ask() == ["done"]
+    assert list_texts() == ["done"]
 
 
-def test_a_bar_that_its_attempt_left_open_is_a_line(ask, write, colleague, task):
+def test_a_bar_that_its_attempt_left_open_is_a_line(list_texts, write, colleague, task):
     write(BARS)
     cursor = colleague.get(f"/training-tasks/{task.pk}/logs").data["cursor"]
     Attempt.objects.update(ended_at=BEGUN)
@@ -201,23 +203,23 @@ def test_a_bar_that_its_attempt_left_open_is_a_line(ask, write, colleague, task)
 
 
 @pytest.mark.parametrize("tail", ["true", "false"])
-def test_of_a_bar_of_megabytes_the_newest_state_is_shown(ask, write, monkeypatch, tail):
+def test_of_a_bar_of_megabytes_the_newest_state_is_shown(list_texts, write, monkeypatch, tail):
     monkeypatch.setattr(pages, "MAX_SCAN_BYTES", 1 << 18)
     long = "".join(f"\r{n:>8}|" + "#" * 91 for n in range(10_000))
     write(long)
     newest = [long.rpartition("\r")[2]]
-    assert ask(tail=tail, limit=5) == newest
+    assert list_texts(tail=tail, limit=5) == newest
     write(f"before\n{long}\nafter\n")
-    assert ask(tail=tail, limit=5) == ([] if tail == "true" else ["before"]) + [*newest, "after"]
+    assert list_texts(tail=tail, limit=5) == ([] if tail == "true" else ["before"]) + [*newest, "after"]
 
 
-def test_what_is_shown_is_searched(ask, write):
+def test_what_is_shown_is_searched(list_texts, write):
     write(f"{BARS}\n50%\n")
-    assert ask(search="50%") == ["50%"]
-    assert ask(search=r"^ 100%", regex="true") == [" 100%|#"]
+    assert list_texts(search="50%") == ["50%"]
+    assert list_texts(search=r"^ 100%", regex="true") == [" 100%|#"]
     write(f"{BARS}\n\r 50%")
-    assert ask(search="50%") == [" 50%"]
-    assert ask(search="100%") == [" 100%|#"]
+    assert list_texts(search="50%") == [" 50%"]
+    assert list_texts(search="100%") == [" 100%|#"]
 
 
 def test_the_newest_lines_of_all_ranks_hold_their_bars(colleague, task, write):

@@ -54,7 +54,7 @@ def wrapper(handler: ConnectionHandler) -> base.DatabaseWrapper:
     return found
 
 
-def ask(handler: ConnectionHandler) -> int:
+def run_query(handler: ConnectionHandler) -> int:
     """As each request does, which gives its connection back."""
     connection = handler[ALIAS]
     try:
@@ -67,7 +67,7 @@ def ask(handler: ConnectionHandler) -> int:
 
 def answers(handler: ConnectionHandler) -> bool:
     try:
-        return ask(handler) == 1
+        return run_query(handler) == 1
     except OperationalError:
         return False
 
@@ -75,15 +75,15 @@ def answers(handler: ConnectionHandler) -> bool:
 def test_while_the_database_is_away_requests_fail_without_a_try_until_it_is_back(
     server: services.Postgres, handler: ConnectionHandler
 ) -> None:
-    assert ask(handler) == 1
+    assert run_query(handler) == 1
     pool = wrapper(handler).pool
     server.stop()
     with pytest.raises(DatabaseUnavailableError):
-        ask(handler)
+        run_query(handler)
     asked = pool.get_stats()["requests_num"]
     for _ in range(100):
         with pytest.raises(DatabaseUnavailableError):
-            ask(handler)
+            run_query(handler)
     assert pool.get_stats()["requests_num"] == asked
     server.start()
     until(lambda: answers(handler), what="requests are answered again")
@@ -128,7 +128,7 @@ def test_a_pool_that_is_busy_is_waited_for(
 
     monkeypatch.setattr(base.BREAKER, "look", noticed)
     found: list[int] = []
-    waiting = threading.Thread(target=lambda: found.append(ask(handler)))
+    waiting = threading.Thread(target=lambda: found.append(run_query(handler)))
     waiting.start()
     assert looked.wait(60)
     for connection in held:

@@ -30,21 +30,21 @@ if resume_from and "cannot-read" in habits:
     raise ValueError(f"bad magic in {resume_from}")
 done = int(Path(resume_from).read_text()) if resume_from and "starts-over" not in habits else 0
 
-def say(**values):
+def report(**values):
     if rank == "0":
         print(json.dumps(values), flush=True)
 
 if done:
-    say(event="resumed", step=done, path=resume_from)
+    report(event="resumed", step=done, path=resume_from)
 for step in range(done + 1, 5 if "is-short" in habits else 100_000):
-    say(step=step, loss=1 / step)
+    report(step=step, loss=1 / step)
     if step % 20 == 0 and rank == "0" and "never-saves" not in habits:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{step}.pt"
         path.with_suffix(".partial").write_text(str(step))
         path.with_suffix(".partial").rename(path)
         if "tells-nobody" not in habits:
-            say(event="checkpoint", step=step, path=str(path), size_bytes=path.stat().st_size)
+            report(event="checkpoint", step=step, path=str(path), size_bytes=path.stat().st_size)
     time.sleep(0.02)
 """
 

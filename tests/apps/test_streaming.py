@@ -312,7 +312,7 @@ def test_an_id_that_is_none_starts_anew(task: Task, user: User, text: str) -> No
 # Pages of logs --------------------------------------------------------------------------------------------------------
 
 
-def ask(task: Task, **query: Any) -> dict[str, Any]:
+def read_log_page(task: Task, **query: Any) -> dict[str, Any]:
     return logs.read_page(task, {"rank": "0", "limit": 500, "tail": False, "search": "", **query})
 
 
@@ -323,52 +323,52 @@ def texts(page: dict[str, Any]) -> list[str]:
 def test_pages_of_a_log_join_without_gap_or_overlap(task: Task) -> None:
     written = [f"line {n} ä" for n in range(25)]
     write(task, "".join(f"{line}\n" for line in written))
-    page, found = ask(task, limit=10), []
+    page, found = read_log_page(task, limit=10), []
     while True:
         found += texts(page)
         if page["end"]:
             break
-        page = ask(task, limit=10, cursor=page["cursor"])
+        page = read_log_page(task, limit=10, cursor=page["cursor"])
     assert found == written
     write(task, "one more\n")
-    assert texts(ask(task, cursor=page["cursor"])) == ["one more"]
+    assert texts(read_log_page(task, cursor=page["cursor"])) == ["one more"]
 
 
 def test_half_a_line_waits_until_it_is_whole_or_nothing_more_can_come(task: Task) -> None:
     write(task, "whole\nha")
-    page = ask(task)
+    page = read_log_page(task)
     assert (texts(page), page["end"]) == (["whole"], True)
     write(task, "lf\nend")
-    page = ask(task, cursor=page["cursor"])
+    page = read_log_page(task, cursor=page["cursor"])
     assert texts(page) == ["half"]
     finish(task)
-    assert texts(ask(task, cursor=page["cursor"])) == ["end"]
+    assert texts(read_log_page(task, cursor=page["cursor"])) == ["end"]
 
 
 def test_a_line_without_end_is_cut_and_its_bytes_are_not_looked_at_twice(task: Task) -> None:
     write(task, "x" * (logs.MAX_LINE_BYTES * 2) + "\nafter\n")
-    page = ask(task)
+    page = read_log_page(task)
     assert texts(page)[-1] == "after"
     assert max(map(len, texts(page))) == logs.MAX_LINE_BYTES
 
 
 def test_a_cursor_stays_in_its_attempt(task: Task) -> None:
     write(task, "a\nb\n")
-    page = ask(task, limit=1)
+    page = read_log_page(task, limit=1)
     begin_attempt(task, 2)
     write(task, "c\nd\n", attempt=2)
-    assert texts(ask(task, cursor=page["cursor"])) == ["b"]
-    assert texts(ask(task, cursor=page["cursor"], attempt=2)) == ["c", "d"]
-    assert texts(ask(task)) == ["c", "d"]
+    assert texts(read_log_page(task, cursor=page["cursor"])) == ["b"]
+    assert texts(read_log_page(task, cursor=page["cursor"], attempt=2)) == ["c", "d"]
+    assert texts(read_log_page(task)) == ["c", "d"]
 
 
 def test_all_ranks_come_a_share_each_until_all_are_at_their_end(task: Task) -> None:
     for rank in range(3):
         write(task, "".join(f"{rank}-{n}\n" for n in range(2 + rank)), rank=rank)
-    page = ask(task, rank="all", limit=6)
+    page = read_log_page(task, rank="all", limit=6)
     assert texts(page) == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1"]
     assert not page["end"]
-    page = ask(task, rank="all", limit=9, cursor=page["cursor"])
+    page = read_log_page(task, rank="all", limit=9, cursor=page["cursor"])
     assert [(line["rank"], line["text"]) for line in page["lines"]] == [(1, "1-2"), (2, "2-2"), (2, "2-3")]
     assert page["end"]
 
@@ -379,26 +379,26 @@ def test_a_search_ignores_case_and_goes_on_where_a_page_stopped_looking(
     monkeypatch.setattr(logs, "PIECE_BYTES", logs.MAX_LINE_BYTES * 2)
     monkeypatch.setattr(logs, "MAX_SCAN_BYTES", 1)
     write(task, "quiet\n" * 50_000 + "An ERROR here\n" + "quiet\n" * 50_000)
-    found, page, pages = [], ask(task, search="error"), 1
+    found, page, pages = [], read_log_page(task, search="error"), 1
     while not page["end"]:
         found += texts(page)
-        page, pages = ask(task, search="error", cursor=page["cursor"]), pages + 1
+        page, pages = read_log_page(task, search="error", cursor=page["cursor"]), pages + 1
     assert found == ["An ERROR here"]
     assert pages > 2
 
 
 def test_the_tail_is_the_last_lines_and_goes_on_from_there(task: Task) -> None:
     write(task, "".join(f"{n}\n" for n in range(5000)))
-    page = ask(task, tail=True, limit=3)
+    page = read_log_page(task, tail=True, limit=3)
     assert texts(page) == ["4997", "4998", "4999"]
     write(task, "next\n")
-    assert texts(ask(task, tail=True, cursor=page["cursor"])) == ["next"]
+    assert texts(read_log_page(task, tail=True, cursor=page["cursor"])) == ["next"]
 
 
 @pytest.mark.parametrize("cursor", ["x", "1@x", "1@0:-5", "@", "1@0", "9" * 30 + "@0:1"])
 def test_text_that_is_no_cursor_is_refused(task: Task, cursor: str) -> None:
     with pytest.raises(ApiError) as refused:
-        ask(task, cursor=cursor)
+        read_log_page(task, cursor=cursor)
     assert refused.value.code == "CURSOR_INVALID"
     assert refused.value.problems[0].params == {"cursor": cursor}, "all of it, and not the part that did not fit"
 
@@ -406,7 +406,7 @@ def test_text_that_is_no_cursor_is_refused(task: Task, cursor: str) -> None:
 @pytest.mark.parametrize("rank", ["3", "-1", "x", ""])
 def test_a_rank_that_there_is_not_is_refused(task: Task, rank: str) -> None:
     with pytest.raises(ApiError) as refused:
-        ask(task, rank=rank)
+        read_log_page(task, rank=rank)
     assert refused.value.code == "RANK_UNKNOWN"
 
 
@@ -414,7 +414,7 @@ def test_bytes_that_are_no_text_are_shown_all_the_same(task: Task, settings: Any
     path = Path(settings.DATA_DIR, "logs", task.pk, "1", "0.log")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff\x00ok\r\n")
-    assert texts(ask(task)) == ["\ufffd\x00ok"]
+    assert texts(read_log_page(task)) == ["\ufffd\x00ok"]
 
 
 def test_a_whole_log_is_read_in_pieces(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from django.db import DatabaseError, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.telemetry import block_store, downsampling, reader, resolutions
+from apps.telemetry import block_store, reader, resolutions, rollups
 from apps.telemetry import writer as writing
 from apps.telemetry.block_codec import ColumnBlock, downsample_block, pack_block, unpack_block
 from apps.telemetry.models import Block
@@ -40,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The store's."""
     clock = Clock()
     moment = mock.Mock(side_effect=lambda: mock.Mock(timestamp=clock))
-    for module in (reader, downsampling):
+    for module in (reader, rollups):
         monkeypatch.setattr(module, "now", moment)
     return clock
 
@@ -53,7 +53,7 @@ def run(
         writer.put(subject, clock.at, values(clock.at))
         writer.flush()
         clock.at += every
-    downsampling.fold_blocks()
+    rollups.fold_blocks()
 
 
 def known(column: Any) -> list[float]:
@@ -119,12 +119,12 @@ def test_series_are_what_a_dictionary_of_all_samples_says(clock: Clock, samples:
         if what == "restart":
             writers[0] = TelemetryWriter(clock)
         if what == "fold":
-            downsampling.fold_blocks()
+            rollups.fold_blocks()
     for _ in range(3):
         clock.at += 2400
         for one in writers:
             one.flush()
-        downsampling.fold_blocks()
+        rollups.fold_blocks()
     last = max(slot for _, slot in told)
     for grain in RESOLUTIONS:
         factor = grain.seconds // 15
@@ -202,10 +202,10 @@ def test_folding_that_dies_anywhere_is_done_again_and_changes_nothing_twice(cloc
         return version
 
     with mock.patch.object(block_store, "save_block", dies), contextlib.suppress(Dies):
-        downsampling.fold_blocks()
+        rollups.fold_blocks()
     assert not Block.objects.filter(sealed=True).exclude(grain=FINE.seconds).exists()
     for _ in range(2):
-        downsampling.fold_blocks()
+        rollups.fold_blocks()
     assert [
         row.values.columns["cpu"].tolist() for row in block_store.load_blocks(FINE, ["env:a"], BEGAN, BEGAN + 1)
     ] == whole
@@ -266,7 +266,7 @@ def test_what_was_counted_within_an_hour_is_known_without_the_series_of_others(c
     assert reader.sum_recent_counters(["env:a", "env:b"], "ecc", 3600) == {"env:a": {"ecc:0": 7.0}}
     assert reader.sum_recent_counters(["env:a"], "ecc", 600) == {"env:a": {"ecc:0": 4.0}}
     clock.at += 1800
-    downsampling.fold_blocks()
+    rollups.fold_blocks()
     assert reader.sum_recent_counters(["env:a"], "ecc", 3600) == {"env:a": {"ecc:0": 4.0}}
     clock.at += 3600
     assert reader.sum_recent_counters(["env:a"], "ecc", 3600) == {}
@@ -278,7 +278,7 @@ def test_what_is_kept_of_a_subject_is_bounded(clock: Clock) -> None:
         while at <= clock.at:
             Block.objects.create(subject="env:a", grain=grain.seconds, begins=at, data=pack_block(ColumnBlock(1)))
             at += grain.block
-    while downsampling.delete_expired():
+    while rollups.delete_expired():
         pass
     for grain in RESOLUTIONS:
         assert Block.objects.filter(grain=grain.seconds).count() <= resolutions.count_max_blocks(grain)

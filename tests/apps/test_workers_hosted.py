@@ -79,7 +79,7 @@ def beat(worker: str = "gn6-0", sequence: int = 1, token: str = "", **hosted: An
     return answer
 
 
-def say(seen: EnvironmentStatus, run: int = 1, sequence: int = 1) -> dict[str, Any]:
+def report_environment(seen: EnvironmentStatus, run: int = 1, sequence: int = 1) -> dict[str, Any]:
     return beat(sequence=sequence, runs={f"env-a-{run}": serialization.dump(seen)})
 
 
@@ -93,7 +93,7 @@ def test_a_run_goes_to_its_host_with_a_heartbeat_and_what_is_said_of_it_comes_ba
     assert body
     assert body["spec"]["kind"] == "custom"
     assert read_run_body("gn7-0", "env-a-1") is None
-    say(EnvironmentStatus(EnvironmentPhase.RUNNING, True, facts={"versions": {"python": "3.13"}}))
+    report_environment(EnvironmentStatus(EnvironmentPhase.RUNNING, True, facts={"versions": {"python": "3.13"}}))
     seen = observe()
     assert (seen.phase, seen.left) == (EnvironmentPhase.RUNNING, True)
     assert seen.facts["host"] == "gn6"
@@ -107,14 +107,14 @@ def test_an_environment_holds_the_workers_of_its_gpus_until_its_run_is_over() ->
     assert (node.gpu_count, node.engine["workers"]) == (1, ["gn6-1"])
     assert Worker.objects.get(pk="gn6-0").environment_id == "env-a"
     assert read_run_body("gn6-0", "env-a-1")["spec"]["gpus"] == [0]  # type: ignore[index]
-    say(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
+    report_environment(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
     facts = observe().facts
     assert facts["engine"] == {"workers": ["gn6-0"], "gpus": [0], "address": "10.0.0.6"}
     environments.sync_health()
     assert DevEnvironment.objects.get(pk="env-a").status == "stopped", "its life is not the workers' to write"
     hosting.AgentEnvironmentBackend({}).stop(EnvironmentHandle("env-a", 1), 5)
     assert beat(sequence=2)["hosted"]["runs"][0]["stop"] == {"graceSeconds": 5}
-    say(EnvironmentStatus(EnvironmentPhase.ENDED, False), sequence=3)
+    report_environment(EnvironmentStatus(EnvironmentPhase.ENDED, False), sequence=3)
     assert observe().left is False
     assert DevEnvironment.objects.get(name="gn6").engine["workers"] == ["gn6-0", "gn6-1"]
 
@@ -190,7 +190,7 @@ def test_deleting_is_done_when_the_host_says_that_nothing_is_left() -> None:
 
 def test_a_silent_host_says_nothing_and_a_stopped_run_of_it_is_over() -> None:
     start()
-    say(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
+    report_environment(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
     Report.objects.filter(worker="gn6-0").update(at=now() - timedelta(minutes=5))
     seen = observe()
     assert (seen.phase, seen.left, seen.waiting) == (
@@ -266,7 +266,7 @@ def web_socket(worker: str, token: str, channel: str, *said: dict[str, Any]) -> 
 
 def test_a_stream_from_a_host_reaches_who_dials_and_is_good_for_one_connection() -> None:
     start()
-    say(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
+    report_environment(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
     with ThreadPoolExecutor(1) as pool:
         dialling = pool.submit(hosting.AgentEnvironmentBackend({}).dial, EnvironmentHandle("env-a", 1))
         found = threading.Event()

@@ -49,7 +49,7 @@ def orders(name: str, workers: Sequence[str] = IDS) -> list[RankOrder]:
     ]  # fmt: skip
 
 
-def put(name: str, workers: Sequence[str] = IDS) -> None:
+def store_orders(name: str, workers: Sequence[str] = IDS) -> None:
     task, attempt = parse_attempt_name(name)
     DatabaseStore().put(name, task, int(attempt), orders(name, workers))
 
@@ -70,7 +70,7 @@ def generation(worker: str = "gn6-0") -> int:
     return Worker.objects.get(pk=worker).generation
 
 
-def say(worker: str, name: str, sequence: int = 1, **process: Any) -> None:
+def report_run(worker: str, name: str, sequence: int = 1, **process: Any) -> None:
     cache = HeartbeatCache()
     cache.load([worker])
     said = {"name": name, "rank": 0, "state": "running", "pid": 7, "left": True, **process}
@@ -83,10 +83,10 @@ def reports(name: str) -> list[tuple[Any, ...]]:
 
 
 def test_an_attempt_is_told_to_all_its_workers_once() -> None:
-    put("task-x-1")
+    store_orders("task-x-1")
     assert [wanted(key) for key in IDS] == [("task-x-1", None)] * 3
     before = generation()
-    put("task-x-1", ["gn6-1"])
+    store_orders("task-x-1", ["gn6-1"])
     assert generation() == before
     assert store.read_order("gn6-1") == {
         "name": "task-x-1", "digest": "task-x-1 1", "spec": {"rank": 1}, "files": {"f": "text"}, "generation": before,
@@ -107,7 +107,7 @@ def test_nothing_is_ordered_where_a_worker_is_missing() -> None:
 
 
 def test_a_stopped_attempt_stays_stopped_and_the_shortest_grace_counts() -> None:
-    put("task-x-1")
+    store_orders("task-x-1")
     stop("task-x-1")
     assert wanted() == ("task-x-1", "task-x-1")
     first = generation()
@@ -116,14 +116,14 @@ def test_a_stopped_attempt_stays_stopped_and_the_shortest_grace_counts() -> None
     stop("task-x-1", 1.0)
     assert generation() > first
     assert Worker.objects.get(pk="gn6-0").desired["stop"]["graceSeconds"] == 1.0
-    put("task-x-1")
+    store_orders("task-x-1")
     assert wanted() == ("task-x-1", "task-x-1")
     assert DatabaseStore().attempts(["task-x-1"])["task-x-1"].stopped
 
 
 def test_what_was_stopped_before_it_was_put_never_begins() -> None:
     stop("task-x-1")
-    put("task-x-1")
+    store_orders("task-x-1")
     assert wanted() == (None, None)
     assert DatabaseStore().attempts(["task-x-1", "task-y-1"]) == {
         "task-x-1": DatabaseStore().attempts(["task-x-1"])["task-x-1"]
@@ -132,11 +132,11 @@ def test_what_was_stopped_before_it_was_put_never_begins() -> None:
 
 
 def test_a_newer_attempt_takes_the_place_of_an_older_one_which_keeps_its_last_word() -> None:
-    put("task-x-1")
-    say("gn6-0", "task-x-1", state="exited", exitCode=1, left=True)
-    put("task-x-2")
+    store_orders("task-x-1")
+    report_run("gn6-0", "task-x-1", state="exited", exitCode=1, left=True)
+    store_orders("task-x-2")
     assert wanted() == ("task-x-2", None)
-    say("gn6-0", "task-x-2", sequence=2)
+    report_run("gn6-0", "task-x-2", sequence=2)
     stop("task-x-1")
     assert wanted() == ("task-x-2", None), "what is over is not stopped in its place"
     assert reports("task-x-1")[0] == ("gn6-0", "online", "exited", 1, True)
@@ -144,24 +144,24 @@ def test_a_newer_attempt_takes_the_place_of_an_older_one_which_keeps_its_last_wo
 
 
 def test_an_older_report_that_is_stored_late_changes_nothing() -> None:
-    put("task-x-1")
-    say("gn6-0", "task-x-1", sequence=5, state="exited", exitCode=0, left=False)
-    say("gn6-0", "task-x-1", sequence=4)
+    store_orders("task-x-1")
+    report_run("gn6-0", "task-x-1", sequence=5, state="exited", exitCode=0, left=False)
+    report_run("gn6-0", "task-x-1", sequence=4)
     assert reports("task-x-1")[0] == ("gn6-0", "online", "exited", 0, False)
 
 
 def test_since_when_a_rank_is_still_how_far_it_came_and_what_its_runner_found_out_reach_the_platform() -> None:
-    put("task-x-1")
+    store_orders("task-x-1")
     cause = {"code": "MASTER_PORT_TAKEN", "port": 29500, "holder": "pid 7 (nc -l)"}
     course = {"began_at": 9.5, "last_step": 80, "trainer": {"step": 580, "total": 600, "epoch": 1.5, "every": 10}}
-    say("gn6-0", "task-x-1", stillSince=12.5, cause=cause, course=course)
+    report_run("gn6-0", "task-x-1", stillSince=12.5, cause=cause, course=course)
     [told, *others] = DatabaseStore().attempts(["task-x-1"])["task-x-1"].reports
     assert (told.still_since, told.cause, told.course) == (12.5, cause, course)
     assert [(one.still_since, one.cause, one.course) for one in others] == [(None, {}, {})] * 2
 
 
 def test_what_is_wrong_with_a_rank_reaches_the_platform_at_once() -> None:
-    put("task-x-1")
+    store_orders("task-x-1")
     error = dict.fromkeys(("type", "message", "file", "line", "function", "at", "step")) | {"type": "ValueError"}
     cache = HeartbeatCache()
     cache.load(["gn6-0"])
@@ -176,7 +176,7 @@ def test_what_is_wrong_with_a_rank_reaches_the_platform_at_once() -> None:
 
 
 def test_a_pulse_is_stored_with_what_is_stored_anyway(django_assert_num_queries: Any) -> None:
-    put("task-x-1")
+    store_orders("task-x-1")
     cache = HeartbeatCache()
     cache.load(["gn6-0", "gn6-1"])
     process = {"name": "task-x-1", "rank": 0, "state": "running"}
@@ -193,7 +193,7 @@ def test_a_pulse_is_stored_with_what_is_stored_anyway(django_assert_num_queries:
 
 
 def test_what_a_runner_makes_ready_is_stored_with_what_is_stored_anyway_and_is_of_that_attempt_alone() -> None:
-    put("task-x-1")
+    store_orders("task-x-1")
     cache = HeartbeatCache()
     cache.load(["gn6-0"])
     doing = {"code": "CODE_PACKAGES_PREPARING", "file": "requirements.txt"}
@@ -207,7 +207,7 @@ def test_what_a_runner_makes_ready_is_stored_with_what_is_stored_anyway_and_is_o
         assert cache.urgent is (sequence == 0), "further words are worth no haste"
         cache.flush()
         assert told("task-x-1") == [{**doing, "said": said}, None, None]
-    put("task-x-2")
+    store_orders("task-x-2")
     assert told("task-x-2") == [None] * 3
     cache.hear(
         [HeartbeatEntry("gn6-0", "gn6-0", "first", 9, 0, {"name": "task-x-1", "rank": 0, "state": "running"}, {})]
@@ -217,8 +217,8 @@ def test_what_a_runner_makes_ready_is_stored_with_what_is_stored_anyway_and_is_o
 
 
 def test_two_processes_in_one_breath_are_both_kept() -> None:
-    put("task-x-1")
-    put("task-x-2")
+    store_orders("task-x-1")
+    store_orders("task-x-2")
     cache = HeartbeatCache()
     cache.load(["gn6-0"])
     for sequence, name in ((1, "task-x-1"), (2, "task-x-2")):
@@ -229,14 +229,14 @@ def test_two_processes_in_one_breath_are_both_kept() -> None:
 
 
 def test_what_is_forgotten_is_wanted_of_nobody_and_still_known_for_its_logs() -> None:
-    put("task-x-1")
+    store_orders("task-x-1")
     DatabaseStore().forget("task-x-1")
     DatabaseStore().forget("task-x-1")
     assert wanted() == (None, None)
     assert store.read_order("gn6-0") is None
     assert DatabaseStore().names() == []
     assert DatabaseStore().attempts(["task-x-1"]) == {}
-    put("task-x-1")
+    store_orders("task-x-1")
     assert wanted() == (None, None)
     assert store.delete_forgotten_attempts() == 0
     Launch.objects.update(created_at=now() - timedelta(days=2))
@@ -245,7 +245,7 @@ def test_what_is_forgotten_is_wanted_of_nobody_and_still_known_for_its_logs() ->
 
 
 def test_a_lost_worker_is_out_of_service_before_anybody_hears_that_it_is_lost() -> None:
-    put("task-x-1")
+    store_orders("task-x-1")
     Report.objects.filter(worker="gn7-0").update(at=now() - timedelta(minutes=1))
     assert DevEnvironment.objects.get(name="gn7").status == "running"
     assert [row[1] for row in reports("task-x-1")] == ["online", "online", "lost"]
@@ -254,7 +254,7 @@ def test_a_lost_worker_is_out_of_service_before_anybody_hears_that_it_is_lost() 
 
 
 def test_a_worker_that_was_deleted_or_is_driven_by_another_machine_is_lost() -> None:
-    put("task-x-1")
+    store_orders("task-x-1")
     Worker.objects.filter(pk="gn6-0").delete()
     Worker.objects.filter(pk="gn6-1").update(machine="another")
     assert [row[1] for row in reports("task-x-1")] == ["lost", "lost", "online"]
@@ -262,7 +262,7 @@ def test_a_worker_that_was_deleted_or_is_driven_by_another_machine_is_lost() -> 
 
 def test_asking_costs_the_same_for_one_attempt_and_for_many(django_assert_max_num_queries: Any) -> None:
     for number in range(1, 6):
-        put(f"task-x-{number}")
+        store_orders(f"task-x-{number}")
     with django_assert_max_num_queries(4):
         assert len(DatabaseStore().attempts([f"task-x-{number}" for number in range(1, 6)])) == 5
 
@@ -274,7 +274,7 @@ def test_of_many_who_order_at_once_the_last_one_is_what_every_worker_runs() -> N
     def order(name: str) -> None:
         start.wait()
         try:
-            put(name)
+            store_orders(name)
         finally:
             connection.close()
 

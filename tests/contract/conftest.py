@@ -135,7 +135,7 @@ class InOwnEnvironments(Engine):
                 disk.home.mkdir()
                 make = [sys.executable, "-m", "fermi.envd.interpreter", sys.executable, str(disk.own)]
                 subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
-                inside_engines.put(str(disk.own / "bin/python"), inside_engines.metadata("toy", "1.0", "toy"))
+                inside_engines.install_files(str(disk.own / "bin/python"), inside_engines.metadata("toy", "1.0", "toy"))
         return replace(job, nodes=tuple(replace(node, way=RunLocation(True, "WAY_INSIDE_RUNS")) for node in job.nodes))
 
     def plan(self, job: JobSpec) -> Plan:

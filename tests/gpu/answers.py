@@ -48,7 +48,7 @@ def judge(context: Context, task_id: str, expected: Expected, script: Path, *, t
     began, said, lacks, right_at, over_at = time.monotonic(), NOTHING, ["any answer"], None, None
     known, name, asked = marks(script), title or script.stem, 0
     while time.monotonic() - began < seconds:
-        said, asked = answer.ask(context.platform, task_id), asked + 1
+        said, asked = answer.read_diagnosis(context.platform, task_id), asked + 1
         lacks = answer.missing(expected, said, [], known)
         if not lacks:
             right_at = time.time()

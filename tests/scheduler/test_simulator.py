@@ -29,7 +29,7 @@ def place(name: str, gpus: int = 4, **kind: object) -> EnvironmentInfo:
     return EnvironmentInfo(name, name, "p", "c", "z", gpus=gpus, shared=True, **kind)
 
 
-def ask(name: str, nodes: int = 1, since: float = 0.0, **more: object) -> WaitingTask:
+def make_waiting_task(name: str, nodes: int = 1, since: float = 0.0, **more: object) -> WaitingTask:
     return WaitingTask(name, "p", "ann", "c", since, select=Select(nodes=nodes), **more)
 
 
@@ -38,14 +38,17 @@ def engine(jobs: list[Job], decide: Callable[[SchedulerSnapshot], Decision] = ba
 
 
 def test_a_task_that_breaks_goes_on_from_its_newest_checkpoint_where_there_is_room() -> None:
-    job = Job(ask("t"), work=1000, every=300, starting=10)
+    job = Job(make_waiting_task("t"), work=1000, every=300, starting=10)
     run = engine([job], incidents=[(700, lambda one: one.set_usable("a", False))]).run()
     assert (job.lost, job.finished, job.waited) == ({"broken": [90.0]}, True, 0)
     assert run.busy == [(0, 700, 4), (700, 700 + 10 + 1000 - 600, 4)]
 
 
 def test_a_failure_keeps_the_environments_and_a_run_ends_when_its_time_is_up() -> None:
-    failing, endless = Job(ask("f"), 1000, 300, fails=(500,)), Job(ask("e", max_run=50), 1000)
+    failing, endless = (
+        Job(make_waiting_task("f"), 1000, 300, fails=(500,)),
+        Job(make_waiting_task("e", max_run=50), 1000),
+    )
     engine([failing, endless]).run()
     assert failing.lost == {"failure": [200.0]}
     assert (failing.ended, failing.finished) == (1200, True)
@@ -63,7 +66,10 @@ def test_who_gives_way_keeps_its_age_and_what_it_saved() -> None:
         asked = names == ["u"] and bool(scene.held) and not scene.held[0].leaving
         return Decision(tuple(turns), (Preemption("v", "u", "PRIORITY"),) if asked else ())
 
-    victim, urgent = Job(ask("v", 2), 1000, 300, starting=10), Job(ask("u", 2, since=400, priority=100), 100)
+    victim, urgent = (
+        Job(make_waiting_task("v", 2), 1000, 300, starting=10),
+        Job(make_waiting_task("u", 2, since=400, priority=100), 100),
+    )
     engine([victim, urgent], by_name, grace=60.0).run()
     assert (urgent.first_start, urgent.ended) == (460, 560)
     assert (victim.preemptions, victim.lost, victim.waited) == (1, {"preemption": [90.0]}, 100)
@@ -77,7 +83,7 @@ def test_easy_backfill_keeps_its_promises(seed: int) -> None:
     jobs = []
     for number in range(60):
         work = dice.lognormvariate(7, 1.5)
-        one = ask(
+        one = make_waiting_task(
             f"t{number:02}", dice.choice((1, 1, 1, 2, 4)), dice.uniform(0, 30_000), max_run=work * dice.uniform(1, 3)
         )
         jobs.append(Job(one, work))
@@ -108,7 +114,7 @@ def test_a_decision_that_breaks_a_rule_is_found(turn: QueueEntry, says: str) -> 
     places = (place("a"), place("b"), place("c"), place("d", usable=False), place("e"))
     held = RunningTask("v", "p", "ann", ("b",), 0)
     window = Reservation("r", frozenset("e"), 100, 200)
-    scene = SchedulerSnapshot(0, (ask("t", 2),), (held,), places, {"p": Project("p")}, (window,))
+    scene = SchedulerSnapshot(0, (make_waiting_task("t", 2),), (held,), places, {"p": Project("p")}, (window,))
     rules.check(scene, Decision((QueueEntry("t", 1, ("a", "c")),)))
     with pytest.raises(AssertionError, match=says):
         rules.check(scene, Decision((turn,)))

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from fermi import export
 from fermi.engines.kubernetes.names import MANAGED_BY
 from fermi.engines.kubernetes.render import render as kubernetes_objects
-from fermi.export.quoting import quote_text, quote_value, quote_word
 from fermi.export.scripts import rename_exported_job
+from fermi.export.shell_quotes import quote_text, quote_value, quote_word
 from fermi.jobs.spec import Code, Entrypoint, JobSpec, Late, Node, resolve
 from fermi.planning import plugins
 from fermi.runner.processes import read_start_time

@@ -50,8 +50,8 @@ class Lab:
     def __init__(self, folder: Path) -> None:
         self.folder, self.place = folder, Inside(folder / "environment")
         self.python = inside_engines.make_venv(folder / "venv")
-        inside_engines.put(self.python, {"these.pth": f"{sysconfig.get_path('purelib')}\n"})
-        inside_engines.put(self.python, inside_engines.metadata("toy", "1.0", "toy"))
+        inside_engines.install_files(self.python, {"these.pth": f"{sysconfig.get_path('purelib')}\n"})
+        inside_engines.install_files(self.python, inside_engines.metadata("toy", "1.0", "toy"))
         self.script = folder / "says.py"
         self.script.write_text(SAYS)
         self.streams: list[InsideSession] = []
@@ -221,13 +221,13 @@ def test_one_that_hangs_loses_no_attempt(lab: Lab) -> None:
 
 def test_after_an_installation_it_begins_anew(lab: Lab) -> None:
     pid = lab.pid()
-    inside_engines.put(lab.python, inside_engines.metadata("other", "2.0", "other"))
+    inside_engines.install_files(lab.python, inside_engines.metadata("other", "2.0", "other"))
     lab.begin("task-stale-1")
     assert lab.said("task-stale-1")["torch"] is False
     assert lab.keep()["state"] == "standing"
     assert lab.pid() == pid, "it executes itself"
-    inside_engines.put(lab.python, {"toy/__init__.py": "VERSION = '1.1'\n"})
-    inside_engines.put(lab.python, inside_engines.metadata("toy", "1.1", "toy"))
+    inside_engines.install_files(lab.python, {"toy/__init__.py": "VERSION = '1.1'\n"})
+    inside_engines.install_files(lab.python, inside_engines.metadata("toy", "1.1", "toy"))
     assert lab.keep()["state"] == "standing", "a preview is enough"
     lab.begin("task-fresh-1")
     found = lab.said("task-fresh-1")
@@ -286,7 +286,7 @@ def test_an_interpreter_without_torch_says_why_it_does_not_stand_by(tmp_path: Pa
             asked: dict[str, Any] = {"python": bare, "modules": MODULES, "seconds": 600, "yields": YIELD_OPTIONS}
             found = session.ask("stand-by", **asked)
             assert (found["state"], found["code"]) == ("unusable", "STANDBY_WITHOUT_TORCH")
-            inside_engines.put(bare, {"torch.py": STARTS_A_THREAD})
+            inside_engines.install_files(bare, {"torch.py": STARTS_A_THREAD})
             found = session.ask("stand-by", **asked)
             assert (found["code"], found["params"]["threads"]) == ("STANDBY_HAS_THREADS", 2)
     finally:

@@ -207,9 +207,9 @@ def test_more_kernelspecs_than_anybody_needs_are_cut_off(inside: Inside) -> None
 
 def test_packages_are_told_by_the_interpreter_that_has_them(tmp_path: Path) -> None:
     python = inside_engines.make_venv(tmp_path / "venv")
-    inside_engines.put(python, inside_engines.metadata("Torch-Like.Toy", "2.5", "toy"))
+    inside_engines.install_files(python, inside_engines.metadata("Torch-Like.Toy", "2.5", "toy"))
     editable = json.dumps({"url": "file:///src", "dir_info": {"editable": True}})
-    inside_engines.put(python, inside_engines.metadata("mine", "0.1", **{"direct_url.json": editable}))
+    inside_engines.install_files(python, inside_engines.metadata("mine", "0.1", **{"direct_url.json": editable}))
     found = packages.describe_packages(python, ["toy", "json", "absent", "not a name"])
     assert found["distributions"]["Torch-Like.Toy"] == {"version": "2.5"}
     assert found["distributions"]["mine"] == {"version": "0.1", "origin": "editable"}
@@ -229,10 +229,12 @@ def test_a_module_in_the_working_folder_is_not_installed(tmp_path: Path, monkeyp
 
 def test_torch_is_read_without_importing_it(tmp_path: Path) -> None:
     python = inside_engines.make_venv(tmp_path / "venv")
-    inside_engines.put(python, inside_engines.metadata("torch", "2.5.1+cu124", "torch"))
+    inside_engines.install_files(python, inside_engines.metadata("torch", "2.5.1+cu124", "torch"))
     version = "__version__ = '2.5.1+cu124'\ncuda: Optional[str] = '12.4'\nhip: Optional[str] = None\n"
-    inside_engines.put(python, {"torch/__init__.py": "raise SystemExit('imported')", "torch/version.py": version})
-    inside_engines.put(python, inside_engines.metadata("nvidia-nccl-cu12", "2.21.5"))
+    inside_engines.install_files(
+        python, {"torch/__init__.py": "raise SystemExit('imported')", "torch/version.py": version}
+    )
+    inside_engines.install_files(python, inside_engines.metadata("nvidia-nccl-cu12", "2.21.5"))
     assert packages.describe_packages(python, ["torch"])["torch"] == {
         "version": "2.5.1+cu124",
         "cuda": "12.4",
@@ -250,7 +252,7 @@ def test_nccl_is_named_by_the_library_where_it_is_no_package(tmp_path: Path, mon
 
 def test_what_a_package_prints_when_python_starts_hides_no_answer(tmp_path: Path) -> None:
     python = inside_engines.make_venv(tmp_path / "venv")
-    inside_engines.put(python, {"loud.pth": "import sys; print('hello from a .pth')\n"})
+    inside_engines.install_files(python, {"loud.pth": "import sys; print('hello from a .pth')\n"})
     assert "loud" not in packages.describe_packages(python, [])["distributions"]
 
 
@@ -471,7 +473,7 @@ def test_rdma_devices_are_named_with_whether_they_can_be_opened(tmp_path: Path) 
 def test_a_survey_over_the_stream_answers_what_was_asked_for(inside: Inside) -> None:
     python = inside_engines.make_venv(inside.home / "venv")
     kernelspec(inside.home / ".local/share/jupyter", "mine", python)
-    inside_engines.put(python, inside_engines.metadata("toy", "1.0", "toy"))
+    inside_engines.install_files(python, inside_engines.metadata("toy", "1.0", "toy"))
     with inside.enter() as session:
         cheap = session.ask("survey")
         assert cheap["container"]["home"] == str(inside.home / ".fermi")

@@ -143,11 +143,11 @@ def test_with_the_nearest_value_the_rule_is_kept(case: str) -> None:
     framework, changes, field, code, _, near = BROKEN[case]
     spec = job(*ALL, framework=plugins.resolve_framework_name(framework), **changes)
     for choice in near if isinstance(near, tuple) else (near,):
-        mended = put(spec, field, choice, renamed=code in RENAMING)
+        mended = replace_field(spec, field, choice, renamed=code in RENAMING)
         assert code not in {problem.code for problem in broken(mended).values()}, choice
 
 
-def put(spec: JobSpec, field: str, choice: Any, *, renamed: bool) -> JobSpec:
+def replace_field(spec: JobSpec, field: str, choice: Any, *, renamed: bool) -> JobSpec:
     """The job with `choice` at `field`, or with what was there under that name."""
     *_, name = field.split(".")
 

@@ -4,7 +4,7 @@ everything else.
     JobSpec ──framework.plan──▶ Plan ──target.files──▶ {path: text} ──▶ a folder, or a .tar.gz
 
 A target is one module with `problems(job)` and `files(job, plan, connection)`, and one line in TARGETS. Pure, as an
-engine's `render` is. `scripts.py` has what start scripts share, `quoting.py` quotes text for bash, and `readme.py`
+engine's `render` is. `scripts.py` has what start scripts share, `shell_quotes.py` quotes text for bash, and `readme.py`
 writes the README of that very job.
 """
 

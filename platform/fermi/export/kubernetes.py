@@ -8,8 +8,8 @@ import yaml
 from fermi.engines.kubernetes import names
 from fermi.engines.kubernetes.render import render
 from fermi.export import scripts
-from fermi.export.quoting import quote_text, quote_word
 from fermi.export.scripts import rename_exported_job
+from fermi.export.shell_quotes import quote_text, quote_word
 from fermi.jobs.spec import JobSpec, Plan, Problem
 
 

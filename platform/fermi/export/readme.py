@@ -3,7 +3,7 @@ fails."""
 
 from fermi import messages
 from fermi.export import scripts, torchrun
-from fermi.export.quoting import quote_word
+from fermi.export.shell_quotes import quote_word
 from fermi.jobs.spec import JobSpec, Plan
 from fermi.planning import plugins
 

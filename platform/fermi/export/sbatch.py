@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fermi.export.quoting import quote_word
+from fermi.export.shell_quotes import quote_word
 from fermi.jobs.errors import LaunchError
 
 _SAFE = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")

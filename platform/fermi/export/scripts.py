@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fermi.export.quoting import quote_assignment, quote_text, quote_value, quote_word
+from fermi.export.shell_quotes import quote_assignment, quote_text, quote_value, quote_word
 from fermi.jobs import bounds
 from fermi.jobs.spec import JobSpec, Late, NodePlan, Plan, Value, resolve
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fermi.engines import bundle
 from fermi.export import scripts
-from fermi.export.quoting import quote_assignment, quote_word
+from fermi.export.shell_quotes import quote_assignment, quote_word
 from fermi.jobs.spec import JobSpec, NodePlan, Plan, Problem
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fermi.engines.slurm import render as backend
 from fermi.export import scripts
-from fermi.export.quoting import quote_text
 from fermi.export.scripts import rename_exported_job
+from fermi.export.shell_quotes import quote_text
 from fermi.jobs.spec import JobSpec, Plan, Problem
 
 _COMMENT_OPTION = re.compile(r"^#SBATCH --comment=.*\n", re.MULTILINE)

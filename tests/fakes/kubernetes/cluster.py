@@ -149,7 +149,7 @@ class FakeCluster:
 
         def edit(obj: Object) -> None:
             obj["status"] = {**status, "nodeInfo": NODE_INFO, "conditions": []}
-            conditions.put(obj, "Ready", True, "KubeletReady", "kubelet is posting ready status")
+            conditions.set_condition(obj, "Ready", True, "KubeletReady", "kubelet is posting ready status")
 
         changed = self.api.change(NODES, self.api.get(NODES, "", name), edit)
         assert changed

@@ -16,7 +16,9 @@ def holds(obj: Object, *kinds: str) -> bool:
     return any((found := get(obj, kind)) is not None and found["status"] == "True" for kind in kinds)
 
 
-def put(obj: Object, kind: str, status: bool | str, reason: str = "", message: str = "", probe: bool = False) -> None:
+def set_condition(
+    obj: Object, kind: str, status: bool | str, reason: str = "", message: str = "", probe: bool = False
+) -> None:
     """In place; `lastTransitionTime` moves only when the status does. `probe`: it has a time of the
     last probe too, as a Job's and a pod's have."""
     status = {True: "True", False: "False"}.get(status, status)  # type: ignore[call-overload]

@@ -30,7 +30,7 @@ class Said:
 NOTHING = Said(text="nothing is wrong")
 
 
-def ask(platform: Running, task_id: str) -> Said:
+def read_diagnosis(platform: Running, task_id: str) -> Said:
     return first(platform.get(f"/training-tasks/{task_id}/diagnosis"))
 
 

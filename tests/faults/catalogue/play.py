@@ -78,7 +78,7 @@ class Seen:
         self.marks = {mark: scene.line(mark) for mark in marks}
 
     def look(self) -> bool:
-        self.said = answer.ask(self.scene.platform, self.scene.task_id)
+        self.said = answer.read_diagnosis(self.scene.platform, self.scene.task_id)
         self.lacks = answer.missing(self.part.expected, self.said, self.scene.nodes, self.marks)
         return not self.lacks
 
@@ -142,7 +142,7 @@ def healthy(ground: Ground, name: str, part: Healthy) -> Result:
 
 
 def alarm(scene: Scene) -> Said | None:
-    found = answer.ask(scene.platform, scene.task_id)
+    found = answer.read_diagnosis(scene.platform, scene.task_id)
     return found if answer.alarms(found.whole) else None
 
 

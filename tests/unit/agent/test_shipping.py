@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> RankRun:
     return RankRun(folder)
 
 
-def say(run: RankRun, data: bytes) -> None:
+def append_log(run: RankRun, data: bytes) -> None:
     assert run.log is not None
     with run.log.open("ab") as file:
         file.write(data)
@@ -56,7 +56,7 @@ def test_a_log_grows_there_as_it_grows_here(run):
     ship_log(run, there.append)
     assert there.requests == 0
     for text in (b"one\n", b"", b"two\n" * CHUNK_BYTES):
-        say(run, text)
+        append_log(run, text)
         ship_log(run, there.append)
     assert there.data == b"one\n" + b"two\n" * CHUNK_BYTES
     assert run.left
@@ -87,7 +87,7 @@ def test_nothing_is_lost_or_doubled_on_a_network_that_breaks_off_everywhere(run)
     for number in range(60):
         text = b"line %d\n" % number * 20_000
         whole += text
-        say(run, text)
+        append_log(run, text)
         if number % 20 == 19:
             run = RankRun(run.folder)  # the agent was killed, too
         ship_logs([run], append)
@@ -99,10 +99,10 @@ def test_nothing_is_lost_or_doubled_on_a_network_that_breaks_off_everywhere(run)
 
 def test_a_server_that_lost_its_end_gets_it_again(run):
     there = There()
-    say(run, b"0123456789")
+    append_log(run, b"0123456789")
     ship_log(run, there.append)
     there.data = b"0123"
-    say(run, b"ab")
+    append_log(run, b"ab")
     ship_log(run, there.append)
     assert there.data == b"0123456789ab"
 
@@ -110,7 +110,7 @@ def test_a_server_that_lost_its_end_gets_it_again(run):
 def test_a_new_agent_asks_how_far_the_server_is_before_it_sends(run):
     there = There()
     there.data = b"first"
-    say(run, b"first, second")
+    append_log(run, b"first, second")
     ship_log(RankRun(run.folder), there.append)
     assert there.data == b"first, second"
 
@@ -119,7 +119,7 @@ def test_a_log_that_nobody_wants_is_kept_while_it_grows_and_dropped_at_its_end(r
     def append(log: str, offset: int, data: bytes) -> int:
         raise NotFoundError("no such task")
 
-    say(run, b"text")
+    append_log(run, b"text")
     with pytest.raises(NotFoundError):
         ship_log(run, append)
     assert run.left
@@ -129,6 +129,6 @@ def test_a_log_that_nobody_wants_is_kept_while_it_grows_and_dropped_at_its_end(r
 
 
 def test_a_server_that_takes_nothing_is_not_asked_for_ever(run):
-    say(run, b"text")
+    append_log(run, b"text")
     with pytest.raises(FermiError, match="took nothing"):
         ship_log(run, lambda log, offset, data: 0)

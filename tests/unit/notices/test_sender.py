@@ -58,7 +58,7 @@ def confined() -> Iterator[SenderProcess]:
     sender.end()
 
 
-def ask(sender: SenderProcess, what: str) -> str:
+def evaluate_in_sender(sender: SenderProcess, what: str) -> str:
     return sender.carry_out({"what": what}, 60)
 
 
@@ -74,36 +74,36 @@ def test_it_reads_writes_and_executes_nothing_of_the_platform(
 ) -> None:
     tmp_path.chmod(0o777)
     (tmp_path / "secret").write_text("x")
-    assert ask(confined, what.format(root=root, folder=tmp_path)) == "PermissionError"
+    assert evaluate_in_sender(confined, what.format(root=root, folder=tmp_path)) == "PermissionError"
     assert [path.name for path in tmp_path.iterdir()] == ["secret"]
 
 
 @pytest.mark.skipif(read_landlock_abi() < 6, reason="this kernel's Landlock does not keep signals back")
 def test_it_signals_nobody(confined: SenderProcess) -> None:
-    assert ask(confined, f"os.kill({os.getpid()}, 0)") == "PermissionError"
+    assert evaluate_in_sender(confined, f"os.kill({os.getpid()}, 0)") == "PermissionError"
 
 
 def test_it_inherits_no_setting_no_open_file_and_no_right(confined: SenderProcess) -> None:
-    assert set(eval(ask(confined, "sorted(os.environ)"))) <= {
+    assert set(eval(evaluate_in_sender(confined, "sorted(os.environ)"))) <= {
         *process._KEPT_VARIABLES,
         "HOME",
         "LANG",
         "PATH",
         "LC_CTYPE",
     }
-    assert ask(confined, "os.getcwd()") == "'/'"
-    assert len(eval(ask(confined, OPEN_FILES))) == 1, "the connection"
-    assert ask(confined, "resource.getrlimit(resource.RLIMIT_CORE)") == "(0, 0)"
+    assert evaluate_in_sender(confined, "os.getcwd()") == "'/'"
+    assert len(eval(evaluate_in_sender(confined, OPEN_FILES))) == 1, "the connection"
+    assert evaluate_in_sender(confined, "resource.getrlimit(resource.RLIMIT_CORE)") == "(0, 0)"
     if os.geteuid() == 0:
-        assert ask(confined, "os.geteuid()") in ("0", str(SENDER_UID))
-        assert ask(confined, "os.setuid(1)" if ask(confined, "os.geteuid()") == "0" else "os.setuid(0)") == (
-            "PermissionError"
-        )
+        assert evaluate_in_sender(confined, "os.geteuid()") in ("0", str(SENDER_UID))
+        assert evaluate_in_sender(
+            confined, "os.setuid(1)" if evaluate_in_sender(confined, "os.geteuid()") == "0" else "os.setuid(0)"
+        ) == ("PermissionError")
 
 
 def test_it_looks_up_names_and_knows_certificate_authorities(confined: SenderProcess) -> None:
-    assert "127.0.0.1" in ask(confined, "__import__('socket').getaddrinfo('localhost', 80)")
-    assert ask(confined, "len(__import__('ssl').create_default_context().get_ca_certs()) >= 0") == "True"
+    assert "127.0.0.1" in evaluate_in_sender(confined, "__import__('socket').getaddrinfo('localhost', 80)")
+    assert evaluate_in_sender(confined, "len(__import__('ssl').create_default_context().get_ca_certs()) >= 0") == "True"
 
 
 def test_an_order_that_takes_too_long_ends_its_process_and_the_next_one_has_another() -> None:
@@ -136,7 +136,7 @@ def test_one_that_is_killed_says_so_and_is_replaced() -> None:
 def test_its_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_START_CODE", EVALUATES)
     with SenderProcess() as sender, pytest.raises(DeliveryError) as caught:
-        ask(sender, "'x' * 10_000_000")
+        evaluate_in_sender(sender, "'x' * 10_000_000")
     assert caught.value.code == "CHANNEL_SENDER_ENDED"
 
 

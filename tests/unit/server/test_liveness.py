@@ -25,7 +25,7 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
         yield ours
 
 
-def ask(line: socket.socket) -> bytes:
+def query_liveness(line: socket.socket) -> bytes:
     line.send(b"?")
     return line.recv(liveness.MAX_MESSAGE_BYTES)
 
@@ -37,14 +37,16 @@ def test_a_web_process_answers_while_all_of_its_threads_wait_and_says_that_none_
         handler = DjangoHandler()
         liveness.answer_in_loop(handler.run, THREAD_NAME_PREFIX)
         assert liveness.LIVENESS_VARIABLE not in os.environ
-        first = await asyncio.to_thread(ask, line)
-        await asyncio.to_thread(until, lambda: ask(line) != first, what="an idle pool gets on")
+        first = await asyncio.to_thread(query_liveness, line)
+        await asyncio.to_thread(until, lambda: query_liveness(line) != first, what="an idle pool gets on")
         waiting = [asyncio.ensure_future(handler.run(go.wait)) for _ in range(MAX_THREADS)]
-        await asyncio.to_thread(until, lambda: ask(line) == ask(line) == ask(line), what="none gets on")
+        await asyncio.to_thread(
+            until, lambda: query_liveness(line) == query_liveness(line) == query_liveness(line), what="none gets on"
+        )
         go.set()
         await asyncio.gather(*waiting)
-        stuck = await asyncio.to_thread(ask, line)
-        await asyncio.to_thread(until, lambda: ask(line) != stuck, what="they get on again")
+        stuck = await asyncio.to_thread(query_liveness, line)
+        await asyncio.to_thread(until, lambda: query_liveness(line) != stuck, what="they get on again")
 
     try:
         asyncio.run(serve())
@@ -61,16 +63,16 @@ def test_a_worker_answers_from_a_thread_of_its_own(line: socket.socket) -> None:
 
     celery._answer_supervisor(SimpleNamespace(pool=pool))
     try:
-        first = ask(line)
-        until(lambda: ask(line) != first, what="an idle pool gets on")
+        first = query_liveness(line)
+        until(lambda: query_liveness(line) != first, what="an idle pool gets on")
         for _ in range(2):
             pool.executor.submit(work)
         busy.wait(60)
-        until(lambda: ask(line) == ask(line) == ask(line), what="none gets on")
+        until(lambda: query_liveness(line) == query_liveness(line) == query_liveness(line), what="none gets on")
         assert liveness.read_cpu_nanoseconds("ThreadPoolExecutor") > 0
         go.set()
-        stuck = ask(line)
-        until(lambda: ask(line) != stuck, what="they get on again")
+        stuck = query_liveness(line)
+        until(lambda: query_liveness(line) != stuck, what="they get on again")
     finally:
         go.set()
         pool.executor.shutdown()
@@ -85,7 +87,7 @@ def test_who_is_asked_nothing_answers_nothing(monkeypatch: pytest.MonkeyPatch) -
 def test_the_end_of_the_line_ends_the_thread(line: socket.socket) -> None:
     pool = TaskPool(1)
     celery._answer_supervisor(SimpleNamespace(pool=pool))
-    assert ask(line)
+    assert query_liveness(line)
     line.close()
     until(lambda: not any(thread.name == "liveness" for thread in threading.enumerate()), what="it has ended")
     pool.executor.shutdown()

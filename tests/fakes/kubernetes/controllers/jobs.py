@@ -128,32 +128,32 @@ class Jobs:
     def _decide(self, job: Object, active: list[Object], terminating: list[Object]) -> float | None:
         spec, status = job["spec"], job["status"]
         if why := self._failure(job):
-            conditions.put(job, "FailureTarget", True, *why, probe=True)
+            conditions.set_condition(job, "FailureTarget", True, *why, probe=True)
             self._delete(active)
             if not active and not terminating:
-                conditions.put(job, "Failed", True, *why, probe=True)
+                conditions.set_condition(job, "Failed", True, *why, probe=True)
                 self.api.event(JOBS, job, "Warning", *why, source="job-controller")
             return None
         wanted = spec.get("completions")
         succeeded = status.get("succeeded", 0)
         if succeeded >= wanted if wanted is not None else (succeeded and not active and not terminating):
             why = ("CompletionsReached", "Reached expected number of succeeded pods")
-            conditions.put(job, "SuccessCriteriaMet", True, *why, probe=True)
+            conditions.set_condition(job, "SuccessCriteriaMet", True, *why, probe=True)
             self._delete(active)
             if not active and not terminating:
-                conditions.put(job, "Complete", True, *why, probe=True)
+                conditions.set_condition(job, "Complete", True, *why, probe=True)
                 status["completionTime"] = clock.stamp()
                 self.api.event(JOBS, job, "Normal", "Completed", "Job completed", "job-controller")
             return None
         if spec["suspend"]:
             self._delete(active)
-            conditions.put(job, "Suspended", True, "JobSuspended", "Job suspended", probe=True)
+            conditions.set_condition(job, "Suspended", True, "JobSuspended", "Job suspended", probe=True)
             status.pop("startTime", None)
             return None
         if "startTime" not in status:
             status["startTime"] = clock.stamp()
             if conditions.holds(job, "Suspended"):
-                conditions.put(job, "Suspended", False, "JobResumed", "Job resumed", probe=True)
+                conditions.set_condition(job, "Suspended", False, "JobResumed", "Job resumed", probe=True)
         again = self._create(job, active, terminating)
         if seconds := spec.get("activeDeadlineSeconds"):
             left = clock.parse(status["startTime"]).timestamp() + seconds - time.time()

@@ -53,7 +53,7 @@ class JobSets:
             return None
         if _succeeded(spec, jobs):
             why = ("AllJobsCompleted", "jobset completed successfully")
-            conditions.put(jobset, "Completed", True, *why)
+            conditions.set_condition(jobset, "Completed", True, *why)
             status["terminalState"] = "Completed"
             self._delete([job for job in jobs if not conditions.holds(job, "Complete", "Failed")])
             self.api.event(JOBSETS, jobset, "Normal", *why, source="jobset-controller")
@@ -88,9 +88,9 @@ class JobSets:
             if job["spec"]["suspend"] != suspend and not conditions.holds(job, "Complete", "Failed"):
                 self.api.change(JOBS, job, lambda new: new["spec"].update(suspend=suspend))
         if suspend:
-            conditions.put(jobset, "Suspended", True, "SuspendedJobs", "jobset is suspended")
+            conditions.set_condition(jobset, "Suspended", True, "SuspendedJobs", "jobset is suspended")
         elif conditions.get(jobset, "Suspended"):
-            conditions.put(jobset, "Suspended", False, "ResumeJobs", "jobset is resumed")
+            conditions.set_condition(jobset, "Suspended", False, "ResumeJobs", "jobset is resumed")
 
     def _fail(self, jobset: Object, jobs: list[Object], failed: Object) -> None:
         status = jobset["status"]
@@ -104,7 +104,7 @@ class JobSets:
                f"max restarts: {limit})") if limit else (
             "FailedJobs", "jobset failed due to one or more job failures (first failed job: {})")  # fmt: skip
         message = why[1].replace("{}", failed["metadata"]["name"])
-        conditions.put(jobset, "Failed", True, why[0], message)
+        conditions.set_condition(jobset, "Failed", True, why[0], message)
         status["terminalState"] = "Failed"
         self._delete([job for job in jobs if not conditions.holds(job, "Complete", "Failed")])
         self.api.event(JOBSETS, jobset, "Warning", why[0], message, "jobset-controller")

@@ -74,7 +74,7 @@ class Kueue:
                 workload = self.api.create(WORKLOADS, namespace, _workload(resource, obj, priority))
             if conditions.holds(obj, "Complete", "Completed", "Failed"):
                 why = ("JobFinished", "Job finished successfully")
-                self.api.change(WORKLOADS, workload, lambda new: conditions.put(new, "Finished", True, *why))
+                self.api.change(WORKLOADS, workload, lambda new: conditions.set_condition(new, "Finished", True, *why))
                 return
             if not workload["spec"]["active"]:
                 return
@@ -127,7 +127,9 @@ class Kueue:
                    if conditions.holds(one, "Admitted") and not conditions.holds(one, "Finished"))  # fmt: skip
 
     def _wait(self, workload: Object, reason: str, message: str) -> None:
-        self.api.change(WORKLOADS, workload, lambda new: conditions.put(new, "QuotaReserved", False, reason, message))
+        self.api.change(
+            WORKLOADS, workload, lambda new: conditions.set_condition(new, "QuotaReserved", False, reason, message)
+        )
 
     def preempt(self, resource: Resource, obj: Object) -> None:
         """To be held back as well, lest it is admitted again at once."""
@@ -136,10 +138,10 @@ class Kueue:
         assert workload, "it has been admitted"
 
         def edit(new: Object) -> None:
-            conditions.put(new, "Evicted", True, "Preempted", PREEMPTED)
-            conditions.put(new, "Preempted", True, "InClusterQueue", PREEMPTED)
-            conditions.put(new, "QuotaReserved", False, "Pending", PREEMPTED)
-            conditions.put(new, "Admitted", False, "NoReservation", "The workload has no reservation")
+            conditions.set_condition(new, "Evicted", True, "Preempted", PREEMPTED)
+            conditions.set_condition(new, "Preempted", True, "InClusterQueue", PREEMPTED)
+            conditions.set_condition(new, "QuotaReserved", False, "Pending", PREEMPTED)
+            conditions.set_condition(new, "Admitted", False, "NoReservation", "The workload has no reservation")
             new["status"].pop("admission", None)
 
         self.api.change(WORKLOADS, workload, edit)
@@ -155,9 +157,9 @@ class Kueue:
 
         def edit(new: Object) -> None:
             new["spec"]["active"] = False
-            conditions.put(new, "Evicted", True, "DeactivatedDueToMaximumExecutionTimeExceeded", why)
-            conditions.put(new, "QuotaReserved", False, "Pending", why)
-            conditions.put(new, "Admitted", False, "NoReservation", "The workload has no reservation")
+            conditions.set_condition(new, "Evicted", True, "DeactivatedDueToMaximumExecutionTimeExceeded", why)
+            conditions.set_condition(new, "QuotaReserved", False, "Pending", why)
+            conditions.set_condition(new, "Admitted", False, "NoReservation", "The workload has no reservation")
             new["status"].pop("admission", None)
 
         self.api.change(WORKLOADS, workload, edit)
@@ -168,9 +170,11 @@ class Kueue:
             for kind in ("Evicted", "Preempted"):  # SetQuotaReservation in pkg/workload/workload.go
                 if found := conditions.get(new, kind):
                     said = found["message"].removeprefix("Previously: ")
-                    conditions.put(new, kind, False, "QuotaReserved", f"Previously: {said}")
-            conditions.put(new, "QuotaReserved", True, "QuotaReserved", "Quota reserved in ClusterQueue default")
-            conditions.put(new, "Admitted", True, "Admitted", "The workload is admitted")
+                    conditions.set_condition(new, kind, False, "QuotaReserved", f"Previously: {said}")
+            conditions.set_condition(
+                new, "QuotaReserved", True, "QuotaReserved", "Quota reserved in ClusterQueue default"
+            )
+            conditions.set_condition(new, "Admitted", True, "Admitted", "The workload is admitted")
             new["status"]["admission"] = {"clusterQueue": "default", "podSetAssignments": []}
 
         self.api.change(WORKLOADS, workload, edit)

@@ -36,7 +36,7 @@ class NodeLifecycle:
 
     def _mark_lost(self, node: Object) -> None:
         for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"):
-            conditions.put(node, kind, "Unknown", *STOPPED)
+            conditions.set_condition(node, kind, "Unknown", *STOPPED)
         taints = node["spec"].setdefault("taints", [])
         for effect in ("NoSchedule", "NoExecute"):
             if not any(taint["key"] == UNREACHABLE and taint["effect"] == effect for taint in taints):
@@ -44,10 +44,10 @@ class NodeLifecycle:
 
     def _let_go(self, pod: Object) -> None:
         def edit(new: Object) -> None:
-            conditions.put(new, "Ready", False, probe=True)
+            conditions.set_condition(new, "Ready", False, probe=True)
             if self.evicts:
                 why = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
-                conditions.put(new, "DisruptionTarget", True, *why, probe=True)
+                conditions.set_condition(new, "DisruptionTarget", True, *why, probe=True)
 
         if pod["status"].get("phase") in ("Succeeded", "Failed"):
             return
@@ -61,9 +61,9 @@ class NodeLifecycle:
 
 
 def _mark_ready(node: Object) -> None:
-    conditions.put(node, "Ready", True, "KubeletReady", "kubelet is posting ready status")
+    conditions.set_condition(node, "Ready", True, "KubeletReady", "kubelet is posting ready status")
     for kind in ("MemoryPressure", "DiskPressure", "PIDPressure"):
-        conditions.put(node, kind, False, f"KubeletHasNo{kind}", f"kubelet has no {kind}")
+        conditions.set_condition(node, kind, False, f"KubeletHasNo{kind}", f"kubelet has no {kind}")
     taints = [taint for taint in node["spec"].get("taints") or [] if taint["key"] != UNREACHABLE]
     node["spec"]["taints"] = taints
     if not taints:

@@ -149,7 +149,7 @@ class Scheduler:
 
         def edit(new: Object) -> None:
             new["spec"]["nodeName"] = node
-            conditions.put(new, "PodScheduled", True, probe=True)
+            conditions.set_condition(new, "PodScheduled", True, probe=True)
 
         self.api.change(PODS, pod, edit)
         self._waiting.discard((pod["metadata"]["namespace"], pod["metadata"]["name"]))
@@ -161,7 +161,9 @@ class Scheduler:
         self.api.event(PODS, pod, "Normal", "Scheduled", message, "default-scheduler")
 
     def _wait(self, pod: Object, reason: str, message: str) -> None:
-        self.api.change(PODS, pod, lambda new: conditions.put(new, "PodScheduled", False, reason, message, probe=True))
+        self.api.change(
+            PODS, pod, lambda new: conditions.set_condition(new, "PodScheduled", False, reason, message, probe=True)
+        )
         if reason == "Unschedulable":
             self.api.event(PODS, pod, "Warning", "FailedScheduling", message, "default-scheduler")
 

@@ -438,9 +438,9 @@ class Kubelets:
         ready = bool(codes) and all(code is None for code in codes) and run.started
         why = "" if ready else "PodCompleted" if phase == "Succeeded" else "ContainersNotReady"
         for kind in ("ContainersReady", "Ready"):
-            conditions.put(pod, kind, ready, why, probe=True)
-        conditions.put(pod, "Initialized", True, probe=True)
-        conditions.put(pod, "PodReadyToStartContainers", run.started, probe=True)
+            conditions.set_condition(pod, kind, ready, why, probe=True)
+        conditions.set_condition(pod, "Initialized", True, probe=True)
+        conditions.set_condition(pod, "PodReadyToStartContainers", run.started, probe=True)
         status: dict[str, Any] = {
             "phase": phase, "conditions": pod["status"]["conditions"], "hostIP": "127.0.0.1",
             "startTime": pod["status"].get("startTime", clock.stamp()),

@@ -119,7 +119,7 @@ class Container:
             pid, error = 0, {"errno": refused.errno}
         for one in streams:
             os.close(one)
-        say(told, error or {"pid": pid})
+        send_answer(told, error or {"pid": pid})
         if error:
             told.close()
         else:
@@ -184,7 +184,7 @@ class Container:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
                 if told := self.others.pop(pid, None):
-                    say(told, {"code": code})
+                    send_answer(told, {"code": code})
                     told.close()
                 elif pid == self.first:
                     self.code = code
@@ -201,7 +201,7 @@ class Container:
             with contextlib.suppress(ChildProcessError):
                 while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                     if told := self.others.pop(ended[0], None):
-                        say(told, {"code": os.waitstatus_to_exitcode(ended[1])})
+                        send_answer(told, {"code": os.waitstatus_to_exitcode(ended[1])})
 
 
 def children() -> list[int]:
@@ -215,7 +215,7 @@ def children() -> list[int]:
     return found
 
 
-def say(told: socket.socket, answer: dict) -> None:
+def send_answer(told: socket.socket, answer: dict) -> None:
     with contextlib.suppress(OSError):
         told.sendall(json.dumps(answer).encode() + b"\n")
 

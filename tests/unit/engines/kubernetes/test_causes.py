@@ -256,7 +256,7 @@ def test_a_lost_machine_is_named(lab, backend):
     pod = lab.cluster.pods(POD)[0]
 
     def evict_by_taint(obj):
-        conditions.put(
+        conditions.set_condition(
             obj, "DisruptionTarget", True, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute"
         )
 

@@ -67,7 +67,7 @@ def test_who_took_a_pod_away_is_said(
     """The condition comes before the deletion (kubernetes/kubernetes, pkg/registry/core/pod/storage/eviction.go)."""
     kubernetes.api.change(
         resources.PODS, kubernetes.pods("dev")[0],
-        lambda obj: conditions.put(obj, "DisruptionTarget", True, reason, "Eviction API: evicting"),
+        lambda obj: conditions.set_condition(obj, "DisruptionTarget", True, reason, "Eviction API: evicting"),
     )  # fmt: skip
     ends_while_it_goes(kubernetes)
     found, params = read_fate(environments, begun)

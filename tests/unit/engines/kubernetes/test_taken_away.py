@@ -134,7 +134,9 @@ def test_a_pod_that_makes_room_for_a_more_important_one_is_preempted(lab):
     pod = lab.cluster.pods("task-x-1-node-0-*")[0]
     said = "default-scheduler: preempting to accommodate a higher priority pod"
     lab.cluster.api.change(
-        resources.PODS, pod, lambda obj: conditions.put(obj, "DisruptionTarget", True, "PreemptionByScheduler", said)
+        resources.PODS,
+        pod,
+        lambda obj: conditions.set_condition(obj, "DisruptionTarget", True, "PreemptionByScheduler", said),
     )
     lab.cluster.api.delete(resources.PODS, lab.cluster.namespace, pod["metadata"]["name"], {})
     assert ended(backend, one).code == "POD_PREEMPTED"
