@@ -148,3 +148,7 @@ def test_an_install_of_anothers_package_is_found(text: str, named: list[str]) ->
     assert [
         word for word in named_installs(text) if not is_ours_to_name(word, {"wandb": Requirement("wandb<1")})
     ] == named
+
+
+def test_the_changelog_says_what_users_get_on_a_few_pages(root: Path) -> None:
+    assert len((root / "CHANGELOG.md").read_text("utf-8").splitlines()) < 150
