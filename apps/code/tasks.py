@@ -2,16 +2,15 @@
 
 from celery import shared_task
 
-from apps.code import fetch as fetching
-from apps.code import hints
+from apps.code import fetch, hints
 
 
 @shared_task(name="code.fetch", ignore_result=True)
 def run_fetch(fetch_id: str) -> None:
-    fetching.run_fetch(fetch_id)
+    fetch.run_fetch(fetch_id)
 
 
 @shared_task(name="code.sweep", ignore_result=True)
 def enqueue_due_fetches() -> None:
-    for fetch_id in fetching.list_due_fetches():
+    for fetch_id in fetch.list_due_fetches():
         hints.enqueue_fetch(fetch_id)

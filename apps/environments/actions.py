@@ -9,7 +9,7 @@ import orjson
 from django.db import transaction
 
 from apps.accounts import audit
-from apps.accounts import secrets as vault
+from apps.accounts import secrets as project_secrets
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.environments import gpu_allocation, specs, transitions
@@ -51,11 +51,11 @@ def create_run(hosted: Hosted, hosting: EnvironmentBackend) -> timedelta | None:
     environment, number = hosted.environment, hosted.run + 1
     spec = specs.load_spec(hosted.spec, number)
     try:
-        vault.reveal_secrets(spec.project, spec.secret_env)
+        project_secrets.reveal_secrets(spec.project, spec.secret_env)
         there = gpu_allocation.count_host_gpus(hosting, spec)
         with transitions.lock_unchanged(hosted):
             numbers = gpu_allocation.assign_gpus(hosted, environment.cluster_id, spec, there)
-    except vault.SecretUnavailableError as missing:
+    except project_secrets.SecretUnavailableError as missing:
         return record_waiting(hosted, Cause(missing.code, missing.params))
     except gpu_allocation.GpusTakenError as taken:
         return record_waiting(hosted, Cause(taken.problem.code, taken.problem.params))
@@ -85,8 +85,8 @@ def start_run(hosted: Hosted, run: Run, hosting: EnvironmentBackend, decision: E
     """Send the run to its engine."""
     spec = specs.load_spec(hosted.spec, hosted.run)
     try:
-        secrets = vault.reveal_secrets(spec.project, spec.secret_env)
-    except vault.SecretUnavailableError as missing:
+        secrets = project_secrets.reveal_secrets(spec.project, spec.secret_env)
+    except project_secrets.SecretUnavailableError as missing:
         return record_waiting(hosted, Cause(missing.code, missing.params))
     rendered = Rendered.from_json(run.rendered) if run.rendered else _render_late(hosted, run, spec, hosting)
     hosting.start(rendered, secrets)

@@ -23,7 +23,7 @@ from apps.common.nested_texts import render_code
 from apps.environments import session
 from apps.environments.models import Standby
 from apps.environments.packages import surveys
-from fermi.engines import standby as inside
+from fermi.engines import standby
 from fermi.engines.inside.session import InsideSession
 from fermi.jobs.errors import UnknownNameError
 from fermi.planning import plugins
@@ -37,7 +37,7 @@ RETRY_DELAY = timedelta(seconds=5)
 MAX_IMPORT_TIME = timedelta(minutes=5)
 MAX_PER_SWEEP = 20
 OFF, ENGINE, UNAVAILABLE, IDLE = "off", "engine", "unavailable", "idle"
-STATES = (OFF, ENGINE, UNAVAILABLE, IDLE, inside.IMPORTING, inside.STANDING, inside.FAILED)
+STATES = (OFF, ENGINE, UNAVAILABLE, IDLE, standby.IMPORTING, standby.STANDING, standby.FAILED)
 IN_ENVIRONMENT = "environment"
 LOCAL_BACKEND = "local"
 """The engine whose standby process is the platform's own (FERMI_STAND_BY)."""
@@ -86,7 +86,7 @@ def _schedule_checks(environments: Sequence[DevEnvironment]) -> None:
 
 def _is_outdated(row: Standby, life: str) -> bool:
     kept = FAILED_VALID_FOR if row.error else VALID_FOR
-    return row.life != life or row.state == inside.OFF or row.looked_at is None or row.looked_at + kept < now()
+    return row.life != life or row.state == standby.OFF or row.looked_at is None or row.looked_at + kept < now()
 
 
 def update_standby(environments: Iterable[DevEnvironment]) -> None:
@@ -97,7 +97,7 @@ def update_standby(environments: Iterable[DevEnvironment]) -> None:
     others = {one.pk for one in listed} - {one.pk for one in wanted}
     if wanted:
         _schedule_checks(wanted)
-    if others and Standby.objects.filter(pk__in=others).exclude(state=inside.OFF).update(asked_at=now(), due_at=now()):
+    if others and Standby.objects.filter(pk__in=others).exclude(state=standby.OFF).update(asked_at=now(), due_at=now()):
         _wake_threads()
 
 
@@ -129,7 +129,7 @@ def run_check(row: Standby) -> bool:
     environment = row.environment
 
     def keep(entered: InsideSession) -> dict[str, Any]:
-        told = inside.request_standby(entered, plugins.get_framework(plugins.DEFAULT_FRAMEWORK).preload, seconds)
+        told = standby.request_standby(entered, plugins.get_framework(plugins.DEFAULT_FRAMEWORK).preload, seconds)
         error = {"environment": environment.name, **told.error} if told.error else None
         return {"state": told.state, "memory": told.memory, "error": error}
 
@@ -139,11 +139,11 @@ def run_check(row: Standby) -> bool:
     life = surveys.get_lives([environment])[environment.pk]
     seconds = settings.WARM_MINUTES * 60 if is_enabled(environment) else 0
     with claim.kept():
-        found = {"state": inside.FAILED, "memory": None, "until": None, **session.run_in_session(environment, keep)}
+        found = {"state": standby.FAILED, "memory": None, "until": None, **session.run_in_session(environment, keep)}
         moment = now()
-        if found["state"] == inside.STANDING:
+        if found["state"] == standby.STANDING:
             found["until"] = moment + timedelta(seconds=seconds)
-        again = found["state"] == inside.IMPORTING and row.asked_at + MAX_IMPORT_TIME > moment
+        again = found["state"] == standby.IMPORTING and row.asked_at + MAX_IMPORT_TIME > moment
         claim.write(**found, life=life, looked_at=moment, due_at=moment + RETRY_DELAY if again else None)
     return True
 
@@ -174,12 +174,12 @@ def attach_standby(items: Iterable[dict[str, Any]]) -> None:
 
 def _serialize_row(row: Standby | None, life: str, status: str) -> dict[str, Any]:
     if row is None or status != EnvironmentStatus.RUNNING or row.life != life:
-        return _build_standby(inside.IMPORTING if row and row.due_at and row.looked_at is None else IDLE, True)
-    if row.state == inside.STANDING and (row.until is None or row.until <= now()):
+        return _build_standby(standby.IMPORTING if row and row.due_at and row.looked_at is None else IDLE, True)
+    if row.state == standby.STANDING and (row.until is None or row.until <= now()):
         return _build_standby(IDLE, True)
-    state = IDLE if row.state == inside.OFF else row.state
+    state = IDLE if row.state == standby.OFF else row.state
     shown = _build_standby(state, True)
-    if state == inside.STANDING:
+    if state == standby.STANDING:
         shown |= {"memoryBytes": row.memory, "until": row.until}
     if row.error:
         shown["reason"] = _serialize_reason(row.error)

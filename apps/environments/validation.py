@@ -14,7 +14,7 @@ from apps.common.ids import new_id
 from apps.environments import gpu_allocation, quota
 from apps.environments.connection import get_environment_backend
 from apps.environments.models import Template
-from apps.scheduling import selectors as sharing
+from apps.scheduling import selectors
 from fermi.engines.environments import EnvironmentBackend, EnvironmentPort, EnvironmentSpec
 from fermi.jobs.errors import BackendError, UnknownNameError
 from fermi.jobs.spec import Problem
@@ -100,7 +100,7 @@ def _validate_environment(
     hosting = _choose_cluster(draft, request.cluster or template.cluster_id or "")
     wanted = request.zone or template.zone_id or ""
     _choose_zone(draft, wanted)
-    limits = sharing.build_project(project, sharing.get_limits(project))
+    limits = selectors.build_project(project, selectors.get_limits(project))
     draft.problems += _check_limits(limits, request.name, values, draft.zone)
     together = [one.spec.gpu_count for one in earlier if one.spec and one.project == project]
     draft.problems += quota.check_quota(project, user, len(together) + 1, sum(together) + values["gpu_count"])

@@ -7,7 +7,7 @@ from django.db.models import Max, QuerySet
 from apps.accounts.models import User
 from apps.common.texts import get_request_language, render_text
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
-from apps.notices.sender import message as wording
+from apps.notices.sender import message as sent_message
 from apps.notices.services import ownership
 
 
@@ -21,7 +21,7 @@ def serialize_item(row: Item) -> dict[str, Any]:
 
 
 def serialize_incident(row: Incident) -> dict[str, Any]:
-    message = wording.build_message(row, "opened", get_request_language())
+    message = sent_message.build_message(row, "opened", get_request_language())
     return {
         "id": row.pk, "kind": row.kind, "level": row.level, "projectId": row.project_id, "title": message.title,
         "body": message.body, "path": row.link, "times": row.times, "openedAt": row.opened_at,
@@ -65,7 +65,7 @@ def list_deliveries(user: User, key: str) -> QuerySet[Delivery]:
 
 
 def serialize_delivery(row: Delivery) -> dict[str, Any]:
-    message = wording.build_message(row.incident, row.what, get_request_language(), channel=row.channel.name)
+    message = sent_message.build_message(row.incident, row.what, get_request_language(), channel=row.channel.name)
     return {
         "id": row.pk, "incidentId": row.incident_id, "what": row.what, "title": message.title, "outcome": row.outcome,
         "createdAt": row.created_at, "dueAt": row.due_at, "endedAt": row.ended_at,

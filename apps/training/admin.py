@@ -17,11 +17,10 @@ from apps.clusters.models import AvailabilityZone, DevEnvironment
 from apps.common.admin import ReadOnlyAdmin, label_app, label_model
 from apps.common.texts import lazy_admin_text, render_text
 from apps.training.models import Task
-from apps.training.presenters import selectors
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import selectors, task_presenter
 from apps.training.reports.admin_overview import STATE_NAMES, query_holder_name
 from apps.training.services import actions
-from apps.training.services import pause as pausing
+from apps.training.services import pause as task_pause
 from apps.training.services.create import retry_task
 from apps.training.services.drain import drain_environments
 from apps.training.states import TaskState
@@ -114,7 +113,7 @@ class TaskAdmin(ReadOnlyAdmin):
 
     @display(description=lazy_admin_text("REASON"))
     def why(self, task: Task) -> str:
-        reason = presenters.explain_task(vars(task))
+        reason = task_presenter.explain_task(vars(task))
         return reason["message"] if reason else "–"
 
     @display(description=lazy_admin_text("CONSOLE"))
@@ -139,7 +138,7 @@ class TaskAdmin(ReadOnlyAdmin):
     def events(self, task: Task) -> SafeString:
         """Return the newest events as a table."""
         rows = selectors.query_events(task.pk).order_by("-pk")[:MAX_EVENTS]
-        return _build_table((_format_time(row["at"]), presenters.serialize_event(row)["message"]) for row in rows)
+        return _build_table((_format_time(row["at"]), task_presenter.serialize_event(row)["message"]) for row in rows)
 
     @display(description="")
     def plan(self, task: Task) -> SafeString:
@@ -160,11 +159,11 @@ class TaskAdmin(ReadOnlyAdmin):
 
     @admin.action(description=lazy_admin_text("PAUSE"), permissions=["operate"])
     def pause(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
-        self.apply(request, rows, lambda user, task: pausing.pause_task(user, task.pk), "ASKED_TO_PAUSE")
+        self.apply(request, rows, lambda user, task: task_pause.pause_task(user, task.pk), "ASKED_TO_PAUSE")
 
     @admin.action(description=lazy_admin_text("RESUME"), permissions=["operate"])
     def resume(self, request: HttpRequest, rows: QuerySet[Task]) -> None:
-        self.apply(request, rows, lambda user, task: pausing.resume_task(user, task.pk), "RESUMED_TASKS")
+        self.apply(request, rows, lambda user, task: task_pause.resume_task(user, task.pk), "RESUMED_TASKS")
 
     @admin.action(description=lazy_admin_text("RETRY"), permissions=["operate"])
     def retry(self, request: HttpRequest, rows: QuerySet[Task]) -> None:

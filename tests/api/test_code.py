@@ -15,7 +15,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.code import changes, from_environment, git, store, uploads
-from apps.code import fetch as fetching
+from apps.code import fetch as code_fetch
 from apps.code.errors import FetchError
 from apps.code.models import Blob, Fetch, Snapshot
 from apps.common.clock import now
@@ -316,7 +316,7 @@ def test_a_name_that_leads_to_a_local_address_is_refused_when_it_is_looked_up(
 
     monkeypatch.setattr(git.socket, "getaddrinfo", looked_up)
     made = owner.post("/code/fetches", {"projectId": "project-one", "git": {"url": "https://inside.example.org/x"}})
-    fetching.run_fetch(made.data["id"])
+    code_fetch.run_fetch(made.data["id"])
     found = owner.get(f"/code/fetches/{made.data['id']}").data
     assert (found["status"], found["error"]["code"]) == ("failed", "GIT_HOST_REFUSED")
 
@@ -327,9 +327,9 @@ def test_a_revision_becomes_a_snapshot_with_its_commit(
     serve(repository, monkeypatch)
     asked = {"url": "https://example.org/x", "revision": "main"}
     made = owner.post("/code/fetches", {"projectId": "project-one", "git": asked}).data
-    assert fetching.list_due_fetches() == [made["id"]]
-    assert fetching.run_fetch(made["id"])
-    assert not fetching.run_fetch(made["id"]), "once"
+    assert code_fetch.list_due_fetches() == [made["id"]]
+    assert code_fetch.run_fetch(made["id"])
+    assert not code_fetch.run_fetch(made["id"]), "once"
     found = owner.get(f"/code/fetches/{made['id']}").data
     assert found["status"] == "ready", found
     origin = owner.get(f"/code/snapshots/{found['snapshotId']}").data["origin"]
@@ -338,7 +338,7 @@ def test_a_revision_becomes_a_snapshot_with_its_commit(
     assert owner.get(f"/code/snapshots/{found['snapshotId']}/file?path=train.py").data["text"] == "print('git')\n"
     assert stranger.get(f"/code/fetches/{made['id']}").status == 404
     absent = owner.post("/code/fetches", {"projectId": "project-one", "git": {**asked, "revision": "nope"}}).data
-    fetching.run_fetch(absent["id"])
+    code_fetch.run_fetch(absent["id"])
     assert owner.get(f"/code/fetches/{absent['id']}").data["error"]["code"] == "GIT_REVISION_UNKNOWN"
     assert Fetch.objects.filter(due_at=None).count() == 2
     assert Snapshot.objects.count() == 1
@@ -350,7 +350,7 @@ def begun(task_id: str) -> Task:
     held = row.spec["code"] or {"source": {}}
     fetch = held["source"].get("fetch")
     if fetch and not held["snapshot"]:
-        assert fetching.run_fetch(fetch)
+        assert code_fetch.run_fetch(fetch)
         job, _ = code.resolve_fetch(JobSpec.from_json(row.spec))
         assert job is not None
         Task.objects.filter(pk=task_id).update(spec=job.to_json())

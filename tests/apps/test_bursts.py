@@ -16,7 +16,7 @@ from django.db import connection
 from apps.accounts.models import Project, User
 from apps.catalog import preparation
 from apps.catalog.models import Dataset, DatasetVersion
-from apps.code import fetch as fetching
+from apps.code import fetch as code_fetch
 from apps.code.models import Fetch
 from apps.common import claims, pass_claims
 from apps.common.clock import now
@@ -245,12 +245,12 @@ def test_who_has_lost_a_claim_writes_nothing(user: User, monkeypatch: pytest.Mon
         left.append((type(row), steal(row)))
         raise DataError("DATA_EMPTY", path="x")
 
-    monkeypatch.setattr(fetching, "_take_snapshot", overtaken)
+    monkeypatch.setattr(code_fetch, "_take_snapshot", overtaken)
     monkeypatch.setattr(preparation, "_build_token_files", overtaken)
     monkeypatch.setattr(
         store_sync, "get_store", lambda: SimpleNamespace(move=lambda *_: left.append((File, steal(file))))
     )
-    assert fetching.run_fetch(fetch.pk)
+    assert code_fetch.run_fetch(fetch.pk)
     assert preparation.prepare_version(version.pk)
     store_sync.apply_operation(file)
     assert [kind for kind, _ in left] == [Fetch, DatasetVersion, File]

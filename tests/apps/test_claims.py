@@ -10,8 +10,7 @@ from apps.accounts.models import User
 from apps.common.clock import now
 from apps.training.core import wakeups
 from apps.training.models import Task
-from apps.training.presenters import selectors
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import selectors, task_presenter
 from apps.training.reconcile import actions, batch_pass, reconciler
 from apps.training.states import TaskState
 from apps.training.states.limits import PASS_CLAIM_TIMEOUT, PASS_SILENT_AFTER
@@ -67,10 +66,10 @@ def test_a_task_whose_process_was_killed_says_since_when_and_who_goes_on(dead: T
     assert timedelta() <= dead.due_at - dead.claimed_at - PASS_CLAIM_TIMEOUT < timedelta(seconds=1), (
         "who comes next comes then"
     )
-    told = presenters.explain_task(vars(dead), "en")
+    told = task_presenter.explain_task(vars(dead), "en")
     assert told is not None
     assert all(f"{moment:%H:%M:%S}" in told["message"] for moment in (local(dead.claimed_at), local(dead.due_at)))
-    assert presenters.explain_task(vars(dead), "zh") != told
+    assert task_presenter.explain_task(vars(dead), "zh") != told
 
 
 def test_the_live_stream_looks_again_when_the_process_would_be_silent(dead: Task, user: User) -> None:

@@ -16,7 +16,7 @@ from apps.code import store
 from apps.common.clock import now
 from apps.training.core import task_store
 from apps.training.models import Attempt, DiagnosisRules, Finding, Task
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import task_presenter
 from apps.training.reconcile import crash_analysis, reconciler
 from apps.training.states import FINAL_STATES, TaskState
 from fermi.jobs import snapshot
@@ -125,7 +125,7 @@ def once(task: Task) -> Task:
 
 
 def read_reason(task: Task, lang: str = "en") -> str:
-    found = presenters.serialize_reason(task.reason, task.reason_params, lang)
+    found = task_presenter.serialize_reason(task.reason, task.reason_params, lang)
     assert found is not None
     return f"{found['message']} {found['hint']}"
 
@@ -160,7 +160,7 @@ def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says
     assert "2 times in a row" in read_reason(over)
     first = task.attempts.get(number=1)
     assert (first.outcome_params["why"], first.outcome_params["at"]) == ("MODULE_MISSING", "train.py:21")
-    reason = presenters.serialize_reason(first.outcome, first.outcome_params, "en")
+    reason = task_presenter.serialize_reason(first.outcome, first.outcome_params, "en")
     assert reason is not None
     assert "has no module not_there_at_all. Install it" in reason["hint"]
     assert Finding.objects.get(task=task, attempt=1).actions[0]["params"]["what"] == "not_there_at_all"

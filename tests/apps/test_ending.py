@@ -18,7 +18,7 @@ from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.notices import fanout
 from apps.notices.models import Incident, Item
-from apps.notices.sender import message as wording
+from apps.notices.sender import message as sent_message
 from tests.certificates import certificate
 from tests.unit.test_endings import jwt
 
@@ -75,7 +75,7 @@ def test_a_client_certificate_is_told_of_two_weeks_before_and_once_it_has_ended_
     assert list_open_incidents() == [("NOTICE_CERTIFICATE_ENDS", "warn")]
     row = Incident.objects.get()
     assert (row.times, row.due_at) == (1, None)
-    message = wording.build_message(row, "opened", "en")
+    message = sent_message.build_message(row, "opened", "en")
     assert message.title == f"The client certificate for cluster gpu is valid until {ends:%Y-%m-%d %H:%M} UTC"
     assert str(tmp_path / "config") in message.body
     assert Item.objects.get().user == administrator
@@ -85,7 +85,7 @@ def test_a_client_certificate_is_told_of_two_weeks_before_and_once_it_has_ended_
     assert list_open_incidents() == [("NOTICE_CERTIFICATE_ENDS", "fail")]
     row.refresh_from_db()
     assert (row.times, row.due_at is None) == (1, False)
-    assert "expired at" in wording.build_message(row, "opened", "en").title
+    assert "expired at" in sent_message.build_message(row, "opened", "en").title
     kubeconfig(tmp_path, {"client-certificate-data": inline(certificate(within(300))[0])})
     expiry.notify_expiring()
     assert list_open_incidents() == []

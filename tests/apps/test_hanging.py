@@ -12,7 +12,7 @@ from apps.training.core import findings, task_store
 from apps.training.core.engine_access import build_cause
 from apps.training.models import Attempt, Task
 from apps.training.models import Finding as Row
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import task_presenter
 from apps.training.reconcile import crash_analysis, diagnosis
 from fermi.diagnosis import Finding, Level, hangs
 from fermi.jobs.spec import Observation, Phase, RankStatus
@@ -44,7 +44,7 @@ def test_the_same_verdict_on_the_same_line_twice_in_a_row_is_the_scripts_fault(t
     assert (code, params["times"]) == ("HANG_LOOP", 2)
     assert not build_cause(task.cluster, code).retry
     for lang, words in (("en", f"2 attempts in a row hung at the same line, {PLACE}"), ("zh", f"卡在同一行 {PLACE}")):
-        told = presenters.serialize_reason(code, params, lang)
+        told = task_presenter.serialize_reason(code, params, lang)
         assert told
         assert words in told["message"]
     task.spec["on_crash_loop"] = "restart"

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from apps.accounts import encryption
 from apps.accounts.models import Membership, Project, Role, User
 from apps.common.clock import get_time_zone, now
-from apps.notices import delivery as delivering
+from apps.notices import delivery as notice_delivery
 from apps.notices import fanout, quiet_hours, tasks
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
 from apps.notices.sender import child, egress_policy, process, request
@@ -177,10 +177,10 @@ def test_killed_while_sending_it_is_sent_again_by_the_same_id(
     if child == 0:
         try:
             if moment == "before it is sent":
-                delivering.send_message = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,return-value]
+                notice_delivery.send_message = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,return-value]
             else:
-                delivering._record_try = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
-            delivering.deliver_due()
+                notice_delivery._record_try = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+            notice_delivery.deliver_due()
         finally:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
@@ -188,8 +188,8 @@ def test_killed_while_sending_it_is_sent_again_by_the_same_id(
     assert sent == (moment == "after it was sent")
     tasks.sweep_notices()
     assert len(hooks.received) == sent  # it is still claimed
-    later = now() + delivering.CLAIM_SPAN * 2
-    monkeypatch.setattr(delivering, "now", lambda: later)
+    later = now() + notice_delivery.CLAIM_SPAN * 2
+    monkeypatch.setattr(notice_delivery, "now", lambda: later)
     tasks.sweep_notices()
     tasks.sweep_notices()
     assert len(hooks.received) == sent + 1
@@ -209,14 +209,14 @@ def test_a_mail_that_is_sent_again_is_known_by_its_message_id(
     connections.close_all()
     child = os.fork()
     if child == 0:
-        delivering._record_try = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+        notice_delivery._record_try = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
         try:
-            delivering.deliver_due()
+            notice_delivery.deliver_due()
         finally:
             os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    later = now() + delivering.CLAIM_SPAN * 2
-    monkeypatch.setattr(delivering, "now", lambda: later)
+    later = now() + notice_delivery.CLAIM_SPAN * 2
+    monkeypatch.setattr(notice_delivery, "now", lambda: later)
     tasks.sweep_notices()
     first, second = mails.received
     assert first["Message-ID"] == second["Message-ID"]
@@ -286,11 +286,11 @@ def test_two_who_send_at_once_send_it_once(ann: User, hooks: Hooks) -> None:
     fanout.spread_incidents()
     hooks.hold = threading.Event()
     key = Delivery.objects.get().pk
-    first = threading.Thread(target=lambda: (delivering.deliver_due(), connections.close_all()))
+    first = threading.Thread(target=lambda: (notice_delivery.deliver_due(), connections.close_all()))
     first.start()
     until(lambda: hooks.received)
     with process.SenderProcess() as sender:
-        assert delivering.deliver_one(key, sender) is False
+        assert notice_delivery.deliver_one(key, sender) is False
     hooks.hold.set()
     first.join()
     assert len(hooks.received) == 1
@@ -302,7 +302,7 @@ def test_a_server_that_fails_is_tried_again_later_and_its_channel_rests(
     rule(ann, channel(ann, "webhook", hooks.url))
     hooks.answers = [(500, {}), (503, {})]
     moment = [now()]
-    for module in (delivering, fanout, incidents):
+    for module in (notice_delivery, fanout, incidents):
         monkeypatch.setattr(module, "now", lambda: moment[0])
     fails(ann)
     tasks.sweep_notices()
@@ -336,14 +336,14 @@ def test_a_message_that_never_gets_through_is_given_up(ann: User, monkeypatch: p
         port = closed.getsockname()[1]
     rule(ann, channel(ann, "webhook", f"http://127.0.0.1:{port}/"))
     moment = [now()]
-    for module in (delivering, fanout, incidents):
+    for module in (notice_delivery, fanout, incidents):
         monkeypatch.setattr(module, "now", lambda: moment[0])
     fails(ann)
     for _ in range(40):
         tasks.sweep_notices()
         moment[0] += timedelta(hours=15)
     row = Delivery.objects.get()
-    assert (row.outcome, row.due_at, len(row.tries)) == ("failed", None, len(delivering.RETRY_DELAYS) + 1)
+    assert (row.outcome, row.due_at, len(row.tries)) == ("failed", None, len(notice_delivery.RETRY_DELAYS) + 1)
 
 
 def test_a_slow_channel_delays_no_other_thread(ann: User, hooks: Hooks) -> None:
@@ -353,7 +353,7 @@ def test_a_slow_channel_delays_no_other_thread(ann: User, hooks: Hooks) -> None:
         fails(ann, f"task-{number}")
     fanout.spread_incidents()
     keys = list(Delivery.objects.values_list("pk", flat=True))
-    busy = [threading.Thread(target=lambda: (delivering.deliver_due(), connections.close_all())) for _ in keys]
+    busy = [threading.Thread(target=lambda: (notice_delivery.deliver_due(), connections.close_all())) for _ in keys]
     for thread in busy:
         thread.start()
     while len(hooks.received) < 1:
@@ -376,9 +376,9 @@ def test_one_channels_many_messages_do_not_keep_another_ones_waiting(ann: User, 
         params = {"name": "gpt", "seconds": 3600, "hours": 1, "why": WHY}
         open_incident("task_waits", "task-x", "NOTICE_TASK_WAITS", params, owner=ann.pk)
         fanout.spread_incidents()
-        assert delivering.deliver_due() == 2
+        assert notice_delivery.deliver_due() == 2
         assert (len(hooks.received), len(other.received)) == (1, 1)
-        while delivering.deliver_due():
+        while notice_delivery.deliver_due():
             pass
         assert len(hooks.received) == 30
 
@@ -388,7 +388,7 @@ def test_quiet_hours_hold_back_what_is_not_bad_enough(ann: User, hooks: Hooks, m
     rule(ann, channel(ann, "webhook", hooks.url), quiet_from=22 * 60, quiet_to=7 * 60, timezone="Asia/Shanghai",
          breaks_through="fail")  # fmt: skip
     moment = [night]
-    for module in (delivering, fanout, incidents):
+    for module in (notice_delivery, fanout, incidents):
         monkeypatch.setattr(module, "now", lambda: moment[0])
     open_incident(
         "task_waits",

@@ -18,7 +18,7 @@ from apps.common.clock import now
 from apps.common.ids import new_id
 from apps.training.core import checkpoint_choice, checkpoints, task_store, transitions, wakeups
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import task_presenter
 from apps.training.reconcile import actions, reconciler, restarts
 from apps.training.states import TaskState, limits
 from apps.training.states.decisions import ReconcileAction, ReconcileDecision
@@ -402,11 +402,11 @@ def test_the_same_failure_twice_is_an_event_and_part_of_the_reason(here: Task) -
     here.refresh_from_db()
     actions.close_attempt(here, here.attempts.get(number=2), ReconcileDecision(ReconcileAction.CLOSE, TaskState.FAILED))
     event = Event.objects.get(code="SAME_FAILURE")
-    told = presenters.serialize_event({"code": event.code, "params": event.params}, "en")["message"]
+    told = task_presenter.serialize_event({"code": event.code, "params": event.params}, "en")["message"]
     assert told == "The same failure 2 times in a row, at step 20: Rank 0 on gn5 ended with exit code 1."
     before = {**event.params, "again": 2}  # as rows were written that are kept
     del before["outcome"], before["times"]
-    told = presenters.serialize_event({"code": event.code, "params": before}, "en")["message"]
+    told = task_presenter.serialize_event({"code": event.code, "params": before}, "en")["message"]
     assert told == "Rank 0 failed in the same way 2 times in a row, at step 20."
     assert "2 times in a row at step 20" in messages.render_text(here.reason, "en", **here.reason_params)[0]
 

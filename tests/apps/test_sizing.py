@@ -13,7 +13,7 @@ from apps.common.errors import ApiError
 from apps.training.core import elastic_size, task_store, transitions
 from apps.training.models import Attempt, Event, Task
 from apps.training.presenters import selectors as shown
-from apps.training.reconcile import actions as steps
+from apps.training.reconcile import actions as reconcile_actions
 from apps.training.reconcile import reconciler, restarts
 from apps.training.services import actions
 from apps.training.states import TaskState
@@ -85,7 +85,7 @@ def again(task: Task) -> Task:
 def lease_until_started(task: Task) -> Task:
     """As a pass of the reconciler does, as far as the next attempt's beginning."""
     task = Task.objects.get(pk=task.pk)
-    while task.state == TaskState.QUEUED and steps.lease_environments(task) is None:
+    while task.state == TaskState.QUEUED and reconcile_actions.lease_environments(task) is None:
         task = Task.objects.get(pk=task.pk)
     return task
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.telemetry import block_store, reader, resolutions, rollups
-from apps.telemetry import writer as writing
+from apps.telemetry import writer as series_writer
 from apps.telemetry.block_codec import ColumnBlock, downsample_block, pack_block, unpack_block
 from apps.telemetry.models import Block
 from apps.telemetry.resolutions import COARSE, FINE, RESOLUTIONS
@@ -156,8 +156,8 @@ def test_what_is_not_written_is_when_a_process_is_told_to_end(clock: Clock) -> N
     for subject in ("env:a", "task:x"):
         writer.put(subject, clock.at, {"cpu": 3.0})
     ending.set()
-    with mock.patch.object(writing.connection, "close"):  # the test's, here
-        writing.run_writer(writer, ending)
+    with mock.patch.object(series_writer.connection, "close"):  # the test's, here
+        series_writer.run_writer(writer, ending)
     assert reader.read_newest(["env:a", "task:x"]).keys() == {"env:a", "task:x"}
 
 
@@ -311,11 +311,11 @@ class Flushing:
 
 
 def test_writing_goes_on_after_a_failure_and_all_is_written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "FLUSH_SECONDS", 0.0)
-    monkeypatch.setattr(writing, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(series_writer, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(series_writer, "RETRY_SECONDS", 0.0)
     ending = threading.Event()
     flushing = Flushing(ending)
-    thread = threading.Thread(target=writing.run_writer, args=(flushing, ending))
+    thread = threading.Thread(target=series_writer.run_writer, args=(flushing, ending))
     thread.start()
     thread.join(30)
     assert flushing.asked == [False, False, False, True]

@@ -19,7 +19,7 @@ from apps.telemetry.reader import read_newest
 from apps.training.core import engine_access, wakeups
 from apps.training.core.observation_store import store_observations
 from apps.training.logs import ingest, poll_interval
-from apps.training.logs import watcher as watching
+from apps.training.logs import watcher as log_watcher
 from apps.training.logs.stragglers import MIN_INTERVAL_SECONDS, URGENT_INTERVAL_SECONDS, RankMonitor
 from apps.training.logs.watcher import (
     CONFIRM_SECONDS,
@@ -62,7 +62,7 @@ def poked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def watcher(task: Task, monkeypatch: pytest.MonkeyPatch) -> Watcher:
     """However long this machine takes for a look, the next one is where the test says."""
-    monkeypatch.setattr(watching, "MAX_OBSERVE_SHARE", 1e9)
+    monkeypatch.setattr(log_watcher, "MAX_OBSERVE_SHARE", 1e9)
     watcher = Watcher()
     watcher.find()
     return watcher

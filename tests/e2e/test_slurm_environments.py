@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fermi.engines.environments import EnvironmentPhase, EnvironmentSpec
-from fermi.engines.slurm import environments as engine
+from fermi.engines.slurm import environments
 from fermi.envd import protocol
 from fermi.jobs.errors import BackendError
 from tests.envd_client import Kept
@@ -29,9 +29,11 @@ def slurm() -> Iterator[Slurm]:
 
 
 @pytest.fixture
-def hosting(slurm: Slurm, tmp_path: Path, way: str) -> Iterator[engine.SlurmEnvironmentBackend]:
+def hosting(slurm: Slurm, tmp_path: Path, way: str) -> Iterator[environments.SlurmEnvironmentBackend]:
     connection = {**slurm.connection, **slurm.commands} if way == "rest" else slurm.commands
-    yield engine.SlurmEnvironmentBackend({"data_dir": str(tmp_path / "data"), "python": sys.executable, **connection})
+    yield environments.SlurmEnvironmentBackend(
+        {"data_dir": str(tmp_path / "data"), "python": sys.executable, **connection}
+    )
     slurm.settle()
 
 
@@ -55,7 +57,7 @@ def run(kept: Kept, *command: str, given: bytes = b"") -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("way", ["rest", "commands"])
-def test_an_environment_lives_in_its_job(hosting: engine.SlurmEnvironmentBackend, slurm: Slurm, way: str) -> None:
+def test_an_environment_lives_in_its_job(hosting: environments.SlurmEnvironmentBackend, slurm: Slurm, way: str) -> None:
     name = f"env-{way}"
     spec = EnvironmentSpec(
         name, "notes", "project-1", 1, "custom", gpu_count=1, cpu_cores=2, start_script="echo up; exec sleep 1000",
@@ -94,7 +96,9 @@ def test_an_environment_lives_in_its_job(hosting: engine.SlurmEnvironmentBackend
 
 
 @pytest.mark.parametrize("way", ["rest"])
-def test_one_that_waits_says_for_what_and_never_begins_once_stopped(hosting: engine.SlurmEnvironmentBackend) -> None:
+def test_one_that_waits_says_for_what_and_never_begins_once_stopped(
+    hosting: environments.SlurmEnvironmentBackend,
+) -> None:
     spec = EnvironmentSpec(
         "env-2", "big", "project-1", 1, "custom", start_script="sleep 1000", cpu_cores=16, gpu_count=2
     )

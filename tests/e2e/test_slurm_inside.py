@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from fermi.engines.environments import EnvironmentPhase, EnvironmentSpec
-from fermi.engines.slurm import discover
-from fermi.engines.slurm import environments as hosts
+from fermi.engines.slurm import discover, environments
 from fermi.jobs import run_location
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, RankStatus, RunLocation
@@ -78,7 +77,7 @@ def ended(engine: OnSlurm, handle: Handle) -> Observation:
 def keep(engine: OnSlurm, slurm: Slurm, name: str, run: int = 1) -> Kept:
     """An environment that holds all of a machine."""
     values = {**slurm.connection, **slurm.commands, "python": sys.executable, "reads": [str(Path(sys.prefix).parent)]}
-    hosting = hosts.SlurmEnvironmentBackend({"data_dir": str(engine.scratch / "data"), **values})
+    hosting = environments.SlurmEnvironmentBackend({"data_dir": str(engine.scratch / "data"), **values})
     spec = EnvironmentSpec(name, name, "project-1", run, "custom", gpu_count=2, cpu_cores=16, start_script="sleep 3600",
                       memory_gb=8)  # fmt: skip
     kept = Kept(hosting, spec).start()

@@ -8,7 +8,7 @@ from fermi.engines.kubernetes.render import render
 from fermi.jobs.spec import JobSpec, Late, Node
 from fermi.messages import LANGUAGES
 from fermi.planning import plugins
-from fermi.preflight import report as words
+from fermi.preflight import report as preflight_report
 from fermi.preflight import verdict
 from fermi.preflight.facts import NodeUnderTest, parse_facts
 from fermi.telemetry import nvidia_smi
@@ -63,7 +63,7 @@ def translate_verdict(
     members = [NodeUnderTest(rank, f"env-{rank}", f"n{rank}", gpus) for rank in range(count)]
     report = verdict.build_report(members, facts, level, framework)
     for lang in LANGUAGES:  # whatever is found has words, and all the words have what they need
-        words.translate_report(report, lang)
+        preflight_report.translate_report(report, lang)
     return report
 
 

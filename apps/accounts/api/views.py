@@ -5,7 +5,7 @@ from django.db.models import Q
 from rest_framework.permissions import AllowAny
 
 from apps.accounts import access, selectors, services
-from apps.accounts import secrets as vault
+from apps.accounts import secrets as project_secrets
 from apps.accounts.api import serializers as shapes
 from apps.accounts.models import Project, Role
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
@@ -131,7 +131,7 @@ class SecretsView(APIView):
     @operation("listSecrets", query=shapes.SecretQuery, page=shapes.SecretItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """The names of the project's secrets, and who set them when. No value is ever given back."""
-        secrets = vault.list_secrets(access.get_project(request.user, project_id))
+        secrets = project_secrets.list_secrets(access.get_project(request.user, project_id))
         return paginate_rows(secrets.filter(name__icontains=query["search"]), query)
 
 
@@ -140,12 +140,14 @@ class SecretView(APIView):
     def put(self, request: Request, project_id: str, name: str, body: Body) -> Data:
         """Makes a secret, or gives it another value (maintainer). Tasks name it in `secretEnv`; the next attempt of
         each gets the value."""
-        return vault.set_secret(request.user, access.get_project(request.user, project_id), name, body["value"])
+        return project_secrets.set_secret(
+            request.user, access.get_project(request.user, project_id), name, body["value"]
+        )
 
     @operation("deleteSecret")
     def delete(self, request: Request, project_id: str, name: str) -> None:
         """The value is gone (maintainer). Tasks that name it wait until there is one of that name again."""
-        vault.delete_secret(request.user, access.get_project(request.user, project_id), name)
+        project_secrets.delete_secret(request.user, access.get_project(request.user, project_id), name)
 
 
 class AuditEventsView(APIView):

@@ -11,7 +11,7 @@ from django.conf import settings
 from apps.accounts import encryption
 from apps.notices.models import Channel, ChannelKind, Delivery
 from apps.notices.sender import addresses
-from apps.notices.sender import message as wording
+from apps.notices.sender import message as sent_message
 from apps.notices.sender.egress_policy import AllowedHosts
 from apps.notices.sender.errors import DeliveryError
 from apps.notices.sender.process import CHECK_SECONDS, SEND_SECONDS, SenderProcess
@@ -36,13 +36,13 @@ def send_message(delivery: Delivery, channel: Channel, sender: SenderProcess) ->
         address = encryption.decrypt_value(channel.address)
     except encryption.DecryptionError:
         raise DeliveryError("CHANNEL_UNREADABLE", lasting=True) from None
-    message = wording.build_message(delivery.incident, delivery.what, channel.language, channel=channel.name)
+    message = sent_message.build_message(delivery.incident, delivery.what, channel.language, channel=channel.name)
     make = _build_webhook_order if channel.kind == ChannelKind.WEBHOOK else _build_notification_order
     return sender.carry_out({"address": address, **make(delivery, channel, message)}, SEND_SECONDS)
 
 
-def _build_webhook_order(delivery: Delivery, channel: Channel, message: wording.NoticeMessage) -> dict[str, Any]:
-    body = orjson.dumps(wording.build_webhook_body(delivery, channel, message))
+def _build_webhook_order(delivery: Delivery, channel: Channel, message: sent_message.NoticeMessage) -> dict[str, Any]:
+    body = orjson.dumps(sent_message.build_webhook_body(delivery, channel, message))
     stamp = int(time.time())
     headers = {
         "Content-Type": "application/json",
@@ -59,7 +59,9 @@ def sign_body(secret: str, stamp: int, body: bytes) -> str:
     return hmac.new(secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
 
 
-def _build_notification_order(delivery: Delivery, channel: Channel, message: wording.NoticeMessage) -> dict[str, Any]:
+def _build_notification_order(
+    delivery: Delivery, channel: Channel, message: sent_message.NoticeMessage
+) -> dict[str, Any]:
     """Return the order. `sent_for` and `answers` become the Message-IDs of mails: there is one message of each kind for
     each incident and channel."""
     about = f"{delivery.incident_id}.{channel.pk}" if delivery.incident_id else ""

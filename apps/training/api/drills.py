@@ -8,7 +8,7 @@ from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.preflights import PREFLIGHT_STATUSES, STOP_ACTIONS
 from apps.training.api.serializers import Reason
 from apps.training.drills import presenters as shapes
-from apps.training.services import drills as service
+from apps.training.services import drills
 from fermi.jobs.drill import FAIL, PASS, UNKNOWN
 from fermi.planning.request import MAX_DRILL_MINUTES
 
@@ -78,23 +78,23 @@ class DrillsView(APIView):
     @operation("listDrills", query=DrillQuery, page=Drill)
     def get(self, request: Request, query: Query) -> Data:
         """The drills of your projects, newest first."""
-        return paginate_rows(service.list_drills(request.user, query), query, shapes.serialize_drill)
+        return paginate_rows(drills.list_drills(request.user, query), query, shapes.serialize_drill)
 
     @operation("createDrill", body=DrillCreateRequest, data=Drill, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Rehearses a restart, as soon as the environments are free: a rank is killed once there is a checkpoint."""
-        return shapes.serialize_drill(service.request_drill(request.user, **body))
+        return shapes.serialize_drill(drills.request_drill(request.user, **body))
 
 
 class DrillView(APIView):
     @operation("getDrill", data=Drill)
     def get(self, request: Request, drill_id: str) -> Data:
         """One drill: whether training resumed, from where, and what it cost."""
-        return shapes.serialize_drill(service.find_drill(request.user, drill_id))
+        return shapes.serialize_drill(drills.find_drill(request.user, drill_id))
 
 
 class DrillStopView(APIView):
     @operation("stopDrill", data=Drill)
     def post(self, request: Request, drill_id: str) -> Data:
         """Ends a drill. Asking again changes nothing."""
-        return shapes.serialize_drill(service.stop_drill(request.user, drill_id))
+        return shapes.serialize_drill(drills.stop_drill(request.user, drill_id))

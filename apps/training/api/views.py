@@ -10,13 +10,12 @@ from django.http import HttpResponse, StreamingHttpResponse
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError
 from apps.common.texts import get_request_language
-from apps.training.api import serializers as forms
+from apps.training.api import serializers
 from apps.training.core import trace_context
 from apps.training.logs import pages
 from apps.training.logs.first_error import find_first_error
 from apps.training.models import Checkpoint, Task
-from apps.training.presenters import event_stream, selectors, task_list
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import event_stream, selectors, task_list, task_presenter
 from apps.training.services import actions, diagnosis, pause, restart, scaling, scripts
 from apps.training.services.create import create_task, retry_task
 from apps.training.services.preview import preview_task
@@ -27,7 +26,7 @@ from fermi.planning.request import TaskRequest
 
 
 class TasksView(APIView):
-    @operation("listTasks", query=forms.TaskQuery, data=forms.TaskBriefPage)
+    @operation("listTasks", query=serializers.TaskQuery, data=serializers.TaskBriefPage)
     def get(self, request: Request, query: Query) -> Data:
         """The training tasks of your projects, newest first. In any other order than that of their creation, a list is
         the newest 5,000 of them that match."""
@@ -36,7 +35,7 @@ class TasksView(APIView):
     @operation(
         "createTask",
         body=TaskRequest,
-        data=forms.TaskCreated,
+        data=serializers.TaskCreated,
         status=201,
         message="TASK_CREATED_OK",
         headers=["Idempotency-Key"],
@@ -51,21 +50,23 @@ class TasksView(APIView):
 
 
 class TaskPreviewView(APIView):
-    @operation("previewTask", body=TaskRequest, data=forms.TaskPreview)
+    @operation("previewTask", body=TaskRequest, data=serializers.TaskPreview)
     def post(self, request: Request, body: TaskRequest, wrong: list[Problem]) -> Data:
         """What a create would run: ranks, environments, files, the engine's objects, problems. Creates nothing."""
         return preview_task(request.user, body, dict(request.data), wrong)
 
 
 class FrameworkRecommendView(APIView):
-    @operation("recommendFramework", body=forms.FrameworkRecommendRequest, data=forms.FrameworkRecommendation)
+    @operation(
+        "recommendFramework", body=serializers.FrameworkRecommendRequest, data=serializers.FrameworkRecommendation
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Which framework for a model of that size on these environments, with its settings and the reasons."""
         return recommend_framework(request.user, **body)
 
 
 class TaskView(APIView):
-    @operation("getTask", data=forms.TaskDetail)
+    @operation("getTask", data=serializers.TaskDetail)
     def get(self, request: Request, task_id: str) -> Data:
         """Everything about one task."""
         return selectors.get_task_detail(request.user, task_id)
@@ -77,7 +78,7 @@ class TaskView(APIView):
 
 
 class TaskDiagnosisView(APIView):
-    @operation("getTaskDiagnosis", data=forms.TaskDiagnosis)
+    @operation("getTaskDiagnosis", data=serializers.TaskDiagnosis)
     def get(self, request: Request, task_id: str) -> Data:
         """Why the task is as it is: what, since when, where, the evidence, and what to do next. Also of a pre-flight
         test, by its id."""
@@ -85,7 +86,7 @@ class TaskDiagnosisView(APIView):
 
 
 class TaskRestartView(APIView):
-    @operation("restartTask", body=forms.TaskRestartRequest, data=forms.TaskDetail)
+    @operation("restartTask", body=serializers.TaskRestartRequest, data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str, body: Body) -> Data:
         """Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
         Answers with the task that goes on."""
@@ -93,35 +94,41 @@ class TaskRestartView(APIView):
 
 
 class TaskStopView(APIView):
-    @operation("stopTask", data=forms.TaskDetail)
+    @operation("stopTask", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks the ranks to save and end. Asking again changes nothing."""
         return selectors.get_task_detail(request.user, actions.stop_task(request.user, task_id).pk)
 
 
 class TaskPauseView(APIView):
-    @operation("pauseTask", data=forms.TaskDetail)
+    @operation("pauseTask", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks the ranks to save, gives the environments back, and keeps the task until it is resumed."""
         return selectors.get_task_detail(request.user, pause.pause_task(request.user, task_id).pk)
 
 
 class TaskResumeView(APIView):
-    @operation("resumeTask", data=forms.TaskDetail)
+    @operation("resumeTask", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """A paused task stands in line again, and goes on from its newest checkpoint."""
         return selectors.get_task_detail(request.user, pause.resume_task(request.user, task_id).pk)
 
 
 class TaskGrowView(APIView):
-    @operation("growTask", data=forms.TaskDetail)
+    @operation("growTask", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Asks an elastic task that runs on fewer nodes than it may to save and go on with all that are there now."""
         return selectors.get_task_detail(request.user, actions.grow_task(request.user, task_id).pk)
 
 
 class TaskRetryView(APIView):
-    @operation("retryTask", body=forms.TaskRetryRequest, data=forms.TaskCreated, status=201, message="TASK_CREATED_OK")
+    @operation(
+        "retryTask",
+        body=serializers.TaskRetryRequest,
+        data=serializers.TaskCreated,
+        status=201,
+        message="TASK_CREATED_OK",
+    )
     def post(self, request: Request, task_id: str, body: Body) -> Data:
         """A new task with the same request, resuming from the newest checkpoint. Where the source of its code has
         changed, it runs the code as it is now, unless the body says otherwise."""
@@ -129,36 +136,36 @@ class TaskRetryView(APIView):
 
 
 class TaskCloneView(APIView):
-    @operation("cloneTask", data=forms.TaskClone)
+    @operation("cloneTask", data=serializers.TaskClone)
     def post(self, request: Request, task_id: str) -> Data:
         """The task's request, ready to be edited and sent."""
         return actions.clone_request(request.user, task_id)
 
 
 class TaskEventsView(APIView):
-    @operation("listTaskEvents", query=forms.EventQuery, page=forms.TaskEvent)
+    @operation("listTaskEvents", query=serializers.EventQuery, page=serializers.TaskEvent)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What happened, oldest first."""
         task = actions.find_task(request.user, task_id)
-        return paginate_rows(selectors.query_events(task.pk, query["after"]), query, presenters.serialize_event)
+        return paginate_rows(selectors.query_events(task.pk, query["after"]), query, task_presenter.serialize_event)
 
 
 class TaskMetricsView(APIView):
-    @operation("listTaskMetrics", query=forms.MetricQuery, data=forms.MetricList)
+    @operation("listTaskMetrics", query=serializers.MetricQuery, data=serializers.MetricList)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Points as the ranks printed them, oldest first."""
         return selectors.list_metrics(actions.find_task(request.user, task_id).pk, query)
 
 
 class TaskScalingView(APIView):
-    @operation("getTaskScaling", data=forms.TaskScaling)
+    @operation("getTaskScaling", data=serializers.TaskScaling)
     def get(self, request: Request, task_id: str) -> Data:
         """The speed that was to be expected, and the task's own."""
         return scaling.compare_scaling(request.user, actions.find_task(request.user, task_id))
 
 
 class TaskCheckpointsView(APIView):
-    @operation("listTaskCheckpoints", query=forms.CheckpointQuery, page=forms.CheckpointItem)
+    @operation("listTaskCheckpoints", query=serializers.CheckpointQuery, page=serializers.CheckpointItem)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What a restart, a retry or another task can resume from."""
         task = actions.find_task(request.user, task_id)
@@ -169,7 +176,7 @@ class TaskCheckpointsView(APIView):
 
 
 class TaskPlanView(APIView):
-    @operation("getTaskPlan", query=forms.PlanQuery, data=forms.TaskPlan)
+    @operation("getTaskPlan", query=serializers.PlanQuery, data=serializers.TaskPlan)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """What was rendered for an attempt and sent to the engine."""
         found = selectors.get_plan(actions.find_task(request.user, task_id), query.get("attempt"), request.user)
@@ -179,7 +186,7 @@ class TaskPlanView(APIView):
 
 
 class TaskScriptsView(APIView):
-    @operation("downloadTaskScripts", query=forms.ScriptsQuery, media="application/gzip")
+    @operation("downloadTaskScripts", query=serializers.ScriptsQuery, media="application/gzip")
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Scripts, rendered files and a README to start the task by hand, as a .tar.gz; one kind for each target."""
         task = actions.find_task(request.user, task_id)
@@ -195,7 +202,7 @@ class TaskScriptsView(APIView):
 
 
 class TaskLogsView(APIView):
-    @operation("listTaskLogs", query=forms.LogQuery, data=forms.LogPage)
+    @operation("listTaskLogs", query=serializers.LogQuery, data=serializers.LogPage)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Lines of a rank's log, or of all ranks; those that a search, a level or times leave. An answer without lines
         is not yet the `end`."""
@@ -203,7 +210,7 @@ class TaskLogsView(APIView):
 
 
 class TaskFirstErrorView(APIView):
-    @operation("getTaskFirstError", query=forms.FirstErrorQuery, data=forms.FirstError)
+    @operation("getTaskFirstError", query=serializers.FirstErrorQuery, data=serializers.FirstError)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """The first line that says it is an error, of one rank or of all: the earliest where the lines have times, or
         else that of the rank that failed first."""
@@ -211,7 +218,7 @@ class TaskFirstErrorView(APIView):
 
 
 class TaskLogDownloadView(APIView):
-    @operation("downloadTaskLog", query=forms.LogDownloadQuery, media="text/plain")
+    @operation("downloadTaskLog", query=serializers.LogDownloadQuery, media="text/plain")
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """The whole log of a rank, or of all of them one after the other, as a file."""
         task = actions.find_task(request.user, task_id)
@@ -230,7 +237,7 @@ class TaskLogDownloadView(APIView):
 
 
 class TaskStreamView(APIView):
-    @operation("streamTask", query=forms.StreamQuery, media="text/event-stream", headers=["Last-Event-ID"])
+    @operation("streamTask", query=serializers.StreamQuery, media="text/event-stream", headers=["Last-Event-ID"])
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat` every two
         seconds of silence. Resumes from Last-Event-ID."""
@@ -257,7 +264,7 @@ def _serialize_created(task: Task) -> Data:
             "worldSize": task.world_size,
         },
         "summary": task.summary,
-        "warnings": [presenters.serialize_warning(warning["code"], warning["params"]) for warning in task.warnings],
+        "warnings": [task_presenter.serialize_warning(warning["code"], warning["params"]) for warning in task.warnings],
     }
 
 

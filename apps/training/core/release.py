@@ -17,8 +17,7 @@ from apps.clusters.models import DevEnvironment, Lease
 from apps.common import clock_jumps
 from apps.common.clock import now
 from apps.environments import standby
-from apps.scheduling import pricing
-from apps.scheduling import selectors as sharing
+from apps.scheduling import pricing, selectors
 from apps.scheduling.models import Share, Usage
 from apps.training.core import wakeups
 from apps.training.core.engine_access import (
@@ -274,7 +273,7 @@ def _book_usage(task: Task, leases: Collection[Lease], until: datetime) -> None:
         return
     share, _ = Share.objects.get_or_create(project_id=task.project_id, defaults={"used": 0.0, "as_of": until})
     share = Share.objects.select_for_update().get(pk=share.pk)
-    before = sharing.compute_share(share, until)
+    before = selectors.compute_share(share, until)
     Share.objects.filter(pk=share.pk).update(used=before + used, as_of=max(until, share.as_of))
 
 

@@ -31,8 +31,7 @@ from apps.common.errors import ApiError
 from apps.common.sql import CompiledQuery, Reader, list_columns, read_json
 from apps.training.core import elastic_size
 from apps.training.models import Attempt, Drill, Event, Finding, MetricPoint, Node, Preflight, Task
-from apps.training.presenters import redaction
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import redaction, task_presenter
 from apps.training.states import FINAL_STATES, TaskAction, TaskState, allowed_actions
 from fermi.diagnosis import Level
 from fermi.jobs import credentials
@@ -85,7 +84,7 @@ def brief_columns(*more: str, **annotated: Reader | None) -> dict[str, Reader | 
     return list_columns(Task, *_COLUMNS, *more, **annotated, steps_in_spec=None, worst=read_json)
 
 
-_COLUMNS = (*BRIEF_COLUMNS.values(), *presenters.REASON_COLUMNS, "total_steps", "progress", "paused_at")
+_COLUMNS = (*BRIEF_COLUMNS.values(), *task_presenter.REASON_COLUMNS, "total_steps", "progress", "paused_at")
 
 
 _OPEN_FINDINGS = Finding.objects.filter(task=OuterRef("pk"), attempt=OuterRef("attempt"), until=None)
@@ -104,12 +103,12 @@ def serialize_brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str
         **dict(zip(BRIEF_COLUMNS, _get_brief_values(row), strict=True)),
         "priorityClass": _get_priority_class(row["priority"]),
         "paused": paused,
-        "reason": presenters.explain_task(row, lang),
+        "reason": task_presenter.explain_task(row, lang),
         "step": progress.get("step"),
         "totalSteps": progress.get("total") or _get_total_steps(row),
         "loss": progress.get("loss"),
         "lossNotFinite": "loss" in progress and progress["loss"] is None,
-        "finding": presenters.serialize_worst_finding(row["worst"], lang) if state not in FINAL_STATES else None,
+        "finding": task_presenter.serialize_worst_finding(row["worst"], lang) if state not in FINAL_STATES else None,
         "allowedActions": _get_actions(state, row["may_change"], paused),
     }
 
@@ -158,7 +157,7 @@ def _build_stream_state(row: dict[str, Any], lang: str) -> StreamState:
     event, metric, seen = (row.pop(name) for name in _NEWEST_COLUMNS)
     status = serialize_brief(row, lang)
     return StreamState(
-        status, crc32(encode_json([status, seen])), event or 0, metric or 0, presenters.get_recheck_delay(row)
+        status, crc32(encode_json([status, seen])), event or 0, metric or 0, task_presenter.get_recheck_delay(row)
     )
 
 
@@ -247,15 +246,15 @@ def get_task_detail(user: User, task_id: str) -> dict[str, Any]:
         **{name: found[name] for name in (*_DATA_COLUMNS, *_CONTEXT_COLUMNS)},
         "summary": found["summary"],
         "warnings": [
-            presenters.serialize_warning(warning["code"], warning["params"])
+            task_presenter.serialize_warning(warning["code"], warning["params"])
             for warning in found["warnings"]
-            if waits or warning["code"] not in presenters.QUEUE_WARNINGS
+            if waits or warning["code"] not in task_presenter.QUEUE_WARNINGS
         ],
-        "proposal": presenters.serialize_proposal(job),
+        "proposal": task_presenter.serialize_proposal(job),
         "elastic": elastic_size.serialize_elastic(Task.objects.select_related("cluster").get(pk=task_id), job)
         if job.elastic
         else None,
-        "batch": presenters.serialize_batch(job),
+        "batch": task_presenter.serialize_batch(job),
         "select": select,
         "nodes": [
             {
@@ -267,7 +266,7 @@ def get_task_detail(user: User, task_id: str) -> dict[str, Any]:
                 "processes": at.node.processes,
                 "emulated": at.node.emulated,
                 "ranks": list(at.ranks),
-                "runsIn": presenters.serialize_run_location(at.node),
+                "runsIn": task_presenter.serialize_run_location(at.node),
             }
             for at in placements
         ],
@@ -280,7 +279,7 @@ def get_task_detail(user: User, task_id: str) -> dict[str, Any]:
                 "state": seen.get(rank, {}).get("state", "waiting"),
                 "pid": seen.get(rank, {}).get("pid"),
                 "exitCode": seen.get(rank, {}).get("exit_code"),
-                "ending": presenters.classify_ending(seen.get(rank, {}), culprit),
+                "ending": task_presenter.classify_ending(seen.get(rank, {}), culprit),
             }
             for at in placements
             for local, rank in enumerate(at.ranks)
@@ -294,7 +293,7 @@ def _serialize_attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "number": attempt["number"],
         "masterPort": attempt["master_port"],
-        "outcome": presenters.serialize_reason(attempt["outcome"], attempt["outcome_params"]),
+        "outcome": task_presenter.serialize_reason(attempt["outcome"], attempt["outcome_params"]),
         "failedRank": attempt["outcome_params"].get("rank"),
         "resumeFrom": attempt["resume_from"] or None,
         "createdAt": attempt["created_at"],
@@ -309,7 +308,7 @@ def get_plan(task: Task, number: int | None, user: User | None) -> dict[str, Any
     attempt = attempts.values("number", "plan").first()
     if attempt is None:
         return None
-    files, artifacts = presenters.serialize_artifacts(
+    files, artifacts = task_presenter.serialize_artifacts(
         credentials.redact_secrets(
             attempt["plan"]["artifacts"], redaction.find_hidden_variables(task.request, task.project_id, user)
         )

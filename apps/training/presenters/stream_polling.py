@@ -20,8 +20,7 @@ from apps.accounts.access import UserRights
 from apps.common.encoding import encode_json
 from apps.training.logs import pages
 from apps.training.models import Task
-from apps.training.presenters import selectors
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import selectors, task_presenter
 from apps.training.presenters.selectors import StreamState
 from apps.training.states import FINAL_STATES, TaskState
 
@@ -201,7 +200,7 @@ def _build_messages(
         list(selectors.query_events(task_id, position.event)[:MAX_BATCH_ROWS]) if state.event > position.event else []
     )
     for row in events:
-        send("event", presenters.serialize_event(row, lang), event=row["id"])
+        send("event", task_presenter.serialize_event(row, lang), event=row["id"])
     points = []
     if state.metric > position.metric:
         points = selectors.list_metrics(task_id, {"after": position.metric, "limit": MAX_BATCH_ROWS})["items"]

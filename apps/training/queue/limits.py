@@ -8,7 +8,7 @@ from django.db import connection
 
 from apps.accounts.models import Project
 from apps.common.clock import now
-from apps.scheduling import selectors as sharing
+from apps.scheduling import selectors
 from apps.scheduling.models import UserLimits
 from apps.training.core.engine_access import filter_engine_scheduled, list_clusters_with_queue
 from apps.training.models import Attempt, Node, Task
@@ -29,7 +29,7 @@ class OverLimitError(Exception):
 def check_limits(task: Task, environments: Sequence[str]) -> None:
     """Raise OverLimitError if the task would break a limit on these environments. Call it in the transaction that
     starts its attempt."""
-    if sharing.get_limits(task.project) is None and not UserLimits.objects.filter(project=task.project).exists():
+    if selectors.get_limits(task.project) is None and not UserLimits.objects.filter(project=task.project).exists():
         return
     if connection.features.has_select_for_update:
         Project.objects.select_for_update(no_key=True).filter(pk=task.project_id).values_list("pk").first()
@@ -37,7 +37,7 @@ def check_limits(task: Task, environments: Sequence[str]) -> None:
     held = list(_list_project_holds(task, moment))
     known = {*environments, *(key for one in held for key in one.places)}
     places = {place.id: place for place in load.load_environments(ids=known)}
-    project = sharing.read_projects(moment, held, places.values()).get(task.project_id)
+    project = selectors.read_projects(moment, held, places.values()).get(task.project_id)
     asked = WaitingTask(
         task=task.pk,
         project=task.project_id,

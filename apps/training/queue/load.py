@@ -11,7 +11,7 @@ from django.db.models import F, Max, Sum
 
 from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
 from apps.common.sql import MAX_VALUES, split_keys
-from apps.scheduling import selectors as sharing
+from apps.scheduling import selectors
 from apps.training.core.engine_access import list_clusters_with_queue
 from apps.training.models import Attempt, Checkpoint, Node, Task
 from apps.training.queue import node_health, runtime_estimates
@@ -42,8 +42,8 @@ def load_snapshot(now: datetime, *extra: WaitingTask, history: RuntimeHistory = 
         waiting=(*waiting, *extra),
         held=holders,
         places=there,
-        projects=sharing.read_projects(now, holders, there),
-        reservations=tuple(sharing.list_reservation_windows(now)),
+        projects=selectors.read_projects(now, holders, there),
+        reservations=tuple(selectors.list_reservation_windows(now)),
     )
 
 
@@ -130,9 +130,9 @@ def load_running_tasks(now: datetime, history: RuntimeHistory = NO_HISTORY) -> l
     ]  # fmt: skip
 
 
-def load_monthly_spend(now: datetime) -> Mapping[str, sharing.MonthlySpend]:
+def load_monthly_spend(now: datetime) -> Mapping[str, selectors.MonthlySpend]:
     """Return what each project has spent this month so far, by project id."""
-    return sharing.sum_spend(now, load_running_tasks(now), load_environments())
+    return selectors.sum_spend(now, load_running_tasks(now), load_environments())
 
 
 def _with_expected_end(

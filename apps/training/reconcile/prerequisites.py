@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.catalog.models import DatasetVersion, VersionStatus
-from apps.code import fetch as fetching
+from apps.code import fetch as code_fetch
 from apps.code.models import FetchStatus
 from apps.training.core import code, task_environments
 from apps.training.models import Task
@@ -40,7 +40,7 @@ def _check_environments(task: Task) -> Prerequisite:
 def _check_code(task: Task) -> Prerequisite:
     job, fetch = code.resolve_fetch(JobSpec.from_json(task.spec))
     if job is None and fetch and fetch.status == FetchStatus.FETCHING:
-        return Prerequisite(waits=Cause(TaskReason.CODE_FETCHING, {"url": fetching.describe_source(fetch.source)}))
+        return Prerequisite(waits=Cause(TaskReason.CODE_FETCHING, {"url": code_fetch.describe_source(fetch.source)}))
     if job is None:
         error = (fetch and fetch.error) or {"code": TaskReason.CODE_LOST}
         return Prerequisite(failed=Cause(TaskReason.CODE_FETCH_FAILED, {**error, "cause": error["code"]}))

@@ -20,7 +20,7 @@ from apps.common import disks
 from apps.common.clock import now
 from apps.common.texts import lazy_admin_text
 from apps.training.models import Attempt, Task
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import task_presenter
 from apps.training.reports import causes
 from apps.training.states import TaskState
 
@@ -104,7 +104,7 @@ def _build_queue_table() -> Table:
             _link_task(task.pk, task.name),
             task.owner.username,
             str(timedelta(seconds=int((moment - task.state_since).total_seconds()))),
-            (presenters.explain_task(vars(task)) or {"message": "–"})["message"],
+            (task_presenter.explain_task(vars(task)) or {"message": "–"})["message"],
         ]
         for task in _limit_rows(waiting.order_by("-priority", "created_at").select_related("owner"))
     ]

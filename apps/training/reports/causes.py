@@ -8,7 +8,7 @@ from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet
 
 from apps.training.core import outcomes
 from apps.training.models import Attempt, Task
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import task_presenter
 from apps.training.states import TaskKind, TaskState
 from apps.training.states.reasons import NON_FAILURE_OUTCOMES
 
@@ -82,8 +82,8 @@ def _serialize_causes(causes: list[CauseCount]) -> list[dict[str, Any]]:
                 "code": one.code,
                 "attempts": one.attempts,
                 "tasks": one.tasks,
-                "message": presenters.describe_cause(one.code, alike),
-                "example": (presenters.serialize_reason(one.code, params) or {"message": ""})["message"],
+                "message": task_presenter.describe_cause(one.code, alike),
+                "example": (task_presenter.serialize_reason(one.code, params) or {"message": ""})["message"],
                 "taskId": task,
             }
         )

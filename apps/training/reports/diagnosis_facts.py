@@ -14,8 +14,7 @@ from apps.common.clock import now
 from apps.training.core.checkpoints import AUTO
 from apps.training.core.engine_access import build_cause
 from apps.training.models import Attempt, Checkpoint, Task
-from apps.training.presenters import rank_progress
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import rank_progress, task_presenter
 from apps.training.reports import queue
 from apps.training.states import FINAL_STATES, TaskState
 from apps.training.states.reasons import TaskReason
@@ -59,7 +58,7 @@ def build_facts(task: Task, user: User) -> diagnose.TaskFacts:
 
 
 def _find_reason(task: Task) -> Cause | None:
-    silent = presenters.find_silence({"claimed_at": task.claimed_at})
+    silent = task_presenter.find_silence({"claimed_at": task.claimed_at})
     code, params = (TaskReason.PROCESS_SILENT, silent) if silent else (task.reason, task.reason_params)
     if not code and task.state == TaskState.QUEUED and task.in_line_at:
         code, params = queue.find_reason(task)

@@ -9,8 +9,8 @@ from apps.accounts.models import Membership, Role, User
 from apps.common.texts import render_text
 from apps.training.core.engine_access import is_scheduled_by_engine
 from apps.training.models import Task
-from apps.training.presenters import task_presenter as presenters
-from apps.training.queue import outlook as looking
+from apps.training.presenters import task_presenter
+from apps.training.queue import outlook
 from apps.training.queue.outlook import QueueForecast
 from apps.training.states import FINAL_STATES
 from fermi.diagnosis import diagnose
@@ -56,7 +56,7 @@ def get_forecast(view: QueueForecast, turn: QueueEntry) -> Forecast:
 
 def list_queue(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     """Return a page of the queue in its order. A filter by project or by words finds only what `user` may see."""
-    view, visibility = looking.get_queue_forecast(), VisibilityFilter(user)
+    view, visibility = outlook.get_queue_forecast(), VisibilityFilter(user)
     rows = [turn for turn in view.decision.turns if _matches_query(view.waiting[turn.task], visibility, query)]
     number, size = query["page"], query["pageSize"]
     part = rows[(number - 1) * size : number * size]
@@ -75,7 +75,7 @@ def _matches_query(task: WaitingTask, visibility: VisibilityFilter, query: Mappi
 
 
 def _load_reasons(tasks: Iterable[str]) -> dict[str, Any]:
-    rows = Task.objects.filter(pk__in=list(tasks)).values("id", *presenters.REASON_COLUMNS)
+    rows = Task.objects.filter(pk__in=list(tasks)).values("id", *task_presenter.REASON_COLUMNS)
     return {row["id"]: row for row in rows}
 
 
@@ -102,9 +102,9 @@ def _serialize_item(
 
 def _serialize_reason(turn: QueueEntry, row: Mapping[str, Any] | None) -> dict[str, str] | None:
     """Return the stored reason; for a task that no scheduling pass has decided on yet, the reason that it would get."""
-    if row is not None and (known := presenters.explain_task(row)):
+    if row is not None and (known := task_presenter.explain_task(row)):
         return known
-    return presenters.serialize_reason(turn.why.code, turn.why.params) if turn.why else None
+    return task_presenter.serialize_reason(turn.why.code, turn.why.params) if turn.why else None
 
 
 def _serialize_forecast(view: QueueForecast, visibility: VisibilityFilter, turn: QueueEntry) -> dict[str, Any]:
@@ -162,9 +162,9 @@ def _count_gpus(select: Select) -> int | None:
 def explain_queue(user: User, task: Task) -> dict[str, Any]:
     """Return why a task has not started, and when it will; for one that is not in the queue, why not. `task` is loaded
     with its cluster."""
-    view, visibility = looking.get_queue_forecast(), VisibilityFilter(user)
+    view, visibility = outlook.get_queue_forecast(), VisibilityFilter(user)
     turn = view.turns.get(task.pk)
-    reason = presenters.explain_task(vars(task)) if task.state not in FINAL_STATES else None
+    reason = task_presenter.explain_task(vars(task)) if task.state not in FINAL_STATES else None
     known: dict[str, Any] = {"begins": None, "early": None, "late": None, "after": []}
     if turn is not None:
         reason, known = _serialize_reason(turn, vars(task)), _serialize_forecast(view, visibility, turn)
@@ -175,14 +175,16 @@ def explain_queue(user: User, task: Task) -> dict[str, Any]:
         "reason": reason,
         **known,
         "needs": [_serialize_need(view, visibility, key) for key in (turn.start or turn.needs)] if turn else [],
-        "sooner": [presenters.serialize_warning(one.code, one.params) for one in view.sooner(task.pk)] if turn else [],
+        "sooner": [task_presenter.serialize_warning(one.code, one.params) for one in view.sooner(task.pk)]
+        if turn
+        else [],
         "engine": _describe_engine_queue(task),
     }
 
 
 def build_queue_position(task: Task, user: User) -> diagnose.QueuePosition | None:
     """Return the task's position in the queue for its diagnosis; None if it is not in the queue."""
-    view, visibility = looking.get_queue_forecast(), VisibilityFilter(user)
+    view, visibility = outlook.get_queue_forecast(), VisibilityFilter(user)
     turn = view.turns.get(task.pk)
     if turn is None:
         return None
@@ -208,7 +210,7 @@ def build_queue_position(task: Task, user: User) -> diagnose.QueuePosition | Non
 def find_reason(task: Task) -> tuple[str, Mapping[str, Any]]:
     """Return the code and parameters of why it waits, while no scheduling pass has stored it; an empty code if it would
     start."""
-    turn = looking.get_queue_forecast().turns.get(task.pk)
+    turn = outlook.get_queue_forecast().turns.get(task.pk)
     return (turn.why.code, turn.why.params) if turn and turn.why else ("", {})
 
 
@@ -229,7 +231,7 @@ def _describe_engine_queue(task: Task) -> dict[str, Any] | None:
     runs beside its environments does."""
     if task.state in FINAL_STATES or not (is_scheduled_by_engine(task) or task.reason == QUEUE_WAITING):
         return None
-    reason = presenters.explain_task(vars(task))
+    reason = task_presenter.explain_task(vars(task))
     position, begins = (task.reason_params.get(name) for name in ("position", "begins"))
     return {
         "position": position if isinstance(position, int) else None,

@@ -14,7 +14,7 @@ from apps.common.errors import ApiError
 from apps.common.sql import split_keys
 from apps.scheduling.models import Reservation, Usage
 from apps.training.models import Task
-from apps.training.queue import outlook as looking
+from apps.training.queue import outlook
 from apps.training.queue.outlook import QueueForecast
 from apps.training.reports.queue import VisibilityFilter, estimate_end, get_forecast, to_datetime
 
@@ -34,7 +34,7 @@ def build_timeline(user: User, begins: datetime, ends: datetime, project: str = 
     rows = selectors.list_visible_environments(user)
     environments = list(_query_environments(rows.filter(project=project) if project else rows))
     keys = {row["id"] for row in environments}
-    view, visibility, spans = looking.get_queue_forecast(), VisibilityFilter(user), Spans(list)
+    view, visibility, spans = outlook.get_queue_forecast(), VisibilityFilter(user), Spans(list)
     _add_past_spans(spans, view, visibility, keys, begins, ends)
     _add_current_spans(spans, view, visibility, keys)
     _add_reserved_spans(spans, visibility, keys, begins, ends)

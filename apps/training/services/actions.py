@@ -13,8 +13,7 @@ from apps.common.errors import ApiError
 from apps.training.core import checkpoint_choice, code, elastic_size, transitions, wakeups
 from apps.training.models import Task
 from apps.training.presenters import redaction
-from apps.training.services import code_source
-from apps.training.services import delete as removing
+from apps.training.services import code_source, delete
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, TaskAction, TaskState, allowed_actions
 from fermi.jobs.spec import JobSpec
 from fermi.jobs.user_paths import TREES_FOLDER
@@ -107,9 +106,9 @@ def delete_task(user: User, task_id: str) -> None:
         resumed |= Q(spec__resume_from__startswith=f"{folder}/")
     if busy := Task.objects.filter(resumed, state__in=ACTIVE_STATES).values_list("pk", flat=True).first():
         raise ApiError(409, "CHECKPOINTS_IN_USE", task=busy)
-    if going_on := next((run.pk for run in removing.list_runs(task) if run.state in ACTIVE_STATES), None):
+    if going_on := next((run.pk for run in delete.list_runs(task) if run.state in ACTIVE_STATES), None):
         raise ApiError(409, "DRILL_UNDER_WAY", drill=going_on)
-    removing.remove_task(
+    delete.remove_task(
         task, lambda: audit.record_event(user, "task.delete", task.pk, project=task.project_id, name=task.name)
     )
 

@@ -9,7 +9,7 @@ from apps.accounts.models import Project, User
 from apps.clusters import selectors as clusters
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common.clock import now
-from apps.scheduling import selectors as sharing
+from apps.scheduling import selectors
 from apps.training.core import task_environments
 from apps.training.queue import load
 from apps.training.services import planned_environments
@@ -186,7 +186,7 @@ def _choose_by_capacity(
         return choice
     there, taken = load.load_environments(), set(Lease.objects.values_list("environment_id", flat=True))
     homes = sorted({place.cluster for place in there if place.shared or place.project == choice.project.pk})
-    limits = sharing.build_project(choice.project, sharing.get_limits(choice.project))
+    limits = selectors.build_project(choice.project, selectors.get_limits(choice.project))
     free = [place for place in there if place.id not in taken]
     rounds = [
         (select, free, limits),

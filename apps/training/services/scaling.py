@@ -6,7 +6,7 @@ from typing import Any
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.training.models import MetricPoint, Preflight, Task
-from apps.training.presenters import task_presenter as presenters
+from apps.training.presenters import task_presenter
 from apps.training.states import TaskState
 from fermi.jobs.ranks import place_nodes
 from fermi.jobs.spec import JobSpec
@@ -33,7 +33,7 @@ def compare_scaling(user: User, task: Task) -> dict[str, Any]:
     found = median(speeds) if speeds else None
     known = expected is not None and found is not None
     return {
-        "expected": presenters.serialize_scaling(expected) if expected else None,
+        "expected": task_presenter.serialize_scaling(expected) if expected else None,
         "tokensPerSecond": found,
         "offBy": scaling.compute_deviation(found, expected.tokens_per_second) if known and found and expected else None,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import close_old_connections, transaction
 
-from apps.accounts import secrets as vault
+from apps.accounts import secrets as project_secrets
 from apps.common.errors import ApiError
 from apps.workers import health, revisions
 from apps.workers.engine import channels
@@ -146,8 +146,8 @@ def read_run_body(worker_id: str, name: str) -> dict[str, Any] | None:
         return None
     spec = serialization.load(EnvironmentSpec, row.body)
     try:
-        secrets = vault.reveal_secrets(spec.project, spec.secret_env)
-    except vault.SecretUnavailableError as why:
+        secrets = project_secrets.reveal_secrets(spec.project, spec.secret_env)
+    except project_secrets.SecretUnavailableError as why:
         raise ApiError(409, why.code, **why.params) from None
     return {"name": name, "spec": row.body, "secrets": secrets}
 

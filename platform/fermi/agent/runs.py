@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from fermi.agent.sandbox import HostSandbox
 from fermi.engines import runner_reports
-from fermi.engines.local import inside as trained
+from fermi.engines.local import inside as local_inside
 from fermi.engines.local import rank_exec
 from fermi.engines.local.environment_runs import EnvironmentDisk
 from fermi.jobs.user_paths import HOMES_FOLDER
@@ -63,10 +63,10 @@ class HostContext:
         there is none."""
         if named and "/" not in named:
             isolation, place = self.confining.isolation, replace(self.confining.place, home=self.hosted)
-            return trained.find_chosen_interpreter(named, isolation, place, disk, home).path or named
+            return local_inside.find_chosen_interpreter(named, isolation, place, disk, home).path or named
         if named:
             return named
-        return trained.get_python(disk, self.python) if disk else self.python
+        return local_inside.get_python(disk, self.python) if disk else self.python
 
 
 class RankRun:
@@ -105,8 +105,8 @@ class RankRun:
         if inside and not disk:
             _write_note(spec, f"{inside.get('environment')}: not kept here. Ranks run outside of it.")
         if disk:
-            own, packages = [disk.workspace, disk.home], [trained.build_package_folder(host.hosted, disk.project)]
-            spec["env"] = {**trained.build_variables(disk, python), **spec["env"]}
+            own, packages = [disk.workspace, disk.home], [local_inside.build_package_folder(host.hosted, disk.project)]
+            spec["env"] = {**local_inside.build_variables(disk, python), **spec["env"]}
         if disk and python.startswith(f"{disk.own}/"):
             spec.update(python=python, venv=str(disk.own))
         elif python != host.python:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from fermi.frameworks import _rank_groups as groups
+from fermi.frameworks import _rank_groups
 from fermi.frameworks._planning import build_plan, propose_data_parallel
 from fermi.frameworks.base import Info
 from fermi.jobs import batch_shares, gpus, memory, network, options, rank_env, recipes
@@ -77,13 +77,13 @@ def warnings(spec: JobSpec) -> list[Problem]:
     if problems(spec):
         return []
     found = batch_shares.find_warnings(spec)
-    size, better = choose_shard_size(spec), groups.find_natural_size(spec)
+    size, better = choose_shard_size(spec), _rank_groups.find_natural_size(spec)
     params = {"size": size, "replicas": spec.world_size // size, "better": better}
     if size < spec.world_size and spec.options.get("sharding", "auto") == "auto" and "shardSize" not in spec.options:
         found.append(Problem(_SHARDING, "FSDP_HYBRID_CHOSEN", params))
     if size == 1 < spec.world_size:
         found.append(Problem(_SHARDING, "FSDP_NOTHING_SHARDED", params))
-    if better > 1 and groups.crosses_zones(spec, size):
+    if better > 1 and _rank_groups.crosses_zones(spec, size):
         found.append(Problem(_SHARDING, "FSDP_SHARDS_CROSS_ZONES", params))
     return found
 
@@ -107,7 +107,7 @@ def _propose_mesh(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
     kind = options.read_option(spec, OPTIONS, "sharding")
     if "shardSize" in spec.options or kind == "full":
         return []
-    size, world, natural = choose_shard_size(spec), spec.world_size, groups.find_natural_size(spec)
+    size, world, natural = choose_shard_size(spec), spec.world_size, _rank_groups.find_natural_size(spec)
     params = {"size": size, "replicas": world // size, "worldSize": world, "natural": natural}
     if kind == "hybrid":
         chosen["shardSize"] = size
@@ -116,7 +116,7 @@ def _propose_mesh(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
         chosen |= {"sharding": "hybrid", "shardSize": size}
         return [Problem(_SHARDING, "PROPOSED_HYBRID_SHARD", params)]
     chosen["sharding"] = "full"
-    in_the_way = groups.spans_zones(spec) and natural > 1 and not groups.fits_in_group(spec, natural)
+    in_the_way = _rank_groups.spans_zones(spec) and natural > 1 and not _rank_groups.fits_in_group(spec, natural)
     return [Problem(_SHARDING, "PROPOSED_FULL_FOR_MEMORY" if in_the_way else "PROPOSED_FULL_SHARD", params)]
 
 
@@ -131,7 +131,7 @@ def _propose_precision(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
 
 def _propose_offload(spec: JobSpec, chosen: dict[str, Any]) -> list[Problem]:
     size = chosen.get("shardSize", choose_shard_size(spec))
-    if "cpuOffload" in spec.options or groups.fits_in_group(spec, size):
+    if "cpuOffload" in spec.options or _rank_groups.fits_in_group(spec, size):
         return []
     chosen["cpuOffload"] = True
     needed = memory.compute_needed_gib(
@@ -151,9 +151,9 @@ def choose_shard_size(spec: JobSpec) -> int:
     if (chosen := spec.options.get("shardSize")) is not None:
         return int(chosen)
     kind = options.read_option(spec, OPTIONS, "sharding")
-    natural = groups.find_natural_size(spec)
+    natural = _rank_groups.find_natural_size(spec)
     if kind == "hybrid" or (
-        kind == "auto" and groups.spans_zones(spec) and natural > 1 and groups.fits_in_group(spec, natural)
+        kind == "auto" and _rank_groups.spans_zones(spec) and natural > 1 and _rank_groups.fits_in_group(spec, natural)
     ):
         return natural
     return spec.world_size

@@ -9,7 +9,7 @@ import json
 import re
 from dataclasses import replace
 
-from fermi.frameworks import _rank_groups as groups
+from fermi.frameworks import _rank_groups
 from fermi.frameworks._planning import build_plan, propose_data_parallel
 from fermi.frameworks.base import Info
 from fermi.jobs import elastic, gpus, memory, options, recipes
@@ -63,12 +63,13 @@ def warnings(spec: JobSpec) -> list[Problem]:
         found.append(Problem("hyperparameters.numWorkers", "JAX_LOADS_WITH_A_THREAD", params))
     if _check_mesh(spec):
         return found
-    size, better = choose_fsdp_size(spec), groups.find_natural_size(spec)
-    if min(size, better) > 1 and groups.crosses_zones(spec, size) and groups.fits_in_group(spec, better):
+    size, better = choose_fsdp_size(spec), _rank_groups.find_natural_size(spec)
+    if min(size, better) > 1 and _rank_groups.crosses_zones(spec, size) and _rank_groups.fits_in_group(spec, better):
         found.append(Problem(f"{_STRATEGY}.{FSDP}", "JAX_SHARDS_CROSS_ZONES", {"size": size, "better": better}))
-    if not groups.fits_in_group(spec, size):
+    if not _rank_groups.fits_in_group(spec, size):
         enough = next(
-            (ranks for ranks in suggestions.list_divisors(spec.world_size) if groups.fits_in_group(spec, ranks)), "–"
+            (ranks for ranks in suggestions.list_divisors(spec.world_size) if _rank_groups.fits_in_group(spec, ranks)),
+            "–",
         )
         params = {**_describe_memory(spec, size), "size": size, "enough": enough}
         found.append(Problem(f"{_STRATEGY}.{FSDP}", "JAX_STATE_TOO_LARGE", params))
@@ -89,8 +90,8 @@ def propose(spec: JobSpec) -> Proposal:
         whole = {**given, **strategy}
         params = {"size": whole[FSDP], "replicas": whole[DATA]}
         return Proposal(strategy, {}, (Problem(_STRATEGY, "PROPOSED_JAX_REST", params),))
-    sizes = [1, *dict.fromkeys(size for size in (groups.find_natural_size(spec), world) if size > 1)]
-    size = next((size for size in sizes if groups.fits_in_group(spec, size)), world)
+    sizes = [1, *dict.fromkeys(size for size in (_rank_groups.find_natural_size(spec), world) if size > 1)]
+    size = next((size for size in sizes if _rank_groups.fits_in_group(spec, size)), world)
     if size == 1 or spec.strategy:
         return propose_data_parallel(spec)
     params = {**_describe_memory(spec, 1), "size": size, "replicas": world // size}

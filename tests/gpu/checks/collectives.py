@@ -10,7 +10,7 @@ import sysconfig
 import time
 from pathlib import Path
 
-from fermi.probe import collectives as probe
+from fermi.probe import collectives
 from fermi.runner import ras
 from tests.faults.catalogue.fault import Expected
 from tests.gpu import answers
@@ -165,8 +165,8 @@ def flight_recorder(context: Context) -> None:
     for one in read:
         backend = "nccl" if "nccl" in one["recorder"] else "gloo"
         state = json.loads(one["raw"])
-        counts = probe._count_collectives({backend: state})
-        shown = [probe._summarize_entry({**entry, "backend": backend}) for entry in state.get("entries", ())]
+        counts = collectives._count_collectives({backend: state})
+        shown = [collectives._summarize_entry({**entry, "backend": backend}) for entry in state.get("entries", ())]
         print("read   |", one["recorder"], one["active"], counts, json.dumps(shown)[:3000], flush=True)
         context.figure(f"{one['recorder']}: to read it", one["microseconds"], "µs")
         if backend == "nccl" and not one["active"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fermi.agent import agent as module
-from fermi.agent import engines as looking
+from fermi.agent import engines
 from fermi.engines.local import container_engines
 from tests.fakes.workers import agent, serving
 from tests.podman import Podman
@@ -37,7 +37,7 @@ def test_one_that_does_not_run_anything_or_is_not_wanted_is_none(podman: Podman,
 def test_one_that_answers_late_keeps_no_heartbeat_waiting_and_is_told_later(
     podman: Podman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(engines, "WAIT_SECONDS", 0.0)
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(container_engines, "RETRY_SECONDS", 0.0)
     podman.says(away="unable to connect to Podman")

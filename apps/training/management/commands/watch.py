@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from apps.clusters import discovery
-from apps.telemetry import writer as writing
+from apps.telemetry import writer as series_writer
 from apps.training.core import wakeups
 from apps.training.logs import sharding, telemetry
 from apps.training.logs.watcher import Watcher
@@ -62,7 +62,7 @@ class Command(BaseCommand):
             for number in END_SIGNALS:
                 signal.signal(number, _raise_ended)
             gc.freeze()  # what is imported stays: looking through it would only make the end slow
-            writer = writing.TelemetryWriter()
+            writer = series_writer.TelemetryWriter()
             here = telemetry.create_host_sampler(writer, [str(settings.DATA_DIR)])
             threading.Thread(target=share.run, args=(ending,)).start()
             for followed in (
@@ -71,7 +71,7 @@ class Command(BaseCommand):
                 here,
             ):
                 threading.Thread(target=followed.run, args=(ending, share.has)).start()
-            threading.Thread(target=writing.run_writer, args=(writer, ending)).start()
+            threading.Thread(target=series_writer.run_writer, args=(writer, ending)).start()
             Watcher(writer, share).run()
         except WatcherEndedError:
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -65,7 +65,7 @@ def _run_on_platform(session: Session, environments: tuple[str, ...], full: bool
 
 def _run_on_this_node(session: Session, full: bool, given: dict[str, Any]) -> int:
     """Node 0 collects what all nodes say and judges; the others say whether they found it."""
-    from fermi.preflight import report as words
+    from fermi.preflight import report as preflight_report
     from fermi.preflight import verdict as judge
     from fermi.train import preflight as test
     from fermi.train.preflight_net import PreflightOrder
@@ -86,7 +86,7 @@ def _run_on_this_node(session: Session, full: bool, given: dict[str, Any]) -> in
         for rank in range(order.world)
     ]  # fmt: skip
     report = judge.build_report(members, facts, about["level"], given["framework"] or "")
-    found = words.translate_report(report, texts.get_language())
+    found = preflight_report.translate_report(report, texts.get_language())
     output.print_result(found, session.form, lambda: render_matrix(found))
     return EXIT_TRAINING_FAILED if found["verdict"]["level"] == "fail" else 0
 

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 import fermi
-from fermi.engines import bundle as shipped
+from fermi.engines import bundle
 
 DIGEST_DIGITS = 32
 """Length of the archive's hash."""
@@ -38,8 +38,8 @@ class Bundle:
 def build_bundle() -> Bundle:
     """Return the archive; the same bytes for the same modules."""
     trainers = sorted(path.stem for path in (Path(fermi.__file__).parent / "train").glob("*.py"))
-    modules = shipped.collect_modules(
-        shipped.INSIDE_MODULES, (f"fermi.train.{name}" for name in trainers if name != "__init__")
+    modules = bundle.collect_modules(
+        bundle.INSIDE_MODULES, (f"fermi.train.{name}" for name in trainers if name != "__init__")
     )
     data = gzip.compress(_build_archive(modules), mtime=0)
     return Bundle(hashlib.sha256(data).hexdigest()[:DIGEST_DIGITS], data)

@@ -15,7 +15,7 @@ from fermi.engines.failure_cause import (
     find_failure_cause,
     find_preparation,
 )
-from fermi.engines.inside import observation as in_environments
+from fermi.engines.inside import observation
 from fermi.engines.slurm import causes
 from fermi.engines.slurm.driver import SlurmJob
 from fermi.engines.slurm.pending_queue import PendingQueue
@@ -64,7 +64,7 @@ def build_inside_observation(
     names = {rank: contents.node_name(rank) for rank in contents.inside}
     reports = {rank: _build_report(contents, rank, jobs, rank in steps, now) for rank in contents.inside}
     began, ended = contents.started_inside >= contents.inside, contents.stop is not None
-    found = in_environments.build_observation(reports, names, began=began, ended=ended, head=False)
+    found = observation.build_observation(reports, names, began=began, ended=ended, head=False)
     if any(now - since < SETTLE_SECONDS for rank, since in missing.items() if reports[rank]["state"] == "lost"):
         return Observation(Phase.UNKNOWN, True, found.ranks)
     ending = {rank for rank, place in contents.places.items() if (job := jobs.get(place.job)) and not job.state}

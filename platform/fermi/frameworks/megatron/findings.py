@@ -4,8 +4,7 @@ from fermi.frameworks.megatron import arguments, cost, memory, search
 from fermi.frameworks.megatron.request import OPTIONS, OPTIONS_FIELD, STRATEGY_FIELD, MegatronRequest
 from fermi.frameworks.megatron.split import Split
 from fermi.frameworks.parallelism import Strategy, format_degrees
-from fermi.jobs import effective_batch as effective
-from fermi.jobs import gpus, options
+from fermi.jobs import effective_batch, gpus, options
 from fermi.jobs.spec import JobSpec, Problem
 from fermi.schema import humanize
 
@@ -111,7 +110,7 @@ def explain_split(request: MegatronRequest, result: search.SearchResult) -> list
     return [*said, Problem(f"{OPTIONS_FIELD}.globalBatchSize", "MEGATRON_BATCH", params)]
 
 
-def build_effective_batch(spec: JobSpec, split: Split) -> effective.EffectiveBatch:
+def build_effective_batch(spec: JobSpec, split: Split) -> effective_batch.EffectiveBatch:
     """Return the effective batch. A user's own script gets the learning rate as it is, without scaling."""
     told = {"scaling": "none"} if spec.entrypoint else {}
-    return effective.build_effective_batch(spec, split.micro, split.data, split.micro_batches, **told)
+    return effective_batch.build_effective_batch(spec, split.micro, split.data, split.micro_batches, **told)
