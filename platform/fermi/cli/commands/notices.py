@@ -1,7 +1,7 @@
 """What people are told: their inbox, the channels by which they hear of things, and rules of what goes where."""
 
 import sys
-from typing import cast
+from typing import cast, get_args
 
 import click
 
@@ -13,11 +13,14 @@ from fermi.cli.times import format_time
 from fermi.client.types import (
     ChannelCreateRequest,
     InboxItem,
+    IncidentKind,
     NoticeChannel,
     NoticeDelivery,
     NoticeRule,
     RuleCreateRequest,
 )
+
+INCIDENT_KINDS = ", ".join(get_args(IncidentKind))
 
 
 @command("notices", _("MORE_NOTICES"))
@@ -81,7 +84,9 @@ def channels(
 @click.argument("action", type=click.Choice(["list", "add", "remove"]), default="list")
 @click.argument("name", required=False)
 @click.option("--channel", "to", multiple=True, help=_("OPTION_NOTICE_RULES_CHANNEL"))
-@click.option("--kind", "kinds", multiple=True, help=_("OPTION_NOTICE_RULES_KIND"))
+@click.option(
+    "--kind", "kinds", multiple=True, help=_("OPTION_NOTICE_RULES_KIND", kinds=", ".join(get_args(IncidentKind)))
+)
 @click.option(
     "--level", type=click.Choice(["info", "warn", "fail"]), default="info", help=_("OPTION_NOTICE_RULES_LEVEL")
 )
