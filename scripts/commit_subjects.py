@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SINCE = "ae5150ff3977"
+SINCE = "81a60b300218"
 """The last commit before the rule."""
 MAX_LENGTH = 71
-SUBJECT = re.compile(r"[a-z][a-z0-9 ,./_-]*: (?P<verb>[A-Z][a-zA-Z-]*) \S.*[^.\s]")
+SUBJECT = re.compile(r"[a-z][a-z0-9./_-]*: (?P<verb>[A-Z][a-zA-Z-]*) \S.*[^.\s]")
 NO_VERBS = {"A", "An", "All", "And", "The", "This", "What", "Who", "Where", "One", "No", "Some", "Each", "Every", "Its"}
 
 
@@ -22,7 +22,7 @@ def find_problem(subject: str) -> str:
     if len(subject) > MAX_LENGTH:
         return f"{len(subject)} characters; at most {MAX_LENGTH}"
     if not (matched := SUBJECT.fullmatch(subject)):
-        return "expected `area: Imperative sentence` without a full stop"
+        return "expected `area: Imperative sentence`, one area and no full stop"
     verb = matched["verb"]
     if verb in NO_VERBS or (
         verb.endswith(("ed", "ing")) and verb not in {"Bring", "Embed", "Feed", "Ping", "Seed", "Speed"}

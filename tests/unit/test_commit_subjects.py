@@ -32,7 +32,8 @@ def test_an_area_and_an_imperative_pass(tmp_path: Path, subject: str) -> None:
         ("Another step asks for nothing but itself", "expected `area: Imperative sentence`"),
         ("proxy: Closed open connections", "found 'Closed'"),
         ("proxy: The connection ends", "found 'The'"),
-        ("proxy: Close connections.", "without a full stop"),
+        ("proxy: Close connections.", "no full stop"),
+        ("cli, train: Close connections", "one area"),
         ("proxy: Close " + "connections " * 6 + "now", "characters; at most 71"),
     ],
 )
