@@ -67,10 +67,11 @@ test("what cannot be had is refused at the control, and the preview leads there"
   assert.match(await both.innerText(), /无法在 closed 之外训练/);
 });
 
-test("an engine with one way offers no choice", async () => {
+test("this machine offers the choice too, and trains inside an environment that runs here", async () => {
   await open("?environments=env-001");
   await page.getByText("还需完成 1 项").waitFor();
-  assert.equal(await named(RUN_IN).count(), 0);
+  assert.equal(await named(RUN_IN).count(), 3);
+  assert.equal((await reasons().getByRole("listitem").innerText()).split(/\n+/)[1], "环境内");
 });
 
 test("the task says it, and a clone keeps what was asked for", async () => {

@@ -10,11 +10,11 @@ const WAIT_MS = 240_000;
 const GPUS = { gn6: [0, 1], gn39: [0], gn40: [0], gn7: [0, 1] };
 let fermi, page, joined;
 
+after(() => joined?.stop()); // before the platform, which the suite stops
 const { test, journey } = defineSuite({
   waitMs: WAIT_MS,
   use: (given) => ({ fermi, page } = given),
 });
-after(() => joined?.stop());
 
 const open = (path) => page.goto(fermi.url + path);
 const button = (name) => page.getByRole("button", { name, exact: true });
