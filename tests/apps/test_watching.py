@@ -31,6 +31,7 @@ from apps.training.logs.watcher import (
     TICK_SECONDS,
     Watcher,
 )
+from apps.training.management.commands import watch
 from apps.training.models import MetricPoint, Node, Task
 from apps.training.reconcile.actions import close_attempt
 from apps.training.states import TaskState
@@ -458,6 +459,24 @@ def test_the_process_ends_at_once_and_cleanly_even_without_database_and_broker(
     finally:
         process.kill()
     assert "Ended" not in output.read_text()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_end_that_a_destructor_swallowed_is_not_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Destructed:
+        def __init__(self, error: BaseException) -> None:
+            self.error = error
+
+        def __del__(self) -> None:
+            raise self.error
+
+    monkeypatch.setattr(sys, "unraisablehook", watch._hide_ended)
+    Destructed(watch.WatcherEndedError())
+    assert capsys.readouterr().err == ""
+    Destructed(ValueError("another error"))
+    assert "another error" in capsys.readouterr().err
 
 
 def use(task: Task, node: int, *samples: tuple[float, dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import sys
 import threading
 from types import FrameType
 from typing import Any
@@ -41,6 +42,12 @@ def _raise_ended(number: int, frame: FrameType | None) -> None:
     raise WatcherEndedError
 
 
+def _hide_ended(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Print nothing of a WatcherEndedError that a destructor has swallowed: it is raised again."""
+    if unraisable.exc_type is not WatcherEndedError:
+        sys.__unraisablehook__(unraisable)
+
+
 MAX_IDLE_TRANSACTION_SECONDS = 5.0
 """Seconds after which PostgreSQL ends the transaction of a stopped watcher, so that others do not wait for its locks.
 """
@@ -58,6 +65,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         ending = threading.Event()
         share = _create_sharding()
+        sys.unraisablehook = _hide_ended
         try:
             for number in END_SIGNALS:
                 signal.signal(number, _raise_ended)
