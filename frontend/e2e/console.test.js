@@ -34,7 +34,7 @@ async function eventually(look, what, ms = TRAINING_MS) {
   for (;;) {
     const seen = await look();
     if (seen) return seen;
-    assert.ok(Date.now() < deadline, `never saw ${what}; the page says:\n${await page.locator("main").innerText()}`);
+    assert.ok(Date.now() < deadline, `never saw ${what}; the page says:\n${await page.locator("body").innerText()}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }

@@ -5,7 +5,10 @@ import { shootByMedia, THEMES, violations } from "./browser.js";
 
 const DOCS = fileURLToPath(new URL("../../docs", import.meta.url));
 const LINES = 100_000;
-const CHATTY = `import time
+const CHATTY = `import os, time
+print("waits for a reader", flush=True)
+while not os.path.exists(os.path.join(os.path.dirname(os.path.abspath(__file__)), "read")):
+    time.sleep(0.05)
 for n in range(${LINES}):
     print(f"line {n}: the quick brown fox jumps over the lazy dog")
 print('{"step": 1, "loss": 1.0}', flush=True)
@@ -121,6 +124,9 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     const script = fermi.write("chatty.py", CHATTY);
     const { taskId } = await submit("e2e-chatty", ["env-local"], { entrypoint: { script, args: [] } });
     await open(`/training/${taskId}`);
+    const first = page.getByRole("group", { name: "训练日志" }).getByText("waits for a reader");
+    await first.waitFor({ timeout: trainingMs }); // a reader who comes later begins with the last lines
+    fermi.write("read", "");
     await eventually(async () => /100,?00\d 行/.test(await page.locator("main").innerText()), "100,000 lines");
     const log = page.getByRole("group", { name: "训练日志" });
     await log.getByText('{"step": 1').waitFor();
@@ -163,6 +169,7 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     const { page, fermi } = now();
     const script = fermi.write("sleeps.py", SLEEPS);
     const { taskId } = await submit("for-operators", ["env-local"], { entrypoint: { script, args: [] } });
+    await open(`/training/${taskId}`); // where a failure to start is explained
     await eventually(async () => (await api(`/training-tasks/${taskId}`)).status === "running", "a running task");
     await open("/admin/");
     await page.getByRole("heading", { name: "任务状态" }).waitFor();

@@ -7,7 +7,7 @@ export async function eventually(page, look, what, ms) {
     const seen = await look();
     if (seen) return seen;
     if (Date.now() > deadline)
-      assert.fail(`never saw ${what}; the page says:\n${await page.locator("main").innerText()}`);
+      assert.fail(`never saw ${what}; the page says:\n${await page.locator("body").innerText()}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }
