@@ -15,7 +15,7 @@ PYTHON = ROOT / ".venv" / "bin" / "python"
 
 
 def exec_fermi(*words: str) -> NoReturn:
-    """Becomes `fermi WORDS`. Ends with a sentence where the clone has not been set up."""
+    """Replace this process by `fermi WORDS`. Exit with a message where the clone has not been set up."""
     python = PYTHON if PYTHON.exists() else Path(sys.executable)
     if python != PYTHON and find_spec("httpx") is None:
         sys.exit(f"{ROOT} has not been set up: run `make up` there once, or install the command (docs/cli.md).")

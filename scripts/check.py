@@ -1,4 +1,4 @@
-"""Everything that can be said without running the product (`make check`). All checks run, whichever fail."""
+"""Run all static checks (`make check`). Each of them runs, whichever fail."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ CHECKS: dict[str, tuple[list[str | Path], Path]] = {
 
 
 def run_check(name: str) -> tuple[str, int, float, str]:
-    """Name, exit code, seconds, what it said."""
+    """Return the check's name, exit code, duration in seconds, and output."""
     command, cwd = CHECKS[name]
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     env = {**os.environ, "PYTHONPATH": path, "FERMI_SECRET_KEY": "for checks only"}

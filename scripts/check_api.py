@@ -1,6 +1,6 @@
-"""More requests from the API's schema than `make test` sends, and others (`make check-api SEED=7 EXAMPLES=300`): on
-SQLite, then on PostgreSQL where it is installed. Without a seed a new one is taken; it is named, so that a run can be
-repeated."""
+"""Test the API with more requests generated from its schema than `make test` sends (`make check-api SEED=7
+EXAMPLES=300`): on SQLite, then on PostgreSQL where it is installed. Without a seed a random one is chosen and printed,
+so that a run can be repeated."""
 
 import os
 import secrets

@@ -1,7 +1,8 @@
-"""Says which packages have known weaknesses, and which images are named by tag only (`make check-deps`).
+"""Report packages with known vulnerabilities, and images that are named by tag only (`make check-deps`).
 
-Advisories come from the registries, through pip-audit and `npm audit`. Where they cannot be reached, a check says
-`skipped` and why; it names the packages that they do not know, too. The exit code is 1 where a weakness is known.
+Advisories come from the registries, through pip-audit and `npm audit`. Where they cannot be reached, a check prints
+`skipped` and the reason; it also names packages that the registries do not know. The exit code is 1 where a
+vulnerability is known.
 """
 
 import json
@@ -26,11 +27,11 @@ IMAGE_DEFAULT = re.compile(r"\$\{\w+:-(.*)\}$")  # of a variable in docker-compo
 
 
 class SkippedError(Exception):
-    """Nothing can be said; the message says why."""
+    """A check could not be done; the message says why."""
 
 
 def list_python_weaknesses() -> list[str]:
-    """The known weaknesses of the pinned Python packages, one a line. Raises SkippedError."""
+    """Return the known vulnerabilities of the pinned Python packages, one per line. Raise SkippedError."""
     # Without their hashes: pip-audit asks by name and version, and takes no list in which only some have one.
     texts = [(ROOT / path).read_text("utf-8") for path in PINS]
     pins = {line.removesuffix(" \\") for text in texts for line in text.splitlines() if re.match(r"[\w.-]+==", line)}
@@ -58,7 +59,8 @@ def list_python_weaknesses() -> list[str]:
 
 
 def list_npm_weaknesses() -> list[str]:
-    """The known weaknesses of the console's packages and of what builds it, one a line. Raises SkippedError."""
+    """Return the known vulnerabilities of the console's packages and of its build tools, one per line. Raise
+    SkippedError."""
     limits = (f"--fetch-timeout={MAX_SECONDS_PER_REQUEST * 1000}", "--fetch-retries=0")
     said = _run_json("npm", "audit", "--json", *limits, cwd=ROOT / "frontend")
     if "vulnerabilities" not in said:
@@ -72,7 +74,7 @@ def list_npm_weaknesses() -> list[str]:
 
 
 def _run_json(*command: str, cwd: Path = ROOT) -> dict[str, Any]:
-    """What the command printed. Raises SkippedError where that is no JSON object, or comes too late."""
+    """Return the JSON object that the command printed. Raise SkippedError where it printed none or took too long."""
     name = "npm audit" if command[0] == "npm" else "pip-audit"
     try:
         done = subprocess.run(command, check=False, cwd=cwd, capture_output=True, text=True, timeout=MAX_SECONDS)
@@ -90,8 +92,8 @@ def _run_json(*command: str, cwd: Path = ROOT) -> dict[str, Any]:
 
 
 def list_images(root: Path = ROOT) -> Iterator[tuple[str, str]]:
-    """(file, reference) of each image that the Dockerfile, docker-compose.yml and the chart name by default, but the
-    platform's own."""
+    """Return (file, reference) of each image that the Dockerfile, docker-compose.yml and the chart name by default,
+    without the platform's own."""
     dockerfile = "deploy/docker/Dockerfile"
     for reference in re.findall(r"^ARG \w+_IMAGE=(\S+)", (root / dockerfile).read_text("utf-8"), re.MULTILINE):
         yield dockerfile, reference
@@ -109,7 +111,7 @@ def find_tags(root: Path = ROOT) -> list[str]:
 
 
 def print_report(name: str, find: Callable[[], list[str]]) -> bool:
-    """Prints one check; whether a weakness is known."""
+    """Print the result of one check and return whether a vulnerability is known."""
     try:
         found = find()
     except SkippedError as reason:

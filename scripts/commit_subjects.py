@@ -1,4 +1,4 @@
-"""Subjects of commits: `area: Imperative sentence`, below 72 characters (docs/naming.md).
+"""Check the subjects of commits: `area: Imperative sentence`, below 72 characters (docs/naming.md).
 
 python scripts/commit_subjects.py            those since the rule (`make check`)
 python scripts/commit_subjects.py FILE       the message in FILE (the commit-msg hook)

@@ -1,7 +1,8 @@
-"""Which lines and branches of apps/ and platform/ the tests reach (`make coverage`); ONLY names some of the tests.
+"""Measure which lines and branches of apps/ and platform/ the tests reach (`make coverage`); ONLY names some of the
+tests.
 
-Processes that tests start are measured too, as far as they get the environment of the tests and may write into build/;
-what is killed says nothing. The report is printed; build/coverage/html shows each line.
+Processes that tests start are measured too, if they inherit the tests' environment and may write into build/; a process
+that is killed leaves no data. The report is printed; build/coverage/html shows each line.
 """
 
 import os

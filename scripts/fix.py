@@ -1,4 +1,4 @@
-"""Puts every source into the form that `make check` wants, and mends what the linters can (`make fix`)."""
+"""Format all source files and fix what the linters can fix (`make fix`)."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ RUFF = Path(sys.executable).parent / "ruff"
 
 
 def main() -> int:
-    """All are tried, whichever fail; what ruff cannot mend it names."""
+    """Run all formatters, whichever fail; return 1 if one did. ruff prints what it cannot fix."""
     return max(
         [
             subprocess.run([RUFF, "check", "--fix", "--quiet", "."], cwd=ROOT, check=False).returncode,

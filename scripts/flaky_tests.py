@@ -1,9 +1,9 @@
-"""Record flaky tests in tests/flaky.toml, for `make test`, and refuse what stays open there, for `make check`.
+"""Record flaky tests in tests/flaky.toml, for `make test`, and refuse entries that stay open, for `make check`.
 
-A test is flaky if it failed among the others and passed alone. `make test` writes each into the record, with the day
-and the commit: commit that change. Whoever finds the cause writes it as `why`, and what was changed as `done`. Seen
-once more, the entry is open again: `done` is emptied. `make check` fails for an open entry that was seen twice, and for
-one whose test is gone.
+A test is flaky if it failed among the others and passed alone. `make test` adds each to the record, with the day and
+the commit: commit that change. Whoever finds the cause writes it as `why`, and what was changed as `done`. When the
+test is flaky again, the entry is open again: `done` is emptied. `make check` fails for an open entry with two
+occurrences, and for one whose test no longer exists.
 
 `make test` also names slow tests, which it does not record: those that took over two minutes, and over a twentieth of
 what all tests of their part took together; a loaded machine stretches both sides alike.
@@ -34,7 +34,7 @@ HEADER = """\
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """Of a test, as JUnit's XML has it: `name` is `file::test`, as pytest takes it."""
+    """Outcome of a test in JUnit's XML; `name` is `file::test`, as pytest takes it."""
 
     name: str
     seconds: float
@@ -43,7 +43,8 @@ class CaseOutcome:
 
 @dataclass(frozen=True)
 class FlakyTest:
-    """A flaky test. `seen`: a day and a commit each, newest last; `why` and `done` are empty until somebody knows."""
+    """A flaky test. `seen`: day and commit of each occurrence, newest last; `why` and `done` are empty until somebody
+    knows."""
 
     test: str
     seen: tuple[str, ...]
@@ -52,8 +53,8 @@ class FlakyTest:
 
 
 def read_junit(path: Path) -> list[CaseOutcome]:
-    """Of pytest, vitest and node alike; empty where the part wrote none. Node writes what a test failed with as it is,
-    colours for a terminal too, which XML has no place for."""
+    """Return the outcomes in the file, of pytest, vitest or node; an empty list where the part wrote none. Node writes
+    a failure's output unchanged, with colour codes that XML does not allow; they are removed."""
     if not path.exists():
         return []
     text = NOT_IN_XML.sub("", path.read_text(encoding="utf-8", errors="replace"))
@@ -68,7 +69,8 @@ def read_junit(path: Path) -> list[CaseOutcome]:
 
 
 def _name_test(case: ET.Element) -> str:
-    """pytest names the file, and a class behind its module; vitest names the file as the class; node neither."""
+    """Return `file::test`. pytest names the file, and a class after its module; vitest names the file as the class;
+    node neither."""
     file, within, name = (case.get(key) or "" for key in ("file", "classname", "name"))
     if file:
         inner = within.removeprefix(file.removesuffix(".py").replace("/", ".")).strip(".").replace(".", "::")
@@ -77,20 +79,20 @@ def _name_test(case: ET.Element) -> str:
 
 
 def find_slow(tests: Sequence[CaseOutcome]) -> dict[str, str]:
-    """Return the tests of one part that took too long, with how long."""
+    """Return the tests of one part that took too long, with their seconds."""
     whole = sum(test.seconds for test in tests)
     bound = max(SLOW_SECONDS, whole * SLOW_SHARE)
     return {test.name: f"took {test.seconds:.0f} of {whole:.0f} s" for test in tests if test.seconds > bound}
 
 
 def find_flaky(tests: Sequence[CaseOutcome], failed_again: Collection[str] | None) -> list[str]:
-    """Return the tests of one part that failed, but not alone. `failed_again`: those that failed alone, too; None where
-    they were not run again, so that nobody knows."""
+    """Return the tests of one part that failed among the others but not alone. `failed_again`: those that also failed
+    alone; None where they were not run again, so that nobody knows."""
     return [test.name for test in tests if failed_again is not None and test.failed and test.name not in failed_again]
 
 
 def load_record(file: Path = RECORD_FILE) -> list[FlakyTest]:
-    """Return the record. Raises TypeError for an unknown field, tomllib.TOMLDecodeError for what is no TOML."""
+    """Return the record. Raise TypeError for an unknown field, tomllib.TOMLDecodeError for invalid TOML."""
     if not file.exists():
         return []
     found = tomllib.loads(file.read_text(encoding="utf-8")).get("flaky", [])
@@ -98,7 +100,7 @@ def load_record(file: Path = RECORD_FILE) -> list[FlakyTest]:
 
 
 def save_record(entries: Iterable[FlakyTest], file: Path = RECORD_FILE) -> None:
-    """Write the record, in the order of the tests' names."""
+    """Write the record, sorted by the tests' names."""
     text = HEADER
     for entry in sorted(entries, key=lambda entry: entry.test):
         seen = ", ".join(_quote(each) for each in entry.seen[-MAX_SEEN:])
@@ -108,19 +110,19 @@ def save_record(entries: Iterable[FlakyTest], file: Path = RECORD_FILE) -> None:
 
 
 def _quote(text: str) -> str:
-    """Return TOML's basic string: JSON's, but for DEL."""
+    """Return a TOML basic string: JSON's, but with DEL escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def add_to_record(entries: Iterable[FlakyTest], test: str, seen: str) -> list[FlakyTest]:
-    """Return the entries with one that is open, for a test that was seen to be flaky."""
+    """Return the entries with an open one for a test that was flaky."""
     found = {entry.test: entry for entry in entries}
     before = found.get(test, FlakyTest(test, ()))
     return list({**found, test: replace(before, seen=(*before.seen, seen), done="")}.values())
 
 
 def find_problems(entries: Iterable[FlakyTest], root: Path = ROOT) -> list[str]:
-    """Return what `make check` refuses, a line each."""
+    """Return what `make check` refuses, one line each."""
     found = []
     for entry in entries:
         if not _exists(entry.test, root):
@@ -133,7 +135,8 @@ def find_problems(entries: Iterable[FlakyTest], root: Path = ROOT) -> list[str]:
 
 
 def _exists(test: str, root: Path) -> bool:
-    """pytest's have a file and a function; vitest's a file; node's, in a browser, a title that a file has."""
+    """Return True if the test still exists: pytest's by file and function, vitest's by file, node's by a title in a
+    file."""
     file, _, name = test.partition("::")
     if not name:
         return any(f'"{test}"' in path.read_text(encoding="utf-8") for path in root.glob("frontend/e2e/*.js"))

@@ -1,6 +1,6 @@
-"""Writes the client's types from the API's schema: docs/openapi.json → platform/fermi/client/types.py.
+"""Write the client's types from the API's schema: docs/openapi.json → platform/fermi/client/types.py.
 
-Run it after a change of the schema; with `--check` it changes nothing and fails if there is something to change.
+Run it after a change of the schema; with `--check` it writes nothing and fails if the file would change.
 """
 
 import difflib
@@ -34,7 +34,8 @@ WRAPPERS = ("Envelope", "Page")  # the client takes these off
 
 
 def _strip_shape(shape: Any) -> Any:
-    """Without what a TypedDict cannot say: the generator would make a type of its own of each limited text."""
+    """Return the schema without limits that a TypedDict cannot express: the generator would make a type of its own for
+    each limited text."""
     if isinstance(shape, list):
         return [_strip_shape(part) for part in shape]
     if not isinstance(shape, dict):
@@ -50,7 +51,7 @@ def _strip_shape(shape: Any) -> Any:
 
 
 def generate_types(schema: Path) -> str:
-    """The module's text."""
+    """Return the text of the module."""
     document = json.loads(schema.read_text("utf-8"))
     shapes = document["components"]["schemas"]
     kept = {name: _strip_shape(shape) for name, shape in shapes.items() if not name.endswith(WRAPPERS)}

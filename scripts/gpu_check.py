@@ -1,14 +1,15 @@
-"""Runs the checks that need a GPU from the kit of `make gpu-kit`, on a machine without a network (`make gpu-check`).
+"""Run the checks that need a GPU from the kit of `make gpu-kit`, on a machine without a network (`make gpu-check`).
 
-    python3 scripts/gpu_check.py [--keep] [--clean] [what `python -m tests.gpu --help` names]
+    python3 scripts/gpu_check.py [--keep] [--clean] [options of `python -m tests.gpu --help`]
 
-Standard library only, any Python from 3.11 on: it looks for the Python that has PyTorch, and makes a virtual
-environment of that version in `build/gpu-check` which holds the kit's packages; behind them come those of the Python
-that has PyTorch. Of a package that both have, the kit's is taken, as the platform was tested with it. Then it starts
-`python -m tests.gpu` there, passes signals on to it, and afterwards ends every process and removes everything that came
-of it but the results (`gpu-check.json`, `gpu-check.md`) and the logs (`logs/`).
+Standard library only, any Python from 3.11 on: it finds the Python that has PyTorch, and makes a virtual environment of
+that version in `build/gpu-check` with the kit's packages; the packages of the Python that has PyTorch come after them.
+Where both have a package, the kit's is used, as the platform was tested with it. Then it starts `python -m tests.gpu`
+there, forwards signals to it, and afterwards ends every process and removes everything that the run created, except for
+the results (`gpu-check.json`, `gpu-check.md`) and the logs (`logs/`).
 
-The exit code is that of `tests.gpu`, 2 where nothing could be started, 128 + the signal's number where one ended it.
+The exit code is that of `tests.gpu`, 2 where nothing could be started, 128 + the signal's number where a signal ended
+it.
 """
 
 import argparse
@@ -73,13 +74,13 @@ def print_line(text: str) -> None:
 
 
 def hash_file(path: Path) -> str:
-    """Returns the SHA-256 of its content. Raises OSError."""
+    """Return the SHA-256 of a file. Raise OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_kit(folder: Path) -> dict[str, Any]:
-    """Returns what kit.json says. Raises GpuCheckError where there is no whole kit."""
+    """Return the content of kit.json. Raise GpuCheckError where the kit is missing or incomplete."""
     make = "Run `make gpu-kit` where pip reaches a package index, and carry build/gpu-kit here"
     try:
         kit: dict[str, Any] = json.loads((folder / "kit.json").read_text("utf-8"))
@@ -105,7 +106,7 @@ def read_kit(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class PythonInstallation:
-    """A Python: its program, its version (3.12), its folders of packages and the packages with their versions."""
+    """A Python: its program, its version (3.12), its package folders, and its packages with their versions."""
 
     program: str
     version: str
@@ -114,7 +115,7 @@ class PythonInstallation:
 
 
 def probe_python(program: str) -> PythonInstallation | None:
-    """Returns what this Python is; None where it does not answer."""
+    """Return the facts about a Python; None where it does not run."""
     env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     try:
         done = subprocess.run([program, "-c", PROBE], check=False, capture_output=True, cwd="/", env=env, timeout=60)
@@ -125,7 +126,7 @@ def probe_python(program: str) -> PythonInstallation | None:
 
 
 def list_candidates() -> Iterator[str]:
-    """Programs that may be the Python that has PyTorch, each once."""
+    """Return programs that may be the Python that has PyTorch, without duplicates."""
     names = ["python3", *(f"python{version}" for version in PYTHONS), "python"]
     folders = os.get_exec_path()
     on_path = [found for name in names for folder in folders if (found := shutil.which(name, path=folder))]
@@ -134,8 +135,8 @@ def list_candidates() -> Iterator[str]:
 
 
 def choose_python(found: Sequence[PythonInstallation], version: str) -> PythonInstallation:
-    """Returns the first one of this version that has PyTorch, or else NumPy, without which the platform does not start.
-    Raises GpuCheckError where there is none."""
+    """Return the first Python of this version that has PyTorch, else the first one with NumPy, without which the
+    platform does not start. Raise GpuCheckError where there is none."""
     right = [one for one in found if one.version == version]
     for name in ("torch", "numpy"):
         for one in right:
@@ -158,7 +159,7 @@ def choose_python(found: Sequence[PythonInstallation], version: str) -> PythonIn
 
 
 def unpack_archive(archive: Path, folder: Path) -> None:
-    """Raises GpuCheckError where the disk is full, or the archive is no archive."""
+    """Unpack the archive. Raise GpuCheckError where the disk is full or the archive is damaged."""
     try:
         with lzma.open(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             tar.extraction_filter = getattr(tarfile, "tar_filter", None)  # 3.11.0 has no filters
@@ -168,8 +169,8 @@ def unpack_archive(archive: Path, folder: Path) -> None:
 
 
 def make_environment(kit: Path, python: PythonInstallation, folder: Path) -> Path:
-    """Makes a virtual environment of the kit's packages, before those of this Python, unless it is there from an
-    earlier run; returns its Python. Raises GpuCheckError."""
+    """Make a virtual environment with the kit's packages before those of this Python, unless an earlier run made it;
+    return its Python. Raise GpuCheckError."""
     program, made_from = folder / "bin" / "python", folder / "made-from"
     wanted = json.dumps([hash_file(kit / SITE), python.program, python.site, str(ROOT)])
     if made_from.is_file() and made_from.read_text("utf-8") == wanted:
@@ -191,8 +192,9 @@ def make_environment(kit: Path, python: PythonInstallation, folder: Path) -> Pat
 
 
 def _point_scripts(folder: Path, program: Path) -> None:
-    """Scripts begin with the path of the Python that they are for. A path with spaces, or a long one, no kernel takes
-    there (execve(2)), so that a shell has to start it; to Python its line is a text."""
+    """Rewrite the first line of the environment's scripts, which names the Python that runs them. The kernel takes no
+    path that has spaces or is long (execve(2)): such a script is started by a shell, and Python reads its line as a
+    string."""
     start = f"#!/bin/sh\n'''exec' \"{program}\" \"$0\" \"$@\"\n' '''\n".encode()
     for path in folder.iterdir():
         if not path.is_symlink() and path.read_bytes()[:2] == b"#!":
@@ -202,7 +204,8 @@ def _point_scripts(folder: Path, program: Path) -> None:
 
 
 def compile_all(program: Path, folders: Sequence[Path]) -> None:
-    """Writes bytecode, as an installation does: processes of another user cannot, and would compile at every start."""
+    """Write bytecode, as an installation does: processes of another user may not write it, and would compile at every
+    start."""
     command: list[str | Path] = [program, "-m", "compileall", "-q", "-j", "0", *folders]
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -211,7 +214,7 @@ def compile_all(program: Path, folders: Sequence[Path]) -> None:
 
 
 def list_bytecode_folders() -> set[Path]:
-    """Returns those of the project's own folders."""
+    """Return the bytecode folders of the project's own modules."""
     found = set()
     for folder, folders, _ in os.walk(ROOT):
         if "__pycache__" in folders:
@@ -221,7 +224,7 @@ def list_bytecode_folders() -> set[Path]:
 
 
 def delete_leftovers(work: Path, keep: Sequence[str] = ()) -> None:
-    """Removes what this run, or one that was killed before it, left besides the results; not what `keep` names."""
+    """Delete what this run, or a killed earlier one, left apart from the results, except for what `keep` names."""
     for path in work.iterdir() if work.is_dir() else ():
         if path.name not in {*RESULTS, STAMP_FILE, *keep}:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -234,7 +237,7 @@ def delete_leftovers(work: Path, keep: Sequence[str] = ()) -> None:
 
 
 def list_descendants(root: int) -> list[int]:
-    """Returns the living processes below this one, from what /proc says (proc(5))."""
+    """Return the living descendants of this process, from /proc (proc(5))."""
     below: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
@@ -250,7 +253,7 @@ def list_descendants(root: int) -> list[int]:
 
 
 def kill_descendants() -> int:
-    """Kills all that still runs below this process; returns how many there were."""
+    """Kill all descendants of this process and return how many there were."""
     ended = set()
     while left := list_descendants(os.getpid()):
         for pid in left:
@@ -265,8 +268,8 @@ def kill_descendants() -> int:
 
 
 def run_command(command: Sequence[str | Path], env: dict[str, str]) -> int:
-    """Runs the command; returns its exit code. The first signal to end goes on to it, the second one kills it. A
-    process whose parent ends becomes this process's own (PR_SET_CHILD_SUBREAPER), so that none is lost sight of."""
+    """Run the command and return its exit code. The first signal to end is forwarded to it, the second one kills it.
+    Orphaned descendants become children of this process (PR_SET_CHILD_SUBREAPER), so that none is lost."""
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True)
     asked: list[int] = []
@@ -289,7 +292,7 @@ def run_command(command: Sequence[str | Path], env: dict[str, str]) -> int:
 
 
 def prepare_python(python: str | None) -> Path:
-    """Makes all that the checks run with; returns the Python to run them. Raises GpuCheckError."""
+    """Make everything that the checks run with and return the Python to run them. Raise GpuCheckError."""
     began = time.monotonic()
     kit = read_kit(KIT)
     if kit.get("requirements") != hash_file(ROOT / "requirements.txt"):

@@ -1,10 +1,10 @@
-"""Fills `build/gpu-kit` with what `make gpu-check` needs on a machine without a network (`make gpu-kit`).
+"""Fill `build/gpu-kit` with what `make gpu-check` needs on a machine without a network (`make gpu-kit`).
 
     python scripts/gpu_kit.py [3.12 | 3.11]
 
-The argument is the Python of that machine, an x86-64 Linux. The kit holds:
+The argument is the Python of that machine, an x86-64 Linux. The kit contains:
 
-    site.tar.xz     the packages of requirements.txt for that Python, but PyTorch and what comes with it, laid out as
+    site.tar.xz     the packages of requirements.txt for that Python, without PyTorch and its dependencies, laid out as
                     in a virtual environment
     console.tar.xz  the built console
     data/           small files that a check reads, one folder for each; see DATA
@@ -77,7 +77,7 @@ COMPILED = (".so", ".pyd", ".dylib", ".dll", ".a", ".o")
 
 @dataclass(frozen=True)
 class ExclusionRule:
-    """Files that are left out of the archive: those that match `drop` and not `keep` (fnmatch, `*` crosses folders)."""
+    """Files to leave out of the archive: those that match `drop` and not `keep` (fnmatch, `*` crosses folders)."""
 
     reason: str
     drop: tuple[str, ...]
@@ -114,7 +114,7 @@ DATA: dict[str, Callable[[Path], None]] = {}
 
 
 class KitError(Exception):
-    """There is no kit; the message is for the person at the terminal."""
+    """The kit could not be made; the message is for the person at the terminal."""
 
 
 def print_line(text: str) -> None:
@@ -125,8 +125,8 @@ def print_line(text: str) -> None:
 
 
 def choose_pins(lock: str, python: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Returns (version, lines for pip) of each package that a Linux with this Python gets from the kit, by name, and
-    the reasons of the others."""
+    """Return (version, lines for pip) by name for each package that the kit provides to a Linux with this Python, and
+    the reasons why the others are left out."""
     machine = {
         "sys_platform": "linux", "os_name": "posix", "platform_system": "Linux", "platform_machine": "x86_64",
         "implementation_name": "cpython", "platform_python_implementation": "CPython",
@@ -144,14 +144,14 @@ def choose_pins(lock: str, python: str) -> tuple[dict[str, tuple[str, str]], dic
 
 
 def reason_to_leave_out(name: str) -> str:
-    """Returns why this package is not carried; "" = it is."""
+    """Return why this package is left out; an empty string if it is not."""
     if name in INCLUDED_PACKAGES:
         return ""
     return next((reason for pattern, reason in EXCLUDED_PACKAGES.items() if fnmatch.fnmatchcase(name, pattern)), "")
 
 
 def find_rule(path: str) -> ExclusionRule | None:
-    """Returns the rule that leaves out this file of the folder of packages."""
+    """Return the rule that leaves out this file of the package folder; None if there is none."""
     for rule in EXCLUSION_RULES:
         dropped, kept = (any(fnmatch.fnmatchcase(path, one) for one in some) for some in (rule.drop, rule.keep))
         if dropped and not kept:
@@ -163,7 +163,7 @@ def find_rule(path: str) -> ExclusionRule | None:
 
 
 def download_packages(pins: Iterable[str], python: str, folder: Path) -> None:
-    """Installs them into the folder for that Python, whatever this one is. Raises KitError."""
+    """Install the packages into the folder for that Python, whatever Python runs this. Raise KitError."""
     command: list[str | Path] = [
         *(sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"),
         *("--require-hashes", "--no-deps", "--no-compile", "--only-binary", ":all:", "--target", folder),
@@ -179,7 +179,8 @@ def download_packages(pins: Iterable[str], python: str, folder: Path) -> None:
 
 
 def copy_installed(package: Distribution, folder: Path) -> None:
-    """Copies its files. Raises KitError where one is compiled, and so holds for this Python and machine alone."""
+    """Copy the package's installed files. Raise KitError where one is compiled, and so works with this Python and
+    machine only."""
     for file in package.files or ():
         if file.parts[0] == ".." or file.suffix == ".pyc":
             continue
@@ -194,7 +195,7 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def delete_excluded(folder: Path) -> dict[str, int]:
-    """Removes what RULES leave out; returns how many bytes by reason."""
+    """Delete what RULES leave out and return the number of bytes by reason."""
     removed: dict[str, int] = {}
     for path in list_files(folder):
         if rule := find_rule(path.relative_to(folder).as_posix()):
@@ -204,7 +205,7 @@ def delete_excluded(folder: Path) -> dict[str, int]:
 
 
 def arrange_packages(target: Path, environment: Path, python: str) -> None:
-    """Moves what pip put into a folder to where a virtual environment has it."""
+    """Move what pip installed into a folder to where a virtual environment has it."""
     (environment / "lib" / f"python{python}").mkdir(parents=True)
     for name in ("bin", "etc", "share"):
         if (target / name).is_dir():
@@ -213,8 +214,8 @@ def arrange_packages(target: Path, environment: Path, python: str) -> None:
 
 
 def pack_archive(folder: Path, archive: Path) -> None:
-    """The same files give the same bytes. Files of one name lie side by side, as many are alike: clients of the
-    versions of an API, copies of one file."""
+    """Write the archive; the same files give the same bytes. Files of one name are stored next to each other, as many
+    are alike: clients of the versions of an API, copies of one file."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": PRESET, "dict_size": 64 * 2**20}]
     with lzma.open(archive, "wb", filters=filters) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
         for path in sorted(list_files(folder), key=lambda path: (path.suffix, path.name, path.as_posix())):
@@ -232,13 +233,13 @@ def measure_folder(folder: Path) -> int:
 
 
 def measure_tracked() -> int:
-    """Returns the bytes of the files that git tracks, as they are in the working tree. Raises KitError."""
+    """Return the total size in bytes of the files that git tracks, as they are in the working tree. Raise KitError."""
     listed = run_git("ls-files", "-z").split("\0")
     return sum(path.stat().st_size for name in listed if name and (path := ROOT / name).is_file())
 
 
 def run_git(*words: str) -> str:
-    """Raises KitError."""
+    """Return git's output. Raise KitError."""
     done = subprocess.run(["git", "-C", ROOT, *words], check=False, capture_output=True, text=True)
     if done.returncode:
         raise KitError(
@@ -248,7 +249,7 @@ def run_git(*words: str) -> str:
 
 
 def check_size(kit: int, tracked: int) -> None:
-    """Raises KitError where both are larger than what can be carried."""
+    """Raise KitError where kit and tracked files together are larger than MAX_BYTES."""
     if kit + tracked > MAX_BYTES:
         raise KitError(
             f"The kit ({format_mib(kit)}) and the files that git tracks ({format_mib(tracked)}) are "
@@ -265,7 +266,7 @@ def format_mib(size: int) -> str:
 
 
 def make_kit(python: str, kit: Path) -> None:
-    """Fills the folder, which is empty. Raises KitError."""
+    """Fill the folder, which is empty. Raise KitError."""
     carried, left_out = choose_pins(LOCK.read_text("utf-8"), python)
     wheels = [lines for name, (_, lines) in carried.items() if name not in AS_SOURCE]
     for name, (version, digests) in BEYOND_THE_LOCK.items():

@@ -1,13 +1,13 @@
-"""Compiles the dependency groups of pyproject.toml into pinned files with hashes (`make lock`).
+"""Compile the dependency groups of pyproject.toml into pinned files with hashes (`make lock`).
 
-    python scripts/lock.py            compiles all of LOCKS; needs the package index
-    python scripts/lock.py --check    names the files that are not what `make lock` last made, without a network;
+    python scripts/lock.py            compile all of LOCKS; needs the package index
+    python scripts/lock.py --check    name the files that are not what `make lock` last made, without a network;
                                       exit code 1 if there are any
 
-What a file pins stays pinned when it is compiled again. To get a newer version of a package, delete its lines first.
-Each file holds for every Python from 3.11.0 on and for every processor, with the SHA-256 of all files of each version
-(https://pip.pypa.io/en/stable/topics/secure-installs/). PyTorch stands apart, in requirements-torch.txt and without
-hashes: its build, and which CUDA libraries that build brings along, depend on the machine.
+Pinned versions stay when the file is compiled again. To get a newer version of a package, delete its lines first. Each
+file holds for every Python from 3.11.0 on and for every processor, with the SHA-256 of all files of each version
+(https://pip.pypa.io/en/stable/topics/secure-installs/). PyTorch has a file of its own, requirements-torch.txt, without
+hashes: its build, and its CUDA libraries, depend on the machine.
 """
 
 import hashlib
@@ -48,13 +48,14 @@ class LockFile:
         return sorted({requirement for group in self.groups for requirement in groups[group]})
 
     def header(self, pins: str) -> str:
-        """The first lines of a file with these pins: their digest changes with whatever the file is made of."""
+        """Return the first lines of a file with these pins; their digest changes with everything that the file is made
+        from."""
         like = [(ROOT / path).read_text("utf-8") for path in self.like]
         made_of = json.dumps([self.requirements, self.without, like, pins])
         return HEADER.format(groups=", ".join(self.groups), digest=hashlib.sha256(made_of.encode()).hexdigest())
 
     def holds(self) -> bool:
-        """Whether the file is what `make lock` made of today's pyproject.toml."""
+        """Return True if the file is what `make lock` made from the present pyproject.toml."""
         path = ROOT / self.path
         lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
         return "".join(lines[:2]) == self.header("".join(lines[2:]))
@@ -75,7 +76,7 @@ LOCKS = (
 
 
 def compile_lock(lock: LockFile) -> None:
-    """Writes the file. Raises CalledProcessError where no versions fit together, or the index does not answer."""
+    """Write the file. Raise CalledProcessError where no set of versions satisfies it, or the index does not answer."""
     command = [
         *(sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
         *("--fork-strategy", "fewest", "--generate-hashes", "--no-header", "--no-annotate"),
@@ -97,8 +98,8 @@ def compile_lock(lock: LockFile) -> None:
 
 
 def _get_index() -> dict[str, str]:
-    """The index that pip is configured with, for uv, which reads no pip.conf. pip's further places are left out: one
-    that has some of a version's files would hide the others, and so their hashes."""
+    """Return the index that pip is configured with, for uv, which reads no pip.conf. pip's extra indexes are left out:
+    one that has some of a version's files would hide the others, and so their hashes."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     said = subprocess.run(command, check=False, capture_output=True, text=True).stdout
     found = re.findall(r"^[\w:-]+\.index-url='(.*)'$", said, re.MULTILINE)

@@ -1,8 +1,8 @@
-"""Writes the chart in deploy/helm/fermi as plain manifests (`make manifests`), for those who install without Helm.
+"""Write the chart in deploy/helm/fermi as plain manifests (`make manifests`), for installation without Helm.
 
     python scripts/manifests.py [--namespace fermi] [--name fermi] [--values FILE] [--output build/manifests.yaml]
 
-Helm itself renders them: the one on the PATH, else the one that `make` installs
+Helm renders them: the one on the PATH, else the one that `make` installs
 (docs/decisions/0032-tools-for-contributors.md).
 """
 
@@ -30,7 +30,7 @@ def find_helm() -> str | None:
 def render_manifests(
     values: Mapping[str, Any], *, name: str = "fermi", namespace: str = "fermi"
 ) -> list[dict[str, Any]]:
-    """The chart's objects with `values` laid over its own, each in its namespace."""
+    """Return the chart's objects, each with its namespace; `values` override the chart's own."""
     command = [
         find_helm() or "helm",
         "template",
@@ -51,7 +51,7 @@ def render_manifests(
 
 
 def _remove_hooks(one: dict[str, Any]) -> dict[str, Any]:
-    """What only Helm reads is left out."""
+    """Return the objects without what only Helm reads."""
     notes = one["metadata"].get("annotations", {})
     kept = {key: value for key, value in notes.items() if not key.startswith("helm.sh/")}
     about = {key: value for key, value in one["metadata"].items() if key != "annotations"}

@@ -16,7 +16,7 @@ from scripts.by_hand import exec_fermi  # noqa: E402
 
 
 def complete_arguments(words: list[str]) -> list[str]:
-    """Returns the arguments of `fermi launch`."""
+    """Return the arguments of `fermi launch`."""
     command = [] if "--" in words or "--help" in words else ["--", "python", str(ROOT / "scripts" / "train.py")]
     return ["launch", *words, *command]
 

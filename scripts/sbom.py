@@ -1,10 +1,10 @@
-"""Writes what the platform is made of as a CycloneDX document (`make sbom`). Standard library only.
+"""Write the platform's dependencies as a CycloneDX document (`make sbom`). Standard library only.
 
     python scripts/sbom.py [--output build/sbom.json] [LOCK …]
 
-A LOCK is a pinned file of pip's or a package-lock.json of npm's; without any: all of the clone. What serves checks,
-tests and builds alone has the scope `excluded`. The document has packages, versions, hashes and npm's licences. It does
-not say which package needs which, nor what a base image or PyTorch's build brings along. The same locks give the same
+A LOCK is a pinned file of pip or a package-lock.json of npm; without any: all of the clone. What is used only for
+checks, tests and builds has the scope `excluded`. The document has packages, versions, hashes and npm's licences. It
+does not say which package needs which, nor what a base image or PyTorch's build contains. The same locks give the same
 bytes.
 
 The format: https://cyclonedx.org/docs/1.6/json/. Package URLs: purl-spec's PURL-TYPES.
@@ -30,7 +30,7 @@ PIN = re.compile(r"^([\w.-]+)==(\S+)(?: ; (.*?))?(?: \\)?$((?:\n {4}--hash=.*)*)
 
 
 def list_python_components(text: str, scope: str) -> Iterator[dict[str, Any]]:
-    """A component for each pin of a pinned file; the hashes are those of all files of that version."""
+    """Return a component for each pin of a pinned file; the hashes are those of all files of that version."""
     for name, version, marker, hashes in PIN.findall(text):
         found = [{"alg": "SHA-256", "content": digest} for digest in re.findall(r"sha256:(\w+)", hashes)]
         properties = [{"name": "fermi:marker", "value": marker}] if marker else []
@@ -40,7 +40,7 @@ def list_python_components(text: str, scope: str) -> Iterator[dict[str, Any]]:
 
 
 def list_npm_components(text: str, scope: str) -> Iterator[dict[str, Any]]:
-    """A component for each package of a package-lock.json of version 2 or 3."""
+    """Return a component for each package of a package-lock.json of version 2 or 3."""
     for path, about in json.loads(text)["packages"].items():
         if not path or about.get("link"):
             continue
@@ -64,7 +64,7 @@ def make_component(purl: str, name: str, version: str, scope: str, **more: Any) 
 
 
 def make_document(locks: list[tuple[Path, str]]) -> dict[str, Any]:
-    """The document of (lock, scope); of two pins of one version, the first one stands."""
+    """Return the document for (lock, scope) pairs; of two pins of one version, the first one is used."""
     found: dict[str, dict[str, Any]] = {}
     for path, scope in locks:
         read = list_npm_components if path.suffix == ".json" else list_python_components

@@ -1,4 +1,4 @@
-"""Writes everything that is generated from the API's code anew (`make schema`); with --check only compares.
+"""Write everything that is generated from the API's code (`make schema`); with --check only compare.
 
 docs/openapi.json                 from the views and serializers; a warning of the generator is an error
 frontend/src/api/schema.d.ts      from docs/openapi.json
@@ -23,7 +23,7 @@ def write_document(path: Path) -> None:
 
 
 def write_form(path: Path) -> None:
-    """The request as the create page and its recipes read it."""
+    """Write the request's fields, as the create page and its recipes read them."""
     from fermi.jobs import json_shape
     from fermi.planning.request import TaskRequest
 

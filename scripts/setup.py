@@ -1,6 +1,6 @@
-"""Sets up what a make target needs, then becomes that target. Standard library only; any Python from 3.11 on.
+"""Install what a make target needs, then become that target. Standard library only; any Python from 3.11 on.
 
-Each step is skipped when neither what it reads nor what it made has changed, so that a second start costs nothing.
+A step is skipped when neither its inputs nor its result have changed, so that a second start costs nothing.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ PIP_LOCKED = [*PIP, "--require-hashes", "--no-deps"]
 
 
 class SetupError(Exception):
-    """Set-up cannot go on; the message is for the person at the terminal."""
+    """Set-up cannot continue; the message is for the person at the terminal."""
 
 
 def print_line(text: str) -> None:
@@ -43,7 +43,7 @@ def print_line(text: str) -> None:
 def run_command(
     *command: str | Path, what: str, cwd: Path = ROOT, env: dict[str, str] | None = None, quiet: bool = False
 ) -> None:
-    """Raises Failed when the command does not succeed. `quiet`: what it says is shown only then."""
+    """Run the command. Raise SetupError where it fails. `quiet`: show its output only then."""
     out = subprocess.PIPE if quiet else None
     try:
         done = subprocess.run(
@@ -65,7 +65,7 @@ def run_command(
 def run_step(
     name: str, title: str, reads: Iterable[str | bytes | Path], made: Path, action: Callable[[], None]
 ) -> None:
-    """Does `action` unless `made` is there and was made from the same `reads` (texts, or files by their content)."""
+    """Call `action` unless `made` exists and was made from the same `reads` (texts, or files by their content)."""
     digest = hashlib.sha256()
     for item in reads:
         content = item.read_bytes() if isinstance(item, Path) else item.encode() if isinstance(item, str) else item
@@ -86,7 +86,7 @@ def run_step(
 
 
 def make_virtual_environment() -> str:
-    """Makes the virtual environment if there is none that works; gives its Python's version."""
+    """Make the virtual environment unless there is one that works; return its Python's version."""
     config = VENV / "pyvenv.cfg"
     if not (PYTHON.exists() and config.is_file()):
         _check_space()
@@ -130,7 +130,7 @@ def install_dev_packages() -> None:
 
 
 def install_helm() -> None:
-    """Helm, where none is on the PATH: the one that AWS packs for its own use, on the one platform that it is for."""
+    """Install Helm where none is on the PATH: the build that AWS publishes, on the one platform that it is for."""
     program = VENV / "bin" / "helm"
     if shutil.which("helm") or (sys.platform, os.uname().machine) != ("linux", "x86_64"):
         return
@@ -157,7 +157,7 @@ def install_helm() -> None:
 
 
 def find_node() -> dict[str, str]:
-    """An environment in which `node` and `npm` are new enough: those on the PATH, else the ones in PyPI's wheel."""
+    """Return an environment in which `node` and `npm` are new enough: those on the PATH, else the ones of PyPI's wheel."""
     if shutil.which("npm") and _read_node_major(shutil.which("node")) >= NODE_MIN:
         return dict(os.environ)
     links, pins = VENV / "node", ROOT / "requirements-node.txt"
@@ -195,7 +195,7 @@ def install_frontend_packages() -> dict[str, str]:
 
 
 def build_frontend() -> None:
-    """Builds the console. The Node version is no input: looking it up would cost every start 50 ms."""
+    """Build the console. The Node version is not an input: reading it would cost every start 50 ms."""
 
     def build() -> None:
         env = install_frontend_packages()
@@ -207,7 +207,7 @@ def build_frontend() -> None:
 
 
 def _list_sources() -> list[str | bytes | Path]:
-    """Everything the build reads, with its name."""
+    """Return the files that the build reads, with their names."""
     found: list[str | bytes | Path] = []
     for folder, folders, files in os.walk(FRONTEND):
         folders[:] = sorted(name for name in folders if name not in {"node_modules", "dist", "tests"})
@@ -230,7 +230,7 @@ def _check_space() -> None:
 
 
 def prepare_target(target: str) -> list[str | Path]:
-    """Sets up for the target; gives the command that is the target."""
+    """Install what the target needs and return the command to run."""
     with (ROOT / ".setup.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two makes at once take turns
         match target:

@@ -1,5 +1,6 @@
-"""Which files of long tests a run of `make test` takes. Tests that start whole platforms, trainings and browsers take
-two hours of two cores; a run takes a quarter of their files, the next commit's run another one, ALL=1 all of them."""
+"""Choose which files of long tests a run of `make test` takes. Tests that start whole platforms, trainings and browsers
+take two hours on two cores; a run takes a quarter of their files, the next commit's run another quarter, ALL=1 all of
+them."""
 
 import hashlib
 import os
@@ -13,16 +14,16 @@ ALWAYS_RUN = ("test_main_job.py",)
 
 
 def choose_share(environ: Mapping[str, str], commit: str) -> str:
-    """Returns the share of a run, "" for all: what the environment says, else one that follows from the commit, so that
-    the same commit takes the same files again."""
+    """Return the share of a run, an empty string for all files: what the environment says, else one that follows from
+    the commit, so that the same commit always takes the same files."""
     if environ.get("FERMI_TEST_ALL"):
         return ""
     return environ.get(SHARE_VARIABLE) or str(int(hashlib.sha256(commit.encode()).hexdigest(), 16) % SHARE_COUNT + 1)
 
 
 def list_left_out(files: Iterable[Path], share: str) -> set[Path]:
-    """Returns those of the files that the share does not take. Shares are about as large as each other: files are dealt
-    out by size, there and back."""
+    """Return the files that the share does not take. Files are dealt out by size, back and forth, so that shares are
+    about equally large."""
     if not share:
         return set()
     dealt = sorted(files, key=lambda path: (-path.stat().st_size, path.name))

@@ -1,8 +1,9 @@
-"""All tests (`make test`): Python on SQLite, Python on PostgreSQL + Redis, the console, the console in a browser.
+"""Run all tests (`make test`): Python on SQLite, Python on PostgreSQL + Redis, the console, the console in a browser.
 
-What a part needs from the system is installed on Debian as root; elsewhere a part whose program is missing is left
-out, and the end says so. A part of which little failed has that run again, alone; the end names it all the same.
-What each test took stands in build/tests, one JUnit file a part; flaky tests, in tests/flaky.toml (`flaky_tests.py`).
+System packages that a part needs are installed on Debian as root; elsewhere a part whose program is missing is left
+out, and the summary says so. Where few tests of a part failed, they are run again alone; the summary names them all the
+same. Durations of all tests are in build/tests, one JUnit file per part; flaky tests, in tests/flaky.toml
+(`flaky_tests.py`).
 """
 
 import hashlib
@@ -75,7 +76,7 @@ NEEDS: dict[str, Callable[[], bool]] = {
 
 @dataclass
 class SuitePart:
-    """`{junit}` in a command or a variable is the file for JUnit's XML."""
+    """A part of the suite. `{junit}` in its command or a variable is replaced by the path of JUnit's XML."""
 
     name: str
     command: list[str]
@@ -111,8 +112,9 @@ BROWSER_TESTS = ROOT / "frontend" / "e2e"
 
 
 def list_retry_files(failed: Collection[str]) -> list[str]:
-    """Whole files, one after the other: a test in a browser goes on where the one before it ended. All that have a test
-    of a name are run; every file, where none has it: then it stands in a module that they share."""
+    """Return the files to run again, whole and one after the other: a browser test continues where the one before it
+    ended. All files that have a test of a name are run; every file, where none has it: the test is in a module that
+    they share."""
     texts = {file: file.read_text(encoding="utf-8") for file in sorted(BROWSER_TESTS.glob("*.test.js"))}
     found = {name: [file for file, text in texts.items() if f'"{name}"' in text] for name in failed}
     files = {file for holds in found.values() for file in (holds or texts)}
@@ -146,7 +148,7 @@ PARTS = [
 
 
 def install_missing(needs: Mapping[str, Callable[[], bool]]) -> None:
-    """Debian's packages, as root. Never fails: what is missing afterwards is reported by the part that needs it."""
+    """Install Debian packages as root. Never fails: the part that needs a missing one reports it."""
     missing = [package for package, there in needs.items() if not there()]
     if not missing:
         return
@@ -175,7 +177,7 @@ def run_part(part: SuitePart) -> PartResult:
 
 
 def run_tests(part: SuitePart, command: list[str], turn: str = "") -> tuple[int, list[flaky_tests.CaseOutcome]]:
-    """The exit code, and how each test went."""
+    """Return the exit code, and the outcome of each test."""
     print(f"\n=== {part.name}{turn and f': {turn}'} ===", flush=True)
     words = re.findall(r"\w+", part.name) + ["again"] * bool(turn)
     junit = REPORTS / f"{'-'.join(words).lower()}.xml"
@@ -187,7 +189,7 @@ def run_tests(part: SuitePart, command: list[str], turn: str = "") -> tuple[int,
 
 
 def list_slowest(tests: Iterable[tuple[str, flaky_tests.CaseOutcome]]) -> list[str]:
-    """A line for each, with its part."""
+    """Return a line for each of the slowest tests, with its part."""
     found = sorted(tests, key=lambda each: -each[1].seconds)[:MAX_SLOWEST]
     return [f"{test.seconds:6.1f} s  {test.name}  ({part})" for part, test in found]
 
@@ -228,7 +230,7 @@ def main() -> int:
 
 
 def read_commit() -> str:
-    """Short, with a mark where files differ from it; empty without git."""
+    """Return the short commit, with a mark where files differ from it; an empty string without git."""
     asked = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     try:
         return subprocess.run(asked, cwd=ROOT, check=False, capture_output=True, text=True).stdout.strip()
@@ -237,7 +239,7 @@ def read_commit() -> str:
 
 
 def derive_seed(commit: str) -> str:
-    """Return what random cases follow from (FERMI_TEST_SEED): the same for the same commit."""
+    """Return the seed of random cases (FERMI_TEST_SEED): the same for the same commit."""
     return str(int(hashlib.sha256(commit.encode()).hexdigest(), 16) % 1_000_000)
 
 

@@ -1,7 +1,7 @@
-"""What is shipped for deploying, run for real (`make test-deploy`): the image, docker-compose.yml, the systemd unit.
+"""Test what is shipped for deploying (`make test-deploy`): the image, docker-compose.yml, the systemd unit.
 
 On Debian as root a Docker engine is installed where there is none; the tests start one of their own from it. What a
-machine lacks all the same is skipped with a word.
+machine still lacks is skipped with the reason.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Tests this machine, or several together, before training: variables, devices, network, communication.
+"""Test this machine, or several together, before training: variables, devices, network, communication.
 
 python scripts/test_distributed.py
 python scripts/test_distributed.py --nnodes 2 --node-rank 0 --master-addr 192.168.1.100     on each of two nodes

@@ -1,7 +1,8 @@
-"""Tests of frameworks that need more than `make test` installs (`make test-frameworks`, or `… ONLY=horovod`).
+"""Test frameworks that need more than `make test` installs (`make test-frameworks`, or `… ONLY=horovod`).
 
-Each framework gets a virtual environment of its own that sees the project's packages, PyTorch among them, and adds what
-FRAMEWORKS says. Environments and built wheels are kept in `build/frameworks`, or in the folder FERMI_FRAMEWORKS names.
+Each framework gets a virtual environment of its own that sees the project's packages, PyTorch among them, and adds
+those in FRAMEWORKS. Environments and built wheels are kept in `build/frameworks`, or in the folder FERMI_FRAMEWORKS
+names.
 """
 
 import os
@@ -27,7 +28,8 @@ class FrameworkError(Exception):
 
 @dataclass(frozen=True)
 class Framework:
-    """`requirements` come from PyPI; then `build` may make wheels from source with the environment's Python."""
+    """A framework to test. `requirements` come from PyPI; then `build` may build wheels from source with the
+    environment's Python."""
 
     requirements: tuple[str, ...]
     tests: tuple[str, ...]
@@ -49,7 +51,7 @@ exec g++ "$@"
 
 
 def build_horovod(python: Path) -> list[Path]:
-    """Its wheel, built against this PyTorch: about four minutes on two cores, then kept."""
+    """Build its wheel against this PyTorch: about four minutes on two cores, then kept."""
     name = f"{HOROVOD}-torch-{version('torch')}-{sys.implementation.cache_tag}-{platform.machine()}"
     kept = CACHE / "wheels" / name.replace("==", "-")
     if not kept.is_dir():
@@ -98,7 +100,7 @@ def print_line(text: str) -> None:
 
 
 def prepare_framework(name: str, framework: Framework) -> Path:
-    """The Python of the framework's environment, made or brought up to date."""
+    """Make or update the framework's environment and return its Python."""
     folder = CACHE / name
     python = folder / "bin" / "python"
     wanted = [sys.version, sys.prefix, *framework.requirements]
@@ -121,7 +123,8 @@ def find_site_packages(environment: Path) -> Path:
 
 
 def require_programs(*packages: str) -> None:
-    """Programs of the system, which Debian has packages of the same name for. Raises Failed where one is missing."""
+    """Install missing system programs from the Debian packages of the same name. Raise FrameworkError where one is
+    still missing."""
     if not (missing := [package for package in packages if not shutil.which(package)]):
         return
     if shutil.which("apt-get") and os.getuid() == 0:
@@ -140,7 +143,7 @@ def run_pip(python: Path, *words: str | Path, env: dict[str, str] | None = None)
 
 
 def run_command(command: list[str | Path], what: str, env: dict[str, str] | None = None) -> None:
-    """Shows what the command says only when it fails, and then raises Failed."""
+    """Run the command; show its output only where it fails, and then raise FrameworkError."""
     done = subprocess.run(command, env=env, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         print(done.stdout, flush=True)
@@ -151,7 +154,7 @@ def run_command(command: list[str | Path], what: str, env: dict[str, str] | None
 
 
 def run_framework_tests(name: str) -> str:
-    """One line: how the framework's tests went."""
+    """Run the framework's tests and return one line with the result."""
     framework, began = FRAMEWORKS[name], time.monotonic()
     print(f"\n=== {name} ===", flush=True)
     try:

@@ -1,4 +1,4 @@
-"""Trains a small GPT with JAX on one process or on several: the reference trainer, in which `--batch_size` is the batch
+"""Train a small GPT with JAX on one process or on several: the reference trainer, in which `--batch_size` is the batch
 of all processes together (`batch_size // jax.process_count()` of each). Every option: `--help`.
 
     python scripts/train.py --train_data_path train.bin --valid_data_path val.bin --batch_size 32

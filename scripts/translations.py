@@ -1,14 +1,14 @@
-"""Which Chinese pages have fallen behind their English ones (`make check`).
+"""Report Chinese pages that are older than their English ones (`make check`).
 
-A page `docs/zh/X.md` says in Chinese what `docs/X.md` says, heading by heading, and `README.zh.md` what `README.md`
-does. `docs/zh/in-step.json` remembers each English section (its heading, and a digest of its text) that the Chinese
-page was last brought in step with. So what changed since is named by page and heading:
+A page `docs/zh/X.md` translates `docs/X.md` heading by heading, and `README.zh.md` translates `README.md`.
+`docs/zh/in-step.json` has, for each English section (its heading, and a digest of its text), the version that was
+translated last. So what has changed since is named by page and heading:
 
-    python scripts/translations.py                       names what is behind, or out of shape; exit code 1 if any is
-    python scripts/translations.py docs/zh/slurm.md …    these are in step again, says who has read them
+    python scripts/translations.py                       name outdated sections and wrong structure; exit code 1 if any
+    python scripts/translations.py docs/zh/slurm.md …    mark these pages as up to date, after reading them
 
-In shape means: the same headings, one below the other, and as many code blocks and tables as in English; and a link
-leads to the Chinese page where there is one.
+Correct structure means: the same headings, one below the other, and as many code blocks and tables as in English; and a
+link leads to the Chinese page where there is one.
 """
 
 import hashlib
@@ -29,14 +29,14 @@ Sections = Mapping[str, str]  # heading ("" = what comes before the first) -> di
 
 
 def list_pairs(root: Path) -> Iterator[tuple[str, str]]:
-    """(Chinese page, English page) by their paths in the project."""
+    """Return (Chinese page, English page) by their paths in the project."""
     yield "README.zh.md", "README.md"
     for page in sorted((root / "docs" / "zh").rglob("*.md")):
         yield str(page.relative_to(root)), f"docs/{page.relative_to(root / 'docs' / 'zh')}"
 
 
 def iterate_lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line, and whether it is inside of a code block (its fences count as that)."""
+    """Yield each line, and whether it is inside a code block (its fences count as inside)."""
     inside = False
     for line in text.splitlines():
         fence = bool(FENCE_PATTERN.match(line))
@@ -55,7 +55,8 @@ def split_sections(text: str) -> dict[str, str]:
 
 
 def describe_structure(text: str) -> dict[str, object]:
-    """What two pages that say the same have in common, whatever their language."""
+    """Return what two pages with the same content have in common in any language: headings' levels, code blocks,
+    tables."""
     prose = [line for line, code in iterate_lines(text) if not code]
     return {
         "headings": [len(line) - len(line.lstrip("#")) for line in prose if line.startswith("#")],
@@ -65,15 +66,15 @@ def describe_structure(text: str) -> dict[str, object]:
 
 
 def list_english_links(root: Path, page: str, text: str) -> list[str]:
-    """Where the Chinese `page` links to an English one that is there in Chinese too; the other language of the page
-    itself may be linked."""
+    """Return the links of the Chinese `page` to English pages that exist in Chinese too; its own English page may be
+    linked."""
     chinese = {os.path.normpath(root / english): name for name, english in list_pairs(root) if name != page}
     targets = [os.path.normpath((root / page).parent / target) for target in LINK_PATTERN.findall(text)]
     return sorted({chinese[target] for target in targets if target in chinese})
 
 
 def list_changes(before: Sections, now: Sections) -> list[str]:
-    """In words, what a translator has to look at."""
+    """Return sentences that tell a translator what to update."""
     other = [name or "the beginning" for name in now if before.get(name, now[name]) != now[name]]
     return [
         *(f"new in English: {name!r}" for name in now if name not in before),
@@ -83,7 +84,7 @@ def list_changes(before: Sections, now: Sections) -> list[str]:
 
 
 def list_stale(root: Path) -> list[str]:
-    """Everything that is wrong, page by page."""
+    """Return all problems, page by page."""
     memory, found = load_memory(root), []
     for chinese, english in list_pairs(root):
         if not (root / english).is_file():
