@@ -1,4 +1,4 @@
-"""Ways in: a door in the browser, a shell, one command."""
+"""Commands that open environments: in the browser, in a shell, for one command."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -48,7 +48,8 @@ def _open_browser(url: str) -> bool:
 
 
 def _explain_unreachable(platform: str, url: str) -> str | None:
-    """Why a browser on this machine would not get there, as far as names tell."""
+    """Return why a browser on this machine could not reach the address, as far as its name tells; an empty string
+    otherwise."""
     import socket
 
     host = urlsplit(url).hostname or ""

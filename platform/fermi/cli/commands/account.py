@@ -1,4 +1,4 @@
-"""Who speaks to which platform."""
+"""Commands for signing in to a platform, and for showing as whom one is signed in."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Engines to train on."""
+"""Commands for clusters."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Code that tasks were made from: listed, shown, compared, brought back."""
+"""Commands for code snapshots: list, show, compare, download."""
 
 import re
 import tempfile
@@ -59,7 +59,7 @@ def describe_origin(origin: Any) -> str:
 
 
 def resolve_snapshot(session: Session, key: str) -> str:
-    """The snapshot itself, or that of a task."""
+    """Return the id of the snapshot, or of the task's snapshot."""
     if _SNAPSHOT_ID.fullmatch(key):
         return key
     found = session.fermi.tasks.code(key)["snapshot"]
@@ -92,7 +92,7 @@ def _print_snapshot(session: Session, key: str, path: str) -> None:
 
 
 def _print_diff(session: Session, of: tuple[str, ...]) -> None:
-    """Of one task: against the one before it of its name."""
+    """Print what changed since the previous task with the same name."""
     after = resolve_snapshot(session, of[-1])
     if len(of) > 1:
         before = resolve_snapshot(session, of[0])
@@ -114,7 +114,7 @@ def _print_diff(session: Session, of: tuple[str, ...]) -> None:
 
 
 def extract_snapshot(session: Session, key: str, folder: str | None) -> None:
-    """Into a folder that is not there, or is empty; every file verified."""
+    """Download the snapshot into a folder that is missing or empty, and verify every file."""
     found = session.fermi.code.get(resolve_snapshot(session, key))["id"]
     target = Path(folder or found[:12])
     if target.exists() and (not target.is_dir() or any(target.iterdir())):

@@ -1,4 +1,4 @@
-"""What tasks used and what it cost; the price list."""
+"""Commands for what tasks used and what it cost, and for the price list."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC
@@ -62,7 +62,7 @@ def prices(session: Session, setting: Sequence[str], remove: Sequence[str]) -> N
 
 
 def _parse_moment(given: str | None) -> str | None:
-    """A day or a time; UTC where nothing else is said, as months are."""
+    """Parse a day or a time; UTC where no zone is given, as months are in UTC."""
     if given is None:
         return None
     try:
@@ -105,7 +105,7 @@ def _render_prices(found: PriceList) -> Iterator[RenderableType]:
 
 
 def _translate_parts() -> dict[str, str]:
-    """What held time goes into, in the reader's language."""
+    """Return the names of what held time was used for, in the reader's language."""
     return {
         "training": _("PART_TRAINING"),
         "starting": _("PART_STARTING"),

@@ -1,4 +1,4 @@
-"""What holds on the platform's own machine, tried and not believed."""
+"""Commands that check the platform's own machine by trying things out."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Does training resume when a rank dies? Rehearsed on a platform."""
+"""Commands for drills: whether training resumes after a rank was killed."""
 
 from collections.abc import Iterator
 

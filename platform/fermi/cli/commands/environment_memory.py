@@ -1,4 +1,4 @@
-"""Who holds memory in a dev environment, and what can be done about it."""
+"""Commands for what holds memory in a dev environment, and for freeing it."""
 
 from collections.abc import Iterator
 from typing import Any

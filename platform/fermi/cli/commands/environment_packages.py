@@ -1,4 +1,4 @@
-"""What dev environments have installed: compared, and levelled."""
+"""Commands for the packages of dev environments: compare and install."""
 
 from collections.abc import Iterator
 from typing import Any

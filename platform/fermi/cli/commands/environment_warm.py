@@ -1,4 +1,4 @@
-"""Keeps environments warm, or ends that."""
+"""Commands that keep environments warm, or stop doing so."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def warm(session: Session, words: tuple[str, ...], project: str | None) -> None:
 
 
 def warm_text(standby: Any) -> str:
-    """Returns what stands by in an environment, with the memory that it holds, or why nothing does."""
+    """Return what stands by in an environment, with the memory that it holds, or why nothing does."""
     if standby["reason"]:
         return str(standby["reason"]["message"])
     if standby["state"] == "standing":

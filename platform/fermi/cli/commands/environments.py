@@ -1,4 +1,4 @@
-"""Dev environments: made from templates, started, stopped, resized, removed."""
+"""Commands for dev environments: create from templates, start, stop, resize, remove."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -130,7 +130,7 @@ def make(session: Session, template: str, name: str | None, project: str | None,
 
 
 def _collect_changes(given: dict[str, Any], template: Any) -> dict[str, Any]:
-    """What is to differ from the template; of lists and tables, what is added to it."""
+    """Return what differs from the template; lists and tables contain what is added to it."""
     found: dict[str, Any] = {
         api: given[name]
         for name, api in (("zone", "zone"), ("host", "host"), ("image", "image"), ("gpu_type", "gpuType"))
@@ -177,7 +177,7 @@ def _print_created(session: Session, made: Any, wait: bool) -> int:
 
 
 def _make_lifecycle_command(action: str, said: Callable[[str], str]) -> click.Command:
-    """start, stop and restart are alike."""
+    """Return a command that starts, stops or restarts an environment."""
 
     @command(f"environments {action}")
     @names_argument

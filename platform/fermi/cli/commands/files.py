@@ -1,4 +1,4 @@
-"""Files of a project, and what tasks have written: listed, sent, fetched, moved and removed."""
+"""Commands for files of a project and outputs of tasks: list, upload, download, move, remove."""
 
 import sys
 import tempfile
@@ -126,7 +126,7 @@ def _download(
     read: Callable[[str], Iterator[bytes]],
     get: Callable[[FileItem, Path, ProgressCallback], bool],
 ) -> None:
-    """A file, or a folder with all below."""
+    """Download a file, or a folder with everything in it."""
     path = path.strip("/")
     if target == STDIO:
         for piece in read(path):
@@ -146,7 +146,7 @@ def _download(
 
 
 def _resolve_inside(folder: Path, name: str) -> Path:
-    """Whatever the other side says, nothing is written outside of `folder`."""
+    """Return a path below `folder`, whatever name the server sends. Raise where it would lead outside."""
     into = folder / name
     if not into.resolve().is_relative_to(folder.resolve()):
         raise click.ClickException(_("NO_SUCH_FILE", path=escape_name(name)))
@@ -164,7 +164,7 @@ def _run_parallel(act: Callable[[Any], bool], things: Sequence[Any]) -> list[boo
 
 @contextmanager
 def _open_progress_bar(size: int) -> Iterator[ProgressCallback]:
-    """For people; scripts see none."""
+    """Return a progress bar on a terminal; one that prints nothing elsewhere."""
     if not sys.stderr.isatty():
         yield lambda more: None
         return
@@ -173,7 +173,8 @@ def _open_progress_bar(size: int) -> Iterator[ProgressCallback]:
 
 
 def _to_project_path(path: str) -> str:
-    """As people name folders: "." is all of them. Whatever leads out of there is the API's to refuse."""
+    """Return a path as the API takes it from what people type: "." is the whole project. The API refuses what leads out
+    of it."""
     return "" if path == "." else path.removeprefix("./")
 
 

@@ -1,4 +1,4 @@
-"""What tasks can be made of."""
+"""Commands that list what tasks can be made of: environments, datasets, models, frameworks."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -139,6 +139,6 @@ def frameworks(session: Session) -> None:
 
 
 def _describe_installation(framework: Any) -> str:
-    """On which clusters it is not; an older platform does not tell."""
+    """Return on which clusters a framework is not installed; an older platform does not tell."""
     without = [one["clusterId"] for one in framework.get("clusters", ()) if one["available"] is False]
     return _("NOT_INSTALLED_ON", clusters=", ".join(without)) if without else _("YES")

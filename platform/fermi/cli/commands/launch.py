@@ -1,4 +1,4 @@
-"""Starting the ranks of this machine by hand: `fermi launch … -- python train.py`."""
+"""Command that starts the ranks of this machine by hand: `fermi launch … -- python train.py`."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ LINE_PREFIXES = {"prefix": "[rank {rank}] ", "plain": ""}
 
 
 def _parse_counts(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[int, ...]:
-    """`4`, `1,2` for nodes of different size, or `auto`."""
+    """Parse `4`, `1,2` for nodes of different size, or `auto`."""
     if text in (None, "auto", "gpu"):
         return ()
     numbers = text.split(",")
@@ -43,7 +43,7 @@ def _parse_counts(_ctx: click.Context, _parameter: click.Parameter, text: str | 
 
 
 def add_rank_options(function: Function) -> Function:
-    """Dashes or underscores, as torchrun has it."""
+    """Add the options of ranks, spelt with dashes or underscores as with torchrun."""
 
     def named(name: str, **rest: Any) -> Callable[[Function], Function]:
         return click.option(*dict.fromkeys((f"--{name}", f"--{name.replace('-', '_')}")), **rest)
@@ -113,7 +113,7 @@ def launch(session: Session, mode: str, words: tuple[str, ...], file: str, **giv
 
 
 def print_launch_error(error: LaunchError) -> None:
-    """What is wrong and what to do next."""
+    """Print what is wrong and what to do next."""
     message, hint = messages.render_text(error.code, texts.get_language(), **error.params)
     output.print_error(message)
     click.echo(f"  → {hint}", err=True)
@@ -162,7 +162,7 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
 def _complete_placement(
     asked: placement.LaunchArguments, words: list[str], gpus: int
 ) -> tuple[placement.LaunchPlacement, list[str]]:
-    """Where nothing else is wrong, the user is asked for the command and the master's address."""
+    """Prompt for the command and the master's address where nothing else is wrong."""
     try:
         place, alone = placement.find_placement(asked, os.environ, gpus), None
     except LaunchError as error:
@@ -178,8 +178,9 @@ def _complete_placement(
 
 
 def _build_rank_command(words: list[str]) -> list[str]:
-    """Returns the ranks' command. A script of Python needs no interpreter before it; where `python` is not on PATH, as
-    on Debian outside of a virtual environment, it is this command's own. Raises LaunchError for what is not there."""
+    """Return the ranks' command. A Python script needs no interpreter before it; where `python` is not on the PATH, as
+    on Debian outside of a virtual environment, this command's own is used. Raise LaunchError where something does not
+    exist."""
     if words[0].endswith(".py"):
         words = [sys.executable, *words]
     elif words[0] == "python" and shutil.which("python") is None:
@@ -193,21 +194,21 @@ def _build_rank_command(words: list[str]) -> list[str]:
 
 
 def _list_default_variables(place: placement.LaunchPlacement, gpus: int) -> dict[str, str]:
-    """What is set unless it is already."""
+    """Return the variables that are set unless they are set already."""
     threads = max(1, (os.cpu_count() or 1) // place.local_world_size) if gpus else 1
     wanted = {"OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
     return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
 def _count_gpus() -> int:
-    """NVIDIA's, as the ranks will see them."""
+    """Return the number of NVIDIA GPUs that the ranks will see."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
     return sum(path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia*"))
 
 
 def _choose_port() -> int:
-    """Of one machine's own: the usual one, or any that is free."""
+    """Return a port for a single machine: the usual one, or any that is free."""
     if ports.is_port_free(ports.DEFAULT_MASTER_PORT):
         return ports.DEFAULT_MASTER_PORT
     with socket.create_server(("", 0)) as free:

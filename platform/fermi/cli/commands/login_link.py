@@ -1,4 +1,4 @@
-"""A way back in for whoever runs the platform: a one-time sign-in link, made on the platform's own machine."""
+"""Command that prints a one-time sign-in link, for the person who runs the platform, on the platform's own machine."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What people are told: their inbox, the channels by which they hear of things, and rules of what goes where."""
+"""Commands for notifications: the inbox, the channels, and the rules of what is sent where."""
 
 import sys
 from typing import cast, get_args
@@ -140,7 +140,7 @@ def _choose_scope(session: Session, project: str | None, *, platform: bool) -> d
 
 
 def _read_address(name: str) -> str:
-    """An address mostly has a password in it: it is asked for, or comes by standard input."""
+    """Return a channel's address, from a prompt or standard input: most addresses contain a password."""
     if sys.stdin.isatty():
         text: str = click.prompt(_("ASK_ADDRESS_OF", name=name), hide_input=True, err=True)
         return text.strip()
@@ -148,13 +148,13 @@ def _read_address(name: str) -> str:
 
 
 def _resolve_channel(known: list[NoticeChannel], name: str) -> str:
-    """Its id, of a name that only one has."""
+    """Return the id of the channel with this id or unique name."""
     found = [one["id"] for one in known if one["name"] == name]
     return found[0] if len(found) == 1 else name
 
 
 def _parse_quiet_hours(text: str | None) -> tuple[int | None, int | None]:
-    """Minutes of the day."""
+    """Parse quiet hours and return minutes of the day."""
     if text is None:
         return None, None
     try:

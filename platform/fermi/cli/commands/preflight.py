@@ -1,4 +1,4 @@
-"""Can these nodes train together? Asked of a platform, or by hand on every node."""
+"""Commands that test whether nodes can train together, on a platform or by hand on every node."""
 
 import json
 import os
@@ -64,7 +64,8 @@ def _run_on_platform(session: Session, environments: tuple[str, ...], full: bool
 
 
 def _run_on_this_node(session: Session, full: bool, given: dict[str, Any]) -> int:
-    """Node 0 collects what all nodes say and judges; the others say whether they found it."""
+    """Run the test on this node. Node 0 collects the reports of all nodes and judges them; the others print whether
+    they reached it."""
     from fermi.preflight import report as preflight_report
     from fermi.preflight import verdict as judge
     from fermi.train import preflight as test
@@ -92,13 +93,14 @@ def _run_on_this_node(session: Session, full: bool, given: dict[str, Any]) -> in
 
 
 def _name_node(names: dict[int, str], rank: int) -> str:
-    """Two nodes may have one host name: then their ranks tell them apart."""
+    """Return a name for this node. Two nodes may have one host name; their ranks then tell them apart."""
     name = names.get(rank, _("NODE_OF_RANK", rank=rank))
     return f"{name} ({rank})" if list(names.values()).count(name) > 1 else name
 
 
 def _set_variables(given: dict[str, Any]) -> None:
-    """From the options, else Slurm's, else as they are; a node alone needs none."""
+    """Set the rendezvous variables from the options, else from Slurm's, else leave them as they are; a single node
+    needs none."""
     env = os.environ
     if (nodes := given["nnodes"]) is not None:
         if nodes > 1 and (given["node_rank"] is None or not (given["master_addr"] or env.get("MASTER_ADDR"))):
@@ -144,7 +146,7 @@ def _report_member(facts: list[Any]) -> int:
 
 
 def render_matrix(found: Any) -> Iterator[RenderableType]:
-    """Of a test of the platform's, or of one by hand: the same shape."""
+    """Return the matrix of measured links; tests on a platform and by hand have the same shape."""
     names = {node["environmentId"]: node["name"] for node in found["nodes"]}
     for node in found["nodes"]:
         yield Text.assemble(_format_level(node["level"]), " ", output.escape_controls(node["name"]))
@@ -184,7 +186,7 @@ def render_matrix(found: Any) -> Iterator[RenderableType]:
 
 
 def _format_value(value: Any) -> str:
-    """What was measured, in one line: `torch 2.13.0, cuda 12.4`."""
+    """Return what was measured in one line: `torch 2.13.0, cuda 12.4`."""
     if not isinstance(value, dict):
         return ""
     return ", ".join(f"{name} {inner}" for name, inner in value.items() if isinstance(inner, str | int | float))

@@ -1,4 +1,4 @@
-"""Who waits for what, why not yet, and when; pausing and resuming."""
+"""Commands for the queue: what waits, why, and when it will start; pausing and resuming."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -108,12 +108,12 @@ def render_explanation(found: TaskQueue) -> Iterator[RenderableType]:
 
 
 def _name_holder(need: Any) -> str | None:
-    """By its name, which an older platform does not say."""
+    """Return the name of the task that holds an environment; an older platform does not send it."""
     return need.get("heldByName") or need["heldBy"] or (_("TASK_OF_OTHERS") if need["held"] else None)
 
 
 def _describe_start(found: Any) -> str:
-    """When, and between which moments, as far as that is known."""
+    """Return when a task will start, and between which times, as far as known."""
     if not found["begins"]:
         return _("NOT_KNOWN")
     exact = found["early"] == found["late"]

@@ -1,4 +1,4 @@
-"""The common ways to start and the common problems, with commands ready to be copied: `fermi quickstart`."""
+"""Command that shows the common ways to start and the common problems, with commands to copy: `fermi quickstart`."""
 
 import sys
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ LEVEL_STYLES = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
 class QuickstartEntry(NamedTuple):
-    """`text` has places for {host}, {port}, {nodes} and {gpus}."""
+    """An entry. `text` has placeholders {host}, {port}, {nodes} and {gpus}."""
 
     number: int
     id: str
@@ -110,7 +110,7 @@ def _check_entry(entry: QuickstartEntry, values: dict[str, Any]) -> int:
 
 
 def _run_menu(known: list[QuickstartEntry], values: dict[str, Any]) -> int:
-    """Until q, or the end of input."""
+    """Run the menu until `q` or the end of input."""
     while True:
         _print_entries(known)
         answer = click.prompt(_("ASK_NUMBER"), default="q", show_default=False).strip()
@@ -130,7 +130,7 @@ def _run_menu(known: list[QuickstartEntry], values: dict[str, Any]) -> int:
 
 
 def _prompt_for_values(entry: QuickstartEntry, values: dict[str, Any]) -> dict[str, Any]:
-    """What the commands need to be complete."""
+    """Prompt for the values that the commands need."""
     questions: dict[str, tuple[str, type]] = {
         "host": (_("ASK_MASTER_ADDRESS"), str),
         "port": (_("ASK_MASTER_PORT"), int),

@@ -1,4 +1,4 @@
-"""What a project and its members may use, and which environments are set aside."""
+"""Commands for the limits of a project and its members, and for reservations."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -103,7 +103,7 @@ def reservations(
 
 
 def _parse_limit(name: str, text: str) -> Any:
-    """Lists have commas; nothing or `none` is no limit."""
+    """Parse a limit; lists are separated by commas, and nothing or `none` means no limit."""
     if name in LIST_LIMITS:
         return [part.strip() for part in text.split(",") if part.strip() not in ("", "none")]
     if text in ("", "none"):
@@ -120,7 +120,7 @@ def _find_user_limits(items: Any, user: str) -> dict[str, Any]:
 
 
 def _parse_moment(option: str, text: str | None) -> str | None:
-    """ISO 8601; local time where no zone is named."""
+    """Parse an ISO 8601 time; local time where no zone is given."""
     if text is None:
         return None
     try:

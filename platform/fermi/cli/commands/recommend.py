@@ -1,4 +1,4 @@
-"""Which framework to use."""
+"""Command that recommends a framework."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ SIZE_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
 class ModelSizeType(click.ParamType):
-    """`7B`, `350M`, `7000000000`."""
+    """Click type of a model's size: `7B`, `350M`, `7000000000`."""
 
     name = "size"
 

@@ -1,4 +1,4 @@
-"""A project's own rules of diagnosis: shown, set from a file, tried on a log."""
+"""Commands for a project's own diagnosis rules: show, set from a file, test on a log."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How much faster more nodes are: measured, in the requirement document's table."""
+"""Command that measures how much faster training is on more nodes, as in the requirement document's table."""
 
 import time
 from collections import defaultdict
@@ -25,7 +25,7 @@ FIRST_POINT_TIMEOUT_SECONDS = 600.0  # seconds until the first point
 
 
 class MeasurementError(Exception):
-    """What a run said instead of its speed."""
+    """A run did not give a speed; the message says why."""
 
 
 @command("scaling", _("MORE_SCALING"))
@@ -90,7 +90,8 @@ def _resolve_environments(fermi: Fermi, keys: Sequence[str]) -> list[Any]:
 
 
 def _choose_equal_environments(fermi: Fermi) -> list[Any]:
-    """The most that are free and alike: in one cluster, with as many GPUs of one type."""
+    """Return the largest set of free environments that are equal: in one cluster, with the same number of GPUs of one
+    type."""
     groups: defaultdict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for one in fermi.environments.list():
         if one["selectable"] and not one["heldBy"] and one["gpuCount"]:
@@ -106,7 +107,7 @@ def _list_node_counts(most: int) -> Iterator[int]:
 
 
 def _measure(fermi: Fermi, request: dict[str, Any], there: Sequence[Any], seconds: float) -> dict[str, Any]:
-    """A task on these nodes, for so long after it has warmed up; stopped whatever happens."""
+    """Run a task on these nodes, for this long after its warm-up, and return its speed; stop it whatever happens."""
     keys = [one["id"] for one in there]
     config = {
         **request.get("distributedConfig", {}),
@@ -155,7 +156,7 @@ def _list_points(fermi: Fermi, task: str) -> list[dict[str, Any]]:
 
 
 def _add_speed_ups(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With what each is of the first."""
+    """Add each row's speed-up over the first one, and its efficiency."""
     found = []
     for row in rows:
         theoretical = row["gpus"] / max(rows[0]["gpus"], 1)
@@ -165,7 +166,7 @@ def _add_speed_ups(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _list_rows(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-    """The requirement document's."""
+    """Return the rows of the requirement document's table."""
     yield (
         _("SCALING_SETUP"),
         [_("SCALING_ONE_NODE") if row["nodes"] == 1 else _("SCALING_NODES", nodes=row["nodes"]) for row in rows],

@@ -1,4 +1,4 @@
-"""A training as a folder of scripts to start by hand: of a task of a platform, or from a request file alone."""
+"""Command that writes a training as a folder of scripts to start by hand: of a task, or from a request file alone."""
 
 import io
 import re
@@ -76,7 +76,8 @@ def render(
 
 
 def _read_script(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
-    """The user's script, where it is here: it travels with the folder, to where ranks look for it."""
+    """Return the user's script where it is on this machine: it is put into the folder, at the path where ranks look for
+    it."""
     script = Path(entrypoint.script) if entrypoint and entrypoint.script else None
     if script is None or target == "kubernetes" or script.is_absolute() or ".." in script.parts or not script.is_file():
         return {}
@@ -88,7 +89,7 @@ def _build_request(
     file: Mapping[str, Any], *, nodes: tuple[str, ...], emulated: bool, master: str | None, script: str | None,
     module: str | None, args: tuple[str, ...], **given: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """The file's, with what the flags say."""
+    """Return the file's request with the options applied."""
     request = dict(file)
     if nodes:
         request["nodes"] = [_parse_node(text) for text in nodes]
@@ -106,7 +107,7 @@ def _build_request(
 
 
 def _parse_node(text: str) -> dict[str, Any]:
-    """`gpu-a=10.0.0.1:4`, `10.0.0.1:4` or `gpu-a`."""
+    """Parse `gpu-a=10.0.0.1:4`, `10.0.0.1:4` or `gpu-a`."""
     found = _NODE_PATTERN.fullmatch(text)
     if found is None:
         raise click.BadParameter(_("NOT_A_MACHINE", value=text), param_hint="--node")

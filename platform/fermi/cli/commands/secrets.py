@@ -1,4 +1,4 @@
-"""Secrets of a project: set and removed by name; nobody is shown a value again."""
+"""Commands for secrets of a project: set and remove by name; values are never shown."""
 
 import sys
 
@@ -35,7 +35,7 @@ def secrets(session: Session, action: str, name: str | None, project: str | None
 
 
 def _read_value(name: str) -> str:
-    """Without the line's end that an editor or `echo` leaves."""
+    """Return the value without the line end that an editor or `echo` adds."""
     if sys.stdin.isatty():
         text: str = click.prompt(
             _("ASK_VALUE_OF", name=name), hide_input=True, confirmation_prompt=_("ONCE_MORE"), err=True

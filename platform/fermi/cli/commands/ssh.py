@@ -1,4 +1,4 @@
-"""`ssh`, and all that stands on it, through the platform's door."""
+"""Commands `ssh`, and those based on it, through the platform's proxy."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Creating a task, and looking at what would be created."""
+"""Commands that create a task, and preview what would be created."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ RESOLVED_OPTIONS = ("environments", "spares", "master", "dataset", "model", "scr
 
 
 def add_request_options(function: Function) -> Function:
-    """Everything a request can be made from; `submit` and `preview` take the same."""
+    """Add all options of a request; `submit` and `preview` take the same ones."""
     for option in reversed(
         [
             click.option("-f", "--file", metavar="FILE", help=_("OPTION_SUBMIT_FILE")),
@@ -85,7 +85,7 @@ def _choose_code(
     git_secret: str | None,
     requirements: str | None,
 ) -> dict[str, Any]:
-    """What the flags say of the task's code; a folder is sent first."""
+    """Return the task's code as the options ask for it; a folder is uploaded first."""
     if sum(map(bool, (code, code_env, git or revision or git_secret))) > 1:
         raise click.UsageError(_("CODE_OR_GIT"))
     if (revision or git_secret) and not git:
@@ -112,7 +112,7 @@ def _drop_environments(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _load_template(session: Session, template: str, small: bool, environments: tuple[str, ...]) -> dict[str, Any]:
-    """Its request; what is missing of its environments is said, where no others are named."""
+    """Return the template's request; print what its environments lack where no others are named."""
     variant = session.fermi.template(template)["small" if small else "full"]
     request: dict[str, Any] = variant["request"]
     if environments:
@@ -173,7 +173,7 @@ def preview(session: Session, file: str | None, **given: Any) -> int:
 
 
 def _wait_for_preview(session: Session, request: Any) -> TaskPreview:
-    """The preview once its environments have been looked into; after LOOK_S seconds without what they say."""
+    """Return the preview once its environments have been surveyed; after LOOK_S seconds without the surveys."""
     deadline = time.monotonic() + PREVIEW_TIMEOUT_S
     while _is_incomplete(found := session.fermi.tasks.preview(request)) and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -215,7 +215,7 @@ def _render_preview(found: TaskPreview) -> Iterator[RenderableType]:
 
 
 def render_defaults(proposal: Any) -> Iterator[RenderableType]:
-    """What was left empty, as the framework chose it, and why."""
+    """Return what the framework chose where the request leaves it open, and why."""
     values = {**proposal["strategy"], **proposal["options"]}
     yield output.make_heading(_("CHOSEN_FOR_ENVIRONMENTS"))
     yield output.make_line(" ".join(f"{name}={output.format_cell(value)}" for name, value in values.items()) or "-")
@@ -223,7 +223,7 @@ def render_defaults(proposal: Any) -> Iterator[RenderableType]:
 
 
 def _render_variables(ranks: list[Any]) -> Iterator[RenderableType]:
-    """Variables that all ranks share once, those that differ by rank in a table."""
+    """Return variables that all ranks share once, and those that differ by rank in a table."""
     names = sorted({name for rank in ranks for name in rank["env"]})
     own = [name for name in names if len({rank["env"].get(name) for rank in ranks}) > 1]
     shared = [f"{name}={ranks[0]['env'][name]}" for name in names if name not in own]

@@ -1,4 +1,4 @@
-"""What a task says and what is said of it: logs, metrics, events, checkpoints."""
+"""Commands for what a task printed and what is recorded of it: logs, metrics, events, checkpoints."""
 
 import math
 import sys
@@ -81,7 +81,7 @@ def logs(
 
 
 def _print_first_error(session: Session, task: str, rank: int | Literal["all"], attempt: int | None, raw: bool) -> None:
-    """The line and those that belong to it: a traceback, say."""
+    """Print the line and those that belong to it, such as a traceback."""
     answer = session.fermi.tasks.first_error(task, rank=rank, attempt=attempt)
     found = answer["found"]
     if not answer["complete"]:
@@ -123,7 +123,7 @@ def _render_metrics(points: list[Any]) -> Iterator[RenderableType]:
 
 
 def _list_values(point: Any, names: list[str]) -> list[float | None]:
-    """Returns NaN for what was printed and is not finite, None for what was not printed."""
+    """Return the values: NaN for one that was printed and is not finite, None for one that was not printed."""
     return [math.nan if value is None and name in point["values"] else value
             for name in names for value in [point["values"].get(name)]]  # fmt: skip
 
@@ -157,7 +157,7 @@ def checkpoints(session: Session, task: str, action: str, step: int | None, into
 
 
 def _download_checkpoint(session: Session, task: str, path: str, into: str | None) -> None:
-    """A folder arrives as a tar; there whole or not at all."""
+    """Download a checkpoint; a folder arrives as a tar. The file exists whole or not at all."""
     kind, pieces = session.fermi.outputs.checkpoint(task, path)
     name = path.rstrip("/").rpartition("/")[2] + (".tar" if kind.startswith("application/x-tar") else "")
     if into == "-":

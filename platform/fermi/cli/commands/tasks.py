@@ -1,4 +1,4 @@
-"""Tasks: list, look at, stop, run again, remove."""
+"""Commands for tasks: list, show, stop, run again, remove."""
 
 import re
 import sys
@@ -91,14 +91,14 @@ def get(session: Session, task: str, wait: bool, follow: bool) -> int:
 
 
 def _get_queue_place(session: Session, task: str) -> TaskQueue | None:
-    """An older platform knows of none."""
+    """Return the task's position in the queue; None from an older platform."""
     with suppress(NotFoundError):
         return session.fermi.tasks.queue(task)
     return None
 
 
 def _list_pulses(session: Session, task: str) -> dict[int, RankPulse]:
-    """By rank; an older platform knows of none."""
+    """Return the progress by rank; empty from an older platform."""
     with suppress(NotFoundError):
         return {one["rank"]: one for one in session.fermi.tasks.pulses(task)["ranks"]}
     return {}
@@ -158,7 +158,8 @@ def retry(
 
 
 def _choose_code(session: Session, task: str) -> str:
-    """The code as it is now where it has changed, else the task's snapshot; says which, unless there is no choice."""
+    """Return which code to run: the present code where it has changed, else the task's snapshot. Print which one,
+    unless there is no choice."""
     try:
         found = session.fermi.tasks.code_source(task)
     except NotFoundError:  # an older platform, which says of an unknown task the same when it is to retry it

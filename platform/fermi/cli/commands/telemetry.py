@@ -1,4 +1,4 @@
-"""What machines and ranks use, as lines of blocks with figures."""
+"""Commands that show what machines and ranks use, as lines of block characters with figures."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -86,13 +86,13 @@ def _make_row(one: TelemetrySeries) -> list[output.Cell]:
 
 
 def _choose_top(one: TelemetrySeries) -> float:
-    """A share is drawn of the whole, all else of the largest."""
+    """Return the value at full height: 100 (or more) for a percentage, else the largest value."""
     largest = max((value for value in one["values"] if value is not None), default=0.0)
     return max(largest, 100.0) if one["unit"] == "%" else largest
 
 
 def draw_sparkline(values: Sequence[float | None], top: float) -> str:
-    """A block for each, from nothing to `top`; a dot where nothing is known."""
+    """Return a block character for each value, from 0 to `top`; a dot where nothing is known."""
     last = len(BLOCK_CHARACTERS) - 1
     return "".join(
         "·"

@@ -1,4 +1,4 @@
-"""Use cases that are ready to be sent."""
+"""Commands for task templates: use cases that are ready to be submitted."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Why a task is as it is, on one screen, with what may be done next as commands to be pasted."""
+"""Command that shows why a task is in its state, on one screen, with the possible next steps as commands to paste."""
 
 import shlex
 from collections.abc import Iterator
@@ -108,7 +108,8 @@ def _describe_place(where: Any) -> str:
 
 
 def _suggest_command(task: str, action: FindingAction) -> str:
-    """What to paste; what follows from it, where there is no command for it or its platform names things otherwise."""
+    """Return the command to paste; the effect of the action where there is no command for it, or where its platform
+    names things otherwise."""
     params = {name: shlex.quote(str(value)) for name, value in action["params"].items()}
     try:
         return ACTION_COMMANDS[action["code"]].format(**{**params, "other": params.get("task"), "task": task})

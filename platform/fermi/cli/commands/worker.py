@@ -1,4 +1,4 @@
-"""The worker launcher: what runs on each host of a bare-metal cluster."""
+"""Command `fermi worker`, the worker launcher, which runs on each host of a bare-metal cluster."""
 
 import logging
 import os
@@ -53,8 +53,8 @@ def worker(session: Session, config: str | None, gpus: str | None, **given: Any)
 
 
 def _hide_token(token: str | None) -> None:
-    """Everybody on a host can read a process's arguments, its environment only who may trace it: where the token is an
-    argument, begins anew with it as a variable."""
+    """Restart this command with the token in a variable where it is an argument: everybody on a host can read a
+    process's arguments, but its environment only who may trace it."""
     words = sys.orig_argv
     for at, word in enumerate(words):
         if token and (word == f"--token={token}" or words[at : at + 2] == ["--token", token]):

@@ -1,4 +1,4 @@
-"""Bare-metal workers and their groups."""
+"""Commands for bare-metal workers and their groups."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -103,7 +103,7 @@ def groups(
 
 
 def _collect_settings(given: dict[str, Any]) -> dict[str, Any]:
-    """In the API's names; what was not given is left out."""
+    """Return the settings under the API's names, without those that were not given."""
     names = {"master": "masterAddress", "port": "masterPort", "backend": "backend", "script": "script",
              "max_restarts": "maxRestarts"}  # fmt: skip
     found = {api: given[name] for name, api in names.items() if given[name] is not None}
@@ -123,7 +123,7 @@ def _collect_changes(given: dict[str, Any]) -> Any:
 
 
 def _resolve_group(session: Session, name: str) -> str:
-    """An id stands for itself, a name for the one group that bears it."""
+    """Return the id of the group with this id or unique name."""
     found = [item["id"] for item in session.fermi.groups.list(search=name) if item["name"] == name]
     if len(found) > 1:
         kind, ids = _("A_GROUP"), ", ".join(found)
