@@ -157,7 +157,7 @@ def install_helm() -> None:
 
 
 def find_node() -> dict[str, str]:
-    """Return an environment in which `node` and `npm` are new enough: those on the PATH, else the ones of PyPI's wheel."""
+    """Return an environment with `node` and `npm` that are new enough: from the PATH, else from PyPI's wheel."""
     if shutil.which("npm") and _read_node_major(shutil.which("node")) >= NODE_MIN:
         return dict(os.environ)
     links, pins = VENV / "node", ROOT / "requirements-node.txt"
