@@ -20,8 +20,8 @@ _TOKENS = CompiledInstances(ApiToken, lambda digest: ApiToken.objects.filter(dig
 
 
 class BearerAuthentication(TokenAuthentication):
-    """`Authorization: Bearer <token>`, looked up by the token's hash in one query. It is read on each request, so that
-    a revoked token is refused at once by all processes."""
+    """Authenticates `Authorization: Bearer <token>` by the token's hash, in one query. It is read on each request, so
+    that a revoked token is refused at once by all processes."""
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
         found = _TOKENS.first(digest=hash_token(token.decode("latin-1")))
@@ -31,7 +31,7 @@ class BearerAuthentication(TokenAuthentication):
 
 
 class CookieAuthentication(SessionAuthentication):
-    """The session cookie, with X-CSRFToken on every request that changes something."""
+    """Authenticates the console's session cookie; requests that change something also need X-CSRFToken."""
 
     def enforce_csrf(self, request: Request) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about people, projects and tokens."""
+"""Serializers of requests and answers about people, projects and tokens."""
 
 from rest_framework import serializers
 

@@ -15,122 +15,124 @@ from apps.common.texts import get_request_language
 class MeView(APIView):
     @operation("getMe", data=shapes.Me)
     def get(self, request: Request) -> Data:
-        """Who you are here, and your role in each project."""
+        """Return the signed-in user and their role in each project."""
         return selectors.serialize_user(request.user, get_request_language())
 
 
 class SignInView(APIView):
-    """For the sign-in page, so for nobody in particular."""
+    """Serves the sign-in page, so it needs no sign-in."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
     @operation("getSignIn", data=shapes.SignIn)
     def get(self, request: Request) -> Data:
-        """How people come in here."""
+        """Return what the sign-in page needs to know: whether this is an embedded platform, which has one-time sign-in
+        links."""
         return {"embedded": (settings.DATA_DIR / "run" / "url").exists()}
 
 
 class TokensView(APIView):
     @operation("listTokens", query=shapes.TokenQuery, page=shapes.TokenItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Your own tokens."""
+        """List your own tokens, without their values."""
         return paginate_rows(selectors.list_tokens(request.user).filter(name__icontains=query["search"]), query)
 
     @operation("createToken", body=shapes.TokenCreateRequest, data=shapes.TokenCreated, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """A new token that speaks for you; it is shown this once."""
+        """Create a token with your rights. The answer is the only one that contains its value. 409 where you have too
+        many."""
         return services.create_token(request.user, **body)
 
 
 class TokenView(APIView):
     @operation("revokeToken")
     def delete(self, request: Request, token_id: str) -> None:
-        """From now on the token is refused."""
+        """Revoke one of your tokens: it is refused from now on, by all processes."""
         services.revoke_token(request.user, token_id)
 
 
 class SavedViewsView(APIView):
     @operation("listSavedViews", query=shapes.SavedViewQuery, page=shapes.SavedViewItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Your own views of the console's lists."""
+        """List the views of the console's lists that you have saved."""
         rows = selectors.list_saved_views(request.user).filter(name__icontains=query["search"])
         return paginate_rows(rows.filter(section=query["section"]) if query.get("section") else rows, query)
 
     @operation("saveView", body=shapes.SavedViewRequest, data=shapes.SavedViewItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """Keeps how a list looks, in place of what you kept under that name."""
+        """Save how a list is filtered and sorted; replaces the view that you saved under the same name."""
         return services.save_view(request.user, **body)
 
 
 class SavedViewView(APIView):
     @operation("deleteSavedView")
     def delete(self, request: Request, view_id: str) -> None:
-        """The list itself stays as it is."""
+        """Delete one of your saved views. What it lists stays as it is."""
         services.delete_saved_view(request.user, view_id)
 
 
 class ProjectsView(APIView):
     @operation("listProjects", query=shapes.ProjectQuery, page=shapes.ProjectItem)
     def get(self, request: Request, query: Query) -> Data:
-        """The projects you have a role in; all of them for an administrator."""
+        """List the projects in which you have a role; all projects for an administrator."""
         return paginate_rows(selectors.list_projects(request.user).filter(name__icontains=query["search"]), query)
 
     @operation("createProject", body=shapes.ProjectRequest, data=shapes.ProjectItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """A new project (administrator)."""
+        """Create a project (administrator). 409 where the name is taken."""
         return _serialize_project(services.create_project(request.user, **body), Role.MAINTAINER)
 
 
 class ProjectView(APIView):
     @operation("getProject", data=shapes.ProjectItem)
     def get(self, request: Request, project_id: str) -> Data:
-        """One project."""
+        """Return one project."""
         project = access.get_project(request.user, project_id)
         return _serialize_project(project, access.get_role(request.user, project))
 
     @operation("renameProject", body=shapes.ProjectRequest, data=shapes.ProjectItem)
     def patch(self, request: Request, project_id: str, body: Body) -> Data:
-        """Another name (maintainer)."""
+        """Rename a project (maintainer). 409 where the name is taken."""
         project = access.get_project(request.user, project_id)
         services.rename_project(request.user, project, **body)
         return _serialize_project(project, Role.MAINTAINER)
 
     @operation("deleteProject")
     def delete(self, request: Request, project_id: str) -> None:
-        """Only a project that holds nothing any more (administrator)."""
+        """Delete an empty project (administrator). 409 where it still contains anything."""
         services.delete_project(request.user, access.get_project(request.user, project_id))
 
 
 class MembersView(APIView):
     @operation("listMembers", query=shapes.MemberQuery, page=shapes.MemberItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
-        """Who has which role in the project."""
+        """List the members of a project with their roles."""
         members = selectors.list_members(access.get_project(request.user, project_id))
         return paginate_rows(members.filter(user__username__icontains=query["search"]), query)
 
     @operation("addMember", body=shapes.MemberAddRequest, data=shapes.MemberItem, status=201)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
-        """A user joins the project (maintainer)."""
+        """Add a user to a project (maintainer). 409 where they are a member already."""
         return services.add_member(request.user, access.get_project(request.user, project_id), **body)
 
 
 class MemberView(APIView):
     @operation("changeMember", body=shapes.MemberChangeRequest, data=shapes.MemberItem)
     def patch(self, request: Request, project_id: str, username: str, body: Body) -> Data:
-        """Another role (maintainer)."""
+        """Change a member's role (maintainer)."""
         return services.change_role(request.user, access.get_project(request.user, project_id), username, **body)
 
     @operation("removeMember")
     def delete(self, request: Request, project_id: str, username: str) -> None:
-        """The user leaves the project (maintainer)."""
+        """Remove a member from a project (maintainer)."""
         services.remove_member(request.user, access.get_project(request.user, project_id), username)
 
 
 class SecretsView(APIView):
     @operation("listSecrets", query=shapes.SecretQuery, page=shapes.SecretItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
-        """The names of the project's secrets, and who set them when. No value is ever given back."""
+        """List the names of a project's secrets, with who set each one and when. Values are never returned."""
         secrets = project_secrets.list_secrets(access.get_project(request.user, project_id))
         return paginate_rows(secrets.filter(name__icontains=query["search"]), query)
 
@@ -138,22 +140,23 @@ class SecretsView(APIView):
 class SecretView(APIView):
     @operation("putSecret", body=shapes.SecretRequest, data=shapes.SecretItem)
     def put(self, request: Request, project_id: str, name: str, body: Body) -> Data:
-        """Makes a secret, or gives it another value (maintainer). Tasks name it in `secretEnv`; the next attempt of
-        each gets the value."""
+        """Create a secret or replace its value (maintainer). Tasks name it in `secretEnv`; each one's next attempt gets
+        the new value."""
         return project_secrets.set_secret(
             request.user, access.get_project(request.user, project_id), name, body["value"]
         )
 
     @operation("deleteSecret")
     def delete(self, request: Request, project_id: str, name: str) -> None:
-        """The value is gone (maintainer). Tasks that name it wait until there is one of that name again."""
+        """Delete a secret with its value (maintainer). Tasks that name it wait until a secret of that name exists
+        again."""
         project_secrets.delete_secret(request.user, access.get_project(request.user, project_id), name)
 
 
 class AuditEventsView(APIView):
     @operation("listAuditEvents", query=shapes.AuditQuery, page=shapes.AuditEventItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Who did what in the projects you maintain, newest first."""
+        """List who did what in the projects that you maintain, newest first."""
         word = query["search"]
         events = selectors.list_audit_events(request.user, query.get("project"))
         found = events.filter(Q(target__icontains=word) | Q(action__icontains=word)) if word else events

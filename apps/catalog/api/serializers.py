@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about datasets and models."""
+"""Serializers of requests and answers about datasets and models."""
 
 from rest_framework import serializers
 

@@ -11,33 +11,33 @@ from apps.common.errors import ApiError
 class DatasetsView(APIView):
     @operation("listDatasets", query=shapes.CatalogQuery, page=shapes.DatasetItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Datasets that your projects may use, with their versions."""
+        """List the datasets that your projects may use, with their versions."""
         return paginate_rows(selectors.list_datasets(request.user, query), query, selectors.serialize_dataset)
 
     @operation("addDataset", body=shapes.DatasetCreateRequest, data=shapes.DatasetItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """A dataset from a path on the server (maintainer; administrator for one without a project)."""
+        """Add a dataset from a path on the server (maintainer; administrator for one that belongs to no project)."""
         return _serialize_dataset(request, services.add_dataset(request.user, **body).pk)
 
 
 class DatasetView(APIView):
     @operation("getDataset", data=shapes.DatasetItem)
     def get(self, request: Request, dataset_id: str) -> Data:
-        """One dataset with its versions."""
+        """Return one dataset with its versions."""
         return _serialize_dataset(request, dataset_id)
 
 
 class VersionsView(APIView):
     @operation("listDatasetVersions", query=shapes.VersionQuery, page=shapes.DatasetVersionItem)
     def get(self, request: Request, dataset_id: str, query: Query) -> Data:
-        """The versions of one dataset."""
+        """List the versions of a dataset."""
         dataset = access.get_object(Dataset.objects.all(), request.user, dataset_id, shared=True)
         versions = dataset.versions.filter(name__icontains=query["search"])
         return paginate_rows(versions, query, selectors.serialize_version)
 
     @operation("addDatasetVersion", body=shapes.VersionCreateRequest, data=shapes.DatasetVersionItem, status=201)
     def post(self, request: Request, dataset_id: str, body: Body) -> Data:
-        """Another version from a path on the server (maintainer)."""
+        """Add a version of a dataset from a path on the server (maintainer). 409 where the version's name is taken."""
         dataset = access.get_object(Dataset.objects.all(), request.user, dataset_id, shared=True)
         return selectors.serialize_version(services.add_version(request.user, dataset, **body))
 
@@ -45,12 +45,12 @@ class VersionsView(APIView):
 class ModelsView(APIView):
     @operation("listModels", query=shapes.CatalogQuery, page=shapes.ModelItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Models that your projects may train."""
+        """List the models that your projects may train."""
         return paginate_rows(selectors.list_models(request.user, query), query)
 
     @operation("addModel", body=shapes.ModelCreateRequest, data=shapes.ModelItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """A recipe with defaults (maintainer; administrator for one without a project)."""
+        """Add a model: a recipe with default options (maintainer; administrator for one that belongs to no project)."""
         model = services.add_model(request.user, **body)
         return selectors.list_models(request.user, {}).get(pk=model.pk)
 

@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about clusters and environments."""
+"""Serializers of requests and answers about clusters and environments."""
 
 from django.db.models import Case, F, When
 from rest_framework import serializers
@@ -49,7 +49,7 @@ class NotSelectableReason(serializers.Serializer):
 
 
 class NetworkFacts(serializers.Serializer):
-    """What is known; a name that is left out is not known."""
+    """Facts about an environment's network. A field that is left out is unknown."""
 
     interface = serializers.RegexField(
         r"^[A-Za-z0-9_.@-]{1,15}$", required=False, help_text="by which the other nodes reach it, such as eth0"
@@ -63,11 +63,11 @@ class NetworkFacts(serializers.Serializer):
 
 
 class NetworkRequest(NetworkFacts):
-    """What is known; what was known before is replaced."""
+    """Facts about an environment's network; they replace what was stored before."""
 
 
 class KnownEnvironment(serializers.Serializer):
-    """What is known of any environment; `apps.environments` adds the lives of those that the platform makes."""
+    """What is stored about any environment; `apps.environments` adds the state of those that the platform manages."""
 
     id = serializers.CharField()
     name = serializers.CharField()

@@ -10,52 +10,52 @@ from apps.common.errors import ApiError
 class EnvironmentSummaryView(APIView):
     @operation("summariseEnvironments", body=shapes.SummaryRequest, data=shapes.EnvironmentSummary)
     def post(self, request: Request, body: Body) -> Data:
-        """What a choice of environments adds up to, and what is worth knowing about it."""
+        """Return totals of the selected environments and remarks about the selection. Stores nothing."""
         return services.summarize_environments(request.user, **body)
 
 
 class ZonesView(APIView):
     @operation("listZones", query=shapes.ZoneQuery, page=shapes.ZoneItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Availability zones, with what you may use in them."""
+        """List the availability zones, with the environments in them that you may use."""
         return paginate_rows(selectors.list_zones(request.user).filter(name__icontains=query["search"]), query)
 
 
 class ClustersView(APIView):
     @operation("listClusters", query=shapes.ClusterQuery, page=shapes.ClusterItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Where training runs."""
+        """List the clusters on which training runs."""
         rows = selectors.list_clusters(request.user).filter(name__icontains=query["search"])
         return paginate_rows(rows, query, selectors.serialize_cluster)
 
     @operation("createCluster", body=shapes.ClusterCreateRequest, data=shapes.ClusterItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """A further engine to train on (administrator)."""
+        """Add a cluster (administrator). 409 where the name is taken."""
         return _serialize_cluster(request, services.create_cluster(request.user, **body).pk)
 
 
 class ClusterView(APIView):
     @operation("getCluster", data=shapes.ClusterItem)
     def get(self, request: Request, cluster_id: str) -> Data:
-        """One cluster."""
+        """Return one cluster."""
         return _serialize_cluster(request, cluster_id)
 
     @operation("changeCluster", body=shapes.ClusterChangeRequest, partial=True, data=shapes.ClusterItem)
     def patch(self, request: Request, cluster_id: str, body: Body) -> Data:
-        """Its name, or how it is reached (administrator)."""
+        """Change a cluster's name or how it is reached (administrator). 409 where the name is taken."""
         services.change_cluster(request.user, _get_cluster(cluster_id), body)
         return _serialize_cluster(request, cluster_id)
 
     @operation("deleteCluster")
     def delete(self, request: Request, cluster_id: str) -> None:
-        """Forgets it, unless a task or an environment registered by hand is in it (administrator)."""
+        """Delete a cluster (administrator). 409 while it has a task or an environment that was registered by hand."""
         services.delete_cluster(request.user, _get_cluster(cluster_id))
 
 
 class ClusterCheckView(APIView):
     @operation("checkCluster", data=shapes.ClusterReport)
     def post(self, request: Request, cluster_id: str) -> Data:
-        """Asks the engine whether it is fit to train on, and says what to do where it is not (administrator)."""
+        """Check whether training can run on a cluster, and return what to do where it cannot (administrator)."""
         return selectors.serialize_report(services.check_cluster(request.user, _get_cluster(cluster_id)))
 
 

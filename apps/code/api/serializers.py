@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about code."""
+"""Serializers of requests and answers about code."""
 
 from rest_framework import serializers
 

@@ -20,7 +20,7 @@ STREAM = "application/octet-stream"
 class LimitsView(APIView):
     @operation("getCodeLimits", data=serializers.CodeLimits)
     def get(self, request: Request) -> Data:
-        """How much a snapshot may hold."""
+        """Return how much a snapshot may contain: bytes, bytes of a file, and files."""
         return {
             "files": settings.CODE_MAX_FILES,
             "fileMb": settings.CODE_MAX_FILE_MB,
@@ -31,19 +31,20 @@ class LimitsView(APIView):
 class SnapshotsView(APIView):
     @operation("listSnapshots", query=serializers.SnapshotQuery, page=serializers.SnapshotItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Code of your projects, newest first."""
+        """List the code snapshots of your projects, newest first."""
         return paginate_rows(selectors.list_snapshots(request.user, query), query, selectors.serialize_snapshot)
 
 
 class SnapshotView(APIView):
     @operation("getSnapshot", data=serializers.SnapshotItem)
     def get(self, request: Request, snapshot_id: str) -> Data:
-        """One snapshot, by its id or a beginning of it."""
+        """Return one snapshot, by its id or the first characters of it."""
         return selectors.serialize_snapshot(selectors.get_snapshot(request.user, snapshot_id))
 
     @operation("putSnapshot", query=serializers.ProjectQuery, request_media=STREAM, data=serializers.SnapshotMissing)
     def put(self, request: Request, snapshot_id: str, query: Query) -> Data:
-        """The manifest whose SHA-256 the id is; the answer says which contents the project has not sent yet."""
+        """Store a manifest; the snapshot's id is the manifest's SHA-256. Returns which contents the project does not
+        have yet. 413 above a limit."""
         manifest = bodies.open_body(request).read()
         return uploads.receive_manifest(request.user, query.get("project"), snapshot_id, manifest)
 
@@ -53,14 +54,15 @@ class SnapshotBlobsView(APIView):
         "putSnapshotBlobs", query=serializers.ProjectQuery, request_media=STREAM, data=serializers.SnapshotStored
     )
     def put(self, request: Request, snapshot_id: str, query: Query) -> Data:
-        """Contents, as many as fit into a request: of each a line `<sha256> <size>` and its bytes."""
+        """Store contents, as many as fit into a request: for each a line `<sha256> <size>` followed by its bytes."""
         return uploads.receive_blobs(request.user, query.get("project"), snapshot_id, bodies.open_body(request))
 
 
 class SnapshotFinishView(APIView):
     @operation("finishSnapshot", body=serializers.SnapshotFinishRequest, data=serializers.SnapshotItem)
     def post(self, request: Request, snapshot_id: str, body: Body) -> Data:
-        """All of it has been sent. Asking again changes nothing."""
+        """Finish a snapshot whose contents have all been sent; 409 where some are missing. Repeating the request
+        changes nothing."""
         return selectors.serialize_snapshot(
             uploads.finish_upload(request.user, digest=snapshot_id, **{"project_id": None, **body})
         )
@@ -69,28 +71,28 @@ class SnapshotFinishView(APIView):
 class SnapshotTreeView(APIView):
     @operation("listSnapshotTree", query=serializers.PathQuery, data=serializers.SnapshotTree)
     def get(self, request: Request, snapshot_id: str, query: Query) -> Data:
-        """What lies in one of its folders."""
+        """List one folder of a snapshot."""
         return {"items": selectors.list_folder(selectors.get_snapshot(request.user, snapshot_id).digest, query["path"])}
 
 
 class SnapshotFileView(APIView):
     @operation("getSnapshotFile", query=serializers.FileQuery, data=serializers.SnapshotFile)
     def get(self, request: Request, snapshot_id: str, query: Query) -> Data:
-        """One file, as text where it is text."""
+        """Return one file of a snapshot; its content only where it is text."""
         return selectors.serialize_file(selectors.get_snapshot(request.user, snapshot_id).digest, query["path"])
 
 
 class SnapshotPatchView(APIView):
     @operation("getSnapshotPatch", data=serializers.SnapshotPatch)
     def get(self, request: Request, snapshot_id: str) -> Data:
-        """How it differed from its commit when it was sent."""
+        """Return how the snapshot differed from its Git commit when it was sent."""
         return {"patch": selectors.get_snapshot(request.user, snapshot_id).patch}
 
 
 class SnapshotDiffView(APIView):
     @operation("diffSnapshots", query=serializers.DiffQuery, data=serializers.SnapshotDiff)
     def get(self, request: Request, snapshot_id: str, query: Query) -> Data:
-        """What changed from another snapshot to this one."""
+        """Return what changed between another snapshot and this one."""
         after, before = (selectors.get_snapshot(request.user, key).digest for key in (snapshot_id, query["before"]))
         return selectors.compare_snapshots(before, after)
 
@@ -98,7 +100,8 @@ class SnapshotDiffView(APIView):
 class SnapshotManifestView(APIView):
     @operation("getSnapshotManifest", media=STREAM)
     def get(self, request: Request, snapshot_id: str) -> Data:
-        """The bytes whose SHA-256 is the snapshot's id: path, mode, size and SHA-256 of each file, as JSON."""
+        """Return the manifest, the bytes whose SHA-256 is the snapshot's id: path, mode, size and SHA-256 of each file,
+        as JSON."""
         manifest = store.read_manifest(selectors.get_snapshot(request.user, snapshot_id).digest)
         return HttpResponse(manifest, content_type=STREAM)
 
@@ -106,7 +109,7 @@ class SnapshotManifestView(APIView):
 class SnapshotArchiveView(APIView):
     @operation("getSnapshotArchive", media=STREAM)
     def get(self, request: Request, snapshot_id: str) -> Data:
-        """All of it as a tar archive."""
+        """Return the whole snapshot as a tar archive."""
         row = selectors.get_snapshot(request.user, snapshot_id)
         try:
             archive = store.ensure_archive(row.digest) / ARCHIVE_NAME
@@ -119,7 +122,7 @@ class SnapshotArchiveView(APIView):
 class FetchesView(APIView):
     @operation("fetchCode", body=serializers.FetchRequest, data=serializers.FetchItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """Has a revision of a Git repository fetched into a snapshot."""
+        """Start fetching a revision of a Git repository into a snapshot."""
         asked = {name: value for name, value in body["git"].items() if value}
         project = uploads.get_upload_project(request.user, body.get("project_id"))
         if wrong := git.check_request(asked["url"], asked["revision"], "git"):
@@ -130,6 +133,6 @@ class FetchesView(APIView):
 class FetchView(APIView):
     @operation("getCodeFetch", data=serializers.FetchItem)
     def get(self, request: Request, fetch_id: str) -> Data:
-        """How far it is."""
+        """Return the progress of fetching from Git."""
         rows = Fetch.objects.select_related("snapshot")
         return selectors.serialize_fetch(access.get_object(rows, cast(User, request.user), fetch_id))

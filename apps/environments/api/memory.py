@@ -39,7 +39,7 @@ class EnvironmentInUse(serializers.Serializer):
 
 
 class EnvironmentMemory(EnvironmentInUse):
-    """`reason`: why nothing is known."""
+    """Memory use of an environment. `reason`: why nothing is known."""
 
     looking = serializers.BooleanField(help_text="it is being looked at; what is told here is what was known before")
     reason = PackagesReason(allow_null=True)
@@ -48,8 +48,8 @@ class EnvironmentMemory(EnvironmentInUse):
 class MemoryView(APIView):
     @operation("getEnvironmentMemory", data=EnvironmentMemory)
     def get(self, request: Request, environment_id: str) -> Data:
-        """Who holds memory there, and how much of its GPUs' is left. Answers with what is known at once; what is not
-        is looked at meanwhile (`looking`)."""
+        """Return which processes hold memory in the environment, and how much of its GPUs' memory is free. Returns at
+        once what is known; `looking` is true while the environment is being asked for the rest."""
         environment = access.get_object(DevEnvironment.objects.all(), request.user, environment_id)
         found = memory.list_memory_holders([environment.pk], request.user)
         shown = found[0] if found else memory.build_empty_entry(environment.pk, environment.name)
@@ -59,14 +59,14 @@ class MemoryView(APIView):
 class KernelEndView(APIView):
     @operation("endKernel")
     def post(self, request: Request, environment_id: str, kernel_id: str) -> None:
-        """Ends a kernel of an environment of your own; what it holds in memory is lost (member)."""
+        """End a kernel in one of your own environments; what it has in memory is lost (member)."""
         memory.end_kernel(request.user, _get_environment(request, environment_id), kernel_id)
 
 
 class AskOwnerView(APIView):
     @operation("askOwner")
     def post(self, request: Request, environment_id: str) -> None:
-        """Tells the environment's owner that you would like to train there, and what holds its memory (member)."""
+        """Notify the environment's owner that you would like to train there, and what holds its memory (member)."""
         memory.ask_owner(request.user, _get_environment(request, environment_id))
 
 

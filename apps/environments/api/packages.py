@@ -31,7 +31,7 @@ class PackagesReason(NotSelectableReason):
 
 
 class PackagesEnvironment(serializers.Serializer):
-    """`failed`: nothing is known, and `reason` says why."""
+    """Packages of one environment. `failed`: nothing is known, and `reason` says why."""
 
     environmentId = serializers.CharField()
     name = serializers.CharField()
@@ -77,7 +77,7 @@ class PackagesCompared(serializers.Serializer):
 
 
 class PackagesOfTask(serializers.Serializer):
-    """Of the environments in which a task's ranks would run."""
+    """Packages of the environments in which a task's ranks would run."""
 
     python = serializers.CharField(help_text="the interpreter that the task names; empty: what their notebooks run")
     environments = PackagesEnvironment(many=True)
@@ -120,8 +120,8 @@ class PackageInstallations(serializers.Serializer):
 class PackagesView(APIView):
     @operation("compareEnvironmentPackages", query=PackagesQuery, data=PackagesCompared)
     def get(self, request: Request, query: Query) -> Data:
-        """Where environments differ in Python, torch, CUDA, NCCL and packages. Answers with what is known at once;
-        what is not is looked at meanwhile (`looking`)."""
+        """Return where environments differ in Python, torch, CUDA, NCCL and packages. Returns at once what is known;
+        `looking` is true while environments are being asked for the rest."""
         ids = [key for text in query["ids"] for key in text.split(",") if key]
         if len(ids) > MAX_ENVIRONMENTS:
             raise ProblemsError([Problem("ids", "ITEMS_AT_MOST", {"high": MAX_ENVIRONMENTS})])
@@ -135,7 +135,7 @@ class PackagesView(APIView):
 class PackagesLevelView(APIView):
     @operation("levelEnvironmentPackages", body=PackagesLevelRequest, data=PackageInstallations, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """Installs packages into each of the environments (member); ask for the result until it is `over`."""
+        """Start installing packages in each of the environments (member). Poll the result until it is `over`."""
         together = installation.start_installations(request.user, body["ids"], body["packages"], body["python"])
         return presenters.serialize_installations(installation.list_installations(request.user, together))
 
@@ -143,7 +143,7 @@ class PackagesLevelView(APIView):
 class PackagesInstallationView(APIView):
     @operation("getEnvironmentInstallation", data=PackageInstallations)
     def get(self, request: Request, installation_id: str) -> Data:
-        """How the installations of one request get on, and what pip prints. Kept for a week."""
+        """Return the progress of the installations of one request, with pip's output. It is kept for a week."""
         if len(installation_id) > 40:
             raise ApiError(404, "NOT_FOUND")
         return presenters.serialize_installations(installation.list_installations(request.user, installation_id))

@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about environments and their templates."""
+"""Serializers of requests and answers about environments and their templates."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ class EnvironmentSizes(serializers.Serializer):
 
 
 class EnvironmentResizeRequest(EnvironmentSizes):
-    """Holds from the next start."""
+    """New sizes of an environment; they take effect at its next start."""
 
 
 class EnvironmentMadeOf(EnvironmentSizes):
@@ -113,7 +113,7 @@ class EnvironmentTemplate(serializers.Serializer):
 
 
 class EnvironmentMakeRequest(EnvironmentMadeOf):
-    """What is left out is as the template has it."""
+    """An environment to create. What is left out comes from the template."""
 
     templateId = KeyField(source="template")
     projectId = KeyField(source="project")

@@ -27,7 +27,7 @@ class TemplatesView(APIView):
         "listEnvironmentTemplates", query=serializers.EnvironmentTemplateQuery, page=serializers.EnvironmentTemplate
     )
     def get(self, request: Request, query: Query) -> Data:
-        """What environments can be made from: the operators' catalogue, and your projects' own."""
+        """List the templates of environments: those of the catalogue and of your projects."""
         may_use = access.make_usage_check(request.user)
         rows = presenters.list_templates(request.user, query)
         return paginate_rows(rows, query, lambda row: presenters.serialize_template(row, may_use(row.project_id)))
@@ -39,14 +39,15 @@ class TemplatesView(APIView):
         status=201,
     )
     def post(self, request: Request, body: Body) -> Data:
-        """A template of a project (member), or of the catalogue (administrator). All problems come at once."""
+        """Create a template of a project (member) or of the catalogue (administrator). All problems are reported at
+        once. 409 where the name is taken."""
         return _serialize_template(request, templates.create_template(request.user, **body).pk)
 
 
 class TemplateView(APIView):
     @operation("getEnvironmentTemplate", data=serializers.EnvironmentTemplate)
     def get(self, request: Request, template_id: str) -> Data:
-        """One template."""
+        """Return one template."""
         return _serialize_template(request, template_id)
 
     @operation(
@@ -56,27 +57,27 @@ class TemplateView(APIView):
         data=serializers.EnvironmentTemplate,
     )
     def patch(self, request: Request, template_id: str, body: Body) -> Data:
-        """Changes it; environments that were made from it stay as they are."""
+        """Change a template. Environments that were created from it stay as they are."""
         templates.change_template(request.user, _get_template(request, template_id), body)
         return _serialize_template(request, template_id)
 
     @operation("deleteEnvironmentTemplate")
     def delete(self, request: Request, template_id: str) -> None:
-        """Removes it; environments that were made from it stay."""
+        """Delete a template. Environments that were created from it stay."""
         templates.delete_template(request.user, _get_template(request, template_id))
 
 
 class EnvironmentsView(APIView):
     @operation("listEnvironments", query=EnvironmentQuery, page=serializers.EnvironmentItem)
     def get(self, request: Request, query: Query) -> Data:
-        """The dev environments of your projects."""
+        """List the dev environments of your projects."""
         found = paginate_rows(clusters.list_environments(request.user, query), query, clusters.serialize_environment)
         presenters.attach_details(request.user, found["items"])
         return found
 
     @operation("registerEnvironment", body=EnvironmentRegisterRequest, data=serializers.EnvironmentDetail, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """An environment registered by hand (maintainer)."""
+        """Register an environment by hand (maintainer). 409 where the name is taken."""
         return _serialize_environment(request, registered.register_environment(request.user, **body).pk)
 
 
@@ -89,7 +90,8 @@ class MakeEnvironmentView(APIView):
         headers=[IDEMPOTENCY_HEADER],
     )
     def post(self, request: Request, body: Body) -> Data:
-        """Makes one from a template and starts it (member). All problems come at once."""
+        """Create an environment from a template and start it (member). All problems are reported at once. 409 where the
+        name is taken."""
         key = request.headers.get(IDEMPOTENCY_HEADER, "")
         if len(key) > MAX_KEY_LENGTH:
             raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", IDEMPOTENCY_HEADER, high=MAX_KEY_LENGTH)
@@ -102,19 +104,19 @@ class MakeEnvironmentView(APIView):
 class EnvironmentView(APIView):
     @operation("getEnvironment", data=serializers.EnvironmentDetail)
     def get(self, request: Request, environment_id: str) -> Data:
-        """One dev environment."""
+        """Return one dev environment."""
         return _serialize_environment(request, environment_id)
 
     @operation("changeEnvironment", body=EnvironmentChangeRequest, partial=True, data=serializers.EnvironmentDetail)
     def patch(self, request: Request, environment_id: str, body: Body) -> Data:
-        """Changes what is known of it, or takes it out of service and back (maintainer)."""
+        """Change what is stored about an environment, or put it out of service and back (maintainer)."""
         lifecycle.change_environment(request.user, _get_environment(request, environment_id), body)
         return _serialize_environment(request, environment_id)
 
     @operation("removeEnvironment", data=serializers.EnvironmentDetail, nullable=True)
     def delete(self, request: Request, environment_id: str) -> Data:
-        """Of one that the platform made: begins its deletion, disk and all (member). Of another: forgets it
-        (maintainer). Not while a task holds it."""
+        """Delete an environment: a managed one with its disk (member), of another one what is stored about it
+        (maintainer). 409 while a task holds it."""
         lifecycle.delete_environment(request.user, _get_environment(request, environment_id))
         return _find_environment(request, environment_id)
 
@@ -122,8 +124,8 @@ class EnvironmentView(APIView):
 class ProjectWarmView(APIView):
     @operation("setProjectWarm", body=serializers.ProjectWarmRequest, data=ProjectItem)
     def put(self, request: Request, project_id: str, body: Body) -> Data:
-        """Whether a process stands by, with the training stack imported, in each of its environments that does not say
-        otherwise (maintainer)."""
+        """Set whether a process with the training stack imported stands by in each environment of the project that has
+        no setting of its own (maintainer)."""
         project = access.get_project(request.user, project_id)
         standby.switch_project(request.user, project, body["warm"])
         role = access.get_role(request.user, project)
@@ -134,28 +136,29 @@ class ProjectWarmView(APIView):
 class StartView(APIView):
     @operation("startEnvironment", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
-        """Starts one that the platform made and that does not run (member)."""
+        """Start a managed environment that does not run (member)."""
         return _apply_action(request, environment_id, lifecycle.start_environment)
 
 
 class StopView(APIView):
     @operation("stopEnvironment", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
-        """Stops it; its disk stays (member). Not while a task holds it."""
+        """Stop a managed environment; its disk is kept (member). 409 while a task holds it."""
         return _apply_action(request, environment_id, lifecycle.stop_environment)
 
 
 class RestartView(APIView):
     @operation("restartEnvironment", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
-        """Ends its processes and begins anew, with its sizes as they are now (member)."""
+        """Restart a managed environment with its sizes as they are now; its processes end (member). 409 while a task
+        holds it."""
         return _apply_action(request, environment_id, lifecycle.restart_environment)
 
 
 class KeepView(APIView):
     @operation("keepEnvironment", body=serializers.EnvironmentKeepRequest, data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
-        """However idle, it does not stop by itself for so many hours (member)."""
+        """Keep a managed environment from stopping when idle, for a number of hours (member)."""
         return _apply_action(
             request, environment_id, lambda user, one: lifecycle.postpone_idle_stop(user, one, body["hours"])
         )
@@ -164,7 +167,7 @@ class KeepView(APIView):
 class ResizeView(APIView):
     @operation("resizeEnvironment", body=serializers.EnvironmentResizeRequest, data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
-        """Other sizes, from the next start on (member)."""
+        """Change the sizes of a managed environment from its next start on (member)."""
         return _apply_action(request, environment_id, lambda user, one: lifecycle.resize_environment(user, one, body))
 
 
@@ -173,7 +176,7 @@ class CloneView(APIView):
         "cloneEnvironment", body=serializers.EnvironmentCloneRequest, data=serializers.EnvironmentDetail, status=201
     )
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
-        """Another one like it, with an empty disk (member)."""
+        """Create another environment with the same settings and an empty disk (member)."""
         environment = _get_environment(request, environment_id)
         return _serialize_environment(request, create.clone_environment(request.user, environment, body["name"]).pk)
 
@@ -181,7 +184,7 @@ class CloneView(APIView):
 class LogsView(APIView):
     @operation("getEnvironmentLogs", query=serializers.EnvironmentLogsQuery, data=serializers.EnvironmentLogs)
     def get(self, request: Request, environment_id: str, query: Query) -> Data:
-        """What its newest run printed."""
+        """Return the output of the environment's newest run."""
         environment = _get_environment(request, environment_id)
         lifecycle.get_hosted(environment)
         return logs.read_logs(environment, query["cursor"], query["limit"])
@@ -190,7 +193,7 @@ class LogsView(APIView):
 class LifeView(APIView):
     @operation("getEnvironmentLife", data=serializers.EnvironmentLife)
     def get(self, request: Request, environment_id: str) -> Data:
-        """What happened to it, and what each of its runs came to."""
+        """List the events of an environment, and how each of its runs ended."""
         return presenters.serialize_life(_get_environment(request, environment_id).pk)
 
 

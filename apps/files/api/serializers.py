@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about files."""
+"""Serializers of requests and answers about files."""
 
 from django.db.models import F
 from rest_framework import serializers

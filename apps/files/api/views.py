@@ -22,14 +22,15 @@ def _get_project(request: Request, project_id: str) -> Project:
 class FilesView(APIView):
     @operation("listFiles", query=serializers.FileQuery, page=serializers.FileItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
-        """What is in a folder, folders first; with `search` all below it."""
+        """List a folder, folders first; with `search` everything below it."""
         project = _get_project(request, project_id)
         rows = selectors.list_files(project, paths.normalize_path(query["path"], root=True), query["search"])
         return paginate_rows(rows, {**query, "ordering": ["-folder", *query["ordering"]]}, selectors.serialize_file)
 
     @operation("deleteFile", query=serializers.FileDeleteQuery)
     def delete(self, request: Request, project_id: str, query: Query) -> None:
-        """A file, or a folder (member their own; maintainer anybody's)."""
+        """Delete a file or folder (members their own, maintainers anybody's). 409 where a folder is not empty or a file
+        is in use."""
         folders.delete_file(
             request.user, _get_project(request, project_id), query["path"], recursive=query["recursive"]
         )
@@ -38,7 +39,7 @@ class FilesView(APIView):
 class FileUseView(APIView):
     @operation("getFileUse", data=serializers.FileUse)
     def get(self, request: Request, project_id: str) -> Data:
-        """How much the project keeps, how much it may, and where its ranks find it."""
+        """Return how much the project stores, how much it may store, and at which path its ranks see the files."""
         return selectors.serialize_usage(_get_project(request, project_id))
 
 
@@ -47,7 +48,7 @@ class FileContentView(APIView):
         "downloadFile", query=serializers.FileKey, media="application/octet-stream", headers=["Range", "If-None-Match"]
     )
     def get(self, request: Request, project_id: str, query: Query) -> Data:
-        """A file's content; its ETag is its SHA-256. Takes one range."""
+        """Return a file's content, or one range of it. Its ETag is its SHA-256."""
         project, path = _get_project(request, project_id), paths.normalize_path(query["path"])
         file = folders.get_file(project, path)
         if file.folder:
@@ -62,7 +63,7 @@ class FileArchiveView(APIView):
         "downloadFiles", query=serializers.ArchiveQuery, media="application/zip", other_media="application/x-tar"
     )
     def get(self, request: Request, project_id: str, query: Query) -> Data:
-        """A folder with all that is in it, as one archive (zip or tar), made while it is sent."""
+        """Return a folder with everything in it as one archive (zip or tar), which is made while it is sent."""
         project, path = _get_project(request, project_id), paths.normalize_path(query["path"], root=True)
         if path and not folders.get_file(project, path).folder:
             raise ApiError(409, "FILE_NOT_FOLDER", "path", path=path)
@@ -73,7 +74,7 @@ class FileArchiveView(APIView):
 class FoldersView(APIView):
     @operation("makeFolder", body=serializers.FolderCreateRequest, data=serializers.FileItem, status=201)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
-        """A folder and those that it is in (member). Asking again changes nothing."""
+        """Create a folder and its missing parents (member). Repeating the request changes nothing."""
         return selectors.serialize_file(
             folders.create_folder(request.user, _get_project(request, project_id), body["path"])
         )
@@ -82,7 +83,8 @@ class FoldersView(APIView):
 class FileMoveView(APIView):
     @operation("moveFile", body=serializers.FileMoveRequest, data=serializers.FileItem)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
-        """Another name or folder, of a file or of a folder with all that is in it (member; maintainer anybody's)."""
+        """Move or rename a file, or a folder with everything in it (members their own, maintainers anybody's). 409
+        where the destination exists."""
         moved = folders.move_file(request.user, _get_project(request, project_id), body["path"], body["to"])
         return selectors.serialize_file(moved)
 
@@ -90,28 +92,28 @@ class FileMoveView(APIView):
 class UploadsView(APIView):
     @operation("listUploads", query=serializers.UploadQuery, page=serializers.UploadItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
-        """Uploads under way or failed: your own (maintainer: all)."""
+        """List uploads that are in progress or have failed: your own; all for a maintainer."""
         rows = selectors.list_uploads(request.user, _get_project(request, project_id))
         return paginate_rows(rows.filter(path__icontains=query["search"]), query, selectors.serialize_upload)
 
     @operation("beginUpload", body=serializers.UploadCreateRequest, data=serializers.UploadItem, status=201)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
-        """The upload to send pieces to, from its `offset` on (member). The same path, size and hash give the same
-        upload again, and `done` where that content is there already."""
+        """Start an upload, and return the `offset` from which to send pieces (member). The same path, size and hash
+        give the same upload again, and `done` where that content is stored already."""
         return selectors.serialize_upload(uploads.start_upload(request.user, _get_project(request, project_id), **body))
 
 
 class UploadView(APIView):
     @operation("getUpload", data=serializers.UploadItem)
     def get(self, request: Request, project_id: str, upload_id: str) -> Data:
-        """How far it is."""
+        """Return the progress of an upload."""
         return selectors.serialize_upload(
             uploads.get_upload(request.user, _get_project(request, project_id), upload_id)
         )
 
     @operation("cancelUpload")
     def delete(self, request: Request, project_id: str, upload_id: str) -> None:
-        """Gives it up."""
+        """Cancel an upload."""
         uploads.cancel_upload(request.user, _get_project(request, project_id), upload_id)
 
 
@@ -122,7 +124,8 @@ class UploadContentView(APIView):
         "sendPiece", query=serializers.PieceQuery, request_media="application/octet-stream", data=serializers.UploadItem
     )
     def put(self, request: Request, project_id: str, upload_id: str, query: Query) -> Data:
-        """Bytes of the file from `offset` on, at most 16 MiB. Sending a piece again changes nothing."""
+        """Store a piece of the file that begins at byte `offset`, at most 16 MiB. Sending a piece again changes
+        nothing; 409 where bytes before it are missing."""
         project = _get_project(request, project_id)
         file = cast(IO[bytes], cast(dict[str, Any], request.data).get("file") or io.BytesIO())
         return selectors.serialize_upload(
@@ -133,8 +136,8 @@ class UploadContentView(APIView):
 class UploadFinishView(APIView):
     @operation("finishUpload", data=serializers.UploadItem)
     def post(self, request: Request, project_id: str, upload_id: str) -> Data:
-        """All bytes are sent: the hash is checked, and the file put in place whole. A large one is `checking` for a
-        while. Asking again changes nothing."""
+        """Finish an upload of which all bytes have been sent: its hash is checked, and the whole file appears at its
+        path. A large one is `checking` for a while. Repeating the request changes nothing."""
         return selectors.serialize_upload(
             uploads.finish_upload(request.user, _get_project(request, project_id), upload_id)
         )

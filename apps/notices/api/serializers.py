@@ -1,4 +1,4 @@
-"""Shapes of what people are told, and how."""
+"""Serializers of the inbox, of notification channels and of notification rules."""
 
 from rest_framework import serializers
 
@@ -81,7 +81,7 @@ class ChannelCreateRequest(ChannelFields):
 
 
 class ChannelChangeRequest(ChannelFields):
-    """What is left out stays as it is."""
+    """Changes to a channel. What is left out stays as it is."""
 
 
 class NoticeChannel(serializers.Serializer):
@@ -165,7 +165,7 @@ class RuleCreateRequest(RuleFields):
 
 
 class RuleChangeRequest(RuleFields):
-    """What is left out stays as it is."""
+    """Changes to a rule. What is left out stays as it is."""
 
 
 class NoticeRule(serializers.Serializer):

@@ -9,7 +9,7 @@ from apps.notices.services import channels, inbox, rules
 class InboxView(APIView):
     @operation("getInbox", query=serializers.InboxQuery, data=serializers.Inbox)
     def get(self, request: Request, query: Query) -> Data:
-        """What concerns you, the newest first, and how much of it you have not read."""
+        """List the notifications for you, newest first, with the number of unread ones."""
         if query["grouped"]:
             return groups.list_groups(request.user, query)
         rows = selectors.list_items(request.user, unread=query["unread"])
@@ -19,14 +19,14 @@ class InboxView(APIView):
 class InboxReadView(APIView):
     @operation("readInbox", body=serializers.InboxReadRequest, data=serializers.InboxUnread)
     def post(self, request: Request, body: Body) -> Data:
-        """You have read these. How many are unread then, by themselves."""
+        """Mark notifications as read, and return how many are still unread."""
         return {"unread": inbox.mark_read(request.user, body.get("ids"))}
 
 
 class ChannelsView(APIView):
     @operation("listNoticeChannels", query=PageQuery, page=serializers.NoticeChannel)
     def get(self, request: Request, query: Query) -> Data:
-        """Yours, those of your projects, and for administrators the platform's."""
+        """List notification channels: your own, those of your projects, and for administrators the platform's."""
         rows = selectors.list_channels(request.user).filter(name__icontains=query["search"])
         return paginate_rows(rows, query, selectors.serialize_channel)
 
@@ -34,7 +34,7 @@ class ChannelsView(APIView):
         "createNoticeChannel", body=serializers.ChannelCreateRequest, data=serializers.NoticeChannelCreated, status=201
     )
     def post(self, request: Request, body: Body) -> Data:
-        """A new way to hear of things. Its address is never shown again."""
+        """Create a notification channel. Its address is never returned again."""
         row, secret = channels.create_channel(request.user, **body)
         return {**selectors.serialize_channel(row), "secret": secret}
 
@@ -44,49 +44,49 @@ class ChannelView(APIView):
         "changeNoticeChannel", body=serializers.ChannelChangeRequest, partial=True, data=serializers.NoticeChannel
     )
     def patch(self, request: Request, channel_id: str, body: Body) -> Data:
-        """Changes it, and ends its rest after failures."""
+        """Change a channel; one that was suspended after failures is used again."""
         return selectors.serialize_channel(channels.change_channel(request.user, channel_id, body))
 
     @operation("deleteNoticeChannel")
     def delete(self, request: Request, channel_id: str) -> None:
-        """With all that waits to be sent by it."""
+        """Delete a channel with its pending messages."""
         channels.delete_channel(request.user, channel_id)
 
 
 class ChannelTestView(APIView):
     @operation("testNoticeChannel", data=serializers.NoticeDelivery)
     def post(self, request: Request, channel_id: str) -> Data:
-        """Sends one message now, and says what came of it."""
+        """Send one test message now and return whether it was accepted. 429 while too many messages are being sent."""
         return selectors.serialize_delivery(channels.test_channel(request.user, channel_id))
 
 
 class ChannelDeliveriesView(APIView):
     @operation("listNoticeDeliveries", query=PageQuery, page=serializers.NoticeDelivery)
     def get(self, request: Request, channel_id: str, query: Query) -> Data:
-        """What was sent by it, and what waits, the newest first."""
+        """List the sent and the pending messages of a channel, newest first."""
         return paginate_rows(selectors.list_deliveries(request.user, channel_id), query, selectors.serialize_delivery)
 
 
 class RulesView(APIView):
     @operation("listNoticeRules", query=PageQuery, page=serializers.NoticeRule)
     def get(self, request: Request, query: Query) -> Data:
-        """Yours, those of your projects, and for administrators the platform's."""
+        """List notification rules: your own, those of your projects, and for administrators the platform's."""
         rows = selectors.list_rules(request.user).filter(name__icontains=query["search"])
         return paginate_rows(rows, query, selectors.serialize_rule)
 
     @operation("createNoticeRule", body=serializers.RuleCreateRequest, data=serializers.NoticeRule, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """From now on these channels hear of what happens and is meant here."""
+        """Create a rule: its channels get every later event that matches it."""
         return selectors.serialize_rule(rules.create_rule(request.user, **body))
 
 
 class RuleView(APIView):
     @operation("changeNoticeRule", body=serializers.RuleChangeRequest, partial=True, data=serializers.NoticeRule)
     def patch(self, request: Request, rule_id: str, body: Body) -> Data:
-        """What happens from now on goes by it."""
+        """Change a rule; the change holds for later events."""
         return selectors.serialize_rule(rules.change_rule(request.user, rule_id, body))
 
     @operation("deleteNoticeRule")
     def delete(self, request: Request, rule_id: str) -> None:
-        """What waits to be sent is sent all the same."""
+        """Delete a rule. Messages that are pending are still sent."""
         rules.delete_rule(request.user, rule_id)

@@ -1,4 +1,4 @@
-"""Shapes of the overview."""
+"""Serializers of the overview and its alerts."""
 
 from rest_framework import serializers
 
@@ -23,7 +23,7 @@ class OverviewQuery(serializers.Serializer):
 
 
 class GpuTally(serializers.Serializer):
-    """GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`."""
+    """Numbers of GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`."""
 
     key = serializers.CharField(help_text="zone, type, project id or user name; empty: of others, or in all")
     name = serializers.CharField()
@@ -37,7 +37,7 @@ class GpuTally(serializers.Serializer):
 
 
 class UtilisationPoint(serializers.Serializer):
-    """In GPU-hours."""
+    """Use of GPUs within one interval, in GPU-hours."""
 
     at = serializers.DateTimeField(help_text="when the hour, or the day, begins")
     there = serializers.FloatField()
@@ -92,7 +92,7 @@ class OverviewQueue(serializers.Serializer):
 
 
 class FailureCause(serializers.Serializer):
-    """What a rule found, an exception and its line, or else how it ended."""
+    """A cause of failures: what a diagnosis rule found, else an exception with its line, else how the attempt ended."""
 
     cause = serializers.CharField(help_text="filter of the list of tasks: which had it")
     code = serializers.CharField()
@@ -123,7 +123,7 @@ class OverviewFailures(serializers.Serializer):
 
 
 class OverviewGoodput(UsageParts):
-    """In GPU-hours, of what was given back since then."""
+    """What held GPU time was used for, in GPU-hours, counted for leases that were released since then."""
 
     since = serializers.DateTimeField()
     gpuHours = serializers.FloatField()

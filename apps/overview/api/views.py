@@ -11,13 +11,14 @@ from apps.overview.scope import Scope
 class OverviewView(APIView):
     @operation("getOverview", query=serializers.OverviewQuery, data=serializers.Overview)
     def get(self, request: Request, query: Query) -> Data:
-        """The machines, the queue, failures and goodput of all (administrators), or of your projects and the
-        environments that you may use."""
+        """Return the state of machines, queue, failures and goodput: of everything for administrators, else of your
+        projects and the environments that you may use."""
         return summary.build_overview(Scope.of(request.user, query), now())
 
 
 class AttentionView(APIView):
     @operation("listAttention", query=serializers.AttentionQuery, data=serializers.Attention)
     def get(self, request: Request, query: Query) -> Data:
-        """All that needs somebody now, counted by kind, the worst first; each with where to act."""
+        """List what needs somebody's attention now, counted by kind, most severe first, each with the page on which to
+        act."""
         return pages.list_alerts(Scope.of(request.user, query), query, now())

@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about access to environments."""
+"""Serializers of requests and answers about access to environments."""
 
 from rest_framework import serializers
 

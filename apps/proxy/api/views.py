@@ -9,7 +9,8 @@ from apps.proxy.api import serializers
 class DoorsView(APIView):
     @operation("openDoor", body=serializers.DoorRequest, data=serializers.DoorTicket, status=201)
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
-        """An address that leads into it once, within a minute; its cookies then do so for as long as they are used."""
+        """Return an address that opens the environment once, within a minute; its cookies stay valid for as long as
+        they are used."""
         token = request.auth if isinstance(request.auth, ApiToken) else None
         session = "" if token else request.session.session_key or ""
         console = f"{request.scheme}://{request.get_host()}"

@@ -9,7 +9,7 @@ from apps.scheduling import selectors
 class NoticesView(APIView):
     @operation("listNotices", data=ClusterReport)
     def get(self, request: Request) -> Data:
-        """What whoever runs the platform has to know of it now (administrators and operators; maintainers hear of their
+        """List findings about the platform itself (administrators and operators; maintainers see those about their
         projects' budgets)."""
         return clusters.serialize_report(
             [*clusters.list_operator_findings(request.user), *selectors.list_notices(request.user)]

@@ -29,7 +29,8 @@ class PriceItem(serializers.Serializer):
 
 
 class PriceList(serializers.Serializer):
-    """The most exact price counts: of the type in the zone, of the type, of the zone, of any."""
+    """Prices per GPU-hour. The most specific one applies: of the type in the zone, of the type, of the zone, of any
+    GPU."""
 
     currency = serializers.CharField()
     prices = PriceItem(many=True)
@@ -38,10 +39,10 @@ class PriceList(serializers.Serializer):
 class PricesView(APIView):
     @operation("getPrices", data=PriceList)
     def get(self, request: Request) -> Data:
-        """What a GPU costs for an hour, by type and zone."""
+        """Return the price of a GPU-hour by GPU type and zone."""
         return prices.serialize_prices()
 
     @operation("putPrices", body=PricesRequest, data=PriceList)
     def put(self, request: Request, body: Body) -> Data:
-        """Replaces the whole list (administrator). What tasks have held until now keeps its price."""
+        """Replace the whole price list (administrator). What tasks have used until now keeps its price."""
         return prices.replace_prices(request.user, body["prices"])

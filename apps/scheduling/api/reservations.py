@@ -55,7 +55,7 @@ class Reservation(serializers.Serializer):
 class ReservationsView(APIView):
     @operation("listReservations", query=ReservationQuery, page=Reservation)
     def get(self, request: Request, query: Query) -> Data:
-        """Which environments are set aside for whom, or maintained, and when: of those that you may see, and for your
+        """List reservations and maintenance windows: those of environments that you may see and those for your
         projects."""
         return paginate_rows(
             reservation_presenter.list_reservations(request.user, query),
@@ -65,7 +65,7 @@ class ReservationsView(APIView):
 
     @operation("createReservation", body=ReservationCreateRequest, data=Reservation, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """Sets environments aside for a project, or for maintenance without one (administrator; a maintainer those of
+        """Reserve environments for a project, or without one for maintenance (administrator; a maintainer those of
         their own projects)."""
         return _serialize_reservation(request, reservations.create_reservation(request.user, **body).pk)
 
@@ -73,18 +73,18 @@ class ReservationsView(APIView):
 class ReservationView(APIView):
     @operation("getReservation", data=Reservation)
     def get(self, request: Request, reservation_id: str) -> Data:
-        """One reservation or maintenance window."""
+        """Return one reservation or maintenance window."""
         return _serialize_reservation(request, reservation_id)
 
     @operation("changeReservation", body=ReservationChangeRequest, partial=True, data=Reservation)
     def patch(self, request: Request, reservation_id: str, body: Body) -> Data:
-        """Another time, other environments, another project (as for making one)."""
+        """Change the time, the environments or the project of a reservation (same rights as for creating one)."""
         reservations.change_reservation(request.user, _get_reservation(request, reservation_id), body)
         return _serialize_reservation(request, reservation_id)
 
     @operation("deleteReservation")
     def delete(self, request: Request, reservation_id: str) -> None:
-        """The environments are open again (as for making one)."""
+        """Delete a reservation: its environments are available to all again (same rights as for creating one)."""
         reservations.delete_reservation(request.user, _get_reservation(request, reservation_id))
 
 

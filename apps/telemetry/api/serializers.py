@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about what machines and ranks use."""
+"""Serializers of the telemetry of machines and ranks."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class TaskTelemetryQuery(TelemetryQuery):
 
 
 class TelemetrySeries(serializers.Serializer):
-    """Values at `from`, `from` + `stepSeconds`, and so on; null: nothing is known."""
+    """Values at `from`, `from` + `stepSeconds`, and so on; null where nothing is known."""
 
     metric = serializers.ChoiceField(METRIC_CHOICES)
     unit = serializers.CharField()
@@ -69,7 +69,7 @@ class TaskTelemetry(Telemetry):
 
 
 class TelemetryTask(serializers.Serializer):
-    """Who had the machine."""
+    """A task that used the machine."""
 
     id = serializers.CharField(allow_null=True, help_text="null: a task that you may not see, or that was deleted")
     name = serializers.CharField(help_text="empty: a task that you may not see")

@@ -46,13 +46,13 @@ class TaskCode(serializers.Serializer):
 class TaskCodeView(APIView):
     @operation("getTaskCode", data=TaskCode)
     def get(self, request: Request, task_id: str) -> Data:
-        """The snapshot that every attempt of the task gets, and the one of the task before it."""
+        """Return the snapshot that every attempt of the task runs, and the one of the previous task with its name."""
         return code.serialize_code(actions.find_task(request.user, task_id))
 
 
 class TaskCodeSourceView(APIView):
     @operation("getTaskCodeSource", data=TaskCodeSource)
     def get(self, request: Request, task_id: str) -> Data:
-        """Where the task's code came from, and whether it has changed there since: the environment or the Git server is
-        asked, which takes a few seconds at most."""
+        """Return where the task's code came from, and whether it has changed there since. Asks the environment or the
+        Git server, which takes a few seconds at most."""
         return code_source.describe_source(actions.find_task(request.user, task_id, Role.MEMBER))

@@ -40,17 +40,18 @@ class DiagnosisRulesTest(serializers.Serializer):
 class DiagnosisRulesView(APIView):
     @operation("getDiagnosisRules", data=DiagnosisRules)
     def get(self, request: Request, project_id: str) -> Data:
-        """What the project knows of its own errors, as TOML; empty where nobody has written any."""
+        """Return the project's own diagnosis rules as TOML; empty where it has none."""
         return diagnosis_rules.get_rules(request.user, project_id)
 
     @operation("putDiagnosisRules", body=DiagnosisRulesRequest, data=DiagnosisRules)
     def put(self, request: Request, project_id: str, body: Body) -> Data:
-        """Replaces them as a whole (maintainer). They come before the platform's from the next failure on."""
+        """Replace the project's diagnosis rules (maintainer). From the next failure on they are tried before the
+        platform's."""
         return diagnosis_rules.replace_rules(request.user, project_id, body["text"])
 
 
 class DiagnosisRulesTestView(APIView):
     @operation("testDiagnosisRules", body=DiagnosisRulesTestRequest, data=DiagnosisRulesTest)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
-        """What would be said of a rank that failed and had printed this. Nothing is stored."""
+        """Return what rules would find in the output of a failed rank. Stores nothing."""
         return diagnosis_rules.try_rules(request.user, project_id, body["log"], body.get("text"))

@@ -77,24 +77,25 @@ class Drill(serializers.Serializer):
 class DrillsView(APIView):
     @operation("listDrills", query=DrillQuery, page=Drill)
     def get(self, request: Request, query: Query) -> Data:
-        """The drills of your projects, newest first."""
+        """List the drills of your projects, newest first."""
         return paginate_rows(drills.list_drills(request.user, query), query, shapes.serialize_drill)
 
     @operation("createDrill", body=DrillCreateRequest, data=Drill, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """Rehearses a restart, as soon as the environments are free: a rank is killed once there is a checkpoint."""
+        """Start a drill as soon as its environments are free: a rank is killed after the first checkpoint, to see
+        whether training resumes."""
         return shapes.serialize_drill(drills.request_drill(request.user, **body))
 
 
 class DrillView(APIView):
     @operation("getDrill", data=Drill)
     def get(self, request: Request, drill_id: str) -> Data:
-        """One drill: whether training resumed, from where, and what it cost."""
+        """Return one drill: whether training resumed, from which step, and how much time it lost."""
         return shapes.serialize_drill(drills.find_drill(request.user, drill_id))
 
 
 class DrillStopView(APIView):
     @operation("stopDrill", data=Drill)
     def post(self, request: Request, drill_id: str) -> Data:
-        """Ends a drill. Asking again changes nothing."""
+        """Stop a drill. Repeating the request changes nothing."""
         return shapes.serialize_drill(drills.stop_drill(request.user, drill_id))

@@ -35,5 +35,5 @@ class FrameworkItem(serializers.Serializer):
 class FrameworksView(APIView):
     @operation("listFrameworks", query=ShortQuery, page=FrameworkItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Every framework there is, with the options it takes, and where it is installed."""
+        """List the frameworks with the options that each takes, and where each is installed."""
         return paginate_items(frameworks.list_frameworks(request.user), query)

@@ -31,7 +31,8 @@ def _build_amount_field(source: str | None, most: float, said: str) -> serialize
 
 
 class LimitsRequest(serializers.Serializer):
-    """Replaces all of them: null, an empty list or what is left out = no limit."""
+    """Limits of a project. They replace all former ones: null, an empty list or a field that is left out means no
+    limit."""
 
     weight = serializers.IntegerField(min_value=1, max_value=10_000, default=1, help_text="of its fair share")
     guaranteedGpus = _build_count_field(
@@ -83,7 +84,7 @@ class LimitsUse(serializers.Serializer):
 
 
 class Limits(serializers.Serializer):
-    """Null or an empty list = no limit."""
+    """Limits of a project. Null or an empty list means no limit."""
 
     projectId = serializers.CharField()
     weight = serializers.IntegerField()
@@ -117,7 +118,8 @@ class UserLimitsQuery(PageQuery):
 
 
 class UserLimitsRequest(serializers.Serializer):
-    """In place of what the project's limits say of each member; null or what is left out = no limit."""
+    """Limits of one member, in place of those that the project sets for each member. Null or a field that is left out
+    means no limit."""
 
     mostGpus = _build_count_field("most_gpus", "that their tasks hold at once")
     mostTasks = _build_count_field("most_tasks", "that hold environments at once")
@@ -148,14 +150,14 @@ class UserLimits(serializers.Serializer):
 class LimitsView(APIView):
     @operation("getLimits", data=Limits)
     def get(self, request: Request, project_id: str) -> Data:
-        """What the project may use, and what it uses now."""
+        """Return the limits of a project and what it uses now."""
         return presenters.serialize_limits(
             request.user, access.get_project(request.user, project_id), _load_current_usage()
         )
 
     @operation("putLimits", body=LimitsRequest, data=Limits)
     def put(self, request: Request, project_id: str, body: Body) -> Data:
-        """Replaces all limits of the project (administrator). What already runs goes on."""
+        """Replace all limits of a project (administrator). Tasks that run already are not stopped."""
         project = access.get_project(request.user, project_id)
         limits.set_limits(request.user, project, body)
         return presenters.serialize_limits(request.user, project, _load_current_usage())
@@ -164,7 +166,7 @@ class LimitsView(APIView):
 class UsersLimitsView(APIView):
     @operation("listUserLimits", query=UserLimitsQuery, page=UserLimits)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
-        """What each member of the project may use, and uses now."""
+        """List the limits of each member of a project, and what they use now."""
         project = access.get_project(request.user, project_id)
         members = presenters.list_members(project).filter(user__username__icontains=query["search"])
         return paginate_rows(members, query, presenters.make_member_serializer(project, _load_current_usage()))
@@ -173,7 +175,7 @@ class UsersLimitsView(APIView):
 class UserLimitsView(APIView):
     @operation("putUserLimits", body=UserLimitsRequest, data=UserLimits)
     def put(self, request: Request, project_id: str, username: str, body: Body) -> Data:
-        """Limits of one member's own, in place of those that each has (maintainer)."""
+        """Set limits for one member, in place of those that the project sets for each member (maintainer)."""
         project = access.get_project(request.user, project_id)
         limits.set_user_limits(request.user, project, username, body)
         return presenters.make_member_serializer(project, _load_current_usage())(
@@ -182,7 +184,7 @@ class UserLimitsView(APIView):
 
     @operation("deleteUserLimits")
     def delete(self, request: Request, project_id: str, username: str) -> None:
-        """From now on the member has the limits that each has (maintainer)."""
+        """Delete a member's own limits: those that the project sets for each member apply again (maintainer)."""
         limits.delete_user_limits(request.user, access.get_project(request.user, project_id), username)
 
 

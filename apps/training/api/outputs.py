@@ -42,8 +42,8 @@ def _find_outputs(request: Request, task_id: str) -> tuple[Task, Project, bool]:
 class TaskOutputsView(APIView):
     @operation("listTaskOutputs", query=FileQuery, page=FileItem)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """What the task has written in a folder, of its FERMI_OUTPUT_DIR and beside its script; with `search` all below
-        it."""
+        """List a folder of the task's output: of its FERMI_OUTPUT_DIR and of what it wrote beside its script; with
+        `search` everything below it."""
         task, project, stored = _find_outputs(request, task_id)
         if not stored:
             return selectors.paginate_tree(outputs.open_tree(task.pk), query["path"].strip("/"), query)
@@ -54,7 +54,7 @@ class TaskOutputsView(APIView):
 class TaskOutputsSummaryView(APIView):
     @operation("getTaskOutputs", data=TaskOutputs)
     def get(self, request: Request, task_id: str) -> Data:
-        """How much the task has written."""
+        """Return how many files and bytes the task has written."""
         task = actions.find_task(request.user, task_id)
         row = Outputs.objects.filter(pk=task.pk).first() or Outputs(task=task.pk)
         return {
@@ -74,7 +74,7 @@ class TaskOutputContentView(APIView):
         headers=["Range", "If-None-Match"],
     )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """A file that the task has written. Takes one range."""
+        """Return a file that the task has written, or one range of it."""
         task, project, stored = _find_outputs(request, task_id)
         if not stored:
             return _serve_file(request, outputs.open_tree(task.pk), query["path"])
@@ -93,7 +93,7 @@ class TaskOutputArchiveView(APIView):
         other_media="application/x-tar",
     )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """All that the task has written, or a folder of it, as one archive (zip or tar)."""
+        """Return everything that the task has written, or one folder of it, as one archive (zip or tar)."""
         task, project, stored = _find_outputs(request, task_id)
         name = query["path"].rstrip("/").rpartition("/")[2] or task.pk
         if stored:
@@ -116,7 +116,7 @@ class TaskCheckpointContentView(APIView):
         headers=["Range", "If-None-Match"],
     )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """A checkpoint, by its `path` in the list: a file as it is, a folder as a tar."""
+        """Return a checkpoint by its `path` in the list: a file as it is, a folder as a tar."""
         tree, path = locate_checkpoint(actions.find_task(request.user, task_id), query["path"])
         try:
             folder = tree.look(path).folder

@@ -77,7 +77,7 @@ class BetweenZones(serializers.Serializer):
 
 
 class PreflightPair(serializers.Serializer):
-    """One direction. `from` and `to` are environment ids."""
+    """The measured link from one environment to another; `from` and `to` are environment ids."""
 
     locals()["from"] = serializers.CharField()  # no name that a class body could assign otherwise
     to = serializers.CharField()
@@ -135,31 +135,31 @@ class PreflightDetail(PreflightBrief):
 class PreflightsView(APIView):
     @operation("listPreflights", query=PreflightQuery, page=PreflightBrief)
     def get(self, request: Request, query: Query) -> Data:
-        """The pre-flight tests of your projects, newest first."""
+        """List the pre-flight tests of your projects, newest first."""
         return paginate_rows(service.list_preflights(request.user, query), query, shapes.serialize_brief)
 
     @operation("createPreflight", body=PreflightCreateRequest, data=PreflightDetail, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """Tests whether these environments can train together, as soon as they are free."""
+        """Start a test of whether these environments can train together, as soon as they are free."""
         return shapes.serialize_detail(service.create_preflight(request.user, **body))
 
 
 class BetweenZonesView(APIView):
     @operation("listLinksBetweenZones", query=BetweenZonesQuery, data=BetweenZones)
     def get(self, request: Request, query: Query) -> Data:
-        """What the newest tests measured between environments of different zones."""
+        """List what the newest tests measured between environments in different zones."""
         return {"items": service.list_zone_links(request.user, query["environments"])}
 
 
 class PreflightView(APIView):
     @operation("getPreflight", data=PreflightDetail)
     def get(self, request: Request, preflight_id: str) -> Data:
-        """One test: every node, every pair, and the verdict."""
+        """Return one pre-flight test: every node, every pair of nodes, and the verdict."""
         return shapes.serialize_detail(service.find_preflight(request.user, preflight_id))
 
 
 class PreflightStopView(APIView):
     @operation("stopPreflight", data=PreflightDetail)
     def post(self, request: Request, preflight_id: str) -> Data:
-        """Ends a test. Asking again changes nothing."""
+        """Stop a pre-flight test. Repeating the request changes nothing."""
         return shapes.serialize_detail(service.stop_preflight(request.user, preflight_id))

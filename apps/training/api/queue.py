@@ -1,4 +1,4 @@
-"""Endpoints for the queue: who waits for what, why not yet, and when."""
+"""Endpoints for the queue: what waits, why, and when it will probably start."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -42,7 +42,7 @@ class QueueOutlook(serializers.Serializer):
 
 
 class QueueItem(QueueOutlook):
-    """Of a task that you may not see: its place, class, age and what it asks for."""
+    """A task in the queue. Of one that you may not see: its position, class, age and the capacity that it requests."""
 
     number = serializers.IntegerField(help_text="its place in the queue, from 1")
     taskId = serializers.CharField(allow_null=True)
@@ -95,7 +95,7 @@ class TimelineQuery(serializers.Serializer):
 
 
 class TimelineSpan(serializers.Serializer):
-    """`next`: who gets it once it is free, as things are now."""
+    """A period in which an environment is held or reserved. `next`: which task gets it next, as far as is known now."""
 
     taskId = serializers.CharField(allow_null=True, help_text="null: no task, or one that you may not see")
     name = serializers.CharField(help_text="of the task, the project or the maintenance; empty: one you may not see")
@@ -125,29 +125,31 @@ MAX_DATETIME = datetime.max.replace(tzinfo=UTC)
 class QueueView(APIView):
     @operation("listQueue", query=QueueQuery, page=QueueItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Tasks that wait for their turn, first who is first. Tasks that you may not see have no name."""
+        """List the waiting tasks in the order in which they will start. Tasks that you may not see have no name."""
         return queue.list_queue(request.user, query)
 
 
 class TaskQueueView(APIView):
     @operation("getTaskQueue", data=TaskQueue)
     def get(self, request: Request, task_id: str) -> Data:
-        """Why the task has not begun: its place in the queue, what must end first, when it will probably begin, and
-        what would let it begin sooner."""
+        """Return why the task has not started: its position in the queue, what must end first, when it will probably
+        start, and what would let it start sooner."""
         return queue.explain_queue(request.user, actions.find_task_of_any_kind(request.user, task_id))
 
 
 class TaskMoveView(APIView):
     @operation("moveTask", body=TaskMoveRequest, data=TaskQueue)
     def post(self, request: Request, task_id: str, body: Body) -> Data:
-        """Puts a task that waits before another one of its project and class (maintainer)."""
+        """Move a waiting task before another one of the same project and class (maintainer). 409 where it is not in the
+        queue, or the other one is not of its project and class."""
         return queue.explain_queue(request.user, reorder.move_in_queue(request.user, task_id, body["before"]))
 
 
 class TimelineView(APIView):
     @operation("getTimeline", query=TimelineQuery, data=Timeline)
     def get(self, request: Request, query: Query) -> Data:
-        """Who had each environment, who has it until when, who gets it next, and when it is reserved or maintained."""
+        """Return for each environment which tasks held it, which task holds it until when, which one is next, and when
+        it is reserved or under maintenance."""
         begins = query.get("from") or now() - DAY
         ends = query.get("to") or min(begins, MAX_DATETIME - 2 * DAY) + 2 * DAY
         return timeline.build_timeline(request.user, begins, ends, query.get("project", ""))

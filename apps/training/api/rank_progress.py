@@ -9,7 +9,7 @@ from fermi.jobs.spec import PHASES
 
 
 class RankPulse(serializers.Serializer):
-    """Moments are by the clock of the rank's node."""
+    """Progress of one rank. Times are by the clock of the rank's node."""
 
     rank = serializers.IntegerField()
     at = serializers.DateTimeField(help_text="when its node runner looked")
@@ -34,6 +34,6 @@ class TaskPulses(serializers.Serializer):
 class TaskPulsesView(APIView):
     @operation("getTaskPulses", data=TaskPulses)
     def get(self, request: Request, task_id: str) -> Data:
-        """How the ranks get on now: step, time of the last one, share of time in collectives, memory. Cheap enough to
-        be asked every two seconds."""
+        """Return the current progress of the ranks: step, time of the last step, share of time in collectives, memory.
+        Cheap enough to be polled every two seconds."""
         return rank_progress.serialize_progress(actions.find_task(request.user, task_id))

@@ -64,7 +64,7 @@ class EngineArtifact(serializers.Serializer):
 
 
 class RunsIn(serializers.Serializer):
-    """Where the ranks of an environment run, and why."""
+    """Where the ranks of an environment run (in it or beside it), and why."""
 
     way = serializers.ChoiceField([(way, way) for way in ("inside", "beside")])
     code = serializers.CharField()
@@ -95,7 +95,7 @@ class PreviewSummary(TaskSummary):
 
 
 class TaskProposal(serializers.Serializer):
-    """What the request leaves empty, as the framework chose it for these environments."""
+    """What the framework chose for these environments where the request leaves it open."""
 
     strategy = serializers.DictField(child=serializers.IntegerField())
     options = serializers.DictField(child=serializers.JSONField())
@@ -103,7 +103,7 @@ class TaskProposal(serializers.Serializer):
 
 
 class EffectiveBatch(serializers.Serializer):
-    """What an optimizer step comes to over all ranks."""
+    """The batch of one optimizer step over all ranks."""
 
     perRank = serializers.IntegerField(help_text="samples per data-parallel rank and micro step")
     dataParallel = serializers.IntegerField(help_text="ranks with samples of their own")
@@ -121,7 +121,7 @@ class ScalingRange(serializers.Serializer):
 
 
 class ScalingRow(serializers.Serializer):
-    """The first so many of the nodes."""
+    """The expected speed on the first `nodes` of the nodes."""
 
     nodes = serializers.IntegerField()
     processes = serializers.IntegerField()
@@ -131,7 +131,7 @@ class ScalingRow(serializers.Serializer):
 
 
 class ScalingExpectation(serializers.Serializer):
-    """Ranges, from what was measured, given and assumed; `reasons` say which."""
+    """Expected speeds, as ranges, from measured, given and assumed figures; `reasons` say which."""
 
     rows = ScalingRow(many=True, help_text="the last one is the choice")
     stepSeconds = ScalingRange()
@@ -155,7 +155,7 @@ class Reason(serializers.Serializer):
 
 
 class ChosenEnvironments(serializers.Serializer):
-    """What the platform would choose now for a request that asks for capacity."""
+    """The environments that the platform would choose now for a request for capacity."""
 
     nodeIds = serializers.ListField(child=serializers.CharField())
     masterNode = serializers.CharField()
@@ -284,7 +284,7 @@ class TaskBrief(serializers.Serializer):
 
 
 class TaskBriefPage(serializers.Serializer):
-    """`page` null: it was asked for by a cursor; `total` null: nobody asked how many there are."""
+    """A page of tasks. `page` is null where it was requested by a cursor, `total` where no total was requested."""
 
     items = TaskBrief(many=True)
     total = serializers.IntegerField(allow_null=True, help_text="at most 5,000")
@@ -343,7 +343,7 @@ class AwayNode(serializers.Serializer):
 
 
 class TaskElastic(serializers.Serializer):
-    """On how many nodes an elastic task may run, and on how many it does."""
+    """How many nodes an elastic task may run on, and how many it runs on."""
 
     minNodes = serializers.IntegerField()
     maxNodes = serializers.IntegerField()
@@ -403,7 +403,7 @@ class FindingAction(serializers.Serializer):
 
 
 class TaskFinding(serializers.Serializer):
-    """Something that is so with a task, or was."""
+    """A finding about a task, present or past."""
 
     code = serializers.CharField()
     level = serializers.ChoiceField(LEVELS)
@@ -418,7 +418,7 @@ class TaskFinding(serializers.Serializer):
 
 
 class TaskResumePoint(serializers.Serializer):
-    """Where the next attempt, or a retry, would go on."""
+    """The checkpoint from which the next attempt, or a retry, would resume."""
 
     step = serializers.IntegerField(allow_null=True, help_text="of the newest checkpoint; null: there is none")
     savedAt = serializers.DateTimeField(allow_null=True)
@@ -438,7 +438,8 @@ class TaskDiagnosis(serializers.Serializer):
 
 
 class CodeChoice(serializers.ChoiceField):
-    """snapshot: the code that the task ran; current: its source as it is now; auto: the source if it has changed."""
+    """Which code to run. snapshot: the code that the task ran; current: its source as it is now; auto: the source if it
+    has changed."""
 
     def __init__(self) -> None:
         about = "of a task that has ended: its snapshot, its source as it is now, or the source if it has changed"
@@ -626,7 +627,7 @@ class LogQuery(serializers.Serializer):
 
 
 class LogLine(serializers.Serializer):
-    """`level` and `time` are left out where they are not known, and `open` where the line is complete."""
+    """A line of a log. `level` and `time` are left out where unknown, and `open` where the line is complete."""
 
     rank = serializers.IntegerField(required=False, help_text="with rank=all")
     offset = serializers.IntegerField(help_text="in bytes")
@@ -659,7 +660,7 @@ class FirstErrorLine(LogLine):
 
 
 class FirstError(serializers.Serializer):
-    """Of a log that is longer than two windows, the middle is left out."""
+    """The first line that reports an error. Of a log that is longer than two windows, the middle is not searched."""
 
     attempt = serializers.IntegerField()
     found = FirstErrorLine(allow_null=True, help_text="null: no line says that it is an error")

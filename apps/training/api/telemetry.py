@@ -1,4 +1,4 @@
-"""Endpoints for what tasks and environments use."""
+"""Endpoints for the telemetry of tasks and environments."""
 
 from apps.clusters import selectors
 from apps.common.api import APIView, Data, Query, Request, operation
@@ -11,22 +11,22 @@ from apps.training.services import actions
 class TaskTelemetryView(APIView):
     @operation("getTaskTelemetry", query=serializers.TaskTelemetryQuery, data=serializers.TaskTelemetry)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """What its nodes, GPUs and ranks used, as series on one grid, as fine as `points` allows; kept for a year, the
-        older the coarser."""
+        """Return what the task's nodes, GPUs and ranks used, as series on one time grid with at most `points` points.
+        Kept for a year; older values are coarser."""
         return telemetry.read_task_series(actions.find_task_of_any_kind(request.user, task_id), query)
 
 
 class TaskUseView(APIView):
     @operation("getTaskUse", data=serializers.TaskUse)
     def get(self, request: Request, task_id: str) -> Data:
-        """What each rank uses now. Cheap enough to be asked every few seconds, of a task of any size."""
+        """Return what each rank uses now. Cheap enough to be polled every few seconds, for tasks of any size."""
         return telemetry.read_current_use(actions.find_task_of_any_kind(request.user, task_id))
 
 
 class EnvironmentTelemetryView(APIView):
     @operation("getEnvironmentTelemetry", query=serializers.TelemetryQuery, data=serializers.MachineTelemetry)
     def get(self, request: Request, environment_id: str, query: Query) -> Data:
-        """What an environment used, and which tasks had it."""
+        """Return what an environment used, and which tasks held it."""
         environment = (
             selectors.list_visible_environments(request.user)
             .select_related("cluster")

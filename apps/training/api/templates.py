@@ -1,4 +1,4 @@
-"""Endpoints for use cases that are ready to be submitted."""
+"""Endpoints for task templates: use cases that are ready to be submitted."""
 
 from rest_framework import serializers
 
@@ -33,12 +33,13 @@ class TaskTemplate(serializers.Serializer):
 class TemplatesView(APIView):
     @operation("listTaskTemplates", query=ShortQuery, page=TaskTemplate)
     def get(self, request: Request, query: Query) -> Data:
-        """Use cases as requests, with those of your environments that they could take, and what is missing."""
+        """List the task templates as requests, each with those of your environments that it could use, and what is
+        missing."""
         return paginate_items(templates.list_templates(request.user), query)
 
 
 class TemplateView(APIView):
     @operation("getTaskTemplate", data=TaskTemplate)
     def get(self, request: Request, template_id: str) -> Data:
-        """One use case."""
+        """Return one task template."""
         return templates.find_template(request.user, template_id)

@@ -25,7 +25,7 @@ class UsageQuery(serializers.Serializer):
 
 
 class UsageParts(serializers.Serializer):
-    """What held time went into."""
+    """What held time was used for."""
 
     starting = serializers.FloatField(help_text="until the first step")
     training = serializers.FloatField(help_text="steps that nobody had trained before")
@@ -37,7 +37,7 @@ class UsageParts(serializers.Serializer):
 
 
 class UsageSum(UsageParts):
-    """In GPU-hours."""
+    """GPU-hours, by what they were used for."""
 
     gpuHours = serializers.FloatField()
     openGpuHours = serializers.FloatField(help_text="of these, held at this moment: not yet sorted into parts")
@@ -51,7 +51,7 @@ class UsageSum(UsageParts):
 
 
 class ModelFlops(serializers.Serializer):
-    """As the trainer says its FLOPs, in the newest attempt."""
+    """Model FLOPs per second as the trainer reports them, in the newest attempt."""
 
     tflops = serializers.FloatField(help_text="of all ranks together")
     peakTflops = serializers.FloatField(allow_null=True, help_text="of all GPUs; null: of a type that is not known")
@@ -85,7 +85,7 @@ class TaskUsageNode(UsageParts):
 
 
 class TaskUsage(UsageParts):
-    """In seconds of the task, its environments weighed by their GPUs."""
+    """A task's time, in seconds of the task; its environments are weighted by their GPUs."""
 
     queuedSeconds = serializers.FloatField(help_text="since it was created, without what it held")
     heldSeconds = serializers.FloatField()
@@ -104,7 +104,7 @@ class TaskUsage(UsageParts):
 class UsageView(APIView):
     @operation("getUsage", query=UsageQuery, data=UsageReport, other_media="text/csv")
     def get(self, request: Request, query: Query) -> Data:
-        """GPU-hours of your projects between two moments, what they went into, and what they cost; as CSV with
+        """Return the GPU-hours of your projects between two times, what they were used for, and their cost; as CSV with
         `format=csv`."""
         ends = query.get("to") or now()
         begins = query.get("from") or get_month_start(ends)
@@ -124,6 +124,5 @@ class UsageView(APIView):
 class TaskUsageView(APIView):
     @operation("getTaskUsage", data=TaskUsage)
     def get(self, request: Request, task_id: str) -> Data:
-        """What the task's time went into: queued, held, and of that how much moved training forward; and what it
-        cost."""
+        """Return what the task's time was used for (queued, held, and how much advanced training) and its cost."""
         return usage.report_task_usage(actions.find_task_of_any_kind(request.user, task_id))

@@ -28,8 +28,8 @@ from fermi.planning.request import TaskRequest
 class TasksView(APIView):
     @operation("listTasks", query=serializers.TaskQuery, data=serializers.TaskBriefPage)
     def get(self, request: Request, query: Query) -> Data:
-        """The training tasks of your projects, newest first. In any other order than that of their creation, a list is
-        the newest 5,000 of them that match."""
+        """List the training tasks of your projects, newest first. Sorted by anything but creation time, a list contains
+        at most the newest 5,000 that match."""
         return task_list.list_tasks(request.user, query)
 
     @operation(
@@ -41,7 +41,8 @@ class TasksView(APIView):
         headers=["Idempotency-Key"],
     )
     def post(self, request: Request, body: TaskRequest, wrong: list[Problem]) -> Data:
-        """Creates a task and starts it as soon as its environments are free. All problems come at once."""
+        """Create a task; it starts as soon as its environments are free. All problems are reported at once. 409 where
+        the idempotency key belongs to another request."""
         key = request.headers.get("Idempotency-Key", "")
         if len(key) > 200:
             raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", "Idempotency-Key", high=200)
@@ -52,7 +53,7 @@ class TasksView(APIView):
 class TaskPreviewView(APIView):
     @operation("previewTask", body=TaskRequest, data=serializers.TaskPreview)
     def post(self, request: Request, body: TaskRequest, wrong: list[Problem]) -> Data:
-        """What a create would run: ranks, environments, files, the engine's objects, problems. Creates nothing."""
+        """Return what a task would run: ranks, environments, files, the engine's objects, problems. Creates nothing."""
         return preview_task(request.user, body, dict(request.data), wrong)
 
 
@@ -61,63 +62,66 @@ class FrameworkRecommendView(APIView):
         "recommendFramework", body=serializers.FrameworkRecommendRequest, data=serializers.FrameworkRecommendation
     )
     def post(self, request: Request, body: Body) -> Data:
-        """Which framework for a model of that size on these environments, with its settings and the reasons."""
+        """Return which framework suits a model of this size on these environments, with settings and reasons."""
         return recommend_framework(request.user, **body)
 
 
 class TaskView(APIView):
     @operation("getTask", data=serializers.TaskDetail)
     def get(self, request: Request, task_id: str) -> Data:
-        """Everything about one task."""
+        """Return one task with all details."""
         return selectors.get_task_detail(request.user, task_id)
 
     @operation("deleteTask")
     def delete(self, request: Request, task_id: str) -> None:
-        """Deletes a task that has ended, with its logs and checkpoints."""
+        """Delete a task that has ended, with its logs and checkpoints. 409 where it has not ended, or another task uses
+        its checkpoints."""
         actions.delete_task(request.user, task_id)
 
 
 class TaskDiagnosisView(APIView):
     @operation("getTaskDiagnosis", data=serializers.TaskDiagnosis)
     def get(self, request: Request, task_id: str) -> Data:
-        """Why the task is as it is: what, since when, where, the evidence, and what to do next. Also of a pre-flight
-        test, by its id."""
+        """Return why the task is in its state: what happened, since when, where, the evidence, and what to do next.
+        Also for a pre-flight test, by its id."""
         return diagnosis.diagnose_task(request.user, actions.find_task_of_any_kind(request.user, task_id))
 
 
 class TaskRestartView(APIView):
     @operation("restartTask", body=serializers.TaskRestartRequest, data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str, body: Body) -> Data:
-        """Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
-        Answers with the task that goes on."""
+        """Resume from the newest checkpoint: a running task in its next attempt, an ended one as a new task. Returns
+        the task that continues. 409 where that is not possible."""
         return selectors.get_task_detail(request.user, restart.restart_task(request.user, task_id, **body).pk)
 
 
 class TaskStopView(APIView):
     @operation("stopTask", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
-        """Asks the ranks to save and end. Asking again changes nothing."""
+        """Stop a task: its ranks are asked to save a checkpoint and end. Repeating the request changes nothing."""
         return selectors.get_task_detail(request.user, actions.stop_task(request.user, task_id).pk)
 
 
 class TaskPauseView(APIView):
     @operation("pauseTask", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
-        """Asks the ranks to save, gives the environments back, and keeps the task until it is resumed."""
+        """Pause a task: its ranks save a checkpoint, its environments are released, and the task waits until it is
+        resumed. 409 where it is not active."""
         return selectors.get_task_detail(request.user, pause.pause_task(request.user, task_id).pk)
 
 
 class TaskResumeView(APIView):
     @operation("resumeTask", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
-        """A paused task stands in line again, and goes on from its newest checkpoint."""
+        """Put a paused task back into the queue; it resumes from its newest checkpoint. 409 where it is not paused."""
         return selectors.get_task_detail(request.user, pause.resume_task(request.user, task_id).pk)
 
 
 class TaskGrowView(APIView):
     @operation("growTask", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
-        """Asks an elastic task that runs on fewer nodes than it may to save and go on with all that are there now."""
+        """Ask an elastic task that runs on fewer nodes than it may to save a checkpoint and continue on all that are
+        available. 409 where it cannot grow."""
         return selectors.get_task_detail(request.user, actions.grow_task(request.user, task_id).pk)
 
 
@@ -130,22 +134,22 @@ class TaskRetryView(APIView):
         message="TASK_CREATED_OK",
     )
     def post(self, request: Request, task_id: str, body: Body) -> Data:
-        """A new task with the same request, resuming from the newest checkpoint. Where the source of its code has
-        changed, it runs the code as it is now, unless the body says otherwise."""
+        """Create a task with the same request that resumes from the newest checkpoint. Where the source of its code has
+        changed, it runs the present code unless the body says otherwise."""
         return _serialize_created(retry_task(request.user, task_id, **body))
 
 
 class TaskCloneView(APIView):
     @operation("cloneTask", data=serializers.TaskClone)
     def post(self, request: Request, task_id: str) -> Data:
-        """The task's request, ready to be edited and sent."""
+        """Return the task's request, to be edited and sent again. Creates nothing."""
         return actions.clone_request(request.user, task_id)
 
 
 class TaskEventsView(APIView):
     @operation("listTaskEvents", query=serializers.EventQuery, page=serializers.TaskEvent)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """What happened, oldest first."""
+        """List the events of a task, oldest first."""
         task = actions.find_task(request.user, task_id)
         return paginate_rows(selectors.query_events(task.pk, query["after"]), query, task_presenter.serialize_event)
 
@@ -153,21 +157,21 @@ class TaskEventsView(APIView):
 class TaskMetricsView(APIView):
     @operation("listTaskMetrics", query=serializers.MetricQuery, data=serializers.MetricList)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """Points as the ranks printed them, oldest first."""
+        """List the points of metrics that the ranks printed, oldest first."""
         return selectors.list_metrics(actions.find_task(request.user, task_id).pk, query)
 
 
 class TaskScalingView(APIView):
     @operation("getTaskScaling", data=serializers.TaskScaling)
     def get(self, request: Request, task_id: str) -> Data:
-        """The speed that was to be expected, and the task's own."""
+        """Return the expected and the measured speed of the task."""
         return scaling.compare_scaling(request.user, actions.find_task(request.user, task_id))
 
 
 class TaskCheckpointsView(APIView):
     @operation("listTaskCheckpoints", query=serializers.CheckpointQuery, page=serializers.CheckpointItem)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """What a restart, a retry or another task can resume from."""
+        """List the checkpoints that a restart, a retry or another task can resume from."""
         task = actions.find_task(request.user, task_id)
         rows = Checkpoint.objects.filter(task=task).values(
             "attempt", "step", "path", "at", sizeBytes=F("size_bytes"), valLoss=F("val_loss")
@@ -178,7 +182,7 @@ class TaskCheckpointsView(APIView):
 class TaskPlanView(APIView):
     @operation("getTaskPlan", query=serializers.PlanQuery, data=serializers.TaskPlan)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """What was rendered for an attempt and sent to the engine."""
+        """Return what was rendered for an attempt and sent to the engine."""
         found = selectors.get_plan(actions.find_task(request.user, task_id), query.get("attempt"), request.user)
         if found is None:
             raise ApiError(404, "ATTEMPT_UNKNOWN", "attempt")
@@ -188,7 +192,8 @@ class TaskPlanView(APIView):
 class TaskScriptsView(APIView):
     @operation("downloadTaskScripts", query=serializers.ScriptsQuery, media="application/gzip")
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """Scripts, rendered files and a README to start the task by hand, as a .tar.gz; one kind for each target."""
+        """Return scripts, rendered files and a README for starting the task by hand, as a .tar.gz; one kind for each
+        target."""
         task = actions.find_task(request.user, task_id)
         try:
             name, content = scripts.build_script_archive(
@@ -204,23 +209,23 @@ class TaskScriptsView(APIView):
 class TaskLogsView(APIView):
     @operation("listTaskLogs", query=serializers.LogQuery, data=serializers.LogPage)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """Lines of a rank's log, or of all ranks; those that a search, a level or times leave. An answer without lines
-        is not yet the `end`."""
+        """List lines of the log of one rank or of all ranks, filtered by a search, a level or times. A page without
+        lines is not necessarily the `end`."""
         return pages.read_page(actions.find_task(request.user, task_id), query)
 
 
 class TaskFirstErrorView(APIView):
     @operation("getTaskFirstError", query=serializers.FirstErrorQuery, data=serializers.FirstError)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """The first line that says it is an error, of one rank or of all: the earliest where the lines have times, or
-        else that of the rank that failed first."""
+        """Return the first line that reports an error, of one rank or of all: the earliest where lines have times, else
+        that of the rank that failed first."""
         return find_first_error(actions.find_task(request.user, task_id), query)
 
 
 class TaskLogDownloadView(APIView):
     @operation("downloadTaskLog", query=serializers.LogDownloadQuery, media="text/plain")
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """The whole log of a rank, or of all of them one after the other, as a file."""
+        """Return the whole log of one rank, or of all ranks one after the other, as a file."""
         task = actions.find_task(request.user, task_id)
         attempt = query.get("attempt") or max(task.attempt, 1)
         reader, name = pages.LogPageReader(task, attempt), format_attempt_name(task.pk, attempt)
@@ -239,8 +244,8 @@ class TaskLogDownloadView(APIView):
 class TaskStreamView(APIView):
     @operation("streamTask", query=serializers.StreamQuery, media="text/event-stream", headers=["Last-Event-ID"])
     def get(self, request: Request, task_id: str, query: Query) -> Data:
-        """Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat` every two
-        seconds of silence. Resumes from Last-Event-ID."""
+        """Stream Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat`
+        after every two seconds without any. Resumes from Last-Event-ID."""
         task = actions.find_task(request.user, task_id)
         event_stream.OPEN_STREAMS.refuse_more(request.user.pk)
         ranks = query["logs"] if query["logs"] in ("none", "all") else str(pages.parse_rank(task, query["logs"]))

@@ -14,7 +14,7 @@ from apps.workers.services.registration import get_join_token
 
 
 class JoinAuthentication(BaseAuthentication):
-    """`request.auth` is the join token."""
+    """Authenticates a host by a join token, which becomes `request.auth`."""
 
     def authenticate(self, request: Request) -> tuple[User, JoinToken]:
         found = get_join_token(_get_bearer_token(request))
@@ -25,7 +25,7 @@ class JoinAuthentication(BaseAuthentication):
 
 
 class WorkerAuthentication(BaseAuthentication):
-    """The token of the worker in the path, and of no other. One query."""
+    """Authenticates a worker by its own token; the path must name this worker. Takes one query."""
 
     def authenticate(self, request: Request) -> tuple[None, str]:
         worker = request.parser_context["kwargs"]["worker_id"]

@@ -1,4 +1,4 @@
-"""Shapes of requests and answers about workers and groups."""
+"""Serializers of requests and answers about workers and groups."""
 
 from typing import Any
 
@@ -71,7 +71,7 @@ class WorkerEntry(serializers.Serializer):
 
 
 class WorkerFacts(serializers.Serializer):
-    """Of the host; what is left out is not known, and what a newer agent tells besides is not kept."""
+    """Facts about a worker's host. What is left out is unknown; further fields, of a newer agent, are ignored."""
 
     TAKES_MORE = True
 
@@ -121,7 +121,7 @@ class WorkersRegistered(serializers.Serializer):
 
 
 class WorkerCause(serializers.Serializer):
-    """What a runner finds out on its own machine, and what the text of the reason takes."""
+    """A cause that a runner found on its own machine, with the parameters of its text."""
 
     TAKES_MORE = True
 

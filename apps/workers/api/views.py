@@ -26,20 +26,21 @@ from fermi.jobs.spec import Problem
 class JoinTokensView(APIView):
     @operation("listJoinTokens", query=shapes.JoinTokenQuery, page=shapes.JoinTokenItem)
     def get(self, request: Request, query: Query) -> Data:
-        """What lets hosts join your projects."""
+        """List the join tokens of your projects, without their values."""
         rows = selectors.list_join_tokens(request.user).filter(name__icontains=query["search"])
         return paginate_rows(rows, query, selectors.serialize_join_token)
 
     @operation("createJoinToken", body=shapes.JoinTokenCreateRequest, data=shapes.JoinTokenCreated, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """Lets hosts register workers in a project (member); it is shown this once."""
+        """Create a token with which hosts register workers in a project (member). The answer is the only one that
+        contains its value."""
         return registration.create_join_token(request.user, **body, origin=request.build_absolute_uri("/").rstrip("/"))
 
 
 class JoinTokenView(APIView):
     @operation("revokeJoinToken")
     def delete(self, request: Request, token_id: str) -> None:
-        """From now on nobody joins with it; workers that did stay (member)."""
+        """Revoke a join token: it registers no more workers; those registered with it stay (member)."""
         registration.revoke_join_token(request.user, token_id)
 
 
@@ -48,19 +49,22 @@ class WorkerRegisterView(APIView):
 
     @operation("registerWorkers", body=shapes.WorkerRegisterRequest, data=shapes.WorkersRegistered, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """A host's workers join, or join again; with a join token."""
+        """Register the workers of a host, or register them again; needs a join token. 409 where a worker id or a node
+        name is taken."""
         return {"workers": registration.register_workers(cast(JoinToken, request.auth), **body)}
 
 
 class WorkerHeartbeatView(APIView):
-    """Behind the ASGI server only invalid heartbeats come here: see `apps.workers.heartbeat.endpoint`."""
+    """Handles heartbeats elsewhere than behind the ASGI server, which passes only invalid ones on: see
+    `apps.workers.heartbeat.endpoint`."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
     @operation("workerHeartbeat", body=shapes.WorkerHeartbeatRequest, data=shapes.WorkerHeartbeatAnswer)
     def post(self, request: Request, body: Body) -> Data:
-        """What workers do now, and what each is to do. Repeating or losing one changes nothing."""
+        """Report what workers do, and return what each of them has to do. Repeating or losing a heartbeat changes
+        nothing."""
         try:
             _, beats = parse_heartbeat(request.data)
         except ValueError as error:
@@ -78,7 +82,7 @@ class WorkerOrderView(APIView):
 
     @operation("getWorkerOrder", data=shapes.WorkerOrder)
     def get(self, request: Request, worker_id: str) -> Data:
-        """What the worker is to run, in full; with its own token."""
+        """Return the whole order that the worker has to run; needs its own token."""
         found = store.read_order(worker_id)
         if found is None:
             raise ApiError(404, "ORDER_UNKNOWN", worker=worker_id)
@@ -89,7 +93,7 @@ RAW_MEDIA_TYPE = "application/octet-stream"
 
 
 class RawParser(BaseParser):
-    """Returns the body as bytes."""
+    """Parser that returns the body as bytes."""
 
     media_type = "*/*"
 
@@ -106,8 +110,9 @@ class WorkerLogView(APIView):
         "appendWorkerLog", query=shapes.WorkerLogQuery, request_media=RAW_MEDIA_TYPE, data=shapes.WorkerLogAnswer
     )
     def put(self, request: Request, worker_id: str, task_id: str, attempt: str, rank: str, query: Query) -> Data:
-        """A piece of a rank's log from byte `offset` on, as raw bytes; with the worker's own token. A piece that comes
-        again is not stored again; one that lies beyond the end is 409 with `data.acknowledged`, where to go on."""
+        """Append raw bytes to a rank's log at byte `offset`; needs the worker's own token. A repeated piece is not
+        stored again; one beyond the end is refused with 409 and `data.acknowledged`, the offset to continue from. 404
+        where the rank is not the worker's."""
         data = cast(dict[str, Any], request.data).get("bytes", b"")
         if not all(number.isdecimal() and len(number) < 10 for number in (attempt, rank)):
             raise ApiError(404, "NOT_FOUND")
@@ -124,7 +129,7 @@ class WorkerHostedView(APIView):
 
     @operation("getWorkerHosted", data=shapes.WorkerHosted)
     def get(self, request: Request, worker_id: str, run: str) -> Data:
-        """A dev environment's run that the worker's host is to keep, in full; with the worker's own token."""
+        """Return a dev environment's run that the worker's host has to keep running; needs the worker's token."""
         found = environment_store.read_run_body(worker_id, run)
         if found is None:
             raise ApiError(404, "RUN_NOT_OF_WORKER", worker=worker_id, run=run)
@@ -140,7 +145,7 @@ class WorkerHostedLogView(APIView):
         "appendWorkerHostedLog", query=shapes.WorkerLogQuery, request_media=RAW_MEDIA_TYPE, data=shapes.WorkerLogAnswer
     )
     def put(self, request: Request, worker_id: str, run: str, query: Query) -> Data:
-        """A piece of what a dev environment's run printed, as a rank's log is sent."""
+        """Append raw bytes to the log of a dev environment's run, in the same way as to a rank's log."""
         data = cast(dict[str, Any], request.data).get("bytes", b"")
         try:
             return {"acknowledged": log_upload.append_run_log(worker_id, run, query["offset"], data)}
@@ -158,7 +163,7 @@ def _make_gap_response(gap: log_upload.OffsetGapError, offset: int) -> HttpRespo
 class WorkersView(APIView):
     @operation("listWorkers", query=shapes.WorkerQuery, page=shapes.WorkerItem)
     def get(self, request: Request, query: Query) -> Data:
-        """The workers of your projects."""
+        """List the workers of your projects."""
         judge = health.read_worker_health()
         found = paginate_rows(selectors.list_workers(request.user, query, judge), query)
         return {**found, "items": selectors.serialize_workers(found["items"], judge)}
@@ -167,66 +172,69 @@ class WorkersView(APIView):
 class WorkerView(APIView):
     @operation("getWorker", data=shapes.WorkerItem)
     def get(self, request: Request, worker_id: str) -> Data:
-        """One worker."""
+        """Return one worker."""
         return selectors.serialize_worker(request.user, worker_id)
 
     @operation("removeWorker")
     def delete(self, request: Request, worker_id: str) -> None:
-        """Forgets it, unless a task uses it (member)."""
+        """Delete a worker that no task uses (member)."""
         registration.delete_worker(request.user, worker_id)
 
 
 class WorkerEnvironmentView(APIView):
     @operation("getWorkerEnvironment", data=shapes.WorkerEnvironment)
     def get(self, request: Request, worker_id: str) -> Data:
-        """The environment variables that the worker's process would get if its group were started now."""
+        """Return the environment variables that the worker's process would get if its group were started now. 409 where
+        it is in no group."""
         return start_group.preview_variables(request.user, worker_id)
 
 
 class WorkerTelemetryView(APIView):
     @operation("getWorkerTelemetry", query=TelemetryQuery, data=MachineTelemetry)
     def get(self, request: Request, worker_id: str, query: Query) -> Data:
-        """What a worker's GPU, rank and host used, and which tasks had it."""
+        """Return what a worker's GPU, rank and host used, and which tasks held it."""
         return telemetry.serialize_worker_telemetry(request.user, worker_id, query)
 
 
 class GroupsView(APIView):
     @operation("listWorkerGroups", query=shapes.GroupQuery, page=shapes.GroupItem)
     def get(self, request: Request, query: Query) -> Data:
-        """Groups of workers."""
+        """List the groups of workers."""
         found = paginate_rows(selectors.list_groups(request.user, query["search"]), query)
         return {**found, "items": selectors.serialize_groups(found["items"])}
 
     @operation("createWorkerGroup", body=shapes.GroupCreateRequest, data=shapes.GroupItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
-        """A group, empty or with workers that are in none (member)."""
+        """Create a group, empty or with workers that are in none (member). 409 where the name is taken."""
         return _serialize_group(request, groups.create_group(request.user, **body).pk)
 
 
 class GroupView(APIView):
     @operation("getWorkerGroup", data=shapes.GroupItem)
     def get(self, request: Request, group_id: str) -> Data:
-        """One group, with its workers in the order of ranks."""
+        """Return one group with its workers in the order of ranks."""
         return _serialize_group(request, group_id)
 
     @operation(
         "changeWorkerGroup", body=shapes.GroupChangeRequest, partial=True, data=shapes.GroupItem, collects_problems=True
     )
     def patch(self, request: Request, group_id: str, body: Body, wrong: list[Problem]) -> Data:
-        """Name, settings, script (member). A task that runs keeps what it was started with."""
+        """Change a group's name, settings or script (member). A running task keeps the settings that it was started
+        with."""
         groups.change_group(request.user, group_id, body, wrong)
         return _serialize_group(request, group_id)
 
     @operation("deleteWorkerGroup")
     def delete(self, request: Request, group_id: str) -> None:
-        """Its workers are then in no group, its tasks stay (member)."""
+        """Delete a group: its workers are in no group afterwards, its tasks stay (member). 409 while it runs."""
         groups.delete_group(request.user, group_id)
 
 
 class GroupMoveView(APIView):
     @operation("moveWorkers", body=shapes.GroupMoveRequest, data=shapes.WorkersMoved)
     def post(self, request: Request, body: Body) -> Data:
-        """Moves workers to a group, or out of any; all of them or none (member)."""
+        """Move workers to a group or out of their group, all of them or none (member). 409 while a group concerned
+        runs."""
         groups.move_workers(request.user, **body)
         return {"moved": body["worker_ids"]}
 
@@ -234,21 +242,21 @@ class GroupMoveView(APIView):
 class GroupStartView(APIView):
     @operation("startWorkerGroup", data=shapes.GroupItem)
     def post(self, request: Request, group_id: str) -> Data:
-        """Starts the group's script as a training task (member)."""
+        """Start the group's script as a training task (member). 409 while it runs already."""
         return _serialize_group(request, start_group.start_group(request.user, group_id).pk)
 
 
 class GroupStopView(APIView):
     @operation("stopWorkerGroup", data=shapes.GroupItem)
     def post(self, request: Request, group_id: str) -> Data:
-        """Stops the group's task; asking again changes nothing (member)."""
+        """Stop the group's task (member). Repeating the request changes nothing."""
         return _serialize_group(request, start_group.stop_group(request.user, group_id).pk)
 
 
 class GroupRestartView(APIView):
     @operation("restartWorkerGroup", data=shapes.GroupItem)
     def post(self, request: Request, group_id: str) -> Data:
-        """Stops the group's task and starts a new one as soon as the workers are free (member)."""
+        """Stop the group's task, and start a new one as soon as the workers are free (member)."""
         return _serialize_group(request, start_group.restart_group(request.user, group_id).pk)
 
 

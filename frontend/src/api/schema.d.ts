@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who did what in the projects you maintain, newest first. */
+        /** @description List who did what in the projects that you maintain, newest first. */
         get: operations["listAuditEvents"];
         put?: never;
         post?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who you are here, and your role in each project. */
+        /** @description Return the signed-in user and their role in each project. */
         get: operations["getMe"];
         put?: never;
         post?: never;
@@ -45,7 +45,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How people come in here. */
+        /**
+         * @description Return what the sign-in page needs to know: whether this is an embedded platform, which has one-time sign-in
+         *     links.
+         */
         get: operations["getSignIn"];
         put?: never;
         post?: never;
@@ -62,7 +65,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Availability zones, with what you may use in them. */
+        /** @description List the availability zones, with the environments in them that you may use. */
         get: operations["listZones"];
         put?: never;
         post?: never;
@@ -79,10 +82,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Where training runs. */
+        /** @description List the clusters on which training runs. */
         get: operations["listClusters"];
         put?: never;
-        /** @description A further engine to train on (administrator). */
+        /** @description Add a cluster (administrator). 409 where the name is taken. */
         post: operations["createCluster"];
         delete?: never;
         options?: never;
@@ -97,15 +100,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One cluster. */
+        /** @description Return one cluster. */
         get: operations["getCluster"];
         put?: never;
         post?: never;
-        /** @description Forgets it, unless a task or an environment registered by hand is in it (administrator). */
+        /** @description Delete a cluster (administrator). 409 while it has a task or an environment that was registered by hand. */
         delete: operations["deleteCluster"];
         options?: never;
         head?: never;
-        /** @description Its name, or how it is reached (administrator). */
+        /** @description Change a cluster's name or how it is reached (administrator). 409 where the name is taken. */
         patch: operations["changeCluster"];
         trace?: never;
     };
@@ -118,7 +121,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Asks the engine whether it is fit to train on, and says what to do where it is not (administrator). */
+        /** @description Check whether training can run on a cluster, and return what to do where it cannot (administrator). */
         post: operations["checkCluster"];
         delete?: never;
         options?: never;
@@ -135,7 +138,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Has a revision of a Git repository fetched into a snapshot. */
+        /** @description Start fetching a revision of a Git repository into a snapshot. */
         post: operations["fetchCode"];
         delete?: never;
         options?: never;
@@ -150,7 +153,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How far it is. */
+        /** @description Return the progress of fetching from Git. */
         get: operations["getCodeFetch"];
         put?: never;
         post?: never;
@@ -167,7 +170,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How much a snapshot may hold. */
+        /** @description Return how much a snapshot may contain: bytes, bytes of a file, and files. */
         get: operations["getCodeLimits"];
         put?: never;
         post?: never;
@@ -184,7 +187,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Code of your projects, newest first. */
+        /** @description List the code snapshots of your projects, newest first. */
         get: operations["listSnapshots"];
         put?: never;
         post?: never;
@@ -201,9 +204,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One snapshot, by its id or a beginning of it. */
+        /** @description Return one snapshot, by its id or the first characters of it. */
         get: operations["getSnapshot"];
-        /** @description The manifest whose SHA-256 the id is; the answer says which contents the project has not sent yet. */
+        /**
+         * @description Store a manifest; the snapshot's id is the manifest's SHA-256. Returns which contents the project does not
+         *     have yet. 413 above a limit.
+         */
         put: operations["putSnapshot"];
         post?: never;
         delete?: never;
@@ -219,7 +225,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description All of it as a tar archive. */
+        /** @description Return the whole snapshot as a tar archive. */
         get: operations["getSnapshotArchive"];
         put?: never;
         post?: never;
@@ -237,7 +243,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Contents, as many as fit into a request: of each a line `<sha256> <size>` and its bytes. */
+        /** @description Store contents, as many as fit into a request: for each a line `<sha256> <size>` followed by its bytes. */
         put: operations["putSnapshotBlobs"];
         post?: never;
         delete?: never;
@@ -253,7 +259,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What changed from another snapshot to this one. */
+        /** @description Return what changed between another snapshot and this one. */
         get: operations["diffSnapshots"];
         put?: never;
         post?: never;
@@ -270,7 +276,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One file, as text where it is text. */
+        /** @description Return one file of a snapshot; its content only where it is text. */
         get: operations["getSnapshotFile"];
         put?: never;
         post?: never;
@@ -289,7 +295,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description All of it has been sent. Asking again changes nothing. */
+        /**
+         * @description Finish a snapshot whose contents have all been sent; 409 where some are missing. Repeating the request
+         *     changes nothing.
+         */
         post: operations["finishSnapshot"];
         delete?: never;
         options?: never;
@@ -304,7 +313,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The bytes whose SHA-256 is the snapshot's id: path, mode, size and SHA-256 of each file, as JSON. */
+        /**
+         * @description Return the manifest, the bytes whose SHA-256 is the snapshot's id: path, mode, size and SHA-256 of each file,
+         *     as JSON.
+         */
         get: operations["getSnapshotManifest"];
         put?: never;
         post?: never;
@@ -321,7 +333,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How it differed from its commit when it was sent. */
+        /** @description Return how the snapshot differed from its Git commit when it was sent. */
         get: operations["getSnapshotPatch"];
         put?: never;
         post?: never;
@@ -338,7 +350,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What lies in one of its folders. */
+        /** @description List one folder of a snapshot. */
         get: operations["listSnapshotTree"];
         put?: never;
         post?: never;
@@ -355,10 +367,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Datasets that your projects may use, with their versions. */
+        /** @description List the datasets that your projects may use, with their versions. */
         get: operations["listDatasets"];
         put?: never;
-        /** @description A dataset from a path on the server (maintainer; administrator for one without a project). */
+        /** @description Add a dataset from a path on the server (maintainer; administrator for one that belongs to no project). */
         post: operations["addDataset"];
         delete?: never;
         options?: never;
@@ -373,7 +385,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One dataset with its versions. */
+        /** @description Return one dataset with its versions. */
         get: operations["getDataset"];
         put?: never;
         post?: never;
@@ -390,10 +402,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The versions of one dataset. */
+        /** @description List the versions of a dataset. */
         get: operations["listDatasetVersions"];
         put?: never;
-        /** @description Another version from a path on the server (maintainer). */
+        /** @description Add a version of a dataset from a path on the server (maintainer). 409 where the version's name is taken. */
         post: operations["addDatasetVersion"];
         delete?: never;
         options?: never;
@@ -408,10 +420,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The dev environments of your projects. */
+        /** @description List the dev environments of your projects. */
         get: operations["listEnvironments"];
         put?: never;
-        /** @description An environment registered by hand (maintainer). */
+        /** @description Register an environment by hand (maintainer). 409 where the name is taken. */
         post: operations["registerEnvironment"];
         delete?: never;
         options?: never;
@@ -426,18 +438,18 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One dev environment. */
+        /** @description Return one dev environment. */
         get: operations["getEnvironment"];
         put?: never;
         post?: never;
         /**
-         * @description Of one that the platform made: begins its deletion, disk and all (member). Of another: forgets it
-         *     (maintainer). Not while a task holds it.
+         * @description Delete an environment: a managed one with its disk (member), of another one what is stored about it
+         *     (maintainer). 409 while a task holds it.
          */
         delete: operations["removeEnvironment"];
         options?: never;
         head?: never;
-        /** @description Changes what is known of it, or takes it out of service and back (maintainer). */
+        /** @description Change what is stored about an environment, or put it out of service and back (maintainer). */
         patch: operations["changeEnvironment"];
         trace?: never;
     };
@@ -450,7 +462,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Tells the environment's owner that you would like to train there, and what holds its memory (member). */
+        /** @description Notify the environment's owner that you would like to train there, and what holds its memory (member). */
         post: operations["askOwner"];
         delete?: never;
         options?: never;
@@ -467,7 +479,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Another one like it, with an empty disk (member). */
+        /** @description Create another environment with the same settings and an empty disk (member). */
         post: operations["cloneEnvironment"];
         delete?: never;
         options?: never;
@@ -484,7 +496,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description An address that leads into it once, within a minute; its cookies then do so for as long as they are used. */
+        /**
+         * @description Return an address that opens the environment once, within a minute; its cookies stay valid for as long as
+         *     they are used.
+         */
         post: operations["openDoor"];
         delete?: never;
         options?: never;
@@ -501,7 +516,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description However idle, it does not stop by itself for so many hours (member). */
+        /** @description Keep a managed environment from stopping when idle, for a number of hours (member). */
         post: operations["keepEnvironment"];
         delete?: never;
         options?: never;
@@ -518,7 +533,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Ends a kernel of an environment of your own; what it holds in memory is lost (member). */
+        /** @description End a kernel in one of your own environments; what it has in memory is lost (member). */
         post: operations["endKernel"];
         delete?: never;
         options?: never;
@@ -533,7 +548,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What happened to it, and what each of its runs came to. */
+        /** @description List the events of an environment, and how each of its runs ended. */
         get: operations["getEnvironmentLife"];
         put?: never;
         post?: never;
@@ -550,7 +565,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What its newest run printed. */
+        /** @description Return the output of the environment's newest run. */
         get: operations["getEnvironmentLogs"];
         put?: never;
         post?: never;
@@ -568,8 +583,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Who holds memory there, and how much of its GPUs' is left. Answers with what is known at once; what is not
-         *     is looked at meanwhile (`looking`).
+         * @description Return which processes hold memory in the environment, and how much of its GPUs' memory is free. Returns at
+         *     once what is known; `looking` is true while the environment is being asked for the rest.
          */
         get: operations["getEnvironmentMemory"];
         put?: never;
@@ -589,7 +604,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Other sizes, from the next start on (member). */
+        /** @description Change the sizes of a managed environment from its next start on (member). */
         post: operations["resizeEnvironment"];
         delete?: never;
         options?: never;
@@ -606,7 +621,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Ends its processes and begins anew, with its sizes as they are now (member). */
+        /**
+         * @description Restart a managed environment with its sizes as they are now; its processes end (member). 409 while a task
+         *     holds it.
+         */
         post: operations["restartEnvironment"];
         delete?: never;
         options?: never;
@@ -623,7 +641,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Starts one that the platform made and that does not run (member). */
+        /** @description Start a managed environment that does not run (member). */
         post: operations["startEnvironment"];
         delete?: never;
         options?: never;
@@ -640,7 +658,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Stops it; its disk stays (member). Not while a task holds it. */
+        /** @description Stop a managed environment; its disk is kept (member). 409 while a task holds it. */
         post: operations["stopEnvironment"];
         delete?: never;
         options?: never;
@@ -655,7 +673,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What an environment used, and which tasks had it. */
+        /** @description Return what an environment used, and which tasks held it. */
         get: operations["getEnvironmentTelemetry"];
         put?: never;
         post?: never;
@@ -674,7 +692,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Makes one from a template and starts it (member). All problems come at once. */
+        /**
+         * @description Create an environment from a template and start it (member). All problems are reported at once. 409 where the
+         *     name is taken.
+         */
         post: operations["makeEnvironment"];
         delete?: never;
         options?: never;
@@ -690,8 +711,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Where environments differ in Python, torch, CUDA, NCCL and packages. Answers with what is known at once;
-         *     what is not is looked at meanwhile (`looking`).
+         * @description Return where environments differ in Python, torch, CUDA, NCCL and packages. Returns at once what is known;
+         *     `looking` is true while environments are being asked for the rest.
          */
         get: operations["compareEnvironmentPackages"];
         put?: never;
@@ -711,7 +732,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Installs packages into each of the environments (member); ask for the result until it is `over`. */
+        /** @description Start installing packages in each of the environments (member). Poll the result until it is `over`. */
         post: operations["levelEnvironmentPackages"];
         delete?: never;
         options?: never;
@@ -726,7 +747,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How the installations of one request get on, and what pip prints. Kept for a week. */
+        /** @description Return the progress of the installations of one request, with pip's output. It is kept for a week. */
         get: operations["getEnvironmentInstallation"];
         put?: never;
         post?: never;
@@ -745,7 +766,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description What a choice of environments adds up to, and what is worth knowing about it. */
+        /** @description Return totals of the selected environments and remarks about the selection. Stores nothing. */
         post: operations["summariseEnvironments"];
         delete?: never;
         options?: never;
@@ -760,10 +781,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The drills of your projects, newest first. */
+        /** @description List the drills of your projects, newest first. */
         get: operations["listDrills"];
         put?: never;
-        /** @description Rehearses a restart, as soon as the environments are free: a rank is killed once there is a checkpoint. */
+        /**
+         * @description Start a drill as soon as its environments are free: a rank is killed after the first checkpoint, to see
+         *     whether training resumes.
+         */
         post: operations["createDrill"];
         delete?: never;
         options?: never;
@@ -778,7 +802,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One drill: whether training resumed, from where, and what it cost. */
+        /** @description Return one drill: whether training resumed, from which step, and how much time it lost. */
         get: operations["getDrill"];
         put?: never;
         post?: never;
@@ -797,7 +821,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Ends a drill. Asking again changes nothing. */
+        /** @description Stop a drill. Repeating the request changes nothing. */
         post: operations["stopDrill"];
         delete?: never;
         options?: never;
@@ -812,10 +836,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What environments can be made from: the operators' catalogue, and your projects' own. */
+        /** @description List the templates of environments: those of the catalogue and of your projects. */
         get: operations["listEnvironmentTemplates"];
         put?: never;
-        /** @description A template of a project (member), or of the catalogue (administrator). All problems come at once. */
+        /**
+         * @description Create a template of a project (member) or of the catalogue (administrator). All problems are reported at
+         *     once. 409 where the name is taken.
+         */
         post: operations["createEnvironmentTemplate"];
         delete?: never;
         options?: never;
@@ -830,15 +857,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One template. */
+        /** @description Return one template. */
         get: operations["getEnvironmentTemplate"];
         put?: never;
         post?: never;
-        /** @description Removes it; environments that were made from it stay. */
+        /** @description Delete a template. Environments that were created from it stay. */
         delete: operations["deleteEnvironmentTemplate"];
         options?: never;
         head?: never;
-        /** @description Changes it; environments that were made from it stay as they are. */
+        /** @description Change a template. Environments that were created from it stay as they are. */
         patch: operations["changeEnvironmentTemplate"];
         trace?: never;
     };
@@ -849,7 +876,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who had each environment, who has it until when, who gets it next, and when it is reserved or maintained. */
+        /**
+         * @description Return for each environment which tasks held it, which task holds it until when, which one is next, and when
+         *     it is reserved or under maintenance.
+         */
         get: operations["getTimeline"];
         put?: never;
         post?: never;
@@ -866,7 +896,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Every framework there is, with the options it takes, and where it is installed. */
+        /** @description List the frameworks with the options that each takes, and where each is installed. */
         get: operations["listFrameworks"];
         put?: never;
         post?: never;
@@ -885,7 +915,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Which framework for a model of that size on these environments, with its settings and the reasons. */
+        /** @description Return which framework suits a model of this size on these environments, with settings and reasons. */
         post: operations["recommendFramework"];
         delete?: never;
         options?: never;
@@ -900,7 +930,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What concerns you, the newest first, and how much of it you have not read. */
+        /** @description List the notifications for you, newest first, with the number of unread ones. */
         get: operations["getInbox"];
         put?: never;
         post?: never;
@@ -919,7 +949,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description You have read these. How many are unread then, by themselves. */
+        /** @description Mark notifications as read, and return how many are still unread. */
         post: operations["readInbox"];
         delete?: never;
         options?: never;
@@ -934,10 +964,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Models that your projects may train. */
+        /** @description List the models that your projects may train. */
         get: operations["listModels"];
         put?: never;
-        /** @description A recipe with defaults (maintainer; administrator for one without a project). */
+        /** @description Add a model: a recipe with default options (maintainer; administrator for one that belongs to no project). */
         post: operations["addModel"];
         delete?: never;
         options?: never;
@@ -952,10 +982,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Yours, those of your projects, and for administrators the platform's. */
+        /** @description List notification channels: your own, those of your projects, and for administrators the platform's. */
         get: operations["listNoticeChannels"];
         put?: never;
-        /** @description A new way to hear of things. Its address is never shown again. */
+        /** @description Create a notification channel. Its address is never returned again. */
         post: operations["createNoticeChannel"];
         delete?: never;
         options?: never;
@@ -973,11 +1003,11 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description With all that waits to be sent by it. */
+        /** @description Delete a channel with its pending messages. */
         delete: operations["deleteNoticeChannel"];
         options?: never;
         head?: never;
-        /** @description Changes it, and ends its rest after failures. */
+        /** @description Change a channel; one that was suspended after failures is used again. */
         patch: operations["changeNoticeChannel"];
         trace?: never;
     };
@@ -988,7 +1018,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What was sent by it, and what waits, the newest first. */
+        /** @description List the sent and the pending messages of a channel, newest first. */
         get: operations["listNoticeDeliveries"];
         put?: never;
         post?: never;
@@ -1007,7 +1037,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Sends one message now, and says what came of it. */
+        /** @description Send one test message now and return whether it was accepted. 429 while too many messages are being sent. */
         post: operations["testNoticeChannel"];
         delete?: never;
         options?: never;
@@ -1022,10 +1052,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Yours, those of your projects, and for administrators the platform's. */
+        /** @description List notification rules: your own, those of your projects, and for administrators the platform's. */
         get: operations["listNoticeRules"];
         put?: never;
-        /** @description From now on these channels hear of what happens and is meant here. */
+        /** @description Create a rule: its channels get every later event that matches it. */
         post: operations["createNoticeRule"];
         delete?: never;
         options?: never;
@@ -1043,11 +1073,11 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description What waits to be sent is sent all the same. */
+        /** @description Delete a rule. Messages that are pending are still sent. */
         delete: operations["deleteNoticeRule"];
         options?: never;
         head?: never;
-        /** @description What happens from now on goes by it. */
+        /** @description Change a rule; the change holds for later events. */
         patch: operations["changeNoticeRule"];
         trace?: never;
     };
@@ -1059,7 +1089,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description What whoever runs the platform has to know of it now (administrators and operators; maintainers hear of their
+         * @description List findings about the platform itself (administrators and operators; maintainers see those about their
          *     projects' budgets).
          */
         get: operations["listNotices"];
@@ -1079,8 +1109,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description The machines, the queue, failures and goodput of all (administrators), or of your projects and the
-         *     environments that you may use.
+         * @description Return the state of machines, queue, failures and goodput: of everything for administrators, else of your
+         *     projects and the environments that you may use.
          */
         get: operations["getOverview"];
         put?: never;
@@ -1098,7 +1128,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description All that needs somebody now, counted by kind, the worst first; each with where to act. */
+        /**
+         * @description List what needs somebody's attention now, counted by kind, most severe first, each with the page on which to
+         *     act.
+         */
         get: operations["listAttention"];
         put?: never;
         post?: never;
@@ -1115,10 +1148,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The pre-flight tests of your projects, newest first. */
+        /** @description List the pre-flight tests of your projects, newest first. */
         get: operations["listPreflights"];
         put?: never;
-        /** @description Tests whether these environments can train together, as soon as they are free. */
+        /** @description Start a test of whether these environments can train together, as soon as they are free. */
         post: operations["createPreflight"];
         delete?: never;
         options?: never;
@@ -1133,7 +1166,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One test: every node, every pair, and the verdict. */
+        /** @description Return one pre-flight test: every node, every pair of nodes, and the verdict. */
         get: operations["getPreflight"];
         put?: never;
         post?: never;
@@ -1152,7 +1185,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Ends a test. Asking again changes nothing. */
+        /** @description Stop a pre-flight test. Repeating the request changes nothing. */
         post: operations["stopPreflight"];
         delete?: never;
         options?: never;
@@ -1167,7 +1200,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the newest tests measured between environments of different zones. */
+        /** @description List what the newest tests measured between environments in different zones. */
         get: operations["listLinksBetweenZones"];
         put?: never;
         post?: never;
@@ -1184,9 +1217,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What a GPU costs for an hour, by type and zone. */
+        /** @description Return the price of a GPU-hour by GPU type and zone. */
         get: operations["getPrices"];
-        /** @description Replaces the whole list (administrator). What tasks have held until now keeps its price. */
+        /** @description Replace the whole price list (administrator). What tasks have used until now keeps its price. */
         put: operations["putPrices"];
         post?: never;
         delete?: never;
@@ -1202,10 +1235,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The projects you have a role in; all of them for an administrator. */
+        /** @description List the projects in which you have a role; all projects for an administrator. */
         get: operations["listProjects"];
         put?: never;
-        /** @description A new project (administrator). */
+        /** @description Create a project (administrator). 409 where the name is taken. */
         post: operations["createProject"];
         delete?: never;
         options?: never;
@@ -1220,15 +1253,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One project. */
+        /** @description Return one project. */
         get: operations["getProject"];
         put?: never;
         post?: never;
-        /** @description Only a project that holds nothing any more (administrator). */
+        /** @description Delete an empty project (administrator). 409 where it still contains anything. */
         delete: operations["deleteProject"];
         options?: never;
         head?: never;
-        /** @description Another name (maintainer). */
+        /** @description Rename a project (maintainer). 409 where the name is taken. */
         patch: operations["renameProject"];
         trace?: never;
     };
@@ -1239,9 +1272,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the project knows of its own errors, as TOML; empty where nobody has written any. */
+        /** @description Return the project's own diagnosis rules as TOML; empty where it has none. */
         get: operations["getDiagnosisRules"];
-        /** @description Replaces them as a whole (maintainer). They come before the platform's from the next failure on. */
+        /**
+         * @description Replace the project's diagnosis rules (maintainer). From the next failure on they are tried before the
+         *     platform's.
+         */
         put: operations["putDiagnosisRules"];
         post?: never;
         delete?: never;
@@ -1259,7 +1295,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description What would be said of a rank that failed and had printed this. Nothing is stored. */
+        /** @description Return what rules would find in the output of a failed rank. Stores nothing. */
         post: operations["testDiagnosisRules"];
         delete?: never;
         options?: never;
@@ -1274,12 +1310,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Uploads under way or failed: your own (maintainer: all). */
+        /** @description List uploads that are in progress or have failed: your own; all for a maintainer. */
         get: operations["listUploads"];
         put?: never;
         /**
-         * @description The upload to send pieces to, from its `offset` on (member). The same path, size and hash give the same
-         *     upload again, and `done` where that content is there already.
+         * @description Start an upload, and return the `offset` from which to send pieces (member). The same path, size and hash
+         *     give the same upload again, and `done` where that content is stored already.
          */
         post: operations["beginUpload"];
         delete?: never;
@@ -1295,11 +1331,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How far it is. */
+        /** @description Return the progress of an upload. */
         get: operations["getUpload"];
         put?: never;
         post?: never;
-        /** @description Gives it up. */
+        /** @description Cancel an upload. */
         delete: operations["cancelUpload"];
         options?: never;
         head?: never;
@@ -1314,7 +1350,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Bytes of the file from `offset` on, at most 16 MiB. Sending a piece again changes nothing. */
+        /**
+         * @description Store a piece of the file that begins at byte `offset`, at most 16 MiB. Sending a piece again changes
+         *     nothing; 409 where bytes before it are missing.
+         */
         put: operations["sendPiece"];
         post?: never;
         delete?: never;
@@ -1333,8 +1372,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * @description All bytes are sent: the hash is checked, and the file put in place whole. A large one is `checking` for a
-         *     while. Asking again changes nothing.
+         * @description Finish an upload of which all bytes have been sent: its hash is checked, and the whole file appears at its
+         *     path. A large one is `checking` for a while. Repeating the request changes nothing.
          */
         post: operations["finishUpload"];
         delete?: never;
@@ -1350,11 +1389,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What is in a folder, folders first; with `search` all below it. */
+        /** @description List a folder, folders first; with `search` everything below it. */
         get: operations["listFiles"];
         put?: never;
         post?: never;
-        /** @description A file, or a folder (member their own; maintainer anybody's). */
+        /**
+         * @description Delete a file or folder (members their own, maintainers anybody's). 409 where a folder is not empty or a file
+         *     is in use.
+         */
         delete: operations["deleteFile"];
         options?: never;
         head?: never;
@@ -1368,7 +1410,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description A folder with all that is in it, as one archive (zip or tar), made while it is sent. */
+        /** @description Return a folder with everything in it as one archive (zip or tar), which is made while it is sent. */
         get: operations["downloadFiles"];
         put?: never;
         post?: never;
@@ -1385,7 +1427,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description A file's content; its ETag is its SHA-256. Takes one range. */
+        /** @description Return a file's content, or one range of it. Its ETag is its SHA-256. */
         get: operations["downloadFile"];
         put?: never;
         post?: never;
@@ -1404,7 +1446,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description A folder and those that it is in (member). Asking again changes nothing. */
+        /** @description Create a folder and its missing parents (member). Repeating the request changes nothing. */
         post: operations["makeFolder"];
         delete?: never;
         options?: never;
@@ -1421,7 +1463,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Another name or folder, of a file or of a folder with all that is in it (member; maintainer anybody's). */
+        /**
+         * @description Move or rename a file, or a folder with everything in it (members their own, maintainers anybody's). 409
+         *     where the destination exists.
+         */
         post: operations["moveFile"];
         delete?: never;
         options?: never;
@@ -1436,7 +1481,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How much the project keeps, how much it may, and where its ranks find it. */
+        /** @description Return how much the project stores, how much it may store, and at which path its ranks see the files. */
         get: operations["getFileUse"];
         put?: never;
         post?: never;
@@ -1453,9 +1498,9 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the project may use, and what it uses now. */
+        /** @description Return the limits of a project and what it uses now. */
         get: operations["getLimits"];
-        /** @description Replaces all limits of the project (administrator). What already runs goes on. */
+        /** @description Replace all limits of a project (administrator). Tasks that run already are not stopped. */
         put: operations["putLimits"];
         post?: never;
         delete?: never;
@@ -1471,7 +1516,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What each member of the project may use, and uses now. */
+        /** @description List the limits of each member of a project, and what they use now. */
         get: operations["listUserLimits"];
         put?: never;
         post?: never;
@@ -1489,10 +1534,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Limits of one member's own, in place of those that each has (maintainer). */
+        /** @description Set limits for one member, in place of those that the project sets for each member (maintainer). */
         put: operations["putUserLimits"];
         post?: never;
-        /** @description From now on the member has the limits that each has (maintainer). */
+        /** @description Delete a member's own limits: those that the project sets for each member apply again (maintainer). */
         delete: operations["deleteUserLimits"];
         options?: never;
         head?: never;
@@ -1506,10 +1551,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Who has which role in the project. */
+        /** @description List the members of a project with their roles. */
         get: operations["listMembers"];
         put?: never;
-        /** @description A user joins the project (maintainer). */
+        /** @description Add a user to a project (maintainer). 409 where they are a member already. */
         post: operations["addMember"];
         delete?: never;
         options?: never;
@@ -1527,11 +1572,11 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description The user leaves the project (maintainer). */
+        /** @description Remove a member from a project (maintainer). */
         delete: operations["removeMember"];
         options?: never;
         head?: never;
-        /** @description Another role (maintainer). */
+        /** @description Change a member's role (maintainer). */
         patch: operations["changeMember"];
         trace?: never;
     };
@@ -1542,7 +1587,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The names of the project's secrets, and who set them when. No value is ever given back. */
+        /** @description List the names of a project's secrets, with who set each one and when. Values are never returned. */
         get: operations["listSecrets"];
         put?: never;
         post?: never;
@@ -1561,12 +1606,15 @@ export interface paths {
         };
         get?: never;
         /**
-         * @description Makes a secret, or gives it another value (maintainer). Tasks name it in `secretEnv`; the next attempt of
-         *     each gets the value.
+         * @description Create a secret or replace its value (maintainer). Tasks name it in `secretEnv`; each one's next attempt gets
+         *     the new value.
          */
         put: operations["putSecret"];
         post?: never;
-        /** @description The value is gone (maintainer). Tasks that name it wait until there is one of that name again. */
+        /**
+         * @description Delete a secret with its value (maintainer). Tasks that name it wait until a secret of that name exists
+         *     again.
+         */
         delete: operations["deleteSecret"];
         options?: never;
         head?: never;
@@ -1582,8 +1630,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * @description Whether a process stands by, with the training stack imported, in each of its environments that does not say
-         *     otherwise (maintainer).
+         * @description Set whether a process with the training stack imported stands by in each environment of the project that has
+         *     no setting of its own (maintainer).
          */
         put: operations["setProjectWarm"];
         post?: never;
@@ -1600,7 +1648,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Tasks that wait for their turn, first who is first. Tasks that you may not see have no name. */
+        /** @description List the waiting tasks in the order in which they will start. Tasks that you may not see have no name. */
         get: operations["listQueue"];
         put?: never;
         post?: never;
@@ -1618,13 +1666,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Which environments are set aside for whom, or maintained, and when: of those that you may see, and for your
+         * @description List reservations and maintenance windows: those of environments that you may see and those for your
          *     projects.
          */
         get: operations["listReservations"];
         put?: never;
         /**
-         * @description Sets environments aside for a project, or for maintenance without one (administrator; a maintainer those of
+         * @description Reserve environments for a project, or without one for maintenance (administrator; a maintainer those of
          *     their own projects).
          */
         post: operations["createReservation"];
@@ -1641,15 +1689,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One reservation or maintenance window. */
+        /** @description Return one reservation or maintenance window. */
         get: operations["getReservation"];
         put?: never;
         post?: never;
-        /** @description The environments are open again (as for making one). */
+        /** @description Delete a reservation: its environments are available to all again (same rights as for creating one). */
         delete: operations["deleteReservation"];
         options?: never;
         head?: never;
-        /** @description Another time, other environments, another project (as for making one). */
+        /** @description Change the time, the environments or the project of a reservation (same rights as for creating one). */
         patch: operations["changeReservation"];
         trace?: never;
     };
@@ -1660,10 +1708,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Your own views of the console's lists. */
+        /** @description List the views of the console's lists that you have saved. */
         get: operations["listSavedViews"];
         put?: never;
-        /** @description Keeps how a list looks, in place of what you kept under that name. */
+        /** @description Save how a list is filtered and sorted; replaces the view that you saved under the same name. */
         post: operations["saveView"];
         delete?: never;
         options?: never;
@@ -1681,7 +1729,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description The list itself stays as it is. */
+        /** @description Delete one of your saved views. What it lists stays as it is. */
         delete: operations["deleteSavedView"];
         options?: never;
         head?: never;
@@ -1695,7 +1743,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Use cases as requests, with those of your environments that they could take, and what is missing. */
+        /**
+         * @description List the task templates as requests, each with those of your environments that it could use, and what is
+         *     missing.
+         */
         get: operations["listTaskTemplates"];
         put?: never;
         post?: never;
@@ -1712,7 +1763,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One use case. */
+        /** @description Return one task template. */
         get: operations["getTaskTemplate"];
         put?: never;
         post?: never;
@@ -1729,10 +1780,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Your own tokens. */
+        /** @description List your own tokens, without their values. */
         get: operations["listTokens"];
         put?: never;
-        /** @description A new token that speaks for you; it is shown this once. */
+        /**
+         * @description Create a token with your rights. The answer is the only one that contains its value. 409 where you have too
+         *     many.
+         */
         post: operations["createToken"];
         delete?: never;
         options?: never;
@@ -1750,7 +1804,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description From now on the token is refused. */
+        /** @description Revoke one of your tokens: it is refused from now on, by all processes. */
         delete: operations["revokeToken"];
         options?: never;
         head?: never;
@@ -1765,12 +1819,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description The training tasks of your projects, newest first. In any other order than that of their creation, a list is
-         *     the newest 5,000 of them that match.
+         * @description List the training tasks of your projects, newest first. Sorted by anything but creation time, a list contains
+         *     at most the newest 5,000 that match.
          */
         get: operations["listTasks"];
         put?: never;
-        /** @description Creates a task and starts it as soon as its environments are free. All problems come at once. */
+        /**
+         * @description Create a task; it starts as soon as its environments are free. All problems are reported at once. 409 where
+         *     the idempotency key belongs to another request.
+         */
         post: operations["createTask"];
         delete?: never;
         options?: never;
@@ -1785,11 +1842,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Everything about one task. */
+        /** @description Return one task with all details. */
         get: operations["getTask"];
         put?: never;
         post?: never;
-        /** @description Deletes a task that has ended, with its logs and checkpoints. */
+        /**
+         * @description Delete a task that has ended, with its logs and checkpoints. 409 where it has not ended, or another task uses
+         *     its checkpoints.
+         */
         delete: operations["deleteTask"];
         options?: never;
         head?: never;
@@ -1803,7 +1863,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What a restart, a retry or another task can resume from. */
+        /** @description List the checkpoints that a restart, a retry or another task can resume from. */
         get: operations["listTaskCheckpoints"];
         put?: never;
         post?: never;
@@ -1820,7 +1880,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description A checkpoint, by its `path` in the list: a file as it is, a folder as a tar. */
+        /** @description Return a checkpoint by its `path` in the list: a file as it is, a folder as a tar. */
         get: operations["downloadTaskCheckpoint"];
         put?: never;
         post?: never;
@@ -1839,7 +1899,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description The task's request, ready to be edited and sent. */
+        /** @description Return the task's request, to be edited and sent again. Creates nothing. */
         post: operations["cloneTask"];
         delete?: never;
         options?: never;
@@ -1854,7 +1914,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The snapshot that every attempt of the task gets, and the one of the task before it. */
+        /** @description Return the snapshot that every attempt of the task runs, and the one of the previous task with its name. */
         get: operations["getTaskCode"];
         put?: never;
         post?: never;
@@ -1872,8 +1932,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Where the task's code came from, and whether it has changed there since: the environment or the Git server is
-         *     asked, which takes a few seconds at most.
+         * @description Return where the task's code came from, and whether it has changed there since. Asks the environment or the
+         *     Git server, which takes a few seconds at most.
          */
         get: operations["getTaskCodeSource"];
         put?: never;
@@ -1892,8 +1952,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Why the task is as it is: what, since when, where, the evidence, and what to do next. Also of a pre-flight
-         *     test, by its id.
+         * @description Return why the task is in its state: what happened, since when, where, the evidence, and what to do next.
+         *     Also for a pre-flight test, by its id.
          */
         get: operations["getTaskDiagnosis"];
         put?: never;
@@ -1911,7 +1971,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What happened, oldest first. */
+        /** @description List the events of a task, oldest first. */
         get: operations["listTaskEvents"];
         put?: never;
         post?: never;
@@ -1930,7 +1990,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Asks an elastic task that runs on fewer nodes than it may to save and go on with all that are there now. */
+        /**
+         * @description Ask an elastic task that runs on fewer nodes than it may to save a checkpoint and continue on all that are
+         *     available. 409 where it cannot grow.
+         */
         post: operations["growTask"];
         delete?: never;
         options?: never;
@@ -1946,8 +2009,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Lines of a rank's log, or of all ranks; those that a search, a level or times leave. An answer without lines
-         *     is not yet the `end`.
+         * @description List lines of the log of one rank or of all ranks, filtered by a search, a level or times. A page without
+         *     lines is not necessarily the `end`.
          */
         get: operations["listTaskLogs"];
         put?: never;
@@ -1965,7 +2028,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The whole log of a rank, or of all of them one after the other, as a file. */
+        /** @description Return the whole log of one rank, or of all ranks one after the other, as a file. */
         get: operations["downloadTaskLog"];
         put?: never;
         post?: never;
@@ -1983,8 +2046,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description The first line that says it is an error, of one rank or of all: the earliest where the lines have times, or
-         *     else that of the rank that failed first.
+         * @description Return the first line that reports an error, of one rank or of all: the earliest where lines have times, else
+         *     that of the rank that failed first.
          */
         get: operations["getTaskFirstError"];
         put?: never;
@@ -2002,7 +2065,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Points as the ranks printed them, oldest first. */
+        /** @description List the points of metrics that the ranks printed, oldest first. */
         get: operations["listTaskMetrics"];
         put?: never;
         post?: never;
@@ -2021,7 +2084,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Puts a task that waits before another one of its project and class (maintainer). */
+        /**
+         * @description Move a waiting task before another one of the same project and class (maintainer). 409 where it is not in the
+         *     queue, or the other one is not of its project and class.
+         */
         post: operations["moveTask"];
         delete?: never;
         options?: never;
@@ -2037,8 +2103,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description What the task has written in a folder, of its FERMI_OUTPUT_DIR and beside its script; with `search` all below
-         *     it.
+         * @description List a folder of the task's output: of its FERMI_OUTPUT_DIR and of what it wrote beside its script; with
+         *     `search` everything below it.
          */
         get: operations["listTaskOutputs"];
         put?: never;
@@ -2056,7 +2122,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description All that the task has written, or a folder of it, as one archive (zip or tar). */
+        /** @description Return everything that the task has written, or one folder of it, as one archive (zip or tar). */
         get: operations["downloadTaskOutputs"];
         put?: never;
         post?: never;
@@ -2073,7 +2139,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description A file that the task has written. Takes one range. */
+        /** @description Return a file that the task has written, or one range of it. */
         get: operations["downloadTaskOutput"];
         put?: never;
         post?: never;
@@ -2090,7 +2156,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description How much the task has written. */
+        /** @description Return how many files and bytes the task has written. */
         get: operations["getTaskOutputs"];
         put?: never;
         post?: never;
@@ -2109,7 +2175,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Asks the ranks to save, gives the environments back, and keeps the task until it is resumed. */
+        /**
+         * @description Pause a task: its ranks save a checkpoint, its environments are released, and the task waits until it is
+         *     resumed. 409 where it is not active.
+         */
         post: operations["pauseTask"];
         delete?: never;
         options?: never;
@@ -2124,7 +2193,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What was rendered for an attempt and sent to the engine. */
+        /** @description Return what was rendered for an attempt and sent to the engine. */
         get: operations["getTaskPlan"];
         put?: never;
         post?: never;
@@ -2142,8 +2211,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description How the ranks get on now: step, time of the last one, share of time in collectives, memory. Cheap enough to
-         *     be asked every two seconds.
+         * @description Return the current progress of the ranks: step, time of the last step, share of time in collectives, memory.
+         *     Cheap enough to be polled every two seconds.
          */
         get: operations["getTaskPulses"];
         put?: never;
@@ -2162,8 +2231,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Why the task has not begun: its place in the queue, what must end first, when it will probably begin, and
-         *     what would let it begin sooner.
+         * @description Return why the task has not started: its position in the queue, what must end first, when it will probably
+         *     start, and what would let it start sooner.
          */
         get: operations["getTaskQueue"];
         put?: never;
@@ -2184,8 +2253,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * @description Goes on from the newest checkpoint: a task that runs by its next attempt, one that has ended by a new task.
-         *     Answers with the task that goes on.
+         * @description Resume from the newest checkpoint: a running task in its next attempt, an ended one as a new task. Returns
+         *     the task that continues. 409 where that is not possible.
          */
         post: operations["restartTask"];
         delete?: never;
@@ -2203,7 +2272,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description A paused task stands in line again, and goes on from its newest checkpoint. */
+        /** @description Put a paused task back into the queue; it resumes from its newest checkpoint. 409 where it is not paused. */
         post: operations["resumeTask"];
         delete?: never;
         options?: never;
@@ -2221,8 +2290,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * @description A new task with the same request, resuming from the newest checkpoint. Where the source of its code has
-         *     changed, it runs the code as it is now, unless the body says otherwise.
+         * @description Create a task with the same request that resumes from the newest checkpoint. Where the source of its code has
+         *     changed, it runs the present code unless the body says otherwise.
          */
         post: operations["retryTask"];
         delete?: never;
@@ -2238,7 +2307,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The speed that was to be expected, and the task's own. */
+        /** @description Return the expected and the measured speed of the task. */
         get: operations["getTaskScaling"];
         put?: never;
         post?: never;
@@ -2255,7 +2324,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Scripts, rendered files and a README to start the task by hand, as a .tar.gz; one kind for each target. */
+        /**
+         * @description Return scripts, rendered files and a README for starting the task by hand, as a .tar.gz; one kind for each
+         *     target.
+         */
         get: operations["downloadTaskScripts"];
         put?: never;
         post?: never;
@@ -2274,7 +2346,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Asks the ranks to save and end. Asking again changes nothing. */
+        /** @description Stop a task: its ranks are asked to save a checkpoint and end. Repeating the request changes nothing. */
         post: operations["stopTask"];
         delete?: never;
         options?: never;
@@ -2290,8 +2362,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat` every two
-         *     seconds of silence. Resumes from Last-Event-ID.
+         * @description Stream Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat`
+         *     after every two seconds without any. Resumes from Last-Event-ID.
          */
         get: operations["streamTask"];
         put?: never;
@@ -2310,8 +2382,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description What its nodes, GPUs and ranks used, as series on one grid, as fine as `points` allows; kept for a year, the
-         *     older the coarser.
+         * @description Return what the task's nodes, GPUs and ranks used, as series on one time grid with at most `points` points.
+         *     Kept for a year; older values are coarser.
          */
         get: operations["getTaskTelemetry"];
         put?: never;
@@ -2329,7 +2401,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What each rank uses now. Cheap enough to be asked every few seconds, of a task of any size. */
+        /** @description Return what each rank uses now. Cheap enough to be polled every few seconds, for tasks of any size. */
         get: operations["getTaskUse"];
         put?: never;
         post?: never;
@@ -2346,10 +2418,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * @description What the task's time went into: queued, held, and of that how much moved training forward; and what it
-         *     cost.
-         */
+        /** @description Return what the task's time was used for (queued, held, and how much advanced training) and its cost. */
         get: operations["getTaskUsage"];
         put?: never;
         post?: never;
@@ -2368,7 +2437,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description What a create would run: ranks, environments, files, the engine's objects, problems. Creates nothing. */
+        /** @description Return what a task would run: ranks, environments, files, the engine's objects, problems. Creates nothing. */
         post: operations["previewTask"];
         delete?: never;
         options?: never;
@@ -2384,7 +2453,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * @description GPU-hours of your projects between two moments, what they went into, and what they cost; as CSV with
+         * @description Return the GPU-hours of your projects between two times, what they were used for, and their cost; as CSV with
          *     `format=csv`.
          */
         get: operations["getUsage"];
@@ -2403,10 +2472,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description Groups of workers. */
+        /** @description List the groups of workers. */
         get: operations["listWorkerGroups"];
         put?: never;
-        /** @description A group, empty or with workers that are in none (member). */
+        /** @description Create a group, empty or with workers that are in none (member). 409 where the name is taken. */
         post: operations["createWorkerGroup"];
         delete?: never;
         options?: never;
@@ -2421,15 +2490,18 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One group, with its workers in the order of ranks. */
+        /** @description Return one group with its workers in the order of ranks. */
         get: operations["getWorkerGroup"];
         put?: never;
         post?: never;
-        /** @description Its workers are then in no group, its tasks stay (member). */
+        /** @description Delete a group: its workers are in no group afterwards, its tasks stay (member). 409 while it runs. */
         delete: operations["deleteWorkerGroup"];
         options?: never;
         head?: never;
-        /** @description Name, settings, script (member). A task that runs keeps what it was started with. */
+        /**
+         * @description Change a group's name, settings or script (member). A running task keeps the settings that it was started
+         *     with.
+         */
         patch: operations["changeWorkerGroup"];
         trace?: never;
     };
@@ -2442,7 +2514,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Stops the group's task and starts a new one as soon as the workers are free (member). */
+        /** @description Stop the group's task, and start a new one as soon as the workers are free (member). */
         post: operations["restartWorkerGroup"];
         delete?: never;
         options?: never;
@@ -2459,7 +2531,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Starts the group's script as a training task (member). */
+        /** @description Start the group's script as a training task (member). 409 while it runs already. */
         post: operations["startWorkerGroup"];
         delete?: never;
         options?: never;
@@ -2476,7 +2548,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Stops the group's task; asking again changes nothing (member). */
+        /** @description Stop the group's task (member). Repeating the request changes nothing. */
         post: operations["stopWorkerGroup"];
         delete?: never;
         options?: never;
@@ -2493,7 +2565,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description Moves workers to a group, or out of any; all of them or none (member). */
+        /**
+         * @description Move workers to a group or out of their group, all of them or none (member). 409 while a group concerned
+         *     runs.
+         */
         post: operations["moveWorkers"];
         delete?: never;
         options?: never;
@@ -2508,7 +2583,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The workers of your projects. */
+        /** @description List the workers of your projects. */
         get: operations["listWorkers"];
         put?: never;
         post?: never;
@@ -2525,11 +2600,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description One worker. */
+        /** @description Return one worker. */
         get: operations["getWorker"];
         put?: never;
         post?: never;
-        /** @description Forgets it, unless a task uses it (member). */
+        /** @description Delete a worker that no task uses (member). */
         delete: operations["removeWorker"];
         options?: never;
         head?: never;
@@ -2543,7 +2618,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description The environment variables that the worker's process would get if its group were started now. */
+        /**
+         * @description Return the environment variables that the worker's process would get if its group were started now. 409 where
+         *     it is in no group.
+         */
         get: operations["getWorkerEnvironment"];
         put?: never;
         post?: never;
@@ -2560,7 +2638,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description A dev environment's run that the worker's host is to keep, in full; with the worker's own token. */
+        /** @description Return a dev environment's run that the worker's host has to keep running; needs the worker's token. */
         get: operations["getWorkerHosted"];
         put?: never;
         post?: never;
@@ -2578,7 +2656,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description A piece of what a dev environment's run printed, as a rank's log is sent. */
+        /** @description Append raw bytes to the log of a dev environment's run, in the same way as to a rank's log. */
         put: operations["appendWorkerHostedLog"];
         post?: never;
         delete?: never;
@@ -2596,8 +2674,9 @@ export interface paths {
         };
         get?: never;
         /**
-         * @description A piece of a rank's log from byte `offset` on, as raw bytes; with the worker's own token. A piece that comes
-         *     again is not stored again; one that lies beyond the end is 409 with `data.acknowledged`, where to go on.
+         * @description Append raw bytes to a rank's log at byte `offset`; needs the worker's own token. A repeated piece is not
+         *     stored again; one beyond the end is refused with 409 and `data.acknowledged`, the offset to continue from. 404
+         *     where the rank is not the worker's.
          */
         put: operations["appendWorkerLog"];
         post?: never;
@@ -2614,7 +2693,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What the worker is to run, in full; with its own token. */
+        /** @description Return the whole order that the worker has to run; needs its own token. */
         get: operations["getWorkerOrder"];
         put?: never;
         post?: never;
@@ -2631,7 +2710,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What a worker's GPU, rank and host used, and which tasks had it. */
+        /** @description Return what a worker's GPU, rank and host used, and which tasks held it. */
         get: operations["getWorkerTelemetry"];
         put?: never;
         post?: never;
@@ -2650,7 +2729,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description What workers do now, and what each is to do. Repeating or losing one changes nothing. */
+        /**
+         * @description Report what workers do, and return what each of them has to do. Repeating or losing a heartbeat changes
+         *     nothing.
+         */
         post: operations["workerHeartbeat"];
         delete?: never;
         options?: never;
@@ -2665,10 +2747,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What lets hosts join your projects. */
+        /** @description List the join tokens of your projects, without their values. */
         get: operations["listJoinTokens"];
         put?: never;
-        /** @description Lets hosts register workers in a project (member); it is shown this once. */
+        /**
+         * @description Create a token with which hosts register workers in a project (member). The answer is the only one that
+         *     contains its value.
+         */
         post: operations["createJoinToken"];
         delete?: never;
         options?: never;
@@ -2686,7 +2771,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** @description From now on nobody joins with it; workers that did stay (member). */
+        /** @description Revoke a join token: it registers no more workers; those registered with it stay (member). */
         delete: operations["revokeJoinToken"];
         options?: never;
         head?: never;
@@ -2702,7 +2787,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** @description A host's workers join, or join again; with a join token. */
+        /**
+         * @description Register the workers of a host, or register them again; needs a join token. 409 where a worker id or a node
+         *     name is taken.
+         */
         post: operations["registerWorkers"];
         delete?: never;
         options?: never;
@@ -2851,7 +2939,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description What the platform would choose now for a request that asks for capacity. */
+        /** @description The environments that the platform would choose now for a request for capacity. */
         ChosenEnvironments: {
             nodeIds: string[];
             masterNode: string;
@@ -3257,7 +3345,7 @@ export interface components {
             /** @description what to do */
             hint: string;
         };
-        /** @description What an optimizer step comes to over all ranks. */
+        /** @description The batch of one optimizer step over all ranks. */
         EffectiveBatch: {
             /** @description samples per data-parallel rank and micro step */
             perRank: number;
@@ -3323,7 +3411,7 @@ export interface components {
         EnvironmentCloneRequest: {
             name: string;
         };
-        /** @description What is known of any environment; `apps.environments` adds the lives of those that the platform makes. */
+        /** @description What is stored about any environment; `apps.environments` adds the state of those that the platform manages. */
         EnvironmentDetail: {
             id: string;
             name: string;
@@ -3387,7 +3475,7 @@ export interface components {
             /** @description what training would have beside them; empty: not known */
             gpus: components["schemas"]["GpuMemory"][];
         };
-        /** @description What is known of any environment; `apps.environments` adds the lives of those that the platform makes. */
+        /** @description What is stored about any environment; `apps.environments` adds the state of those that the platform manages. */
         EnvironmentItem: {
             id: string;
             name: string;
@@ -3471,7 +3559,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description What is left out is as the template has it. */
+        /** @description An environment to create. What is left out comes from the template. */
         EnvironmentMakeRequest: {
             gpuCount?: number;
             cpuCores?: number;
@@ -3509,7 +3597,7 @@ export interface components {
             /** @description on engines of hosts; empty: the engine chooses */
             host?: string;
         };
-        /** @description `reason`: why nothing is known. */
+        /** @description Memory use of an environment. `reason`: why nothing is known. */
         EnvironmentMemory: {
             environmentId: string;
             environment: string;
@@ -3559,7 +3647,7 @@ export interface components {
             projectId: string;
             clusterId: string;
         };
-        /** @description Holds from the next start. */
+        /** @description New sizes of an environment; they take effect at its next start. */
         EnvironmentResizeRequest: {
             gpuCount?: number;
             cpuCores?: number;
@@ -3709,7 +3797,7 @@ export interface components {
             /** @description it fails more often than chance explains */
             standsOut: boolean;
         };
-        /** @description What a rule found, an exception and its line, or else how it ended. */
+        /** @description A cause of failures: what a diagnosis rule found, else an exception with its line, else how the attempt ended. */
         FailureCause: {
             /** @description filter of the list of tasks: which had it */
             cause: string;
@@ -3843,7 +3931,7 @@ export interface components {
             /** @description its name; empty: not of one node */
             node: string;
         };
-        /** @description Of a log that is longer than two windows, the middle is left out. */
+        /** @description The first line that reports an error. Of a log that is longer than two windows, the middle is not searched. */
         FirstError: {
             attempt: number;
             /** @description null: no line says that it is an error */
@@ -3860,7 +3948,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description `level` and `time` are left out where they are not known, and `open` where the line is complete. */
+        /** @description A line of a log. `level` and `time` are left out where unknown, and `open` where the line is complete. */
         FirstErrorLine: {
             rank: number;
             /** @description in bytes */
@@ -3967,7 +4055,7 @@ export interface components {
             totalBytes: number;
             freeBytes: number;
         };
-        /** @description GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`. */
+        /** @description Numbers of GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`. */
         GpuTally: {
             /** @description zone, type, project id or user name; empty: of others, or in all */
             key: string;
@@ -4294,7 +4382,7 @@ export interface components {
             gpuType: string;
             gpuCount: number;
         };
-        /** @description Null or an empty list = no limit. */
+        /** @description Limits of a project. Null or an empty list means no limit. */
         Limits: {
             projectId: string;
             weight: number;
@@ -4333,7 +4421,10 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description Replaces all of them: null, an empty list or what is left out = no limit. */
+        /**
+         * @description Limits of a project. They replace all former ones: null, an empty list or a field that is left out means no
+         *     limit.
+         */
         LimitsRequest: {
             /**
              * @description of its fair share
@@ -4418,7 +4509,7 @@ export interface components {
         };
         /** @enum {string} */
         LogLevel: "debug" | "info" | "warning" | "error";
-        /** @description `level` and `time` are left out where they are not known, and `open` where the line is complete. */
+        /** @description A line of a log. `level` and `time` are left out where unknown, and `open` where the line is complete. */
         LogLine: {
             /** @description with rank=all */
             rank?: number;
@@ -4552,7 +4643,7 @@ export interface components {
                 [key: string]: unknown;
             };
         };
-        /** @description As the trainer says its FLOPs, in the newest attempt. */
+        /** @description Model FLOPs per second as the trainer reports them, in the newest attempt. */
         ModelFlops: {
             /**
              * Format: double
@@ -4608,14 +4699,14 @@ export interface components {
             name: string;
             content: string;
         };
-        /** @description What is known; a name that is left out is not known. */
+        /** @description Facts about an environment's network. A field that is left out is unknown. */
         NetworkFacts: {
             /** @description by which the other nodes reach it, such as eth0 */
             interface?: string;
             /** @description InfiniBand or RoCE devices, such as mlx5_0; empty = it has none */
             infiniband?: string[];
         };
-        /** @description What is known; what was known before is replaced. */
+        /** @description Facts about an environment's network; they replace what was stored before. */
         NetworkRequest: {
             /** @description by which the other nodes reach it, such as eth0 */
             interface?: string;
@@ -4885,7 +4976,7 @@ export interface components {
             /** @description the twenty worst */
             nodes: components["schemas"]["FailingNode"][];
         };
-        /** @description In GPU-hours, of what was given back since then. */
+        /** @description What held GPU time was used for, in GPU-hours, counted for leases that were released since then. */
         OverviewGoodput: {
             /**
              * Format: double
@@ -5040,7 +5131,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description `failed`: nothing is known, and `reason` says why. */
+        /** @description Packages of one environment. `failed`: nothing is known, and `reason` says why. */
         PackagesEnvironment: {
             environmentId: string;
             name: string;
@@ -5073,7 +5164,7 @@ export interface components {
              */
             python?: string;
         };
-        /** @description Of the environments in which a task's ranks would run. */
+        /** @description Packages of the environments in which a task's ranks would run. */
         PackagesOfTask: {
             /** @description the interpreter that the task names; empty: what their notebooks run */
             python: string;
@@ -5091,7 +5182,7 @@ export interface components {
             message: string;
             hint: string;
         };
-        /** @description What is left out stays as it is. */
+        /** @description Changes to a channel. What is left out stays as it is. */
         PatchedChannelChangeRequest: {
             name?: string;
             language?: components["schemas"]["LanguageEnum"];
@@ -5207,7 +5298,7 @@ export interface components {
             endsAt?: string;
             note?: string;
         };
-        /** @description What is left out stays as it is. */
+        /** @description Changes to a rule. What is left out stays as it is. */
         PatchedRuleChangeRequest: {
             name?: string;
             /** @description ids, of the same scope */
@@ -5337,7 +5428,7 @@ export interface components {
             level: components["schemas"]["JudgedLevel"];
             findings: components["schemas"]["PreflightFinding"][];
         };
-        /** @description One direction. `from` and `to` are environment ids. */
+        /** @description The measured link from one environment to another; `from` and `to` are environment ids. */
         PreflightPair: {
             from: string;
             to: string;
@@ -5405,7 +5496,10 @@ export interface components {
             /** Format: date-time */
             since: string;
         };
-        /** @description The most exact price counts: of the type in the zone, of the type, of the zone, of any. */
+        /**
+         * @description Prices per GPU-hour. The most specific one applies: of the type in the zone, of the type, of the zone, of any
+         *     GPU.
+         */
         PriceList: {
             currency: string;
             prices: components["schemas"]["PriceItem"][];
@@ -5505,7 +5599,7 @@ export interface components {
              */
             begins: string | null;
         };
-        /** @description Of a task that you may not see: its place, class, age and what it asks for. */
+        /** @description A task in the queue. Of one that you may not see: its position, class, age and the capacity that it requests. */
         QueueItem: {
             /** @description why it has not begun; null: it begins now, or you may not see it */
             reason: components["schemas"]["Reason"] | null;
@@ -5564,7 +5658,7 @@ export interface components {
             /** @description its name */
             heldByName: string | null;
         };
-        /** @description Moments are by the clock of the rank's node. */
+        /** @description Progress of one rank. Times are by the clock of the rank's node. */
         RankPulse: {
             rank: number;
             /**
@@ -5746,7 +5840,7 @@ export interface components {
             /** @description with the scope `project` */
             projectId?: string | null;
         };
-        /** @description Where the ranks of an environment run, and why. */
+        /** @description Where the ranks of an environment run (in it or beside it), and why. */
         RunsIn: {
             way: components["schemas"]["WayEnum"];
             code: string;
@@ -5784,7 +5878,7 @@ export interface components {
             /** @description filters, order and columns as the address has them */
             query: string;
         };
-        /** @description Ranges, from what was measured, given and assumed; `reasons` say which. */
+        /** @description Expected speeds, as ranges, from measured, given and assumed figures; `reasons` say which. */
         ScalingExpectation: {
             /** @description the last one is the choice */
             rows: components["schemas"]["ScalingRow"][];
@@ -5800,7 +5894,7 @@ export interface components {
             /** Format: double */
             high: number;
         };
-        /** @description The first so many of the nodes. */
+        /** @description The expected speed on the first `nodes` of the nodes. */
         ScalingRow: {
             nodes: number;
             processes: number;
@@ -6074,7 +6168,7 @@ export interface components {
             /** @description what you may do with it now; nothing with the role viewer */
             allowedActions: components["schemas"]["AllowedActionsEnum"][];
         };
-        /** @description `page` null: it was asked for by a cursor; `total` null: nobody asked how many there are. */
+        /** @description A page of tasks. `page` is null where it was requested by a cursor, `total` where no total was requested. */
         TaskBriefPage: {
             items: components["schemas"]["TaskBrief"][];
             /** @description at most 5,000 */
@@ -6399,7 +6493,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description On how many nodes an elastic task may run, and on how many it does. */
+        /** @description How many nodes an elastic task may run on, and how many it runs on. */
         TaskElastic: {
             minNodes: number;
             maxNodes: number;
@@ -6441,7 +6535,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description Something that is so with a task, or was. */
+        /** @description A finding about a task, present or past. */
         TaskFinding: {
             code: string;
             level: components["schemas"]["DiagnosisLevel"];
@@ -6547,7 +6641,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description What the request leaves empty, as the framework chose it for these environments. */
+        /** @description What the framework chose for these environments where the request leaves it open. */
         TaskProposal: {
             strategy: {
                 [key: string]: number;
@@ -6633,7 +6727,7 @@ export interface components {
              */
             code?: components["schemas"]["CodeChoice"];
         };
-        /** @description Where the next attempt, or a retry, would go on. */
+        /** @description The checkpoint from which the next attempt, or a retry, would resume. */
         TaskResumePoint: {
             /** @description of the newest checkpoint; null: there is none */
             step: number | null;
@@ -6729,7 +6823,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description In seconds of the task, its environments weighed by their GPUs. */
+        /** @description A task's time, in seconds of the task; its environments are weighted by their GPUs. */
         TaskUsage: {
             /**
              * Format: double
@@ -6800,7 +6894,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description What held time went into. */
+        /** @description What held time was used for. */
         TaskUsageNode: {
             /**
              * Format: double
@@ -6880,7 +6974,7 @@ export interface components {
         };
         /** @enum {string} */
         TelemetryMarkCodeEnum: "ATTEMPT_STARTED" | "ATTEMPT_ENDED";
-        /** @description Values at `from`, `from` + `stepSeconds`, and so on; null: nothing is known. */
+        /** @description Values at `from`, `from` + `stepSeconds`, and so on; null where nothing is known. */
         TelemetrySeries: {
             metric: components["schemas"]["MetricEnum"];
             unit: string;
@@ -6894,7 +6988,7 @@ export interface components {
             /** @description the largest within each step, where `values` has means; null: they are the same */
             most: (number | null)[] | null;
         };
-        /** @description Who had the machine. */
+        /** @description A task that used the machine. */
         TelemetryTask: {
             /** @description null: a task that you may not see, or that was deleted */
             id: string | null;
@@ -6938,7 +7032,7 @@ export interface components {
             gpuCount: number;
             spans: components["schemas"]["TimelineSpan"][];
         };
-        /** @description `next`: who gets it once it is free, as things are now. */
+        /** @description A period in which an environment is held or reserved. `next`: which task gets it next, as far as is known now. */
         TimelineSpan: {
             /** @description null: no task, or one that you may not see */
             taskId: string | null;
@@ -7063,7 +7157,7 @@ export interface components {
         };
         /** @enum {string} */
         UploadState: "receiving" | "checking" | "done" | "failed";
-        /** @description In GPU-hours. */
+        /** @description GPU-hours, by what they were used for. */
         UsageItem: {
             /**
              * Format: double
@@ -7147,7 +7241,7 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description In GPU-hours. */
+        /** @description GPU-hours, by what they were used for. */
         UsageSum: {
             /**
              * Format: double
@@ -7240,7 +7334,10 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description In place of what the project's limits say of each member; null or what is left out = no limit. */
+        /**
+         * @description Limits of one member, in place of those that the project sets for each member. Null or a field that is left out
+         *     means no limit.
+         */
         UserLimitsRequest: {
             /** @description that their tasks hold at once */
             mostGpus?: number | null;
@@ -7270,7 +7367,7 @@ export interface components {
             /** @description by day; the last one still runs */
             month: components["schemas"]["UtilisationPoint"][];
         };
-        /** @description In GPU-hours. */
+        /** @description Use of GPUs within one interval, in GPU-hours. */
         UtilisationPoint: {
             /**
              * Format: date-time
@@ -7358,7 +7455,7 @@ export interface components {
             hosted?: unknown;
             logs?: components["schemas"]["WorkerLogs"] | null;
         };
-        /** @description What a runner finds out on its own machine, and what the text of the reason takes. */
+        /** @description A cause that a runner found on its own machine, with the parameters of its text. */
         WorkerCause: {
             code?: string | null;
             path?: string | null;
@@ -7437,7 +7534,7 @@ export interface components {
             code: string;
             message: string;
         };
-        /** @description Of the host; what is left out is not known, and what a newer agent tells besides is not kept. */
+        /** @description Facts about a worker's host. What is left out is unknown; further fields, of a newer agent, are ignored. */
         WorkerFacts: {
             /** @description the same after every restart */
             machineId?: string;

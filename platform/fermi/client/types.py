@@ -303,7 +303,7 @@ class EnvironmentLogs(TypedDict):
 
 class EnvironmentMakeRequest(TypedDict):
     """
-    What is left out is as the template has it.
+    An environment to create. What is left out comes from the template.
     """
 
     gpuCount: NotRequired[int]
@@ -361,7 +361,7 @@ class EnvironmentMakeRequest(TypedDict):
 
 class EnvironmentResizeRequest(TypedDict):
     """
-    Holds from the next start.
+    New sizes of an environment; they take effect at its next start.
     """
 
     gpuCount: NotRequired[int]
@@ -459,7 +459,7 @@ class FailingNode(TypedDict):
 
 class FailureCause(TypedDict):
     """
-    What a rule found, an exception and its line, or else how it ended.
+    A cause of failures: what a diagnosis rule found, else an exception with its line, else how the attempt ended.
     """
 
     cause: str
@@ -649,7 +649,7 @@ class GpuMemory(TypedDict):
 
 class GpuTally(TypedDict):
     """
-    GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`.
+    Numbers of GPUs. `held` = `busy` + `idle` + `unknown`; `total` = `held` + `free` + `outOfService`.
     """
 
     key: str
@@ -910,7 +910,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 class LogLine(TypedDict):
     """
-    `level` and `time` are left out where they are not known, and `open` where the line is complete.
+    A line of a log. `level` and `time` are left out where unknown, and `open` where the line is complete.
     """
 
     rank: NotRequired[int]
@@ -994,7 +994,7 @@ class ModelCreateRequest(TypedDict):
 
 class ModelFlops(TypedDict):
     """
-    As the trainer says its FLOPs, in the newest attempt.
+    Model FLOPs per second as the trainer reports them, in the newest attempt.
     """
 
     tflops: float
@@ -1037,7 +1037,7 @@ class NamedText(TypedDict):
 
 class NetworkFacts(TypedDict):
     """
-    What is known; a name that is left out is not known.
+    Facts about an environment's network. A field that is left out is unknown.
     """
 
     interface: NotRequired[str]
@@ -1052,7 +1052,7 @@ class NetworkFacts(TypedDict):
 
 class NetworkRequest(TypedDict):
     """
-    What is known; what was known before is replaced.
+    Facts about an environment's network; they replace what was stored before.
     """
 
     interface: NotRequired[str]
@@ -1169,7 +1169,7 @@ class OverviewFailures(TypedDict):
 
 class OverviewGoodput(TypedDict):
     """
-    In GPU-hours, of what was given back since then.
+    What held GPU time was used for, in GPU-hours, counted for leases that were released since then.
     """
 
     starting: float
@@ -1295,7 +1295,7 @@ class PackagesReason(TypedDict):
 
 class PatchedChannelChangeRequest(TypedDict):
     """
-    What is left out stays as it is.
+    Changes to a channel. What is left out stays as it is.
     """
 
     name: NotRequired[str]
@@ -1438,7 +1438,7 @@ class PatchedReservationChangeRequest(TypedDict):
 
 class PatchedRuleChangeRequest(TypedDict):
     """
-    What is left out stays as it is.
+    Changes to a rule. What is left out stays as it is.
     """
 
     name: NotRequired[str]
@@ -1598,7 +1598,8 @@ class PriceItem(TypedDict):
 
 class PriceList(TypedDict):
     """
-    The most exact price counts: of the type in the zone, of the type, of the zone, of any.
+    Prices per GPU-hour. The most specific one applies: of the type in the zone, of the type, of the zone, of any
+    GPU.
     """
 
     currency: str
@@ -1714,7 +1715,7 @@ class QueueNeed(TypedDict):
 
 class RankPulse(TypedDict):
     """
-    Moments are by the clock of the rank's node.
+    Progress of one rank. Times are by the clock of the rank's node.
     """
 
     rank: int
@@ -1858,7 +1859,7 @@ class ScalingRange(TypedDict):
 
 class ScalingRow(TypedDict):
     """
-    The first so many of the nodes.
+    The expected speed on the first `nodes` of the nodes.
     """
 
     nodes: int
@@ -2078,7 +2079,7 @@ class TaskCodeSource(TypedDict):
 
 class TaskElastic(TypedDict):
     """
-    On how many nodes an elastic task may run, and on how many it does.
+    How many nodes an elastic task may run on, and how many it runs on.
     """
 
     minNodes: int
@@ -2219,7 +2220,7 @@ class TaskRestartRequest(TypedDict):
 
 class TaskResumePoint(TypedDict):
     """
-    Where the next attempt, or a retry, would go on.
+    The checkpoint from which the next attempt, or a retry, would resume.
     """
 
     step: int | None
@@ -2271,7 +2272,7 @@ class TaskSummary(TypedDict):
 
 class TaskUsageNode(TypedDict):
     """
-    What held time went into.
+    What held time was used for.
     """
 
     starting: float
@@ -2337,7 +2338,7 @@ TelemetryMarkCodeEnum: TypeAlias = Literal["ATTEMPT_STARTED", "ATTEMPT_ENDED"]
 
 class TelemetrySeries(TypedDict):
     """
-    Values at `from`, `from` + `stepSeconds`, and so on; null: nothing is known.
+    Values at `from`, `from` + `stepSeconds`, and so on; null where nothing is known.
     """
 
     metric: MetricEnum
@@ -2425,7 +2426,7 @@ UploadState: TypeAlias = Literal["receiving", "checking", "done", "failed"]
 
 class UsageItem(TypedDict):
     """
-    In GPU-hours.
+    GPU-hours, by what they were used for.
     """
 
     starting: float
@@ -2487,7 +2488,7 @@ class UsageItem(TypedDict):
 
 class UsageSum(TypedDict):
     """
-    In GPU-hours.
+    GPU-hours, by what they were used for.
     """
 
     starting: float
@@ -2543,7 +2544,8 @@ class UsageSum(TypedDict):
 
 class UserLimitsRequest(TypedDict):
     """
-    In place of what the project's limits say of each member; null or what is left out = no limit.
+    Limits of one member, in place of those that the project sets for each member. Null or a field that is left out
+    means no limit.
     """
 
     mostGpus: NotRequired[int | None]
@@ -2578,7 +2580,7 @@ class UserUse(TypedDict):
 
 class UtilisationPoint(TypedDict):
     """
-    In GPU-hours.
+    Use of GPUs within one interval, in GPU-hours.
     """
 
     at: str
@@ -2656,7 +2658,7 @@ WhatEnum: TypeAlias = Literal["opened", "over", "test"]
 
 class WorkerCause(TypedDict):
     """
-    What a runner finds out on its own machine, and what the text of the reason takes.
+    A cause that a runner found on its own machine, with the parameters of its text.
     """
 
     code: NotRequired[str | None]
@@ -2724,7 +2726,7 @@ class WorkerError(TypedDict):
 
 class WorkerFacts(TypedDict):
     """
-    Of the host; what is left out is not known, and what a newer agent tells besides is not kept.
+    Facts about a worker's host. What is left out is unknown; further fields, of a newer agent, are ignored.
     """
 
     machineId: NotRequired[str]
@@ -2967,7 +2969,7 @@ class ChannelCreateRequest(TypedDict):
 
 class ChosenEnvironments(TypedDict):
     """
-    What the platform would choose now for a request that asks for capacity.
+    The environments that the platform would choose now for a request for capacity.
     """
 
     nodeIds: list[str]
@@ -3152,7 +3154,7 @@ class Drill(TypedDict):
 
 class EffectiveBatch(TypedDict):
     """
-    What an optimizer step comes to over all ranks.
+    The batch of one optimizer step over all ranks.
     """
 
     perRank: int
@@ -3364,7 +3366,7 @@ class FindingEvidence(TypedDict):
 
 class FirstErrorLine(TypedDict):
     """
-    `level` and `time` are left out where they are not known, and `open` where the line is complete.
+    A line of a log. `level` and `time` are left out where unknown, and `open` where the line is complete.
     """
 
     rank: int
@@ -3510,7 +3512,7 @@ class InboxItem(TypedDict):
 
 class Limits(TypedDict):
     """
-    Null or an empty list = no limit.
+    Limits of a project. Null or an empty list means no limit.
     """
 
     projectId: str
@@ -3548,7 +3550,8 @@ class Limits(TypedDict):
 
 class LimitsRequest(TypedDict):
     """
-    Replaces all of them: null, an empty list or what is left out = no limit.
+    Limits of a project. They replace all former ones: null, an empty list or a field that is left out means no
+    limit.
     """
 
     weight: NotRequired[int]
@@ -3832,7 +3835,7 @@ class PackageInstallations(TypedDict):
 
 class PackagesEnvironment(TypedDict):
     """
-    `failed`: nothing is known, and `reason` says why.
+    Packages of one environment. `failed`: nothing is known, and `reason` says why.
     """
 
     environmentId: str
@@ -3861,7 +3864,7 @@ class PackagesEnvironment(TypedDict):
 
 class PackagesOfTask(TypedDict):
     """
-    Of the environments in which a task's ranks would run.
+    Packages of the environments in which a task's ranks would run.
     """
 
     python: str
@@ -3972,7 +3975,7 @@ class ProjectItem(TypedDict):
 
 class QueueItem(TypedDict):
     """
-    Of a task that you may not see: its place, class, age and what it asks for.
+    A task in the queue. Of one that you may not see: its position, class, age and the capacity that it requests.
     """
 
     reason: Reason | None
@@ -4098,7 +4101,7 @@ class RuleCreateRequest(TypedDict):
 
 class RunsIn(TypedDict):
     """
-    Where the ranks of an environment run, and why.
+    Where the ranks of an environment run (in it or beside it), and why.
     """
 
     way: WayEnum
@@ -4111,7 +4114,7 @@ class RunsIn(TypedDict):
 
 class ScalingExpectation(TypedDict):
     """
-    Ranges, from what was measured, given and assumed; `reasons` say which.
+    Expected speeds, as ranges, from measured, given and assumed figures; `reasons` say which.
     """
 
     rows: list[ScalingRow]
@@ -4347,7 +4350,7 @@ class TaskEvent(TypedDict):
 
 class TaskFinding(TypedDict):
     """
-    Something that is so with a task, or was.
+    A finding about a task, present or past.
     """
 
     code: str
@@ -4394,7 +4397,7 @@ class TaskNode(TypedDict):
 
 class TaskProposal(TypedDict):
     """
-    What the request leaves empty, as the framework chose it for these environments.
+    What the framework chose for these environments where the request leaves it open.
     """
 
     strategy: dict[str, int]
@@ -4436,7 +4439,7 @@ class TaskScaling(TypedDict):
 
 class TaskUsage(TypedDict):
     """
-    In seconds of the task, its environments weighed by their GPUs.
+    A task's time, in seconds of the task; its environments are weighted by their GPUs.
     """
 
     starting: float
@@ -4744,7 +4747,7 @@ class DiagnosisRulesTest(TypedDict):
 
 class EnvironmentDetail(TypedDict):
     """
-    What is known of any environment; `apps.environments` adds the lives of those that the platform makes.
+    What is stored about any environment; `apps.environments` adds the state of those that the platform manages.
     """
 
     id: str
@@ -4821,7 +4824,7 @@ class EnvironmentInUse(TypedDict):
 
 class EnvironmentItem(TypedDict):
     """
-    What is known of any environment; `apps.environments` adds the lives of those that the platform makes.
+    What is stored about any environment; `apps.environments` adds the state of those that the platform manages.
     """
 
     id: str
@@ -4880,7 +4883,7 @@ class EnvironmentItem(TypedDict):
 
 class EnvironmentMemory(TypedDict):
     """
-    `reason`: why nothing is known.
+    Memory use of an environment. `reason`: why nothing is known.
     """
 
     environmentId: str
@@ -4899,7 +4902,7 @@ class EnvironmentMemory(TypedDict):
 
 class FirstError(TypedDict):
     """
-    Of a log that is longer than two windows, the middle is left out.
+    The first line that reports an error. Of a log that is longer than two windows, the middle is not searched.
     """
 
     attempt: int
