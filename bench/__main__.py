@@ -1,5 +1,5 @@
-"""`python -m bench [--keep NAME] [--all] [section …]`; without sections, all but the rare ones, and a line for each
-target alone. `--keep` writes the ratios to history.json, which the next runs are compared with."""
+"""Run `python -m bench [--keep NAME] [--all] [section …]`; without sections, all but the rare ones, and a line for each
+target alone. `--keep` writes the ratios to history.json, with which the next runs are compared."""
 
 import argparse
 import os

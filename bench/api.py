@@ -1,10 +1,10 @@
-"""Requests a second that one web process answers, against a REST framework view that does nothing; then as many web
-processes as `WEB=auto` comes to.
+"""Requests per second that one web process answers, compared with a REST framework view that does nothing; then with as
+many web processes as `WEB=auto` starts.
 
-Eight kept connections from a process of its own, which has the same cores as the platform. No worker runs, so that
-creating starts no training; the broker does, since each creation tells it. The created task is the document's example:
-three environments, fourteen ranks. The processor time of a request hardly depends on what else the machine does
-meanwhile.
+Eight persistent connections from a process of its own, which shares the platform's cores. No worker runs, so creating a
+task starts no training; the broker runs, since each creation sends it a message. The created task is the requirement
+document's example: three environments, fourteen ranks. The processor time of a request hardly depends on other load of
+the machine.
 """
 
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ def _measure_concurrent(web: BenchWeb, processes: int) -> Iterator[Figure]:
 
 
 def _measure_preview(web: BenchWeb) -> Iterator[Figure]:
-    """Of 64 environments with 8 GPUs each, asked for one after the other."""
+    """Measure previews of 64 environments with 8 GPUs each, requested one after the other."""
     with web.client() as client:
         environments = []
         for number in range(64):

@@ -1,9 +1,8 @@
-"""500 tasks that are posted at once, on one cluster: until all of them run, each is to be begun by one pass.
+"""500 tasks that are posted at once on one cluster: time until all of them run, each started by one pass.
 
-The rows are stored as the API stores them, each with an environment of its own, on the embedded database. The engine
-is one of which nothing runs (`bench.replay_engine`); making a gang takes it a while, and it tells of what it makes, as
-a cluster does: every such word is a hint. Eight threads take messages, as a worker's do, and a sweep is sent every two
-seconds.
+The rows are stored as the API stores them, each with an environment of its own, on the embedded database. The engine is
+simulated (`bench.replay_engine`); creating a gang takes it a while, and it reports what it creates, as a cluster does:
+every such report is a wake-up. Eight threads take messages, as a worker's do, and a sweep is sent every two seconds.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A fake cluster in a process of its own, so that what is measured does not share an interpreter with it.
+"""A fake cluster in a process of its own, so that it does not share an interpreter with what is measured.
 
 python -m bench.cluster <folder>      then a line of JSON for each order, and one back
 """
@@ -18,7 +18,7 @@ from tests.fakes.kubernetes.kubelet.containers import SHIM
 
 
 class BenchCluster:
-    """Use as a context; `order` is one of the functions of `Orders`."""
+    """The fake cluster, as a context manager; `order` calls one of the functions of `ClusterOrders`."""
 
     def __init__(self, folder: Path, nodes: int = 1) -> None:
         self.kubeconfig = folder / "kubeconfig"
@@ -57,14 +57,14 @@ class ClusterOrders:
         return sum(pod["status"].get("phase") == "Running" for pod in self.cluster.pods(pattern))
 
     def left(self) -> int:
-        """Jobs and pods of tasks."""
+        """Return how many jobs and pods of tasks exist."""
         return sum(name.startswith("task-") for kind in ("jobs", "pods") for name in self.cluster.names(kind))
 
     def take_time(self, latency: float) -> None:
         self.cluster.take_time(latency)
 
     def dev_pods(self, gpus: int, real: bool = False) -> int:
-        """One on each machine."""
+        """Create one dev pod on each machine."""
         notes = {"fermi.io/emulated-gpus": str(gpus), "fermi.io/gpu-type": "A100", "fermi.io/python": sys.executable}
         machines = self.cluster.names("nodes", "")
         for name in machines:
@@ -75,29 +75,30 @@ class ClusterOrders:
         return len(machines)
 
     def pod_names(self) -> list[str]:
-        """Of dev pods, by name."""
+        """Return the names of dev pods."""
         return sorted(pod["metadata"]["name"] for pod in self.cluster.pods("dev-*"))
 
     def inside(self) -> int:
-        """How many processes of Python run in dev pods: all of them are somebody's ranks, or look after them. By one
-        look at /proc: thousands of processes may be there."""
+        """Return how many Python processes run in dev pods: all of them are ranks or supervise ranks. Reads /proc once:
+        there may be thousands of processes."""
         words = [processes.read_words(pid, "cmdline") for pid in processes.list_living_descendants()]
         return sum("python" in one[0] and str(SHIM) not in one for one in words if one)
 
     def asked(self, since: int) -> dict[str, int]:
-        """Since that many calls: how often what was asked."""
+        """Return the number of calls of each kind since call number `since`."""
         calls = self.cluster.calls()[since:]
         return Counter(f"{call.verb} {'/'.join(filter(None, (call.resource, call.subresource)))}" for call in calls)
 
     def requests(self, since: int) -> dict[str, int]:
-        """Since that many: how often each was created or deleted, and how often in vain."""
+        """Return how often each kind of object was created or deleted since call number `since`, and how often without
+        success."""
         calls = [call for call in self.cluster.calls()[since:] if call.verb in ("create", "delete")]
         found = Counter(call.verb for call in calls)
         found["in vain"] = sum(call.code >= 400 for call in calls)
         return found
 
     def evict(self, pattern: str) -> float:
-        """When the pod's phase had changed, on the clock that all processes share."""
+        """Evict a pod and return when its phase had changed, on the clock that all processes share."""
         pod = self.cluster.pods(pattern)[0]
         self.cluster.evict(pod)
         while self.cluster.pods(pattern)[0]["status"]["phase"] != "Failed":

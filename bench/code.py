@@ -1,4 +1,5 @@
-"""A folder of 10,000 files as a snapshot: the first time, again without a change, with ten changes; and on a node."""
+"""A folder of 10,000 files as a snapshot: the first time, again without a change, with ten changes; and delivered to a
+node."""
 
 import os
 import subprocess

@@ -1,8 +1,8 @@
-"""What a notebook loses when it is reached through its door: JupyterLab as it is, and JupyterLab behind keeper and web
-process, asked in turns.
+"""What a notebook loses by being proxied: JupyterLab itself, and JupyterLab behind the environment daemon and the web
+process, measured alternately.
 
-A download of a large file, as bytes a second; a kernel's answers to requests that wait for each other, and to many at
-once. All of it runs on the same cores: what the two hops cost, the notebook and its kernel lack.
+A download of a large file, in bytes per second; a kernel's answers to requests that wait for each other, and to many at
+once. All of it runs on the same cores: the notebook and its kernel lack what the two hops use.
 """
 
 import json
@@ -41,7 +41,7 @@ PACKET_LOSS = FigureTarget(0.9, "at least", "ratio")
 
 @dataclass
 class Notebook:
-    """One way to JupyterLab; `headers` are a browser's there."""
+    """An address of JupyterLab; `headers` are those of a browser there."""
 
     port: int
     host: str
@@ -59,7 +59,7 @@ class Notebook:
         return self
 
     def download(self) -> float:
-        """MiB a second."""
+        """Return the speed of a download in MiB per second."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as sock:
             head = {"Host": self.host, "Connection": "close", **self.headers}
             lines = ["GET /files/large.bin HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
@@ -82,7 +82,7 @@ class Notebook:
             yield found
 
     def answers(self, at_once: int) -> float:
-        """Of a kernel, a second."""
+        """Return a kernel's answers per second."""
         with self.channels() as channels:
             _send_requests(channels)
             _read_answers(channels, 1)

@@ -1,5 +1,5 @@
-"""1,000 nodes of 8 GPUs and 10,000 tasks, as they are in the middle of a week: for a platform that is looked at as a
-whole. Imported inside Django; `make` seeds the database, `cost` asks for the overview of it."""
+"""Rows of 1,000 nodes with 8 GPUs and 10,000 tasks, as in the middle of a week, for the operators' overview. Imported
+inside Django; `make_fleet` fills the database, `cost` requests the overview."""
 
 import random
 from datetime import datetime, timedelta
@@ -29,8 +29,8 @@ PLAN = {"artifacts": [{"kind": "file", "name": "launch.json", "content": "x" * 4
 
 
 def make_fleet(seed: int = 1, nodes: int = NODES) -> None:
-    """Ten times as many tasks. Two of five nodes are held, some are out of service; one fails every other
-    time."""
+    """Create the nodes, and ten times as many tasks. Two of five nodes are held, some are out of service; one fails
+    every other time."""
     rng, moment = random.Random(seed), now()
     people = [User.objects.create_user(f"person-{number}") for number in range(40)]
     projects = [Project.objects.create(name=f"project-{number}") for number in range(PROJECTS)]
@@ -169,7 +169,7 @@ def _draw_shares(rng: random.Random) -> list[float]:
 
 
 def _make_hours(rng: random.Random, machines: list[DevEnvironment], moment: datetime) -> None:
-    """A month of what `hours.book` books."""
+    """Create a month of the rows that `hours.book` writes."""
     sizes: dict[Any, int] = {}
     for one in machines:
         key = (one.project, one.shared, one.zone.name, one.gpu_type)
@@ -187,7 +187,7 @@ def _make_hours(rng: random.Random, machines: list[DevEnvironment], moment: date
 
 
 def _make_measurements(rng: random.Random, running: set[str], moment: datetime) -> None:
-    """What the nodes that are held used in the last twelve minutes; one of ten did nothing."""
+    """Create the telemetry of the last twelve minutes of nodes that are held; one in ten did nothing."""
     at = [moment.timestamp() - 720]
     writer = TelemetryWriter(lambda: at[0])
     held = Lease.objects.filter(holder__in=running).values_list("environment", flat=True)

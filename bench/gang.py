@@ -1,8 +1,7 @@
-"""512 ranks on a Kubernetes cluster that takes its time: from the request until all of them run, and from the stop
-until nothing of them is left; through the whole platform, and by a raw client that sends and deletes the same objects.
-And from a pod's eviction until the pods of the next attempt run: what of a recovery is ours on Kubernetes, and the
-cluster's controllers at their pace.
-"""
+"""512 ranks on a Kubernetes cluster with realistic delays: time from the request until all of them run, and from the
+stop until nothing of them is left; through the whole platform, and with a raw client that sends and deletes the same
+objects. And from a pod's eviction until the pods of the next attempt run: how much of a recovery on Kubernetes is the
+platform's, and how much the cluster's controllers'."""
 
 import tempfile
 import time
@@ -57,7 +56,7 @@ def measure() -> Iterator[Figure]:
 
 @dataclass
 class RoundResult:
-    """Seconds until all run and until nothing is left, and what was asked meanwhile."""
+    """Seconds until all run and until nothing is left, and the number of requests."""
 
     start: float
     stop: float

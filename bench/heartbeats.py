@@ -1,4 +1,5 @@
-"""Heartbeats of many workers, each when it is due: `python -m bench.heartbeats`, a JSON order on standard input.
+"""Send the heartbeats of many workers, each when it is due: `python -m bench.heartbeats`, a JSON order on standard
+input.
 
 As agents send them: a host's workers together, on a connection of its own, which the platform holds until there is
 something new. Or each worker by itself, on a few connections, and answered at once.
@@ -37,14 +38,15 @@ def make_worker_id(number: int) -> str:
 
 
 def _make_heartbeat(number: int, sequence: int, moment: float) -> str:
-    """What a worker says whose rank trains; a host's first one also says which ports are taken."""
+    """Return the heartbeat of a worker whose rank trains; a host's first one also has the ports in use."""
     key, ports = make_worker_id(number), "" if number % ON_A_HOST else _PORTS
     return _WORKER % (key, key, sequence, number, ports, sequence, number, moment, sequence, moment, moment)
 
 
 @dataclass
 class HeartbeatLoad:
-    """`hold`: for how many seconds the platform is to hold what hosts send; 0: each worker by itself, at once."""
+    """The order. `hold`: for how many seconds the platform holds what hosts send; 0: each worker by itself, answered at
+    once."""
 
     port: int
     workers: int
@@ -86,7 +88,7 @@ class HeartbeatLoad:
         }  # fmt: skip
 
     async def _host(self, first: int) -> None:
-        """Speaks at once when it was answered, as an agent does, and each interval after the other."""
+        """Send at once after each answer, as an agent does, and otherwise once per interval."""
         at = first / self.workers * self.interval
         await asyncio.sleep(max(0.0, self.began + at - time.perf_counter()))
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)

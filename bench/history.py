@@ -1,7 +1,7 @@
-"""What earlier runs measured: `history.json`, beside this file.
+"""Results of earlier runs: `history.json`, in this folder.
 
-Only what two machines may be compared by is kept: a ratio to something measured in the same run, or, where a figure
-stands alone, its share of its bound. A release is kept with `python -m bench --keep NAME`.
+It contains only what may be compared between machines: a ratio to something measured in the same run, or, where a
+figure stands alone, its share of its bound. `python -m bench --keep NAME` stores the results of a release.
 """
 
 import json
@@ -22,13 +22,13 @@ Sections = Iterable[tuple[str, list[Figure]]]
 
 
 def load_last_run(path: Path = HISTORY_FILE) -> tuple[str, dict[str, float]]:
-    """Of the newest run that was kept: its name, and each figure's ratio by `section: figure`."""
+    """Return the name of the newest stored run, and each figure's ratio by `section: figure`."""
     runs = _load_runs(path)
     return (runs[-1]["name"], runs[-1]["ratios"]) if runs else ("", {})
 
 
 def save_run(name: str, sections: Sections, path: Path = HISTORY_FILE) -> None:
-    """Under `name`; what an earlier run of that name measured stays where this one measured nothing."""
+    """Store a run under `name`; results of an earlier run of that name stay where this one measured nothing."""
     runs = _load_runs(path)
     ratios: dict[str, float] = next((run["ratios"] for run in runs if run["name"] == name), {})
     run = {
@@ -61,7 +61,7 @@ def _load_runs(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_commit() -> str:
-    """Empty where the tree is no checkout."""
+    """Return the commit; an empty string where the tree is no checkout."""
     command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -1,4 +1,4 @@
-"""What the platform takes while nothing happens, over fifteen seconds."""
+"""Processor time and memory of an idle platform, over fifteen seconds."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What has to run inside Django, on scratch data:
+"""Sections that have to run inside Django, on temporary data:
 
 python -m bench.in_django tasks|sweep|burst|workers|overview|telemetry|size <count>
 """
@@ -66,7 +66,7 @@ def main(command: str, count: str) -> None:
 
 
 def make_workers(count: int) -> None:
-    """Eight on each node; what each is to run is one attempt. A worker's token is its id."""
+    """Create eight workers on each node, all ordered to run one attempt. A worker's token is its id."""
     ids = [make_worker_id(number) for number in range(count)]
     project, orders = Project.objects.get(), []
     for rank, key in enumerate(ids):
@@ -83,7 +83,8 @@ def make_workers(count: int) -> None:
 
 
 def make_running_tasks(count: int) -> None:
-    """Tasks of one environment with two ranks, one hour into their first attempt, and what the engine keeps of them."""
+    """Create tasks of one environment with two ranks, one hour into their first attempt, with what the engine keeps of
+    them."""
     me = {"pid": os.getpid(), "start_time": processes.read_start_time(os.getpid())}
     with transaction.atomic():
         for number in range(count):
@@ -112,7 +113,7 @@ def _running_task(task_id: str) -> Attempt:
 
 
 def _write_run_folder(attempt: Attempt, runner: dict[str, Any]) -> None:
-    """The run directory, as a runner with living ranks leaves it."""
+    """Write the run directory, as a runner with living ranks leaves it."""
     folder = Path(settings.DATA_DIR) / "runs" / attempt.name
     folder.mkdir(parents=True)
     launch, machine, *_ = attempt.plan["artifacts"]

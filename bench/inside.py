@@ -1,10 +1,10 @@
-"""512 ranks inside of 64 dev pods of a fake cluster whose containers are real: from the request until all of them run,
-what the API server is asked for that, what it is asked while they run and nothing happens, and from the stop until
-nothing of them is left; and how fast output comes from a pod through `pods/exec`. The ranks do nothing but say that
-they run: what they would import is theirs.
+"""512 ranks inside 64 dev pods of a fake cluster whose containers are real processes: time from the request until all
+of them run, the API requests that this takes, the API requests while they run and nothing happens, and the time from
+the stop until nothing of them is left; and how fast output comes from a pod through `pods/exec`. The ranks do nothing
+but report that they run: their imports are not part of it.
 
-The same by hand: a client that executes a shell in each pod, as many at a time, which begins eight such ranks; and
-`cat` of a file of the same size.
+Compared with doing it by hand: a client that executes a shell in each pod, as many at a time, which starts eight such
+ranks; and `cat` of a file of the same size.
 """
 
 import json
@@ -63,7 +63,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _list_environments(running: live_platform.LivePlatform, cluster: str) -> list[str] | None:
-    """Those that were looked into, the first pod first."""
+    """Return the environments that have been surveyed, the first pod first."""
     items = running.get("/dev-environments", cluster=cluster, status="running", pageSize=200)["items"]
     if len(items) < PODS:
         return None
@@ -73,7 +73,7 @@ def _list_environments(running: live_platform.LivePlatform, cluster: str) -> lis
 
 
 def _send_snapshot(running: live_platform.LivePlatform, folder: Path, files: dict[str, str]) -> str:
-    """Returns the snapshot's id."""
+    """Upload the code and return the snapshot's id."""
     (folder / "mine").mkdir()
     for name, text in files.items():
         (folder / "mine" / name).write_text(text)
@@ -81,7 +81,7 @@ def _send_snapshot(running: live_platform.LivePlatform, folder: Path, files: dic
 
 
 def _create_task(running: live_platform.LivePlatform, environments: list[str], script: str, code: str) -> str:
-    """The task's id."""
+    """Create the task and return its id."""
     many = {"enabled": True, "nodeIds": environments, "masterNode": environments[0], "framework": "ddp"}
     return running.create(
         environments, entrypoint={"script": script}, code={"snapshot": code}, datasetId=None, datasetVersionId=None,
@@ -137,7 +137,7 @@ def _measure_start(
 
 
 def _read_last_start(running: live_platform.LivePlatform, task: str) -> float | None:
-    """When the last rank began, in unix seconds by its own clock; None while one is missing."""
+    """Return when the last rank started, in unix seconds by its own clock; None while one is missing."""
     logs = list((running.data / "logs" / task / "1").glob("[0-9]*.log"))
     if len(logs) < PODS * GPUS:
         return None
@@ -146,7 +146,7 @@ def _read_last_start(running: live_platform.LivePlatform, task: str) -> float | 
 
 
 def _measure_stop(running: live_platform.LivePlatform, cluster: BenchCluster, task: str) -> float:
-    """Seconds until no process of it is left."""
+    """Stop the task and return the seconds until no process of it is left."""
     running.until_state(task, "running")
     began = time.monotonic()
     running.api.post(f"/training-tasks/{task}/stop").raise_for_status()
@@ -157,7 +157,7 @@ def _measure_stop(running: live_platform.LivePlatform, cluster: BenchCluster, ta
 
 
 def _start_raw_ranks(client: KubernetesClient, pod: str) -> float:
-    """When the last of them began; ends them."""
+    """Start the ranks by hand, return when the last of them started, and end them."""
     one = shlex.join([sys.executable, "-u", "-c", OUTPUT_TEXT])
     script = f"for rank in $(seq {GPUS}); do {one} & done; read line; kill 0"
     running = PodExecStream(client.execute(pod, "", ["sh", "-c", script]))

@@ -1,4 +1,4 @@
-"""The Kubernetes engine: rendering, creating against a fake cluster, being idle, and noticing a change."""
+"""The Kubernetes engine: rendering, creating on a fake cluster, being idle, and noticing a change."""
 
 import tempfile
 import threading
@@ -53,7 +53,7 @@ def _render_objects(backend: KubernetesBackend, spec: JobSpec) -> Rendered:
 
 
 def render_on_cluster(backend: KubernetesBackend, nodes: int, task_id: str) -> Rendered:
-    """As it is placed on machines of a Cluster, one node on each."""
+    """Return the rendered job with one node on each machine of a Cluster."""
     spec = _make_job(nodes, task_id)
     placed = (replace(node, engine={"node": f"machine-{number}"}) for number, node in enumerate(spec.nodes))
     return _render_objects(backend, replace(spec, nodes=tuple(placed)))
@@ -74,7 +74,8 @@ def make_connection(folder: Path, cluster: BenchCluster) -> dict[str, Any]:
 
 
 def _measure_creation(folder: Path) -> Iterator[Figure]:
-    """Controllers pause: it is about how fast requests are sent, and raw ones make the same objects."""
+    """Measure the creation of objects. Controllers pause, since the figure is how fast requests are sent; raw requests
+    create the same objects."""
     with BenchCluster(folder) as cluster:
         cluster.order("pause", True)
         backend = KubernetesBackend(make_connection(folder, cluster))
@@ -154,8 +155,8 @@ def _measure_notice(cluster: BenchCluster, news: "SimpleQueue[tuple[str, float]]
 
 
 def _measure_status(folder: Path) -> Iterator[Figure]:
-    """Through the whole platform: the moment all pods are Running, as the cluster has it, against the moment that the
-    task's state of that name was recorded."""
+    """Measure through the whole platform the delay from the moment when all pods are Running on the cluster to the
+    moment when the task's state of that name is recorded."""
     running = live_platform.get_shared_platform()
     with closing(FakeCluster(folder / "cluster").start()) as cluster:
         lab = Lab(running, cluster)
@@ -176,6 +177,6 @@ def _measure_status(folder: Path) -> Iterator[Figure]:
 
 
 def _wait_until_running(lab: Lab, task_id: str) -> float | None:
-    """Unix seconds, a few milliseconds late at most."""
+    """Return when all pods run, in unix seconds, a few milliseconds late at most."""
     phases = [pod["status"].get("phase") for pod in lab.pods(task_id)]
     return time.time() if phases == ["Running"] * 2 else None

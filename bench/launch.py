@@ -1,9 +1,9 @@
-"""From asking for a training to the end of its first optimizer step, and the same trainer under torchrun; and what both
-take while they train.
+"""Time from requesting a training to the end of its first optimizer step, compared with the same trainer under
+torchrun; and what both use while they train.
 
-Ours: from sending POST /training-tasks until the `time` in rank 0's first line of metrics. torchrun: from starting
-its process until the same. Cold: no process stands by. Warm: one has imported everything. Both platforms are up all
-the while, and the ways take turns.
+Ours: from sending POST /training-tasks to the `time` in rank 0's first line of metrics. torchrun: from starting its
+process to the same. Cold: no process stands by. Warm: one has imported everything. Both platforms run all the while,
+and measurements alternate.
 """
 
 import os
@@ -54,7 +54,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _measure_cold(running: live_platform.LivePlatform, processes: int, words: list[str]) -> float:
-    """`words` become the trainer's command."""
+    """Measure a cold start; `words` become the trainer's command."""
     task_id, took = _measure_first_step(running, processes)
     words[:] = live_platform.read_command(running, task_id)
     _stop_task(running, task_id)

@@ -1,4 +1,4 @@
-"""Lists, searches and pages over 1,000,000 ended tasks, asked as the administrator and as members of projects, on a
+"""Lists, searches and pages over 1,000,000 ended tasks, requested by the administrator and by members of projects, on a
 private PostgreSQL (without fsync, like that of the tests)."""
 
 import json
@@ -52,7 +52,7 @@ CREATED_FROM = {
 
 
 def measure() -> Iterator[Figure]:
-    """The slowest of the askers counts, each by the median."""
+    """Return the medians of the slowest user."""
     with make_temp_folder() as data, run_postgresql() as servers:
         command = [sys.executable, "-m", "bench.lists"]
         env = build_environment(data, **servers)
@@ -106,7 +106,7 @@ def _filter_week(ends: Any) -> tuple[Any, Any]:
 
 
 def _make_rows() -> None:
-    """Rows first and indexes then, on two cores, which takes a quarter of the time."""
+    """Create rows first and indexes afterwards, on two cores, which takes a quarter of the time."""
     from django.db import connection
 
     from apps.training.models import Task
@@ -137,7 +137,7 @@ def _make_rows() -> None:
 
 
 def _execute(statement: str) -> None:
-    """On a connection and a core of its own."""
+    """Execute statements on a connection and a core of its own."""
     with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
         connection.execute("SET maintenance_work_mem = '512MB'; SET max_parallel_maintenance_workers = 0")
         connection.execute("SET session_replication_role = replica")  # rows refer to what is there: nobody looks

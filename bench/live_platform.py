@@ -1,4 +1,4 @@
-"""The real platform on scratch data, and the same training started by hand."""
+"""Start the real platform on temporary data, and the same training by hand."""
 
 import atexit
 import json
@@ -22,7 +22,7 @@ TRAINER = "fermi.train.train_ddp"
 
 
 class LivePlatform(Running):
-    """`choices`: environments by how many processes they make; 14 is the requirement document's example."""
+    """A running platform. `choices`: environments by number of processes; 14 is the requirement document's example."""
 
     def settle(self) -> None:
         """Adds an environment with one GPU."""
@@ -51,7 +51,7 @@ atexit.register(_shared.close)
 
 @cache
 def get_shared_platform() -> LivePlatform:
-    """The same one for all sections that ask for it, until `close`."""
+    """Return the platform that all sections share until `close`."""
     return _shared.enter_context(run_platform())
 
 
@@ -75,14 +75,14 @@ def wait_for_stand_by(running: LivePlatform) -> int:
 
 
 def read_command(running: LivePlatform, task_id: str) -> list[str]:
-    """The trainer and its arguments, as they were run on node 0."""
+    """Return the trainer and its arguments, as they were run on node 0."""
     words = json.loads((running.data / "runs" / f"{task_id}-1" / "node-0.json").read_text())["command"]
     return words[words.index(TRAINER) :]
 
 
 def run_torchrun(words: list[str], processes: int, log: Path) -> "subprocess.Popen[bytes]":
-    """The same trainer with the same arguments and environment, started the way people do by hand. In a session of its
-    own, as the platform's processes are: Linux shares the processor among sessions first."""
+    """Run the same trainer with the same arguments and environment, started the way people do by hand. It gets a
+    session of its own, as the platform's processes have: Linux shares the processor among sessions first."""
     words = [*words, "--checkpoint_dir", str(log.with_suffix(".checkpoints"))]
     launcher = ["-m", "torch.distributed.run", f"--nproc_per_node={processes}", f"--master_port={free_port()}", "-m"]
     env = {**build_training_env(), "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
@@ -94,7 +94,7 @@ def run_torchrun(words: list[str], processes: int, log: Path) -> "subprocess.Pop
 
 
 def read_first_step(log: Path) -> float | None:
-    """When an attempt's first optimizer step was done, in unix seconds, as rank 0 says in its first line of metrics."""
+    """Return when an attempt's first optimizer step ended, in unix seconds, from rank 0's first line of metrics."""
     if not log.exists():
         return None
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -104,7 +104,7 @@ def read_first_step(log: Path) -> float | None:
 
 
 def wait_for_first_step(log: Path, began: float, seconds: float = 180) -> float:
-    """Seconds from `began` to the first step."""
+    """Return the seconds from `began` to the first step."""
     size = -1
 
     def grown() -> float | None:
@@ -119,7 +119,7 @@ def wait_for_first_step(log: Path, began: float, seconds: float = 180) -> float:
 
 
 def create_task(running: LivePlatform, processes: int, **changes: Any) -> tuple[str, float]:
-    """The task, and when its creation was asked for (unix seconds)."""
+    """Create the task and return it, with when its creation was requested (unix seconds)."""
     request = running.request(running.choices[processes], **changes)
     began = time.time()
     answer = running.api.post("/training-tasks", json=request)

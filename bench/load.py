@@ -1,7 +1,7 @@
 """A load generator in a process of its own: `python -m bench.load`, with a JSON order on standard input.
 
-Each connection sends the same bytes again as soon as the answer is in. It parses no more of an answer than its status
-and length, so that on a second core it is never what limits; its share of a core is part of what it reports.
+Each connection sends the same bytes again as soon as the answer has arrived. It parses no more of an answer than its
+status and length, so that on a second core it is never the bottleneck; its share of a core is part of its report.
 """
 
 import json
@@ -25,7 +25,7 @@ class LoadGenerator:
 
 
 def run_load(port: int, request: bytes, seconds: float) -> LoadGenerator:
-    """Called from another process; raises when an answer was not a success."""
+    """Run the load generator and return its report. Raise where an answer was not a success."""
     order = json.dumps({"port": port, "request": request.decode(), "seconds": seconds})
     command = [sys.executable, "-m", "bench.load"]
     answer = subprocess.run(command, input=order, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -62,7 +62,7 @@ def generate_load(port: int, request: bytes, seconds: float) -> LoadGenerator:
 
 
 def read_answer(connection: socket.socket) -> int:
-    """Reads one answer to its end; gives the status."""
+    """Read one answer to its end and return the status."""
     data = connection.recv(65536)
     while (head := data.find(b"\r\n\r\n")) < 0:
         data += connection.recv(65536)

@@ -1,7 +1,7 @@
 """How long a rank waits for its batches while a GPU computes, with and without workers, mapped and in memory.
 
-A pause stands in for the GPU's step. The file is dropped from the page cache before each round, as one is that was
-never read, or that is larger than memory.
+A pause stands in for the GPU's step. The file is dropped from the page cache before each round, like one that was never
+read or that is larger than memory.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def measure() -> Iterator[Figure]:
 
 
 def measure_wait(path: Path, words: list[str]) -> float:
-    """The median; the first steps, in which workers start, are left out."""
+    """Return the median wait; the first steps, in which workers start, are left out."""
     args: argparse.Namespace = parse_args([f"--train_data_path={path}", *BATCH, *words])
     drop_page_cache(path)
     samples = Samples(str(path), args, World(0, 0, 1, torch.device("cpu"), distributed=False))

@@ -1,10 +1,10 @@
-"""Ten thousand lines a second from fourteen ranks: does watching slow them, and is every line there?
+"""Ten thousand lines per second from fourteen ranks: does following the logs slow them, and is every line stored?
 
-The same script runs as a task, with the watcher reading and somebody following all logs, and by hand, writing to
-plain files; in turns. Its time in steps (a little computing, then 14 or so lines) tells how much it was slowed.
+The same script runs as a task, with the watcher reading and a client following all logs, and by hand, writing to plain
+files, alternately. Its time in steps (a little computing, then about 14 lines) shows how much it was slowed.
 
-Then once more, for ten seconds, with fifty readers of all of it, of whom some take nothing till the end: what they cost
-the web process, whether each of them gets every line, and whether every line is there afterwards.
+Then once more, for ten seconds, with fifty readers of everything, some of which read nothing until the end: what they
+cost the web process, whether each of them gets every line, and whether every line is stored afterwards.
 """
 
 import json
@@ -66,7 +66,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _run_flood(running: live_platform.LivePlatform, folder: Path) -> Generator[Figure, None, str]:
-    """Its task is what it returns."""
+    """Run the script as a task and return the task."""
     pid = int(running.processes()["web"]["pid"])
     web = BenchWeb(int(running.url.rpartition(":")[2]), (running.data / "token").read_text().strip(), (pid,))
     entrypoint = {"script": SCRIPT.name, "args": _make_arguments(folder, STEPS)}
@@ -123,7 +123,7 @@ def _measure_alone(folder: Path) -> tuple[float, float]:
 
 
 def _read_result(folder: Path) -> tuple[float, float]:
-    """Seconds per step: in all, and printing."""
+    """Return seconds per step: in all, and printing."""
     results = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
     for rank in range(RANKS):
         (folder / f"{rank}.json").unlink()
@@ -131,7 +131,7 @@ def _read_result(folder: Path) -> tuple[float, float]:
 
 
 def _count_missing(running: live_platform.LivePlatform, task_id: str) -> Iterator[Figure]:
-    """Of each way to read what was printed: how much of it is not there."""
+    """Return for each way of reading the output how many lines are missing."""
     files = sum(
         (running.data / "logs" / task_id / "1" / f"{rank}.log").read_bytes().count(b"\n") for rank in range(RANKS)
     )

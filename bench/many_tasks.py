@@ -1,4 +1,4 @@
-"""Very many tasks that run, on an engine of which nothing runs (`bench.replay_engine`). Imported inside Django."""
+"""Very many running tasks on a simulated engine (`bench.replay_engine`). Imported inside Django."""
 
 import random
 import subprocess
@@ -57,7 +57,7 @@ def measure_cost(count: int) -> dict[str, Any]:
 
 
 def _make_tasks(cluster: Cluster, count: int) -> None:
-    """One of 64 ranks is made as it would be, and all others are its copies: of its rows, too."""
+    """Create the tasks: one of 64 ranks as the platform would, and all others as copies of it and its rows."""
     first = make_task_id(0)
     job = replace(preview.make_job(RANKS), task_id=first, attempt=1)
     plan = plugins.get_framework(job.framework).plan(job)
@@ -97,7 +97,7 @@ def _copy_rows(model: Any, made: dict[str, str], count: int) -> None:
 
 @contextmanager
 def _measure_watched() -> Iterator[None]:
-    """As by a watcher that looks at all of them again and again."""
+    """Measure passes with a watcher that reports all tasks again and again."""
     share, ending = sharding.ShardedWatcher(), threading.Event()
 
     def look() -> None:
@@ -118,7 +118,7 @@ def _measure_watched() -> Iterator[None]:
 
 
 def _measure_full_sweep() -> float:
-    """Seconds of a sweep, when all of them are due: 1,000 at a time."""
+    """Return the seconds of a sweep when all tasks are due: 1,000 at a time."""
     Task.objects.update(due_at=now(), claimed_at=None)
     took: list[float] = []
     while True:
@@ -129,7 +129,8 @@ def _measure_full_sweep() -> float:
 
 
 def _measure_paced_sweeps() -> dict[str, float]:
-    """They come back after five to ten minutes, in no order; here as many of them between two sweeps, but sooner."""
+    """Measure sweeps at their pace: tasks are due again after five to ten minutes, in no order; here the same number of
+    them between two sweeps, but sooner."""
     with connection.cursor() as cursor:
         cursor.execute(f"UPDATE training_task SET due_at = now() + random() * interval '{450 * PAUSE / 2} seconds'")
     reconciler.reconcile_due_tasks()  # of what was due when all rows were written
@@ -145,7 +146,7 @@ def _measure_paced_sweeps() -> dict[str, float]:
 
 
 def _count_statements(due: int) -> int:
-    """Of a sweep that looks at so many, all of them quiet."""
+    """Return the SQL statements of a sweep over this many unchanged tasks."""
     keys = list(Task.objects.values_list("pk", flat=True)[:due])
     Task.objects.filter(pk__in=keys).update(due_at=now(), claimed_at=None)
     with count_statements() as asked:
@@ -167,7 +168,7 @@ def count_statements() -> Iterator[list[int]]:
 
 @contextmanager
 def _start_worker() -> Iterator[int]:
-    """The platform's one worker, as it is started."""
+    """Start a worker as the platform does."""
     command = [sys.executable, "-m", "celery", "--quiet", "-A", "server.celery", "worker", "--pool", "threads",
                "--without-gossip", "--without-mingle", "--without-heartbeat"]  # fmt: skip
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
@@ -186,7 +187,7 @@ def _run_sweep() -> bool:
 
 
 class ChangeListener:
-    """When each task's change was told last to whoever looks at it, which is once it is stored."""
+    """Records when each task's change was last published, which happens once it is stored."""
 
     def __init__(self) -> None:
         self.at: dict[str, float] = {}
@@ -202,7 +203,8 @@ class ChangeListener:
 
 
 def _measure_changes(engine: ReplayBackend, cluster: Cluster, count: int, worker: int) -> dict[str, float]:
-    """The engine tells of changes in this process, which hands them on as the watcher does."""
+    """Measure how soon changes are stored that the engine reports in this process, which forwards them as the watcher
+    does."""
     ending, ear = threading.Event(), ChangeListener()
     threading.Thread(
         target=engine_watch.create_engine_watchers().run, args=(ending, lambda key: key == cluster.pk), daemon=True
@@ -235,7 +237,7 @@ def _measure_changes(engine: ReplayBackend, cluster: Cluster, count: int, worker
 
 
 def _count_outdated(engine: ReplayBackend) -> float:
-    """Of how many tasks something else is stored than what the engine says."""
+    """Return for how many tasks the stored state differs from the engine's."""
     said = cache(lambda changes: seen_last.serialize_observation(make_observation(changes)))
     kept = Attempt.objects.filter(task__cluster__backend="recorded").values_list("task", "seen")
     return sum(told != said(engine.changes(parse_task_number(task))) for task, told in kept.iterator())

@@ -1,5 +1,5 @@
-"""What the operators' first page costs: 1,000 nodes with 8,000 GPUs, and 10,000 tasks of a week. One process answers,
-on the embedded database; the telemetry of these nodes is not in it."""
+"""Cost of the operators' first page: 1,000 nodes with 8,000 GPUs, and 10,000 tasks of a week. One process answers, on
+the embedded database; the telemetry of these nodes is not in it."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""From a job to everything that would be sent for it, and the same through the API."""
+"""Time from a job to everything that would be sent for it, and the same through the API."""
 
 from collections.abc import Iterator
 from dataclasses import replace

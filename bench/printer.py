@@ -1,4 +1,4 @@
-"""What the `logs` section trains: each step computes a little and prints; nothing of ours is imported.
+"""The script that the `logs` section trains: each step computes a little and prints; nothing of ours is imported.
 
     printer.py <lines per step> <steps> <steps per second> <folder>
 

@@ -1,4 +1,4 @@
-"""What Linux says of living processes."""
+"""Facts about living processes from Linux's /proc."""
 
 import os
 import time
@@ -11,7 +11,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """MiB. `proportional` divides a page that several processes share among them, so that it adds up."""
+    """Memory in MiB. `proportional` divides a page that several processes share among them, so that it adds up."""
 
     resident: float
     proportional: float
@@ -34,7 +34,7 @@ def reset_peak(pid: int) -> None:
 
 
 def read_peak(pid: int) -> float:
-    """MiB that it had resident at most, since it began or `forget_peak`."""
+    """Return the largest resident size in MiB since the process started or `forget_peak`."""
     return int(Path(f"/proc/{pid}/status").read_text(encoding="utf-8").partition("VmHWM:")[2].split()[0]) / 1024
 
 
@@ -47,7 +47,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def list_descendants(pid: int) -> list[int]:
-    """`pid` itself and all below it."""
+    """Return `pid` itself and all its descendants."""
     return [pid, *(below for child in list_children(pid) for below in list_descendants(child))]
 
 
@@ -56,8 +56,8 @@ def read_command(pid: int) -> str:
 
 
 def find_standby(worker: int) -> int | None:
-    """The process that stands by for this worker, once it has imported everything: then it waits without using the
-    processor."""
+    """Return the process that stands by for this worker, once it has imported everything: then it waits without using
+    the processor."""
     for pid in list_children(worker):
         if "fermi.runner.fork_server" in read_command(pid):
             before = read_cpu_seconds([pid])
@@ -78,5 +78,5 @@ def read_parent(pid: int) -> int:
 
 
 def _read_fields(pid: int) -> list[bytes]:
-    """From the state on: fields 3 … of proc(5)."""
+    """Return the fields from the state on: fields 3 … of proc(5)."""
     return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

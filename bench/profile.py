@@ -1,8 +1,8 @@
-"""Where the time of a request goes: `python -m bench.profile WHAT`, on scratch data with 500 running tasks.
+"""Where the time of a request goes: `python -m bench.profile WHAT`, on temporary data with 500 running tasks.
 
-WHAT is one of the requests of the `api` section (how its name begins is enough), or a path of the API
+WHAT is one of the requests of the `api` section (the beginning of its name is enough), or a path of the API
 (`/api/v1/workers`). Printed are the processor time of a request in Django alone, its SQL statements, and the functions
-that the rest of it is spent in.
+in which the rest is spent.
 """
 
 import subprocess

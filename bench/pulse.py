@@ -1,4 +1,4 @@
-"""What the probe costs a rank: the same process trains with and without it in turns, so that nothing else differs.
+"""What the probe costs a rank: one process trains with and without it alternately, so that nothing else differs.
 
 python -m bench.pulse <folder>      that process, which was given a page
 """
@@ -115,7 +115,7 @@ def _measure_training(folder: str) -> dict[str, float]:
 
 
 def _read_private_kib() -> float:
-    """KiB that no other process shares."""
+    """Return the KiB that no other process shares."""
     lines = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8").splitlines()
     return sum(float(line.split()[1]) for line in lines if line.startswith("Private_"))
 

@@ -1,7 +1,7 @@
-"""Many readers of event streams, in a process of their own: `python -m bench.readers`, with a JSON order on its first
+"""Many readers of event streams in a process of their own: `python -m bench.readers`, with a JSON order on its first
 line, and then one on each. Answers are lines of JSON as well.
 
-A reader does no more than look for a text in what it gets, and count lines.
+A reader only searches for a text in what it gets, and counts lines.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ CHUNK = re.compile(rb"\r\n[0-9a-f]+\r\n")  # where a chunk of the body ends and 
 
 
 class StreamReaders:
-    """Use as a context: open from its beginning to its end, each on one of `paths`, from `position` on. The last
-    `paused` ones take nothing until `go_on`."""
+    """Readers, as a context manager: connected while it is entered, each to one of `paths`, from `position` on. The
+    last `paused` ones read nothing until `go_on`."""
 
     def __init__(self, web: BenchWeb, paths: Iterable[str], paused: int = 0, position: str = "") -> None:
         resume = f"\r\nLast-Event-ID: {position}\r\n\r\n" if position else "\r\n\r\n"
@@ -40,17 +40,18 @@ class StreamReaders:
         self._tell({"expect": text})
 
     def heard(self) -> list[float | None]:
-        """When the expected text came to each that is not paused (unix seconds); None: not within a minute."""
+        """Return when the expected text arrived at each reader that is not paused (unix seconds); None: not within a
+        minute."""
         found: list[float | None] = self._hear()["at"]
         return found
 
     def go_on(self) -> None:
-        """Until what was expected has come to all."""
+        """Let the paused readers read until the expected text has arrived at all."""
         self._tell({"go_on": True})
         self.heard()
 
     def lines(self) -> list[int]:
-        """How many lines of logs each has got."""
+        """Return how many log lines each reader has got."""
         self._tell({})
         found: list[int] = self._hear()["lines"]
         return found

@@ -1,8 +1,8 @@
-"""From a rank's death (kill -9) to the end of the first optimizer step of the next attempt.
+"""Time from a rank's death (kill -9) to the end of the first optimizer step of the next attempt.
 
-A rank other than the first is killed once a checkpoint is there; the first line of metrics of the second attempt's rank
-0 has the `time` at which its step was done. Where the engine has one, a process stands by with everything imported, as
-on a platform that has been up for a moment. Two hosts are two agents, or two nodes of a real Slurm, on this machine.
+A rank other than the first is killed once a checkpoint exists; the first line of metrics of the second attempt's rank 0
+has the `time` at which its step ended. Where the engine has one, a process stands by with everything imported, as on a
+platform that has been running for a moment. Two hosts are two agents, or two nodes of a real Slurm, on this machine.
 """
 
 import os

@@ -1,11 +1,12 @@
-"""Speed-up and efficiency of 1, 2, 4 and 8 emulated nodes with one process each, like the requirement document's table.
+"""Speed-up and efficiency of 1, 2, 4 and 8 emulated nodes with one process each, as in the requirement document's
+table.
 
 A step has a fixed cost (`stepDelay`), which stands for a GPU's work: processes that sleep overlap, however few cores
-there are. What is lost then is what really limits training: the reduction of gradients, waiting for the slowest rank,
-loading of data; and, of this machine, the cores that the ranks' own work has to share.
+there are. What is lost is then what really limits training: the reduction of gradients, waiting for the slowest rank,
+loading of data; and, on this machine, the cores that the ranks' own work shares.
 
-A step's time is the median between rank 0's lines of metrics; each node brings a batch of its own, so that n nodes are
-n times as fast where a step takes as long as alone.
+A step's time is the median between rank 0's lines of metrics; each node brings a batch of its own, so n nodes are n
+times as fast where a step takes as long as on one.
 """
 
 import json
@@ -44,7 +45,7 @@ def compute_speed_up(seconds: Mapping[int, float], nodes: int) -> float:
 
 
 def print_report(seconds: Mapping[int, float], cores: int) -> str:
-    """The requirement document's table, and where the difference to the ideal comes from."""
+    """Print the requirement document's table, and where the difference to the ideal comes from."""
     rows: list[tuple[str, list[str]]] = [
         ("GPUs", [str(nodes) for nodes in seconds]),
         ("theoretical speed-up", [f"{nodes}x" for nodes in seconds]),
@@ -75,7 +76,7 @@ def _make_environment(running: live_platform.LivePlatform, number: int) -> str:
 
 
 def _measure_step(running: live_platform.LivePlatform, environments: list[str]) -> float:
-    """Seconds."""
+    """Return the seconds of a step."""
     answer = running.api.post("/training-tasks", json=running.request(environments, hyperparameters=HYPERPARAMETERS))
     task = answer.raise_for_status().json()["data"]["taskId"]
     running.until_state(task, "succeeded", seconds=300)

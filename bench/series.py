@@ -1,5 +1,5 @@
-"""Series of 1,000 nodes, written as the watcher writes them, but in a time that passes faster: what is counted is
-processor time. Imported inside Django."""
+"""Series of 1,000 nodes, written as the watcher writes them but on a faster clock: what is counted is processor time.
+Imported inside Django."""
 
 import os
 import time
@@ -145,7 +145,7 @@ def _make_node_values(node: int) -> tuple[str, Sequence[str]]:
 
 
 def _make_rank_values(node: int) -> tuple[str, Sequence[str]]:
-    """Those of one node, as its runner tells them."""
+    """Return the values of one node's ranks, as its runner reports them."""
     task, place = divmod(node, NODES_OF_A_TASK)
     return subjects.make_task_subject(f"bench-{task:04}"), OF_RANKS[place]
 
@@ -155,12 +155,12 @@ def _make_task(node: int) -> tuple[str, Sequence[str]]:
 
 
 def _measure_block(machines: _RandomMachines, grain: Resolution) -> int:
-    """Bytes of a whole block, for a node and its ranks."""
+    """Return the bytes of a whole block, for a node and its ranks."""
     return sum(len(pack_block(machines.block(names, 0, 0, grain, grain.values))) for names in (OF_NODES, OF_RANKS[0]))
 
 
 def postgres_seconds() -> float:
-    """Processor seconds of PostgreSQL: of those that live, and of those that ended."""
+    """Return the processor seconds of PostgreSQL's processes, both running and ended ones."""
     mother = next(pid for pid in list_children(int(os.environ["BENCH_POSTGRES"])) if "postgres" in read_command(pid))
     while True:
         with suppress(FileNotFoundError):  # one has just ended
@@ -171,7 +171,8 @@ def postgres_seconds() -> float:
 
 
 def _store_week(machines: _RandomMachines) -> Task:
-    """Of one task on eight nodes that has run for a week: what writing and folding would have left."""
+    """Store the series of one task that ran for a week on eight nodes, as writing and downsampling would have left
+    them."""
     moment = now()
     task = _make_running("week", NODES_OF_A_TASK, moment - timedelta(seconds=WEEK))
     for node in range(NODES_OF_A_TASK):
@@ -183,7 +184,7 @@ def _store_week(machines: _RandomMachines) -> Task:
 
 
 def _store_present(machines: _RandomMachines) -> Task:
-    """Of one task of 512 ranks: what they use now."""
+    """Store the present values of one task of 512 ranks."""
     task = _make_running("wide", 512 // GPUS, now() - timedelta(minutes=1))
     writer, moment = TelemetryWriter(), time.time()
     for node in range(512 // GPUS):
@@ -195,7 +196,7 @@ def _store_present(machines: _RandomMachines) -> Task:
 
 
 def _measure_scrape(machines: _RandomMachines) -> dict[str, float]:
-    """What `/metrics` says of all nodes, each of them measured just now; one of a hundred has memory errors."""
+    """Measure `/metrics` with all nodes measured just now; one in a hundred has memory errors."""
     project, cluster, zone = Project.objects.get(), Cluster.objects.get(), DevEnvironment.objects.all()[0].zone
     DevEnvironment.objects.bulk_create(
         DevEnvironment(

@@ -1,4 +1,4 @@
-"""The platform's settings, with one more address."""
+"""The platform's settings, with one more URL."""
 
 from fermi.planning import plugins
 from server.settings import *  # noqa: F403

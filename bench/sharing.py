@@ -1,5 +1,5 @@
-"""Whose turn it is: 30 days of a synthetic trace, replayed without a clock by plain FIFO, by EASY backfill and by
-Fermi's rules. What a decision costs, `bench.schedule` measures."""
+"""Compare scheduling policies: 30 days of a synthetic trace, replayed without a clock with plain FIFO, with EASY
+backfill and with Fermi's rules. `bench.schedule` measures what a pass costs."""
 
 import dataclasses
 import random
@@ -50,7 +50,7 @@ def measure() -> Iterator[Figure]:
 
 
 def make_snapshot(dice: random.Random) -> SchedulerSnapshot:
-    """Nine of ten environments are held; tasks of 50 projects wait for 1 to 16 of them, some by name."""
+    """Return a queue: nine of ten environments are held; tasks of 50 projects wait for 1 to 16 of them, some by name."""
     names = [f"p{number}" for number in range(50)]
     places = tuple(
         EnvironmentInfo(f"e{number}", f"e{number}", dice.choice(names), "c", f"z{number % 4}",

@@ -1,9 +1,10 @@
 """10,000 running tasks of 64 ranks each, on a private PostgreSQL (without fsync, like that of the tests) and Redis:
-what a sweep costs, and how soon one worker follows 1,000 changes a second.
+what a sweep costs, and how soon one worker follows 1,000 changes per second.
 
-The rows are made directly, and the engine is one of which nothing runs (`bench.replay_engine`). A change is followed
-once it is stored and told to whoever looks at the task; the way there is the platform's: the engine's word, a hint, a
-message, the worker."""
+The rows are created directly, and the engine is simulated (`bench.replay_engine`). A change counts as followed once it
+is stored and published to viewers of the task; the way there is the platform's: the engine's report, a wake-up, a
+message, the worker.
+"""
 
 import json
 import subprocess

@@ -1,8 +1,8 @@
-"""From asking for a training inside of two dev pods, of a fake cluster with real processes, to the end of its first
+"""Time from requesting a training inside two dev pods, of a fake cluster with real processes, to the end of its first
 optimizer step: without a process that stands by in them, with one, and under torchrun by hand.
 
-`ranks begin`: when the last node runner has begun its rank. What is left to the first step is the import of PyTorch,
-where it is not there yet, and the ranks' rendezvous.
+`ranks begin`: when the last node runner has started its rank. What is left to the first step is the import of PyTorch,
+where no process has imported it yet, and the ranks' rendezvous.
 """
 
 import json
@@ -62,7 +62,7 @@ class StandbyLab:
         return known if len(known) == len(NAMES) else None
 
     def switch(self, warm: bool) -> int:
-        """Returns the memory of those that stand by then, in bytes."""
+        """Turn standing by on or off; return the memory of the processes that stand by then, in bytes."""
         for key in self.ids:
             self.running.api.patch(f"/dev-environments/{key}", json={"warm": warm}).raise_for_status()
         wanted = {"standing"} if warm else {"off"}
@@ -76,7 +76,7 @@ class StandbyLab:
         return sum(one["memoryBytes"] or 0 for one in found or ())
 
     def train(self, began_after: list[float]) -> float:
-        """Returns the seconds to the first step; adds those until the last rank has begun."""
+        """Run a training and return the seconds to the first step; record those until the last rank started."""
         asked = {"runIn": "environment"}
         request = self.running.request(self.ids, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
         request["distributedConfig"] |= asked
@@ -134,7 +134,7 @@ def _measure_starts(lab: StandbyLab, folder: Path) -> Iterator[Figure]:
 
 
 def _read_arguments(lab: StandbyLab) -> list[str]:
-    """Of the trainer, as a node was sent them, with this machine's paths."""
+    """Return the trainer's arguments, as a node was sent them, with this machine's paths."""
     request = lab.running.request(lab.ids, hyperparameters=HYPERPARAMETERS, maxRestarts=0)
     answer = lab.running.api.post("/training-tasks/preview", json=request).raise_for_status()
     shown = next(one for one in answer.json()["data"]["artifacts"] if '"command"' in one["content"])

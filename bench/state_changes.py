@@ -1,5 +1,5 @@
-"""Moves tasks from state to state, as the reconciler does: `python -m bench.state_changes STATE TASK…`. Prints when
-each move was recorded, in unix seconds."""
+"""Move tasks from state to state, as the reconciler does: `python -m bench.state_changes STATE TASK…`. Prints when each
+move was recorded, in unix seconds."""
 
 import json
 import sys

@@ -1,7 +1,7 @@
 """How soon a page sees a change of status: from its record in the database to its arrival in the event stream.
 
-A state's event carries the moment taken just before its transaction commits, so the figure is a little too long rather
-than too short. Everybody is on this machine and shares its clock.
+A state's event has the time taken just before its transaction commits, so the figure is slightly too long rather than
+too short. All processes are on this machine and share its clock.
 """
 
 import os
@@ -81,7 +81,7 @@ def _run_task(running: live_platform.LivePlatform, fermi: Fermi) -> tuple[str, S
 
 
 def _measure_delays(running: live_platform.LivePlatform, task_id: str, watcher: StreamWatcher) -> list[float]:
-    """Of each state that the stream showed (it may skip one that lasted no longer than the page would need)."""
+    """Return the delay of each state that the stream showed (it may skip one that lasted less than a page would need)."""
     found = []
     for event in running.items(task_id, "events", pageSize=100):
         if event["kind"] == "state" and event["code"].startswith("STATE_"):

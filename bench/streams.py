@@ -1,8 +1,8 @@
-"""A thousand open event streams of one web process: what they take while nothing happens, and how soon all of them hear
-of a change, on a thousand tasks and on one.
+"""A thousand open event streams of one web process: what they use while nothing happens, and how soon all of them get a
+change, on a thousand tasks and on one.
 
-Nothing trains: tasks are moved as the reconciler moves them, in a process of its own, and another one holds the
-readers. A move's moment is taken just before its transaction commits, so times are a little too long.
+Nothing trains: tasks are moved as the reconciler moves them, in a process of its own, and another one has the readers.
+A move's time is taken just before its transaction commits, so delays are slightly too long.
 """
 
 import json
@@ -54,7 +54,7 @@ def _get_stream_path(task: str) -> str:
 
 
 def _measure_delays(data: Path, readers: StreamReaders, state: str, tasks: list[str]) -> list[float]:
-    """Milliseconds from the record to each reader."""
+    """Return the milliseconds from the record to each reader."""
     readers.expect(f'"status":"{state}"')
     answer = subprocess.run(
         [sys.executable, "-m", "bench.state_changes", state, *tasks], env=build_environment(data), cwd=ROOT, check=True,

@@ -1,9 +1,9 @@
-"""A sweep over many running tasks, against reading their rows alone.
+"""A sweep over many running tasks, compared with reading their rows alone.
 
-The rows are made directly. What the local engine observes is recorded: each task has a run directory as a node runner
-of two ranks leaves it, and its status file names a process that really lives (this one), so that a look costs the same
-files and the same `/proc` entry as a real runner's; only the thousand runners themselves are missing. One process and
-one thread sweep, on the embedded database.
+The rows are created directly. What the local engine observes is recorded: each task has a run directory as a node
+runner of two ranks leaves it, and its status file names a process that really lives (this one), so that an observation
+reads the same files and the same `/proc` entry as a real runner's; only the thousand runners themselves are missing.
+One process and one thread sweep, on the embedded database.
 """
 
 import json

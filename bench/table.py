@@ -1,4 +1,4 @@
-"""A measured figure, and the table of them."""
+"""A measured figure, and the table of figures."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class FigureTarget:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`value` in `unit`; `other`, in the same unit, is what it is compared with, called `against`."""
+    """A figure: `value` in `unit`; `other`, in the same unit, is what it is compared with, called `against`."""
 
     name: str
     value: float
@@ -45,20 +45,21 @@ class Figure:
 
     @property
     def measure(self) -> float | None:
-        """What runs are compared by: the ratio, or the share of the bound where there is nothing to compare with."""
+        """Return what runs are compared by: the ratio, or the share of the bound where there is nothing to compare
+        with."""
         if self.ratio is not None or self.target is None or self.target.of == "ratio":
             return self.ratio
         return self.value / self.target.bound if self.target.bound else None
 
     @property
     def better(self) -> Literal["less", "more"]:
-        """Without a target: what is counted per second is to be more, all else less."""
+        """Return which direction is better without a target: more of what is counted per second, less of all else."""
         if self.target is not None:
             return "less" if self.target.kind == "at most" else "more"
         return "more" if self.unit == "/s" else "less"
 
     def worse(self, before: float) -> bool:
-        """Than in an earlier run, by more than what two runs of the same code differ by."""
+        """Return whether the figure is worse than in an earlier run, by more than two runs of the same code differ."""
         now = self.measure
         if now is None:
             return False
@@ -66,7 +67,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """None without a target."""
+        """Return whether the target is met; None without a target."""
         if self.target is None:
             return None
         measured = self.value if self.target.of == "value" else self.ratio
@@ -74,7 +75,7 @@ class Figure:
 
 
 def format_number(value: float) -> str:
-    """Three digits that count: 0.0712, 3.19, 43.6, 1,536."""
+    """Return a number with three significant digits: 0.0712, 3.19, 43.6, 1,536."""
     if value == 0:
         return "0"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -87,8 +88,8 @@ def print_table(
     *,
     details: bool = True,
 ) -> None:
-    """`before`: a name for an earlier run, and its measures by `section: figure`. Without details: what has a target,
-    and what became worse."""
+    """Print the table. `before`: the name of an earlier run, and its measures by `section: figure`. Without details:
+    figures with a target, and those that became worse."""
     name, measures = before
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", style="bold", no_wrap=True)

@@ -1,6 +1,5 @@
-"""What it costs to measure a node (without its GPUs' driver), and to keep what 1,000 nodes of 8 GPUs use, every metric
-of each, and to read it, on a private PostgreSQL (without fsync, like that of the tests: what counts here is processor
-time)."""
+"""Cost of measuring a node (without its GPUs' driver), and of storing and reading every metric of 1,000 nodes with 8
+GPUs, on a private PostgreSQL (without fsync, like that of the tests: what counts here is processor time)."""
 
 import json
 import subprocess
@@ -30,7 +29,7 @@ def measure() -> Iterator[Figure]:
 
 
 def measure_sampling() -> Iterator[Figure]:
-    """By processor time of one sample; in between the caches do something else."""
+    """Return the processor time of one sample; in between the caches do something else."""
     share = FigureTarget(0.2)
     yield Figure("measuring a node", _take_samples({}), "% of a core", target=share)
     with ExitStack() as stack:

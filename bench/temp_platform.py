@@ -1,4 +1,4 @@
-"""Scratch data directories, and commands that run inside Django on one."""
+"""Temporary data directories, and commands that run inside Django on one."""
 
 import atexit
 import os
@@ -32,13 +32,13 @@ def make_temp_folder() -> Iterator[Path]:
 
 
 def prepare_database(data: Path) -> None:
-    """Puts a migrated database there; migrating takes longer than many a section, so it is done once."""
+    """Copy a migrated database there; migrating takes longer than many a section, so it is done once."""
     os.environ.setdefault("FERMI_TEST_DATA", _make_lasting_folder())
     platform_process.prepare(data)
 
 
 def prepare_databases() -> None:
-    """Both databases at once, each migrated on a core of its own."""
+    """Migrate both databases at once, each on a core of its own."""
     with make_temp_folder() as data, ThreadPoolExecutor(2) as pool:
         first, second = pool.submit(prepare_database, data), pool.submit(_start_servers)
         first.result()
@@ -48,9 +48,9 @@ def prepare_databases() -> None:
 
 @contextmanager
 def run_postgresql() -> Iterator[dict[str, str]]:
-    """Settings of a migrated PostgreSQL database and an empty Redis for one section; the servers are the same for all.
-    The ones that tests share would become the database of everything that is started afterwards; `BENCH_POSTGRES` is
-    the process that started them. Raises MissingServerError where a server is not installed and cannot be."""
+    """Yield settings of a migrated PostgreSQL database and an empty Redis for one section; the servers are the same for
+    all. The ones that tests share would become the database of everything that is started afterwards; `BENCH_POSTGRES`
+    is the process that started them. Raise MissingServerError where a server is not installed and cannot be."""
     env = _start_servers()
     mother = env["DATABASE_URL"].replace("///fermi?", "///postgres?")
     redis.from_url(env["REDIS_URL"]).flushall()
@@ -65,7 +65,7 @@ def run_postgresql() -> Iterator[dict[str, str]]:
 
 @cache
 def install_servers() -> None:
-    """Installs PostgreSQL and Redis where they are missing (Debian, root); says so where it cannot."""
+    """Install PostgreSQL and Redis where they are missing (Debian, root); print where that is not possible."""
     install_missing({package: NEEDS[package] for package in ("postgresql", "redis-server")})
 
 
@@ -83,21 +83,21 @@ def _start_servers() -> dict[str, str]:
 
 @cache
 def _make_lasting_folder() -> str:
-    """A folder for the whole run."""
+    """Return a folder that lasts for the whole run."""
     folder = tempfile.mkdtemp(prefix="fermi-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def build_environment(data: Path, **more: str) -> dict[str, str]:
-    """Of a platform process on `data`, whatever this shell has set."""
+    """Return the environment of a platform process on `data`, whatever this shell has set."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(OWN_VARIABLES)}
     path = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
     return {**own, "FERMI_DATA": str(data), "DJANGO_SETTINGS_MODULE": "bench.settings", "PYTHONPATH": path, **more}
 
 
 def run_in_django(data: Path, *words: str) -> str:
-    """`python -m bench.in_django …` on a new database of `data`; what it printed."""
+    """Run `python -m bench.in_django …` on a new database of `data` and return its output."""
     prepare_database(data)
     command = [sys.executable, "-m", "bench.in_django", *words]
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""Medians of things measured in turns."""
+"""Medians of things that are measured alternately."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ def measure_seconds(action: Callable[[], object]) -> float:
 def measure_in_turns(
     rounds: int, times: Mapping[str, int] = MappingProxyType({}), /, **actions: Callable[[], float]
 ) -> dict[str, float]:
-    """The median of what each action returns. They take turns, so that whatever else the machine does meanwhile
-    is shared among them. `times`: of an action that is done less often."""
+    """Return the median of what each action returns. They alternate, so that other load of the machine affects all of
+    them. `times`: for an action that is done less often."""
     found: dict[str, list[float]] = {name: [] for name in actions}
     for turn in range(rounds):
         for name, action in actions.items():

@@ -1,4 +1,4 @@
-"""The platform's addresses, and beside them the least that REST framework can do: what the API is compared with."""
+"""The platform's URLs, and a view that does as little as REST framework can: what the API is compared with."""
 
 from django.urls import path
 from rest_framework.request import Request

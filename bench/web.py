@@ -1,4 +1,4 @@
-"""A web process on scratch data with its broker, and nothing that would start training."""
+"""A web process on temporary data with its broker, and nothing that would start training."""
 
 import subprocess
 from collections.abc import Iterator
@@ -41,8 +41,8 @@ class BenchWeb:
 
 @contextmanager
 def serve_web(data: Path, processes: int = 1, **more: str) -> Iterator[BenchWeb]:
-    """`data` has been migrated and has its first-start data. No worker, beat or watcher runs: what is created stays
-    as it is. `more`: settings of the web processes."""
+    """Serve `data`, which has been migrated and has its first-start data. No worker, beat or watcher runs: what is
+    created stays as it is. `more`: settings of the web processes."""
     port = free_port()
     with serve_broker(data):
         with (
@@ -63,7 +63,7 @@ def serve_web(data: Path, processes: int = 1, **more: str) -> Iterator[BenchWeb]
 
 @contextmanager
 def serve_broker(data: Path) -> Iterator[None]:
-    """The broker alone."""
+    """Run the broker alone."""
     run_dir = paths.get_run_dir(data)
     run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     broker.set_password(run_dir)

@@ -1,4 +1,4 @@
-"""20,000 workers that say every ten seconds what their ranks do: as the agents of 2,500 hosts send it, eight workers
+"""20,000 workers that report every ten seconds what their ranks do: as the agents of 2,500 hosts send it, eight workers
 together and held while there is nothing new, and each worker by itself. One web process on SQLite answers.
 
 The load comes from a process of its own (`bench.heartbeats`), and an answer's time counts from the moment when its
@@ -44,7 +44,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _measure_refusals(web: BenchWeb) -> Iterator[Figure]:
-    """Of heartbeats by nobody that name far too many workers."""
+    """Measure unauthenticated heartbeats that name far too many workers."""
     bodies = [
         b'{"workers":[%s]}' % b",".join([entry] * TOO_MANY_WORKERS) for entry in (b"{}", b'{"id":"gn0-0","token":"x"}')
     ]
@@ -120,7 +120,7 @@ def _count_missing(data: Path, last: float) -> float:
 
 
 class CommitCounter:
-    """Counts other connections' transactions, as SQLite's `data_version` tells of them."""
+    """Counts transactions of other connections, by SQLite's `data_version`."""
 
     def __init__(self, path: Path) -> None:
         self._ended = threading.Event()

@@ -1,5 +1,5 @@
-"""An engine of which nothing runs: 64 ranks of each attempt, of whom the newest changed as often as a mapped file says.
-So what it costs to ask an engine is left out; `bench.kubernetes` measures that."""
+"""A simulated engine: 64 ranks of each attempt, the newest of which changed as often as a mapped file says. So the cost
+of querying an engine is left out; `bench.kubernetes` measures that."""
 
 import mmap
 import struct
