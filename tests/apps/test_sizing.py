@@ -14,7 +14,7 @@ from apps.training.core import elastic_size, task_store, transitions
 from apps.training.models import Attempt, Event, Task
 from apps.training.presenters import selectors as shown
 from apps.training.reconcile import actions as reconcile_actions
-from apps.training.reconcile import reconciler, restarts
+from apps.training.reconcile import facts, restarts
 from apps.training.services import actions
 from apps.training.states import TaskState
 from apps.training.states.reasons import CAUSES, TaskReason
@@ -231,7 +231,7 @@ def test_growing_on_demand_asks_the_attempt_to_save_and_end_once(again: Task, us
     actions.grow_task(user, task.pk)
     assert codes(task).count("GROW_REQUESTED") == 1
     task = Task.objects.get(pk=task.pk)
-    assert reconciler._build_facts(task)[0].resize_requested
+    assert facts.build_batch_facts(task, None).resize_requested
     assert shown.get_task_detail(user, task.pk)["elastic"]["resizing"]
     task = queue_again(task)
     assert (task.attempt, task.world_size, task.resize_requested_at) == (3, 8, None)

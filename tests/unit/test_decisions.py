@@ -1,5 +1,6 @@
 """The reconciler's decision table: every combination of what can be stored and what can be seen."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TRANSITIONS, TaskState, allowed_actions
 from apps.training.states.decisions import ReconcileAction, ReconcileDecision, TaskFacts, decide_action
 from apps.training.states.reasons import CAUSES, TaskReason
+from fermi.diagnosis.hangs import GangLayout
 from fermi.engines.failure_cause import MAX_IDLE_SECONDS
 from fermi.jobs import causes as general
 from fermi.jobs.causes import RANK_CODES
@@ -60,6 +62,39 @@ def check_invariants(facts, seen):
         assert not facts.stop_requested
     if decision.act is ReconcileAction.RECORD:
         assert facts.outcome is None or (facts.outcome.code in RANK_CODES and decision.cause.underlying)
+
+
+STALLED = Observation(Phase.RUNNING, True, (RankStatus(0, 0, "running", 7, stalled={"since": 1000.0, "looks": 2}),))
+
+
+@pytest.mark.parametrize("seen", [*SEEN, STALLED], ids=lambda o: f"{o.phase}-left={o.left}")
+def test_facts_that_are_not_complete_lead_to_the_same_decision_or_to_loading_the_rest(seen):
+    bad = CAUSES[TaskReason.BAD_LOSS]
+    for known, found in product(FACTS, (None, bad)):
+        complete = replace(known, found=found, site=GangLayout(), on_hang="restart", moment=9000.0)
+        batch = replace(known, complete=False, may_be_found=bool(found), attempts_left=0, moment=9000.0)
+        decision = decide_action(batch, seen)
+        if decision.act is not ReconcileAction.LOAD:
+            assert decision == decide_action(complete, seen)
+        assert decide_action(complete, seen).act is not ReconcileAction.LOAD
+
+
+def test_only_a_task_whose_ranks_all_run_is_steady():
+    def decide(phase=Phase.RUNNING, waiting=None, rank="running", still_since=None, **facts):
+        ranks = (RankStatus(0, 0, "running", 7), RankStatus(1, 1, rank, 8, still_since=still_since))
+        facts = TaskFacts(facts.pop("state", TaskState.RUNNING), complete=False, moment=1000.0, **facts)
+        return decide_action(facts, Observation(phase, True, ranks, waiting=waiting))
+
+    assert decide() == ReconcileDecision(ReconcileAction.WAIT, steady=True)
+    for other in (
+        decide(ends_soon=True),
+        decide(rank="waiting"),
+        decide(still_since=999.0),
+        decide(waiting=Cause("ENGINE_AWAY")),
+        decide(phase=Phase.UNKNOWN),
+        decide(state=TaskState.STARTING),
+    ):
+        assert not other.steady
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,30 @@
 """Processes many running tasks at once: most need nothing, or only that their observation is stored.
 
 A pass over one task loads its specification and queries and writes for it alone. For tasks that keep running, the batch
-decides the same (`decide_action`) from a few columns, and writes for all of them together. Whatever it cannot decide is
-left to a single pass.
+decides by the same table (`decide_action`) from facts that are not complete, and writes for all of them together. It
+leaves each task to a single pass for which another action than to wait is decided.
 """
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from django.db.models import Q
 
 from apps.clusters.models import Cluster
 from apps.common import pass_claims
-from apps.common.clock import now
 from apps.common.sql import AnyOf
 from apps.training.core import observation_store as seen_last
 from apps.training.core.engine_access import build_handle, observe_attempts
 from apps.training.models import Attempt, Finding, Task
-from apps.training.reconcile import actions
-from apps.training.states import STATES_WITH_ATTEMPT, TaskKind, TaskState
-from apps.training.states.decisions import ReconcileAction, TaskFacts, decide_action
-from apps.training.states.limits import WATCHED_RECONCILE_INTERVAL
+from apps.training.reconcile import actions, facts
+from apps.training.states import STATES_WITH_ATTEMPT, TaskState
+from apps.training.states.decisions import ReconcileAction, decide_action
+from apps.training.states.limits import RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL
 from fermi.diagnosis import Level, hangs, loss_anomalies
-from fermi.jobs.spec import Observation, Phase
+from fermi.jobs.spec import Observation
 
 log = logging.getLogger(__name__)
 
@@ -36,50 +36,42 @@ TASK_COLUMNS = ("id", "state", "kind", "attempt", "world_size", "max_restarts", 
 
 @dataclass
 class BatchResult:
-    """Result of a batch. `quiet`: tasks to be processed again after their state's interval. `settled`: of these, tasks
-    for which only reported changes matter. `rest`: tasks that need a pass. `seen`: observations of all tasks with an
-    attempt, by task."""
+    """Result of a batch. `waiting`: tasks that need nothing more, by the interval after which they are processed again.
+    `rest`: tasks that need a pass. `seen`: observations of all tasks with an attempt, by task."""
 
-    quiet: dict[TaskState, list[str]] = field(default_factory=lambda: defaultdict(list))
-    settled: list[str] = field(default_factory=list)
+    waiting: dict[timedelta, list[str]] = field(default_factory=lambda: defaultdict(list))
     rest: list[str] = field(default_factory=list)
     seen: dict[str, Observation] = field(default_factory=dict)
 
-    def __len__(self) -> int:
-        return len(self.rest) + len(self.settled) + sum(map(len, self.quiet.values()))
 
-
-def run_batch_pass(
-    ids: Sequence[str], claim: pass_claims.PassClaim, facts_of: Callable[[Task, Attempt | None], TaskFacts]
-) -> BatchResult:
-    """Process those of these tasks that are claimed, and store the observations of those that need nothing else.
-    `facts_of` returns a task's facts without what needs its specification."""
+def run_batch_pass(ids: Sequence[str], claim: pass_claims.PassClaim) -> BatchResult:
+    """Process those of these tasks that are claimed, and store the observations of those that need nothing else."""
     tasks = _load_claimed_tasks(ids, claim)
-    attempts, told = _load_open_attempts(tasks), _find_tasks_with_findings(tasks)
+    attempts, may_be_found = _load_open_attempts(tasks), _find_tasks_with_findings(tasks)
     found = BatchResult(seen=observe_tasks(tasks))
     news: list[tuple[Attempt, Observation]] = []
     for task in tasks:
-        attempt = attempts.get(task.pk)
-        try:
-            if (
-                attempt is None
-                or task.pk in told
-                or not _needs_no_action(task, facts_of(task, attempt), found.seen[task.pk])
-            ):
-                found.rest.append(task.pk)
-                continue
-            if actions.has_new_observation(attempt, found.seen[task.pk]):
-                news.append((attempt, found.seen[task.pk]))
-        except Exception:
-            log.exception("task %s cannot be told at a glance", task.pk)
-            found.rest.append(task.pk)
-            continue
-        if _runs_steadily(task, found.seen[task.pk]):
-            found.settled.append(task.pk)
-        else:
-            found.quiet[TaskState(task.state)].append(task.pk)
+        attempt, interval = attempts.get(task.pk), None
+        if attempt is not None:
+            try:
+                interval = _choose_interval(task, attempt, found.seen[task.pk], may_be_found=task.pk in may_be_found)
+                if interval and actions.has_new_observation(attempt, found.seen[task.pk]):
+                    news.append((attempt, found.seen[task.pk]))
+            except Exception:
+                log.exception("task %s: the batch cannot decide, a pass of its own will", task.pk)
+                interval = None
+        (found.waiting[interval] if interval else found.rest).append(task.pk)
     seen_last.store_observations(news, claim.at)
     return found
+
+
+def _choose_interval(task: Task, attempt: Attempt, seen: Observation, *, may_be_found: bool) -> timedelta | None:
+    """Return after which interval the task is processed again; None if it needs a pass, because there is more to do
+    than to wait, or the task does not say yet for what it waits."""
+    decision = decide_action(facts.build_batch_facts(task, attempt, may_be_found=may_be_found), seen)
+    if decision.act is not ReconcileAction.WAIT or not actions.is_reason_stored(task, decision):
+        return None
+    return WATCHED_RECONCILE_INTERVAL if decision.steady else RECONCILE_INTERVALS[TaskState(task.state)]
 
 
 def observe_tasks(tasks: Iterable[Task]) -> dict[str, Observation]:
@@ -97,23 +89,6 @@ def observe_tasks(tasks: Iterable[Task]) -> dict[str, Observation]:
     return found
 
 
-def _needs_no_action(task: Task, facts: TaskFacts, observation: Observation) -> bool:
-    """Return True if a pass would only wait, and the task already says for what."""
-    if any(rank.stalled for rank in observation.ranks):
-        return False
-    decision = decide_action(facts, observation)
-    return decision.act is ReconcileAction.WAIT and actions.is_reason_stored(task, decision)
-
-
-def _runs_steadily(task: Task, observation: Observation) -> bool:
-    """Return True if all ranks run, and time alone changes nothing soon."""
-    if task.state != TaskState.RUNNING or observation.phase is not Phase.RUNNING or observation.waiting or task.reason:
-        return False
-    if task.deadline_at and task.deadline_at < now() + WATCHED_RECONCILE_INTERVAL:
-        return False
-    return all(rank.state == "running" and rank.still_since is None for rank in observation.ranks)
-
-
 def _load_claimed_tasks(ids: Sequence[str], claim: pass_claims.PassClaim) -> list[Task]:
     """Return the claimed tasks with their clusters, which are few and loaded once."""
     tasks = list(Task.objects.filter(AnyOf(ids), claimed_at=claim.at).only(*TASK_COLUMNS))
@@ -124,10 +99,8 @@ def _load_claimed_tasks(ids: Sequence[str], claim: pass_claims.PassClaim) -> lis
 
 
 def _load_open_attempts(tasks: Iterable[Task]) -> Mapping[str, Attempt]:
-    """Return the attempts whose end is not known, by task. Drills are left out: they need a pass."""
-    numbers = {
-        task.pk: task.attempt for task in tasks if task.state in STATES_WITH_ATTEMPT and task.kind != TaskKind.DRILL
-    }
+    """Return the attempts whose end is not known, by task."""
+    numbers = {task.pk: task.attempt for task in tasks if task.state in STATES_WITH_ATTEMPT}
     going_on = Attempt.objects.filter(AnyOf(numbers, "task_id"), outcome="", ended_at=None)
     rows = going_on.only("task_id", "number", "outcome", "seen_mark")
     return {row.task_id: row for row in rows if row.number == numbers.get(row.task_id)}

@@ -11,7 +11,6 @@ without a further write: each transaction checks the claim first (`transitions.l
 import logging
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -22,16 +21,14 @@ from apps.common.clock import now
 from apps.common.sql import AnyOf
 from apps.training.core import observation_store as seen_last
 from apps.training.core import transitions, wakeups
-from apps.training.core.engine_access import build_cause
 from apps.training.core.transitions import StaleTaskError
 from apps.training.models import Attempt, Task, Watch
 from apps.training.queue import scheduling_pass
-from apps.training.reconcile import actions, batch_pass, diagnosis, restarts
+from apps.training.reconcile import actions, batch_pass, diagnosis, facts
 from apps.training.reconcile.engine_watch import WatcherHeartbeats
 from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskState
-from apps.training.states.decisions import ReconcileAction, ReconcileDecision, TaskFacts, decide_action, judge_hang
+from apps.training.states.decisions import ReconcileAction, ReconcileDecision, decide_action, judge_hang
 from apps.training.states.limits import PASS_CLAIM_TIMEOUT, RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL
-from apps.training.states.reasons import TaskReason
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause, Observation
 
@@ -90,10 +87,12 @@ def _run_batch_pass(ids: Sequence[str]) -> list[_PendingPass]:
     """Process a batch and release the tasks that need nothing more. Return the others, which are still due."""
     claim = pass_claims.PassClaim(Task.objects.filter(AnyOf(ids)), PASS_CLAIM_TIMEOUT)
     with claim.kept():
-        found = batch_pass.run_batch_pass(ids, claim, _build_quick_facts)
-    for state, quiet in found.quiet.items():
-        _release_claim(quiet, claim, RECONCILE_INTERVALS[state])
-    _release_steady(found.settled, claim)
+        found = batch_pass.run_batch_pass(ids, claim)
+    for interval, waiting in found.waiting.items():
+        if interval == WATCHED_RECONCILE_INTERVAL:
+            _release_steady(waiting, claim)
+        else:
+            _release_claim(waiting, claim, interval)
     moment = _release_claim(found.rest, claim, timedelta())
     return [_PendingPass(pk, found.seen.get(pk), moment) for pk in found.rest]
 
@@ -110,7 +109,7 @@ def _reconcile_one(waiting: _PendingPass) -> None:
 
 def _release_steady(ids: Sequence[str], claim: pass_claims.PassClaim) -> None:
     """Release tasks that run steadily: while watchers observe them they come back late, and not all at once."""
-    if not ids or not _is_watched():
+    if not _is_watched():
         _release_claim(ids, claim, RECONCILE_INTERVALS[TaskState.RUNNING])
         return
     for first in range(parts := min(STEADY_GROUPS, len(ids))):
@@ -155,46 +154,6 @@ def _load_task(task_id: str, claim: pass_claims.PassClaim) -> Task | None:
     return task
 
 
-def _build_facts(task: Task) -> tuple[TaskFacts, Attempt | None]:
-    attempt = (
-        next((a for a in task.attempts.all() if a.number == task.attempt), None)
-        if task.state in STATES_WITH_ATTEMPT
-        else None
-    )
-    ends = [build_cause(task.cluster, one.outcome) for one in task.attempts.all()]
-    if task.spec.get("elastic"):
-        ends = restarts.mark_losses_free(ends)
-    facts = _build_quick_facts(task, attempt)
-    runs = attempt and facts.state is TaskState.RUNNING and not attempt.outcome
-    return replace(
-        facts,
-        attempts_left=task.max_restarts + 1 - restarts.count_charged_ends(ends),
-        found=diagnosis.find_end_cause(task, attempt) if attempt and runs else None,
-    ), attempt
-
-
-def _build_quick_facts(task: Task, attempt: Attempt | None) -> TaskFacts:
-    """Return the facts without what matters only at an attempt's end, and without its findings."""
-    return TaskFacts(
-        state=TaskState(task.state),
-        stop_requested=task.stop_requested_at is not None,
-        resize_requested=task.resize_requested_at is not None,
-        leave=_find_leave_cause(task),
-        overdue=task.deadline_at is not None and task.deadline_at <= now(),
-        outcome=build_cause(task.cluster, attempt.outcome, attempt.outcome_params)
-        if attempt and attempt.outcome
-        else None,
-        attempt=task.attempt,
-        moment=(now() - clock_jumps.get_recent_jump()).timestamp(),
-    )
-
-
-def _find_leave_cause(task: Task) -> Cause | None:
-    """Return why the task has to give its environments back for now; None if it has not."""
-    asked = TaskReason.PAUSED if task.paused_at else TaskReason.GAVE_WAY if task.preempted_at else None
-    return build_cause(task.cluster, asked, task.preempted_for) if asked else None
-
-
 def _run_pass(task: Task, claim: pass_claims.PassClaim, seen: Observation | None) -> None:
     """Run actions until the task has to wait, then set when it is due. A pass that raises is tried again after
     PASS_CLAIM_TIMEOUT, or when a hint comes."""
@@ -211,22 +170,20 @@ def _run_pass(task: Task, claim: pass_claims.PassClaim, seen: Observation | None
 
 def _run_actions(task: Task, claim: pass_claims.PassClaim, seen: Observation | None) -> timedelta:
     for _ in range(MAX_ACTIONS_PER_PASS):
-        facts, attempt = _build_facts(task)
+        attempt = facts.get_newest_attempt(task)
         if attempt is None:
             seen = None
         elif seen is None:
             seen = batch_pass.observe_tasks([task])[task.pk]
-        if attempt and seen and diagnosis.may_hang(attempt, seen):
-            facts = replace(
-                facts, site=diagnosis.build_gang_layout(task, seen), on_hang=diagnosis.get_hang_policy(task)
-            )
+        known = facts.build_facts(task, attempt, seen)
+        if attempt and seen and known.site:
             with transitions.lock_task(task):
-                diagnosis.record_hang(task, attempt, judge_hang(facts, seen))
-        decision = decide_action(facts, seen)
+                diagnosis.record_hang(task, attempt, judge_hang(known, seen))
+        decision = decide_action(known, seen)
         if attempt and seen and actions.has_new_observation(attempt, seen):
             seen_last.store_observations([(attempt, seen)], claim.at)
         try:
-            wait = _run_action(task, attempt, decision, facts)
+            wait = _run_action(task, attempt, decision)
         except BackendError as error:
             log.warning("task %s: %s cannot be done now: %s", task.pk, decision.act, error)
             wait = actions.report_engine_error(task, Cause(error.code, error.params))
@@ -242,7 +199,7 @@ def _run_actions(task: Task, claim: pass_claims.PassClaim, seen: Observation | N
     raise RuntimeError(f"task {task.pk} does not come to rest in {task.state}")
 
 
-def _run_action(task: Task, attempt: Attempt | None, decision: ReconcileDecision, facts: TaskFacts) -> timedelta | None:
+def _run_action(task: Task, attempt: Attempt | None, decision: ReconcileDecision) -> timedelta | None:
     """Carry out the decision; return how long to wait until the task is processed again, None to go on at once."""
     match decision.act:
         case ReconcileAction.WAIT:

@@ -17,6 +17,7 @@ class ReconcileAction(StrEnum):
     """What a reconciler pass can do with a task; `reconcile.actions` has one function for each."""
 
     WAIT = "wait"  # and store why, if the engine cannot be asked
+    LOAD = "load"  # load the complete facts and decide again
     PREPARE = "prepare"  # initializing: check what it needs
     LEASE = "lease"  # queued: take all environments and start an attempt, or store who holds them
     SUBMIT = "submit"  # starting: submit what has not started (again), and store why it waits
@@ -35,6 +36,10 @@ class TaskFacts:
     task has to give its environments back for now (paused or preempted); `found`: why the attempt has to end, according
     to its output; `overdue`: the deadline has passed; `moment`: now, in unix seconds; `site`: where the attempt runs,
     for hang detection; `on_hang`: what to do when it hangs for certain.
+
+    `complete`: False for facts that were loaded for many tasks at once, without `attempts_left`, `found`, `site` and
+    `on_hang`; `may_be_found`: whether `found` could then be set; `ends_soon`: the deadline passes within
+    WATCHED_RECONCILE_INTERVAL.
     """
 
     state: TaskState
@@ -49,28 +54,40 @@ class TaskFacts:
     found: Cause | None = None
     site: hangs.GangLayout | None = None
     on_hang: str = "report"
+    complete: bool = True
+    may_be_found: bool = False
+    ends_soon: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileDecision:
-    """The action to take, with the target state and the cause where the action needs them."""
+    """The action to take, with the target state and the cause where the action needs them. `steady`: all ranks run, and
+    time alone changes nothing soon."""
 
     act: ReconcileAction
     to: TaskState | None = None
     cause: Cause = field(default_factory=lambda: Cause(""))
+    steady: bool = False
+
+
+_WITHOUT_ATTEMPT = {
+    TaskState.INITIALIZING: (ReconcileAction.PREPARE, TaskReason.INITIALIZE_TIMEOUT),
+    TaskState.QUEUED: (ReconcileAction.LEASE, TaskReason.QUEUE_TIMEOUT),
+}
+"""States without an attempt: what a pass does in them, and why the task ends when their time is over."""
 
 
 def decide_action(facts: TaskFacts, observation: Observation | None) -> ReconcileDecision:
     """Return what to do next with a task.
 
     `observation` is None in the states that have no attempt, and only in those. Returned causes carry what is declared
-    of them.
+    of them. LOAD is returned only for facts that are not complete.
     """
-    if facts.state is TaskState.INITIALIZING:
-        return _decide_without_attempt(facts, ReconcileAction.PREPARE, TaskReason.INITIALIZE_TIMEOUT)
-    if facts.state is TaskState.QUEUED:
-        return _decide_without_attempt(facts, ReconcileAction.LEASE, TaskReason.QUEUE_TIMEOUT)
+    if facts.state in _WITHOUT_ATTEMPT:
+        return _decide_without_attempt(facts, *_WITHOUT_ATTEMPT[facts.state])
     assert observation is not None
+    if not facts.complete and _needs_complete_facts(facts, observation):
+        return ReconcileDecision(ReconcileAction.LOAD)
     if facts.outcome is not None:
         return _decide_ended_attempt(facts, facts.outcome, observation)
     if facts.state is TaskState.STARTING and observation.phase is Phase.SUCCEEDED:
@@ -85,7 +102,20 @@ def decide_action(facts: TaskFacts, observation: Observation | None) -> Reconcil
             return ReconcileDecision(ReconcileAction.MOVE, TaskState.RUNNING)
         if observation.phase in (Phase.ABSENT, Phase.STARTING):
             return ReconcileDecision(ReconcileAction.SUBMIT, cause=observation.waiting or Cause(""))
-    return ReconcileDecision(ReconcileAction.WAIT, cause=observation.waiting or Cause(""))
+    return ReconcileDecision(
+        ReconcileAction.WAIT, cause=observation.waiting or Cause(""), steady=_is_steady(facts, observation)
+    )
+
+
+def _needs_complete_facts(facts: TaskFacts, seen: Observation) -> bool:
+    """Return True if the decision depends on what is known only of complete facts."""
+    return facts.outcome is not None or facts.may_be_found or any(rank.stalled for rank in seen.ranks)
+
+
+def _is_steady(facts: TaskFacts, seen: Observation) -> bool:
+    if facts.state is not TaskState.RUNNING or seen.phase is not Phase.RUNNING or seen.waiting or facts.ends_soon:
+        return False
+    return all(rank.state == "running" and rank.still_since is None and not rank.stalled for rank in seen.ranks)
 
 
 def _decide_without_attempt(facts: TaskFacts, onward: ReconcileAction, timeout: TaskReason) -> ReconcileDecision:
