@@ -11,6 +11,7 @@ from django.utils.translation import override
 from apps.accounts.models import Membership, Role, User
 from apps.clusters.models import AvailabilityZone, DevEnvironment, Lease
 from apps.common.clock import now
+from apps.training.api.diagnosis import serialize_diagnosis
 from apps.training.core import findings as ground
 from apps.training.models import Attempt, Checkpoint, Node, Task
 from apps.training.presenters import findings as shown
@@ -244,7 +245,8 @@ def stored(task: Task, user: User) -> Task:
 
 def answer(task: Task, user: User) -> dict[str, Any]:
     with override("en"):
-        return diagnosis.diagnose_task(user, Task.objects.select_related("cluster").get(pk=task.pk))
+        found = diagnosis.diagnose_task(user, Task.objects.select_related("cluster").get(pk=task.pk))
+        return serialize_diagnosis(found)
 
 
 @pytest.mark.database

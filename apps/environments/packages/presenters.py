@@ -1,28 +1,24 @@
 """Installed packages and installations, as the API returns them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apps.common.nested_texts import render_code
 from apps.environments.models import Installation, InstallationState
+from apps.environments.packages import surveys
 from apps.environments.packages.surveys import PackageSurvey
 from fermi.planning import packages
-from fermi.planning.packages import InstalledPackages, MissingModule, VersionDifference
+from fermi.planning.packages import MissingModule, VersionDifference
 
 LOOKING, KNOWN, FAILED = STATES = ("looking", "known", "failed")
 
 
-def index_surveys(surveys: Iterable[PackageSurvey]) -> dict[str, InstalledPackages]:
-    """Return the surveys that found something, by environment id."""
-    return {one.environment.pk: one.found for one in surveys if one.found}
-
-
-def serialize_comparison(surveys: Sequence[PackageSurvey]) -> dict[str, Any]:
-    found = index_surveys(surveys)
+def serialize_comparison(compared: Sequence[PackageSurvey]) -> dict[str, Any]:
+    found = surveys.index_surveys(compared)
     lacking = packages.find_missing_distributions(found)
     return {
-        "environments": [serialize_environment(one) for one in surveys],
-        "looking": any(one.looking for one in surveys),
+        "environments": [serialize_environment(one) for one in compared],
+        "looking": any(one.looking for one in compared),
         "differences": [serialize_difference(one) for one in packages.find_differences(found)],
         "lacking": [
             {"name": one.name, "version": one.version, "environmentIds": list(one.environments),

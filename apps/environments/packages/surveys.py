@@ -5,7 +5,7 @@ entering an environment takes up to seconds, and no page waits for that. A resul
 than the environment's life; an older one is returned while it is refreshed.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -45,6 +45,11 @@ class PackageSurvey:
     error: dict[str, Any] | None = None
     looked_at: datetime | None = None
     looking: bool = False
+
+
+def index_surveys(surveys: Iterable[PackageSurvey]) -> dict[str, packages.InstalledPackages]:
+    """Return the surveys that found something, by environment id."""
+    return {one.environment.pk: one.found for one in surveys if one.found}
 
 
 def request_surveys(

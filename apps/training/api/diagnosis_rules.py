@@ -6,8 +6,9 @@ from rest_framework import serializers
 
 from apps.common.api import APIView, Body, Data, Request, operation
 from apps.training.api.serializers import TaskFinding
+from apps.training.presenters import findings
 from apps.training.services import diagnosis_rules
-from fermi.diagnosis import tracebacks
+from fermi.diagnosis import diagnose, tracebacks
 from fermi.diagnosis.rules import MAX_BYTES
 
 RULES_FIELD_OPTIONS: dict[str, Any] = {"max_length": MAX_BYTES, "allow_blank": True, "trim_whitespace": False}
@@ -54,4 +55,6 @@ class DiagnosisRulesTestView(APIView):
     @operation("testDiagnosisRules", body=DiagnosisRulesTestRequest, data=DiagnosisRulesTest)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """Return what rules would find in the output of a failed rank. Stores nothing."""
-        return diagnosis_rules.try_rules(request.user, project_id, body["log"], body.get("text"))
+        tried = diagnosis_rules.try_rules(request.user, project_id, body["log"], body.get("text"))
+        finding = tried.finding and findings.serialize_finding(diagnose.StoredFinding(tried.finding, 1), [])
+        return {**tried._asdict(), "finding": finding}

@@ -9,11 +9,11 @@ from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.serializers import Reason
 from apps.training.preflight import presenters as shapes
 from apps.training.services import preflight as service
-from apps.training.states import TaskAction
+from apps.training.states import STATES_BY_STATUS, TaskAction
 from fermi import preflight
 from fermi.planning import plugins
 
-PREFLIGHT_STATUSES = [(status, status) for status in ("queued", "running", "done", "failed")]
+PREFLIGHT_STATUSES = [(status, status) for status in STATES_BY_STATUS]
 JUDGED_LEVELS = [(level, level) for level in (*LEVELS, "unknown")]
 STOP_ACTIONS = [(TaskAction.STOP.value, TaskAction.STOP.value)]
 TEST_LEVELS = [(level, level) for level in preflight.LEVELS]

@@ -1,11 +1,17 @@
 """Endpoints for task templates: use cases that are ready to be submitted."""
 
+from typing import Any
+
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import WarningItem
 from apps.common.api import APIView, Data, Query, Request, operation
 from apps.common.pages import ShortQuery, paginate_items
+from apps.common.texts import get_request_language
+from apps.training.presenters import task_presenter
 from apps.training.services import templates
+from apps.training.services.templates import FilledTemplate, FilledVariant
+from fermi.planning import plugins
 
 
 class TemplateVariant(serializers.Serializer):
@@ -35,11 +41,34 @@ class TemplatesView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """List the task templates as requests, each with those of your environments that it could use, and what is
         missing."""
-        return paginate_items(templates.list_templates(request.user), query)
+        return paginate_items([_serialize_template(one) for one in templates.list_templates(request.user)], query)
 
 
 class TemplateView(APIView):
     @operation("getTaskTemplate", data=TaskTemplate)
     def get(self, request: Request, template_id: str) -> Data:
         """Return one task template."""
-        return templates.find_template(request.user, template_id)
+        return _serialize_template(templates.find_template(request.user, template_id))
+
+
+def _serialize_template(filled: FilledTemplate) -> dict[str, Any]:
+    return {
+        "id": filled.template.id,
+        **filled.template.said(get_request_language()),
+        "full": _serialize_variant(filled.full),
+        "small": _serialize_variant(filled.small),
+    }
+
+
+def _serialize_variant(filled: FilledVariant) -> dict[str, Any]:
+    variant = filled.variant
+    return {
+        "nodes": variant.nodes,
+        "gpusPerNode": variant.gpus_per_node,
+        "gpuType": variant.gpu_type,
+        "sameZone": variant.same_zone,
+        "framework": variant.framework,
+        "frameworkLabel": plugins.get_framework(variant.framework).info.label,
+        "request": filled.request,
+        "missing": [task_presenter.serialize_warning(one.code, one.params) for one in filled.missing],
+    }

@@ -11,6 +11,9 @@ from apps.common.api import APIView, Body, Data, Query, Request, operation, pagi
 from apps.common.errors import ApiError
 from apps.common.texts import get_request_language
 from apps.training.api import serializers
+from apps.training.api.diagnosis import serialize_diagnosis
+from apps.training.api.frameworks import serialize_advice
+from apps.training.api.preview import serialize_preview
 from apps.training.core import trace_context
 from apps.training.logs import pages
 from apps.training.logs.first_error import find_first_error
@@ -54,7 +57,7 @@ class TaskPreviewView(APIView):
     @operation("previewTask", body=TaskRequest, data=serializers.TaskPreview)
     def post(self, request: Request, body: TaskRequest, wrong: list[Problem]) -> Data:
         """Return what a task would run: ranks, environments, files, the engine's objects, problems. Creates nothing."""
-        return preview_task(request.user, body, dict(request.data), wrong)
+        return serialize_preview(preview_task(request.user, body, dict(request.data), wrong))
 
 
 class FrameworkRecommendView(APIView):
@@ -63,7 +66,7 @@ class FrameworkRecommendView(APIView):
     )
     def post(self, request: Request, body: Body) -> Data:
         """Return which framework suits a model of this size on these environments, with settings and reasons."""
-        return recommend_framework(request.user, **body)
+        return serialize_advice(recommend_framework(request.user, **body))
 
 
 class TaskView(APIView):
@@ -84,7 +87,8 @@ class TaskDiagnosisView(APIView):
     def get(self, request: Request, task_id: str) -> Data:
         """Return why the task is in its state: what happened, since when, where, the evidence, and what to do next.
         Also for a pre-flight test, by its id."""
-        return diagnosis.diagnose_task(request.user, actions.find_task_of_any_kind(request.user, task_id))
+        task = actions.find_task_of_any_kind(request.user, task_id)
+        return serialize_diagnosis(diagnosis.diagnose_task(request.user, task))
 
 
 class TaskRestartView(APIView):
@@ -165,7 +169,12 @@ class TaskScalingView(APIView):
     @operation("getTaskScaling", data=serializers.TaskScaling)
     def get(self, request: Request, task_id: str) -> Data:
         """Return the expected and the measured speed of the task."""
-        return scaling.compare_scaling(request.user, actions.find_task(request.user, task_id))
+        found = scaling.compare_scaling(request.user, actions.find_task(request.user, task_id))
+        return {
+            "expected": found.expected and task_presenter.serialize_scaling(found.expected),
+            "tokensPerSecond": found.tokens_per_second,
+            "offBy": found.off_by,
+        }
 
 
 class TaskCheckpointsView(APIView):

@@ -3,15 +3,14 @@
 from typing import Any
 
 from apps.training.models import Drill
-from apps.training.preflight.presenters import STATES_BY_STATUS
 from apps.training.presenters import task_presenter
-from apps.training.states import TaskAction, TaskState, allowed_actions
+from apps.training.states import TaskAction, TaskState, allowed_actions, get_run_status
 
 
 def serialize_drill(drill: Drill) -> dict[str, Any]:
     """Return the drill, which is loaded with its run, and the run with its owner."""
     run, report = drill.run, drill.report
-    status = next(status for status, states in STATES_BY_STATUS.items() if run.state in states)
+    status = get_run_status(run.state)
     actions = allowed_actions(TaskState(run.state), changes=getattr(drill, "may_change", False))
     checkpoint = report.get("checkpoint")
     return {

@@ -5,22 +5,14 @@ from typing import Any
 from apps.common.texts import get_request_language
 from apps.training.models import Preflight
 from apps.training.presenters import task_presenter
-from apps.training.states import TaskAction, TaskState, allowed_actions
+from apps.training.states import TaskAction, TaskState, allowed_actions, get_run_status
 from fermi.preflight.report import translate_report
-
-STATES_BY_STATUS = {
-    "queued": (TaskState.INITIALIZING, TaskState.QUEUED),
-    "running": (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING),
-    "done": (TaskState.SUCCEEDED,),
-    "failed": (TaskState.FAILED, TaskState.STOPPED),
-}
-"""A test's status, and the states of its run."""
 
 
 def serialize_brief(test: Preflight) -> dict[str, Any]:
     """Return the test as lists show it. It is loaded with its run, and the run with its owner and nodes."""
     run, nodes = test.run, list(test.run.nodes.all())
-    status = next(status for status, states in STATES_BY_STATUS.items() if run.state in states)
+    status = get_run_status(run.state)
     return {
         "id": test.pk,
         "status": status,

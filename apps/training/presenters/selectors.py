@@ -29,9 +29,9 @@ from apps.accounts.models import User
 from apps.common.encoding import encode_json
 from apps.common.errors import ApiError
 from apps.common.sql import CompiledQuery, Reader, list_columns, read_json
-from apps.training.core import elastic_size
+from apps.training.core import elastic_size, redaction
 from apps.training.models import Attempt, Drill, Event, Finding, MetricPoint, Node, Preflight, Task
-from apps.training.presenters import redaction, task_presenter
+from apps.training.presenters import task_presenter
 from apps.training.states import FINAL_STATES, TaskAction, TaskState, allowed_actions
 from fermi.diagnosis import Level
 from fermi.jobs import credentials

@@ -10,9 +10,8 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.core import checkpoint_choice, code, elastic_size, transitions, wakeups
+from apps.training.core import checkpoint_choice, code, elastic_size, redaction, transitions, wakeups
 from apps.training.models import Task
-from apps.training.presenters import redaction
 from apps.training.services import code_source, delete
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, TaskAction, TaskState, allowed_actions
 from fermi.jobs.spec import JobSpec

@@ -2,7 +2,7 @@
 now."""
 
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 from apps.accounts import access
 from apps.accounts.models import Role, User
@@ -10,7 +10,6 @@ from apps.clusters.models import DevEnvironment
 from apps.training.core import checkpoint_choice
 from apps.training.logs import pages
 from apps.training.models import Task
-from apps.training.presenters import findings
 from apps.training.reports import diagnosis_facts
 from apps.training.services import restart
 from apps.training.states import FINAL_STATES, TaskKind, TaskState, allowed_actions
@@ -18,6 +17,7 @@ from apps.training.states import TaskAction as Step
 from fermi.diagnosis import Action, Evidence, Where, diagnose
 from fermi.diagnosis.actions import ActionCode
 from fermi.jobs.errors import BackendError
+from fermi.messages import NestedText
 
 MAX_LINES = 30
 MAX_LINES_READ = 300
@@ -26,20 +26,30 @@ TRACEBACK_START = "Traceback (most recent call last)"
 
 STACK_EVIDENCE = "STACK_OF_RANKS"
 
-RESUMING_ACTIONS = {
-    ActionCode.RESTART_FROM_CHECKPOINT,
-    ActionCode.WITHOUT_NODE,
-    ActionCode.USE_SPARE,
-    ActionCode.RESUME,
-    ActionCode.STOP,
-    ActionCode.EDIT_SCRIPT,
-}
-"""Actions whose hints say where training would resume."""
 CLONING_ACTIONS = {ActionCode.RAISE_LIMIT, ActionCode.LOWER_BATCH, ActionCode.CHANGE_FIELD, ActionCode.CHOOSE_OTHERS}
 
 
-def diagnose_task(user: User, task: Task) -> dict[str, Any]:
-    """Return the diagnosis of the task, as the API answers it. `task` is loaded with its cluster."""
+class OfferedAction(NamedTuple):
+    """An action that a finding suggests. `environment`: the one that it concerns; `allowed`: the reader may take it
+    now."""
+
+    action: Action
+    environment: str | None
+    allowed: bool
+
+
+class TaskDiagnosis(NamedTuple):
+    """The diagnosis of a task: each finding with its actions, and from where training would resume."""
+
+    task: Task
+    healthy: bool
+    summary: NestedText
+    findings: list[tuple[diagnose.StoredFinding, list[OfferedAction]]]
+    resume_point: checkpoint_choice.ResumePoint | None
+
+
+def diagnose_task(user: User, task: Task) -> TaskDiagnosis:
+    """Return the diagnosis of the task, which is loaded with its cluster."""
     known = diagnosis_facts.build_facts(task, user)
     found = diagnose.diagnose(known)
     may = _AllowedActions(user, task)
@@ -50,25 +60,11 @@ def diagnose_task(user: User, task: Task) -> dict[str, Any]:
         for where in one.finding.where
         if _is_newest(task, one)
     }
-    told = [_add_last_lines(task, one, have) for one in found.findings]
-    return {
-        "taskId": task.pk,
-        "status": task.state,
-        "healthy": found.healthy,
-        "summary": findings.translate_text(found.summary)[0],
-        "findings": [
-            findings.serialize_finding(one, [may.shown(action) for action in one.finding.actions]) for one in told
-        ],
-        "resumePoint": may.point
-        and {
-            "step": may.point.step,
-            "savedAt": may.point.saved_at,
-            "attempt": may.point.attempt,
-            "path": may.point.path,
-            "stepsLost": may.point.lost,
-            "message": may.goes_on,
-        },
-    }
+    shown = [
+        (_add_last_lines(task, one, have), [may.offer_action(action) for action in one.finding.actions])
+        for one in found.findings
+    ]
+    return TaskDiagnosis(task, found.healthy, found.summary, shown, may.point)
 
 
 def _is_newest(task: Task, stored: diagnose.StoredFinding) -> bool:
@@ -120,20 +116,13 @@ class _AllowedActions:
         )
         self.environments = dict(task.nodes.values_list("node_rank", "environment_id"))
         self.point = checkpoint_choice.find_resume_point(task)
-        self.goes_on = (
-            findings.describe_resume_point(self.point, running=self.state is TaskState.RUNNING) if self.point else ""
-        )
 
-    def shown(self, action: Action) -> dict[str, Any]:
-        """Return the action as the API answers it."""
+    def offer_action(self, action: Action) -> OfferedAction:
+        """Return the action with whether the user may take it."""
         environment = self.environments.get(action.params.get("nodeRank", -1))
         if action.code == ActionCode.RESTART_FROM_CHECKPOINT and self.point and self.point.step is not None:
             action = replace(action, params={**action.params, "step": f"{self.point.step:,}"})
-        params = {**action.params, **({"environmentId": environment} if environment else {})}
-        found = findings.serialize_action(action, params, allowed=self._may(ActionCode(action.code), environment))
-        return (
-            {**found, "hint": f"{found['hint']} {self.goes_on}".strip()} if action.code in RESUMING_ACTIONS else found
-        )
+        return OfferedAction(action, environment, self._may(ActionCode(action.code), environment))
 
     def _may(self, code: ActionCode, environment: str | None) -> bool:
         match code:

@@ -1,7 +1,7 @@
 """Reads, replaces and tries a project's own diagnosis rules."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
@@ -11,10 +11,19 @@ from apps.common.clock import now
 from apps.common.errors import ProblemsError
 from apps.training.core import diagnosis_rules
 from apps.training.models import DiagnosisRules
-from apps.training.presenters import findings
-from fermi.diagnosis import diagnose, root_cause, rules
+from fermi.diagnosis import Finding, root_cause, rules
 from fermi.diagnosis.rules import RuleProblem
 from fermi.jobs.spec import Problem, RankStatus
+
+
+class RulesTrial(NamedTuple):
+    """What would be diagnosed for a failed rank. `exception`: its last line; `at`: the script's own line; `rule`: the
+    rule that knows a line of its output. Empty, and None, where nothing was found."""
+
+    exception: str = ""
+    at: str = ""
+    rule: str = ""
+    finding: Finding | None = None
 
 
 def get_rules(user: User, project_id: str) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def replace_rules(user: User, project_id: str, text: str) -> dict[str, Any]:
     return get_rules(user, project_id)
 
 
-def try_rules(user: User, project_id: str, log: str, text: str | None = None) -> dict[str, Any]:
+def try_rules(user: User, project_id: str, log: str, text: str | None = None) -> RulesTrial:
     """Return what would be diagnosed for a failed rank that printed `log`, by the project's rules, or those in `text`,
     and the platform's. Stores nothing. Raises ProblemsError."""
     project = access.get_project(user, project_id)
@@ -53,13 +62,9 @@ def try_rules(user: User, project_id: str, log: str, text: str | None = None) ->
     told = root_cause.explain_failure(
         [RankStatus(0, 0, "exited", exit_code=1)], 0, ["-"], lambda rank: log.encode(), own
     )
-    found = told.finding() if told else None
-    return {
-        "exception": told.exception if told else "",
-        "at": told.at if told else "",
-        "rule": (told.about or {}).get("rule", told.why) if told else "",
-        "finding": findings.serialize_finding(diagnose.StoredFinding(found, 1), []) if found else None,
-    }
+    if told is None:
+        return RulesTrial()
+    return RulesTrial(told.exception, told.at, (told.about or {}).get("rule", told.why), told.finding())
 
 
 def _to_problems(rule_problems: Iterable[RuleProblem]) -> list[Problem]:

@@ -12,8 +12,8 @@ from apps.common.ids import new_id
 from apps.training.core import task_store
 from apps.training.drills import runs
 from apps.training.models import Drill
-from apps.training.preflight.presenters import STATES_BY_STATUS
 from apps.training.services import actions, create
+from apps.training.states import STATES_BY_STATUS
 from fermi.jobs.drill import DRILL
 from fermi.jobs.spec import Problem
 from fermi.planning.request import NEW

@@ -8,7 +8,7 @@ from typing import Any
 from apps.accounts.models import User
 from apps.clusters.models import DevEnvironment
 from apps.environments import standby
-from apps.environments.packages import presenters, surveys
+from apps.environments.packages import surveys
 from apps.environments.packages.surveys import PackageSurvey
 from fermi.jobs.spec import JobSpec, Problem
 from fermi.planning import packages
@@ -52,19 +52,6 @@ class PackageReport:
             found.append(Problem("", "PACKAGES_DIFFER_FATALLY" if fatal else "PACKAGES_DIFFER", params))
         return found
 
-    def shown(self) -> dict[str, Any] | None:
-        """Return the report as the API answers it; None without environments."""
-        if not self.seen:
-            return None
-        return {
-            "python": self.python,
-            "environments": [presenters.serialize_environment(one) for one in self.seen],
-            "looking": any(one.looking for one in self.seen),
-            "differences": [presenters.serialize_difference(one) for one in self.differences],
-            "missing": [presenters.serialize_missing(one) for one in self.missing],
-            "level": self.level,
-        }
-
     def _missing(self, one: MissingModule) -> Problem:
         where = ", ".join(self.names[key] for key in one.environments)
         params = {"module": one.module, "place": one.place, "environments": where}
@@ -94,7 +81,7 @@ def compare_packages(
         return PackageReport()
     standby.request_standby(within)  # it stands by before the button is pressed
     seen = surveys.request_surveys(user, within, job.python, list(imports.needed), may_schedule=start_surveys)
-    known = presenters.index_surveys(seen)
+    known = surveys.index_surveys(seen)
     found = packages.filter_relevant(packages.find_differences(known), known, imports)
     return PackageReport(
         seen, found, packages.find_missing_modules(known, imports), {one.pk: one.name for one in within}, job.python

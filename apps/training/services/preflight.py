@@ -12,9 +12,9 @@ from apps.clusters import selectors as clusters
 from apps.common.errors import ApiError, ProblemsError
 from apps.training.models import Preflight
 from apps.training.preflight import runs
-from apps.training.preflight.presenters import STATES_BY_STATUS
 from apps.training.services import actions
 from apps.training.services.environment_choice import check_foreign, find_named_environments
+from apps.training.states import STATES_BY_STATUS
 from fermi.jobs.errors import UnknownNameError
 from fermi.jobs.spec import JobSpec, Problem
 from fermi.planning import plugins

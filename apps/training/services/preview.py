@@ -1,11 +1,9 @@
 """Previews a request without creating anything: ranks, environments, files, and what the engine would receive."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
-
-from django.conf import settings
 
 from apps.accounts import access
 from apps.accounts.models import User
@@ -13,72 +11,59 @@ from apps.common.clock import now
 from apps.common.errors import limit_problems
 from apps.scheduling import pricing
 from apps.training.core.engine_access import get_backend, map_paths_to_cluster
-from apps.training.presenters import task_presenter
 from apps.training.queue import load
 from apps.training.services import environment_choice, scaling
 from apps.training.services.build import TaskDraft, build_draft
 from apps.training.services.environment_choice import get_environments_field
-from fermi.jobs import run_location
-from fermi.jobs.spec import LATE_TEXTS, JobSpec, Plan, Problem, Rendered, resolve
-from fermi.planning import plugins, summary
+from fermi.jobs.spec import JobSpec, Plan, Problem, Rendered
+from fermi.planning import plugins
 from fermi.planning.request import TaskRequest
+from fermi.planning.scaling import ScalingEstimate
 from fermi.scheduler import request_text, scheduler
+from fermi.scheduler.snapshot import QueueEntry
 
 PREVIEW_TASK_ID = "task-preview"
 
 
+@dataclass(frozen=True, slots=True)
+class PlatformChoice:
+    """Environments that the platform would choose if the task were created now. `keys`: their ids, the master's first;
+    `turn`: when the task would start, and for what it would wait; `reasons`: why these."""
+
+    keys: Sequence[str]
+    zones: Sequence[str]
+    turn: QueueEntry
+    reasons: Sequence[Problem]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPreview:
+    """What a request would run; with `problems` as much of it as can be shown. `hourly`: cost of its GPUs for an hour,
+    None if a price is not known; `rendered`: the plan of the first attempt and what the engine would receive."""
+
+    draft: TaskDraft
+    problems: Sequence[Problem]
+    chosen: PlatformChoice | None = None
+    hourly: Decimal | None = None
+    scaling: ScalingEstimate | None = None
+    rendered: tuple[Plan, Rendered] | None = None
+
+
 def preview_task(
     user: User, task_request: TaskRequest, request: Mapping[str, Any], shape_problems: Sequence[Problem] = ()
-) -> dict[str, Any]:
-    """Return the preview as the API answers it. With problems it contains as much as can be shown. `shape_problems`:
-    problems of fields that could not be parsed."""
+) -> TaskPreview:
+    """Return the preview of a request. `shape_problems`: problems of fields that could not be parsed."""
     draft = build_draft(user, task_request, request, PREVIEW_TASK_ID, shape_problems)
-    problems = [*draft.problems, *_check_role(user, draft, task_request)]
-    shown: dict[str, Any] = {
-        "problems": [task_presenter.serialize_problem(problem) for problem in limit_problems(problems)],
-        "warnings": [task_presenter.serialize_warning(warning.code, warning.params) for warning in draft.warnings],
-        "chosen": None, "proposal": None, "splits": [], "batch": None, "scaling": None, "worldSize": 0, "nodeCount": 0,
-        "masterNode": None,
-        "summary": summary.summarize_nodes([]), "hourly": None, "inUse": [], "memoryLooking": False,
-        "packages": None,
-        "environments": [], "ranks": [], "files": [], "artifacts": [], "command": [],
-    }  # fmt: skip
+    problems = limit_problems([*draft.problems, *_check_role(user, draft, task_request)])
+    chosen = _choose_environments(user, draft) if draft.choice.select and draft.choice.environments else None
     job = draft.job
-    if draft.choice.select and draft.choice.environments:
-        shown["chosen"] = _serialize_choice(user, draft)
     if job is None:
-        return shown
-    shown |= {
-        "worldSize": job.world_size,
-        "nodeCount": len(job.nodes),
-        "masterNode": job.master,
-        "summary": summary.summarize_nodes(job.nodes),
-        "hourly": _compute_hourly_price(draft, job),
-        "environments": _list_environments(draft, job),
-        "inUse": draft.using.environments,
-        "memoryLooking": draft.using.looking,
-        "packages": draft.installed.shown(),
-        "proposal": task_presenter.serialize_proposal(job),
-        "splits": plugins.get_framework(job.framework).splits(job),
-        "batch": task_presenter.serialize_batch(job),
-        "scaling": task_presenter.serialize_scaling(expected)
-        if (expected := scaling.estimate_scaling(user, job))
-        else None,
-    }
-    if (found := render_draft(draft)) is None:
-        return shown
-    plan, sent = found
-    files, artifacts = task_presenter.serialize_artifacts(sent.to_json()["artifacts"])
-    return {
-        **shown,
-        "ranks": _serialize_ranks(plan, mask_secrets(job)),
-        "files": files,
-        "artifacts": artifacts,
-        "command": [resolve(word, LATE_TEXTS) for word in plan.nodes[0].command],
-    }
+        return TaskPreview(draft, problems, chosen)
+    hourly, expected = _compute_hourly_price(draft, job), scaling.estimate_scaling(user, job)
+    return TaskPreview(draft, problems, chosen, hourly, expected, render_draft(draft))
 
 
-def _serialize_choice(user: User, draft: TaskDraft) -> dict[str, Any]:
+def _choose_environments(user: User, draft: TaskDraft) -> PlatformChoice:
     """Return what the platform would choose if the task were created now, and why; if it would wait, for what."""
     asks = environment_choice.build_waiting_task(draft.choice, user, PREVIEW_TASK_ID, draft.asked)
     scene = load.load_snapshot(now(), asks)
@@ -88,33 +73,10 @@ def _serialize_choice(user: User, draft: TaskDraft) -> dict[str, Any]:
     places = [known[key] for key in keys if key in known]
     taken = {key for held in scene.held for key in held.places}
     reasons = request_text.explain_choice(asks, places, [place for place in scene.places if place.id not in taken])
-    return {
-        "nodeIds": list(keys),
-        "masterNode": keys[0],
-        "zones": sorted({place.zone_name for place in places}),
-        "startsNow": bool(turn.start),
-        "number": turn.number,
-        "begins": datetime.fromtimestamp(turn.begins, UTC) if turn.begins is not None else None,
-        "reason": task_presenter.serialize_reason(turn.why.code, turn.why.params) if turn.why else None,
-        "reasons": [task_presenter.serialize_warning(one.code, one.params) for one in reasons],
-    }
+    return PlatformChoice(keys, sorted({place.zone_name for place in places}), turn, reasons)
 
 
-def _list_environments(draft: TaskDraft, job: JobSpec) -> list[dict[str, Any]]:
-    """Return where the ranks of each environment run. It is None for an environment whose run location is refused: the
-    problem says why."""
-    refused = {problem.params.get("environment") for problem in draft.problems if problem.field == run_location.FIELD}
-    return [
-        {
-            "environmentId": node.id,
-            "name": node.name,
-            "runsIn": None if node.name in refused else task_presenter.serialize_run_location(node),
-        }
-        for node in job.nodes
-    ]
-
-
-def _compute_hourly_price(draft: TaskDraft, job: JobSpec) -> dict[str, Any] | None:
+def _compute_hourly_price(draft: TaskDraft, job: JobSpec) -> Decimal | None:
     """Return the cost of the job's GPUs for an hour at the current prices; None if a price is not known."""
     zones = {environment.pk: environment.zone_id for environment in draft.choice.environments}
     known, moment = pricing.read_prices(), now()
@@ -122,7 +84,7 @@ def _compute_hourly_price(draft: TaskDraft, job: JobSpec) -> dict[str, Any] | No
     amounts = [count * price for count, price in each if price is not None]
     if not amounts or len(amounts) < len(each):
         return None
-    return {"amount": sum(amounts), "currency": settings.CURRENCY}
+    return sum(amounts, Decimal())
 
 
 def mask_secrets(job: JobSpec | None) -> dict[str, str]:
@@ -172,26 +134,3 @@ def _drop_values(job: JobSpec, fields: Collection[str]) -> JobSpec:
         for part, where in _VALUE_FIELDS.items()
     }
     return replace(job, **kept)  # type: ignore[arg-type]
-
-
-def _serialize_ranks(plan: Plan, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
-    rows = []
-    for node in plan.nodes:
-        shared = {name: resolve(value, LATE_TEXTS) for name, value in node.env.items()}
-        rows += [
-            {
-                "rank": process.rank,
-                "localRank": process.local_rank,
-                "nodeRank": node.node_rank,
-                "environmentId": node.node.id,
-                "environmentName": node.node.name,
-                "device": process.device,
-                "env": {
-                    **shared,
-                    **secrets,
-                    **{name: resolve(value, LATE_TEXTS) for name, value in process.env.items()},
-                },
-            }
-            for process in node.processes
-        ]
-    return rows

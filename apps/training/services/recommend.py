@@ -1,21 +1,27 @@
 """Recommends a framework for a model on the chosen environments."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.catalog.models import Model
 from apps.clusters import selectors as clusters
 from apps.common.errors import ProblemsError
-from apps.common.texts import render_text
 from apps.training.core.engine_access import get_backend
-from apps.training.presenters import task_presenter
 from fermi.jobs import recipes
 from fermi.jobs.spec import JobSpec, Problem
-from fermi.planning import installed, plugins, scenarios
+from fermi.planning import installed
 from fermi.planning.recommend import Recommendation
 from fermi.planning.recommend import recommend_frameworks as weigh
+
+
+class FrameworkAdvice(NamedTuple):
+    """Frameworks for `job`: those that suit it, best first, and the others with the reasons."""
+
+    job: JobSpec
+    suitable: Sequence[Recommendation]
+    rejected: Sequence[Recommendation]
 
 
 def recommend_framework(
@@ -26,10 +32,9 @@ def recommend_framework(
     model_id: str | None,
     master: str | None,
     hyperparameters: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Return the frameworks that suit, best first, and the rejected ones with reasons, as the API answers them.
-    `parameters` wins over what `hyperparameters` add up to, and these over what the model says of itself. Raises
-    ProblemsError with all problems."""
+) -> FrameworkAdvice:
+    """Return the frameworks that suit, and the rejected ones. `parameters` wins over what `hyperparameters` add up to,
+    and these over what the model says of itself. Raises ProblemsError with all problems."""
     environments, problems = clusters.select_environments(user, environment_ids, "environmentIds")
     if not environment_ids:
         problems.append(Problem("environmentIds", "ENVIRONMENT_REQUIRED"))
@@ -56,43 +61,4 @@ def recommend_framework(
         },
     )
     backend = get_backend(environments[0].cluster)
-    good, bad = weigh(job, lambda mine: installed.find_problems(mine, backend))
-    return {
-        "modelParameters": recipes.count_model_parameters(job),
-        "items": [{**_serialize_recommendation(one), "strategy": one.strategy, "options": one.options} for one in good],
-        "rejected": [_serialize_recommendation(one) for one in bad],
-        "scenes": _list_scenarios(job),
-    }
-
-
-def _list_scenarios(job: JobSpec) -> list[dict[str, Any]]:
-    """Return the whole table of scenarios; the last one that fits suits these nodes best."""
-    fits = scenarios.list_fitting_scenarios(len(job.nodes), sum(max(node.gpu_count, 1) for node in job.nodes))
-    return [
-        {
-            "code": scene.code,
-            "name": render_text(scene.code)[0],
-            "feature": render_text(scene.code)[1],
-            "nodes": {"min": scene.nodes[0], "max": scene.nodes[1]},
-            "gpus": {"min": scene.gpus[0], "max": scene.gpus[1]},
-            "frameworks": [{"framework": name, "label": _get_label(name)} for name in scene.frameworks],
-            "fits": scene in fits,
-        }
-        for scene in scenarios.SCENARIOS
-    ]
-
-
-def _get_label(framework: str) -> str:
-    return (
-        render_text("SINGLE_MACHINE")[0]
-        if framework == scenarios.SINGLE
-        else plugins.get_framework(framework).info.label
-    )
-
-
-def _serialize_recommendation(recommendation: Recommendation) -> dict[str, Any]:
-    return {
-        "framework": recommendation.framework,
-        "label": plugins.get_framework(recommendation.framework).info.label,
-        "reasons": [task_presenter.serialize_warning(reason.code, reason.params) for reason in recommendation.reasons],
-    }
+    return FrameworkAdvice(job, *weigh(job, lambda mine: installed.find_problems(mine, backend)))

@@ -1,12 +1,11 @@
 """Estimates how well a choice of environments scales, and compares a task with its estimate."""
 
 from statistics import median
-from typing import Any
+from typing import NamedTuple
 
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.training.models import MetricPoint, Preflight, Task
-from apps.training.presenters import task_presenter
 from apps.training.states import TaskState
 from fermi.jobs.ranks import place_nodes
 from fermi.jobs.spec import JobSpec
@@ -17,6 +16,14 @@ MAX_POINTS = 200
 """Most metric points that a task's own speed is computed from."""
 
 
+class ScalingComparison(NamedTuple):
+    """Estimate and measured speed of a task. `off_by`: share by which the speed is outside of the expected range."""
+
+    expected: ScalingEstimate | None
+    tokens_per_second: float | None
+    off_by: float | None
+
+
 def estimate_scaling(user: User, job: JobSpec) -> ScalingEstimate | None:
     """Return the estimate for the job; None if it breaks a rule, or too little is known of the model."""
     if plugins.get_framework(job.framework).problems(job):
@@ -24,19 +31,15 @@ def estimate_scaling(user: User, job: JobSpec) -> ScalingEstimate | None:
     return scaling.estimate_scaling(job, _find_measured_network(user, job))
 
 
-def compare_scaling(user: User, task: Task) -> dict[str, Any]:
+def compare_scaling(user: User, task: Task) -> ScalingComparison:
     """Return the estimate, with what is known today, beside the speed of the newest attempt."""
     expected = estimate_scaling(user, JobSpec.from_json(task.spec))
     points = MetricPoint.objects.filter(task=task, attempt=task.attempt, rank=0).order_by("-pk")[:MAX_POINTS]
     told = [point.get("tokens_per_s") for point in points.values_list("values", flat=True)]
     speeds = [speed for speed in told if speed is not None]  # null: what was printed is no finite number
     found = median(speeds) if speeds else None
-    known = expected is not None and found is not None
-    return {
-        "expected": task_presenter.serialize_scaling(expected) if expected else None,
-        "tokensPerSecond": found,
-        "offBy": scaling.compute_deviation(found, expected.tokens_per_second) if known and found and expected else None,
-    }
+    off_by = scaling.compute_deviation(found, expected.tokens_per_second) if found and expected else None
+    return ScalingComparison(expected, found, off_by)
 
 
 def _find_measured_network(user: User, job: JobSpec) -> NetworkSpeed | None:

@@ -6,10 +6,9 @@ from django.conf import settings
 
 from apps.accounts.models import User
 from apps.common.errors import ProblemsError
-from apps.training.core import checkpoint_choice
+from apps.training.core import checkpoint_choice, redaction
 from apps.training.core.engine_access import get_backend, map_paths_to_cluster
 from apps.training.models import Task
-from apps.training.presenters import redaction
 from fermi import export
 from fermi.jobs import credentials
 from fermi.jobs.spec import JobSpec

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from apps.accounts import access
 from apps.accounts.models import User
@@ -10,26 +10,39 @@ from apps.catalog.models import DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
 from apps.clusters.models import EnvironmentStatus
 from apps.common.errors import ApiError
-from apps.common.texts import get_request_language
-from apps.training.presenters import task_presenter
-from fermi.jobs.spec import Node
-from fermi.planning import plugins
+from fermi.jobs.spec import Node, Problem
 from fermi.planning.templates import TaskTemplate, TemplateVariant, load_templates
 
 MAX_ENVIRONMENTS = 1000
 
 
-def list_templates(user: User) -> list[dict[str, Any]]:
-    """Return all templates as the API answers them, in the language of the request."""
+class FilledVariant(NamedTuple):
+    """A variant of a template with a request on the user's environments, and what is missing for it."""
+
+    variant: TemplateVariant
+    request: dict[str, Any]
+    missing: Sequence[Problem]
+
+
+class FilledTemplate(NamedTuple):
+    """A template with both of its variants."""
+
+    template: TaskTemplate
+    full: FilledVariant
+    small: FilledVariant
+
+
+def list_templates(user: User) -> list[FilledTemplate]:
+    """Return all templates."""
     groups, data = _group_environments(user), _choose_data(user)
-    return [_serialize_template(template, groups, data) for template in load_templates().values()]
+    return [_fill_template(template, groups, data) for template in load_templates().values()]
 
 
-def find_template(user: User, key: str) -> dict[str, Any]:
+def find_template(user: User, key: str) -> FilledTemplate:
     """Return the template. Raises ApiError 404."""
     if key not in load_templates():
         raise ApiError(404, "NOT_FOUND")
-    return _serialize_template(load_templates()[key], _group_environments(user), _choose_data(user))
+    return _fill_template(load_templates()[key], _group_environments(user), _choose_data(user))
 
 
 def _group_environments(user: User) -> list[list[Node]]:
@@ -54,29 +67,14 @@ def _choose_data(user: User) -> dict[str, str]:
     }
 
 
-def _serialize_template(
-    template: TaskTemplate, groups: Sequence[Sequence[Node]], data: dict[str, str]
-) -> dict[str, Any]:
-    return {
-        "id": template.id,
-        **template.said(get_request_language()),
-        "full": _serialize_variant(template.id, template.full, groups, data),
-        "small": _serialize_variant(f"{template.id}-small", template.small, groups, data),
-    }
+def _fill_template(template: TaskTemplate, groups: Sequence[Sequence[Node]], data: dict[str, str]) -> FilledTemplate:
+    full = _fill_variant(template.id, template.full, groups, data)
+    return FilledTemplate(template, full, _fill_variant(f"{template.id}-small", template.small, groups, data))
 
 
-def _serialize_variant(
+def _fill_variant(
     name: str, variant: TemplateVariant, groups: Sequence[Sequence[Node]], data: dict[str, str]
-) -> dict[str, Any]:
+) -> FilledVariant:
     choices = [variant.choose(nodes) for nodes in groups] or [variant.choose([])]
     nodes, missing = max(choices, key=lambda choice: (len(choice[0]), -len(choice[1])))
-    return {
-        "nodes": variant.nodes,
-        "gpusPerNode": variant.gpus_per_node,
-        "gpuType": variant.gpu_type,
-        "sameZone": variant.same_zone,
-        "framework": variant.framework,
-        "frameworkLabel": plugins.get_framework(variant.framework).info.label,
-        "request": {**variant.request(name, nodes), **data},
-        "missing": [task_presenter.serialize_warning(one.code, one.params) for one in missing],
-    }
+    return FilledVariant(variant, {**variant.request(name, nodes), **data}, missing)

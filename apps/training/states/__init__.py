@@ -51,6 +51,19 @@ ACTIVE_STATES = frozenset(TaskState) - FINAL_STATES
 STATES_WITH_ATTEMPT = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING})
 """States in which an attempt is alive: the engine has to be asked about it, and its environments are held."""
 
+STATES_BY_STATUS: dict[str, tuple[TaskState, ...]] = {
+    "queued": (TaskState.INITIALIZING, TaskState.QUEUED),
+    "running": (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING),
+    "done": (TaskState.SUCCEEDED,),
+    "failed": (TaskState.FAILED, TaskState.STOPPED),
+}
+"""Status of a pre-flight test or a drill, and the states of the task that runs it."""
+
+
+def get_run_status(state: str) -> str:
+    """Return the status of a pre-flight test or a drill whose run is in `state`."""
+    return next(status for status, states in STATES_BY_STATUS.items() if state in states)
+
 
 class TaskAction(StrEnum):
     """Actions that users can take on a task."""

@@ -12,6 +12,7 @@ from apps.common.api import APIView, Body, Data, Query, Request, operation, pagi
 from apps.common.errors import ApiError
 from apps.common.renderers import read_body
 from apps.telemetry.api.serializers import MachineTelemetry, TelemetryQuery
+from apps.training.presenters.task_presenter import serialize_problem
 from apps.workers import health, selectors, telemetry
 from apps.workers.api import serializers as shapes
 from apps.workers.api.authentication import JoinAuthentication, WorkerAuthentication
@@ -186,7 +187,8 @@ class WorkerEnvironmentView(APIView):
     def get(self, request: Request, worker_id: str) -> Data:
         """Return the environment variables that the worker's process would get if its group were started now. 409 where
         it is in no group."""
-        return start_group.preview_variables(request.user, worker_id)
+        env, problems = start_group.preview_variables(request.user, worker_id)
+        return {"env": env, "problems": [serialize_problem(one) for one in problems]}
 
 
 class WorkerTelemetryView(APIView):

@@ -1,5 +1,6 @@
 """Runs a group's script as a training task, on the environments that its workers form."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
@@ -8,7 +9,6 @@ from django.db.models import F
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError, limit_problems
-from apps.training.presenters.task_presenter import serialize_problem
 from apps.training.services import actions
 from apps.training.services.create import draft_request, submit_request
 from apps.training.services.preview import PREVIEW_TASK_ID, mask_secrets, render_draft
@@ -17,7 +17,7 @@ from apps.workers.ranking import check_group
 from apps.workers.services.groups import build_layout, get_active_task, get_group
 from fermi.jobs import credentials
 from fermi.jobs.ranks import parse_worker_name
-from fermi.jobs.spec import LATE_TEXTS, decode_value
+from fermi.jobs.spec import LATE_TEXTS, Problem, decode_value
 from fermi.planning import plugins
 
 
@@ -79,7 +79,7 @@ def build_task_request(group: Group) -> dict[str, Any]:
     }
 
 
-def preview_variables(user: User, worker_id: str) -> dict[str, Any]:
+def preview_variables(user: User, worker_id: str) -> tuple[dict[str, str], Sequence[Problem]]:
     """Return the variables that the worker's process would get if its group were started now, and the group's
     problems."""
     worker = access.get_object(Worker.objects.select_related("group"), user, worker_id)
@@ -88,7 +88,7 @@ def preview_variables(user: User, worker_id: str) -> dict[str, Any]:
     try:
         made = draft_request(user, build_task_request(worker.group), PREVIEW_TASK_ID)
     except ProblemsError as error:
-        return {"env": {}, "problems": [serialize_problem(one) for one in limit_problems(error.problems)]}
+        return {}, limit_problems(error.problems)
     found = render_draft(made)
     env: dict[str, str] = {}
     secrets = mask_secrets(made.job)
@@ -99,7 +99,7 @@ def preview_variables(user: User, worker_id: str) -> dict[str, Any]:
                 env = {name: decode_value(value, LATE_TEXTS) for name, value in {**shared, **rank["env"]}.items()}
     if not access.is_member(user, worker.project_id):
         env = credentials.redact_secrets(env, worker.group.env)
-    return {"env": env, "problems": [serialize_problem(one) for one in limit_problems(made.problems)]}
+    return env, limit_problems(made.problems)
 
 
 def _submit_task(user: User, group: Group) -> None:
