@@ -114,6 +114,12 @@ class ProblemItem(serializers.Serializer):
     hint = serializers.CharField()
 
 
+class Reason(serializers.Serializer):
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField(help_text="what to do")
+
+
 class ErrorEnvelope(serializers.Serializer):
     code = serializers.IntegerField(help_text="the HTTP status")
     message = serializers.CharField()

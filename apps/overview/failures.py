@@ -9,12 +9,11 @@ from django.db.models import Count
 
 from apps.overview.cache import get_or_compute
 from apps.overview.scope import Scope
-from apps.training.models import Attempt
-from apps.training.queue import node_health
-from apps.training.reports import causes
+from apps.training.public import Attempt, get_failure_counts, summarize_causes
 
 WEEK = timedelta(days=7)
 MAX_NODES = 20
+STARTS_CACHE_SECONDS = 60.0
 MAX_CHANCE = 0.05
 """Probability that any node would fail so often in a week in which all are alike: below it, the node is an outlier."""
 
@@ -34,17 +33,17 @@ def summarize_failures(scope: Scope, moment: datetime) -> dict[str, Any]:
     attempts = scope.filter_projects(Attempt.objects.all(), "task__project")
     return {
         "since": since,
-        **causes.summarize_failures(attempts, scope.tasks(), since),
+        **summarize_causes(attempts, scope.tasks(), since),
         **_summarize_nodes(scope, moment),
     }
 
 
 def _summarize_nodes(scope: Scope, moment: datetime) -> dict[str, Any]:
     """Return the nodes that were found at fault, the worst first."""
-    blamed = node_health.get_failure_counts(moment)
+    blamed = get_failure_counts(moment)
     whose = "" if scope.all else scope.user.pk
     starts = get_or_compute(
-        ("starts", whose, scope.project), node_health.CACHE_SECONDS, lambda: _count_starts(scope, moment)
+        ("starts", whose, scope.project), STARTS_CACHE_SECONDS, lambda: _count_starts(scope, moment)
     )
     names = dict(scope.environments().filter(pk__in=list(blamed)).values_list("pk", "name"))
     records = [

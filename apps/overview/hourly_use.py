@@ -15,7 +15,7 @@ from apps.overview.models import Hour
 from apps.overview.scope import Scope
 from apps.scheduling.models import Usage
 from apps.scheduling.selectors import get_month_start
-from apps.training.core import release
+from apps.training.public import list_current_holds
 
 ONE_HOUR = timedelta(hours=1)
 KEEP_FOR = timedelta(days=35)
@@ -107,7 +107,7 @@ def _sum_held_hours(begins: datetime, ends: datetime) -> defaultdict[str, float]
     for key, since, until in booked.values_list("environment_id", "since", "until"):
         if key:
             found[key] += (min(until, ends) - max(since, begins)) / ONE_HOUR
-    for stretch in release.list_current_holds(ends):
+    for stretch in list_current_holds(ends):
         if stretch.since < ends:
             found[stretch.environment.pk] += (ends - max(stretch.since, begins)) / ONE_HOUR
     return found

@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 from apps.clusters.models import EnvironmentStatus
 from apps.overview import gpu_use
 from apps.overview.scope import Scope
-from apps.training.core.engine_access import filter_engine_scheduled, list_clusters_with_queue
-from apps.training.models import Attempt, Node, Task
-from apps.training.states import TaskState
+from apps.training.public import Attempt, Node, Task, TaskState, filter_engine_scheduled, list_clusters_with_queue
 
 OTHERS_KEY = ""
 """Key of all projects, or users, that the user may not see."""

@@ -8,8 +8,7 @@ from django.db.models import Count, Min, Q
 from django.db.models.fields.json import KT
 
 from apps.overview.scope import Scope
-from apps.training.presenters import task_presenter
-from apps.training.states import TaskState
+from apps.training.public import REASON_COLUMNS, TaskState, describe_common_reason, explain_task, serialize_reason
 
 WAITING_STATES = (TaskState.INITIALIZING, TaskState.QUEUED)
 AGE_LIMITS_SECONDS = (60, 600, 3600, 6 * 3600, 86400)
@@ -36,7 +35,7 @@ def summarize_queue(scope: Scope, moment: datetime) -> dict[str, Any]:
     examples = dict(named.values_list("pk", "reason_params"))
     oldest = rows.order_by("state_since", "pk").values(
         "id", "name", "owner__username", "project_id", "project__name", "state", "state_since", "total_gpus",
-        *task_presenter.REASON_COLUMNS,
+        *REASON_COLUMNS,
     )[:MAX_OLDEST]  # fmt: skip
     return {
         "total": sum(row["count"] for row in found),
@@ -66,7 +65,7 @@ def summarize_queue(scope: Scope, moment: datetime) -> dict[str, Any]:
                 "status": row["state"],
                 "gpus": row["total_gpus"],
                 "since": row["state_since"],
-                "reason": task_presenter.explain_task(row),
+                "reason": explain_task(row),
             }
             for row in oldest
         ],
@@ -76,9 +75,9 @@ def summarize_queue(scope: Scope, moment: datetime) -> dict[str, Any]:
 def _render_reason(row: Mapping[str, Any], params: Mapping[str, Any]) -> str:
     """Return the text of what the tasks have in common; of a single task all that is known."""
     if row["count"] == 1:
-        return (task_presenter.serialize_reason(row["reason"], params) or {"message": ""})["message"]
+        return (serialize_reason(row["reason"], params) or {"message": ""})["message"]
     wanted = {"wanted": row["wanted"]} if row["wanted"] else {}
-    return task_presenter.describe_common_reason(row["reason"], params, wanted) if row["reason"] else ""
+    return describe_common_reason(row["reason"], params, wanted) if row["reason"] else ""
 
 
 def _build_age_condition(edges: list[datetime], number: int) -> Q:

@@ -11,7 +11,7 @@ from apps.accounts import access
 from apps.accounts.models import User
 from apps.clusters import selectors
 from apps.clusters.models import DevEnvironment
-from apps.training.models import Task
+from apps.training.public import Task
 
 
 @dataclass(frozen=True)

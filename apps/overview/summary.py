@@ -7,7 +7,7 @@ from django.db.models import Count
 
 from apps.overview import capacity, failures, goodput, hourly_use, machines, queue_wait
 from apps.overview.scope import Scope
-from apps.training.states import TaskState
+from apps.training.public import TaskState
 
 
 def build_overview(scope: Scope, moment: datetime) -> dict[str, Any]:

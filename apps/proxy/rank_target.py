@@ -11,8 +11,7 @@ from apps.clusters.models import DevEnvironment
 from apps.common.errors import ApiError
 from apps.proxy import envd_streams
 from apps.proxy.envd_requests import EnvdRequest
-from apps.training.core.engine_access import build_handle, get_backend
-from apps.training.models import Attempt, Task
+from apps.training.public import Attempt, Task, build_handle, get_backend
 from fermi.engines.base import RankExec
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Rendered

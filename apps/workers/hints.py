@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from django.db import transaction
 
 from apps.common import pubsub
-from apps.training.core import wakeups
+from apps.training.public import enqueue_tasks
 
 CHANNEL = "workers"
 
@@ -17,4 +17,4 @@ def publish_desired_change() -> None:
 
 def wake_tasks(tasks: Iterable[str]) -> None:
     """Wake the tasks whose ranks have new reports."""
-    wakeups.enqueue_tasks(tasks)
+    enqueue_tasks(tasks)

@@ -10,9 +10,7 @@ from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.clock import now
 from apps.common.errors import limit_problems
-from apps.training.models import Task
-from apps.training.presenters import task_presenter
-from apps.training.states import FINAL_STATES, TaskState
+from apps.training.public import FINAL_STATES, Task, TaskState, serialize_problem, serialize_warning
 from apps.workers import busy_ports, health
 from apps.workers.heartbeat import schema
 from apps.workers.models import Group, JoinToken, Worker
@@ -189,8 +187,8 @@ def _serialize_group(
             for place in line.seats()
             if place.worker in members
         ],
-        "problems": [task_presenter.serialize_problem(problem) for problem in limit_problems(found)],
-        "warnings": [task_presenter.serialize_warning(one.code, one.params) for one in warnings],
+        "problems": [serialize_problem(problem) for problem in limit_problems(found)],
+        "warnings": [serialize_warning(one.code, one.params) for one in warnings],
         "task": _serialize_task(row.task),
         "allowedActions": list_group_actions(row, ready=not found) if row.may_change else [],
     }

@@ -7,7 +7,7 @@ from apps.accounts import access
 from apps.accounts.models import User
 from apps.telemetry import presenters, subjects
 from apps.telemetry.presenters import SeriesTarget
-from apps.training.reports.telemetry import list_holders
+from apps.training.public import list_holders
 from apps.workers.models import Worker
 from fermi.telemetry.metrics import DISK, NETWORK, NODE
 

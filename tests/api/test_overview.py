@@ -31,6 +31,7 @@ LONG_AGO = timedelta(hours=2)
 @pytest.fixture(autouse=True)
 def failures_looked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_health, "CACHE_SECONDS", -1.0)
+    monkeypatch.setattr(failures, "STARTS_CACHE_SECONDS", -1.0)
     cache.clear_cache()
 
 

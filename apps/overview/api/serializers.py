@@ -2,17 +2,18 @@
 
 from rest_framework import serializers
 
-from apps.common.openapi import KeyField
+from apps.common.openapi import KeyField, Reason
 from apps.overview.attention.entries import SUBJECTS
 from apps.overview.attention.pages import ALERT_KINDS, LEVEL_NAMES
 from apps.overview.capacity import EVENT_KINDS as EVENTS
-from apps.training.api.serializers import STATES, Reason
-from apps.training.api.usage import UsageParts
+from apps.scheduling.api.serializers import UsageParts
+from apps.training.public import TaskState
 
 ATTENTION_KINDS = [(kind.name, kind.name) for kind in ALERT_KINDS]
 ATTENTION_LEVELS = [(level, level) for level in LEVEL_NAMES.values()]
 ATTENTION_SUBJECTS = [(subject, subject) for subject in SUBJECTS]
 CAPACITY_KINDS = [(kind, kind) for kind in EVENTS]
+TASK_STATES = [(state.value, state.value) for state in TaskState]
 MAX_PAGE_SIZE = 200
 
 
@@ -52,7 +53,7 @@ class Utilisation(serializers.Serializer):
 
 
 class OverviewTasks(serializers.Serializer):
-    for _state, _ in STATES:
+    for _state, _ in TASK_STATES:
         locals()[_state] = serializers.IntegerField()
     del _state, _
 
@@ -76,7 +77,7 @@ class OldestWaiting(serializers.Serializer):
     owner = serializers.CharField()
     projectId = serializers.CharField()
     projectName = serializers.CharField()
-    status = serializers.ChoiceField(STATES)
+    status = serializers.ChoiceField(TASK_STATES)
     gpus = serializers.IntegerField()
     since = serializers.DateTimeField()
     reason = Reason(allow_null=True)

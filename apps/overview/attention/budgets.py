@@ -9,7 +9,7 @@ from apps.clusters.models import Cluster
 from apps.overview.attention.entries import AlertContext, AlertKind, Rows, build_alert, render_alert_text
 from apps.scheduling.models import Limits
 from apps.scheduling.selectors import format_month
-from apps.training.presenters import task_presenter
+from apps.training.public import serialize_reason
 from fermi.engines.check_results import CheckLevel
 
 
@@ -19,7 +19,7 @@ def _list_unreachable_clusters(context: AlertContext) -> Rows:
 
 
 def _describe_cluster(row: dict[str, Any]) -> dict[str, Any]:
-    why = task_presenter.serialize_reason(row["away_why"].get("code", ""), row["away_why"].get("params", {}))
+    why = serialize_reason(row["away_why"].get("code", ""), row["away_why"].get("params", {}))
     said = render_alert_text("ATTENTION_CLUSTER_AWAY", cluster=row["name"], why=why["message"] if why else "")
     path = f"/admin/clusters/cluster/{row['id']}/change/"
     return build_alert(

@@ -11,7 +11,7 @@ from apps.overview import machines as there
 from apps.overview.attention import budgets, machines, tasks
 from apps.overview.attention.entries import AlertContext, AlertKind, Rows
 from apps.overview.scope import Scope
-from apps.training.models import Task
+from apps.training.public import Task
 from fermi.engines.check_results import CheckLevel
 
 _WORST_FIRST = (CheckLevel.FAIL, CheckLevel.WARN, CheckLevel.PASS)

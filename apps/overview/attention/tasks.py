@@ -7,9 +7,7 @@ from django.db.models import F
 
 from apps.overview.attention.entries import AlertContext, AlertKind, Rows, build_alert
 from apps.overview.queue_wait import WAITING_STATES
-from apps.training.models import Finding
-from apps.training.presenters import task_presenter
-from apps.training.states import ACTIVE_STATES, TaskState
+from apps.training.public import ACTIVE_STATES, REASON_COLUMNS, Finding, TaskState, explain_task, serialize_warning
 from fermi.diagnosis import Level as Severity
 from fermi.diagnosis import hangs
 from fermi.engines.check_results import CheckLevel
@@ -18,7 +16,7 @@ LONG_WAIT = timedelta(hours=1)
 """Wait after which a task is listed."""
 SHOW_FAILED_FOR = timedelta(days=1)
 
-_COLUMNS = ("id", "name", "state_since", *task_presenter.REASON_COLUMNS)
+_COLUMNS = ("id", "name", "state_since", *REASON_COLUMNS)
 
 
 def _list_hung(context: AlertContext) -> Rows:
@@ -33,7 +31,7 @@ def _list_hung(context: AlertContext) -> Rows:
 
 
 def _describe_finding(row: dict[str, Any]) -> dict[str, Any]:
-    said = task_presenter.serialize_warning(row["code"], row["params"])
+    said = serialize_warning(row["code"], row["params"])
     words = said["message"], said["hint"]
     return build_alert("task", row["task_id"], row["task__name"], row["since"], words, f"/training/{row['task_id']}")
 
@@ -51,7 +49,7 @@ def _list_waiting(context: AlertContext) -> Rows:
 
 
 def _describe_task(row: dict[str, Any]) -> dict[str, Any]:
-    why = task_presenter.explain_task(row) or {"message": "", "hint": ""}
+    why = explain_task(row) or {"message": "", "hint": ""}
     words = why["message"], why["hint"]
     return build_alert("task", row["id"], row["name"], row["state_since"], words, f"/training/{row['id']}")
 

@@ -3,10 +3,9 @@
 from rest_framework import serializers
 
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
-from apps.common.openapi import KeyField
+from apps.common.openapi import KeyField, Reason
 from apps.common.pages import OrderingField, PageQuery
 from apps.training.api.preflights import PREFLIGHT_STATUSES, STOP_ACTIONS
-from apps.training.api.serializers import Reason
 from apps.training.drills import presenters as shapes
 from apps.training.services import drills
 from fermi.jobs.drill import FAIL, PASS, UNKNOWN

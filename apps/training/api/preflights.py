@@ -4,9 +4,8 @@ from rest_framework import serializers
 
 from apps.clusters.api.serializers import LEVELS
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
-from apps.common.openapi import KeyField
+from apps.common.openapi import KeyField, Reason
 from apps.common.pages import OrderingField, PageQuery
-from apps.training.api.serializers import Reason
 from apps.training.preflight import presenters as shapes
 from apps.training.services import preflight as service
 from apps.training.states import STATES_BY_STATUS, TaskAction

@@ -6,9 +6,9 @@ from rest_framework import serializers
 
 from apps.common.api import APIView, Body, Data, Query, Request, operation
 from apps.common.clock import now
-from apps.common.openapi import DateTime, KeyField
+from apps.common.openapi import DateTime, KeyField, Reason
 from apps.common.pages import PageQuery
-from apps.training.api.serializers import PRIORITY_CLASSES, Reason
+from apps.training.api.serializers import PRIORITY_CLASSES
 from apps.training.reports import queue, timeline
 from apps.training.services import actions, reorder
 

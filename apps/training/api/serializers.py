@@ -6,7 +6,7 @@ from django.db.models import F
 from rest_framework import serializers
 
 from apps.clusters.api.serializers import WarningItem
-from apps.common.openapi import MAX_INT4, MAX_INT8, DateTime, KeyField, ProblemItem
+from apps.common.openapi import MAX_INT4, MAX_INT8, DateTime, KeyField, ProblemItem, Reason
 from apps.common.pages import OrderingField, PageQuery
 from apps.environments.api.memory import EnvironmentInUse
 from apps.environments.api.packages import PackagesOfTask
@@ -146,12 +146,6 @@ class TaskScaling(serializers.Serializer):
     offBy = serializers.FloatField(
         allow_null=True, help_text="share by which the task is above or below the expected range; 0 = within"
     )
-
-
-class Reason(serializers.Serializer):
-    code = serializers.CharField()
-    message = serializers.CharField()
-    hint = serializers.CharField(help_text="what to do")
 
 
 class ChosenEnvironments(serializers.Serializer):

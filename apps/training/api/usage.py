@@ -7,6 +7,7 @@ from apps.common.api import APIView, Data, Query, Request, operation
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.openapi import DateTime, KeyField
+from apps.scheduling.api.serializers import UsageParts
 from apps.scheduling.selectors import get_month_start
 from apps.training.reports import usage
 from apps.training.reports.usage import GROUPS
@@ -22,18 +23,6 @@ class UsageQuery(serializers.Serializer):
     to = DateTime(required=False, help_text="now by default")
     format = serializers.ChoiceField(FORMAT_CHOICES, default="json")
     locals()["from"] = DateTime(required=False, help_text="this month's beginning (UTC) by default")
-
-
-class UsageParts(serializers.Serializer):
-    """What held time was used for."""
-
-    starting = serializers.FloatField(help_text="until the first step")
-    training = serializers.FloatField(help_text="steps that nobody had trained before")
-    saving = serializers.FloatField(help_text="from when it was asked to end until it had")
-    lost = serializers.FloatField(help_text="to failures, and to the back-off after them")
-    redone = serializers.FloatField(help_text="steps that were trained again")
-    idle = serializers.FloatField(help_text="held without an attempt")
-    hung = serializers.FloatField(help_text="its ranks did not advance")
 
 
 class UsageSum(UsageParts):

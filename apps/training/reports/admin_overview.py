@@ -151,7 +151,7 @@ def _build_trouble_table() -> Table:
 
 def _build_failure_table() -> Table:
     """Return the table of failed attempts, and of failed tasks, by cause."""
-    found = causes.summarize_failures(Attempt.objects.all(), Task.trainings.all(), now() - WEEK)
+    found = causes.summarize_causes(Attempt.objects.all(), Task.trainings.all(), now() - WEEK)
     rows = [
         [_link_task(one["taskId"], one["message"] or one["code"]), one["attempts"], one["tasks"]]
         for one in found["causes"]

@@ -26,7 +26,7 @@ class CauseCount(NamedTuple):
     newest: Any
 
 
-def summarize_failures(attempts: QuerySet[Attempt], tasks: QuerySet[Task], since: datetime) -> dict[str, Any]:
+def summarize_causes(attempts: QuerySet[Attempt], tasks: QuerySet[Task], since: datetime) -> dict[str, Any]:
     """Return the most frequent causes of failures since `since` among these attempts and tasks, how many more there
     are, and how many failed in all. A task counts with its last attempt."""
     ended = attempts.filter(ended_at__gte=since, task__kind=TaskKind.TRAINING).exclude(

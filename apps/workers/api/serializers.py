@@ -9,7 +9,7 @@ from rest_framework import serializers
 from apps.clusters.api.serializers import WarningItem
 from apps.common.openapi import MAX_INT4, MAX_INT8, AddressField, KeyField, ProblemItem
 from apps.common.pages import OrderingField, PageQuery
-from apps.training.api.serializers import STATES
+from apps.training.public import TaskState
 from apps.workers import selectors
 from apps.workers.health import STATUSES
 from apps.workers.heartbeat.schema import (
@@ -33,6 +33,7 @@ ACTIONS = [(action, action) for action in ("start", "stop", "restart", "edit", "
 WORKER_ACTIONS = [(action, action) for action in selectors.WORKER_ACTIONS]
 _BY_NUMBER = Concat("node", Value(" "), LPad(Cast("number", CharField()), 10, Value("0")))
 BACKENDS = CommunicationBackend.choices
+TASK_STATES = [(state.value, state.value) for state in TaskState]
 
 
 # Join tokens ------------------------------------------------------------------------------------------------------
@@ -447,7 +448,7 @@ class GroupMoveRequest(serializers.Serializer):
 class GroupTask(serializers.Serializer):
     id = serializers.CharField()
     name = serializers.CharField()
-    status = serializers.ChoiceField(STATES)
+    status = serializers.ChoiceField(TASK_STATES)
 
 
 class GroupItem(serializers.Serializer):

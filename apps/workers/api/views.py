@@ -12,7 +12,7 @@ from apps.common.api import APIView, Body, Data, Query, Request, operation, pagi
 from apps.common.errors import ApiError
 from apps.common.renderers import read_body
 from apps.telemetry.api.serializers import MachineTelemetry, TelemetryQuery
-from apps.training.presenters.task_presenter import serialize_problem
+from apps.training.public import serialize_problem
 from apps.workers import health, selectors, telemetry
 from apps.workers.api import serializers as shapes
 from apps.workers.api.authentication import JoinAuthentication, WorkerAuthentication

@@ -15,8 +15,7 @@ from apps.clusters.models import EnvironmentStatus
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.retention import delete_old
-from apps.training.core.engine_access import reveal_secrets
-from apps.training.models import Task
+from apps.training.public import Task, reveal_secrets
 from apps.workers import busy_ports, health, revisions
 from apps.workers.engine import channels
 from apps.workers.models import Launch, Order, Report, Worker

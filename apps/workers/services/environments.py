@@ -14,9 +14,7 @@ from apps.clusters.discovery import make_environment_id
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.core.wakeups import enqueue_task, enqueue_waiting_tasks
-from apps.training.models import Node
-from apps.training.states import ACTIVE_STATES
+from apps.training.public import ACTIVE_STATES, Node, enqueue_task, enqueue_waiting_tasks
 from apps.workers import health
 from apps.workers.models import Worker
 from fermi.jobs import gpus

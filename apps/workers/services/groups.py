@@ -9,8 +9,7 @@ from apps.accounts import access, audit, secrets
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError, merge_problems
 from apps.common.row_bounds import check_row_limit
-from apps.training.models import Task
-from apps.training.states import FINAL_STATES, TaskState
+from apps.training.public import FINAL_STATES, Task, TaskState
 from apps.workers import revisions
 from apps.workers.models import Group, Worker
 from apps.workers.project_choice import choose_project

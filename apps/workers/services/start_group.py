@@ -9,9 +9,7 @@ from django.db.models import F
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError, limit_problems
-from apps.training.services import actions
-from apps.training.services.create import draft_request, submit_request
-from apps.training.services.preview import PREVIEW_TASK_ID, mask_secrets, render_draft
+from apps.training.public import PREVIEW_TASK_ID, draft_request, mask_secrets, render_draft, stop_task, submit_request
 from apps.workers.models import Group, Worker
 from apps.workers.ranking import check_group
 from apps.workers.services.groups import build_layout, get_active_task, get_group
@@ -34,7 +32,7 @@ def stop_group(user: User, group_id: str) -> Group:
     """Stop the group's task (member). Repeating it changes nothing."""
     group = get_group(user, group_id, Role.MEMBER)
     if task := get_active_task(group):
-        actions.stop_task(user, task.pk)
+        stop_task(user, task.pk)
     return group
 
 
@@ -45,7 +43,7 @@ def restart_group(user: User, group_id: str) -> Group:
     with transaction.atomic():
         _submit_task(user, group)
         if before:
-            actions.stop_task(user, before.pk)
+            stop_task(user, before.pk)
     return group
 
 

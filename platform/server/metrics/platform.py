@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 
 from apps.common import pubsub
 from apps.notices.models import Delivery, Outcome
-from apps.training.models import Task, TraceExport
+from apps.training.public import Task, TraceExport
 from apps.workers import health
 from apps.workers.models import Worker
 

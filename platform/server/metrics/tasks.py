@@ -12,8 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 from apps.scheduling.models import Usage
 from apps.scheduling.selectors import PART_SUMS, build_parts
-from apps.training.models import Attempt, Task
-from apps.training.states import FINAL_STATES, TaskKind, TaskState
+from apps.training.public import FINAL_STATES, Attempt, Task, TaskKind, TaskState
 from fermi.scheduler import ledger
 from fermi.scheduler.ledger import PART_NAMES
 from fermi.scheduler.snapshot import PRIORITY_NUMBERS, classify_priority

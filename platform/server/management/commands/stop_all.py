@@ -7,10 +7,7 @@ from django.core.management.base import BaseCommand
 
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
-from apps.training.core.engine_access import get_backend
-from apps.training.models import Task
-from apps.training.services import actions
-from apps.training.states import ACTIVE_STATES
+from apps.training.public import ACTIVE_STATES, Task, get_backend, stop_task
 from fermi.planning import plugins
 
 
@@ -23,5 +20,5 @@ class Command(BaseCommand):
         here = [cluster for cluster in known if get_backend(cluster).here]
         tasks = Task.objects.filter(state__in=ACTIVE_STATES, stop_requested_at=None, cluster__in=here)
         for task_id in list(tasks.values_list("pk", flat=True)):
-            actions.stop_task(User.objects.filter(is_superuser=True).earliest("pk"), task_id)
+            stop_task(User.objects.filter(is_superuser=True).earliest("pk"), task_id)
             self.stdout.write(task_id)

@@ -1,0 +1,67 @@
+"""What other apps may import from training: its rows, states and texts, its engines, and what can be asked of it.
+
+The rows (`Task`, `Attempt`, `Node`, `Finding`) are for queries: only training writes them. An import contract forbids
+other apps everything else of `apps.training`.
+"""
+
+from apps.training.core.engine_access import (
+    build_handle,
+    filter_engine_scheduled,
+    get_backend,
+    list_clusters_with_queue,
+    reveal_secrets,
+)
+from apps.training.core.release import list_current_holds
+from apps.training.core.wakeups import enqueue_task, enqueue_tasks, enqueue_waiting_tasks
+from apps.training.models import Attempt, Finding, Node, Task, TraceExport
+from apps.training.presenters.task_presenter import (
+    REASON_COLUMNS,
+    describe_common_reason,
+    explain_task,
+    serialize_problem,
+    serialize_reason,
+    serialize_warning,
+)
+from apps.training.queue.node_health import get_failure_counts
+from apps.training.reports.causes import summarize_causes
+from apps.training.reports.telemetry import list_holders
+from apps.training.services.actions import stop_task
+from apps.training.services.create import draft_request, submit_request
+from apps.training.services.preview import PREVIEW_TASK_ID, mask_secrets, render_draft
+from apps.training.states import ACTIVE_STATES, FINAL_STATES, TaskKind, TaskState
+
+__all__ = [
+    "ACTIVE_STATES",
+    "FINAL_STATES",
+    "PREVIEW_TASK_ID",
+    "REASON_COLUMNS",
+    "Attempt",
+    "Finding",
+    "Node",
+    "Task",
+    "TaskKind",
+    "TaskState",
+    "TraceExport",
+    "build_handle",
+    "describe_common_reason",
+    "draft_request",
+    "enqueue_task",
+    "enqueue_tasks",
+    "enqueue_waiting_tasks",
+    "explain_task",
+    "filter_engine_scheduled",
+    "get_backend",
+    "get_failure_counts",
+    "list_clusters_with_queue",
+    "list_current_holds",
+    "list_holders",
+    "mask_secrets",
+    "render_draft",
+    "reveal_secrets",
+    "serialize_problem",
+    "serialize_reason",
+    "serialize_warning",
+    "stop_task",
+    "submit_request",
+    "summarize_causes",
+]
