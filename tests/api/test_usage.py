@@ -17,7 +17,7 @@ from apps.scheduling.selectors import get_month_start, sum_spend
 from apps.training.core import release
 from apps.training.models import Attempt, Event, Finding, MetricPoint, Task
 from apps.training.queue import load
-from apps.training.reports import usage
+from apps.training.usage import report as usage
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import changed
 

@@ -4,19 +4,19 @@ from django.urls import path
 
 from apps.training.api import (
     diagnosis_rules,
-    drills,
     frameworks,
     limits,
     outputs,
-    preflights,
     queue,
     rank_progress,
     telemetry,
     templates,
-    usage,
     views,
 )
 from apps.training.api.code import TaskCodeSourceView, TaskCodeView
+from apps.training.drills import api as drills_api
+from apps.training.preflight import api as preflight_api
+from apps.training.usage import api as usage_api
 
 TASK = "training-tasks/<str:task_id>"
 
@@ -27,13 +27,13 @@ urlpatterns = [
     path("training-tasks/preview", views.TaskPreviewView.as_view()),
     path("task-templates", templates.TemplatesView.as_view()),
     path("task-templates/<str:template_id>", templates.TemplateView.as_view()),
-    path("preflights", preflights.PreflightsView.as_view()),
-    path("preflights/between-zones", preflights.BetweenZonesView.as_view()),
-    path("preflights/<str:preflight_id>", preflights.PreflightView.as_view()),
-    path("preflights/<str:preflight_id>/stop", preflights.PreflightStopView.as_view()),
-    path("drills", drills.DrillsView.as_view()),
-    path("drills/<str:drill_id>", drills.DrillView.as_view()),
-    path("drills/<str:drill_id>/stop", drills.DrillStopView.as_view()),
+    path("preflights", preflight_api.PreflightsView.as_view()),
+    path("preflights/between-zones", preflight_api.BetweenZonesView.as_view()),
+    path("preflights/<str:preflight_id>", preflight_api.PreflightView.as_view()),
+    path("preflights/<str:preflight_id>/stop", preflight_api.PreflightStopView.as_view()),
+    path("drills", drills_api.DrillsView.as_view()),
+    path("drills/<str:drill_id>", drills_api.DrillView.as_view()),
+    path("drills/<str:drill_id>/stop", drills_api.DrillStopView.as_view()),
     path("projects/<str:project_id>/diagnosis-rules", diagnosis_rules.DiagnosisRulesView.as_view()),
     path("projects/<str:project_id>/diagnosis-rules/test", diagnosis_rules.DiagnosisRulesTestView.as_view()),
     path("projects/<str:project_id>/limits", limits.LimitsView.as_view()),
@@ -49,8 +49,8 @@ urlpatterns = [
     path(f"{TASK}/move", queue.TaskMoveView.as_view()),
     path(f"{TASK}/restart", views.TaskRestartView.as_view()),
     path(f"{TASK}/stop", views.TaskStopView.as_view()),
-    path("usage", usage.UsageView.as_view()),
-    path(f"{TASK}/usage", usage.TaskUsageView.as_view()),
+    path("usage", usage_api.UsageView.as_view()),
+    path(f"{TASK}/usage", usage_api.TaskUsageView.as_view()),
     path(f"{TASK}/pause", views.TaskPauseView.as_view()),
     path(f"{TASK}/resume", views.TaskResumeView.as_view()),
     path(f"{TASK}/grow", views.TaskGrowView.as_view()),

@@ -5,9 +5,8 @@ from rest_framework import serializers
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.openapi import KeyField, Reason
 from apps.common.pages import OrderingField, PageQuery
-from apps.training.api.preflights import PREFLIGHT_STATUSES, STOP_ACTIONS
-from apps.training.drills import presenters as shapes
-from apps.training.services import drills
+from apps.training.drills import presenters, services
+from apps.training.preflight.api import PREFLIGHT_STATUSES, STOP_ACTIONS
 from fermi.jobs.drill import FAIL, PASS, UNKNOWN
 from fermi.planning.request import MAX_DRILL_MINUTES
 
@@ -77,24 +76,24 @@ class DrillsView(APIView):
     @operation("listDrills", query=DrillQuery, page=Drill)
     def get(self, request: Request, query: Query) -> Data:
         """List the drills of your projects, newest first."""
-        return paginate_rows(drills.list_drills(request.user, query), query, shapes.serialize_drill)
+        return paginate_rows(services.list_drills(request.user, query), query, presenters.serialize_drill)
 
     @operation("createDrill", body=DrillCreateRequest, data=Drill, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Start a drill as soon as its environments are free: a rank is killed after the first checkpoint, to see
         whether training resumes."""
-        return shapes.serialize_drill(drills.request_drill(request.user, **body))
+        return presenters.serialize_drill(services.request_drill(request.user, **body))
 
 
 class DrillView(APIView):
     @operation("getDrill", data=Drill)
     def get(self, request: Request, drill_id: str) -> Data:
         """Return one drill: whether training resumed, from which step, and how much time it lost."""
-        return shapes.serialize_drill(drills.find_drill(request.user, drill_id))
+        return presenters.serialize_drill(services.find_drill(request.user, drill_id))
 
 
 class DrillStopView(APIView):
     @operation("stopDrill", data=Drill)
     def post(self, request: Request, drill_id: str) -> Data:
         """Stop a drill. Repeating the request changes nothing."""
-        return shapes.serialize_drill(drills.stop_drill(request.user, drill_id))
+        return presenters.serialize_drill(services.stop_drill(request.user, drill_id))

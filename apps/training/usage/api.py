@@ -9,9 +9,9 @@ from apps.common.errors import ApiError
 from apps.common.openapi import DateTime, KeyField
 from apps.scheduling.api.serializers import UsageParts
 from apps.scheduling.selectors import get_month_start
-from apps.training.reports import usage
-from apps.training.reports.usage import GROUPS
 from apps.training.services import actions
+from apps.training.usage import report
+from apps.training.usage.report import GROUPS
 
 GROUPING_CHOICES = [(name, name) for name in GROUPS]
 FORMAT_CHOICES = [(name, name) for name in ("json", "csv")]
@@ -99,12 +99,12 @@ class UsageView(APIView):
         begins = query.get("from") or get_month_start(ends)
         if begins >= ends:
             raise ApiError(400, "TIMES_BACKWARDS", "to")
-        told = usage.report_usage(
+        told = report.report_usage(
             request.user, by=query["by"], begins=begins, ends=ends, project=query.get("project", "")
         )
         if query["format"] == "json":
             return told
-        response = HttpResponse(usage.format_csv(told), content_type="text/csv; charset=utf-8")
+        response = HttpResponse(report.format_csv(told), content_type="text/csv; charset=utf-8")
         name = f"usage-{query['by']}-{begins:%Y%m%d}-{ends:%Y%m%d}.csv"
         response["Content-Disposition"] = f'attachment; filename="{name}"'
         return response
@@ -114,4 +114,4 @@ class TaskUsageView(APIView):
     @operation("getTaskUsage", data=TaskUsage)
     def get(self, request: Request, task_id: str) -> Data:
         """Return what the task's time was used for (queued, held, and how much advanced training) and its cost."""
-        return usage.report_task_usage(actions.find_task_of_any_kind(request.user, task_id))
+        return report.report_task_usage(actions.find_task_of_any_kind(request.user, task_id))

@@ -6,8 +6,7 @@ from apps.clusters.api.serializers import LEVELS
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.openapi import KeyField, Reason
 from apps.common.pages import OrderingField, PageQuery
-from apps.training.preflight import presenters as shapes
-from apps.training.services import preflight as service
+from apps.training.preflight import presenters, services
 from apps.training.states import STATES_BY_STATUS, TaskAction
 from fermi import preflight
 from fermi.planning import plugins
@@ -135,30 +134,30 @@ class PreflightsView(APIView):
     @operation("listPreflights", query=PreflightQuery, page=PreflightBrief)
     def get(self, request: Request, query: Query) -> Data:
         """List the pre-flight tests of your projects, newest first."""
-        return paginate_rows(service.list_preflights(request.user, query), query, shapes.serialize_brief)
+        return paginate_rows(services.list_preflights(request.user, query), query, presenters.serialize_brief)
 
     @operation("createPreflight", body=PreflightCreateRequest, data=PreflightDetail, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Start a test of whether these environments can train together, as soon as they are free."""
-        return shapes.serialize_detail(service.create_preflight(request.user, **body))
+        return presenters.serialize_detail(services.create_preflight(request.user, **body))
 
 
 class BetweenZonesView(APIView):
     @operation("listLinksBetweenZones", query=BetweenZonesQuery, data=BetweenZones)
     def get(self, request: Request, query: Query) -> Data:
         """List what the newest tests measured between environments in different zones."""
-        return {"items": service.list_zone_links(request.user, query["environments"])}
+        return {"items": services.list_zone_links(request.user, query["environments"])}
 
 
 class PreflightView(APIView):
     @operation("getPreflight", data=PreflightDetail)
     def get(self, request: Request, preflight_id: str) -> Data:
         """Return one pre-flight test: every node, every pair of nodes, and the verdict."""
-        return shapes.serialize_detail(service.find_preflight(request.user, preflight_id))
+        return presenters.serialize_detail(services.find_preflight(request.user, preflight_id))
 
 
 class PreflightStopView(APIView):
     @operation("stopPreflight", data=PreflightDetail)
     def post(self, request: Request, preflight_id: str) -> Data:
         """Stop a pre-flight test. Repeating the request changes nothing."""
-        return shapes.serialize_detail(service.stop_preflight(request.user, preflight_id))
+        return presenters.serialize_detail(services.stop_preflight(request.user, preflight_id))

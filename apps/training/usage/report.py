@@ -22,7 +22,7 @@ from apps.scheduling.models import Usage
 from apps.scheduling.selectors import PART_SUMS, SUM_COST, SUM_WAITED, build_parts, get_month_start
 from apps.training.core import release
 from apps.training.models import Task
-from apps.training.reports import mfu
+from apps.training.usage import mfu
 from fermi.scheduler import ledger
 from fermi.scheduler.ledger import PART_NAMES, TimeParts
 
