@@ -14,6 +14,7 @@ with them, since it is made with others in their stead.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from itertools import cycle, islice
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -82,18 +83,22 @@ class CompiledInstances(Generic[M]):
 
     def fetch(self, *shape: Hashable, **parameters: str | int) -> list[M]:
         """Return all instances. Raises as `CompiledQuery.fetch` does."""
-        return list(map(self._instance, self._query.fetch(*shape, **parameters)))
+        related: dict[tuple[str, Any], Any] = {}
+        return [self._instance(row, related) for row in self._query.fetch(*shape, **parameters)]
 
     def first(self, *shape: Hashable, **parameters: str | int) -> M | None:
         """Return the first instance; None where there is none."""
         return next(iter(self.fetch(*shape, **parameters)), None)
 
-    def _instance(self, row: Mapping[str, Any]) -> M:
+    def _instance(self, row: Mapping[str, Any], related: dict[tuple[str, Any], Any]) -> M:
+        """Return the instance of a row. `related`: what the rows before it refer to, which this one shares with them."""
         found = _instance(self._model, row, "")
         for name, other in self._related.items():
             prefix = f"{name}__"
-            there = row[f"{prefix}{other._meta.pk.attname}"] is not None  # type: ignore[union-attr]
-            setattr(found, name, _instance(other, row, prefix) if there else None)
+            key = row[f"{prefix}{other._meta.pk.attname}"]  # type: ignore[union-attr]
+            if key is not None and (name, key) not in related:
+                related[name, key] = _instance(other, row, prefix)
+            setattr(found, name, related.get((name, key)))
         return found
 
 
@@ -152,8 +157,11 @@ def _field(model: Any, path: str) -> Any:
 
 def _reader(field: Any) -> Reader | None:
     field = getattr(field, "target_field", field)
-    if isinstance(field, DecimalField) or not type(field).__module__.startswith("django.db.models."):
+    if not type(field).__module__.startswith("django.db.models."):
         raise TypeError(f"{field} is of a kind that only Django reads")
+    if isinstance(field, DecimalField):
+        places = Decimal(1).scaleb(-field.decimal_places)
+        return lambda value: field.to_python(value).quantize(places)  # SQLite has floating-point numbers
     readers: dict[Any, Reader] = {JSONField: read_json, DateTimeField: read_moment, BooleanField: bool}
     return next((reader for kind, reader in readers.items() if isinstance(field, kind)), None)
 

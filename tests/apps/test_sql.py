@@ -1,12 +1,13 @@
 """Queries that are compiled once give what Django gives, whoever asks and however often."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
-from django.db import connection
+from django.db import connection, models
 from django.db.models import F, Prefetch, Q
 from django.forms.models import model_to_dict
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, isolate_apps
 
 from apps.accounts.models import User
 from apps.common import pass_claims
@@ -55,9 +56,27 @@ def test_instances_have_what_is_selected_along(task: Task) -> None:
     assert query.first(key="other") is None
 
 
-def test_a_column_that_only_django_reads_is_refused() -> None:
+def test_a_decimal_is_what_django_gives(task: Task) -> None:
+    for budget in (None, Decimal("12.30"), Decimal("999999999999.99"), Decimal(0)):
+        Limits.objects.update_or_create(project=task.project, defaults={"budget": budget, "updated_at": now()})
+        query = CompiledQuery(lambda key: Limits.objects.filter(pk=key), list_columns(Limits, "budget"))
+        [expected], [found] = Limits.objects.values("budget"), query.fetch(key=task.project_id)
+        assert str(found) == str(expected)
+
+
+@isolate_apps("apps.training")
+def test_a_column_that_only_its_own_field_reads_is_refused() -> None:
+    class OwnField(models.CharField):  # type: ignore[type-arg]
+        pass
+
+    class Odd(models.Model):
+        own = OwnField(max_length=1)
+
+        class Meta:
+            app_label = "training"
+
     with pytest.raises(TypeError, match="only Django reads"):
-        list_columns(Limits, "budget")
+        list_columns(Odd, "own")
 
 
 def test_each_asks_with_parameters_of_their_own(task: Task, user: User) -> None:
