@@ -14,6 +14,7 @@ from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment
 from apps.common import clock_jumps
 from apps.common.clock import now as clock
+from apps.common.sql import CompiledInstances
 from apps.scheduling import pricing
 from apps.scheduling.models import AtBudget, Limits, Reservation, Share, Usage, UserLimits
 from fermi.engines.check_results import CheckLevel, CheckResult
@@ -77,8 +78,11 @@ def read_projects(now: datetime, held: Iterable[RunningTask], places: Iterable[E
     return found
 
 
+_LIMITS_QUERY = CompiledInstances(Limits, lambda project: Limits.objects.filter(pk=project))
+
+
 def get_limits(project: ProjectRow) -> Limits | None:
-    return Limits.objects.filter(project=project).first()
+    return _LIMITS_QUERY.first(project=project.pk)
 
 
 def build_project(project: ProjectRow, row: Limits | None) -> Project:
