@@ -7,4 +7,8 @@ _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # no 0/o, 1/l/i: people read thes
 
 def new_id(prefix: str, length: int = 10) -> str:
     """Return an id such as `task-7kq2m9x4td`: about 50 random bits, so that a collision need not be handled."""
-    return f"{prefix}-" + "".join(secrets.choice(_ALPHABET) for _ in range(length))
+    number, letters = secrets.randbelow(len(_ALPHABET) ** length), []
+    for _ in range(length):
+        number, index = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[index])
+    return f"{prefix}-{''.join(letters)}"

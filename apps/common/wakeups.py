@@ -52,6 +52,7 @@ class BackgroundPublisher:
     def take(self, hint: Wakeup) -> None:
         """Queue a wake-up; dropped if the queue is full."""
         with self._changed:
+            is_first = not self._box
             if len(self._box) < MAX_QUEUED_WAKEUPS:
                 self._box[hint] = None
             if self._thread is None:
@@ -59,7 +60,8 @@ class BackgroundPublisher:
                     thread = threading.Thread(target=self._work, name="publisher", daemon=True)
                     thread.start()
                     self._thread = thread
-            self._changed.notify_all()
+            if is_first:  # the thread waits only while there is nothing
+                self._changed.notify_all()
 
     def finish(self, seconds: float) -> bool:
         """Wait up to `seconds` until all was delivered or dropped. Returns False after the timeout."""
