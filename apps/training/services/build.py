@@ -210,10 +210,7 @@ def _find_version(
         return None
     found = _load_one(_VERSIONS, user, project, version)
     known = found is not None and found.dataset_id == dataset
-    datasets = _filter_usable(
-        Dataset.objects.filter(pk=dataset), user.is_superuser, user.pk, project.pk if project else ""
-    )
-    if not known and not datasets.exists():
+    if not known and not _is_dataset_usable(user, project, dataset):
         problems.append(Problem("datasetId", "DATASET_UNKNOWN", {"dataset": dataset}))
     elif found is None:
         problems.append(Problem("datasetVersionId", "DATASET_VERSION_UNKNOWN", {"version": version}))
@@ -223,6 +220,11 @@ def _find_version(
     elif found.status == VersionStatus.FAILED:
         problems.append(Problem("datasetVersionId", "DATASET_VERSION_FAILED", {"version": version}))
     return found
+
+
+def _is_dataset_usable(user: User, project: Project | None, key: str | None) -> bool:
+    rows = Dataset.objects.filter(pk=key)
+    return _filter_usable(rows, user.is_superuser, user.pk, project.pk if project else "").exists()
 
 
 def _find_framework(asked: TaskRequest, nodes: int, problems: list[Problem]) -> str | None:

@@ -55,7 +55,7 @@ def create_task(
     problems, `shape_problems` (of fields that could not be parsed) first, and ApiError 403 without the role to create
     tasks.
     """
-    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest() if key else ""
     if key and (before := _find_existing(user, key, digest)):
         return before
     draft = build_draft(user, task_request, request, new_id("task"), shape_problems, start_surveys=False)
