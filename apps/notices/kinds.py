@@ -1,4 +1,5 @@
-"""Kinds of incidents: their severity, who gets them, and whether they are resolved by themselves."""
+"""Kinds of incidents: their severity, who gets them, and whether they are resolved by themselves. The texts of a kind
+are `NOTICE_KIND_<NAME>` in `messages/<language>/codes.toml`: `message` is its title, `hint` says when it is opened."""
 
 from typing import NamedTuple
 
@@ -30,7 +31,14 @@ INCIDENT_KINDS = {
     "token_ends": IncidentKind(IncidentLevel.WARN, owner=True),
     "certificate_ends": IncidentKind(IncidentLevel.WARN, passes=True, operators=True),
 }
+"""In the order in which they are listed. The API, the command line, the console and docs/notifications.md take the list
+from here."""
 LEVEL_ORDER = list(IncidentLevel.values)
+
+
+def make_kind_code(kind: str) -> str:
+    """Return the code of the kind's texts."""
+    return f"NOTICE_KIND_{kind.upper()}"
 
 
 def is_at_least(level: str, min_level: str) -> bool:

@@ -6,6 +6,7 @@ from django.db.models import Max, QuerySet
 
 from apps.accounts.models import User
 from apps.common.texts import get_request_language, render_text
+from apps.notices.kinds import INCIDENT_KINDS, make_kind_code
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
 from apps.notices.sender import message as sent_message
 from apps.notices.services import ownership
@@ -42,6 +43,15 @@ def serialize_channel(row: Channel) -> dict[str, Any]:
         "createdBy": row.created_by.username if row.created_by else None,
         "lastSentAt": getattr(row, "sent_at", None),
     }  # fmt: skip
+
+
+def list_kinds() -> list[dict[str, str]]:
+    """Return the kinds of incidents, with texts in the reader's language."""
+    texts = [(kind, incident, render_text(make_kind_code(kind))) for kind, incident in INCIDENT_KINDS.items()]
+    return [
+        {"kind": kind, "level": incident.level, "title": title, "description": description}
+        for kind, incident, (title, description) in texts
+    ]
 
 
 def list_rules(user: User) -> QuerySet[Rule]:

@@ -8,6 +8,7 @@ import pytest
 
 from apps.accounts.models import AuditEvent, User
 from apps.notices import delivery, fanout, groups
+from apps.notices.kinds import INCIDENT_KINDS
 from apps.notices.models import Channel, Delivery, Item, Rule
 from apps.notices.sender.process import SenderProcess
 from apps.notices.services.incidents import open_incident, resolve_incidents
@@ -224,6 +225,16 @@ def test_a_rule_that_cannot_be_meant_is_refused(colleague: Api, fields: Any, fie
     answer = colleague.post("/notice-rules", {"scope": "me", "name": "r", "channels": [], **fields})
     assert (answer.status, answer.problems) == (400, {field: error})
     assert not Rule.objects.exists()
+
+
+@pytest.mark.parametrize(("lang", "title"), [("en", "a disk is nearly full"), ("zh", "磁盘将满")])
+def test_kinds_are_listed_with_titles_in_the_readers_language(owner: Api, lang: str, title: str) -> None:
+    owner.lang = lang
+    listed = owner.get("/notice-kinds").data["items"]
+    assert [one["kind"] for one in listed] == list(INCIDENT_KINDS)
+    assert {one["level"] for one in listed} == {"info", "warn", "fail"}
+    assert next(one["title"] for one in listed if one["kind"] == "disk_full") == title
+    assert all(one["title"] and one["description"] for one in listed)
 
 
 def test_one_persons_rule_cannot_use_anothers_channel(colleague: Api, owner: Api) -> None:

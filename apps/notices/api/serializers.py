@@ -128,6 +128,17 @@ class NoticeDelivery(serializers.Serializer):
     tries = NoticeTry(many=True)
 
 
+class NoticeKind(serializers.Serializer):
+    kind = serializers.ChoiceField(KIND_CHOICES)
+    level = serializers.ChoiceField(LEVELS)
+    title = serializers.CharField(help_text="in the reader's language")
+    description = serializers.CharField(help_text="when it is sent, in the reader's language")
+
+
+class NoticeKinds(serializers.Serializer):
+    items = NoticeKind(many=True)
+
+
 class RuleFields(serializers.Serializer):
     name = serializers.CharField(max_length=100)
     channels = serializers.ListField(child=KeyField(), max_length=50, help_text="ids, of the same scope")

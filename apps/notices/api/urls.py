@@ -11,6 +11,7 @@ urlpatterns = [
     path(CHANNEL, views.ChannelView.as_view()),
     path(f"{CHANNEL}/test", views.ChannelTestView.as_view()),
     path(f"{CHANNEL}/deliveries", views.ChannelDeliveriesView.as_view()),
+    path("notice-kinds", views.KindsView.as_view()),
     path("notice-rules", views.RulesView.as_view()),
     path("notice-rules/<str:rule_id>", views.RuleView.as_view()),
 ]

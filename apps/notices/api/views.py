@@ -67,6 +67,13 @@ class ChannelDeliveriesView(APIView):
         return paginate_rows(selectors.list_deliveries(request.user, channel_id), query, selectors.serialize_delivery)
 
 
+class KindsView(APIView):
+    @operation("listNoticeKinds", data=serializers.NoticeKinds)
+    def get(self, request: Request) -> Data:
+        """What a rule can choose from, with texts in your language."""
+        return {"items": selectors.list_kinds()}
+
+
 class RulesView(APIView):
     @operation("listNoticeRules", query=PageQuery, page=serializers.NoticeRule)
     def get(self, request: Request, query: Query) -> Data:

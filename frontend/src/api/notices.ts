@@ -9,6 +9,7 @@ export const noticeKeys = {
   channels: ["notice-channels"] as const,
   deliveries: (channel: string) => ["notice-channels", channel, "deliveries"] as const,
   rules: ["notice-rules"] as const,
+  kinds: ["notice-kinds"] as const,
 };
 
 export const channelsQuery = queryOptions({
@@ -25,6 +26,13 @@ export const rulesQuery = queryOptions({
     fetchAllPages((page) =>
       unwrapResponse(http.GET("/api/v1/notice-rules", { params: { query: { page, pageSize: PAGE } } })),
     ),
+});
+
+/** The kinds of notices, with their titles. */
+export const kindsQuery = queryOptions({
+  queryKey: noticeKeys.kinds,
+  queryFn: async () => (await unwrapResponse(http.GET("/api/v1/notice-kinds"))).items,
+  staleTime: Infinity,
 });
 
 const ofChannel = (id: string) => ({ path: { channel_id: id } });

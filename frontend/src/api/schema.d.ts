@@ -1045,6 +1045,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notice-kinds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What a rule can choose from, with texts in your language. */
+        get: operations["listNoticeKinds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/notice-rules": {
         parameters: {
             query?: never;
@@ -4855,6 +4872,22 @@ export interface components {
         };
         NoticeError: {
             code: string;
+            message: string;
+        };
+        NoticeKind: {
+            kind: components["schemas"]["IncidentKind"];
+            level: components["schemas"]["DiagnosisLevel"];
+            /** @description in the reader's language */
+            title: string;
+            /** @description when it is sent, in the reader's language */
+            description: string;
+        };
+        NoticeKinds: {
+            items: components["schemas"]["NoticeKind"][];
+        };
+        NoticeKindsEnvelope: {
+            data: components["schemas"]["NoticeKinds"];
+            code: number;
             message: string;
         };
         NoticeRule: {
@@ -10229,6 +10262,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NoticeDeliveryEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listNoticeKinds: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticeKindsEnvelope"];
                 };
             };
             default: {

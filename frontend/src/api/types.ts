@@ -98,7 +98,6 @@ export type NoticeChannelRequest = Body<"/api/v1/notice-channels", "post">;
 export type NoticeChannelChange = Body<"/api/v1/notice-channels/{channel_id}", "patch">;
 export type NoticeDelivery = Item<ResponseData<"/api/v1/notice-channels/{channel_id}/deliveries", "get">>;
 export type NoticeRule = Item<ResponseData<"/api/v1/notice-rules", "get">>;
-export type NoticeKind = NoticeRule["kinds"][number];
 export type NoticeRuleRequest = Body<"/api/v1/notice-rules", "post">;
 export type NoticeRuleChange = Body<"/api/v1/notice-rules/{rule_id}", "patch">;
 export type EnvironmentInUse = Preview["inUse"][number];

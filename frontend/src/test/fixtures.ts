@@ -425,3 +425,8 @@ export const limits: Limits = {
   mayChange: false,
   use: { gpus: 6, sharedGpus: 6, tasks: 3, gpuHours: 42.5, cost: 850, share: 0, environments: 1, environmentGpus: 2 },
 };
+
+export const noticeKinds = [
+  { kind: "task_restarted", level: "warn", title: "任务重启", description: "一次尝试结束，下一次即将开始。" },
+  { kind: "task_waits", level: "warn", title: "任务等待过久", description: "等待环境已满一小时。" },
+];

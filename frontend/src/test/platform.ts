@@ -9,6 +9,7 @@ import {
   group,
   limits,
   model,
+  noticeKinds,
   preflight,
   task,
   worker,
@@ -58,6 +59,7 @@ export const platformHandlers = setupServer(
   http.get(apiUrl("/auth/me"), () => respondWith(me)),
   http.get(apiUrl("/auth/sign-in"), () => respondWith({ embedded: false })),
   http.get(apiUrl("/notices"), () => respondWith({ fit: true, findings: [] })),
+  http.get(apiUrl("/notice-kinds"), () => respondWith({ items: noticeKinds })),
   http.get(apiUrl("/inbox"), () => respondWith({ items: [], unread: 0, total: 0, page: 1, pageSize: 10 })),
   http.get(apiUrl("/dev-environments"), () => respondWithList(environment("env-1"), environment("env-2"))),
   http.get(apiUrl("/dev-environments/:id/telemetry"), () =>

@@ -12,6 +12,7 @@ from fermi.client.types import (
     NoticeChannel,
     NoticeChannelCreated,
     NoticeDelivery,
+    NoticeKind,
     NoticeRule,
     PatchedChannelChangeRequest,
     PatchedRuleChangeRequest,
@@ -54,6 +55,11 @@ class Notices:
 
     def deliveries(self, channel_id: str) -> Listing[NoticeDelivery]:
         return Listing(self._transport, _path("notice-channels", channel_id, "/deliveries"), {})
+
+    def kinds(self) -> list[NoticeKind]:
+        """Return what a rule can choose from, with titles in the caller's language."""
+        items: list[NoticeKind] = self._transport.call("GET", "/notice-kinds")["items"]
+        return items
 
     def rules(self) -> Listing[NoticeRule]:
         return Listing(self._transport, "/notice-rules", {})

@@ -1106,6 +1106,23 @@ class NoticeError(TypedDict):
     message: str
 
 
+class NoticeKind(TypedDict):
+    kind: IncidentKind
+    level: DiagnosisLevel
+    title: str
+    """
+    in the reader's language
+    """
+    description: str
+    """
+    when it is sent, in the reader's language
+    """
+
+
+class NoticeKinds(TypedDict):
+    items: list[NoticeKind]
+
+
 class NoticeTry(TypedDict):
     at: str
     seconds: float | None

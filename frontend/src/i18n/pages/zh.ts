@@ -1,4 +1,3 @@
-import type { NoticeKind } from "@/api/types";
 import type { Translated } from "../zh";
 
 /** Texts that load with the pages and dialogs that use them, not at the first visit. */
@@ -383,20 +382,6 @@ export const zh = {
     outcomeOf: { waiting: "等待中", sent: "已发送", failed: "失败", dropped: "未发送" },
     kinds: "通知哪些事（都不选：全部）",
     everything: "全部",
-    what: {
-      task_ended: "任务结束",
-      task_failed: "任务失败",
-      task_hung: "任务卡住",
-      task_restarted: "任务重启",
-      task_waits: "任务等待过久",
-      budget: "预算将尽",
-      node_lost: "节点失联",
-      environment_wanted: "有人等待我的环境",
-      disk_full: "磁盘将满",
-      token_ends: "令牌将到期",
-      environment_idle: "环境即将停止",
-      certificate_ends: "证书将到期",
-    } satisfies Record<NoticeKind, string>,
     level: "最低级别",
     restarts: "任务重启达到次数",
     waits: "任务等待达到（分钟）",

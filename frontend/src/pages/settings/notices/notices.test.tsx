@@ -188,6 +188,7 @@ test("the list says of a rule from how many restarts and minutes of waiting on i
   );
   renderAt("/settings/notices");
   expect((await screen.findAllByText("任务重启满 3 次起 · 等待满 10 分钟起")).length).toBe(1);
+  expect((await screen.findAllByText(/^任务重启, 任务等待过久 · /)).length).toBe(2);
 });
 
 test("minutes of the day go through a time field unchanged", () => {

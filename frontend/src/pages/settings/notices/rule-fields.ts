@@ -1,5 +1,4 @@
-import i18next from "i18next";
-import type { NoticeKind, NoticeRuleChange } from "@/api/types";
+import type { NoticeRuleChange } from "@/api/types";
 
 const HOUR = 60;
 
@@ -32,13 +31,4 @@ export function buildConditions(texts: Record<string, string>) {
     breaksThrough: texts.breaksThrough as NonNullable<NoticeRuleChange["breaksThrough"]>,
     enabled: texts.enabled === "on",
   };
-}
-
-/** Returns the kinds of notices, in the order of their texts: `pages/zh.ts` has exactly one for each kind of the API. */
-export function listNoticeKinds(): NoticeKind[] {
-  const texts = i18next.languages.flatMap((language) => {
-    const found: unknown = i18next.getResource(language, "translation", "notices.what");
-    return found instanceof Object ? Object.keys(found) : [];
-  });
-  return [...new Set(texts)] as NoticeKind[];
 }

@@ -2,13 +2,13 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { updateRule, channelsQuery, createRule, noticeKeys } from "@/api/notices";
+import { updateRule, channelsQuery, createRule, kindsQuery, noticeKeys } from "@/api/notices";
 import type { Me, NoticeRule } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
 import { FormDialog, FormRow, TextField } from "@/ui/form-dialog";
 import { OwnerField, formatOwner, parseOwner } from "./owner";
-import { buildConditions, formatTimeOfDay, listNoticeKinds } from "./rule-fields";
+import { buildConditions, formatTimeOfDay } from "./rule-fields";
 
 const FIELDS = [
   "name", "channels", "kinds", "level", "restarts", "waitsSeconds", "quietFrom", "quietTo", "timezone", "breaksThrough",
@@ -21,6 +21,7 @@ export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
   const [owner, setOwner] = useState(rule ? formatOwner(rule) : "me");
   const [kinds, setKinds] = useState(rule?.kinds ?? []);
   const [ticked, setTicked] = useState(rule?.channels ?? []);
+  const options = useQuery(kindsQuery).data ?? [];
   const channels = (useQuery(channelsQuery).data ?? []).filter((channel) => formatOwner(channel) === owner);
   const save = async (texts: Record<string, string>) => {
     const current = channels.map(({ id }) => id).filter((id) => ticked.includes(id));
@@ -57,7 +58,7 @@ export function RuleForm({ me, rule }: { me: Me; rule?: NoticeRule }) {
           />
           <CheckboxGroup
             title={t("notices.kinds")}
-            options={listNoticeKinds().map((kind) => [kind, t(`notices.what.${kind}`)])}
+            options={options.map(({ kind, title }) => [kind, title])}
             value={kinds}
             onChange={setKinds}
             error={problem("kinds")}

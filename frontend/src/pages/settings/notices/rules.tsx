@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
-import { channelsQuery, deleteRule, noticeKeys, rulesQuery } from "@/api/notices";
+import { channelsQuery, deleteRule, kindsQuery, noticeKeys, rulesQuery } from "@/api/notices";
 import type { Me, NoticeRule } from "@/api/types";
 import { Badge } from "@/ui/badge";
 import { Card } from "@/ui/card";
@@ -43,8 +43,10 @@ function RuleItem({ me, rule }: { me: Me; rule: NoticeRule }) {
     restarts !== null && t("notices.fromRestarts", { count: restarts }),
     waitsSeconds !== null && t("notices.fromMinutes", { count: waitsSeconds / 60 }),
   ].filter(Boolean);
+  const known = useQuery(kindsQuery).data ?? [];
+  const titles = new Map(known.map(({ kind, title }) => [kind, title]));
   const may = canChange(me, rule);
-  const kinds = rule.kinds.map((kind) => t(`notices.what.${kind}`)).join(", ");
+  const kinds = rule.kinds.map((kind) => titles.get(kind) ?? kind).join(", ");
   const by = channels.filter(({ id }) => rule.channels.includes(id)).map((channel) => channel.name);
   return (
     <RemovableRow
