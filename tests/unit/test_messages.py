@@ -15,6 +15,7 @@ import pytest
 
 from apps.training.states.reasons import CAUSES
 from fermi import messages
+from fermi.cli import texts
 from fermi.diagnosis import rules
 from fermi.planning import plugins
 
@@ -62,12 +63,14 @@ def names_in(entry: dict[str, Any]) -> set[str]:
 
 
 def files() -> list[Path]:
-    """Every file of texts: the catalogues, and what the registry's packages bring."""
+    """Every file of texts: the catalogues, what the registry's packages bring, and what rules, modules of diagnosis and
+    commands have beside them."""
     named = [*plugins.FRAMEWORKS.values(), *plugins.STAGES.values(), *plugins.BACKENDS.values()]
     beside = [Path(messages.__file__).parents[1].joinpath(*module.split(".")[1:]) for module in named]
     brought = [file for path in beside for file in (path / "texts.toml", path.with_suffix(".toml")) if file.is_file()]
     known = [messages.FOLDER / lang / "codes.toml" for lang in messages.LANGUAGES]
-    return known + brought + sorted(rules.FOLDER.glob("*.toml"))
+    folders = (rules.FOLDER, rules.FOLDER.parent, texts.COMMANDS_FOLDER)
+    return known + brought + [file for folder in folders for file in sorted(folder.glob("*.toml"))]
 
 
 def test_every_code_has_a_text(root: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from fermi.cli import global_options, texts
-from fermi.cli.registry import make_summary_code
+from fermi.cli.registry import COMMANDS, make_summary_code
 from fermi.cli.texts import _
 from fermi.client.client import Fermi
 
@@ -39,7 +39,9 @@ def command(name: str, more: str = "", *, output: bool = True, **settings: Any) 
 
     def decorate(function: Function) -> click.Command:
         own, about = name.rpartition(" ")[2], f"{_(make_summary_code(name))}\n\n{more}".strip()
-        made: Any = click.command(own, help=about, context_settings=settings)(pass_session(function))
+        made: Any = click.command(own, help=about, epilog=_format_example(name), context_settings=settings)(
+            pass_session(function)
+        )
         made.params += global_options.make_options(_store_option, output=output)
         return made
 
@@ -51,11 +53,18 @@ def group(name: str, more: str = "") -> Callable[[Function], click.Group]:
 
     def decorate(function: Function) -> click.Group:
         about = f"{_(make_summary_code(name))}\n\n{more}".strip()
-        made: Any = click.group(name, help=about, invoke_without_command=True)(pass_session(function))
+        made: Any = click.group(name, help=about, epilog=_format_example(name), invoke_without_command=True)(
+            pass_session(function)
+        )
         made.params += global_options.make_options(_store_option)
         return made
 
     return decorate
+
+
+def _format_example(name: str) -> str | None:
+    entry = COMMANDS.get(name)
+    return f"$ {entry.example}" if entry and entry.example else None
 
 
 def _store_option(ctx: click.Context, name: str, value: Any) -> None:

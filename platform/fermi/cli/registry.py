@@ -1,20 +1,22 @@
-"""All commands, one line each. Modules are imported on use. Summaries are SUMMARY_… in
+"""All commands, one line each. Modules are imported on use. Summaries are the texts SUMMARY_…, beside the module or in
 `messages/<language>/cli.toml`."""
 
 from typing import NamedTuple
 
 
 class CommandEntry(NamedTuple):
-    """Module in `commands`, and the command's name in it."""
+    """Module in `commands`, and the command's name in it. `example`: a whole command line, for `--help` and
+    docs/cli.md; a command without one has its examples in the text of that page."""
 
     module: str
     name: str
+    example: str = ""
 
 
 COMMANDS = {
     "login": CommandEntry("account", "login"),
-    "login-link": CommandEntry("login_link", "login_link"),
-    "doctor": CommandEntry("doctor", "doctor"),
+    "login-link": CommandEntry("login_link", "login_link", "fermi login-link --data /srv/fermi"),
+    "doctor": CommandEntry("doctor", "doctor", "fermi doctor isolation --data /srv/fermi"),
     "whoami": CommandEntry("account", "whoami"),
     "version": CommandEntry("account", "version"),
     "envs": CommandEntry("inventory", "envs"),

@@ -1,17 +1,28 @@
-"""Texts of the command line, in the user's language."""
+"""Texts of the command line, in the user's language: `messages/<language>/cli.toml`, and for each module of `commands`
+the TOML file beside it, if there is one."""
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from fermi import messages
 from fermi.messages.languages import DEFAULT, FALLBACK, LANGUAGES, match_language
 
+COMMANDS_FOLDER = Path(__file__).parent / "commands"
+
 _language = DEFAULT
+
+messages.register_folder(COMMANDS_FOLDER)
 
 
 def _(code: str, **parts: object) -> str:
-    """Return the sentence of `code` (messages/<language>/cli.toml) in the chosen language."""
-    return messages.render_sentence("cli", code, _language, **parts)
+    """Return the sentence of `code` in the chosen language."""
+    return find_sentence(code, _language, **parts)
+
+
+def find_sentence(code: str, language: str, **parts: object) -> str:
+    """Return the sentence of `code` in a language."""
+    return messages.render_sentence("cli", code, language, **parts)
 
 
 def set_language(language: str) -> None:

@@ -20,6 +20,9 @@ has to be there; other languages may be:
     message = "{node} 没有 InfiniBand。"
     hint = "请选择其他节点。"
 
+A rule of diagnosis, a module of `fermi.diagnosis` and a command (`fermi.cli.commands`) have theirs beside them in the
+same shape.
+
 A language's folder may also say a package's codes: whoever translates the platform touches no package. A text that a
 language lacks is said in English.
 
@@ -94,13 +97,13 @@ def render_text(code: str, lang: str, /, **params: object) -> tuple[str, str]:
 
 
 def render_sentence(file_name: str, code: str, lang: str, /, **parts: object) -> str:
-    """Return a sentence that only the command line or the operators' console has; the file is `cli` or `admin`. Returns
-    the code itself where it has no text."""
-    sentence = _load_file(file_name, lang).get(code) or _load_file(file_name, FALLBACK).get(code)
+    """Return a sentence that only the command line or the operators' console has; the file is `cli` or `admin`, or one
+    of a registered folder. Returns the code itself where it has no text."""
+    sentence = _find_sentence(file_name, code, lang) or _find_sentence(file_name, code, FALLBACK)
     if sentence is None:
         report_fault("%s has no text in %s", code, file_name)
         return code
-    return fill_text(code, sentence, parts) if parts else str(sentence)
+    return fill_text(code, sentence, parts) if parts else sentence
 
 
 def load_guide(name: str, lang: str) -> dict[str, Any]:
@@ -126,6 +129,13 @@ def _find_entry(code: str, lang: str) -> dict[str, Any] | None:
     if found := _load_file("codes", lang).get(code):
         return found
     return next((said[lang] for texts in _load_registered() if lang in (said := texts.get(code, {}))), None)
+
+
+def _find_sentence(file_name: str, code: str, lang: str) -> str | None:
+    if found := _load_file(file_name, lang).get(code):
+        return str(found)
+    beside = (texts.get(code, {}).get(lang) for texts in map(_load_folder, _folders))
+    return next((str(entry["message"]) for entry in beside if entry), None)
 
 
 @cache

@@ -45,6 +45,7 @@ BACKENDS = {
 
 messages.register_modules(FRAMEWORKS, STAGES, BACKENDS)
 messages.register_folder(rules.FOLDER)
+messages.register_folder(rules.FOLDER.parent)
 
 
 def get_framework(name: str) -> Framework:

@@ -48,7 +48,8 @@ def in_text(text: str) -> list[list[str]]:
 TABLES = [words for words in in_tables(BY_HAND) if words[0] in ("fermi", "python", "torchrun")]
 TRAINERS = [words for words in TABLES if "fermi.train.train_ddp" in words or "fermi.train.train_jax" in words]
 HERE = [words[1:] for words in TABLES if words[0] == "fermi" and words[1] != "preflight"]
-MENTIONED = examples(CLI) + examples(BY_HAND) + HERE + examples(QUICK) + in_text(TROUBLE)
+DECLARED = [shlex.split(entry.example)[1:] for entry in COMMANDS.values() if entry.example]
+MENTIONED = DECLARED + examples(CLI) + examples(BY_HAND) + HERE + examples(QUICK) + in_text(TROUBLE)
 
 
 @pytest.mark.parametrize("words", TRAINERS, ids=" ".join)
@@ -82,7 +83,14 @@ def understood(command: click.Command, name: str, arguments: list[str]) -> None:
         understood(inner, own, rest)
 
 
+def test_help_shows_the_example_of_a_command() -> None:
+    command = make_group().get_command(click.Context(make_group()), "doctor")
+    assert command is not None
+    assert COMMANDS["doctor"].example in command.get_help(click.Context(command))
+
+
 def test_every_command_has_an_example() -> None:
-    assert {arguments[0] for arguments in examples(CLI)} == set(COMMANDS)
+    assert {arguments[0] for arguments in DECLARED + examples(CLI)} == set(COMMANDS)
+    assert [name for name, entry in COMMANDS.items() if entry.example and f"`{entry.example}`" not in CLI] == []
     for name, inner in SUBCOMMANDS.items():
         assert {words[1] for words in examples(CLI) if words[0] == name and len(words) > 1} >= set(inner)

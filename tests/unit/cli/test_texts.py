@@ -15,7 +15,12 @@ from fermi.client.config import Config
 from fermi.export.request import ExportRequest
 
 CLI = Path(texts.__file__).parent
-ENGLISH = tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8"))
+BESIDE = {
+    code: entry["en"]["message"]
+    for path in texts.COMMANDS_FOLDER.glob("*.toml")
+    for code, entry in tomllib.loads(path.read_text("utf-8")).items()
+}
+ENGLISH = {**tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8")), **BESIDE}
 
 
 def spoken() -> Iterator[tuple[str, set[str]]]:
@@ -37,6 +42,16 @@ def spoken() -> Iterator[tuple[str, set[str]]]:
 
 def test_every_code_has_a_sentence_and_every_sentence_a_code() -> None:
     assert {code for code, _ in spoken()} == set(ENGLISH)
+
+
+def test_the_texts_beside_a_command_are_its_own() -> None:
+    shared = tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8"))
+    assert BESIDE.keys() & shared.keys() == set()
+    for path in texts.COMMANDS_FOLDER.glob("*.toml"):
+        codes = tomllib.loads(path.read_text("utf-8"))
+        own = [make_summary_code(name) for name, entry in COMMANDS.items() if entry.module == path.stem]
+        module = path.with_suffix(".py").read_text("utf-8")
+        assert [code for code in codes if code not in own and f'"{code}"' not in module] == []
 
 
 def test_a_sentence_gets_the_parts_that_it_takes() -> None:
