@@ -3,6 +3,7 @@
 docs/openapi.json                 from the views and serializers; a warning of the generator is an error
 frontend/src/api/schema.d.ts      from docs/openapi.json
 frontend/src/api/request.json     from fermi.planning.request, for the form
+docs/{cli,notifications,telemetry}.md and docs/zh: their tables, see `doc_tables`
 """
 
 import difflib
@@ -10,7 +11,11 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+from scripts import doc_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "openapi.json"
@@ -28,6 +33,11 @@ def write_form(path: Path) -> None:
     from fermi.planning.request import TaskRequest
 
     path.write_text(json.dumps(json_shape.build_schema(TaskRequest), indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def write_page(source: Path, lang: str, path: Path) -> None:
+    """Write the page `source` to `path`, with its generated tables as the code has them."""
+    path.write_text(doc_tables.fill_tables(source.read_text("utf-8"), lang), "utf-8")
 
 
 def print_drift() -> int:
@@ -48,7 +58,11 @@ def print_drift() -> int:
     return 1 if changed else 0
 
 
-GENERATED = {DOCUMENT: write_document, FORM: write_form}
+GENERATED: dict[Path, Callable[[Path], None]] = {
+    DOCUMENT: write_document,
+    FORM: write_form,
+    **{page: partial(write_page, page, lang) for page, lang in doc_tables.PAGES.items()},
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 MEMORY_FILE = "docs/zh/in-step.json"
 FENCE_PATTERN = re.compile(r"^ *```")
 LINK_PATTERN = re.compile(r"\]\(([^)#\s:]+\.md)")
+TABLE_BLOCK_PATTERN = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+"""A table that `scripts/doc_tables.py` generates in each language: a change of it is nothing to translate."""
 TABLE_PATTERN = re.compile(r"^ *\|[-:| ]+\|$")
 
 Sections = Mapping[str, str]  # heading ("" = what comes before the first) -> digest
@@ -46,7 +48,7 @@ def iterate_lines(text: str) -> Iterator[tuple[str, bool]]:
 
 def split_sections(text: str) -> dict[str, str]:
     heading, parts = "", {"": [""]}
-    for line, code in iterate_lines(text):
+    for line, code in iterate_lines(TABLE_BLOCK_PATTERN.sub(r"\1\3", text)):
         if line.startswith("#") and not code:
             heading = line.lstrip("#").strip()
             parts.setdefault(heading, [])

@@ -37,6 +37,21 @@ def test_the_headings_that_changed_in_english_are_named(project: Path) -> None:
     assert translations.list_stale(project) == []
 
 
+def test_a_generated_table_is_in_step_by_itself(project: Path) -> None:
+    for name, word in (("docs/slurm.md", "where"), ("docs/zh/slurm.md", "地址")):
+        page = project / name
+        table = f"| `url` | {word} |\n"
+        text = page.read_text("utf-8")
+        assert table in text
+        begin = text.index("|")
+        end = text.index(table) + len(table)
+        page.write_text(f"{text[:begin]}<!-- generated: keys -->\n{text[begin:end]}<!-- end -->\n{text[end:]}", "utf-8")
+    translations.record_translated(project, ["docs/zh/slurm.md"])
+    page = project / "docs" / "slurm.md"
+    page.write_text(page.read_text("utf-8").replace("| where |\n", "| where |\n| `new` | another |\n"), "utf-8")
+    assert translations.list_stale(project) == []
+
+
 @pytest.mark.parametrize(
     ("added", "named"),
     [("\n## 更多\n", "headings"), ("\n```\nls\n```\n", "code blocks"), ("\n|a|\n|---|\n", "tables")],
