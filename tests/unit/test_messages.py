@@ -69,7 +69,7 @@ def files() -> list[Path]:
     beside = [Path(messages.__file__).parents[1].joinpath(*module.split(".")[1:]) for module in named]
     brought = [file for path in beside for file in (path / "texts.toml", path.with_suffix(".toml")) if file.is_file()]
     known = [messages.FOLDER / lang / "codes.toml" for lang in messages.LANGUAGES]
-    folders = (rules.FOLDER, rules.FOLDER.parent, texts.COMMANDS_FOLDER)
+    folders = (rules.FOLDER, rules.FOLDER.parent, texts.COMMANDS_FOLDER, texts.COMMANDS_FOLDER.parent)
     return known + brought + [file for folder in folders for file in sorted(folder.glob("*.toml"))]
 
 

@@ -36,7 +36,13 @@ def read_lines(root: Path, language: str) -> Iterator[tuple[str, str]]:
                 if not line.lstrip().startswith(("//", "/*", "*", "#")) or path.suffix == ".md":
                     yield f"{path.relative_to(root)}:{number}", line
     plugins = [root / "platform/procguard/texts.toml"]
-    for pattern in ("engines/**/*.toml", "frameworks/**/*.toml", "diagnosis/**/*.toml", "planning/*.toml"):
+    for pattern in (
+        "engines/**/*.toml",
+        "frameworks/**/*.toml",
+        "diagnosis/**/*.toml",
+        "planning/*.toml",
+        "cli/**/*.toml",
+    ):
         found = sorted((root / "platform/fermi").glob(pattern))
         assert found, pattern
         plugins += found

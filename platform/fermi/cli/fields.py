@@ -32,7 +32,7 @@ class RequestField:
 
     @property
     def code(self) -> str:
-        """Code of its help text in `messages/<language>/cli.toml`: FLAG_MASTER_PORT."""
+        """Code of its help text in `flags.toml`: FLAG_MASTER_PORT."""
         return f"FLAG_{self.flag['name'].removeprefix('--').upper().replace('-', '_')}"
 
     @property

@@ -1,5 +1,5 @@
-"""Texts of the command line, in the user's language: `messages/<language>/cli.toml`, and for each module of `commands`
-the TOML file beside it, if there is one."""
+"""Texts of the command line, in the user's language: `messages/<language>/cli.toml`, `flags.toml` for the fields of a
+request, and for each module of `commands` the TOML file beside it, if there is one."""
 
 import os
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ COMMANDS_FOLDER = Path(__file__).parent / "commands"
 _language = DEFAULT
 
 messages.register_folder(COMMANDS_FOLDER)
+messages.register_folder(COMMANDS_FOLDER.parent)
 
 
 def _(code: str, **parts: object) -> str:

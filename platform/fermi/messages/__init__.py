@@ -20,8 +20,8 @@ has to be there; other languages may be:
     message = "{node} 没有 InfiniBand。"
     hint = "请选择其他节点。"
 
-A rule of diagnosis, a module of `fermi.diagnosis` and a command (`fermi.cli.commands`) have theirs beside them in the
-same shape.
+A rule of diagnosis, a module of `fermi.diagnosis`, a command (`fermi.cli.commands`) and the flags of a request
+(`fermi/cli/flags.toml`) have theirs beside them in the same shape.
 
 A language's folder may also say a package's codes: whoever translates the platform touches no package. A text that a
 language lacks is said in English.

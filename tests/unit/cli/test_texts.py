@@ -17,7 +17,7 @@ from fermi.export.request import ExportRequest
 CLI = Path(texts.__file__).parent
 BESIDE = {
     code: entry["en"]["message"]
-    for path in texts.COMMANDS_FOLDER.glob("*.toml")
+    for path in [*texts.COMMANDS_FOLDER.glob("*.toml"), CLI / "flags.toml"]
     for code, entry in tomllib.loads(path.read_text("utf-8")).items()
 }
 ENGLISH = {**tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8")), **BESIDE}
