@@ -142,7 +142,7 @@ def test_an_address_that_is_not_there_answers_in_the_envelope(anonymous: Api, pa
         ("", "没有找到"),
         ("zh", "没有找到"),
         ("zh-TW,zh;q=0.9", "没有找到"),
-        ("fr", "没有找到"),
+        ("tlh", "没有找到"),
         ("en-US", "Not found"),
         ("en", "Not found"),
     ],
