@@ -164,8 +164,9 @@ def _check_types(field: Any, value: Any, path: str) -> Iterator[Problem]:
                 yield from _check_types(field.child, item, _join_path(path, name))
     elif expected := _find_expected_type(field, value):
         bounds = {"minimum": getattr(field, "min_value", None), "maximum": getattr(field, "max_value", None)}
+        wanted = values.describe_type({"type": expected, **bounds})
         found = "…" if field.write_only else json_shape.format_value(value)
-        yield Problem(path, "WRONG_TYPE", {"expected": values.describe_type(expected, **bounds), "found": found})
+        yield Problem(path, "WRONG_TYPE", {"expected": wanted, "found": found})
     elif isinstance(value, str) and len(value) > (most := getattr(field, "max_length", None) or len(value)):
         yield Problem(path, "FIELD_LENGTH", {"detail": field.error_messages["max_length"].format(max_length=most)})
 

@@ -54,7 +54,7 @@ def spool(tmp_path: Path) -> Path:
 def task(added: None, admin: Api, owner: Api, colleague: Api, spool: Path) -> Task:
     """Created through the API on a cluster that was connected through it; its first attempt is submitted."""
     wish = {"name": "lab", "backend": "spool", "connection": {}}
-    assert admin.post("/clusters", wish).problems == {"connection": "CONNECTION_INVALID"}
+    assert admin.post("/clusters", wish).problems == {"connection.folder": "CONNECTION_INVALID"}
     cluster = admin.post("/clusters", {**wish, "connection": {"folder": str(spool)}}).data["id"]
     assert admin.post(f"/clusters/{cluster}/check").data == {"fit": True, "findings": []}
     environment = owner.post("/dev-environments", {**NEW, "name": "bench-1", "clusterId": cluster}).data["id"]

@@ -15,6 +15,7 @@ from fermi.engines.certificates import CredentialExpiry
 from fermi.engines.check_results import CheckResult
 from fermi.engines.discovery import DiscoveredEnvironment
 from fermi.engines.inside.session import InsideSession
+from fermi.jobs import json_shape
 from fermi.jobs.errors import BackendError
 from fermi.jobs.run_location import RunLocations
 from fermi.jobs.spec import (
@@ -207,6 +208,9 @@ class BackendCheck:
     notices: Callable[[Mapping[str, Any]], list[CheckResult]] = _find_nothing
     endings: Callable[[Mapping[str, Any]], list[CredentialExpiry]] = _find_nothing
     standby: Callable[[str], str] = _get_no_standby
+
+    def __post_init__(self) -> None:
+        json_shape.refuse_unknown_keywords(self.CONNECTION)
 
     @classmethod
     def of(cls, module: ModuleType | None) -> Self:

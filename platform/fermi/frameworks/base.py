@@ -26,7 +26,7 @@ from typing import Any, Literal, Protocol
 
 from fermi.frameworks._planning import propose_data_parallel
 from fermi.jobs import effective_batch as effective
-from fermi.jobs import elastic, options, rank_env, recipes
+from fermi.jobs import elastic, json_shape, options, rank_env, recipes
 from fermi.jobs.spec import JobSpec, Plan, Problem, Proposal
 
 
@@ -103,6 +103,7 @@ class Framework:
         self.info: Info = module.INFO
         self._plan: Callable[[JobSpec], Plan] = module.plan
         self.options: Mapping[str, Any] = getattr(module, "OPTIONS", options.build_schema())
+        json_shape.refuse_unknown_keywords(self.options)
         self.preload: Sequence[str] = getattr(module, "PRELOAD", ())
         self._problems = getattr(module, "problems", self._not_allowed)
         self._warnings: Callable[[JobSpec], list[Problem]] = getattr(module, "warnings", lambda _: [])

@@ -1,11 +1,12 @@
 """Checks JSON against a schema: returns everything that is wrong at once, and what is left without it.
 
-The schema is what `msgspec` makes of a frozen class, with two keywords of our own. `x-codes` names the problem of a
-broken rule: `{"maximum": "MAX_RESTARTS_OUT_OF_RANGE"}`; empty: another rule reports it; without the keyword the general
-codes are used. `x-trim`: white space around a text does not count.
+The schema is what a plug-in wrote, or what `msgspec` makes of a frozen class, with two keywords of our own. `x-codes`
+names the problem of a broken rule: `{"maximum": "MAX_RESTARTS_OUT_OF_RANGE"}`; empty: another rule reports it; without
+the keyword the general codes are used. `x-trim`: white space around a text does not count.
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -20,6 +21,13 @@ from fermi.schema import suggestions, values
 
 MAX_SHOWN_LENGTH = 60  # characters of a value that was found
 PRIVATE_KEYWORDS = ("x-flag", "x-trim")
+CHECKED_KEYWORDS = frozenset({
+    "additionalProperties", "anyOf", "enum", "exclusiveMaximum", "exclusiveMinimum", "items", "maxItems", "maxLength",
+    "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum", "pattern", "properties",
+    "required", "type",
+})  # fmt: skip
+"""Keywords of JSON Schema that are checked; those of `ANNOTATIONS` mean nothing here."""
+ANNOTATIONS = frozenset({"$schema", "default", "deprecated", "description", "examples", "title"})
 NOT_BLANK_PATTERN = r"[^\s\x1c-\x1f\x85]|\ufeff"
 """Pattern of a text that is not blank, for other readers of the schema: ECMA's white space is not `str.strip`'s."""
 MAX_UNKNOWN_NAMES = 100
@@ -88,6 +96,26 @@ def read_object(kind: type[Kind], data: Mapping[str, Any]) -> tuple[Kind, list[P
     return msgspec.convert(left, kind, strict=False), [add_suggestion(problem, _list_fields(kind)) for problem in found]  # type: ignore[arg-type]
 
 
+def find_problems(rule: Mapping[str, Any], value: Any, path: str = "") -> list[Problem]:
+    """Return everything that is wrong with a value, which stands at `path`."""
+    problems: list[Problem] = []
+    _check_value(rule, value, path, problems)
+    return problems
+
+
+def refuse_unknown_keywords(rule: Mapping[str, Any]) -> None:
+    """Raise TypeError for a schema with rules that are not checked: a keyword that is not known, or choices that are
+    no texts."""
+    if unknown := sorted(rule.keys() - CHECKED_KEYWORDS - ANNOTATIONS):
+        raise TypeError(f"JSON Schema keywords that are not checked: {', '.join(unknown)}")
+    if not all(isinstance(choice, str) for choice in rule.get("enum", ())):
+        raise TypeError(f"choices that are no texts: {rule['enum']}")
+    inner = [*rule.get("properties", {}).values(), *rule.get("anyOf", ()), rule.get("items")]
+    for one in (*inner, rule.get("additionalProperties")):
+        if isinstance(one, Mapping):
+            refuse_unknown_keywords(one)
+
+
 def add_suggestion(problem: Problem, fields: Iterable[str]) -> Problem:
     """Return the problem of an unknown name with the `nearest` known one, in its own object or among `fields`, the
     paths of the whole body; another problem as it is."""
@@ -114,9 +142,8 @@ def _list_paths(rule: Mapping[str, Any], path: str) -> Iterator[str]:
 def _check_value(rule: Mapping[str, Any], value: Any, path: str, problems: list[Problem]) -> Any:
     """Return what is left of the value, and append what is wrong with it to the problems."""
     if "anyOf" in rule:
-        rule = next((one for one in rule["anyOf"] if _TYPE_CHECKS[one["type"]](value)), rule["anyOf"][0])
-    kinds = rule.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else kinds
+        rule = next((one for one in rule["anyOf"] if _find_type(one, value)), rule["anyOf"][0])
+    kinds = values.list_types(rule)
     if value is None and kinds:
         if "null" not in kinds:
             problems.append(Problem(path, rule.get("x-codes", {}).get("null", "FIELD_NULL")))
@@ -124,12 +151,11 @@ def _check_value(rule: Mapping[str, Any], value: Any, path: str, problems: list[
         return None
     if not kinds:
         return value
-    kind = kinds[0]
-    if not _TYPE_CHECKS[kind](value):
-        bounds = {"minimum": rule.get("minimum"), "maximum": rule.get("maximum")}
-        told = {"expected": values.describe_type(kind, **bounds), "found": format_value(value)}
+    kind = _find_type(rule, value)
+    if kind is None:
+        told = {"expected": values.describe_type(rule), "found": format_value(value)}
         inner = Problem(path, "FIELD_INVALID", {"detail": NestedText("NOT_WITHIN", told)})
-        problems.append(inner if kind in ("object", "array") else Problem(path, "WRONG_TYPE", told))
+        problems.append(inner if kinds[0] in ("object", "array") else Problem(path, "WRONG_TYPE", told))
         return UNUSABLE
     if kind == "object":
         return _check_object(rule, value, path, problems)
@@ -146,35 +172,42 @@ def _check_value(rule: Mapping[str, Any], value: Any, path: str, problems: list[
         own = {"found": len(value) if word == "maxLength" else value, **bounds, "nearest": near}
         special = rule.get("x-codes", {}).get(word)
         if special != "":
-            problems.append(Problem(path, special, own) if special else Problem(path, code, params))
+            problems.append(Problem(path, special or code, own if special else {"found": value, **params}))
             return UNUSABLE
     return int(value) if kind == "integer" else value
+
+
+def _find_type(rule: Mapping[str, Any], value: Any) -> str | None:
+    """Return which of the types that a schema allows the value has."""
+    return next((kind for kind in values.list_types(rule) if kind != "null" and _TYPE_CHECKS[kind](value)), None)
 
 
 def _check_object(
     rule: Mapping[str, Any], value: Mapping[str, Any], path: str, problems: list[Problem]
 ) -> dict[str, Any]:
-    known, others = rule.get("properties", {}), rule.get("additionalProperties", {})
+    known, others = rule.get("properties", {}), rule.get("additionalProperties", True)
     left: dict[str, Any] = {}
     most = len(known) + MAX_UNKNOWN_NAMES if others is False else rule.get("maxProperties", len(value))
     if len(value) > most:
         problems.append(_build_length_problem(path, most))
         return left
+    if len(value) < rule.get("minProperties", 0):
+        problems.append(Problem(path, "FIELD_BLANK", {"found": value}))
     for key, inner in value.items():
         name = str(key)  # YAML knows others
         at = _join_path(path, name)
         if name not in known and others is False:
             problems.append(Problem(at, "UNKNOWN_FIELD", {"name": name, "allowed": ", ".join(known)}))
             continue
-        kept = _check_value(known.get(name, others), inner, at, problems)
+        kept = _check_value(known.get(name, {} if others is True else others), inner, at, problems)
         if kept is not UNUSABLE:
             left[name] = kept
     for name in rule.get("required", ()):
         if name not in value:
-            code = known[name].get("x-codes", {}).get("required", "FIELD_REQUIRED")
+            code = known.get(name, {}).get("x-codes", {}).get("required", "FIELD_REQUIRED")
             problems.append(Problem(_join_path(path, name), code))
         if name not in left:
-            left[name] = _EMPTY_VALUES[known[name]["type"]]
+            left[name] = _EMPTY_VALUES.get(next(iter(values.list_types(known.get(name, {}))), ""))
     return left
 
 
@@ -183,7 +216,8 @@ def _check_array(rule: Mapping[str, Any], value: list[Any], path: str, problems:
         problems.append(_build_length_problem(path, rule["maxItems"]))
         return UNUSABLE
     before = len(problems)
-    left = [_check_value(rule["items"], inner, _join_path(path, index), problems) for index, inner in enumerate(value)]
+    each = rule.get("items", {})
+    left = [_check_value(each, inner, _join_path(path, index), problems) for index, inner in enumerate(value)]
     if len(value) < rule.get("minItems", 0):
         code = rule.get("x-codes", {}).get("minItems", "FIELD_BLANK")
         problems.append(Problem(path, code))
@@ -211,11 +245,12 @@ def _find_broken_rules(rule: Mapping[str, Any], value: Any) -> Iterator[tuple[st
         if "pattern" in rule and not re.search(rule["pattern"], value):
             yield "pattern", "FIELD_INVALID", {"detail": NestedText("NOT_ALIKE", {"pattern": rule["pattern"]})}
     elif not isinstance(value, bool):
-        low, high = rule.get("minimum"), rule.get("maximum")
-        if (low is not None and value < low) or (high is not None and value > high):
-            expected = values.describe_type(str(rule["type"]), minimum=low, maximum=high)
-            word = "minimum" if low is not None and value < low else "maximum"
-            yield word, "FIELD_RANGE", {"detail": NestedText("NOT_WITHIN", {"found": value, "expected": expected})}
+        # infinity is outside of all bounds: JSON has none
+        too_low = value < rule.get("minimum", value) or value <= rule.get("exclusiveMinimum", -math.inf)
+        too_high = value > rule.get("maximum", value) or value >= rule.get("exclusiveMaximum", math.inf)
+        if too_low or too_high:
+            detail = NestedText("NOT_WITHIN", {"found": value, "expected": values.describe_type(rule)})
+            yield "minimum" if too_low else "maximum", "FIELD_RANGE", {"detail": detail}
 
 
 def _is_number(value: Any) -> bool:

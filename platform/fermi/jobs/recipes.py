@@ -30,7 +30,7 @@ class HyperparameterRule:
         low, high = (
             int(bound) if bound is not None and bound == int(bound) else bound for bound in (self.low, self.high)
         )
-        return values.describe_type(_TYPE_NAMES[self.kind], minimum=low, maximum=high)
+        return values.describe_type({"type": _TYPE_NAMES[self.kind], "minimum": low, "maximum": high})
 
     def nearest(self, value: Any) -> Any:
         """Return the nearest valid value, or None."""

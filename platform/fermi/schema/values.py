@@ -1,6 +1,6 @@
 """Describes what a value may be: `a whole number, at least 0 and at most 3`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fermi.messages import NestedText
@@ -15,11 +15,11 @@ TYPE_CODES = {
 }
 
 
-def describe_type(
-    name: str, *, minimum: Any = None, maximum: Any = None, above: Any = None, below: Any = None
-) -> NestedText:  # fmt: skip
-    """Return the description of a JSON Schema type `name` with its bounds; None is no bound."""
-    what = NestedText(TYPE_CODES.get(name, "VALUE_ANY"))
+def describe_type(rule: Mapping[str, Any]) -> NestedText:
+    """Return the description of the type that a JSON Schema asks for, with its bounds."""
+    what = NestedText(TYPE_CODES.get(next(iter(list_types(rule)), ""), "VALUE_ANY"))
+    minimum, maximum = rule.get("minimum"), rule.get("maximum")
+    above, below = rule.get("exclusiveMinimum"), rule.get("exclusiveMaximum")
     low = NestedText("BOUND_FROM", {"value": minimum}) if minimum is not None else None
     low = NestedText("BOUND_ABOVE", {"value": above}) if above is not None else low
     high = NestedText("BOUND_TO", {"value": maximum}) if maximum is not None else None
@@ -31,6 +31,12 @@ def describe_type(
     if low or high:
         return NestedText("VALUE_BOUNDED", {"kind": what, "bounds": low or high})
     return what
+
+
+def list_types(rule: Mapping[str, Any]) -> Sequence[str]:
+    """Return the JSON types that a schema allows; choices are texts."""
+    kinds = rule.get("type", ("string",) if "enum" in rule else ())
+    return (kinds,) if isinstance(kinds, str) else kinds
 
 
 def describe_choices(choices: Iterable[object]) -> NestedText:

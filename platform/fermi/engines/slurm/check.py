@@ -20,6 +20,8 @@ from fermi.engines.slurm.driver import SlurmDriver, SlurmMachine
 from fermi.engines.slurm.render import get_data_root
 from fermi.jobs import bounds
 from fermi.jobs.errors import BackendError
+from fermi.jobs.spec import Problem
+from fermi.messages import NestedText
 
 MIN_VERSION = (21, 8)
 BAD_NODE_STATES = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "NOT_RESPONDING", "ERROR"})
@@ -59,7 +61,6 @@ CONNECTION = {
         "options": {
             "type": "object",
             "additionalProperties": {"type": ["string", "integer", "boolean"]},
-            "propertyNames": {"pattern": "^[a-z][a-z-]+$"},
             "description": "other long options of sbatch",
         },
         "modules": {**_WORDS, "description": "`module load` on the nodes"},
@@ -77,12 +78,26 @@ CONNECTION = {
         "reads": {**_PATHS, "description": "further folders of the nodes that every task may read"},
         "writes": {**_PATHS, "description": "further folders of the nodes that every task may write to"},
     },
-    "dependentSchemas": {
-        "url": {"anyOf": [{"required": ["token_file"]}, {"required": ["key_file"]}, {
-            "properties": {"url": {"pattern": "^unix:"}}}]},
-    },
-}  # fmt: skip
-"""A Unix socket may know its user by itself (`rest_auth/local`)."""
+}
+OPTION_PATTERN = "^[a-z][a-z-]+$"
+"""Name of a long option of sbatch, without its dashes."""
+
+
+def contradictions(connection: Mapping[str, Any]) -> list[Problem]:
+    """Return options of sbatch that have no such name, and a slurmrestd without a token. A Unix socket may know its
+    user by itself (`rest_auth/local`)."""
+    found = [
+        _build_problem(f"options.{name}", name, NestedText("NOT_ALIKE", {"pattern": OPTION_PATTERN}))
+        for name in connection.get("options", {})
+        if not re.search(OPTION_PATTERN, name)
+    ]
+    if connection.get("url", "unix:").startswith("unix:") or connection.keys() & {"token_file", "key_file"}:
+        return found
+    return [*found, _build_problem("token_file", "token_file", NestedText("FIELD_REQUIRED"))]
+
+
+def _build_problem(field: str, found: str, why: NestedText) -> Problem:
+    return Problem(f"connection.{field}", "CONNECTION_INVALID", {"found": found, "why": why})
 
 
 def findings(connection: Mapping[str, Any]) -> list[CheckResult]:
