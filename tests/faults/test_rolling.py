@@ -12,8 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
+from httpx_sse import EventSource
 
-from fermi.client.sse import MEDIA_TYPE, Event, SseParser
+from fermi.client.sse import MEDIA_TYPE, Event
 from tests import previous_release
 from tests.platform_process import ROOT, WARM, free_port
 from tests.polling import until
@@ -111,14 +112,13 @@ class Reader(threading.Thread):
     def run(self) -> None:
         last = ""
         while not (self.events and self.events[-1].kind == "end"):
-            parser = SseParser(last)
             headers = {"Accept": MEDIA_TYPE} | ({"Last-Event-ID": last} if last else {})
             try:
                 with self._client.stream("GET", self._path, headers=headers) as answer:
-                    for chunk in answer.iter_raw():
-                        for event in parser.feed(chunk):
-                            last = event.id
-                            self.events.append(event)
+                    for event in EventSource(answer).iter_sse():
+                        last = event.id or last
+                        if event.data:
+                            self.events.append(Event(event.event, event.json(), last))
             except httpx.TransportError:
                 pass
             self.breaks += 1

@@ -1,9 +1,7 @@
-import json
-
 import pytest
 
 from fermi.client import Fermi, FermiError, NotFoundError, UnexpectedAnswerError, UnreachableError
-from fermi.client.sse import Event, SseParser
+from fermi.client.sse import Event
 from tests.fakes.api import DROP, FakeApi, Reply, event, refused, stream
 
 PATH = "/training-tasks/task-1/stream"
@@ -74,14 +72,9 @@ def test_metric_events_always_hold_a_list(api: FakeApi, fermi: Fermi) -> None:
     assert metrics == [{"items": [one]}, many]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
-def test_it_does_not_matter_where_the_bytes_are_cut(size: int) -> None:
+def test_comments_are_passed_over_and_texts_come_as_they_are(api: FakeApi, fermi: Fermi) -> None:
     text = "进度 1\u2028条\x85 \r 50%"
     raw = event("log", {"text": text}, "游标-1") + b": beat\r\n\r\nevent: x\r\ndata: [1,\r\ndata:2]\r\n\r\n"
-    parser = SseParser()
-    events = [item for at in range(0, len(raw), size) for item in parser.feed(raw[at : at + size])]
-    assert events == [Event("log", {"text": text}, "游标-1"), Event("x", [1, 2], "游标-1")]
-
-
-def test_an_event_without_its_empty_line_is_not_delivered() -> None:
-    assert list(SseParser().feed(b"id: 1\ndata: " + json.dumps({}).encode() + b"\n")) == []
+    api.on("GET", PATH, stream(raw, END))
+    events = list(fermi.tasks.stream("task-1"))
+    assert events == [Event("log", {"text": text}, "游标-1"), Event("x", [1, 2], "游标-1"), Event("end", {}, "9")]
