@@ -196,3 +196,43 @@ def test_whatever_is_sent_is_read_without_what_is_wrong(data: dict[str, Any]) ->
         assert isinstance(found, kind)
         for problem in problems:
             assert messages.render_text(problem.code, "en", **problem.params)[0]
+
+
+@pytest.mark.parametrize(
+    ("schema", "unchecked"),
+    [
+        ({"type": "integer", "multipleOf": 2}, "multipleOf"),
+        ({"type": "object", "properties": {"a": {"type": "array", "items": {"const": 1}}}}, "const"),
+        ({"type": "object", "additionalProperties": {"anyOf": [{"format": "uri"}]}}, "format"),
+        ({"enum": [1, 2]}, r"\[1, 2\]"),
+    ],
+)
+def test_a_plug_ins_schema_with_rules_that_are_not_checked_is_refused(schema: dict[str, Any], unchecked: str) -> None:
+    with pytest.raises(TypeError, match=unchecked):
+        json_shape.refuse_unknown_keywords(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "problems"),
+    [
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, 0, {"at": "FIELD_RANGE"}),
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, 1, {"at": "FIELD_RANGE"}),
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, 0.5, {}),
+        ({"type": "number"}, float("inf"), {"at": "FIELD_RANGE"}),
+        ({"type": ["string", "integer"]}, 1, {}),
+        ({"type": ["string", "integer"]}, 1.5, {"at": "WRONG_TYPE"}),
+        ({"enum": ["a", "b"]}, "c", {"at": "FIELD_CHOICE"}),
+        ({"enum": ["a", "b"]}, 1, {"at": "WRONG_TYPE"}),
+        ({"type": "object", "minProperties": 1}, {}, {"at": "FIELD_BLANK"}),
+        ({"type": "object", "additionalProperties": True}, {"a": 1}, {}),
+        ({"type": "object", "required": ["a"]}, {}, {"at.a": "FIELD_REQUIRED"}),
+        ({"anyOf": [{"type": "string"}, {"type": "object", "required": ["a"]}]}, {}, {"at.a": "FIELD_REQUIRED"}),
+        ({"anyOf": [{"type": "string"}, {"type": "object"}]}, 1, {"at": "WRONG_TYPE"}),
+        ({"type": "array"}, [1, None], {}),
+    ],
+)
+def test_a_value_is_checked_by_a_plug_ins_schema(schema: dict[str, Any], value: Any, problems: dict[str, str]) -> None:
+    assert {one.field: one.code for one in json_shape.find_problems(schema, value, "at")} == problems
+    standard = jsonschema_rs.validator_for(schema)
+    if value != float("inf"):
+        assert standard.is_valid(value) == (not problems)

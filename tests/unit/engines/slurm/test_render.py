@@ -190,6 +190,8 @@ def test_new_versions_take_typed_fields() -> None:
         ({"partition": "a\nb"}, {"CONNECTION_INVALID"}),
         ({"time_limit": "soon"}, {"CONNECTION_INVALID"}),
         ({"container": {"runtime": "docker"}}, {"CONNECTION_INVALID"}),
+        ({"options": {"Exclusive": True}}, {"CONNECTION_INVALID"}),
+        ({"options": {"exclusive": True, "mem-per-cpu": "2G", "hint": 1}}, set()),
     ],
 )
 def test_a_connection_names_secrets_and_holds_none(connection: dict[str, Any], codes: set[str]) -> None:
