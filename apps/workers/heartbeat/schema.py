@@ -1,11 +1,11 @@
 """Parsing of heartbeats."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Annotated, Any, Literal, Required, TypeAlias, TypedDict, get_args
 
 import msgspec
+from msgspec import UNSET, Meta, Struct
 
 from apps.common.openapi import MAX_INT4
 from apps.workers.busy_ports import PORTS_KEY
@@ -14,13 +14,11 @@ from fermi.engines.environments import EnvironmentStatus
 from fermi.jobs.spec import Sample
 from fermi.schema import sanitize, serialization
 
-PROCESS_STATES = ("starting", "running", "exited")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+ProcessState = Literal["starting", "running", "exited"]
+PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
 MAX_COUNT = 2**53 - 1
 """Largest number that every reader of JSON keeps exact."""
 DAY_SECONDS = 86_400
-PROCESS_FIELDS = ("name", "rank", "state", "pid", "exitCode", "endedAt", "left", "asked", "stillSince", "cause")
-"""Fields besides those that are parsed one by one: `doing`, `course`, and the runner's reports."""
 USAGE_FIELDS = ("gpuUtilization", "gpuMemoryUsedMb", "gpuMemoryTotalMb", "cpuPercent", "memoryUsedMb")
 MAX_PORTS = 1024
 MAX_WORKERS = 1024
@@ -36,6 +34,75 @@ _DOING = untrusted.build_record_parser(code=untrusted.NAME, file=untrusted.NAME,
 MAX_RUNS = 256
 MAX_RUN_BYTES = 1 << 16
 """Bytes that a host may report of one dev environment."""
+
+
+Count: TypeAlias = Annotated[int, Meta(ge=-MAX_COUNT, le=MAX_COUNT)]
+Int4: TypeAlias = Annotated[int, Meta(ge=-MAX_INT4, le=MAX_INT4)]
+Number: TypeAlias = Count | Annotated[float, Meta(ge=-MAX_COUNT, le=MAX_COUNT)]
+Key: TypeAlias = Annotated[str, Meta(max_length=200, pattern=r"\A[^\0]*\Z")]
+Text: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
+Word: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH, pattern=r"\A(?=\s*\S)[^\0\ud800-\udfff]*\Z")]
+"""A text that is not blank, and that a database stores."""
+
+# A newer agent may report more than these shapes have, and what the database cannot store of that would block all
+# reports: it is left out.
+_Cause: Any = TypedDict(
+    "_Cause",
+    {
+        **dict.fromkeys(CAUSE_NUMBERS, Count | None),  # type: ignore[misc]  # its names are in tables
+        **dict.fromkeys(CAUSE_WORDS, Word | None),
+        **dict.fromkeys(CAUSE_TEXTS, Text | None),
+    },
+    total=False,
+)
+
+
+class _Process(TypedDict, total=False):
+    """What is parsed one by one stands beside these: `doing`, `course`, and the runner's reports."""
+
+    name: Required[Annotated[str, Meta(min_length=1, max_length=80, pattern=r"\A[^\0]*\Z")]]
+    state: Required[ProcessState]
+    rank: Int4 | None
+    pid: Int4 | None
+    exitCode: Int4 | None
+    endedAt: Number | None
+    left: bool | None
+    asked: bool | None
+    stillSince: Number | None
+    cause: _Cause | None
+
+
+class _Port(TypedDict, total=False):
+    port: Required[Annotated[int, Meta(ge=-65535, le=65535)]]
+    holder: Word | None
+
+
+_Usage: Any = TypedDict(
+    "_Usage",
+    {
+        **dict.fromkeys(USAGE_FIELDS, Number | None),  # type: ignore[misc]
+        PORTS_KEY: Annotated[list[_Port], Meta(max_length=MAX_PORTS)],
+    },
+    total=False,
+)
+
+
+class _Worker(Struct, rename="camel"):
+    id: Key = ""
+    token: Key = ""
+    incarnation: Key = ""
+    sequence: Count = 0
+    generation: Count = 0
+    process: _Process | None = None
+    usage: _Usage | None = None
+    pulse: Any = None
+    telemetry: Any = UNSET
+    hosted: Any = None
+
+
+class _Heartbeat(Struct, rename="camel"):
+    workers: Annotated[list[dict[str, Any]], Meta(max_length=MAX_WORKERS)]
+    wait_seconds: Annotated[float, Meta(ge=0, le=DAY_SECONDS)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,38 +127,28 @@ class HeartbeatEntry:
 def parse_heartbeat(body: Any) -> tuple[float, list[HeartbeatEntry]]:
     """Return how many seconds the answer may be held, and the entries. Raises ValueError for an invalid heartbeat; the
     serializer says what is wrong."""
-    if not isinstance(body, dict) or not isinstance(workers := body.get("workers"), list):
-        raise ValueError("no workers")
-    if len(workers) > MAX_WORKERS:
-        raise ValueError("workers")
-    wait = body.get("waitSeconds") or 0
-    if not isinstance(wait, int | float) or isinstance(wait, bool) or not 0 <= wait <= DAY_SECONDS:
-        raise ValueError("waitSeconds")
-    return float(wait), [_parse_entry(item) for item in workers]
+    try:
+        found = msgspec.convert(body, _Heartbeat)
+        return found.wait_seconds or 0.0, [_parse_entry(item) for item in found.workers]
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
 
 
-def _parse_entry(item: Any) -> HeartbeatEntry:
-    if not isinstance(item, dict):
-        raise ValueError("a worker")
-    process, usage = item.get("process"), item.get("usage") or {}
-    if (process is not None and not _is_process(process)) or not _is_usage(usage):
-        raise ValueError("process or usage")
-    if process and (cause := process.get("cause")):
-        texts = {
-            name: sanitize.sanitize_text(text)
-            for name, text in _pick_known(cause, CAUSE_TEXTS).items()
-            if text is not None
-        }
-        process = {**process, "cause": {**_pick_known(cause, (*CAUSE_NUMBERS, *CAUSE_WORDS)), **texts}}
-    if PORTS_KEY in usage:
-        usage = {**usage, PORTS_KEY: [_pick_known(one, ("port", "holder")) for one in usage[PORTS_KEY]]}
-    news = {**runner_reports.parse_extras(process), **_read_doing(process), **_read_course(process)} if process else {}
+def _parse_entry(item: Mapping[str, Any]) -> HeartbeatEntry:
+    worker = msgspec.convert(item, _Worker)
+    process: dict[str, Any] | None = dict(worker.process) if worker.process else None
+    if process:
+        cause = process.get("cause") or {}
+        for name in CAUSE_TEXTS:
+            if (text := cause.pop(name, None)) is not None:
+                cause[name] = sanitize.sanitize_text(text)
+        reported = item["process"]
+        process |= {**runner_reports.parse_extras(reported), **_read_doing(reported), **_read_course(reported)}
     return HeartbeatEntry(
-        _read_text(item, "id"), _read_text(item, "token"), _read_text(item, "incarnation"), _read_number(item,
-        "sequence"), _read_number(item, "generation"), process and {**_pick_known(process, PROCESS_FIELDS), **news},
-        _pick_known(usage, (*USAGE_FIELDS, PORTS_KEY)), untrusted.PULSE(item.get("pulse")),
-        telemetry_reports.parse_sample(item["telemetry"]) if "telemetry" in item else None,
-        *_read_hosted(item.get("hosted")),
+        worker.id, worker.token, worker.incarnation, worker.sequence, worker.generation, process, worker.usage or {},
+        untrusted.PULSE(worker.pulse),
+        telemetry_reports.parse_sample(worker.telemetry) if worker.telemetry is not UNSET else None,
+        *_read_hosted(worker.hosted),
     )  # fmt: skip
 
 
@@ -126,88 +183,3 @@ def _read_status(reported: Any) -> Mapping[str, Any] | None:
     except (msgspec.ValidationError, TypeError, ValueError):
         return None
     return found if len(msgspec.json.encode(found)) <= MAX_RUN_BYTES else None
-
-
-def _pick_known(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the known fields: a newer agent may report more, and what the database cannot store of that would block
-    all reports."""
-    return {name: values[name] for name in names if name in values}
-
-
-def _is_process(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("name"), str)
-        and 0 < len(value["name"]) <= 80
-        and "\0" not in value["name"]
-        and value.get("state") in PROCESS_STATES
-        and all(_is_number(value.get(name), int, max_value=MAX_INT4) for name in ("rank", "pid", "exitCode"))
-        and all(_is_number(value.get(name), int, float) for name in ("endedAt", "stillSince"))
-        and all(isinstance(value.get(name), bool | None) for name in ("left", "asked"))
-        and _is_cause(value.get("cause"))
-    )
-
-
-def _is_cause(value: Any) -> bool:
-    return value is None or (
-        isinstance(value, dict)
-        and all(_is_number(value.get(name), int) for name in CAUSE_NUMBERS)
-        and all(_is_word(value.get(name)) for name in CAUSE_WORDS)
-        and all(_is_text(value.get(name)) for name in CAUSE_TEXTS)
-    )
-
-
-def _is_word(value: Any) -> bool:
-    """Return True for None, or a text that is not blank and that a database stores."""
-    return value is None or (
-        isinstance(value, str)
-        and bool(value.strip())
-        and len(value) <= MAX_TEXT_LENGTH
-        and "\0" not in value
-        and not _SURROGATE.search(value)
-    )
-
-
-def _is_text(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and len(value) <= MAX_TEXT_LENGTH)
-
-
-def _is_usage(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and all(_is_number(value.get(name), int, float) for name in USAGE_FIELDS)
-        and _are_ports(value.get(PORTS_KEY, []))
-    )
-
-
-def _are_ports(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= MAX_PORTS and all(_is_port(one) for one in value)
-
-
-def _is_port(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.get("port") is not None
-        and _is_number(value["port"], int, max_value=65535)
-        and _is_word(value.get("holder"))
-    )
-
-
-def _is_number(value: Any, *kinds: type, max_value: int = MAX_COUNT) -> bool:
-    return value is None or (
-        isinstance(value, kinds) and not isinstance(value, bool) and abs(cast(float, value)) <= max_value
-    )
-
-
-def _read_text(item: Mapping[str, Any], name: str) -> str:
-    value = item.get(name, "")
-    if not isinstance(value, str) or len(value) > 200 or "\0" in value:
-        raise ValueError(name)
-    return value
-
-
-def _read_number(item: Mapping[str, Any], name: str) -> int:
-    value = item.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_COUNT:
-        raise ValueError(name)
-    return value
