@@ -83,11 +83,11 @@ FRAMEWORKS: dict[str, Framework] = {
     "horovod": Framework(
         requirements=("setuptools<81", "wheel", "cmake==3.31.*", "cffi", "cloudpickle", "psutil", "packaging"),
         build=build_horovod,
-        tests=("tests/unit/test_horovod.py", "tests/e2e/test_train_horovod.py"),
+        tests=("tests/unit/frameworks/test_horovod.py", "tests/e2e/test_train_horovod.py"),
     ),
     "megatron": Framework(
         requirements=("megatron-core==0.16.1",),
-        tests=("tests/unit/test_megatron.py", "tests/e2e/test_train_megatron.py"),
+        tests=("tests/unit/frameworks/test_megatron.py", "tests/e2e/test_train_megatron.py"),
     ),
 }
 

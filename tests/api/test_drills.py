@@ -1,4 +1,4 @@
-"""Drills: who may ask for one, of what, and who may read it. What one shows: tests/apps/test_drills.py."""
+"""Drills: who may ask for one, of what, and who may read it. What one shows: tests/apps/training/test_drills.py."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from apps.training.models import Drill, Task
 from apps.training.states import TaskKind
 from tests.api.conftest import Api
-from tests.api.test_tasks_steer import SINGLE, end
+from tests.api.test_tasks_actions import SINGLE, end
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 TASKS, DRILLS = "/training-tasks", "/drills"

@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.e2e.kubernetes_platform import DEV
 from tests.e2e.test_code import fermi
-from tests.fakes.execs import run
 from tests.fakes.kubernetes import HOME, FakeCluster
 from tests.fakes.kubernetes.store import Object
+from tests.fakes.pod_exec import run
 from tests.platform_process import Running
 from tests.polling import until
 

@@ -11,7 +11,7 @@ import pytest
 
 from fermi.client import Fermi
 from tests import previous_release
-from tests.e2e.test_environment_lives import act, hosted, make, until_is
+from tests.e2e.test_environment_lifecycle import act, hosted, make, until_is
 from tests.platform_process import ROOT, WARM, Running
 from tests.polling import until
 

@@ -16,7 +16,7 @@ import pytest
 from fermi.client import Fermi
 from fermi.runner import processes
 from tests import images, packages
-from tests.e2e.test_environment_lives import make, until_is
+from tests.e2e.test_environment_lifecycle import make, until_is
 from tests.platform_process import ROOT, Running, free_port
 from tests.podman import imported, podman, settings
 from tests.polling import until
@@ -438,7 +438,7 @@ def _commands() -> list[str]:
 
 
 def scene(platform: Running, step: str, host: str, *more: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.e2e.hosted_script", step, host, *more]
+    command = [sys.executable, "-m", "tests.e2e.environment_script", step, host, *more]
     done = subprocess.run(command, env=platform.env, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from kubernetes import watch
 
-from tests.fakes.execs import V4, V5, Exec, RefusedError, run
 from tests.fakes.kubernetes import HOME, Runs
 from tests.fakes.kubernetes.kubelet.containers import has_namespaces
+from tests.fakes.pod_exec import V4, V5, Exec, RefusedError, run
 from tests.polling import until
 from tests.process_state import alive
 

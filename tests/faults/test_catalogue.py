@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from tests.faults.catalogue import play, registry
+from tests.faults.catalogue import registry, trial
 from tests.faults.catalogue.__main__ import each
-from tests.faults.catalogue.ground import Ground
-from tests.faults.catalogue.play import Result
+from tests.faults.catalogue.lab import Ground
+from tests.faults.catalogue.trial import Result
 
 pytestmark = [pytest.mark.faults]
 
@@ -22,9 +22,9 @@ HEALTHY = "evaluation_by_one"
 def played() -> Iterator[dict[str, Result]]:
     """All at once: most of the time they wait."""
     with Ground() as ground:
-        todo = [partial(play.fault, ground, name, registry.fault(name)) for name in QUICK]
+        todo = [partial(trial.fault, ground, name, registry.fault(name)) for name in QUICK]
         [(name, run)] = registry.healthy(1, [HEALTHY])
-        yield {one.name: one for one in each([partial(play.healthy, ground, name, run), *todo], 5)}
+        yield {one.name: one for one in each([partial(trial.healthy, ground, name, run), *todo], 5)}
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -21,8 +21,8 @@ import httpx
 import pytest
 
 from tests.e2e.dev_pods import DevPods
-from tests.fakes.cuts import Cuts
 from tests.fakes.kubernetes import HOME
+from tests.fakes.stream_cuts import Cuts
 from tests.platform_process import FINAL, Running
 from tests.polling import until
 from tests.sampling import some

@@ -4,7 +4,7 @@
     context.py   what a check is given: the machine, the platform, ways to run scripts, a place for figures
     machine.py   what is there: card, driver, CUDA, packages
     platform.py  the embedded platform that the checks share
-    one.py       runs one check in a process of its own
+    run_check.py runs one check in a process of its own
     report.py    the table
     checks/      the checks, a module for each area of the table
     jobs/        scripts that they train: plain ones, as users write them

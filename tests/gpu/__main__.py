@@ -177,7 +177,7 @@ def _may_begin(one: Check, running: list[Running], width: int) -> bool:
 def _begin(one: Check, work: Path, port: int) -> Running:
     with (work / "logs" / f"{one.name}.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.gpu.one", one.name, str(work), str(port)], cwd=ROOT,
+            [sys.executable, "-m", "tests.gpu.run_check", one.name, str(work), str(port)], cwd=ROOT,
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     return Running(one, process, time.monotonic())

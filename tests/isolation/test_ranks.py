@@ -19,7 +19,7 @@ from fermi.runner import sandbox
 
 NOBODY = 65534
 ROOT = Path(__file__).resolve().parents[2]
-NEEDED = "import fermi.engines.local.engine, tests.isolation.scene as scene; scene.plugins.get_framework('ddp')"
+NEEDED = "import fermi.engines.local.engine, tests.isolation.data_directory as data; data.plugins.get_framework('ddp')"
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def play(folder: Path, mode: str, *, uid: int | None = None, ranks: int | None =
     os.chown(folder, uid, -1)
     more = {"user": uid, "group": uid, "extra_groups": []} if uid != os.getuid() else {}
     done = subprocess.run(
-        [python, "-m", "tests.isolation.scene", str(folder), mode], capture_output=True, text=True, timeout=300,
-        cwd="/", env=environment(str(folder)), **more,
+        [python, "-m", "tests.isolation.data_directory", str(folder), mode], capture_output=True, text=True,
+        timeout=300, cwd="/", env=environment(str(folder)), **more,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)

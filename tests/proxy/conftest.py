@@ -16,8 +16,8 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.environments import connection
 from tests.platform_process import free_port
 from tests.polling import until
-from tests.proxy.keeper import Keeper
-from tests.proxy.service import Service
+from tests.proxy.fake_envd import Keeper
+from tests.proxy.web_service import Service
 
 ENVIRONMENT = "env-7kq2m9x4td"
 

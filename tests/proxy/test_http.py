@@ -17,8 +17,8 @@ from apps.proxy import access_watch, http_proxy, tickets
 from apps.proxy.models import Entry
 from tests.polling import until
 from tests.proxy.conftest import ENVIRONMENT, Console, Inside
-from tests.proxy.keeper import Keeper
-from tests.proxy.service import LARGE, Service
+from tests.proxy.fake_envd import Keeper
+from tests.proxy.web_service import LARGE, Service
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""What other schedulers do, in place of `turns.decide`: the same scene, the same choice of environments."""
+"""What other schedulers do, in place of `make_decision`: the same scene, the same choice of environments."""
 
 from collections.abc import Sequence
 

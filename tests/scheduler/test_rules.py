@@ -1,4 +1,4 @@
-"""The rules of `turns.decide` hold over thousands of random tasks, environments, failures and preemptions; the same
+"""The rules of `make_decision` hold over thousands of random tasks, environments, failures and preemptions; the same
 seed makes the same world."""
 
 import dataclasses
@@ -8,7 +8,7 @@ import pytest
 
 from fermi.scheduler.scheduler import make_decision
 from fermi.scheduler.snapshot import Decision, EnvironmentInfo, Project, SchedulerSnapshot, Select, WaitingTask
-from tests.scheduler import rules, worlds
+from tests.scheduler import random_clusters, rules
 from tests.scheduler.engine import DAY, Engine, Job
 
 HOUR = 3600.0
@@ -30,7 +30,7 @@ def test_every_rule_holds_in_random_worlds(lot: int) -> None:
     way in vain or loses more than one checkpoint interval, and nobody waits for ever."""
     engines = []
     for seed in range(lot, SEEDS, LOTS):
-        engines.append(engine := worlds.world(seed, make_decision))
+        engines.append(engine := random_clusters.world(seed, make_decision))
         try:
             run(engine)
         except AssertionError as broken:
@@ -52,7 +52,11 @@ def declared(seed: int) -> Engine:
     for number in range(60):
         work = dice.lognormvariate(7, 1.5)
         select = Select(nodes=dice.choice((1, 1, 1, 2, 4)))
-        since, priority, longest = dice.uniform(0, 30_000), dice.choice(worlds.NUMBERS), work * dice.uniform(1, 3)
+        since, priority, longest = (
+            dice.uniform(0, 30_000),
+            dice.choice(random_clusters.NUMBERS),
+            work * dice.uniform(1, 3),
+        )
         ask = WaitingTask(f"t{number:02}", "p", "ann", "c", since, (), select, priority, max_run=longest)
         jobs.append(Job(ask, work))
     places = [EnvironmentInfo(f"e{number}", f"e{number}", "p", "c", "z", gpus=4, shared=True) for number in range(6)]
@@ -115,7 +119,7 @@ def test_a_project_gets_what_it_is_guaranteed_once_its_borrowers_ran_their_least
     for number in range(70):
         name = dice.choice(("p0", "p0", "p0", "p1", "p2"))
         since, select = dice.uniform(0, 20 * HOUR), Select(nodes=dice.choice((1, 1, 2, 3)), gpus_per_node=4)
-        priority, longest = dice.choice(worlds.NUMBERS), dice.choice((None, 20 * HOUR))
+        priority, longest = dice.choice(random_clusters.NUMBERS), dice.choice((None, 20 * HOUR))
         ask = WaitingTask(f"t{number:02}", name, "ann", "c", since, (), select, priority, max_run=longest)
         jobs.append(Job(ask, dice.lognormvariate(9, 1), min_run=dice.choice((0.0, 900.0))))
     watch = Guarantees(900.0 + 60.0)
@@ -140,7 +144,7 @@ def test_time_alone_changes_nothing_before_the_decision_says_so() -> None:
         looked += 1
 
     for seed in range(20):
-        engine = worlds.world(seed, make_decision, tasks=20)
+        engine = random_clusters.world(seed, make_decision, tasks=20)
         engine.watch = [later]
         engine.run()
     assert looked > 200

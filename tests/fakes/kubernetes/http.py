@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 import orjson
 
-from tests.fakes.kubernetes import discovery, executing, forwarding, watching
+from tests.fakes.kubernetes import discovery, pod_exec, port_forward, watches
 from tests.fakes.kubernetes.access import USER, Access
 from tests.fakes.kubernetes.api import Api
 from tests.fakes.kubernetes.errors import Refused, bad_request, forbidden, no_such_path
@@ -58,12 +58,12 @@ class Server:
         """Whether the kubelet of a node does."""
         self.kubelets_speak_v5 = False
         """As from Kubernetes 1.36 on; before, the API server does."""
-        self.idle_seconds = executing.IDLE_SECONDS
+        self.idle_seconds = pod_exec.IDLE_SECONDS
         self.streams: dict[socket.socket, str] = {}
         """Of `pods/exec`, with their nodes."""
         self.severed: set[socket.socket] = set()
         """Those that end with the process that translates them."""
-        self.execution: Sequence[str] = (executing.V5, executing.V4)
+        self.execution: Sequence[str] = (pod_exec.V5, pod_exec.V4)
         """Protocols of `pods/exec`; the first is there from Kubernetes 1.30 on."""
         self.websockets_create = True
         """A WebSocket to a subresource of a pod asks for the right to create it besides, as from Kubernetes 1.35 on
@@ -321,7 +321,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "get":
                 return 200, self._shown(request, api.get(*where, request.name))
             case "list":
-                return 200, watching.listing(api.store, self._asked(request))
+                return 200, watches.listing(api.store, self._asked(request))
             case "update":
                 return 200, self._shown(request, api.update(*where, request.name, body, request.subresource, dry))
             case "patch":
@@ -330,7 +330,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "delete":
                 return 200, self._deleted(request, api.delete(*where, request.name, _options(request)))
             case "deletecollection":
-                found = watching.listing(api.store, self._asked(request))
+                found = watches.listing(api.store, self._asked(request))
                 for meta in (item["metadata"] for item in found["items"]):
                     api.delete(resource, meta.get("namespace", ""), meta["name"], _options(request))
                 return 200, found
@@ -348,9 +348,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _shown(self, request: Request, obj: dict[str, Any]) -> dict[str, Any]:
         return obj | {"apiVersion": request.resource.api_version(request.version), "kind": request.resource.kind}
 
-    def _asked(self, request: Request) -> watching.Asked:
+    def _asked(self, request: Request) -> watches.Asked:
         bare = "as=PartialObjectMetadata" in self.headers.get("Accept", "")
-        return watching.Asked(request.resource, request.version, request.namespace, request.query, bare)
+        return watches.Asked(request.resource, request.version, request.namespace, request.query, bare)
 
     def _watch(self, request: Request, fault: Fault | None) -> None:
         fake, asked = self.fake, self._asked(request)
@@ -360,7 +360,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._begin_stream("application/json")
         sent = 0
         ended = lambda: self.generation != fake.generation  # noqa: E731
-        for _, batch in watching.events(fake.api.store, asked, ended, fake.bookmark_seconds):
+        for _, batch in watches.events(fake.api.store, asked, ended, fake.bookmark_seconds):
             if self.generation != fake.generation or (not batch and self._left()):
                 break
             for event in batch:
@@ -391,7 +391,7 @@ class _Handler(BaseHTTPRequestHandler):
         pod = self.fake.api.get(PODS, request.namespace, request.name)
         self.close_connection = True
         if request.subresource == "portforward":
-            return forwarding.serve(self, pod, int(request.query["ports"]))
+            return port_forward.serve(self, pod, int(request.query["ports"]))
         names = [one["name"] for one in pod["spec"]["containers"]]
         container = request.query.get("container") or names[0]
         if container not in names:
@@ -401,13 +401,13 @@ class _Handler(BaseHTTPRequestHandler):
         query = parse_qs(urlsplit(self.path).query)
         begin = lambda command: self.fake.execute(pod, container, command)  # noqa: E731
         fake, node = self.fake, pod["spec"]["nodeName"]
-        terms = executing.Terms(
+        terms = pod_exec.Terms(
             answers=lambda: fake.answers(node), severed=lambda: self.connection in fake.severed, known=fake.execution,
             kubelet_speaks=fake.kubelets_speak_v5, idle=lambda: fake.idle_seconds,
         )  # fmt: skip
         fake.streams[self.connection] = node
         try:
-            return executing.serve(self, query, begin, terms)
+            return pod_exec.serve(self, query, begin, terms)
         finally:
             del fake.streams[self.connection]
             fake.severed.discard(self.connection)

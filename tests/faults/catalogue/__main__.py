@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.faults.catalogue import bars, play, registry
+from tests.faults.catalogue import registry, report, trial
 from tests.faults.catalogue.answer import dump
-from tests.faults.catalogue.ground import Ground
-from tests.faults.catalogue.play import Result
+from tests.faults.catalogue.lab import Ground
+from tests.faults.catalogue.trial import Result
 
 OUT = Path(__file__).resolve().parents[3] / "build" / "faults"
 
@@ -35,9 +35,9 @@ def main() -> int:
         absent = {name for name, _ in left_out}
         together = [(name, part) for name, part in faults if name not in absent and not part.alone]
         alone = [(name, part) for name, part in faults if name not in absent and part.alone]
-        found = list(each([lambda n=name, p=part: play.fault(ground, n, p) for name, part in together], asked.jobs))
-        found += each([lambda n=name, p=part: play.fault(ground, n, p) for name, part in alone], 1)
-        well = list(each([lambda n=name, p=part: play.healthy(ground, n, p) for name, part in runs], asked.jobs))
+        found = list(each([lambda n=name, p=part: trial.fault(ground, n, p) for name, part in together], asked.jobs))
+        found += each([lambda n=name, p=part: trial.fault(ground, n, p) for name, part in alone], 1)
+        well = list(each([lambda n=name, p=part: trial.healthy(ground, n, p) for name, part in runs], asked.jobs))
     for result in found:
         (OUT / f"{result.name}.json").write_text(dump(result.said))
         (OUT / f"{result.name}.log").write_text(result.printed)
@@ -45,13 +45,13 @@ def main() -> int:
     print(f"\n{os.sysconf('SC_NPROCESSORS_ONLN')} processors, {time.monotonic() - began:.0f} s\n")
     for name, why in left_out:
         print(f"left out: {name}: {why}")
-    return bars.show(found, well)
+    return report.show(found, well)
 
 
 def each(todo: list[Callable[[], Result]], jobs: int) -> Iterator[Result]:
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         for result in pool.map(lambda one: one(), todo):
-            print(bars.row(result), flush=True)
+            print(report.row(result), flush=True)
             yield result
 
 

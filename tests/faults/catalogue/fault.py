@@ -13,7 +13,7 @@ from tests.platform_process import FINAL
 from tests.polling import until
 
 if TYPE_CHECKING:
-    from tests.faults.catalogue.ground import Ground
+    from tests.faults.catalogue.lab import Ground
 
 T = TypeVar("T")
 

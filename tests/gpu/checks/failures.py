@@ -1,7 +1,7 @@
 """What goes wrong with a card: named by the platform with rank, line, cause and what to do, within seconds.
 
 A launch time-out needs a card with a display's watchdog: it is not made here. The parser's tests have its text
-(tests/unit/test_failures.py).
+(tests/unit/diagnosis/test_root_cause.py).
 """
 
 from __future__ import annotations

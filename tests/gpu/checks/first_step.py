@@ -440,7 +440,8 @@ def _torchrun() -> list[str]:
 
 @check("what CUDA, NCCL, cuBLAS and the first step of AdamW take, each in a fresh process", limit=60, alone=True)
 def context_and_nccl_apart(context: Context) -> None:
-    told = context.python("-m", "tests.gpu.beginnings", context.folder, seconds=50, cwd=Path.cwd()).json("beginnings")
+    ran = context.python("-m", "tests.gpu.start_latency", context.folder, seconds=50, cwd=Path.cwd())
+    told = ran.json("beginnings")
     for name, what in told["beginnings"].items():
         context.expect("error" not in what, f"{name}: {what.get('error')}")
         for part, seconds in what.items():

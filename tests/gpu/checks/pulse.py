@@ -177,7 +177,7 @@ def _stalled(context: Context, task: str, seconds: float) -> Row:
 def cost_of_a_step(context: Context) -> None:
     cuda = context.machine.cuda
     rounds = "40" if cuda else "4"
-    ran = context.python("-m", "tests.gpu.pulsed", context.folder, "--rounds", rounds, cwd=Path.cwd(), seconds=80)
+    ran = context.python("-m", "tests.gpu.probe_cost", context.folder, "--rounds", rounds, cwd=Path.cwd(), seconds=80)
     told = ran.json("pulsed")["pulsed"]
     most = 1.01 if cuda else None
     context.figure("step without the probe", told["whole"] * 1e3, "ms")
@@ -275,7 +275,7 @@ def _wait_for_growing(context: Context, task: str, runner: int) -> tuple[Row, fl
 
 def _ask_nvml(context: Context) -> None:
     """How long a sample takes, and each of its questions."""
-    told = context.python("-m", "tests.gpu.asked", seconds=30, cwd=Path.cwd()).json("asked")
+    told = context.python("-m", "tests.gpu.nvml_latency", seconds=30, cwd=Path.cwd()).json("asked")
     print(json.dumps(told, indent=1))
     context.figure("a sample of the GPUs", told["sample"] * 1e3, "ms", most=500.0)
     context.figure("its processor time", told["processor"] * 1e3, "ms")

@@ -22,8 +22,8 @@ from fermi.cli.registry import COMMANDS
 from fermi.client import config, logs
 from tests.clean_environment import as_in_a_terminal
 from tests.fakes.api import DROP, FakeApi, Reply, Request, data, event, page, refused, stream
+from tests.unit.cli.api_responses import CREATED, brief, dataset, environment, model, task, version
 from tests.unit.cli.conftest import Command
-from tests.unit.cli.shapes import CREATED, brief, dataset, environment, model, task, version
 
 TASK = "/training-tasks/task-1"
 PLATFORM = Path(config.__file__).parents[2]

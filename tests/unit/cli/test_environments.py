@@ -11,8 +11,8 @@ from fermi.carriage_returns import find_newest_state
 from fermi.cli.commands import environments
 from fermi.cli.main import make_group
 from tests.fakes.api import FakeApi, Request, data, page
+from tests.unit.cli.api_responses import environment
 from tests.unit.cli.conftest import Command
-from tests.unit.cli.shapes import environment
 
 PROJECT = {"id": "project-1", "name": "nlp", "role": "member"}
 TEMPLATE = {

@@ -12,7 +12,7 @@ from fermi.cli.name_resolution import NameResolver
 from fermi.cli.request import RequestFlags, build_request
 from fermi.client import Fermi
 from tests.fakes.api import FakeApi, page
-from tests.unit.cli.shapes import dataset, environment, model, version
+from tests.unit.cli.api_responses import dataset, environment, model, version
 
 ENVIRONMENTS = [environment(1, "pytorch-dev-env"), environment(3, "llm-training-env"), environment(5, "twin")]
 

@@ -8,8 +8,8 @@ import pytest
 from fermi.cli.commands import why
 from fermi.diagnosis.actions import ACTIONS, ActionCode
 from tests.fakes.api import FakeApi, data
+from tests.unit.cli.api_responses import task
 from tests.unit.cli.conftest import Command
-from tests.unit.cli.shapes import task
 
 PATH = "/training-tasks/task-1"
 WHERE = {"rank": 3, "nodeRank": 1, "node": "env-b"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from fermi.scheduler.forecast import GRACE_SECONDS, Forecast, estimate_starts
 from fermi.scheduler.scheduler import make_decision
 from fermi.scheduler.snapshot import Project, Reservation, SchedulerSnapshot, Select
-from tests.unit.scheduler.scenes import HOUR, NOW, held, place, scene, scenes, waiting
+from tests.unit.scheduler.snapshots import HOUR, NOW, held, place, scene, scenes, waiting
 
 
 def forecast(*parts: Any, **more: Any) -> dict[str, Forecast]:

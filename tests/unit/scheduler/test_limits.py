@@ -8,7 +8,7 @@ from fermi import messages
 from fermi.jobs.spec import Problem
 from fermi.scheduler.limits import GpuUsage, find_broken_limit
 from fermi.scheduler.snapshot import Project, Quota
-from tests.unit.scheduler.scenes import held, place, waiting
+from tests.unit.scheduler.snapshots import held, place, waiting
 
 PLACES = {name: place(name) for name in "abc"}
 HELD = [held("h", "a"), held("i", "b", user="bob")]

@@ -4,7 +4,7 @@ from hypothesis import given
 
 from fermi.scheduler.order import decay_seconds, order_tasks, raise_class_by_age
 from fermi.scheduler.snapshot import DAY_SECONDS, HALF_LIFE_SECONDS, Project, SchedulerSnapshot
-from tests.unit.scheduler.scenes import HOUR, NOW, held, scenes, waiting
+from tests.unit.scheduler.snapshots import HOUR, NOW, held, scenes, waiting
 
 
 def names(found: list) -> list[str]:

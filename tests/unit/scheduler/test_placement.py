@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fermi.scheduler.gpu_packing import choose_sizes
 from fermi.scheduler.placement import choose_environments, is_open_to, matches_request
 from fermi.scheduler.snapshot import EnvironmentInfo, Select
-from tests.unit.scheduler.scenes import fleets, place, selects, waiting
+from tests.unit.scheduler.snapshots import fleets, place, selects, waiting
 
 
 def names(places: Sequence[EnvironmentInfo]) -> list[str]:

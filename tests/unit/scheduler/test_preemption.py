@@ -17,7 +17,7 @@ from fermi.scheduler.snapshot import (
     WaitingTask,
     classify_priority,
 )
-from tests.unit.scheduler.scenes import HOUR, NOW, fleets, held, place, scene, scenes, selects, waiting
+from tests.unit.scheduler.snapshots import HOUR, NOW, fleets, held, place, scene, scenes, selects, waiting
 
 ROOMY = Project("lab"), Project("shop")
 

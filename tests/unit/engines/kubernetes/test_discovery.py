@@ -11,9 +11,9 @@ from fermi.engines.discovery import DiscoveredEnvironment
 from fermi.engines.kubernetes import mirror, pods, survey
 from fermi.engines.kubernetes.discover import follow
 from fermi.jobs.errors import BackendError
-from tests.fakes.execs import run
 from tests.fakes.kubernetes import HOME, Exits, FakeCluster, Sleeps, Waits
 from tests.fakes.kubernetes.resources import PODS, named
+from tests.fakes.pod_exec import run
 from tests.polling import until
 
 DEV = {"fermi.io/dev-environment": "true"}

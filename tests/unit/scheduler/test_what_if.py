@@ -1,0 +1,76 @@
+"""What change would let a task start now: each one that is named does."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+
+from fermi.scheduler.scheduler import make_decision
+from fermi.scheduler.snapshot import PRIORITY_NUMBERS, Priority, Project, SchedulerSnapshot, Select, WaitingTask
+from fermi.scheduler.what_if import find_sooner_starts
+from tests.unit.scheduler.snapshots import HOUR, NOW, held, place, scene, scenes, waiting
+
+
+def codes(one: SchedulerSnapshot, task: str = "t") -> dict[str, Any]:
+    return {problem.code: dict(problem.params) for problem in find_sooner_starts(one, task)}
+
+
+def starts(one: SchedulerSnapshot, changed: WaitingTask) -> bool:
+    tasks = tuple(changed if task.task == changed.task else task for task in one.waiting)
+    turn = next(turn for turn in make_decision(replace(one, waiting=tasks)).turns if turn.task == changed.task)
+    return bool(turn.start)
+
+
+@given(scenes(most=4))
+def test_a_shorter_run_or_a_higher_class_that_is_proposed_does(scene: SchedulerSnapshot) -> None:
+    for task in scene.waiting:
+        found = codes(scene, task.task)
+        if "SOONER_SHORTER" in found:
+            seconds = float(found["SOONER_SHORTER"]["seconds"])
+            asked = task.expected_run or task.max_run or HOUR  # its weight in the fair share stays
+            assert starts(scene, replace(task, max_run=seconds, expected_run=asked))
+        if "SOONER_HIGHER_CLASS" in found:
+            assert starts(scene, replace(task, priority=PRIORITY_NUMBERS[found["SOONER_HIGHER_CLASS"]["priority"]]))
+        if starts(scene, task):
+            assert not found
+
+
+def test_fewer_gpus_another_type_and_another_zone() -> None:
+    places = [
+        place("a", 2, zone_name="zone a"), place("b", 4), place("c", 4, gpu_type="V100"), place("d", 4, zone="b"),
+    ]  # fmt: skip
+    task = waiting("t", select=Select(1, 4, gpu_types=("A100",), zones=("a",)))
+    found = codes(scene([task], places, [held("h", "b")]))
+    assert found["SOONER_FEWER_GPUS"] == {"wanted": "1 × 4 A100", "instead": "1 × 2 A100", "zone": "zone a"}
+    assert found["SOONER_OTHER_TYPE"] == {"types": "V100", "wanted": "A100"}
+    assert found["SOONER_OTHER_ZONE"] == {"zones": "b"}
+    assert codes(scene([task], places)) == {}
+
+
+def test_a_mixture_with_fewer_gpus_is_the_largest_that_is_free() -> None:
+    task = waiting("t", select=Select(total_gpus=14))
+    found = codes(scene([task], [place("a", 8), place("b", 4)]))
+    assert found["SOONER_FEWER_GPUS"]["instead"] == "12 GPU"
+
+
+def test_environments_that_are_excluded_or_not_named() -> None:
+    places = [place("a"), place("b")]
+    task = waiting("t", select=Select(1, exclude=("b",)))
+    assert codes(scene([task], places, [held("h", "a")]))["SOONER_NOT_EXCLUDED"] == {"environments": "b"}
+    found = codes(scene([waiting("t", "a")], places, [held("h", "a")]))
+    assert found == {"SOONER_BY_CAPACITY": {"wanted": "1 × 4 A100", "environments": "b"}}
+
+
+def test_a_run_that_is_short_enough_to_delay_nobody() -> None:
+    wide = waiting("wide", select=Select(2), since=NOW - 90)
+    holders = [held("h", "a", until=NOW + HOUR)]
+    one = scene([wide, waiting("t", select=Select(1))], [place("a"), place("b")], holders)
+    assert codes(one)["SOONER_SHORTER"] == {"seconds": 3600, "hours": "1.0"}
+
+
+def test_a_higher_class_that_its_project_may_use() -> None:
+    first = waiting("first", "a", since=NOW - 90)
+    two = [first, waiting("t", "a")]
+    assert codes(scene(two, [place("a")])) == {"SOONER_HIGHER_CLASS": {"priority": "high"}}
+    lab = Project("lab", priorities=frozenset({Priority.LOW, Priority.NORMAL}))
+    assert codes(scene(two, [place("a")], projects=[lab])) == {}
