@@ -49,12 +49,18 @@ from fermi.jobs import spec  # noqa: E402
 from fermi.planning import elastic_sizes  # noqa: E402
 from fermi.scheduler.ledger import PART_NAMES  # noqa: E402
 
-WATCHED = ("apps/training/reconcile/reconciler.py", "apps/training/reconcile/actions.py",
-           "apps/training/queue/scheduling_pass.py", "apps/training/queue/turn.py", "apps/training/core/release.py",
-           "apps/training/core/transitions.py", "apps/training/core/placement.py",
-           "apps/training/core/elastic_size.py", "apps/training/logs/ingest.py", "apps/clusters/leases.py",
-           "backends/local/engine.py", "backends/local/launcher.py", "runner/ending.py",
-           "backends/kubernetes/engine.py", "backends/kubernetes/deletion.py")  # fmt: skip
+ROOT = Path(__file__).parents[2]
+WATCHED = (
+    "apps/training/reconcile/reconciler.py", "apps/training/reconcile/actions.py",
+    "apps/training/queue/scheduling_pass.py", "apps/training/queue/turn.py", "apps/training/core/release.py",
+    "apps/training/core/transitions.py", "apps/training/core/placement.py",
+    "apps/training/core/elastic_size.py", "apps/training/logs/ingest.py", "apps/clusters/leases.py",
+    "platform/fermi/engines/local/engine.py", "platform/fermi/engines/local/launcher.py",
+    "platform/fermi/runner/terminate.py",
+    "platform/fermi/engines/kubernetes/engine.py", "platform/fermi/engines/kubernetes/deletion.py",
+)  # fmt: skip
+"""The process is killed in these files alone."""
+assert all((ROOT / name).is_file() for name in WATCHED)
 CONNECTION = {"kubeconfig": KUBECONFIG, "namespace": "fermi", "python": sys.executable} if KUBECONFIG else {}
 SCRIPT = """
 import os, sys, time
