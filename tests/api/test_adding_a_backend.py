@@ -81,7 +81,7 @@ def reason(api: Api, task: Task, lang: str) -> dict[str, str]:
     return found
 
 
-def test_its_attempt_runs_and_succeeds(task: Task, spool: Path) -> None:
+def test_an_attempt_on_the_example_backend_runs_and_succeeds(task: Task, spool: Path) -> None:
     order = json.loads((spool / f"{task.pk}-1" / "order.json").read_text())
     assert [rank["env"]["RANK"] for rank in order] == [str(rank) for rank in range(len(order))]
     scheduler_says(spool, task, state="running")
@@ -90,7 +90,7 @@ def test_its_attempt_runs_and_succeeds(task: Task, spool: Path) -> None:
     assert after_a_pass(task).state == "succeeded"
 
 
-def test_its_own_causes_are_said_in_each_language_and_decide_whether_an_attempt_follows(
+def test_its_causes_are_rendered_in_each_language_and_decide_about_restarts(
     task: Task, spool: Path, colleague: Api
 ) -> None:
     scheduler_says(spool, task, state="waiting", code="SPOOL_AFTER_HOURS", why="it is night")
@@ -115,7 +115,7 @@ def test_its_own_causes_are_said_in_each_language_and_decide_whether_an_attempt_
     assert "预算已用完" in reason(colleague, task, "zh-CN")["message"]
 
 
-def test_its_codes_are_shown_after_the_engine_was_removed_and_stop_no_pass(
+def test_its_codes_are_rendered_after_the_engine_was_removed(
     task: Task, spool: Path, colleague: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler_says(spool, task, state="failed", code="SPOOL_BUDGET_SPENT", why="0 h are left")
@@ -134,7 +134,7 @@ def test_its_codes_are_shown_after_the_engine_was_removed_and_stop_no_pass(
     assert after_a_pass(task, state="running", ended_at=None).state == "running", "its engine cannot be asked"
 
 
-def test_a_code_that_it_never_declared_is_shown_and_ends_the_task(task: Task, spool: Path, colleague: Api) -> None:
+def test_an_undeclared_code_is_shown_and_ends_the_task(task: Task, spool: Path, colleague: Api) -> None:
     scheduler_says(spool, task, state="failed", code="SPOOL_ON_FIRE", why="smoke")
     assert after_a_pass(task).state == "failed"
     assert reason(colleague, task, "en")["message"] == (

@@ -94,7 +94,7 @@ def test_the_api_offers_checks_and_previews_it(colleague: Api, cluster: Cluster)
 
 
 @pytest.mark.usefixtures("added")
-def test_it_is_recommended_for_the_models_that_it_suits_and_rejected_with_the_reason_for_others() -> None:
+def test_it_is_recommended_for_suitable_models_and_rejected_with_a_reason_for_others() -> None:
     node = Node("env-0", "n0", gpu_type="A100", gpu_count=4)
 
     def reasons(parameters: int, **changes: Any) -> list[str]:
@@ -111,7 +111,7 @@ def test_it_is_recommended_for_the_models_that_it_suits_and_rejected_with_the_re
 
 @pytest.mark.usefixtures("added")
 @pytest.mark.parametrize("target", export.TARGETS)
-def test_it_is_rendered_by_hand_for_every_target(target: str) -> None:
+def test_it_is_exported_for_every_target(target: str) -> None:
     job = goldens.with_images(OWN_SCRIPT)
     assert export.find_problems(job, target) == []
     files = export.render_files(job, target, "en")

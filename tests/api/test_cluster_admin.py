@@ -16,7 +16,7 @@ def site(db: None) -> Client:
     return client
 
 
-def test_a_cluster_is_made_with_a_connection_that_its_backend_understands(site: Client) -> None:
+def test_a_cluster_needs_a_connection_that_its_backend_understands(site: Client) -> None:
     form = {"name": "lab", "backend": "kubernetes", "connection": json.dumps({"token": "s3cret"})}
     refused = site.post("/admin/clusters/cluster/add/", form)
     assert "A connection has no key token." in refused.content.decode()
@@ -26,7 +26,7 @@ def test_a_cluster_is_made_with_a_connection_that_its_backend_understands(site: 
     assert Cluster.objects.get().connection == {"in_cluster": True, "namespace": "training"}
 
 
-def test_the_action_says_whether_a_cluster_is_fit(site: Client) -> None:
+def test_the_admin_action_reports_the_check_of_a_cluster(site: Client) -> None:
     cluster = Cluster.objects.create(name="local", backend="local", connection={"python": "/no/such/python"})
     action = {"action": "ask", "_selected_action": [cluster.pk]}
     page = site.post("/admin/clusters/cluster/", action, follow=True).content.decode()

@@ -9,7 +9,7 @@ NEW = {"name": "lab", "backend": "kubernetes", "connection": {"kubeconfig": "/et
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments")]
 
 
-def test_everybody_learns_which_clusters_there_are_and_the_administrator_how_they_are_reached(
+def test_everyone_may_list_clusters_and_only_administrators_see_connections(
     viewer: Api, stranger: Api, admin: Api, anonymous: Api
 ) -> None:
     Cluster.objects.update(connection={"workspace": "/srv"})
@@ -22,7 +22,7 @@ def test_everybody_learns_which_clusters_there_are_and_the_administrator_how_the
     assert anonymous.get("/clusters").status == 401
 
 
-def test_only_the_administrator_creates_changes_checks_and_deletes_one(owner: Api, anonymous: Api) -> None:
+def test_only_administrators_create_change_check_and_delete_clusters(owner: Api, anonymous: Api) -> None:
     def answers(person: Api) -> set[int]:
         return {
             person.post("/clusters", NEW).status,
@@ -49,7 +49,7 @@ def test_a_cluster_is_created_changed_and_deleted(admin: Api) -> None:
     assert list(actions) == ["cluster.create", "cluster.change", "cluster.change", "cluster.delete"]
 
 
-def test_two_clusters_do_not_share_a_name(admin: Api) -> None:
+def test_a_cluster_name_is_unique(admin: Api) -> None:
     admin.post("/clusters", NEW)
     assert admin.post("/clusters", NEW).problems == {"name": "CLUSTER_NAME_TAKEN"}
     assert admin.patch("/clusters/local", {"name": "lab"}).status == 409
@@ -71,7 +71,7 @@ def test_two_clusters_do_not_share_a_name(admin: Api) -> None:
         ("kubernetes", {"queue": "gpus", "jobset": False}, {"connection.queue": "QUEUE_NEEDS_JOBSET"}),
     ],
 )
-def test_a_connection_must_be_one_of_its_backend(admin: Api, backend: str, connection: dict, problems: dict) -> None:
+def test_a_connection_is_validated_by_its_backend(admin: Api, backend: str, connection: dict, problems: dict) -> None:
     body = {**NEW, "backend": backend, "connection": connection}
     answer = admin.post("/clusters", body)
     assert (answer.status, answer.problems) == (400, problems)
@@ -79,7 +79,7 @@ def test_a_connection_must_be_one_of_its_backend(admin: Api, backend: str, conne
         assert admin.patch("/clusters/local", {"connection": connection}).problems == problems
 
 
-def test_a_cluster_from_before_a_rule_keeps_its_connection_until_that_is_changed(admin: Api) -> None:
+def test_an_old_invalid_connection_is_kept_until_it_is_changed(admin: Api) -> None:
     old = Cluster.objects.create(name="old", backend="kubernetes", connection={"queue": "gpus"})
     path = f"/clusters/{old.pk}"
     assert admin.patch(path, {"name": "renamed", "connection": {"queue": "gpus"}}).data["name"] == "renamed"
@@ -88,7 +88,7 @@ def test_a_cluster_from_before_a_rule_keeps_its_connection_until_that_is_changed
     assert admin.patch(path, {"connection": {"queue": "gpus", "jobset": True}}).status == 200
 
 
-def test_a_cluster_in_use_stays(admin: Api) -> None:
+def test_a_cluster_in_use_cannot_be_deleted(admin: Api) -> None:
     answer = admin.delete("/clusters/local")
     assert (answer.status, answer.error) == (409, "CLUSTER_IN_USE")
     DevEnvironment.objects.update(discovered_as="team/pod")
@@ -96,14 +96,14 @@ def test_a_cluster_in_use_stays(admin: Api) -> None:
     assert not DevEnvironment.objects.exists()
 
 
-def test_a_check_of_this_machine_tells_folders_and_interpreter(admin: Api) -> None:
+def test_a_local_check_reports_folders_and_interpreter(admin: Api) -> None:
     report = admin.post("/clusters/local/check").data
     assert report["fit"] is True
     assert [one["code"] for one in report["findings"]][:2] == ["FOLDER_USABLE", "FOLDER_USABLE"]
     assert report["findings"][2]["code"] in ("PYTHON_USABLE", "PYTHON_WITHOUT_TORCH")
 
 
-def test_a_check_says_what_is_wrong_and_what_to_do(admin: Api) -> None:
+def test_a_check_reports_each_problem_with_its_remedy(admin: Api) -> None:
     admin.patch("/clusters/local", {"connection": {"python": "/no/such/python"}})
     report = admin.post("/clusters/local/check").data
     assert report["fit"] is False
@@ -113,7 +113,7 @@ def test_a_check_says_what_is_wrong_and_what_to_do(admin: Api) -> None:
     assert broken["hint"]
 
 
-def test_what_the_engine_knows_of_an_environment_is_the_administrators_to_set_and_a_maintainers_to_see(
+def test_engine_options_of_an_environment_are_set_by_administrators_and_seen_by_maintainers(
     admin: Api, owner: Api, viewer: Api
 ) -> None:
     engine = {"namespace": "team-a", "serviceAccount": "trainer"}

@@ -70,7 +70,7 @@ def upload_snapshot(api: Api, tree: dict[str, bytes], *links: SnapshotFile, proj
     return key
 
 
-def test_only_what_the_project_has_not_sent_is_wanted_and_equal_contents_once(owner: Api) -> None:
+def test_only_missing_contents_are_requested_and_equal_contents_once(owner: Api) -> None:
     said = manifest(TREE)
     key = snapshot.compute_snapshot_id(said)
     first = raw(owner, f"/code/snapshots/{key}", said).data
@@ -86,7 +86,7 @@ def test_only_what_the_project_has_not_sent_is_wanted_and_equal_contents_once(ow
     assert raw(owner, f"/code/snapshots/{key}", said).data["finished"] is True
 
 
-def test_an_upload_that_broke_off_goes_on_where_it_was(owner: Api) -> None:
+def test_an_interrupted_upload_resumes(owner: Api) -> None:
     said = manifest(TREE)
     key = snapshot.compute_snapshot_id(said)
     raw(owner, f"/code/snapshots/{key}", said)
@@ -101,7 +101,7 @@ def test_an_upload_that_broke_off_goes_on_where_it_was(owner: Api) -> None:
     assert [item["id"] for item in owner.get("/code/snapshots").data["items"]] == [key]
 
 
-def test_what_is_not_what_it_says_is_refused(owner: Api) -> None:
+def test_content_with_a_wrong_hash_is_refused(owner: Api) -> None:
     said = manifest(TREE)
     key = snapshot.compute_snapshot_id(said)
     assert raw(owner, f"/code/snapshots/{'0' * 64}", said).error == "SNAPSHOT_DIFFERS"
@@ -117,19 +117,19 @@ def test_what_is_not_what_it_says_is_refused(owner: Api) -> None:
     [("../x", "SNAPSHOT_PATH_REFUSED"), ("/etc/x", "SNAPSHOT_PATH_REFUSED"), ("a//b", "SNAPSHOT_PATH_REFUSED"),
      ("a\nb", "SNAPSHOT_PATH_REFUSED"), ("lib", "SNAPSHOT_PATH_TWICE"), ("x" * 300, "SNAPSHOT_PATH_REFUSED")],
 )  # fmt: skip
-def test_no_path_leaves_the_tree(owner: Api, path: str, code: str) -> None:
+def test_paths_outside_the_tree_are_refused(owner: Api, path: str, code: str) -> None:
     said = manifest({**TREE, path: b"x"})
     assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(said)}", said).error == code
 
 
 @pytest.mark.parametrize("link", ["/etc/passwd", "../../x", "lib/../../x", ""])
-def test_no_link_leaves_the_tree(owner: Api, link: str) -> None:
+def test_links_outside_the_tree_are_refused(owner: Api, link: str) -> None:
     said = manifest(TREE, SnapshotFile("lib/way", link=link)) if link else b'{"version":1,"files":[{"path":"x"}]}'
     answer = raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(said)}", said)
     assert answer.error in ("SNAPSHOT_LINK_LEAVES", "SNAPSHOT_MALFORMED")
 
 
-def test_what_is_too_large_is_refused_with_the_largest(owner: Api, settings: Any) -> None:
+def test_too_large_code_is_refused_and_names_the_largest_files(owner: Api, settings: Any) -> None:
     settings.CODE_MAX_FILES = 3
     said = manifest(TREE)
     assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(said)}", said).error == "SNAPSHOT_TOO_MANY_FILES"
@@ -141,7 +141,7 @@ def test_what_is_too_large_is_refused_with_the_largest(owner: Api, settings: Any
     assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(said)}/blobs", said).error == "BODY_TOO_LARGE"
 
 
-def test_its_tree_files_archive_and_manifest_are_read_back(owner: Api, viewer: Api) -> None:
+def test_a_snapshots_tree_files_archive_and_manifest_can_be_read(owner: Api, viewer: Api) -> None:
     key = upload_snapshot(owner, TREE, SnapshotFile("run.py", link="train.py"))
     items = viewer.get(f"/code/snapshots/{key[:10]}/tree").data["items"]
     assert [(one["name"], one["kind"]) for one in items] == [
@@ -176,7 +176,7 @@ def test_two_snapshots_are_compared_line_by_line(owner: Api) -> None:
     assert items["data.bin"]["binary"] is True
 
 
-def test_strangers_find_nothing_and_a_hash_gives_them_nothing(owner: Api, stranger: Api, viewer: Api) -> None:
+def test_strangers_see_no_snapshot_even_with_its_hash(owner: Api, stranger: Api, viewer: Api) -> None:
     key = upload_snapshot(owner, TREE)
     for path in ("", "/tree", "/file?path=train.py", "/manifest", "/archive", "/patch", f"/diff?before={key}"):
         assert stranger.get(f"/code/snapshots/{key}{path}").status == 404, path
@@ -247,7 +247,7 @@ MORE = {
         ({"script": "train.py", "args": ["--out={output_dir}"]}, {}, set()),
     ],
 )
-def test_what_a_task_runs_is_looked_at_in_the_snapshot(
+def test_the_entry_of_a_task_is_checked_in_its_snapshot(
     owner: Api, environments: Any, entrypoint: Any, problems: dict[str, str], warnings: set[str]
 ) -> None:
     key = upload_snapshot(owner, {**TREE, **MORE, "run.sh": b"python train.py\n"})
@@ -303,14 +303,12 @@ def serve(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
      ("https://127.0.0.1/x", "GIT_HOST_REFUSED"), ("https://169.254.169.254/x", "GIT_HOST_REFUSED"),
      ("ssh://-oProxyCommand=id/x", "GIT_URL_REFUSED")],
 )  # fmt: skip
-def test_code_comes_from_no_local_place(owner: Api, url: str, code: str) -> None:
+def test_code_is_not_fetched_from_local_addresses(owner: Api, url: str, code: str) -> None:
     answer = owner.post("/code/fetches", {"projectId": "project-one", "git": {"url": url}})
     assert answer.problems["git.url"] == code
 
 
-def test_a_name_that_leads_to_a_local_address_is_refused_when_it_is_looked_up(
-    owner: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hostname_that_resolves_to_a_local_address_is_refused(owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def looked_up(*_: Any, **__: Any) -> list[Any]:
         return [(2, 1, 6, "", ("10.0.0.7", 443))]
 
@@ -369,7 +367,7 @@ def retried(api: Api, task_id: str, **body: Any) -> Task:
     return failed(answer.data["taskId"])
 
 
-def test_a_retry_after_a_push_runs_what_was_pushed_and_so_does_a_retry_of_it(
+def test_a_retry_after_a_push_runs_the_pushed_commit(
     owner: Api, viewer: Api, environments: Any, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(repository, monkeypatch)
@@ -396,7 +394,7 @@ def test_a_retry_after_a_push_runs_what_was_pushed_and_so_does_a_retry_of_it(
                     "git": {"url": "https://example.org/x", "revision": "main"}}  # fmt: skip
 
 
-def test_a_git_server_that_does_not_answer_keeps_no_retry_waiting(
+def test_a_retry_does_not_wait_for_a_git_server_that_is_down(
     owner: Api, environments: Any, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(repository, monkeypatch)
@@ -409,7 +407,7 @@ def test_a_git_server_that_does_not_answer_keeps_no_retry_waiting(
 
 
 @pytest.mark.parametrize("kind", ["branch", "tag with a message", "commit", "HEAD"])
-def test_the_commit_of_a_revision_is_found_as_a_fetch_finds_it(
+def test_the_commit_of_a_revision_is_resolved_as_a_fetch_does(
     repository: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, kind: str
 ) -> None:
     serve(repository, monkeypatch)
@@ -425,7 +423,7 @@ def test_the_commit_of_a_revision_is_found_as_a_fetch_finds_it(
         git.find_commit("https://example.org/x", "no-branch", "", 20)
 
 
-def test_code_that_was_sent_is_sent_again_or_run_as_it_was(owner: Api, environments: Any, data_dir: Path) -> None:
+def test_a_retry_of_uploaded_code_uploads_again_or_runs_the_same(owner: Api, environments: Any, data_dir: Path) -> None:
     key, other = upload_snapshot(owner, TREE), upload_snapshot(owner, {**TREE, "train.py": b"print('two')\n"})
     first = failed(owner.post("/training-tasks", task(code={"snapshot": key})).data["taskId"])
     look = owner.get(f"/training-tasks/{first.pk}/code/source").data
@@ -448,7 +446,7 @@ def test_code_that_was_sent_is_sent_again_or_run_as_it_was(owner: Api, environme
     assert retried(owner, bare.pk, snapshot=other).spec["code"]["snapshot"] == other
 
 
-def test_code_of_an_environment_is_taken_anew_from_that_environment_alone(
+def test_a_retry_takes_code_from_the_same_environment(
     owner: Api, environments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of what its keeper tells, the e2e tests tell; here an id stands for it."""
@@ -476,7 +474,7 @@ def test_code_of_an_environment_is_taken_anew_from_that_environment_alone(
     assert other_out.spec["code"]["source"]["environment"] == "env-001"
 
 
-def test_the_operators_console_and_the_api_run_the_same_code_again(
+def test_admin_and_api_retry_the_same_code(
     owner: Api, admin: Api, environments: Any, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(repository, monkeypatch)
@@ -493,7 +491,7 @@ def test_the_operators_console_and_the_api_run_the_same_code_again(
     assert failed(going_on.restart_task(owner.user, first.pk).pk).spec["code"]["origin"]["commit"] == pushed
 
 
-def test_who_may_go_on_without_a_node_is_told_without_asking_a_server(
+def test_restart_without_a_node_is_offered_without_asking_a_git_server(
     owner: Api, environments: Any, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(repository, monkeypatch)
@@ -507,7 +505,7 @@ def test_who_may_go_on_without_a_node_is_told_without_asking_a_server(
     assert asked == []
 
 
-def test_a_damaged_content_is_found_before_a_node_has_it(owner: Api) -> None:
+def test_damaged_content_is_detected_before_a_node_gets_it(owner: Api) -> None:
     key = upload_snapshot(owner, TREE)
     store.get_blob_path(hashlib.sha256(TREE["train.py"]).hexdigest()).write_bytes(b"print('bad')\n")
     with pytest.raises(store.ContentMissingError):
@@ -521,7 +519,7 @@ def aged(folder: Path, days: float) -> None:
         os.utime(path, (moment, moment))
 
 
-def test_what_no_task_refers_to_is_removed_after_its_time_and_nothing_else(owner: Api, environments: Any) -> None:
+def test_unreferenced_snapshots_are_deleted_after_their_retention(owner: Api, environments: Any) -> None:
     kept, lone = upload_snapshot(owner, TREE), upload_snapshot(owner, {**TREE, "train.py": b"print('lone')\n"})
     broken = manifest({"half.py": b"half\n"})
     raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(broken)}", broken)
@@ -546,9 +544,7 @@ def test_what_no_task_refers_to_is_removed_after_its_time_and_nothing_else(owner
     assert again == lone, "it may be sent anew"
 
 
-def test_a_person_has_so_many_snapshots_that_are_not_whole(
-    owner: Api, colleague: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_incomplete_snapshots_per_user_are_limited(owner: Api, colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "MAX_SNAPSHOTS", 1)
     first, second = manifest(TREE), manifest({"other.py": b"2"})
     assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(first)}", first).status == 200

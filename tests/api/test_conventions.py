@@ -30,13 +30,13 @@ def test_an_error_is_an_envelope_with_every_problem(owner: Api) -> None:
     assert "3" in answer.body["message"]
 
 
-def test_an_unknown_field_is_refused_naming_the_nearest(owner: Api) -> None:
+def test_an_unknown_field_is_refused_and_the_nearest_name_suggested(owner: Api) -> None:
     [problem] = owner.post("/tokens", {"name": "x", "expiresIndays": 7}).body["errors"]
     assert problem["error"] == "UNKNOWN_FIELD"
     assert "expiresInDays" in problem["hint"]
 
 
-def test_an_operation_without_fields_refuses_them(owner: Api) -> None:
+def test_operations_without_fields_refuse_unknown_fields(owner: Api) -> None:
     """A field that is ignored is a wish that nobody hears of."""
     token = owner.post("/tokens", {"name": "x"}).data["id"]
     refused = owner.delete(f"/tokens/{token}", {"force": True})
@@ -45,7 +45,7 @@ def test_an_operation_without_fields_refuses_them(owner: Api) -> None:
     assert owner.delete(f"/tokens/{token}", {}).status == 200
 
 
-def test_strict_is_known_where_fields_are(owner: Api) -> None:
+def test_the_strict_parameter_is_accepted_where_fields_are(owner: Api) -> None:
     assert owner.post("/tokens?strict=true", {"name": "x"}).status == 201
     assert owner.post("/tokens?strict=true", {"nam": "x"}).problems["nam"] == "UNKNOWN_FIELD"
     assert owner.post("/tokens?strict=perhaps", {"name": "x"}).problems == {"strict": "FIELD_INVALID"}
@@ -54,13 +54,13 @@ def test_strict_is_known_where_fields_are(owner: Api) -> None:
 @pytest.mark.parametrize(
     "body", ['{"name": "x", // why\n "a": 1}', '{\n/* why */ "name": "x"}', '{"name": "x" # why\n}', "// why\n{}"]
 )
-def test_a_comment_is_named(owner: Api, body: str) -> None:
+def test_a_comment_field_is_named_in_the_error(owner: Api, body: str) -> None:
     answer = owner.post("/tokens", body.encode())
     assert (answer.status, answer.error) == (400, "JSON_COMMENT")
     assert "why" in answer.body["message"]
 
 
-def test_a_single_problem_is_the_message_too(owner: Api) -> None:
+def test_a_single_problem_is_also_the_message(owner: Api) -> None:
     body = owner.post("/tokens", {"name": ""}).body
     assert body["message"] == body["errors"][0]["message"]
 
@@ -84,7 +84,7 @@ def test_a_bad_query_is_refused(viewer: Api, query: dict, problem: dict) -> None
 
 
 @pytest.mark.parametrize("path", ["/projects/%00", "/dev-environments/a%00b", "/tokens/%F0%28", "/datasets/%2e%2e"])
-def test_an_odd_id_is_simply_not_found(owner: Api, path: str) -> None:
+def test_a_malformed_id_is_not_found(owner: Api, path: str) -> None:
     answer = owner.delete(path) if path.startswith("/tokens") else owner.get(path)
     assert (answer.status, answer.error) in {(404, "NOT_FOUND"), (404, "NO_SUCH_ADDRESS")}
 
@@ -105,7 +105,7 @@ def test_an_odd_id_is_simply_not_found(owner: Api, path: str) -> None:
         (b'"' + b"x" * (6 * 1024 * 1024) + b'"', 413, "BODY_TOO_LARGE"),
     ],
 )
-def test_a_body_that_is_no_json_object_is_refused(owner: Api, body: bytes, status: int, code: str) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(owner: Api, body: bytes, status: int, code: str) -> None:
     headers = {"Authorization": f"Bearer {owner.token}"}
     answer = owner.client.post("/api/v1/tokens", body, content_type="application/json", headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (status, code)
@@ -118,20 +118,20 @@ def test_another_media_type_is_refused(owner: Api) -> None:
 
 
 @pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "TRACE"])
-def test_a_method_that_is_not_offered_is_refused(owner: Api, method: str) -> None:
+def test_a_method_that_is_not_allowed_is_refused(owner: Api, method: str) -> None:
     answer = owner._send(method, "/tokens", {})
     assert (answer.status, answer.error) == (405, "METHOD_NOT_ALLOWED")
 
 
 @pytest.mark.parametrize("accept", ["text/html", "text/event-stream", "*/*", "application/json; indent=4", "nonsense"])
-def test_whatever_is_accepted_the_answer_is_json(viewer: Api, accept: str) -> None:
+def test_the_answer_is_json_for_any_accept_header(viewer: Api, accept: str) -> None:
     assert viewer.get("/projects").data
     headers = {"Authorization": f"Bearer {viewer.token}", "Accept": accept}
     assert viewer.client.get("/api/v1/projects", headers=headers).json()["code"] == 200
 
 
 @pytest.mark.parametrize("path", ["/nope", "/projects/", "/training-tasks/x/nope/nope", ""])
-def test_an_address_that_is_not_there_answers_in_the_envelope(anonymous: Api, path: str) -> None:
+def test_an_unknown_address_answers_with_the_envelope(anonymous: Api, path: str) -> None:
     answer = anonymous.get(path)
     assert (answer.status, answer.error) == (404, "NO_SUCH_ADDRESS")
 
@@ -147,13 +147,13 @@ def test_an_address_that_is_not_there_answers_in_the_envelope(anonymous: Api, pa
         ("en", "Not found"),
     ],
 )
-def test_messages_follow_accept_language_and_are_chinese_otherwise(viewer: Api, lang: str, message: str) -> None:
+def test_messages_follow_accept_language_and_default_to_chinese(viewer: Api, lang: str, message: str) -> None:
     viewer.lang = lang
     assert viewer.get("/projects/none").body["message"].startswith(message)
     assert viewer.get("/auth/me").data["language"] == ("en" if lang.startswith("en") else "zh")
 
 
-def test_every_answer_bears_a_request_id_and_a_safe_one_is_kept(viewer: Api) -> None:
+def test_every_answer_has_a_request_id_and_a_safe_one_from_the_client_is_kept(viewer: Api) -> None:
     made = viewer.get("/projects/none")
     assert made.body["requestId"] == made.headers["X-Request-ID"] != ""
     kept = viewer.post("/tokens", {}, X_Request_ID="my-request.1")
@@ -162,7 +162,7 @@ def test_every_answer_bears_a_request_id_and_a_safe_one_is_kept(viewer: Api) -> 
     assert "script" not in unsafe.headers["X-Request-ID"]
 
 
-def test_an_unexpected_fault_is_an_envelope_that_tells_nothing_but_the_request_id(
+def test_an_unexpected_error_shows_only_its_request_id(
     viewer: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*args: object) -> None:
@@ -185,9 +185,7 @@ def test_an_unavailable_database_is_503(viewer: Api, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_would_write_while_the_database_takes_no_writes_is_503_by_its_own_name(
-    viewer: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_database_is_503_with_its_own_code(viewer: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     on, off = "PRAGMA query_only = 1", "PRAGMA query_only = 0"
     if connection.vendor == "postgresql":
         on, off = "SET default_transaction_read_only = on", "SET default_transaction_read_only = off"
@@ -213,7 +211,7 @@ def test_a_bad_authorization_header_is_401(db: None, header: str) -> None:
     assert answer.json()["error"] in {"TOKEN_INVALID", "NOT_AUTHENTICATED"}
 
 
-def test_whoever_has_it_already_is_told_so_without_a_body(viewer: Api) -> None:
+def test_a_matching_etag_is_304_without_a_body(viewer: Api) -> None:
     first = viewer.get("/projects")
     assert first.headers["Cache-Control"] == "private, no-cache"
     again = viewer._send("GET", "/projects", headers={"If_None_Match": first.headers["ETag"]})
@@ -225,6 +223,6 @@ def test_whoever_has_it_already_is_told_so_without_a_body(viewer: Api) -> None:
     assert other.headers["ETag"] != first.headers["ETag"]
 
 
-def test_an_error_and_a_change_bear_no_tag(owner: Api) -> None:
+def test_errors_and_changes_have_no_etag(owner: Api) -> None:
     assert "ETag" not in owner.get("/projects/nope").headers
     assert "ETag" not in owner.post("/tokens", {"name": "x"}).headers

@@ -31,7 +31,7 @@ def text(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_text_folder_becomes_a_dataset_with_a_version_being_prepared(owner: Api, text: Path) -> None:
+def test_a_text_folder_becomes_a_dataset_in_preparation(owner: Api, text: Path) -> None:
     made = owner.post("/datasets", {"name": "notes", "projectId": "project-one", "path": str(text)})
     assert made.status == 201
     [version] = made.data["versions"]
@@ -51,7 +51,7 @@ def test_preparation_tokenises_the_text(owner: Api, text: Path) -> None:
     assert len(version["sha256"]) == 64
 
 
-def test_a_pair_of_token_files_is_used_where_it_lies(owner: Api, text: Path) -> None:
+def test_a_pair_of_token_files_is_used_in_place(owner: Api, text: Path) -> None:
     (text / "train.bin").write_bytes(b"\1\0" * 90)
     (text / "val.bin").write_bytes(b"\1\0" * 10)
     made = owner.post("/datasets", {"name": "pair", "projectId": "project-one", "path": str(text)}).data
@@ -62,7 +62,7 @@ def test_a_pair_of_token_files_is_used_where_it_lies(owner: Api, text: Path) -> 
     assert version.largest_token == 1
 
 
-def test_data_that_cannot_be_used_fails_with_a_reason_in_the_readers_language(owner: Api, text: Path) -> None:
+def test_unusable_data_fails_with_a_reason_in_the_readers_language(owner: Api, text: Path) -> None:
     (text / "train.bin").write_bytes(b"\1\0")
     made = owner.post("/datasets", {"name": "half", "projectId": "project-one", "path": str(text)}).data
     preparation.prepare_version(made["versions"][0]["id"])
@@ -86,13 +86,13 @@ def test_another_version_gets_the_next_name(owner: Api, text: Path) -> None:
     ("path", "code"),
     [("relative/folder", "DATA_PATH_RELATIVE"), ("/nowhere/at/all", "DATA_PATH_MISSING"), ("", "FIELD_BLANK")],
 )
-def test_a_path_that_cannot_be_right_is_refused_at_once(owner: Api, path: str, code: str) -> None:
+def test_an_invalid_path_is_refused_at_once(owner: Api, path: str, code: str) -> None:
     answer = owner.post("/datasets", {"name": "x", "projectId": "project-one", "path": path})
     assert (answer.status, answer.problems) == (400, {"path": code})
     assert not Dataset.objects.exists()
 
 
-def test_a_path_outside_the_allowed_folders_is_refused_also_behind_a_link(
+def test_a_path_outside_the_allowed_folders_is_refused_even_through_a_link(
     owner: Api, text: Path, tmp_path: Path, settings: object
 ) -> None:
     allowed = tmp_path / "allowed"
@@ -105,7 +105,7 @@ def test_a_path_outside_the_allowed_folders_is_refused_also_behind_a_link(
         assert str(allowed) in answer.body["errors"][0]["hint"]
 
 
-def test_by_default_data_is_made_from_the_data_directorys_open_folders_alone(
+def test_by_default_datasets_come_only_from_open_folders_of_the_data_directory(
     owner: Api, text: Path, data_dir: Path, settings: object
 ) -> None:
     settings.DATA_ROOTS = []
@@ -122,9 +122,7 @@ def test_by_default_data_is_made_from_the_data_directorys_open_folders_alone(
 
 
 @pytest.mark.parametrize("name", ["token", "secret_key", "logs", "checkpoints/task-1", ".", ".."])
-def test_the_platforms_own_files_are_no_data_even_where_the_operator_allows_every_folder(
-    owner: Api, data_dir: Path, name: str
-) -> None:
+def test_the_platforms_own_files_cannot_be_a_dataset(owner: Api, data_dir: Path, name: str) -> None:
     (data_dir / name).parent.mkdir(parents=True, exist_ok=True)
     if not (data_dir / name).exists():
         (data_dir / name).write_text("secret")
@@ -137,7 +135,7 @@ def test_the_platforms_own_files_are_no_data_even_where_the_operator_allows_ever
 
 
 @pytest.mark.parametrize("put", ["file", "pair"])
-def test_a_link_that_is_put_into_a_dataset_later_is_not_followed_outside(
+def test_a_link_added_to_a_dataset_later_is_not_followed_outside(
     owner: Api, text: Path, data_dir: Path, put: str
 ) -> None:
     (data_dir / "token").write_text("fermi_0123")
@@ -153,9 +151,7 @@ def test_a_link_that_is_put_into_a_dataset_later_is_not_followed_outside(
 
 
 @pytest.mark.parametrize(("what", "code"), [("/dev/zero", "DATA_IS_DEVICE"), ("pipe", "DATA_IS_PIPE")])
-def test_what_is_neither_a_file_nor_a_folder_is_refused_by_what_it_is(
-    owner: Api, text: Path, what: str, code: str
-) -> None:
+def test_a_path_that_is_neither_file_nor_folder_is_refused(owner: Api, text: Path, what: str, code: str) -> None:
     path = what if what.startswith("/") else str(text / what)
     if what == "pipe":
         os.mkfifo(path)
@@ -165,7 +161,7 @@ def test_what_is_neither_a_file_nor_a_folder_is_refused_by_what_it_is(
 
 
 @pytest.mark.parametrize("who", ["viewer", "colleague"])
-def test_below_maintainer_nobody_names_paths(who: str, request: pytest.FixtureRequest, text: Path) -> None:
+def test_only_maintainers_name_paths(who: str, request: pytest.FixtureRequest, text: Path) -> None:
     api: Api = request.getfixturevalue(who)
     answer = api.post("/datasets", {"name": "x", "projectId": "project-one", "path": str(text)})
     assert (answer.status, answer.error) == (403, "FORBIDDEN")
@@ -181,7 +177,7 @@ def test_only_an_administrator_offers_data_to_every_project(
     assert owner.post("/datasets/dataset-001/versions", {"path": str(text)}).error == "FORBIDDEN"
 
 
-def test_a_stranger_does_not_see_a_projects_data(owner: Api, stranger: Api, text: Path) -> None:
+def test_strangers_do_not_see_a_projects_datasets(owner: Api, stranger: Api, text: Path) -> None:
     made = owner.post("/datasets", {"name": "notes", "projectId": "project-one", "path": str(text)}).data
     assert stranger.get("/datasets").data["total"] == 0
     assert stranger.get(f"/datasets/{made['id']}").status == 404
@@ -195,7 +191,7 @@ def test_anonymous_is_told_to_sign_in(anonymous: Api) -> None:
     assert anonymous.post("/datasets", {}).status == 401
 
 
-def test_a_longer_list_takes_no_more_queries(viewer: Api, django_assert_num_queries: object) -> None:
+def test_list_queries_do_not_grow_with_rows(viewer: Api, django_assert_num_queries: object) -> None:
     for n in range(30):
         dataset = Dataset.objects.create(name=f"d{n}")
         DatasetVersion.objects.create(dataset=dataset, name="v1", source=STDLIB_SOURCE, due_at=now())

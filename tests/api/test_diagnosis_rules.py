@@ -29,7 +29,7 @@ actions = ["DANCE"]
 """
 
 
-def test_a_maintainer_sets_them_members_read_them_and_strangers_see_nothing(
+def test_maintainers_set_rules_members_read_them_strangers_see_nothing(
     owner: Api, colleague: Api, stranger: Api
 ) -> None:
     assert owner.get(PATH).data == {"text": "", "updatedAt": None, "updatedBy": ""}
@@ -42,7 +42,7 @@ def test_a_maintainer_sets_them_members_read_them_and_strangers_see_nothing(
     assert owner._send("PUT", PATH, {"text": ""}).data["text"] == ""
 
 
-def test_everything_that_is_wrong_is_said_with_its_line(owner: Api) -> None:
+def test_every_error_in_rules_is_reported_with_its_line(owner: Api) -> None:
     answer = owner._send("PUT", PATH, {"text": WRONG})
     assert answer.status == 400
     found = [(one["error"], one["message"]) for one in answer.body["errors"]]
@@ -56,7 +56,7 @@ def test_everything_that_is_wrong_is_said_with_its_line(owner: Api) -> None:
     assert owner._send("PUT", PATH, {"text": "x" * (rules.MAX_BYTES + 1)}).status == 400
 
 
-def test_a_log_is_tried_with_the_projects_rules_and_with_others(owner: Api) -> None:
+def test_a_log_is_tried_against_project_and_given_rules(owner: Api) -> None:
     log = "step 3\nlicence server lic-7 says no: 42 seats\n"
     nothing = owner.post(f"{PATH}/test", {"log": log}).data
     assert (nothing["rule"], nothing["finding"]) == ("", None)

@@ -19,7 +19,7 @@ def task(colleague: Api) -> str:
     return str(colleague.post(TASKS, SINGLE).data["taskId"])
 
 
-def test_a_drill_of_a_task_is_no_training_task_and_touches_nothing_of_it(colleague: Api, task: str) -> None:
+def test_a_drill_is_not_listed_as_a_task_and_does_not_change_its_task(colleague: Api, task: str) -> None:
     answer = colleague.post(DRILLS, {"taskId": task, "minutes": 3})
     assert answer.status == 201
     found = answer.data
@@ -35,7 +35,7 @@ def test_a_drill_of_a_task_is_no_training_task_and_touches_nothing_of_it(colleag
     assert [one["id"] for one in colleague.get(DRILLS, task=task).data["items"]] == [found["id"]]
 
 
-def test_a_request_that_was_not_sent_is_checked_like_one_that_is(colleague: Api) -> None:
+def test_a_drill_of_a_draft_validates_the_request(colleague: Api) -> None:
     answer = colleague.post(DRILLS, {"request": {**SINGLE, "drillMinutes": 7}})
     assert (answer.status, answer.data["taskId"], answer.data["minutes"]) == (201, None, 7)
     refused = colleague.post(DRILLS, {"request": {**SINGLE, "environmentIds": ["env-none"], "taskName": ""}})
@@ -44,12 +44,12 @@ def test_a_request_that_was_not_sent_is_checked_like_one_that_is(colleague: Api)
 
 
 @pytest.mark.parametrize("body", [{}, {"taskId": "task-x", "request": SINGLE}])
-def test_it_is_of_one_of_them(colleague: Api, body: dict[str, Any]) -> None:
+def test_a_drill_names_exactly_one_of_task_and_request(colleague: Api, body: dict[str, Any]) -> None:
     answer = colleague.post(DRILLS, body)
     assert (answer.status, answer.body["errors"][0]["error"]) == (400, "DRILL_OF_WHAT")
 
 
-def test_a_stranger_neither_asks_nor_reads(colleague: Api, stranger: Api, anonymous: Api, task: str) -> None:
+def test_strangers_neither_start_nor_read_drills(colleague: Api, stranger: Api, anonymous: Api, task: str) -> None:
     drill = colleague.post(DRILLS, {"taskId": task}).data["id"]
     assert stranger.post(DRILLS, {"taskId": task}).status == 404
     assert stranger.get(f"{DRILLS}/{drill}").status == 404
@@ -58,7 +58,7 @@ def test_a_stranger_neither_asks_nor_reads(colleague: Api, stranger: Api, anonym
     assert anonymous.get(f"{DRILLS}/{drill}").status == 401
 
 
-def test_a_task_is_deleted_with_its_drills_once_they_are_over(colleague: Api, task: str) -> None:
+def test_deleting_a_task_deletes_its_ended_drills(colleague: Api, task: str) -> None:
     drill = colleague.post(DRILLS, {"taskId": task}).data["id"]
     end(Task.objects.get(pk=task))
     refused = colleague.delete(f"{TASKS}/{task}")

@@ -71,7 +71,7 @@ def test_a_list_shows_everything_about_an_environment(viewer: Api) -> None:
         ({"project": "project-one", "zone": "", "search": ""}, DEMO),
     ],
 )
-def test_a_filter_leaves_what_fits(viewer: Api, query: dict, expected: list[str]) -> None:
+def test_filters_return_matching_environments(viewer: Api, query: dict, expected: list[str]) -> None:
     assert sorted(viewer.get("/dev-environments", **query).ids) == expected
 
 
@@ -85,9 +85,7 @@ def test_a_filter_leaves_what_fits(viewer: Api, query: dict, expected: list[str]
         ("-uptime", ["env-001", "env-002", "env-005", "env-003", "env-004"]),
     ],
 )
-def test_a_list_is_ordered_as_asked_with_stopped_ones_last_by_uptime(
-    viewer: Api, ordering: str, expected: list[str]
-) -> None:
+def test_order_is_as_requested_with_stopped_environments_last(viewer: Api, ordering: str, expected: list[str]) -> None:
     assert viewer.get("/dev-environments", ordering=ordering).ids == expected
 
 
@@ -98,7 +96,7 @@ def test_pages_neither_overlap_nor_miss(viewer: Api) -> None:
     assert pages[3] == {"items": [], "total": 5, "page": 4, "pageSize": 2}
 
 
-def test_why_an_environment_cannot_be_chosen_is_said_in_the_readers_language(owner: Api) -> None:
+def test_why_an_environment_cannot_be_chosen_is_given_in_the_readers_language(owner: Api) -> None:
     owner.patch("/dev-environments/env-001", {"cordoned": True})
     stopped, cordoned = (owner.get(f"/dev-environments/{key}").data for key in ("env-004", "env-001"))
     assert (stopped["selectable"], stopped["notSelectableReason"]["code"]) == (False, "ENVIRONMENT_NOT_RUNNING")
@@ -108,13 +106,13 @@ def test_why_an_environment_cannot_be_chosen_is_said_in_the_readers_language(own
     assert "is cordoned" in owner.get("/dev-environments/env-001").data["notSelectableReason"]["message"]
 
 
-def test_who_holds_an_environment_is_shown(viewer: Api) -> None:
+def test_the_holder_of_an_environment_is_shown(viewer: Api) -> None:
     leases.acquire_leases(["env-001"], "task-x")
     assert viewer.get("/dev-environments/env-001").data["heldBy"] == "task-x"
     assert viewer.get("/dev-environments/env-001").data["selectable"], "one may queue for it"
 
 
-def test_a_stranger_sees_nothing_of_them(stranger: Api) -> None:
+def test_strangers_do_not_see_environments(stranger: Api) -> None:
     assert stranger.get("/dev-environments").data["total"] == 0
     answers = [
         stranger.get("/dev-environments/env-001"),
@@ -125,7 +123,7 @@ def test_a_stranger_sees_nothing_of_them(stranger: Api) -> None:
 
 
 @pytest.mark.parametrize("who", ["viewer", "colleague"])
-def test_below_maintainer_nobody_changes_an_environment(who: str, request: pytest.FixtureRequest) -> None:
+def test_only_maintainers_change_an_environment(who: str, request: pytest.FixtureRequest) -> None:
     api: Api = request.getfixturevalue(who)
     answers = [
         api.post("/dev-environments", NEW),
@@ -148,7 +146,7 @@ def test_a_maintainer_registers_an_environment_by_hand(owner: Api) -> None:
     assert owner.post("/dev-environments", NEW).problems == {"name": "ENVIRONMENT_NAME_TAKEN"}
 
 
-def test_what_is_known_of_its_network_is_kept_as_it_is_told(owner: Api, viewer: Api) -> None:
+def test_network_fields_of_an_environment_are_stored(owner: Api, viewer: Api) -> None:
     facts = {"interface": "eth0", "infiniband": ["mlx5_0", "mlx5_1:1"]}
     assert owner.post("/dev-environments", {**NEW, "network": facts}).data["network"] == facts
     owner.patch("/dev-environments/env-001", {"network": {"infiniband": []}})
@@ -166,16 +164,16 @@ def test_what_is_known_of_its_network_is_kept_as_it_is_told(owner: Api, viewer: 
         ({"nic": "eth0"}, {"network.nic": "UNKNOWN_FIELD"}),
     ],
 )
-def test_what_cannot_be_an_interface_is_refused(owner: Api, network: object, problems: dict[str, str]) -> None:
+def test_an_invalid_interface_name_is_refused(owner: Api, network: object, problems: dict[str, str]) -> None:
     assert owner.patch("/dev-environments/env-001", {"network": network}).problems == problems
 
 
-def test_a_zone_that_is_not_known_yet_is_made(owner: Api) -> None:
+def test_an_unknown_zone_is_created(owner: Api) -> None:
     made = owner.post("/dev-environments", {**NEW, "zone": "成都可用区B"})
     assert made.data["zone"]["name"] == "成都可用区B"
 
 
-def test_everything_wrong_with_a_registration_is_said_at_once(owner: Api, other_project: Project) -> None:
+def test_a_registration_reports_all_problems(owner: Api, other_project: Project) -> None:
     wrong = {**NEW, "projectId": other_project.pk, "clusterId": "nowhere"}
     assert owner.post("/dev-environments", wrong).problems == {
         "projectId": "PROJECT_UNKNOWN",
@@ -183,13 +181,13 @@ def test_everything_wrong_with_a_registration_is_said_at_once(owner: Api, other_
     }
 
 
-def test_starting_an_environment_begins_its_uptime_anew(owner: Api) -> None:
+def test_starting_an_environment_resets_its_uptime(owner: Api) -> None:
     assert owner.get("/dev-environments/env-004").data["uptimeSeconds"] is None
     assert owner.patch("/dev-environments/env-004", {"status": "running"}).data["uptimeSeconds"] == 0
     assert owner.patch("/dev-environments/env-004", {"status": "stopped"}).data["startedAt"] is None
 
 
-def test_a_held_environment_is_not_removed(owner: Api) -> None:
+def test_a_held_environment_cannot_be_deleted(owner: Api) -> None:
     leases.acquire_leases(["env-001"], "task-x")
     answer = owner.delete("/dev-environments/env-001")
     assert (answer.status, answer.error) == (409, "ENVIRONMENT_HELD")
@@ -199,14 +197,14 @@ def test_a_held_environment_is_not_removed(owner: Api) -> None:
     assert owner.get("/dev-environments/env-001").status == 404
 
 
-def test_zones_count_what_the_reader_may_use(viewer: Api, stranger: Api) -> None:
+def test_zones_count_only_environments_that_the_reader_may_use(viewer: Api, stranger: Api) -> None:
     zones = viewer.get("/availability-zones").data["items"]
     counts = {zone["name"]: (zone["environmentCount"], zone["gpuCount"]) for zone in zones}
     assert counts == {"北京可用区A": (2, 4), "深圳可用区C": (2, 5), "上海可用区A": (1, 8)}
     assert {zone["gpuCount"] for zone in stranger.get("/availability-zones").data["items"]} == {0}
 
 
-def test_a_longer_list_takes_no_more_queries(
+def test_list_queries_do_not_grow_with_environments(
     viewer: Api, project: Project, cluster: Cluster, django_assert_num_queries: object
 ) -> None:
     zone = DevEnvironment.objects.get(pk="env-001").zone
@@ -218,7 +216,7 @@ def test_a_longer_list_takes_no_more_queries(
         assert viewer.get("/dev-environments", pageSize=50).data["total"] == 65
 
 
-def test_a_number_that_postgresql_gives_back_as_a_long_integer_is_shown(admin: Api) -> None:
+def test_a_big_integer_from_postgresql_is_serialized(admin: Api) -> None:
     """1e20 has 21 digits there, and made the page of its environment a 500."""
     told = {"far": [1e20, -1e300, 2**63, 7]}
     made = admin.post("/dev-environments", {**NEW, "engine": told})

@@ -66,7 +66,7 @@ def hosted(api: Api, key: str) -> dict[str, Any]:
     return found
 
 
-def test_a_member_makes_one_opens_it_stops_it_and_starts_it_again(
+def test_a_member_creates_opens_stops_and_starts_an_environment(
     template: Template, machine: Machine, colleague: Api
 ) -> None:
     answer = colleague.post("/dev-environments/make", MADE)
@@ -96,7 +96,7 @@ def test_a_member_makes_one_opens_it_stops_it_and_starts_it_again(
     assert AuditEvent.objects.filter(action="environment.stop", target=key).exists()
 
 
-def test_what_is_deleted_goes_when_nothing_is_left_and_what_it_cost_stays(
+def test_a_deleted_environment_goes_once_its_run_has_ended_and_its_cost_stays(
     made: str, machine: Machine, colleague: Api
 ) -> None:
     machine.lazily = True
@@ -112,14 +112,16 @@ def test_what_is_deleted_goes_when_nothing_is_left_and_what_it_cost_stays(
 
 
 @pytest.mark.parametrize("verb", ["start", "stop", "restart", "clone", "keep", "resize"])
-def test_viewers_may_look_and_strangers_hear_of_nothing(made: str, viewer: Api, stranger: Api, verb: str) -> None:
+def test_viewers_read_and_strangers_see_no_managed_environments(
+    made: str, viewer: Api, stranger: Api, verb: str
+) -> None:
     body = {"clone": {"name": "x"}, "keep": {"hours": 2}, "resize": {"memoryGb": 8}}.get(verb)
     assert viewer.post(f"/dev-environments/{made}/{verb}", body).status == 403
     assert stranger.post(f"/dev-environments/{made}/{verb}", body).status == 404
     assert hosted(viewer, made)["allowedActions"] == []
 
 
-def test_viewers_delete_nothing_and_strangers_see_no_logs(
+def test_viewers_cannot_delete_and_strangers_see_no_logs(
     made: str, viewer: Api, stranger: Api, owner: Api, anonymous: Api
 ) -> None:
     assert viewer.delete(f"/dev-environments/{made}").status == 403
@@ -132,7 +134,7 @@ def test_viewers_delete_nothing_and_strangers_see_no_logs(
     assert viewer.post("/dev-environments/make", {**MADE, "name": "y"}).status == 403
 
 
-def test_while_a_task_holds_it_nobody_stops_it(made: str, colleague: Api) -> None:
+def test_an_environment_held_by_a_task_cannot_be_stopped(made: str, colleague: Api) -> None:
     assert leases.acquire_leases([made], "task-x") is None
     for verb in ("stop", "restart", "resize"):
         answer = colleague.post(f"/dev-environments/{made}/{verb}", {"memoryGb": 9} if verb == "resize" else None)
@@ -144,7 +146,7 @@ def test_while_a_task_holds_it_nobody_stops_it(made: str, colleague: Api) -> Non
     assert leases.acquire_leases([made], "task-y") == [(made, "")], "one that is going takes no task"
 
 
-def test_all_that_is_wrong_is_said_at_once(template: Template, colleague: Api) -> None:
+def test_creation_reports_all_problems(template: Template, colleague: Api) -> None:
     asked = {**MADE, "zone": "nowhere", "env": {"RANK": "1"}, "secretEnv": {"KEY": "none"}, "packages": ["-r x"],
              "ports": [{"name": "jupyter", "port": 1}, {"name": "a", "port": 1}]}  # fmt: skip
     assert colleague.post("/dev-environments/make", asked).problems == {
@@ -156,7 +158,7 @@ def test_all_that_is_wrong_is_said_at_once(template: Template, colleague: Api) -
     assert not Hosted.objects.exists()
 
 
-def test_a_preview_says_what_is_wrong_with_several_together(template: Template, owner: Api) -> None:
+def test_a_preview_reports_problems_of_several_environments_together(template: Template, owner: Api) -> None:
     Limits.objects.create(project_id="project-one", max_environments=1, updated_at=now())
     assert owner.user
     asked = [CreateRequest("template-jupyter", "project-one", name) for name in ("a", "a")]
@@ -165,7 +167,7 @@ def test_a_preview_says_what_is_wrong_with_several_together(template: Template, 
     assert [problem.code for problem in two.problems] == ["ENVIRONMENT_NAME_TAKEN", "LIMIT_ENVIRONMENTS"]
 
 
-def test_the_same_key_makes_one(template: Template, colleague: Api) -> None:
+def test_one_idempotency_key_creates_one_environment(template: Template, colleague: Api) -> None:
     first = colleague.post("/dev-environments/make", MADE, Idempotency_Key="k")
     again = colleague.post("/dev-environments/make", MADE, Idempotency_Key="k")
     assert first.data["id"] == again.data["id"]
@@ -175,7 +177,7 @@ def test_the_same_key_makes_one(template: Template, colleague: Api) -> None:
     assert colleague.post("/dev-environments/make", MADE).problems == {"name": "ENVIRONMENT_NAME_TAKEN"}
 
 
-def test_each_gpu_is_given_to_one_environment_and_who_holds_them_is_named(
+def test_each_gpu_belongs_to_one_environment_and_its_holder_is_named(
     template: Template, colleague: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(Machine(gpus=4), monkeypatch)
@@ -195,7 +197,7 @@ def test_each_gpu_is_given_to_one_environment_and_who_holds_them_is_named(
     assert colleague.post(f"/dev-environments/{one['id']}/start").problems == {"gpuCount": "ENVIRONMENT_GPUS_TAKEN"}
 
 
-def test_a_limit_names_itself_its_use_and_who_could_raise_it(
+def test_a_limit_error_names_limit_usage_and_who_may_raise_it(
     made: str, colleague: Api, owner: Api, admin: Api, project: Project
 ) -> None:
     limits = {"maxEnvironments": 5, "userMaxEnvironments": 1, "maxEnvironmentGpus": 2, "userMaxEnvironmentGpus": 2}
@@ -213,7 +215,7 @@ def test_a_limit_names_itself_its_use_and_who_could_raise_it(
     assert UserLimits.objects.get().max_environments == 2
 
 
-def test_sizes_change_with_the_next_start(made: str, machine: Machine, colleague: Api) -> None:
+def test_new_sizes_apply_at_the_next_start(made: str, machine: Machine, colleague: Api) -> None:
     answer = colleague.post(f"/dev-environments/{made}/resize", {"memoryGb": 16, "diskGb": 50}).data
     assert (answer["memoryGb"], answer["hosted"]["diskGb"]) == (4, 50)
     colleague.post(f"/dev-environments/{made}/restart")
@@ -225,7 +227,7 @@ def test_sizes_change_with_the_next_start(made: str, machine: Machine, colleague
     assert "ENVIRONMENT_RESTART_ASKED" in events
 
 
-def test_a_clone_is_like_it_and_has_a_disk_of_its_own(made: str, machine: Machine, colleague: Api) -> None:
+def test_a_clone_has_the_same_settings_and_its_own_disk(made: str, machine: Machine, colleague: Api) -> None:
     colleague.post(f"/dev-environments/{made}/resize", {"memoryGb": 16})
     answer = colleague.post(f"/dev-environments/{made}/clone", {"name": "twin"})
     assert (answer.status, answer.data["memoryGb"]) == (201, 16)
@@ -233,7 +235,9 @@ def test_a_clone_is_like_it_and_has_a_disk_of_its_own(made: str, machine: Machin
     assert machine.disks == {made, answer.data["id"]}
 
 
-def test_one_that_nobody_uses_is_warned_of_and_stops_and_says_why(made: str, machine: Machine, colleague: Api) -> None:
+def test_an_idle_environment_is_warned_and_then_stopped_with_the_reason(
+    made: str, machine: Machine, colleague: Api
+) -> None:
     Hosted.objects.filter(pk=made).update(idle_stop_minutes=60, active_at=now() - timedelta(minutes=55))
     settle(1)
     told = Incident.objects.get(kind="environment_idle")
@@ -269,7 +273,7 @@ def test_one_that_nobody_uses_is_warned_of_and_stops_and_says_why(made: str, mac
     assert made in machine.disks
 
 
-def test_what_it_cost_follows_the_prices_of_each_hour(template: Template, colleague: Api, machine: Machine) -> None:
+def test_cost_follows_the_price_of_each_hour(template: Template, colleague: Api, machine: Machine) -> None:
     key = colleague.post("/dev-environments/make", {**MADE, "gpuCount": 2, "gpuType": "A100"}).data["id"]
     settle()
     moment = now()
@@ -282,7 +286,7 @@ def test_what_it_cost_follows_the_prices_of_each_hour(template: Template, collea
     assert (run["gpuHours"], run["amount"]) == (6.0, 10.0)
 
 
-def test_one_that_ends_by_itself_is_tried_again_a_few_times_and_then_failed(
+def test_an_environment_that_ends_by_itself_is_restarted_a_few_times_and_then_failed(
     made: str, machine: Machine, colleague: Api
 ) -> None:
     for number in range(4):
@@ -298,7 +302,7 @@ def test_one_that_ends_by_itself_is_tried_again_a_few_times_and_then_failed(
     assert hosted(colleague, made)["state"] == "running"
 
 
-def test_an_engine_that_cannot_be_asked_changes_nothing(made: str, machine: Machine, colleague: Api) -> None:
+def test_an_unreachable_engine_changes_no_state(made: str, machine: Machine, colleague: Api) -> None:
     machine.away = BackendError("ENGINE_UNREACHABLE", why="no route")
     settle(2)
     found = hosted(colleague, made)
@@ -309,7 +313,7 @@ def test_an_engine_that_cannot_be_asked_changes_nothing(made: str, machine: Mach
     assert hosted(colleague, made)["reason"] is None
 
 
-def test_one_that_its_engine_refuses_for_good_fails_at_once(
+def test_a_permanent_rejection_by_the_engine_fails_the_environment_at_once(
     template: Template, machine: Machine, colleague: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
@@ -323,7 +327,7 @@ def test_one_that_its_engine_refuses_for_good_fails_at_once(
     assert (found["state"], found["reason"]["code"]) == ("failed", "ENGINE_FORBIDDEN")
 
 
-def test_one_bad_row_never_stops_the_rest(
+def test_one_bad_row_does_not_stop_the_others(
     made: str, machine: Machine, colleague: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = colleague.post("/dev-environments/make", {**MADE, "name": "other"}).data["id"]
@@ -337,7 +341,7 @@ def test_one_bad_row_never_stops_the_rest(
     [("delete", None), ("stop", "stopped"), ("keep", "running")],
     ids=["delete", "stop", "keep"],
 )
-def test_one_that_was_made_for_a_task_becomes_what_was_said(
+def test_an_environment_made_for_a_task_is_kept_or_deleted_as_requested(
     template: Template, colleague: Api, machine: Machine, afterwards: str, becomes: str | None
 ) -> None:
     assert colleague.user
@@ -354,7 +358,7 @@ def test_one_that_was_made_for_a_task_becomes_what_was_said(
     assert (found and found.state) == becomes
 
 
-def test_its_fields_follow_what_its_host_says(made: str, machine: Machine, colleague: Api) -> None:
+def test_its_fields_follow_its_host(made: str, machine: Machine, colleague: Api) -> None:
     machine.newest(made).facts = {
         "host": "node-7",
         "ip": "10.0.0.7",
@@ -367,12 +371,12 @@ def test_its_fields_follow_what_its_host_says(made: str, machine: Machine, colle
     assert DevEnvironment.objects.get().engine["pod"] == "p"
 
 
-def test_what_follows_from_its_life_is_not_changed_by_hand(made: str, owner: Api) -> None:
+def test_fields_that_its_run_sets_cannot_be_edited(made: str, owner: Api) -> None:
     assert owner.patch(f"/dev-environments/{made}", {"status": "stopped"}).error == "ENVIRONMENT_FOLLOWS_ITS_LIFE"
     assert owner.patch(f"/dev-environments/{made}", {"cordoned": True}).data["cordoned"]
 
 
-def test_one_that_was_registered_by_hand_has_no_life(
+def test_a_registered_environment_cannot_be_started_or_stopped(
     environments: dict[str, Any], owner: Api, machine: Machine
 ) -> None:
     assert owner.get("/dev-environments/env-001").data["hosted"] is None
@@ -380,13 +384,13 @@ def test_one_that_was_registered_by_hand_has_no_life(
     assert owner.delete("/dev-environments/env-001").data is None
 
 
-def test_its_log_is_read_by_bytes_and_no_character_is_torn(made: str, colleague: Api) -> None:
+def test_its_log_is_paged_by_bytes_without_splitting_characters(made: str, colleague: Api) -> None:
     page = colleague.get(f"/dev-environments/{made}/logs", limit=8).data
     assert page == {"text": "hello ", "cursor": 6, "end": False}
     assert colleague.get(f"/dev-environments/{made}/logs", cursor=6).data["text"] == "你好\n"
 
 
-def test_templates_are_an_administrators_or_a_projects(
+def test_templates_belong_to_administrators_or_to_a_project(
     template: Template, admin: Api, colleague: Api, viewer: Api, stranger: Api
 ) -> None:
     body = {"name": "mine", "kind": "custom", "startScript": "sleep 9"}
@@ -409,7 +413,9 @@ def test_templates_are_an_administrators_or_a_projects(
     assert colleague.delete(path).status == 200
 
 
-def test_secrets_are_given_to_the_engine_and_stand_nowhere(template: Template, machine: Machine, owner: Api) -> None:
+def test_secrets_are_passed_to_the_engine_and_stored_nowhere_else(
+    template: Template, machine: Machine, owner: Api
+) -> None:
     owner.put("/projects/project-one/secrets/key", {"value": "hush"})
     key = owner.post("/dev-environments/make", {**MADE, "secretEnv": {"TOKEN": "key"}}).data["id"]
     settle()
@@ -417,7 +423,7 @@ def test_secrets_are_given_to_the_engine_and_stand_nowhere(template: Template, m
     assert "hush" not in str([*Run.objects.values(), *Hosted.objects.values()])
 
 
-def test_a_list_costs_as_many_questions_for_many_as_for_one(
+def test_list_queries_do_not_grow_with_managed_environments(
     made: str, colleague: Api, django_assert_max_num_queries: Any
 ) -> None:
     for number in range(5):
@@ -434,7 +440,7 @@ def zones_of(key: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("borne", [None, set(), {"a", "b"}])
-def test_an_environment_is_kept_to_no_zone_that_nobody_asked_for(
+def test_an_environment_without_a_requested_zone_is_not_pinned_to_one(
     template: Template, machine: Machine, colleague: Api, borne: set[str] | None
 ) -> None:
     machine.known_zones = borne
@@ -447,7 +453,7 @@ def test_an_environment_is_kept_to_no_zone_that_nobody_asked_for(
     assert Run.objects.get(environment=key).zone == AvailabilityZone.objects.get(name="b").pk
 
 
-def test_an_environment_is_kept_to_a_zone_that_was_asked_for_where_machines_bear_it(
+def test_an_environment_is_pinned_to_a_requested_zone_that_its_machines_have(
     template: Template, machine: Machine, colleague: Api, cluster: Cluster
 ) -> None:
     def made(name: str, **more: str) -> str:
@@ -468,7 +474,7 @@ def test_an_environment_is_kept_to_a_zone_that_was_asked_for_where_machines_bear
     assert zones_of(made("four", zone="c"))[0] == "c", "the engine cannot tell"
 
 
-def test_an_environment_is_kept_to_the_zones_that_its_project_may_use(
+def test_an_environment_is_pinned_to_the_zones_of_its_project(
     template: Template, machine: Machine, colleague: Api, cluster: Cluster
 ) -> None:
     zone = AvailabilityZone.objects.get_or_create(name=cluster.name)[0]
@@ -478,9 +484,7 @@ def test_an_environment_is_kept_to_the_zones_that_its_project_may_use(
     assert zones_of(key) == (cluster.name, cluster.name)
 
 
-def test_a_disk_that_its_engine_cannot_resize_is_refused_at_once_and_nothing_changes(
-    made: str, machine: Machine, colleague: Api
-) -> None:
+def test_a_disk_size_that_the_engine_cannot_change_is_refused(made: str, machine: Machine, colleague: Api) -> None:
     machine.fixed_disks = True
     refused = colleague.post(f"/dev-environments/{made}/resize", {"diskGb": 9})
     assert (refused.status, refused.body["errors"][0]["field"]) == (400, "diskGb")
@@ -488,9 +492,7 @@ def test_a_disk_that_its_engine_cannot_resize_is_refused_at_once_and_nothing_cha
     assert colleague.post(f"/dev-environments/{made}/resize", {"memoryGb": 8}).status == 200, "its disk stays as it is"
 
 
-def test_one_whose_pod_is_replaced_is_starting_until_the_next_one_runs(
-    made: str, machine: Machine, colleague: Api
-) -> None:
+def test_an_environment_whose_pod_is_replaced_is_starting(made: str, machine: Machine, colleague: Api) -> None:
     waits = Cause("ENGINE_UNREACHABLE", {"why": "its pod is being replaced"})
     machine.newest(made).phase, machine.newest(made).waiting = EnvironmentPhase.STARTING, waits
     settle()
@@ -504,7 +506,7 @@ def test_one_whose_pod_is_replaced_is_starting_until_the_next_one_runs(
     assert (found["status"], found["hosted"]["run"]) == ("running", 1)
 
 
-def test_one_whose_keeper_does_not_answer_for_a_moment_still_runs(made: str, machine: Machine, colleague: Api) -> None:
+def test_an_environment_whose_daemon_misses_one_answer_still_runs(made: str, machine: Machine, colleague: Api) -> None:
     machine.newest(made).phase = EnvironmentPhase.STARTING
     settle()
     assert hosted(colleague, made)["state"] == "running"

@@ -41,7 +41,7 @@ def lab(owner: Api, environments: None) -> Hosted:
     return row
 
 
-def test_a_preview_tells_what_holds_memory_and_whose_it_is(owner: Api, colleague: Api) -> None:
+def test_a_preview_lists_memory_holders_and_their_owners(owner: Api, colleague: Api) -> None:
     [found] = colleague.post("/training-tasks/preview", changed()).data["inUse"]
     assert found["environmentId"] == "env-001"
     kernel, other = found["processes"]
@@ -53,7 +53,7 @@ def test_a_preview_tells_what_holds_memory_and_whose_it_is(owner: Api, colleague
     assert [one["mine"] for one in mine["processes"]] == [True, False]
 
 
-def test_a_task_that_is_to_wait_waits_and_goes_on_when_the_memory_is_free(colleague: Api, lab: Hosted) -> None:
+def test_a_task_waits_for_memory_and_starts_when_it_is_free(colleague: Api, lab: Hosted) -> None:
     task = colleague.post("/training-tasks", changed(whenInUse="wait")).data["taskId"]
     process_task(task)
     shown = colleague.get(f"/training-tasks/{task}").data
@@ -64,12 +64,12 @@ def test_a_task_that_is_to_wait_waits_and_goes_on_when_the_memory_is_free(collea
     assert colleague.get(f"/training-tasks/{task}").data["status"] == "starting"
 
 
-def test_one_that_starts_beside_it_says_so(colleague: Api) -> None:
+def test_a_task_that_starts_next_to_memory_holders_says_so(colleague: Api) -> None:
     created = colleague.post("/training-tasks", changed()).data
     assert "ENVIRONMENTS_IN_USE" in [warning["code"] for warning in created["warnings"]]
 
 
-def test_the_owner_is_asked_once_by_each_who_asks(owner: Api, colleague: Api) -> None:
+def test_each_user_asks_an_owner_once(owner: Api, colleague: Api) -> None:
     for _ in range(2):
         colleague.post("/dev-environments/env-001/ask-owner").data  # noqa: B018
     told = Incident.objects.get(kind="environment_wanted")
@@ -77,14 +77,12 @@ def test_the_owner_is_asked_once_by_each_who_asks(owner: Api, colleague: Api) ->
     assert "train.ipynb" in told.params["held"]
 
 
-def test_there_is_nothing_to_ask_for_where_nothing_holds_memory(colleague: Api, lab: Hosted) -> None:
+def test_an_owner_cannot_be_asked_where_nothing_holds_memory(colleague: Api, lab: Hosted) -> None:
     Hosted.objects.filter(pk=lab.pk).update(seen={})
     assert colleague.post("/dev-environments/env-001/ask-owner").error == "ENVIRONMENT_NOT_IN_USE"
 
 
-def test_a_kernel_is_ended_by_whose_environment_it_is(
-    owner: Api, colleague: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_owner_of_an_environment_ends_a_kernel(owner: Api, colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(environment: DevEnvironment) -> Any:
         raise OSError("nobody answers")
 
@@ -94,7 +92,7 @@ def test_a_kernel_is_ended_by_whose_environment_it_is(
     assert owner.post("/dev-environments/env-001/kernels/k1/end").error == "KERNEL_NOT_ENDED"
 
 
-def test_viewers_and_strangers_do_neither(viewer: Api, stranger: Api) -> None:
+def test_viewers_and_strangers_neither_ask_nor_end(viewer: Api, stranger: Api) -> None:
     for path in ("/dev-environments/env-001/ask-owner", "/dev-environments/env-001/kernels/k1/end"):
         assert viewer.post(path).status == 403
         assert stranger.post(path).status == 404
@@ -143,7 +141,7 @@ def discovered(owner: Api, lab: Hosted, monkeypatch: pytest.MonkeyPatch) -> Insi
     return inside
 
 
-def test_a_discovered_environment_is_looked_into_and_says_what_is_left(
+def test_a_discovered_environment_is_surveyed_and_reports_free_memory(
     owner: Api, colleague: Api, discovered: Inside
 ) -> None:
     first = owner.post("/training-tasks/preview", changed()).data
@@ -166,7 +164,7 @@ def test_a_discovered_environment_is_looked_into_and_says_what_is_left(
     assert owner.get("/dev-environments/env-001/memory").data["looking"]
 
 
-def test_only_the_kernel_that_was_seen_is_ended_and_only_by_whose_it_is(
+def test_only_the_surveyed_kernel_is_ended_and_only_by_its_owner(
     owner: Api, colleague: Api, discovered: Inside
 ) -> None:
     owner.get("/dev-environments/env-001/memory")
@@ -184,7 +182,7 @@ def test_only_the_kernel_that_was_seen_is_ended_and_only_by_whose_it_is(
     assert colleague.post(end).error == "KERNEL_OF_NOBODY"
 
 
-def test_a_task_that_is_to_wait_waits_for_the_look_and_then_for_the_memory(colleague: Api, discovered: Inside) -> None:
+def test_a_waiting_task_waits_for_the_survey_and_then_for_memory(colleague: Api, discovered: Inside) -> None:
     task = colleague.post("/training-tasks", changed(whenInUse="wait")).data["taskId"]
     process_task(task)
     assert colleague.get(f"/training-tasks/{task}").data["reason"]["code"] == "MEMORY_LOOKED_AT"
@@ -198,7 +196,7 @@ def test_a_task_that_is_to_wait_waits_for_the_look_and_then_for_the_memory(colle
     assert colleague.get(f"/training-tasks/{task}").data["status"] == "starting"
 
 
-def test_what_an_environment_says_is_believed_in_its_shape_only(owner: Api, discovered: Inside) -> None:
+def test_malformed_survey_answers_are_ignored(owner: Api, discovered: Inside) -> None:
     discovered.holders = {
         "gpus": [{"index": "x", "total_bytes": -1}, "none"] * 200,
         "kernels": [{"id": "../x", "pid": 5, "started": 6}, 7],

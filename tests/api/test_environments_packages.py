@@ -92,7 +92,7 @@ def compare(api: Api, ids: str = BOTH, **query: Any) -> Any:
     return api.get(PACKAGES, ids=ids, python=KERNEL).data
 
 
-def test_the_first_answer_says_that_they_are_being_looked_at(viewer: Api, lab: Lab) -> None:
+def test_the_first_answer_says_that_a_survey_is_under_way(viewer: Api, lab: Lab) -> None:
     data = viewer.get(PACKAGES, ids=BOTH, python=KERNEL).data
     assert data["looking"]
     assert [(one["environmentId"], one["state"]) for one in data["environments"]] == [
@@ -101,7 +101,7 @@ def test_the_first_answer_says_that_they_are_being_looked_at(viewer: Api, lab: L
     assert lab.entered == [], "a request enters no environment"
 
 
-def test_what_differs_and_what_some_lack_is_named(viewer: Api, lab: Lab) -> None:
+def test_different_and_missing_packages_are_named(viewer: Api, lab: Lab) -> None:
     inside_engines.install_files(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
     inside_engines.install_files(lab.pythons["env-001"], inside_engines.metadata("toy", "1.0", "toy"))
     inside_engines.install_files(lab.pythons["env-003"], inside_engines.metadata("toy", "2.0", "toy"))
@@ -119,7 +119,7 @@ def test_what_differs_and_what_some_lack_is_named(viewer: Api, lab: Lab) -> None
     ]
 
 
-def test_what_is_known_is_kept_for_a_while_and_looked_at_anew_when_asked(viewer: Api, lab: Lab) -> None:
+def test_a_survey_is_cached_and_repeated_on_request(viewer: Api, lab: Lab) -> None:
     compare(viewer)
     viewer.get(PACKAGES, ids=BOTH, python=KERNEL)
     assert run_surveys() == 0
@@ -131,7 +131,7 @@ def test_what_is_known_is_kept_for_a_while_and_looked_at_anew_when_asked(viewer:
     assert [one["name"] for one in viewer.get(PACKAGES, ids=BOTH, python=KERNEL).data["lacking"]] == ["toy"]
 
 
-def test_another_life_of_the_environment_makes_what_was_known_old(viewer: Api, lab: Lab) -> None:
+def test_a_restart_of_the_environment_invalidates_its_survey(viewer: Api, lab: Lab) -> None:
     compare(viewer)
     DevEnvironment.objects.filter(pk="env-001").update(engine={"inside": {"life": "another"}})
     first, second = viewer.get(PACKAGES, ids=BOTH, python=KERNEL).data["environments"]
@@ -139,7 +139,7 @@ def test_another_life_of_the_environment_makes_what_was_known_old(viewer: Api, l
     assert run_surveys() == 1
 
 
-def test_an_environment_that_cannot_be_entered_says_why(viewer: Api, lab: Lab) -> None:
+def test_an_environment_that_cannot_be_entered_gives_the_reason(viewer: Api, lab: Lab) -> None:
     data = compare(viewer, "env-001,env-002,env-004")
     known, unreachable, stopped = data["environments"]
     assert known["state"] == "known"
@@ -148,7 +148,7 @@ def test_an_environment_that_cannot_be_entered_says_why(viewer: Api, lab: Lab) -
     assert stopped["name"] in stopped["reason"]["message"]
 
 
-def test_a_kernel_that_there_is_not_is_named_with_those_that_there_are(viewer: Api, lab: Lab) -> None:
+def test_an_unknown_kernel_is_named_with_the_known_ones(viewer: Api, lab: Lab) -> None:
     viewer.get(PACKAGES, ids="env-001", python="other")
     run_surveys()
     (one,) = viewer.get(PACKAGES, ids="env-001", python="other").data["environments"]
@@ -156,7 +156,7 @@ def test_a_kernel_that_there_is_not_is_named_with_those_that_there_are(viewer: A
     assert KERNEL in one["reason"]["hint"]
 
 
-def test_nobody_has_a_file_executed_who_may_not_open_a_terminal(viewer: Api, colleague: Api, lab: Lab) -> None:
+def test_only_users_with_terminal_access_have_an_interpreter_executed(viewer: Api, colleague: Api, lab: Lab) -> None:
     path = lab.pythons["env-001"]
     (refused,) = viewer.get(PACKAGES, ids="env-001", python=path).data["environments"]
     assert (refused["state"], refused["reason"]["code"]) == ("failed", "PACKAGES_PYTHON_FORBIDDEN")
@@ -165,13 +165,13 @@ def test_nobody_has_a_file_executed_who_may_not_open_a_terminal(viewer: Api, col
     assert run_surveys() == 1
 
 
-def test_an_environment_has_few_interpreters_that_are_kept(colleague: Api, lab: Lab) -> None:
+def test_stored_interpreters_per_environment_are_limited(colleague: Api, lab: Lab) -> None:
     for number in range(surveys.MAX_INTERPRETERS + 5):
         colleague.get(PACKAGES, ids="env-001", python=f"kernel{number}")
     assert Look.objects.filter(environment="env-001").count() == surveys.MAX_INTERPRETERS
 
 
-def test_whoever_may_see_an_environment_may_compare_it_and_others_do_not_know_it(
+def test_readers_of_an_environment_may_compare_it_and_others_do_not_see_it(
     stranger: Api, anonymous: Api, lab: Lab
 ) -> None:
     assert stranger.get(PACKAGES, ids=BOTH).problems == {
@@ -181,12 +181,12 @@ def test_whoever_may_see_an_environment_may_compare_it_and_others_do_not_know_it
     assert Look.objects.count() == 0
 
 
-def test_so_many_environments_at_most(viewer: Api) -> None:
+def test_environments_per_comparison_are_limited(viewer: Api) -> None:
     assert viewer.get(PACKAGES, ids=",".join(["env-001"] * 65)).problems == {"ids": "ITEMS_AT_MOST"}
     assert viewer.get(PACKAGES).status == 400
 
 
-def test_what_is_asked_for_is_installed_in_all_recorded_and_shown(colleague: Api, lab: Lab, tmp_path: Path) -> None:
+def test_requested_packages_are_installed_everywhere_and_audited(colleague: Api, lab: Lab, tmp_path: Path) -> None:
     inside_engines.make_wheel(tmp_path / "lab/wheels", "toy", "1.0", "toy")
     for key, one in lab.insides.items():  # with pip
         lab.pythons[key] = inside_engines.make_venv(one.home / "venv", pip=True)
@@ -209,7 +209,7 @@ def test_what_is_asked_for_is_installed_in_all_recorded_and_shown(colleague: Api
     assert compare(colleague)["lacking"] == []
 
 
-def test_an_installation_that_fails_says_what_pip_said(colleague: Api, lab: Lab) -> None:
+def test_a_failed_installation_shows_pips_output(colleague: Api, lab: Lab) -> None:
     one = lab.insides["env-001"]
     inside_engines.make_venv(one.home / "venv", pip=True)
     begun = colleague.post(LEVEL, {"ids": ["env-001"], "packages": ["absent"], "python": KERNEL}).data
@@ -219,7 +219,7 @@ def test_an_installation_that_fails_says_what_pip_said(colleague: Api, lab: Lab)
     assert "No matching distribution found for absent" in item["output"]
 
 
-def test_without_pip_the_reason_is_given(colleague: Api, lab: Lab) -> None:
+def test_an_environment_without_pip_gives_the_reason(colleague: Api, lab: Lab) -> None:
     begun = colleague.post(LEVEL, {"ids": ["env-001"], "packages": ["toy"], "python": KERNEL}).data
     install()
     (item,) = colleague.get(f"{LEVEL}/{begun['id']}").data["items"]
@@ -227,7 +227,7 @@ def test_without_pip_the_reason_is_given(colleague: Api, lab: Lab) -> None:
 
 
 @pytest.mark.database
-def test_an_installation_that_a_process_died_with_begins_anew(
+def test_an_installation_resumes_after_its_process_died(
     colleague: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     colleague.post(LEVEL, {"ids": ["env-001"], "packages": ["toy"], "python": KERNEL})
@@ -244,7 +244,7 @@ def _die(*_: Any) -> Any:
     raise SystemExit
 
 
-def test_only_members_install(viewer: Api, stranger: Api, colleague: Api, lab: Lab) -> None:
+def test_only_members_install_packages(viewer: Api, stranger: Api, colleague: Api, lab: Lab) -> None:
     asked = {"ids": ["env-001"], "packages": ["toy"]}
     assert viewer.post(LEVEL, asked).status == 403
     assert stranger.post(LEVEL, asked).problems == {"ids.0": "ENVIRONMENT_UNKNOWN"}
@@ -258,14 +258,14 @@ def test_only_members_install(viewer: Api, stranger: Api, colleague: Api, lab: L
     assert viewer.get(f"{LEVEL}/{'x' * 50}").status == 404
 
 
-def test_nothing_is_installed_where_a_task_runs_or_nothing_runs(colleague: Api, lab: Lab) -> None:
+def test_nothing_is_installed_while_a_task_runs_or_the_environment_is_stopped(colleague: Api, lab: Lab) -> None:
     Lease.objects.create(environment_id="env-001", holder="task-7")
     asked = {"ids": ["env-001", "env-004"], "packages": ["toy"]}
     assert colleague.post(LEVEL, asked).problems == {"ids.0": "PACKAGES_HELD", "ids.1": "ENVIRONMENT_NOT_RUNNING"}
 
 
 @pytest.mark.parametrize("wrong", ["--index-url=http://evil", "./here", "toy @ https://evil/x.whl", "-e ."])
-def test_options_paths_and_addresses_are_no_packages(colleague: Api, lab: Lab, wrong: str) -> None:
+def test_options_paths_and_urls_are_refused_as_packages(colleague: Api, lab: Lab, wrong: str) -> None:
     assert colleague.post(LEVEL, {"ids": ["env-001"], "packages": ["toy", wrong]}).problems == {
         "packages.1": "PACKAGE_NAME"
     }
@@ -291,7 +291,7 @@ def codes(data: Any) -> set[str]:
     return {one["code"] for one in data["warnings"]}
 
 
-def test_a_module_that_one_notebook_has_is_named_before_the_start_and_levelled(owner: Api, lab: Lab) -> None:
+def test_a_module_missing_in_one_notebook_is_named_before_the_start_and_installed(owner: Api, lab: Lab) -> None:
     inside_engines.install_files(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
     first = preview(owner)
     assert first["packages"]["looking"]
@@ -314,7 +314,7 @@ def test_a_module_that_one_notebook_has_is_named_before_the_start_and_levelled(o
     assert preview(owner)["packages"]["missing"] == []
 
 
-def test_another_version_of_what_the_script_imports_is_named_and_of_others_is_not(owner: Api, lab: Lab) -> None:
+def test_only_versions_of_imported_packages_are_compared(owner: Api, lab: Lab) -> None:
     for key, version in (("env-001", "0.8.0"), ("env-003", "0.7.0")):
         inside_engines.install_files(lab.pythons[key], inside_engines.metadata("einops", version, "einops"))
         inside_engines.install_files(lab.pythons[key], inside_engines.metadata("unrelated", version, "unrelated"))
@@ -326,7 +326,7 @@ def test_another_version_of_what_the_script_imports_is_named_and_of_others_is_no
     assert "einops 0.8.0" in warning["message"]
 
 
-def test_versions_that_break_training_are_named_as_such(owner: Api, lab: Lab) -> None:
+def test_version_differences_that_break_training_are_marked(owner: Api, lab: Lab) -> None:
     for key, version in (("env-001", "2.5.1"), ("env-003", "2.4.0")):
         inside_engines.install_files(lab.pythons[key], inside_engines.metadata("torch", version, "torch"))
         inside_engines.install_files(lab.pythons[key], {"torch/version.py": f"__version__ = {version!r}\n"})
@@ -336,14 +336,14 @@ def test_versions_that_break_training_are_named_as_such(owner: Api, lab: Lab) ->
     assert "torch 2.5.1" in warning["message"]
 
 
-def test_code_with_requirements_brings_what_it_needs(owner: Api, lab: Lab) -> None:
+def test_code_with_requirements_needs_no_packages_in_the_environment(owner: Api, lab: Lab) -> None:
     files = {"requirements.txt": b"einops\n"}
     preview(owner, files=files)
     run_surveys()
     assert preview(owner, files=files)["packages"]["missing"] == []
 
 
-def test_a_draft_that_nobody_comes_back_for_says_what_is_known_and_has_nothing_looked_at(owner: Api, lab: Lab) -> None:
+def test_a_draft_that_is_not_opened_again_starts_no_survey(owner: Api, lab: Lab) -> None:
     request = build_request(owner)
     task, wrong = json_shape.read_object(TaskRequest, request)
 
@@ -358,13 +358,13 @@ def test_a_draft_that_nobody_comes_back_for_says_what_is_known_and_has_nothing_l
     assert "IMPORT_MISSING" in {one.code for one in draft().warnings}
 
 
-def test_a_task_beside_its_environments_has_nothing_to_do_with_their_packages(owner: Api, lab: Lab) -> None:
+def test_a_task_that_runs_outside_ignores_packages_of_the_environment(owner: Api, lab: Lab) -> None:
     assert preview(owner, runIn="beside")["packages"] is None
     assert run_surveys() == 0
 
 
 @pytest.mark.database
-def test_a_run_of_an_environment_that_the_platform_made_is_a_life(viewer: Api, lab: Lab, environments: Any) -> None:
+def test_each_run_of_a_managed_environment_has_its_own_survey(viewer: Api, lab: Lab, environments: Any) -> None:
     row, _ = Hosted.objects.update_or_create(
         environment_id="env-001", defaults={"spec": {}, "state": "running", "state_since": now(), "run": 1}
     )

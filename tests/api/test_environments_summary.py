@@ -13,7 +13,7 @@ def codes(data: dict) -> set[str]:
     return {warning["code"] for warning in data["warnings"]} - {"EMULATED_GPUS"}
 
 
-def test_the_documents_example_adds_up_to_14_gpus_in_three_zones(viewer: Api) -> None:
+def test_the_documents_example_has_14_gpus_in_three_zones(viewer: Api) -> None:
     data = viewer.post(SUMMARY, {"environmentIds": ["env-001", "env-003", "env-005"]}).data
     warnings = data.pop("warnings")
     assert data == {
@@ -36,24 +36,24 @@ def test_one_environment_is_not_distributed(viewer: Api) -> None:
     assert (data["isDistributed"], data["totalGpus"], codes(data)) == (False, 2, set())
 
 
-def test_nothing_chosen_yet_adds_up_to_nothing(viewer: Api) -> None:
+def test_an_empty_choice_has_zero_totals(viewer: Api) -> None:
     data = viewer.post(SUMMARY, {"environmentIds": []}).data
     assert (data["nodeCount"], data["worldSize"], data["warnings"]) == (0, 0, [])
 
 
-def test_different_gpus_in_one_zone_are_warned_of(viewer: Api) -> None:
+def test_different_gpus_in_one_zone_give_a_warning(viewer: Api) -> None:
     data = viewer.post(SUMMARY, {"environmentIds": ["env-001", "env-002"]}).data
     assert data["gpuTypes"] == ["A100", "V100"]
     assert codes(data) == {"GPU_TYPES_DIFFER"}
 
 
-def test_a_master_away_from_most_gpus_is_warned_of(viewer: Api) -> None:
+def test_a_master_outside_the_largest_zone_gives_a_warning(viewer: Api) -> None:
     choice = {"environmentIds": ["env-001", "env-003", "env-005"]}
     assert "MASTER_NOT_BEST" in codes(viewer.post(SUMMARY, {**choice, "masterNode": "env-001"}).data)
     assert "MASTER_NOT_BEST" not in codes(viewer.post(SUMMARY, {**choice, "masterNode": "env-005"}).data)
 
 
-def test_differing_software_is_named(viewer: Api) -> None:
+def test_different_software_versions_are_named(viewer: Api) -> None:
     DevEnvironment.objects.filter(pk="env-002").update(versions={"python": "3.11.9", "torch": "2.4.0"})
     data = viewer.post(SUMMARY, {"environmentIds": ["env-001", "env-002"]}).data
     [message] = [warning["message"] for warning in data["warnings"] if warning["code"] == "VERSIONS_DIFFER"]
@@ -61,7 +61,7 @@ def test_differing_software_is_named(viewer: Api) -> None:
     assert "python" not in message
 
 
-def test_wrong_names_are_all_pointed_at(viewer: Api, stranger: Api) -> None:
+def test_every_unknown_name_is_reported(viewer: Api, stranger: Api) -> None:
     answer = viewer.post(SUMMARY, {"environmentIds": ["env-001", "env-001", "env-x"], "masterNode": "env-005"})
     assert answer.problems == {
         "environmentIds.1": "ENVIRONMENT_DUPLICATE",
@@ -72,7 +72,7 @@ def test_wrong_names_are_all_pointed_at(viewer: Api, stranger: Api) -> None:
     assert foreign.problems == {"environmentIds.0": "ENVIRONMENT_UNKNOWN"}
 
 
-def test_a_large_choice_takes_no_more_queries(viewer: Api, django_assert_num_queries: object) -> None:
+def test_summary_queries_do_not_grow_with_environments(viewer: Api, django_assert_num_queries: object) -> None:
     for choice in (["env-001"], ["env-001", "env-002", "env-003", "env-005"]):
         with django_assert_num_queries(2):  # who is asking; the environments
             viewer.post(SUMMARY, {"environmentIds": choice})

@@ -96,7 +96,7 @@ def old(**changes: Any) -> None:
 
 
 @pytest.mark.database
-def test_a_preview_has_one_stand_by_which_says_what_it_holds(owner: Api, colleague: Api, lab: Lab) -> None:
+def test_a_preview_starts_one_standby_process_and_reports_its_memory(owner: Api, colleague: Api, lab: Lab) -> None:
     request_body = changed(distributedConfig={"enabled": True, "nodeIds": ["env-001"], "masterNode": "env-001"})
     assert colleague.post("/training-tasks/preview", request_body).status == 200
     assert (carry_out(), read_standby(colleague)["state"]) == (0, "off")
@@ -138,9 +138,7 @@ def test_a_preview_has_one_stand_by_which_says_what_it_holds(owner: Api, colleag
 
 
 @pytest.mark.database
-def test_environments_are_as_their_project_unless_they_say_so_themselves(
-    owner: Api, colleague: Api, project: Project, lab: Lab
-) -> None:
+def test_warm_defaults_to_the_projects_setting(owner: Api, colleague: Api, project: Project, lab: Lab) -> None:
     assert owner.patch("/dev-environments/env-002", {"warm": False}).status == 200
     answer = owner.put(PROJECT_WARM.format(project.pk), {"warm": True})
     assert (answer.status, answer.data["warm"]) == (200, True)
@@ -156,7 +154,7 @@ def test_environments_are_as_their_project_unless_they_say_so_themselves(
 
 
 @pytest.mark.parametrize("who", ["viewer", "colleague", "stranger"])
-def test_who_may_not_change_an_environment_may_not_switch_it(
+def test_users_who_cannot_change_an_environment_cannot_switch_warm(
     who: str, request: Any, project: Project, lab: Lab
 ) -> None:
     api: Api = request.getfixturevalue(who)
@@ -166,7 +164,7 @@ def test_who_may_not_change_an_environment_may_not_switch_it(
     assert not Standby.objects.exists()
 
 
-def test_a_maintainer_of_another_project_may_not_either(stranger: Api, project: Project, lab: Lab) -> None:
+def test_a_maintainer_of_another_project_cannot_switch_warm(stranger: Api, project: Project, lab: Lab) -> None:
     DevEnvironment.objects.filter(pk="env-001").update(shared=True)  # tasks of any project may run there
     assert stranger.get(ENVIRONMENT).status == 200
     assert stranger.patch(ENVIRONMENT, {"warm": True}).status == 404, "it is shared for training, not for changing"
@@ -174,13 +172,13 @@ def test_a_maintainer_of_another_project_may_not_either(stranger: Api, project: 
     assert not Standby.objects.exists()
 
 
-def test_the_owner_of_an_environment_may(colleague: Api, lab: Lab) -> None:
+def test_the_owner_of_an_environment_can_switch_warm(colleague: Api, lab: Lab) -> None:
     DevEnvironment.objects.filter(pk="env-001").update(owner=User.objects.get(username="colleague"))
     assert colleague.patch(ENVIRONMENT, {"warm": True}).data["standby"]["isWanted"]
     assert colleague.patch(ENVIRONMENT, {"warm": None, "cordoned": True}).status == 403
 
 
-def test_why_it_is_not_warm_is_said(owner: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_why_it_is_not_warm_is_shown(owner: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("env-001", "env-002"):
         owner.patch(f"/dev-environments/{key}", {"warm": True})
     found = inside.StandbyStatus("failed", error={"code": "STANDBY_WITHOUT_TORCH", "python": "/usr/bin/python3"})
@@ -193,7 +191,7 @@ def test_why_it_is_not_warm_is_said(owner: Api, lab: Lab, monkeypatch: pytest.Mo
 
 
 @pytest.mark.database
-def test_after_a_task_one_stands_by_again(lab: Lab, colleague: Api) -> None:
+def test_a_standby_process_is_started_again_after_a_task(lab: Lab, colleague: Api) -> None:
     config = {"enabled": True, "nodeIds": ["env-001"], "masterNode": "env-001"}
     made = colleague.post("/training-tasks", changed(distributedConfig=config))
     assert made.status == 201, made.body
@@ -207,7 +205,7 @@ def test_after_a_task_one_stands_by_again(lab: Lab, colleague: Api) -> None:
 
 
 @pytest.mark.database
-def test_a_container_that_began_anew_has_none(owner: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restarted_container_has_no_standby_process(owner: Api, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         inside, "request_standby", lambda session, modules, seconds: inside.StandbyStatus("standing", 412 << 20)
     )
@@ -218,7 +216,7 @@ def test_a_container_that_began_anew_has_none(owner: Api, lab: Lab, monkeypatch:
     assert read_standby(owner)["state"] == "idle"
 
 
-def test_this_machine_says_that_its_own_process_stands_by(owner: Api, settings: Any) -> None:
+def test_the_local_machine_reports_its_own_standby_process(owner: Api, settings: Any) -> None:
     owner.patch(ENVIRONMENT, {"warm": True})
     settings.STAND_BY = True
     assert read_standby(owner) == {
@@ -229,14 +227,14 @@ def test_this_machine_says_that_its_own_process_stands_by(owner: Api, settings: 
     assert not Standby.objects.exists()
 
 
-def test_engines_say_where_it_stands_by() -> None:
+def test_engines_report_where_a_standby_process_runs() -> None:
     assert {name: plugins.get_check(name).standby("") for name in plugins.BACKENDS} == {
         "local": "engine", "kubernetes": "environment", "slurm": "", "agent": "engine",
     }  # fmt: skip
     assert plugins.get_check("agent").standby("training:1") == "environment"
 
 
-def test_one_that_is_gone_is_forgotten_with_what_stood_by(owner: Api, lab: Lab) -> None:
+def test_a_removed_environment_loses_its_standby_record(owner: Api, lab: Lab) -> None:
     owner.patch(ENVIRONMENT, {"warm": True})
     long_ago = now() - discovery.KEEP_GONE_FOR - timedelta(days=1)
     DevEnvironment.objects.filter(pk="env-001").update(gone_at=long_ago, status=EnvironmentStatus.STOPPED)
@@ -245,12 +243,12 @@ def test_one_that_is_gone_is_forgotten_with_what_stood_by(owner: Api, lab: Lab) 
 
 
 @pytest.mark.parametrize("said", [{}, {"state": "warm"}, {"state": 3}])
-def test_what_an_environment_says_is_believed_in_its_shape_alone(said: dict[str, Any]) -> None:
+def test_malformed_standby_answers_are_ignored(said: dict[str, Any]) -> None:
     with pytest.raises(InsideError):
         inside.parse_standby(said)
 
 
-def test_no_figure_and_no_code_of_an_environment_is_more_than_it_may_be() -> None:
+def test_numbers_and_codes_from_an_environment_are_bounded() -> None:
     assert inside.parse_standby({"state": "standing", "memory": True}).memory is None
     assert inside.parse_standby({"state": "standing", "memory": 1 << 60}).memory is None
     error = inside.parse_standby({"state": "unusable", "code": "ROOT", "params": {"why": "x" * 9000}}).error

@@ -138,7 +138,7 @@ def test_a_range_of_a_file_is_what_comes(colleague: Api, asked: str, status: int
     assert answer["Content-Length"] == str(len(data[part]))
 
 
-def test_conditions_spare_the_reader_what_it_has(colleague: Api) -> None:
+def test_conditional_requests_answer_304(colleague: Api) -> None:
     upload_file(colleague, "a", b"x" * 10)
     tag = get(colleague, "a")["ETag"]
     assert get(colleague, "a", **{"If-None-Match": f'"other", {tag}'}).status_code == 304
@@ -148,7 +148,7 @@ def test_conditions_spare_the_reader_what_it_has(colleague: Api) -> None:
     assert (answer.status_code, json.loads(answer.body)["error"]) == (416, "RANGE_OUTSIDE")
 
 
-def test_pieces_by_offset_come_in_any_number_and_again(colleague: Api) -> None:
+def test_parts_may_come_in_any_number_and_repeatedly(colleague: Api) -> None:
     data = os.urandom(1000)
     upload = begin(colleague, "a", data).data["id"]
     assert send(colleague, upload, 0, data[:400]).data["offset"] == 400
@@ -165,7 +165,7 @@ def test_pieces_by_offset_come_in_any_number_and_again(colleague: Api) -> None:
     assert get(colleague, "a").body == data
 
 
-def test_who_begins_again_goes_on_where_they_were(colleague: Api, owner: Api) -> None:
+def test_an_interrupted_upload_resumes_at_its_offset(colleague: Api, owner: Api) -> None:
     data = os.urandom(1000)
     first = begin(colleague, "a", data).data
     send(colleague, first["id"], 0, data[:600])
@@ -175,7 +175,7 @@ def test_who_begins_again_goes_on_where_they_were(colleague: Api, owner: Api) ->
     assert begin(colleague, "a", data[:-1]).data["id"] != first["id"]
 
 
-def test_what_is_there_already_is_not_sent_again(colleague: Api) -> None:
+def test_existing_content_is_not_sent_again(colleague: Api) -> None:
     upload_file(colleague, "a", b"same")
     again = begin(colleague, "a", b"same").data
     assert (again["id"], again["state"], again["offset"]) == ("", "done", 4)
@@ -183,7 +183,7 @@ def test_what_is_there_already_is_not_sent_again(colleague: Api) -> None:
 
 
 @pytest.mark.database
-def test_a_damaged_file_is_refused_and_says_so(colleague: Api) -> None:
+def test_a_file_with_a_wrong_hash_is_refused(colleague: Api) -> None:
     upload = begin(colleague, "a", b"right").data["id"]
     send(colleague, upload, 0, b"wrong")
     failed = colleague.post(f"{UPLOADS}/{upload}/finish").data
@@ -193,7 +193,7 @@ def test_a_damaged_file_is_refused_and_says_so(colleague: Api) -> None:
     upload_file(colleague, "a", b"right")
 
 
-def test_an_empty_file_is_a_file(colleague: Api) -> None:
+def test_an_empty_file_can_be_stored(colleague: Api) -> None:
     upload_file(colleague, "empty", b"")
     assert get(colleague, "empty").body == b""
 
@@ -217,19 +217,19 @@ def test_an_empty_file_is_a_file(colleague: Api) -> None:
     ],
     ids=range(12),
 )
-def test_no_path_leads_out_of_the_project(colleague: Api, path: str) -> None:
+def test_paths_outside_the_project_are_refused(colleague: Api, path: str) -> None:
     answer = begin(colleague, path, b"x")
     assert (answer.status, answer.problems) == (400, {"path": "FILE_PATH_INVALID"})
     assert get(colleague, path).status_code == 400
 
 
-def test_names_that_look_alike_are_one(colleague: Api) -> None:
+def test_unicode_names_are_normalized(colleague: Api) -> None:
     upload_file(colleague, "cafe\u0301.txt", b"1")
     assert names(colleague) == ["caf\u00e9.txt"]
     assert get(colleague, "caf\u00e9.txt").body == b"1"
 
 
-def test_a_file_is_replaced_only_by_who_says_so(colleague: Api) -> None:
+def test_a_file_is_replaced_only_with_overwrite(colleague: Api) -> None:
     upload_file(colleague, "a", b"old")
     assert begin(colleague, "a", b"new").problems == {"path": "FILE_EXISTS"}
     upload_file(colleague, "a", b"new", replace=True)
@@ -253,7 +253,7 @@ def test_files_and_folders_are_moved(colleague: Api, store: Any) -> None:
 
 
 @pytest.mark.database
-def test_a_folder_is_deleted_only_with_what_is_in_it_if_that_is_said(colleague: Api, store: Any) -> None:
+def test_a_folder_that_is_not_empty_is_deleted_only_recursively(colleague: Api, store: Any) -> None:
     colleague.post(f"{FILES}/folders", {"path": "one/two"})
     upload_file(colleague, "one/two/a")
     assert names(colleague) == ["one"]
@@ -265,7 +265,7 @@ def test_a_folder_is_deleted_only_with_what_is_in_it_if_that_is_said(colleague: 
 
 
 @pytest.mark.parametrize(("form", "where"), [("zip", "one"), ("tar", "one"), ("tar", "")])
-def test_a_folder_comes_as_one_archive(colleague: Api, form: str, where: str) -> None:
+def test_a_folder_is_downloaded_as_one_archive(colleague: Api, form: str, where: str) -> None:
     contents = {"one/a.txt": b"a" * 700, "one/two/b": b"", "one/two/文件": os.urandom(2000)}
     for name, data in contents.items():
         upload_file(colleague, name, data)
@@ -284,7 +284,7 @@ def test_a_folder_comes_as_one_archive(colleague: Api, form: str, where: str) ->
     assert found == contents
 
 
-def test_roles_a_viewer_reads_a_member_writes_their_own_a_maintainer_all(
+def test_viewers_read_members_write_their_own_maintainers_write_all(
     viewer: Api, colleague: Api, owner: Api, stranger: Api, anonymous: Api
 ) -> None:
     upload_file(owner, "theirs")
@@ -313,7 +313,7 @@ def test_roles_a_viewer_reads_a_member_writes_their_own_a_maintainer_all(
     assert done == [("file.put", "theirs"), ("file.put", "mine"), ("file.delete", "mine")]
 
 
-def test_a_full_project_says_what_it_uses_and_may(colleague: Api, owner: Api, admin: Api) -> None:
+def test_a_full_project_reports_usage_and_quota(colleague: Api, owner: Api, admin: Api) -> None:
     upload_file(owner, "a", b"x" * 600)
     limits = {"maxFileBytes": 1000}
     assert admin.put("/projects/project-one/limits", limits).data["maxFileBytes"] == 1000
@@ -327,7 +327,7 @@ def test_a_full_project_says_what_it_uses_and_may(colleague: Api, owner: Api, ad
 
 
 @pytest.mark.database
-def test_what_was_cut_off_in_the_middle_is_done_by_the_sweep(colleague: Api, store: Any) -> None:
+def test_an_interrupted_operation_is_completed_by_the_sweep(colleague: Api, store: Any) -> None:
     for name in ("a", "b"):
         upload_file(colleague, name, name.encode())
     File.objects.filter(name="a").update(parent="c", name="a2", source="a", doing=PendingOperation.MOVE, due_at=now())
@@ -340,7 +340,7 @@ def test_what_was_cut_off_in_the_middle_is_done_by_the_sweep(colleague: Api, sto
     assert list(File.objects.filter(folder=False).values_list("doing", "source")) == [("", "")]
 
 
-def test_an_upload_that_died_while_it_was_put_in_place_is_finished(
+def test_an_upload_interrupted_while_it_was_moved_is_completed(
     colleague: Api, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each step of the way: killed before and after the content is in place."""
@@ -368,7 +368,7 @@ def test_an_upload_that_died_while_it_was_put_in_place_is_finished(
 
 
 @pytest.mark.database
-def test_what_nobody_goes_on_with_is_given_up_after_a_day(colleague: Api) -> None:
+def test_an_abandoned_upload_is_deleted_after_a_day(colleague: Api) -> None:
     upload = begin(colleague, "a", b"12345").data
     assert upload["expiresAt"] > upload["createdAt"]
     send(colleague, upload["id"], 0, b"123")
@@ -382,7 +382,7 @@ def test_what_nobody_goes_on_with_is_given_up_after_a_day(colleague: Api) -> Non
     assert AuditEvent.objects.get(action="file.upload-abandoned").target == "a"
 
 
-def test_an_upload_is_cancelled(colleague: Api, viewer: Api) -> None:
+def test_an_upload_can_be_cancelled(colleague: Api, viewer: Api) -> None:
     upload = begin(colleague, "a", b"12345").data["id"]
     assert viewer.get(UPLOADS).data["items"] == []
     assert colleague.get(UPLOADS).ids == [upload]
@@ -392,7 +392,7 @@ def test_an_upload_is_cancelled(colleague: Api, viewer: Api) -> None:
 
 
 @pytest.mark.database
-def test_a_list_has_pages_folders_first(colleague: Api) -> None:
+def test_lists_are_paged_with_folders_first(colleague: Api) -> None:
     for name in ("z", "a", "m"):
         upload_file(colleague, name, name.encode() * (3 if name == "a" else 1))
     colleague.post(f"{FILES}/folders", {"path": "late"})
@@ -403,7 +403,7 @@ def test_a_list_has_pages_folders_first(colleague: Api) -> None:
 
 
 @HERE
-def test_links_and_special_files_in_the_store_lead_nowhere(colleague: Api, settings: Any, tmp_path: Path) -> None:
+def test_links_and_special_files_in_the_store_are_not_followed(colleague: Api, settings: Any, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
@@ -430,7 +430,7 @@ def test_links_and_special_files_in_the_store_lead_nowhere(colleague: Api, setti
     assert (outside / "secret").read_text() == "secret"
 
 
-def test_a_dataset_is_made_from_files_and_stays_what_they_were(owner: Api, colleague: Api, admin: Api) -> None:
+def test_a_dataset_made_from_files_is_a_copy(owner: Api, colleague: Api, admin: Api) -> None:
     for name, text in (("a.txt", b"one two\n" * 200), ("more/b.txt", b"three\n" * 100)):
         assert upload_file(colleague, f"corpus/{name}", text)
     asked = {"name": "notes", "projectId": "project-one", "path": "files:corpus/"}
@@ -452,7 +452,7 @@ def test_a_dataset_is_made_from_files_and_stays_what_they_were(owner: Api, colle
 
 
 @pytest.mark.database
-def test_token_files_among_files_are_a_dataset_and_what_changed_in_the_store_is_none(owner: Api) -> None:
+def test_token_files_are_a_dataset_and_changed_files_are_refused(owner: Api) -> None:
     for name, data in (("train.bin", b"\1\0" * 90), ("val.bin", b"\1\0" * 10)):
         assert upload_file(owner, f"pair/{name}", data)
     made = owner.post("/datasets", {"name": "pair", "projectId": "project-one", "path": "files:pair"}).data
@@ -468,7 +468,7 @@ def test_token_files_among_files_are_a_dataset_and_what_changed_in_the_store_is_
 # How much -------------------------------------------------------------------------------------------------------------
 @HERE
 @pytest.mark.parametrize(("size", "code"), [(10**15, "UPLOAD_TOO_LARGE"), (1 << 39, "UPLOAD_NO_ROOM")])
-def test_what_cannot_be_kept_is_refused_before_anything_is_written(
+def test_a_file_that_does_not_fit_is_refused_before_anything_is_written(
     colleague: Api, monkeypatch: pytest.MonkeyPatch, store: Any, size: int, code: str
 ) -> None:
     monkeypatch.setattr(disks, "read_free_space", lambda _: {"free": 1 << 38, "total": 1 << 41})
@@ -479,7 +479,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written(
 
 
 @HERE
-def test_what_other_uploads_still_bring_has_its_place(colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_uploads_count_towards_the_quota(colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disks, "read_free_space", lambda _: {"free": 1000, "total": 2000})
     first = begin(colleague, "a.bin", b"x" * 600).data["id"]
     assert begin(colleague, "b.bin", b"x" * 500).error == "UPLOAD_NO_ROOM"
@@ -488,7 +488,7 @@ def test_what_other_uploads_still_bring_has_its_place(colleague: Api, monkeypatc
 
 
 @HERE
-def test_a_person_has_so_many_uploads_under_way(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_uploads_per_user_are_limited(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "MAX_UPLOADS", 2)
     begun = [begin(colleague, f"{number}.bin", b"x").data["id"] for number in range(2)]
     assert begin(colleague, "2.bin", b"x").error == "UPLOADS_TOO_MANY"

@@ -18,7 +18,7 @@ def offered(api: Api, name: str) -> dict:
 
 
 @without_horovod
-def test_a_framework_that_is_not_installed_is_not_available_and_says_how_it_is_built(colleague: Api) -> None:
+def test_a_framework_that_is_not_installed_is_unavailable_with_build_instructions(colleague: Api) -> None:
     horovod = offered(colleague, "horovod")
     [cluster] = horovod["clusters"]
     assert (horovod["available"], cluster["available"], cluster["lacks"]) == (False, False, ["horovod"])
@@ -27,7 +27,7 @@ def test_a_framework_that_is_not_installed_is_not_available_and_says_how_it_is_b
 
 
 @without_horovod
-def test_creating_what_cannot_run_is_refused_with_the_command_that_installs_it(colleague: Api) -> None:
+def test_a_task_on_a_missing_framework_is_refused_with_the_install_command(colleague: Api) -> None:
     refused = colleague.post("/training-tasks", changed(distributedConfig__framework="horovod"))
     assert refused.problems == {"distributedConfig.framework": "FRAMEWORK_NOT_INSTALLED"}
     assert "make test-frameworks ONLY=horovod" in refused.body["errors"][0]["hint"]
@@ -37,7 +37,7 @@ def test_creating_what_cannot_run_is_refused_with_the_command_that_installs_it(c
     assert "FRAMEWORK_NOT_INSTALLED" in [one["code"] for one in rejected["horovod"]["reasons"]]
 
 
-def test_a_workers_cluster_can_run_what_one_of_its_hosts_can(colleague: Api) -> None:
+def test_a_worker_cluster_offers_what_any_host_can_run(colleague: Api) -> None:
     workers = Cluster.objects.create(name="workers", backend="agent")
     DevEnvironment.objects.update(cluster=workers, engine={"lacks": ["horovod"]})
     assert offered(colleague, "horovod")["clusters"][0]["available"] is False
@@ -47,11 +47,11 @@ def test_a_workers_cluster_can_run_what_one_of_its_hosts_can(colleague: Api) -> 
     assert offered(colleague, "horovod")["clusters"][0]["available"] is True
 
 
-def test_whoever_has_no_environment_is_offered_every_framework(stranger: Api) -> None:
+def test_users_without_environments_are_offered_every_framework(stranger: Api) -> None:
     assert {item["available"] for item in stranger.get("/frameworks").data["items"]} == {True}
 
 
-def test_frameworks_and_use_cases_are_paged_as_every_list_is(colleague: Api) -> None:
+def test_frameworks_and_use_cases_are_paged(colleague: Api) -> None:
     for path in ("/frameworks", "/task-templates"):
         whole = colleague.get(path).data
         assert (len(whole["items"]), whole["page"], whole["pageSize"]) == (whole["total"], 1, 200)

@@ -28,13 +28,13 @@ def codes(items: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("who", ["owner", "colleague", "viewer"])
-def test_everybody_in_the_project_may_ask(who: str, request: pytest.FixtureRequest) -> None:
+def test_project_members_get_recommendations(who: str, request: pytest.FixtureRequest) -> None:
     data = request_recommendation(request.getfixturevalue(who), 100_000_000).data
     assert data["modelParameters"] == 100_000_000
     assert [item["framework"] for item in data["items"]] == ["pytorch-ddp"]
 
 
-def test_a_stranger_is_told_of_no_environment_and_anonymous_to_sign_in(stranger: Api, anonymous: Api) -> None:
+def test_strangers_see_no_environments_and_anonymous_must_sign_in(stranger: Api, anonymous: Api) -> None:
     assert request_recommendation(stranger, 10**9).problems == {
         f"environmentIds.{n}": "ENVIRONMENT_UNKNOWN" for n in range(3)
     }
@@ -44,7 +44,7 @@ def test_a_stranger_is_told_of_no_environment_and_anonymous_to_sign_in(stranger:
 @pytest.mark.parametrize(
     ("parameters", "first"), [(10**8, "pytorch-ddp"), (7 * 10**9, "pytorch-fsdp"), (3 * 10**10, "deepspeed")]
 )
-def test_the_document_s_table_by_size_comes_first(colleague: Api, parameters: int, first: str) -> None:
+def test_the_documents_table_by_model_size_ranks_first(colleague: Api, parameters: int, first: str) -> None:
     data = request_recommendation(colleague, parameters).data
     assert data["items"][0]["framework"] == first
     assert data["items"][0]["reasons"][0]["code"] == "RECOMMENDED_BY_SIZE"
@@ -53,7 +53,7 @@ def test_the_document_s_table_by_size_comes_first(colleague: Api, parameters: in
     assert len(named) == len(set(named)) == len(colleague.get("/frameworks").data["items"])
 
 
-def test_a_recommendation_is_as_the_framework_would_run_it_here(colleague: Api) -> None:
+def test_a_recommendation_equals_what_the_framework_would_run(colleague: Api) -> None:
     [fsdp, *_] = request_recommendation(colleague, 7 * 10**9).data["items"]
     assert fsdp["label"] == "PyTorch FSDP"
     assert fsdp["strategy"] == {"dataParallel": 14}
@@ -62,13 +62,13 @@ def test_a_recommendation_is_as_the_framework_would_run_it_here(colleague: Api) 
     assert "PROPOSED_HYBRID_SHARD" in [reason["code"] for reason in fsdp["reasons"]]
 
 
-def test_where_groups_inside_a_zone_are_too_small_the_model_is_split_over_all(colleague: Api) -> None:
+def test_a_model_is_split_over_all_zones_where_one_zone_is_too_small(colleague: Api) -> None:
     [fsdp, *_] = request_recommendation(colleague, 9_500_000_000).data["items"]
     assert fsdp["options"]["sharding"] == "full"
     assert "PROPOSED_FULL_FOR_MEMORY" in [reason["code"] for reason in fsdp["reasons"]]
 
 
-def test_what_does_not_fit_into_a_gpu_is_split_and_the_others_are_rejected(colleague: Api) -> None:
+def test_a_model_larger_than_a_gpu_is_split_and_other_frameworks_rejected(colleague: Api) -> None:
     DevEnvironment.objects.update(gpu_type="T4")  # 16 GiB
     data = request_recommendation(colleague, 900_000_000).data
     assert [item["framework"] for item in data["items"]] == ["pytorch-fsdp", "deepspeed"]
@@ -76,11 +76,11 @@ def test_what_does_not_fit_into_a_gpu_is_split_and_the_others_are_rejected(colle
     assert codes(data["rejected"])["pytorch-ddp"] == ["REJECTED_BY_MEMORY"]
 
 
-def test_what_is_only_for_another_library_is_not_recommended(colleague: Api) -> None:
+def test_a_framework_of_another_library_is_not_recommended(colleague: Api) -> None:
     assert codes(request_recommendation(colleague, 10**8).data["rejected"])["jax"] == ["REJECTED_OTHER_LIBRARY"]
 
 
-def test_deepspeed_s_stage_follows_the_size(colleague: Api) -> None:
+def test_the_deepspeed_stage_follows_the_model_size(colleague: Api) -> None:
     def options(parameters: int) -> dict[str, Any]:
         items = request_recommendation(colleague, parameters).data["items"]
         return next(item["options"] for item in items if item["framework"] == "deepspeed")
@@ -92,7 +92,7 @@ def test_deepspeed_s_stage_follows_the_size(colleague: Api) -> None:
     }  # fmt: skip
 
 
-def test_a_model_says_how_large_it_is_or_its_hyperparameters_do(colleague: Api) -> None:
+def test_model_size_comes_from_the_model_or_its_hyperparameters(colleague: Api) -> None:
     from fermi.jobs import recipes
 
     small = request_recommendation(colleague, modelId="model-001").data
@@ -126,16 +126,18 @@ def test_a_model_says_how_large_it_is_or_its_hyperparameters_do(colleague: Api) 
         ),
     ],
 )
-def test_what_is_wrong_is_said_at_once(colleague: Api, body: dict[str, Any], problems: dict[str, str]) -> None:
+def test_all_problems_of_a_recommendation_request_are_reported(
+    colleague: Api, body: dict[str, Any], problems: dict[str, str]
+) -> None:
     assert colleague.post(RECOMMEND, body).problems == problems
 
 
-def test_a_model_of_another_project_is_not_there(colleague: Api, other_project: Project) -> None:
+def test_a_model_of_another_project_is_unknown(colleague: Api, other_project: Project) -> None:
     Model.objects.update(project=other_project)
     assert request_recommendation(colleague, modelId="model-001").problems == {"modelId": "MODEL_UNKNOWN"}
 
 
-def test_reasons_come_in_the_reader_s_language(colleague: Api) -> None:
+def test_reasons_are_in_the_readers_language(colleague: Api) -> None:
     colleague.lang = "en"
     [ddp] = request_recommendation(colleague, 10**8).data["items"]
     assert "100M parameters" in ddp["reasons"][0]["message"]
@@ -153,13 +155,13 @@ def test_a_recommendation_can_be_sent_as_a_request(colleague: Api, dataset: Any)
             assert colleague.post("/training-tasks/preview", request).data["problems"] == [], item
 
 
-def test_more_environments_take_no_more_queries(colleague: Api, django_assert_num_queries: Any) -> None:
+def test_recommendation_queries_do_not_grow_with_environments(colleague: Api, django_assert_num_queries: Any) -> None:
     for environments in (["env-001"], ALL):
         with django_assert_num_queries(3):  # who is asking; the environments; the model that is not named
             request_recommendation(colleague, 10**8, environments)
 
 
-def test_what_the_form_has_of_the_model_s_shape_counts(colleague: Api, model: Any) -> None:
+def test_hyperparameters_of_the_form_change_the_model_size(colleague: Api, model: Any) -> None:
     """BERT-Large's shape; a value that cannot be is as good as none."""
     large = {"layers": 24, "hiddenSize": 1024, "sequenceLength": 512, "vocabSize": 30592}
     assert (

@@ -28,7 +28,7 @@ def pick_limits(data: dict[str, Any]) -> dict[str, Any]:
     return {name: data[name] for name in NONE}
 
 
-def test_an_administrator_sets_them_all_at_once_and_the_project_reads_them(
+def test_an_administrator_sets_all_limits_and_members_read_them(
     admin: Api, owner: Api, viewer: Api, stranger: Api, anonymous: Api
 ) -> None:
     assert pick_limits(viewer.get(PATH).data) == NONE
@@ -49,7 +49,7 @@ def test_an_administrator_sets_them_all_at_once_and_the_project_reads_them(
     assert [one.data.get("weight") for one in AuditEvent.objects.filter(action="limits.set").order_by("at")] == [3, 2]
 
 
-def test_everything_wrong_with_limits_is_said_at_once(admin: Api) -> None:
+def test_all_problems_of_limits_are_reported(admin: Api) -> None:
     wrong = {"guaranteedGpus": 9, "mostGpus": 8, "gpuTypes": ["A1OO"], "zones": ["nowhere"]}
     assert admin.put(PATH, wrong).problems == {
         "guaranteedGpus": "LIMITS_CONTRADICT", "gpuTypes.0": "GPU_TYPE_UNKNOWN", "zones.0": "ZONE_UNKNOWN",
@@ -58,7 +58,7 @@ def test_everything_wrong_with_limits_is_said_at_once(admin: Api) -> None:
     assert not Limits.objects.exists()
 
 
-def test_what_is_used_now_is_told_beside_the_limits(colleague: Api, viewer: Api, project: Project) -> None:
+def test_current_usage_is_shown_next_to_limits(colleague: Api, viewer: Api, project: Project) -> None:
     task = colleague.post("/training-tasks", changed()).data["taskId"]
     DevEnvironment.objects.filter(pk="env-001").update(shared=True)
     for key in ("env-001", "env-002"):
@@ -95,7 +95,7 @@ def test_a_maintainer_sets_limits_of_members(owner: Api, colleague: Api, strange
     assert owner.get(f"{PATH}/users", search="coll").data["items"][0]["mostGpus"] == 6
 
 
-def test_a_budget_is_warned_of_once_a_month_at_four_fifths(
+def test_a_budget_warning_is_sent_once_a_month_at_80_percent(
     admin: Api, owner: Api, colleague: Api, stranger: Api, project: Project
 ) -> None:
     admin.put(PATH, {"budget": 100})
@@ -120,7 +120,7 @@ def test_a_budget_is_warned_of_once_a_month_at_four_fifths(
     assert owner.get("/notices").data["findings"] == []
 
 
-def test_guarantees_that_cannot_all_be_kept_are_told_to_whoever_runs_the_platform(admin: Api, owner: Api) -> None:
+def test_guarantees_that_exceed_the_fleet_are_reported_to_administrators(admin: Api, owner: Api) -> None:
     admin.put(PATH, {"guaranteedGpus": 1})
     assert "GUARANTEES_TOO_MANY" in {one["code"] for one in admin.get("/notices").data["findings"]}
     assert owner.get("/notices").data["findings"] == []
@@ -128,14 +128,14 @@ def test_guarantees_that_cannot_all_be_kept_are_told_to_whoever_runs_the_platfor
     assert "GUARANTEES_TOO_MANY" not in {one["code"] for one in admin.get("/notices").data["findings"]}
 
 
-def test_a_project_that_holds_nothing_else_is_deleted_with_its_limits(admin: Api) -> None:
+def test_an_empty_project_is_deleted_with_its_limits(admin: Api) -> None:
     made = admin.post("/projects", {"name": "short"}).data["id"]
     admin.put(f"/projects/{made}/limits", {"mostGpus": 2})
     assert admin.delete(f"/projects/{made}").status == 200
     assert not Limits.objects.exists()
 
 
-def test_the_queue_follows_the_limits_that_are_set(admin: Api, colleague: Api, owner: Api) -> None:
+def test_the_queue_follows_changed_limits(admin: Api, colleague: Api, owner: Api) -> None:
     admin.put(PATH, {"weight": 5, "mostTasks": 1, "priorities": ["urgent"]})
     owner.put(f"{PATH}/users/colleague", {"mostTasks": 0})
     moment = timezone.now()

@@ -77,7 +77,7 @@ def test_a_task_waits_for_a_limit_and_starts_when_it_is_raised(
     assert holds(second)
 
 
-def test_a_limit_that_is_lowered_ends_nothing(colleague: Api, admin: Api) -> None:
+def test_lowering_a_limit_ends_no_task(colleague: Api, admin: Api) -> None:
     first = task(colleague, "env-001")
     admin.put(LIMITS, {"mostGpus": 1, "mostTasks": 0, "gpuTypes": [], "longestRunSeconds": 60})
     process_task(first)
@@ -86,9 +86,7 @@ def test_a_limit_that_is_lowered_ends_nothing(colleague: Api, admin: Api) -> Non
 
 
 @pytest.mark.database
-def test_a_spent_budget_keeps_waiting_tasks_from_starting_but_for_preemptible_ones(
-    colleague: Api, admin: Api, project: Project
-) -> None:
+def test_a_spent_budget_holds_back_all_but_preemptible_tasks(colleague: Api, admin: Api, project: Project) -> None:
     admin.put(LIMITS, {"mostTasks": 0})
     plain, preemptible = task(colleague, "env-001"), task(colleague, "env-002", preemptible=True)
     moment = timezone.now()
@@ -107,7 +105,7 @@ def test_a_spent_budget_keeps_waiting_tasks_from_starting_but_for_preemptible_on
     assert [holds(plain), holds(preemptible)] == [False, True]
 
 
-def test_what_is_set_aside_waits_unless_it_ends_in_time(colleague: Api, owner: Api, admin: Api) -> None:
+def test_a_task_waits_for_reserved_environments_unless_it_ends_in_time(colleague: Api, owner: Api, admin: Api) -> None:
     at = [(timezone.now() + timedelta(hours=hours)).isoformat() for hours in (1, 2)]
     window = {"environmentIds": ["env-001"], "beginsAt": at[0], "endsAt": at[1]}
     made = owner.post("/reservations", window).data["id"]

@@ -27,7 +27,7 @@ def refused(api: Api, **more: Any) -> dict[str, str]:
     return answer.problems
 
 
-def test_without_limits_members_use_all_but_the_highest_class(colleague: Api, owner: Api, admin: Api) -> None:
+def test_without_limits_members_may_use_all_classes_but_the_highest(colleague: Api, owner: Api, admin: Api) -> None:
     assert refused(colleague, priority="urgent") == {"priority": "LIMIT_PRIORITY"}
     for api, priority in ((colleague, "high"), (owner, "urgent"), (admin, 200)):
         assert api.post("/training-tasks", changed(priority=priority)).status == 201
@@ -36,7 +36,7 @@ def test_without_limits_members_use_all_but_the_highest_class(colleague: Api, ow
     assert refused(colleague, priority="high") == {"priority": "LIMIT_PRIORITY"}
 
 
-def test_everything_that_breaks_a_limit_for_ever_is_said_at_once(colleague: Api) -> None:
+def test_a_request_beyond_a_limit_reports_every_limit(colleague: Api) -> None:
     zone = AvailabilityZone.objects.create(name="elsewhere")
     limited(most_gpus=3, user_most_gpus=2, gpu_types=["H100"], zones=[zone.pk], longest_run_seconds=3600)
     answer = colleague.post("/training-tasks", changed(maxRunSeconds=7200))
@@ -51,14 +51,14 @@ def test_everything_that_breaks_a_limit_for_ever_is_said_at_once(colleague: Api)
     assert all("administrator" in text for code, text in said.items() if "USER" not in code)
 
 
-def test_a_user_may_have_limits_of_their_own(colleague: Api, owner: Api, project: Project) -> None:
+def test_users_may_have_their_own_limits(colleague: Api, owner: Api, project: Project) -> None:
     limited(user_most_gpus=100)
     UserLimits.objects.create(project=project, user=colleague.user, most_gpus=1)
     assert set(refused(colleague).values()) == {"LIMIT_USER_GPUS_ASKED"}
     assert owner.post("/training-tasks", changed()).status == 201
 
 
-def test_what_is_chosen_keeps_to_the_limits_and_says_which_one_is_in_the_way(colleague: Api) -> None:
+def test_automatic_choice_respects_limits_and_names_the_one_that_blocks(colleague: Api) -> None:
     DevEnvironment.objects.filter(pk="env-002").update(gpu_type="H100")
     limited(gpu_types=["H100"])
     chosen = colleague.post("/training-tasks/preview", asking({"nodes": 1})).data
@@ -67,7 +67,7 @@ def test_what_is_chosen_keeps_to_the_limits_and_says_which_one_is_in_the_way(col
     assert answer.problems == {"distributedConfig.select": "LIMIT_GPU_TYPES"}
 
 
-def test_a_budget_that_is_spent_refuses_or_leaves_what_gives_way(colleague: Api, project: Project) -> None:
+def test_a_spent_budget_refuses_all_but_preemptible_tasks(colleague: Api, project: Project) -> None:
     moment = timezone.now()
     Price.objects.create(per_gpu_hour=10, since=moment)
     Usage.objects.create(

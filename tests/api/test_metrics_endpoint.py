@@ -47,7 +47,7 @@ def scrape(token: str = "") -> tuple[int, str]:
     return response.status_code, response.content.decode()
 
 
-def test_nobody_in_particular_is_told_nothing() -> None:
+def test_anonymous_requests_get_no_metrics() -> None:
     status, said = scrape()
     assert status == 401
     assert "NOT_AUTHENTICATED" in said
@@ -55,20 +55,20 @@ def test_nobody_in_particular_is_told_nothing() -> None:
 
 
 @pytest.mark.parametrize("who", ["viewer", "owner"])
-def test_who_is_no_administrator_is_refused(who: str, request: pytest.FixtureRequest) -> None:
+def test_users_who_are_not_administrators_are_refused(who: str, request: pytest.FixtureRequest) -> None:
     person: Api = request.getfixturevalue(who)
     status, said = scrape(person.token)
     assert status == 403
     assert "python_info" not in said
 
 
-def test_an_administrators_token_opens_it(admin: Api) -> None:
+def test_an_administrators_token_reads_metrics(admin: Api) -> None:
     status, said = scrape(admin.token)
     assert status == 200
     assert "python_info" in said
 
 
-def test_the_scrapers_own_token_opens_it_and_nothing_else(settings: Settings, admin: Api) -> None:
+def test_the_scrapers_token_reads_metrics_and_nothing_else(settings: Settings, admin: Api) -> None:
     settings.METRICS_TOKEN = "for the scraper"
     assert scrape("for the scraper")[0] == 200
     assert scrape("another")[0] == 401
@@ -76,7 +76,7 @@ def test_the_scrapers_own_token_opens_it_and_nothing_else(settings: Settings, ad
     assert Api(token="for the scraper").get("/auth/me").status == 401
 
 
-def test_without_a_scrapers_token_an_empty_one_is_none(settings: Settings) -> None:
+def test_an_empty_scraper_token_is_not_accepted(settings: Settings) -> None:
     settings.METRICS_TOKEN = ""
     assert Client().get("/metrics", headers={"Authorization": "Bearer "}).status_code == 401
 
@@ -124,7 +124,7 @@ def filled(environments: dict[str, DevEnvironment], dataset: None, model: None, 
     return Task.objects.get(pk=task.pk)
 
 
-def test_what_fermi_does_is_told(filled: Task, admin: Api) -> None:
+def test_platform_metrics_are_exposed(filled: Task, admin: Api) -> None:
     told = families(admin)
     assert told["fermi_tasks"][(("state", "running"),)] == 1
     assert told["fermi_task_wait_seconds_24h_bucket"][(("class", "normal"), ("le", "900.0"))] == 1
@@ -142,7 +142,7 @@ def test_what_fermi_does_is_told(filled: Task, admin: Api) -> None:
     assert set(told["fermi_environment_disk_used_ratio"].values()) == {0.95}
 
 
-def test_tasks_are_counted_without_being_read(filled: Task) -> None:
+def test_tasks_are_counted_without_loading_rows(filled: Task) -> None:
     """There are more of them each day."""
     if connection.vendor != "sqlite":
         pytest.skip("PostgreSQL reads a small table whole")
@@ -155,14 +155,14 @@ def test_tasks_are_counted_without_being_read(filled: Task) -> None:
     assert len(captured) == 2
 
 
-def test_gpus_beyond_the_bound_are_counted(filled: Task, admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_beyond_the_limit_are_counted_together(filled: Task, admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "MAX_GPUS", 5)
     told = families(admin)
     assert len(told["fermi_gpu_utilization_percent"]) == 5
     assert told["fermi_gpus_left_out"][()] == 9
 
 
-def test_a_part_that_fails_leaves_its_own_families_out(
+def test_a_failing_collector_leaves_out_only_its_own_metrics(
     filled: Task, admin: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(moment: object) -> None:
@@ -197,7 +197,7 @@ OF_THE_SCRAPE = {"instance", "job"}
 """Labels that Prometheus adds."""
 
 
-def test_dashboards_and_alerts_ask_for_what_is_told_and_for_all_of_it(
+def test_dashboards_and_alerts_use_existing_metrics_and_all_of_them(
     filled: Task, admin: Api, root: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.TRACING = True
@@ -219,6 +219,6 @@ def test_dashboards_and_alerts_ask_for_what_is_told_and_for_all_of_it(
 
 
 @pytest.mark.parametrize("text", ["max by (", "max fermi_tasks", 'fermi_tasks{state="a" & 1}', "max(fermi_tasks"])
-def test_what_is_no_promql_is_refused(text: str) -> None:
+def test_invalid_promql_is_refused(text: str) -> None:
     with pytest.raises((ValueError, IndexError)):
         promql.parse_query(text)

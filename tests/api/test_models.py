@@ -18,14 +18,14 @@ def test_a_maintainer_adds_a_model_to_the_project(owner: Api, stranger: Api) -> 
     assert stranger.get("/models").ids == []
 
 
-def test_defaults_that_no_task_could_run_with_are_refused(owner: Api) -> None:
+def test_defaults_that_no_task_can_run_with_are_refused(owner: Api) -> None:
     body = {"name": "mine", "projectId": "project-one", "defaults": {"layerz": 4, "dtype": "int8", "batchSize": 8}}
     answer = owner.post("/models", body)
     assert answer.problems == {"defaults.layerz": "HYPERPARAMETER_UNKNOWN", "defaults.dtype": "HYPERPARAMETER_INVALID"}
 
 
 @pytest.mark.parametrize("defaults", [{"wandbProject": "a\0b"}, {"a\0b": 1}, {"x": [{"y": "\0"}]}])
-def test_a_nul_character_is_refused_wherever_it_hides(owner: Api, defaults: dict) -> None:
+def test_a_nul_character_is_refused_at_any_depth(owner: Api, defaults: dict) -> None:
     answer = owner.post("/models", {"name": "mine", "projectId": "project-one", "defaults": defaults})
     assert set(answer.problems.values()) == {"NUL_CHARACTER"}
 
@@ -36,7 +36,7 @@ def test_an_unknown_recipe_is_refused(owner: Api) -> None:
 
 
 @pytest.mark.parametrize("who", ["viewer", "colleague"])
-def test_below_maintainer_nobody_adds_models(who: str, request: pytest.FixtureRequest) -> None:
+def test_only_maintainers_add_models(who: str, request: pytest.FixtureRequest) -> None:
     api: Api = request.getfixturevalue(who)
     assert api.post("/models", {"name": "mine", "projectId": "project-one"}).error == "FORBIDDEN"
 

@@ -49,14 +49,16 @@ def envelope(response: Any) -> dict[str, Any]:
         ("entrypoint.script", {"entrypoint": {"script": f"/{TOO_LONG}/train.py"}}),
     ],
 )
-def test_a_task_names_a_path_that_no_file_system_holds(colleague: Api, settings: Any, field: str, change: dict) -> None:
+def test_a_task_path_that_no_file_system_accepts_is_refused(
+    colleague: Api, settings: Any, field: str, change: dict
+) -> None:
     Path(settings.DATA_DIR, "workspace").mkdir(exist_ok=True)
     answer = colleague.post("/training-tasks", changed(**change))
     assert (answer.status, answer.problems) == (400, {field: "PATH_UNUSABLE"})
     assert "File name too long" in answer.body["message"]
 
 
-def test_a_dataset_names_a_path_that_no_file_system_holds(owner: Api, settings: Any) -> None:
+def test_a_dataset_path_that_no_file_system_accepts_is_refused(owner: Api, settings: Any) -> None:
     settings.DATA_ROOTS = ["/"]
     body = {"name": "notes", "projectId": "project-one", "path": f"/{TOO_LONG}"}
     answer = owner.post("/datasets", body)
@@ -87,12 +89,12 @@ def task_path(log: Path, what: str) -> str:
 
 @pytest.mark.parametrize("cursor", [f"1@0:{FAR}", f"{FAR}@0:{FAR}", f"1@{FAR}:{FAR}"])
 @pytest.mark.parametrize("rank", ["0", "all"])
-def test_a_log_is_read_from_far_beyond_its_end(colleague: Api, log: Path, cursor: str, rank: str) -> None:
+def test_a_log_offset_far_beyond_the_end_is_accepted(colleague: Api, log: Path, cursor: str, rank: str) -> None:
     page = colleague.get(task_path(log, "logs"), cursor=cursor, rank=rank)
     assert [line for line in page.data["lines"] if line["offset"] > 0] == []
 
 
-def test_a_stream_goes_on_from_far_beyond_the_end_of_a_log(colleague: Api, log: Path) -> None:
+def test_a_stream_offset_far_beyond_the_end_is_accepted(colleague: Api, log: Path) -> None:
     assert colleague.user
     position = stream_polling.StreamCursor(1, FAR, FAR, 1, ((0, LogPosition(FAR)),))
     reader = UserRights(colleague.user.pk, is_superuser=False)
@@ -103,7 +105,7 @@ def test_a_stream_goes_on_from_far_beyond_the_end_of_a_log(colleague: Api, log: 
     assert re.findall(rb"^event: (\w+)", found.body, re.MULTILINE) == [b"status"]
 
 
-def test_a_log_that_cannot_be_read_is_an_error_and_no_empty_file(colleague: Api, log: Path) -> None:
+def test_an_unreadable_log_is_an_error(colleague: Api, log: Path) -> None:
     assert colleague.get(task_path(log, "logs/download")).status == 200
     log.unlink()
     log.mkdir()
@@ -144,48 +146,52 @@ class TestWhateverBreaksTheAnswerIsTheEnvelope:
 
         return ask
 
-    def test_the_view(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_error_in_a_view_is_an_envelope(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(selectors, "serialize_user", broken)
         body = refused()
         assert (body["code"], body["error"]) == (500, "INTERNAL_ERROR")
         assert body["requestId"] in body["errors"][0]["hint"]
 
-    def test_the_exception_handler(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_error_in_the_exception_handler_is_an_envelope(
+        self, refused: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(exception_handler, "to_api_error", broken)
         assert refused("/projects/none")["error"] == "INTERNAL_ERROR"
 
-    def test_a_text(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_error_in_a_text_is_an_envelope(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(selectors, "serialize_user", broken)
         monkeypatch.setattr("fermi.messages._load_file", broken)
         assert refused()["error"] == "INTERNAL_ERROR"
 
-    def test_the_renderer(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_error_in_the_renderer_is_an_envelope(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(renderers.JSONRenderer, "render", broken)
         assert refused()["error"] == "INTERNAL_ERROR"
 
     @pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}])
-    def test_what_json_cannot_say(self, refused: Any, monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    def test_values_that_json_cannot_encode_are_an_envelope(
+        self, refused: Any, monkeypatch: pytest.MonkeyPatch, value: Any
+    ) -> None:
         monkeypatch.setattr(selectors, "serialize_user", lambda *_: {"value": value})
         assert refused()["error"] == "INTERNAL_ERROR"
 
-    def test_other_middleware(self, refused: Any, settings: Any) -> None:
+    def test_an_error_in_middleware_is_an_envelope(self, refused: Any, settings: Any) -> None:
         settings.MIDDLEWARE = [*settings.MIDDLEWARE[:3], f"{__name__}.Breaks", *settings.MIDDLEWARE[3:]]
         assert refused()["error"] == "INTERNAL_ERROR"
 
-    def test_authentication(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_error_in_authentication_is_an_envelope(self, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("apps.accounts.api.authentication.hash_token", broken)
         assert refused()["error"] == "INTERNAL_ERROR"
 
-    def test_an_address_that_is_not_there(self, refused: Any) -> None:
+    def test_an_unknown_address_is_an_envelope(self, refused: Any) -> None:
         assert refused("/nope")["error"] == "NO_SUCH_ADDRESS"
 
-    def test_a_host_that_is_not_ours(self, viewer: Api) -> None:
+    def test_an_unknown_host_is_an_envelope(self, viewer: Api) -> None:
         response = viewer.client.get(f"{BASE}/auth/me", headers={"Host": "evil.example", "Accept-Language": "en"})
         body = envelope(response)
         assert (body["code"], body["error"]) == (400, "HOST_NOT_ALLOWED")
         assert "evil.example" in body["message"]
 
-    def test_sign_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_error_in_sign_in_is_an_envelope(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("allauth.headless.account.views.LoginView.dispatch", broken)
         client = Client(raise_request_exception=False)
         response = client.post("/_allauth/browser/v1/auth/login", SIGN_IN, content_type="application/json")

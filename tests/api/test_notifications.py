@@ -36,7 +36,7 @@ def allowed(settings: Any) -> None:
 
 
 @pytest.mark.usefixtures("environments", "dataset", "model")
-def test_whoever_owns_a_task_hears_that_it_failed_and_reads_it(colleague: Api, owner: Api, stranger: Api) -> None:
+def test_the_owner_of_a_failed_task_is_notified(colleague: Api, owner: Api, stranger: Api) -> None:
     task = Task.objects.get(pk=colleague.post("/training-tasks", changed()).data["taskId"])
     for state in (TaskState.QUEUED, TaskState.STARTING, TaskState.RUNNING):
         transitions.change_state(task, state)
@@ -63,7 +63,7 @@ def test_whoever_owns_a_task_hears_that_it_failed_and_reads_it(colleague: Api, o
     assert colleague.get("/inbox").data["items"][0]["readAt"]
 
 
-def test_what_is_told_of_many_tasks_in_a_day_is_one_entry(colleague: Api, project: Any) -> None:
+def test_notifications_of_many_tasks_in_a_day_are_one_entry(colleague: Api, project: Any) -> None:
     assert colleague.user
     owned = {"project": project.pk, "owner": colleague.user.pk}
     why = {"code": "COMPLETED", "params": {}}
@@ -93,7 +93,7 @@ def test_what_is_told_of_many_tasks_in_a_day_is_one_entry(colleague: Api, projec
     assert (again["total"], again["unread"]) == (2, 1), "what is read is shown all the same"
 
 
-def test_an_entry_whose_items_are_removed_meanwhile_is_left_out(
+def test_an_entry_without_remaining_items_is_left_out(
     colleague: Api, project: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert colleague.user
@@ -114,7 +114,7 @@ def test_an_entry_whose_items_are_removed_meanwhile_is_left_out(
     assert [item["kind"] for item in answer.data["items"]] == ["task_ended"]
 
 
-def test_operators_hear_of_nodes_and_maintainers_of_theirs(
+def test_administrators_are_notified_of_nodes_and_maintainers_of_their_own(
     owner: Api, colleague: Api, admin: Api, project: Any
 ) -> None:
     params = {"environment": "dgx-02", "host": "dgx-02", "cluster": "c"}
@@ -126,7 +126,7 @@ def test_operators_hear_of_nodes_and_maintainers_of_theirs(
     assert owner.get("/inbox").data["items"][0]["overAt"]
 
 
-def test_a_channel_is_its_owners_alone_and_never_shows_its_address(colleague: Api, owner: Api, stranger: Api) -> None:
+def test_a_channel_belongs_to_its_owner_and_hides_its_address(colleague: Api, owner: Api, stranger: Api) -> None:
     made = colleague.post("/notice-channels", HOOK).data
     assert made["secret"].startswith("fermi_whsec_")
     assert made["address"] == "https://hooks.example.org/…"
@@ -147,7 +147,7 @@ def test_a_channel_is_its_owners_alone_and_never_shows_its_address(colleague: Ap
     assert not Channel.objects.exists()
 
 
-def test_a_projects_channels_are_its_maintainers(owner: Api, colleague: Api, stranger: Api, project: Any) -> None:
+def test_project_channels_belong_to_maintainers(owner: Api, colleague: Api, stranger: Api, project: Any) -> None:
     mine = {**HOOK, "scope": "project", "projectId": project.pk}
     assert colleague.post("/notice-channels", mine).status == 403
     assert stranger.post("/notice-channels", mine).status == 404
@@ -162,7 +162,7 @@ def test_a_projects_channels_are_its_maintainers(owner: Api, colleague: Api, str
     assert owner.delete(f"/notice-rules/{key}").status == 200
 
 
-def test_the_platforms_channels_are_the_administrators(owner: Api, admin: Api) -> None:
+def test_platform_channels_belong_to_administrators(owner: Api, admin: Api) -> None:
     assert owner.post("/notice-channels", {**HOOK, "scope": "platform"}).status == 403
     made = admin.post("/notice-channels", {**HOOK, "scope": "platform"}).data
     assert (made["scope"], owner.get("/notice-channels").ids) == ("platform", [])
@@ -174,7 +174,7 @@ def test_the_platforms_channels_are_the_administrators(owner: Api, admin: Api) -
     ("http://[::1", "CHANNEL_ADDRESS_INVALID"), ("https://hooks.example.org:99999/", "CHANNEL_ADDRESS_INVALID"),
     ("https://hooks.example.org@evil.net/", "CHANNEL_HOST_NOT_ALLOWED"),
 ])  # fmt: skip
-def test_a_webhook_goes_only_where_it_may(colleague: Api, address: str, error: str) -> None:
+def test_a_webhook_to_a_forbidden_address_is_refused(colleague: Api, address: str, error: str) -> None:
     answer = colleague.post("/notice-channels", {**HOOK, "address": address})
     assert (answer.status, answer.problems) == (400, {"address": error})
 
@@ -192,12 +192,12 @@ def test_a_webhook_goes_only_where_it_may(colleague: Api, address: str, error: s
     ("json://hooks.example.org?store=yes", "CHANNEL_PARAMETER_NOT_ALLOWED"),
     ("json://hooks.example.org?tz=../../../etc/passwd", "CHANNEL_PARAMETER_NOT_ALLOWED"),
 ])  # fmt: skip
-def test_so_does_whatever_apprise_understands(colleague: Api, address: str, error: str) -> None:
+def test_apprise_addresses_are_checked_in_the_same_way(colleague: Api, address: str, error: str) -> None:
     answer = colleague.post("/notice-channels", {**HOOK, "kind": "apprise", "address": address})
     assert (answer.status, answer.problems) == (400, {"address": error})
 
 
-def test_a_test_says_what_came_of_it(colleague: Api, settings: Any) -> None:
+def test_a_test_message_reports_its_result(colleague: Api, settings: Any) -> None:
     made = colleague.post("/notice-channels", HOOK).data
     settings.NOTICE_HOSTS = []
     told = colleague.post(f"/notice-channels/{made['id']}/test").data
@@ -208,7 +208,7 @@ def test_a_test_says_what_came_of_it(colleague: Api, settings: Any) -> None:
     assert Delivery.objects.get().due_at is None
 
 
-def test_while_enough_is_being_sent_nobody_else_waits(colleague: Api) -> None:
+def test_a_busy_sender_refuses_instead_of_waiting(colleague: Api) -> None:
     made = colleague.post("/notice-channels", HOOK).data
     with SenderProcess(), SenderProcess(), mock.patch.object(delivery, "SenderProcess", SenderProcess):
         answer = colleague.post(f"/notice-channels/{made['id']}/test")
@@ -221,7 +221,7 @@ def test_while_enough_is_being_sent_nobody_else_waits(colleague: Api) -> None:
     ({"timezone": "Mars/Base"}, "timezone", "TIMEZONE_UNKNOWN"), ({"quietFrom": 60}, "quietTo", "QUIET_HOURS_HALF"),
     ({"kinds": ["rain"]}, "kinds.0", "FIELD_CHOICE"), ({"restarts": 0}, "restarts", "FIELD_RANGE"),
 ])  # fmt: skip
-def test_a_rule_that_cannot_be_meant_is_refused(colleague: Api, fields: Any, field: str, error: str) -> None:
+def test_contradictory_rules_are_refused(colleague: Api, fields: Any, field: str, error: str) -> None:
     answer = colleague.post("/notice-rules", {"scope": "me", "name": "r", "channels": [], **fields})
     assert (answer.status, answer.problems) == (400, {field: error})
     assert not Rule.objects.exists()
@@ -237,7 +237,7 @@ def test_kinds_are_listed_with_titles_in_the_readers_language(owner: Api, lang: 
     assert all(one["title"] and one["description"] for one in listed)
 
 
-def test_one_persons_rule_cannot_use_anothers_channel(colleague: Api, owner: Api) -> None:
+def test_a_rule_cannot_use_another_users_channel(colleague: Api, owner: Api) -> None:
     made = colleague.post("/notice-channels", HOOK).data
     answer = owner.post("/notice-rules", {"scope": "me", "name": "r", "channels": [made["id"]]})
     assert answer.problems == {"channels.0": "CHANNEL_UNKNOWN"}

@@ -15,7 +15,7 @@ def local(db: None) -> Cluster:
     return Cluster.objects.create(id="here", name="here", backend="local")
 
 
-def test_where_nothing_protects_the_platform_its_administrator_is_told(
+def test_administrators_are_told_when_ranks_are_not_isolated(
     admin: Api, settings: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.ISOLATION = "off"
@@ -26,27 +26,27 @@ def test_where_nothing_protects_the_platform_its_administrator_is_told(
     assert found["findings"][0]["hint"]
 
 
-def test_where_something_does_there_is_nothing_to_tell(admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_administrators_are_not_told_when_ranks_are_isolated(admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "choose_isolation", lambda mode, place: isolation.Isolation(True, None))
     monkeypatch.setattr(disks, "find_nearly_full", lambda folder: {})
     assert admin.get("/notices").data == {"fit": True, "findings": []}
 
 
 @pytest.mark.parametrize("who", ["viewer", "owner", "stranger"])
-def test_nobody_else_is_told(who: str, request: pytest.FixtureRequest, settings: object) -> None:
+def test_other_users_get_no_operator_notices(who: str, request: pytest.FixtureRequest, settings: object) -> None:
     settings.ISOLATION = "off"
     api: Api = request.getfixturevalue(who)
     assert api.get("/notices").data["findings"] == []
 
 
-def test_a_clusters_check_says_what_protects(admin: Api, settings: object) -> None:
+def test_a_cluster_check_reports_its_isolation(admin: Api, settings: object) -> None:
     settings.ISOLATION = "off"
     found = admin.post("/clusters/here/check").data["findings"]
     assert ("warn", "ISOLATION_OFF") in {(item["level"], item["code"]) for item in found}
 
 
 @pytest.mark.parametrize(("lang", "words"), [("zh-CN", "已用 95%，还剩 50 MiB"), ("en", "is 95 % full: 50 MiB left")])
-def test_a_disk_that_is_nearly_full_is_told_before_it_is(
+def test_a_nearly_full_disk_is_reported(
     admin: Api, viewer: Api, monkeypatch: pytest.MonkeyPatch, settings: Any, lang: str, words: str
 ) -> None:
     monkeypatch.setattr(isolation, "choose_isolation", lambda mode, place: isolation.Isolation(True, None))

@@ -61,12 +61,12 @@ def listed(api: Api, task: Task, path: str = "", **more: Any) -> list[str]:
     return [item["path"] for item in answer.data["items"]]
 
 
-def test_a_task_knows_where_it_writes_and_where_its_projects_files_are(task: Task, settings: Any, store: Any) -> None:  # noqa: F811
+def test_a_task_has_variables_for_its_outputs_and_project_files(task: Task, settings: Any, store: Any) -> None:  # noqa: F811
     assert task.spec["output_dir"] == f"{settings.DATA_DIR}/outputs/{task.pk}"
     assert task.spec["files_url" if store.remote else "files_dir"] == store.place("project-one")
 
 
-def test_outputs_are_read_the_same_while_the_task_runs_and_when_it_has_ended(
+def test_outputs_are_listed_alike_during_and_after_a_task(
     viewer: Api,
     stranger: Api,
     task: Task,
@@ -100,7 +100,7 @@ def test_outputs_are_read_the_same_while_the_task_runs_and_when_it_has_ended(
 
 
 @pytest.mark.parametrize("store", ["s3"], indirect=True)
-def test_what_was_brought_before_a_crash_is_not_brought_again(
+def test_files_collected_before_a_crash_are_not_collected_again(
     viewer: Api,
     task: Task,
     written: dict[str, bytes],
@@ -127,7 +127,9 @@ def test_what_was_brought_before_a_crash_is_not_brought_again(
     assert listed(viewer, task) == ["plots", "model.pt"]
 
 
-def test_outputs_go_with_their_task(colleague: Api, task: Task, written: dict[str, bytes], settings: Any) -> None:
+def test_outputs_are_deleted_with_their_task(
+    colleague: Api, task: Task, written: dict[str, bytes], settings: Any
+) -> None:
     end(task)
     assert colleague.delete(f"/training-tasks/{task.pk}").status == 200
     store_sync.apply_due()
@@ -146,7 +148,7 @@ def tree(task: Task, settings: Any, tmp_path: Path) -> Path:
     return place
 
 
-def test_what_a_script_wrote_beside_itself_is_among_its_outputs(
+def test_files_written_next_to_the_script_are_outputs(
     viewer: Api,
     colleague: Api,
     task: Task,
@@ -178,7 +180,7 @@ def test_what_a_script_wrote_beside_itself_is_among_its_outputs(
 
 
 @FOLDER
-def test_a_file_of_the_snapshot_is_listed_once_the_script_has_changed_it(viewer: Api, task: Task, tree: Path) -> None:
+def test_a_snapshot_file_is_an_output_once_the_script_has_changed_it(viewer: Api, task: Task, tree: Path) -> None:
     assert listed(viewer, task) == []
     rows, ready = tree / "data" / "deep" / "rows.csv", (tree.parent / "code.attempt").stat().st_mtime
     rows.write_text("2\n")
@@ -190,7 +192,7 @@ def test_a_file_of_the_snapshot_is_listed_once_the_script_has_changed_it(viewer:
 
 
 @FOLDER
-def test_a_running_tasks_files_are_counted_up_to_a_bound_and_all_of_them_when_it_has_ended(
+def test_files_of_a_running_task_are_counted_up_to_a_limit(
     viewer: Api, task: Task, tree: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(services, "MAX_COUNTED_FILES", 20)
@@ -207,7 +209,7 @@ def test_a_running_tasks_files_are_counted_up_to_a_bound_and_all_of_them_when_it
 
 
 @FOLDER
-def test_links_in_a_working_tree_lead_nowhere(viewer: Api, task: Task, tree: Path, tmp_path: Path) -> None:
+def test_links_in_a_working_tree_are_not_followed(viewer: Api, task: Task, tree: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (tree / "link").symlink_to(tmp_path / "secret")
     (tree.parent / "code.manifest").unlink()
@@ -220,7 +222,7 @@ def test_links_in_a_working_tree_lead_nowhere(viewer: Api, task: Task, tree: Pat
 
 
 @FOLDER
-def test_links_in_outputs_lead_nowhere(viewer: Api, task: Task, settings: Any, tmp_path: Path) -> None:
+def test_links_in_outputs_are_not_followed(viewer: Api, task: Task, settings: Any, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     folder = Path(settings.DATA_DIR, "outputs", task.pk)
     folder.mkdir(parents=True)

@@ -73,7 +73,7 @@ def by_key(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {row["key"]: row for row in rows}
 
 
-def test_gpus_are_counted_in_all_and_by_zone_type_project_and_person(
+def test_gpus_are_counted_by_zone_type_project_and_user(
     project: Project, cluster: Cluster, colleague: Api, owner: Api, admin: Api, stranger: Api
 ) -> None:
     hold(a_task(project, cluster, "task-a"), "env-001", "env-003")
@@ -112,7 +112,7 @@ def measure(environment: str, moment: datetime, seconds: float, **values: float)
     writer.flush()
 
 
-def test_a_gpu_is_idle_that_did_nothing_for_ten_minutes_and_unknown_that_nobody_measures(
+def test_a_gpu_without_use_for_ten_minutes_is_idle_and_without_measurements_unknown(
     project: Project, cluster: Cluster, admin: Api
 ) -> None:
     hold(a_task(project, cluster, "task-a"), "env-001", "env-002", "env-003")
@@ -138,7 +138,7 @@ def test_a_gpu_is_idle_that_did_nothing_for_ten_minutes_and_unknown_that_nobody_
     assert -0.1 < used - 700 * 0.93 / 3600 < 0.1 + step
 
 
-def test_of_a_shared_machine_everybody_sees_that_it_is_held_and_only_its_project_by_whom(
+def test_only_its_project_sees_who_holds_a_shared_machine(
     project: Project, cluster: Cluster, colleague: Api, stranger: Api
 ) -> None:
     DevEnvironment.objects.filter(pk="env-001").update(shared=True)
@@ -151,7 +151,7 @@ def test_of_a_shared_machine_everybody_sees_that_it_is_held_and_only_its_project
     assert colleague.get("/overview").data["people"][0]["name"] == "colleague"
 
 
-def test_who_waits_is_counted_by_age_and_reason(
+def test_waiting_tasks_are_counted_by_age_and_reason(
     project: Project, cluster: Cluster, colleague: Api, stranger: Api
 ) -> None:
     for number in range(12):
@@ -178,9 +178,7 @@ def test_who_waits_is_counted_by_age_and_reason(
     assert stranger.get("/overview").data["queue"]["total"] == 0
 
 
-def test_failures_of_the_week_are_told_by_cause_and_by_the_node_that_they_blame(
-    project: Project, cluster: Cluster, admin: Api
-) -> None:
+def test_failures_of_the_week_are_grouped_by_cause_and_node(project: Project, cluster: Cluster, admin: Api) -> None:
     for number in range(30):
         task = a_task(project, cluster, f"task-{number:02}", TaskState.SUCCEEDED)
         Node.objects.create(task=task, node_rank=0, environment_id="env-001", name="env-001", zone="z", processes=1)
@@ -201,7 +199,7 @@ def test_failures_of_the_week_are_told_by_cause_and_by_the_node_that_they_blame(
     assert (node["environmentId"], node["starts"], node["failures"], node["standsOut"]) == ("env-003", 30, 6, True)
 
 
-def test_failures_are_told_by_what_a_rule_found_or_by_exception_and_line_and_each_leads_to_its_tasks(
+def test_failures_are_grouped_by_rule_or_exception_with_links_to_tasks(
     project: Project, cluster: Cluster, admin: Api, colleague: Api, stranger: Api
 ) -> None:
     memory = {"why": "CUDA_OUT_OF_MEMORY", "about": {"node": "gn5", "rank": 1}}
@@ -250,7 +248,7 @@ def test_failures_are_told_by_what_a_rule_found_or_by_exception_and_line_and_eac
         ((4, 2), (0, 0), False),
     ],
 )
-def test_a_node_stands_out_when_chance_does_not_explain_its_failures(
+def test_a_node_is_flagged_when_its_failures_are_statistically_significant(
     worst: tuple[int, int], rest: tuple[int, int], out: bool
 ) -> None:
     records = [NodeRecord("bad", "bad", *worst), NodeRecord("good", "good", *rest)]
@@ -258,7 +256,7 @@ def test_a_node_stands_out_when_chance_does_not_explain_its_failures(
     assert ("bad" in failures.find_outliers(records, failed / starts, starts, 2)) is out
 
 
-def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(
+def test_alerts_are_counted_by_kind_and_paged_without_gaps(
     project: Project, cluster: Cluster, admin: Api, colleague: Api, stranger: Api
 ) -> None:
     zone = DevEnvironment.objects.get(pk="env-001").zone
@@ -308,7 +306,7 @@ def test_all_that_needs_somebody_is_counted_by_kind_and_paged_without_a_gap(
     assert "cluster_away" not in str(admin.get("/overview/attention").data)
 
 
-def test_of_what_needs_somebody_a_member_may_ask_for_what_concerns_their_own_tasks(
+def test_a_member_may_filter_alerts_to_their_own_tasks(
     project: Project, cluster: Cluster, admin: Api, owner: Api, colleague: Api
 ) -> None:
     mine, others = {"owner": colleague.user}, {"owner": owner.user}
@@ -335,7 +333,7 @@ def test_of_what_needs_somebody_a_member_may_ask_for_what_concerns_their_own_tas
     assert colleague.get("/overview/attention").data["total"] > 8
 
 
-def test_what_came_went_and_was_set_aside_is_told(
+def test_added_removed_and_reserved_machines_are_listed(
     project: Project, cluster: Cluster, owner: Api, colleague: Api, admin: Api, stranger: Api
 ) -> None:
     assert owner.patch("/dev-environments/env-001", {"cordoned": True}).status == 200
@@ -354,7 +352,7 @@ def test_what_came_went_and_was_set_aside_is_told(
     assert stranger.get("/overview").data["capacity"] == []
 
 
-def test_hours_are_booked_once_whatever_was_held_and_a_month_is_read_from_them(
+def test_hourly_use_is_booked_once_and_summed_for_a_month(
     project: Project, cluster: Cluster, admin: Api, stranger: Api
 ) -> None:
     DevEnvironment.objects.update(created_at=now() - timedelta(days=9))
@@ -382,7 +380,7 @@ def test_hours_are_booked_once_whatever_was_held_and_a_month_is_read_from_them(
     assert {point["there"] for point in stranger.get("/overview").data["utilisation"]["day"]} == {0.0}
 
 
-def test_much_costs_as_many_queries_as_little(project: Project, cluster: Cluster, admin: Api) -> None:
+def test_overview_queries_do_not_grow_with_rows(project: Project, cluster: Cluster, admin: Api) -> None:
     def asked() -> list[int]:
         costs = []
         for path in ("/overview", "/overview/attention"):

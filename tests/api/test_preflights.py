@@ -34,7 +34,7 @@ def end(test: Preflight, *, fit: bool) -> None:
     Task.objects.filter(pk=test.pk).update(state=TaskState.SUCCEEDED, due_at=None, ended_at=timezone.now(), reason="")
 
 
-def test_a_test_is_asked_for_and_waits_for_its_turn(colleague):
+def test_a_preflight_test_is_created_and_queued(colleague):
     answer = colleague.post("/preflights", ASKED)
     assert answer.status == 201
     data = answer.data
@@ -47,12 +47,12 @@ def test_a_test_is_asked_for_and_waits_for_its_turn(colleague):
     assert colleague.get(f"/preflights/{data['id']}").data == data
 
 
-def test_it_has_a_folder_for_checkpoints_that_is_no_tasks(colleague, settings):
+def test_a_preflight_test_has_its_own_checkpoint_folder(colleague, settings):
     test = create_preflight(colleague)
     assert test.run.spec["checkpoint_dir"] == str(settings.DATA_DIR / "checkpoints" / test.pk)
 
 
-def test_it_has_one_process_per_node_and_takes_the_environments(colleague):
+def test_a_preflight_test_has_one_process_per_node_and_holds_the_environments(colleague):
     test = create_preflight(colleague)
     reconciler.reconcile_tasks(test.pk)
     run = Task.objects.get(pk=test.pk)
@@ -61,7 +61,7 @@ def test_it_has_one_process_per_node_and_takes_the_environments(colleague):
     assert colleague.get(f"/preflights/{test.pk}").data["status"] == "running"
 
 
-def test_one_that_needs_a_busy_environment_says_who_has_it(colleague, environments):
+def test_a_preflight_test_on_a_busy_environment_names_the_holder(colleague, environments):
     Lease.objects.create(environment=environments["env-003"], holder="task-other")
     test = create_preflight(colleague)
     reconciler.reconcile_tasks(test.pk)
@@ -84,12 +84,12 @@ def test_one_that_needs_a_busy_environment_says_who_has_it(colleague, environmen
         ({"level": "deep"}, {"level": "FIELD_CHOICE"}),
     ],
 )  # fmt: skip
-def test_what_cannot_be_tested_is_refused_all_at_once(colleague, changes, problems):
+def test_an_invalid_preflight_request_reports_all_problems(colleague, changes, problems):
     assert colleague.post("/preflights", {**ASKED, **changes}).problems == problems
     assert not Preflight.objects.exists()
 
 
-def test_who_may_look_and_who_may_ask(colleague, viewer, stranger, anonymous):
+def test_viewers_read_and_members_start_preflight_tests(colleague, viewer, stranger, anonymous):
     test = create_preflight(colleague)
     assert viewer.get(f"/preflights/{test.pk}").data["allowedActions"] == []
     assert colleague.get(f"/preflights/{test.pk}").data["allowedActions"] == ["stop"]
@@ -102,7 +102,7 @@ def test_who_may_look_and_who_may_ask(colleague, viewer, stranger, anonymous):
     assert anonymous.get("/preflights").error == "NOT_AUTHENTICATED"
 
 
-def test_the_list_is_filtered_and_costs_the_same_however_long_it_is(colleague, django_assert_max_num_queries):
+def test_the_list_is_filtered_with_a_constant_number_of_queries(colleague, django_assert_max_num_queries):
     first, second = create_preflight(colleague), create_preflight(colleague, environmentIds=["env-002"])
     end(first, fit=True)
     assert colleague.get("/preflights").ids == [second.pk, first.pk]
@@ -114,13 +114,13 @@ def test_the_list_is_filtered_and_costs_the_same_however_long_it_is(colleague, d
         assert len(colleague.get("/preflights").data["items"]) == 2
 
 
-def test_it_is_in_no_list_of_tasks_and_no_task(colleague):
+def test_a_preflight_test_is_not_listed_as_a_task(colleague):
     test = create_preflight(colleague)
     assert colleague.get("/training-tasks").data["items"] == []
     assert colleague.get(f"/training-tasks/{test.pk}").error == "NOT_FOUND"
 
 
-def test_one_that_waits_can_be_stopped(colleague):
+def test_a_waiting_preflight_test_can_be_stopped(colleague):
     test = create_preflight(colleague)
     for _ in range(2):
         assert colleague.post(f"/preflights/{test.pk}/stop").status == 200
@@ -129,7 +129,7 @@ def test_one_that_waits_can_be_stopped(colleague):
     assert (data["status"], data["reason"]["code"]) == ("failed", "STOPPED_BY_USER")
 
 
-def test_a_verdict_speaks_the_readers_language(colleague):
+def test_a_verdict_is_in_the_readers_language(colleague):
     test = create_preflight(colleague)
     end(test, fit=False)
     said = {}
@@ -157,14 +157,14 @@ def process_task(task: Task) -> Task:
     return Task.objects.get(pk=task.pk)
 
 
-def test_a_task_without_it_has_none(colleague):
+def test_a_task_without_a_preflight_test_shows_none(colleague):
     task = colleague.post("/training-tasks", DOCUMENT).data["taskId"]
     reconciler.reconcile_tasks(task)
     assert not Preflight.objects.exists()
     assert colleague.get(f"/training-tasks/{task}").data["preflightId"] is None
 
 
-def test_a_task_waits_for_its_test_and_then_begins(colleague, task):
+def test_a_task_starts_after_its_preflight_test(colleague, task):
     detail = colleague.get(f"/training-tasks/{task.pk}").data
     test = Preflight.objects.get(pk=detail["preflightId"])
     assert (test.before_id, test.level) == (task.pk, "quick")
@@ -176,7 +176,7 @@ def test_a_task_waits_for_its_test_and_then_begins(colleague, task):
     assert process_task(task).state == "starting"
 
 
-def test_a_task_whose_nodes_are_not_fit_fails_and_names_the_culprit(colleague, task):
+def test_a_task_fails_when_its_preflight_test_finds_a_bad_node(colleague, task):
     end(task.stage, fit=False)
     assert process_task(task).state == "failed"
     colleague.lang = "en"
@@ -189,7 +189,7 @@ def test_a_task_whose_nodes_are_not_fit_fails_and_names_the_culprit(colleague, t
     assert "pytorch-dev-env produced no output" in events[-1]["message"]
 
 
-def test_a_test_that_could_not_run_fails_the_task_with_its_reason(colleague, task):
+def test_a_preflight_test_that_could_not_run_fails_its_task_with_the_reason(colleague, task):
     Task.objects.filter(pk=task.stage.pk).update(
         state=TaskState.FAILED, due_at=None, reason="RUN_TIMEOUT", ended_at=timezone.now()
     )
@@ -197,13 +197,13 @@ def test_a_test_that_could_not_run_fails_the_task_with_its_reason(colleague, tas
     assert colleague.get(f"/training-tasks/{task.pk}").data["reason"]["code"] == "PREFLIGHT_FAILED"
 
 
-def test_stopping_a_task_stops_its_test(colleague, task):
+def test_stopping_a_task_stops_its_preflight_test(colleague, task):
     colleague.post(f"/training-tasks/{task.pk}/stop")
     assert process_task(task).state == "stopped"
     assert Task.objects.get(pk=task.stage.pk).stop_requested_at is not None
 
 
-def test_a_deleted_task_takes_its_test_with_it(colleague, task):
+def test_deleting_a_task_deletes_its_preflight_test(colleague, task):
     end(task.stage, fit=False)
     process_task(task)
     assert colleague.delete(f"/training-tasks/{task.pk}").status == 200
@@ -211,7 +211,7 @@ def test_a_deleted_task_takes_its_test_with_it(colleague, task):
     assert not Preflight.objects.exists()
 
 
-def test_a_clone_asks_for_the_same(colleague, task):
+def test_a_clone_keeps_the_preflight_setting(colleague, task):
     assert colleague.get(f"/training-tasks/{task.pk}").data["request"]["preflight"] == "quick"
     assert colleague.post(f"/training-tasks/{task.pk}/clone").data["request"]["preflight"] == "quick"
 

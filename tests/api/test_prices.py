@@ -25,7 +25,7 @@ def listed(api: Api) -> list[tuple[str, str, float]]:
     return [(one["gpuType"], one["zoneId"], one["perGpuHour"]) for one in api.get("/prices").data["prices"]]
 
 
-def test_everybody_sees_prices_and_administrators_set_them(admin: Api, owner: Api, stranger: Api) -> None:
+def test_everyone_reads_prices_and_administrators_set_them(admin: Api, owner: Api, stranger: Api) -> None:
     assert owner.get("/prices").data == {"currency": "CNY", "prices": []}
     assert replace_prices(owner, ("", "", 1.0)).error == "FORBIDDEN"
     assert replace_prices(admin, ("A100", "", 12.5), ("", "", 2)).status == 200
@@ -36,7 +36,7 @@ def test_everybody_sees_prices_and_administrators_set_them(admin: Api, owner: Ap
     assert told.data["after"] == {"*@*": "2.0000", "A100@*": "12.5000"}
 
 
-def test_a_new_list_replaces_the_old_one_and_what_stays_keeps_its_age(admin: Api) -> None:
+def test_a_new_price_list_replaces_the_old_one_and_unchanged_prices_keep_their_start(admin: Api) -> None:
     replace_prices(admin, ("A100", "", 10), ("V100", "", 5))
     since = {one["gpuType"]: one["since"] for one in admin.get("/prices").data["prices"]}
     replace_prices(admin, ("A100", "", 10), ("", "", 1))
@@ -46,7 +46,7 @@ def test_a_new_list_replaces_the_old_one_and_what_stays_keeps_its_age(admin: Api
     assert AuditEvent.objects.filter(action="prices.set").count() == 2, "the third one changed nothing"
 
 
-def test_a_zone_goes_by_its_id_or_name_and_must_be_there(admin: Api) -> None:
+def test_a_zone_is_given_by_id_or_name_and_must_exist(admin: Api) -> None:
     zone = AvailabilityZone.objects.first()
     assert zone
     assert replace_prices(admin, ("", zone.name, 3)).status == 200
@@ -57,7 +57,7 @@ def test_a_zone_goes_by_its_id_or_name_and_must_be_there(admin: Api) -> None:
     assert listed(admin) == [("", zone.pk, 3.0)], "what is refused changes nothing"
 
 
-def test_the_most_exact_price_of_its_time_counts() -> None:
+def test_the_most_specific_price_of_the_moment_applies() -> None:
     zone, moment = AvailabilityZone.objects.first(), now()
     assert zone
 

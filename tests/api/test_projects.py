@@ -20,12 +20,12 @@ def test_the_administrator_is_maintainer_everywhere(admin: Api, project: Project
     assert len(me["projects"]) == 2
 
 
-def test_a_list_has_only_my_projects(viewer: Api, stranger: Api) -> None:
+def test_a_list_has_only_the_users_projects(viewer: Api, stranger: Api) -> None:
     assert viewer.get("/projects").ids == ["project-one"]
     assert stranger.get("/projects").ids == ["project-two"]
 
 
-def test_a_stranger_does_not_learn_that_a_project_exists(stranger: Api, project: Project) -> None:
+def test_strangers_do_not_learn_that_a_project_exists(stranger: Api, project: Project) -> None:
     for answer in (
         stranger.get("/projects/project-one"),
         stranger.patch("/projects/project-one", {"name": "mine"}),
@@ -36,21 +36,21 @@ def test_a_stranger_does_not_learn_that_a_project_exists(stranger: Api, project:
         assert (answer.status, answer.error) == (404, "NOT_FOUND")
 
 
-def test_only_an_administrator_makes_projects(admin: Api, owner: Api) -> None:
+def test_only_administrators_create_projects(admin: Api, owner: Api) -> None:
     assert owner.post("/projects", {"name": "mine"}).error == "FORBIDDEN"
     made = admin.post("/projects", {"name": "vision"})
     assert made.status == 201
     assert admin.get(f"/projects/{made.data['id']}").data["name"] == "vision"
 
 
-def test_two_projects_cannot_have_one_name(admin: Api, owner: Api, other_project: Project) -> None:
+def test_a_project_name_is_unique(admin: Api, owner: Api, other_project: Project) -> None:
     answer = admin.post("/projects", {"name": "two"})
     assert (answer.status, answer.problems) == (409, {"name": "PROJECT_NAME_TAKEN"})
     assert owner.patch("/projects/project-one", {"name": "two"}).status == 409
 
 
 @pytest.mark.parametrize("who", ["viewer", "colleague"])
-def test_below_maintainer_nobody_renames_or_manages_members(who: str, request: pytest.FixtureRequest) -> None:
+def test_only_maintainers_rename_and_manage_members(who: str, request: pytest.FixtureRequest) -> None:
     api: Api = request.getfixturevalue(who)
     for answer in (
         api.patch("/projects/project-one", {"name": "mine"}),
@@ -77,7 +77,7 @@ def test_an_unknown_user_cannot_be_added(owner: Api) -> None:
     assert (answer.status, answer.problems) == (400, {"username": "USER_UNKNOWN"})
 
 
-def test_only_an_empty_project_is_deleted(admin: Api, environments: dict[str, DevEnvironment]) -> None:
+def test_only_an_empty_project_can_be_deleted(admin: Api, environments: dict[str, DevEnvironment]) -> None:
     answer = admin.delete("/projects/project-one")
     assert (answer.status, answer.error) == (409, "PROJECT_NOT_EMPTY")
     DevEnvironment.objects.all().delete()
@@ -85,7 +85,7 @@ def test_only_an_empty_project_is_deleted(admin: Api, environments: dict[str, De
     assert not Project.objects.exists()
 
 
-def test_the_audit_trail_says_who_did_what_through_which_request(owner: Api, colleague: Api) -> None:
+def test_the_audit_log_has_user_action_and_request_id(owner: Api, colleague: Api) -> None:
     make_user("new")
     owner.post("/projects/project-one/members", {"username": "new"}, X_Request_ID="from-the-test")
     event = owner.get("/audit-events", project="project-one").data["items"][0]
@@ -95,7 +95,7 @@ def test_the_audit_trail_says_who_did_what_through_which_request(owner: Api, col
     assert colleague.get("/audit-events").data["total"] == 0
 
 
-def test_maintainers_see_the_trail_of_their_projects_only(owner: Api, stranger: Api, admin: Api) -> None:
+def test_maintainers_see_the_audit_log_of_their_projects_only(owner: Api, stranger: Api, admin: Api) -> None:
     owner.patch("/projects/project-one", {"name": "renamed"})
     stranger.post("/tokens", {"name": "x"})
     assert [item["action"] for item in owner.get("/audit-events").data["items"]] == ["project.rename"]

@@ -41,7 +41,7 @@ def order(api: Api) -> list[str]:
     return [item["taskName"] for item in api.get("/queue").data["items"]]
 
 
-def test_the_queue_says_who_waits_for_what_and_since_when(colleague: Api, viewer: Api) -> None:
+def test_the_queue_shows_user_reason_and_waiting_time(colleague: Api, viewer: Api) -> None:
     hold(waits(colleague, "holder", "env-001"), "env-001")
     first, second = waits(colleague, "first", "env-001"), waits(colleague, "second", "env-001")
     found = viewer.get("/queue").data
@@ -60,7 +60,7 @@ def test_the_queue_says_who_waits_for_what_and_since_when(colleague: Api, viewer
     assert [item["taskName"] for item in viewer.get("/queue", search="eco").data["items"]] == ["second"]
 
 
-def test_strangers_see_that_somebody_is_ahead_and_not_who(colleague: Api, stranger: Api) -> None:
+def test_strangers_see_a_position_ahead_without_its_owner(colleague: Api, stranger: Api) -> None:
     task_id = waits(colleague, "secret name", "env-001")
     [item] = stranger.get("/queue").data["items"]
     assert (item["number"], item["taskId"], item["taskName"], item["owner"], item["projectId"], item["reason"]) == (
@@ -76,7 +76,7 @@ def test_strangers_see_that_somebody_is_ahead_and_not_who(colleague: Api, strang
         assert Api().get(path).error == "NOT_AUTHENTICATED"
 
 
-def test_a_task_that_does_not_stand_in_line_says_so(colleague: Api, viewer: Api) -> None:
+def test_a_task_that_is_not_queued_says_so(colleague: Api, viewer: Api) -> None:
     task_id = waits(colleague, "paused", "env-001")
     Task.objects.filter(pk=task_id).update(
         in_line_at=None, reason="PREFLIGHT_RUNNING", reason_params={"preflight": "x"}
@@ -86,7 +86,7 @@ def test_a_task_that_does_not_stand_in_line_says_so(colleague: Api, viewer: Api)
     assert (found["begins"], found["engine"], found["reason"]["code"]) == (None, None, "PREFLIGHT_RUNNING")
 
 
-def test_a_task_says_what_is_kept_for_it_what_must_end_first_and_when(
+def test_a_task_shows_what_is_kept_for_it_and_when_it_starts(
     colleague: Api, viewer: Api, stranger: Api, other_project: Project
 ) -> None:
     bounded, endless = (
@@ -124,7 +124,7 @@ def test_a_task_says_what_is_kept_for_it_what_must_end_first_and_when(
     assert "bounded" not in str(finding["evidence"])
 
 
-def test_a_task_says_when_others_give_way_for_it(colleague: Api, viewer: Api) -> None:
+def test_a_task_shows_when_others_are_preempted_for_it(colleague: Api, viewer: Api) -> None:
     holder = waits(colleague, "holder", "env-005", preemptible=True, maxRunSeconds=36_000)
     hold(holder, "env-005")
     high = waits(colleague, "high", "env-005", priority="high")
@@ -137,7 +137,7 @@ def test_a_task_says_when_others_give_way_for_it(colleague: Api, viewer: Api) ->
     assert spans(viewer, "env-005") == [("held", holder, "holder", False), ("next", high, "high", False)]
 
 
-def test_past_runs_tell_when_it_begins_and_free_ones_what_would_let_it_begin_now(colleague: Api, viewer: Api) -> None:
+def test_estimates_use_past_runs_and_list_changes_that_would_start_it_now(colleague: Api, viewer: Api) -> None:
     old, holder = waits(colleague, "daily", "env-005"), waits(colleague, "daily", "env-005")
     end = now() - timedelta(hours=1)
     Task.objects.filter(pk=old).update(state=TaskState.SUCCEEDED, in_line_at=None, due_at=None, ended_at=end)
@@ -163,7 +163,7 @@ def test_past_runs_tell_when_it_begins_and_free_ones_what_would_let_it_begin_now
     assert (item["asks"]["gpus"], item["asks"]["text"]) == (8, "environments: 1, GPUs: 8 (A100)")
 
 
-def test_one_computation_serves_every_reader_until_the_next_decision(
+def test_one_forecast_is_shared_until_the_next_scheduling_pass(
     colleague: Api, viewer: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outlook, "MAX_AGE", timedelta(minutes=1))
@@ -184,7 +184,7 @@ def three(colleague: Api) -> list[str]:
     return [waits(colleague, name, "env-001") for name in ("a", "b", "c")]
 
 
-def test_a_maintainer_puts_a_task_before_another_one(owner: Api, viewer: Api, three: list[str]) -> None:
+def test_a_maintainer_moves_a_task_before_another_one(owner: Api, viewer: Api, three: list[str]) -> None:
     a, b, c = three
     found = owner.post(f"/training-tasks/{c}/move", {"before": b}).data
     assert (found["taskId"], found["number"], found["of"]) == (c, 2, 3)
@@ -198,7 +198,7 @@ def test_a_maintainer_puts_a_task_before_another_one(owner: Api, viewer: Api, th
     assert AuditEvent.objects.filter(action="task.move", target=c).get().data == {"before": b}
 
 
-def test_places_that_stand_too_close_are_given_anew(owner: Api, viewer: Api, three: list[str]) -> None:
+def test_ranks_in_the_queue_are_renumbered_when_too_close(owner: Api, viewer: Api, three: list[str]) -> None:
     a, b, c = three
     Task.objects.filter(pk__in=three).update(place=1000.0)
     ahead, behind = sorted((a, b))
@@ -207,7 +207,7 @@ def test_places_that_stand_too_close_are_given_anew(owner: Api, viewer: Api, thr
     assert order(viewer) == [names[ahead], "c", names[behind]]
 
 
-def test_only_maintainers_move_and_only_among_their_like(
+def test_only_maintainers_move_tasks_and_only_within_project_and_class(
     owner: Api, colleague: Api, viewer: Api, three: list[str], dataset: Dataset, model: Model
 ) -> None:
     a, b, c = three
@@ -233,7 +233,7 @@ def spans(api: Api, environment: str, **query: Any) -> list[tuple[Any, ...]]:
     return [(one["kind"], one["taskId"], one["name"], one["sure"]) for one in found[environment]["spans"]]
 
 
-def test_the_timeline_tells_who_had_has_and_gets_an_environment(
+def test_the_timeline_shows_past_present_and_planned_holders(
     colleague: Api, viewer: Api, stranger: Api, project: Project, other_project: Project
 ) -> None:
     moment = now()
@@ -270,7 +270,7 @@ def test_the_timeline_tells_who_had_has_and_gets_an_environment(
     assert Api().get("/environments/timeline").error == "NOT_AUTHENTICATED"
 
 
-def test_a_timeline_lies_between_two_moments(viewer: Api) -> None:
+def test_a_timeline_needs_a_valid_interval(viewer: Api) -> None:
     early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
     ask = {"from": late, "to": early}
     assert viewer.get("/environments/timeline", **ask).problems == {"to": "TIMES_BACKWARDS"}
@@ -282,6 +282,6 @@ def test_a_timeline_lies_between_two_moments(viewer: Api) -> None:
     assert viewer.get("/environments/timeline", project="project-two").data["environments"] == []
 
 
-def test_the_end_of_the_calendar_is_refused_and_no_failure(colleague: Api) -> None:
+def test_dates_beyond_the_calendar_are_refused(colleague: Api) -> None:
     for at in ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00"):
         assert colleague.get("/environments/timeline", **{"from": at}).status in (200, 400)

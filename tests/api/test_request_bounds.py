@@ -45,7 +45,7 @@ def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 # Before any work ------------------------------------------------------------------------------------------------------
 @pytest.mark.usefixtures("nothing_is_read")
 @pytest.mark.parametrize("entry", ["{}", '{"id":"gn6-0","token":"x"}', '{"id":1}', "0"])
-def test_a_heartbeat_of_150_000_entries_is_refused_unread(anonymous: Api, entry: str) -> None:
+def test_a_heartbeat_of_150_000_entries_is_refused_before_parsing(anonymous: Api, entry: str) -> None:
     answer = raw(anonymous, HEARTBEAT, f'{{"workers":[{",".join([entry] * 150_000)}]}}'.encode())
     assert answer.status_code in (400, 413)
     assert len(answer.content) < 1000
@@ -53,14 +53,14 @@ def test_a_heartbeat_of_150_000_entries_is_refused_unread(anonymous: Api, entry:
 
 
 @pytest.mark.usefixtures("nothing_is_read")
-def test_a_heartbeat_of_more_workers_than_a_host_has_is_refused_unread(anonymous: Api) -> None:
+def test_a_heartbeat_with_more_workers_than_a_host_has_is_refused_before_parsing(anonymous: Api) -> None:
     answer = anonymous.post(HEARTBEAT, {"workers": [{"id": 1}] * 1025})
     assert (answer.status, answer.problems) == (400, {"workers": "FIELD_LENGTH"})
 
 
 @pytest.mark.usefixtures("environments", "dataset", "model")
 @pytest.mark.parametrize("field", ["env", "secretEnv", "hyperparameters"])
-def test_a_task_has_so_many_variables_at_most(colleague: Api, field: str) -> None:
+def test_variables_per_task_are_limited(colleague: Api, field: str) -> None:
     asked = changed(**{field: {f"V{number}": "x" for number in range(MAX_VARIABLES + 1)}})
     assert colleague.post("/training-tasks", asked).problems[field] == "FIELD_LENGTH"
     found = colleague.post("/training-tasks/preview", asked).data["problems"]
@@ -68,7 +68,7 @@ def test_a_task_has_so_many_variables_at_most(colleague: Api, field: str) -> Non
 
 
 @pytest.mark.usefixtures("nothing_is_read")
-def test_a_task_of_60_000_names_is_refused_unread(colleague: Api) -> None:
+def test_a_task_of_60_000_names_is_refused_before_parsing(colleague: Api) -> None:
     answer = colleague.post("/training-tasks", {f"V{number}": 1 for number in range(60_000)})
     assert (answer.status, answer.problems) == (400, {"": "FIELD_LENGTH"})
 
@@ -95,9 +95,7 @@ class Whole(serializers.Serializer):
         (dict.fromkeys(map(str, range(bounds.MAX_NAMES + 1))), ""),
     ],
 )
-def test_what_is_too_long_is_refused_before_it_is_looked_into(
-    monkeypatch: pytest.MonkeyPatch, body: Any, field: str
-) -> None:
+def test_too_long_values_are_refused_before_validation(monkeypatch: pytest.MonkeyPatch, body: Any, field: str) -> None:
     monkeypatch.setattr(Whole, "is_valid", None)
     with pytest.raises(ProblemsError) as refused:
         request_shapes.parse_body(Whole, body)
@@ -112,7 +110,7 @@ def test_values_are_counted_without_parsing_them() -> None:
 
 
 @pytest.mark.usefixtures("environments", "dataset", "model")
-def test_a_person_follows_so_many_tasks_at_a_time(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_followed_tasks_per_user_are_limited(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert colleague.user
     task = colleague.post("/training-tasks", changed()).data["taskId"]
     monkeypatch.setattr(event_stream.OPEN_STREAMS, "most", 1)
@@ -125,7 +123,7 @@ def test_a_person_follows_so_many_tasks_at_a_time(colleague: Api, owner: Api, mo
 
 # Answers --------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("count", [bounds.MAX_PROBLEMS, bounds.MAX_PROBLEMS + 1])
-def test_of_many_problems_an_answer_names_a_hundred(anonymous: Api, count: int) -> None:
+def test_an_answer_lists_at_most_100_problems(anonymous: Api, count: int) -> None:
     beats = [{"id": "w", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1} for _ in range(count)]
     for beat in beats:
         del beat["token"]
@@ -139,7 +137,7 @@ def test_of_many_problems_an_answer_names_a_hundred(anonymous: Api, count: int) 
 
 
 @pytest.mark.usefixtures("environments", "dataset", "model")
-def test_a_preview_names_a_hundred_problems_too(colleague: Api) -> None:
+def test_a_preview_lists_at_most_100_problems(colleague: Api) -> None:
     wrong = changed(environmentIds=[], distributedConfig={"nodeIds": [1] * 150})
     problems = colleague.post("/training-tasks/preview", wrong).data["problems"]
     assert len(problems) == bounds.MAX_PROBLEMS
@@ -155,7 +153,7 @@ def template(owner: Api) -> str:
 
 
 @pytest.mark.parametrize(("item", "field"), [({"name": "0"}, "ports.0.port"), ({"port": 80}, "ports.0.name")])
-def test_what_a_change_names_it_names_whole(owner: Api, template: str, item: Any, field: str) -> None:
+def test_items_of_a_list_in_a_change_must_be_complete(owner: Api, template: str, item: Any, field: str) -> None:
     answer = owner.patch(f"/environment-templates/{template}", {"ports": [item]})
     assert (answer.status, answer.problems) == (400, {field: "FIELD_REQUIRED"})
     assert Template.objects.get(pk=template).ports == [{"name": "web", "port": 8080}]
@@ -184,7 +182,7 @@ def parts(field: Any, path: str, empty: Any) -> Iterator[tuple[str, Any]]:
             yield from ((deeper, {name: value}) for deeper, value in parts(inner, f"{path}.{name}", empty))
 
 
-def test_every_change_names_whole_what_it_puts_into_a_list() -> None:
+def test_every_list_in_a_change_needs_complete_items() -> None:
     bodies = changing()
     assert "PATCH /api/v1/environment-templates/{template_id}" in bodies
     tried = 0

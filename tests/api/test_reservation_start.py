@@ -38,7 +38,7 @@ def aside(environment: str, project: Project | None, begins: timedelta) -> None:
     row.environments.set([environment])
 
 
-def test_maintenance_that_has_begun_empties_its_environments_and_the_task_goes_on_elsewhere(task: Task) -> None:
+def test_maintenance_that_starts_moves_tasks_to_other_environments(task: Task) -> None:
     (place,) = held(task)
     aside(place, None, timedelta(hours=1))
     assert preemption.preempt_for_reservations(now()) == [], "it has not begun"
@@ -53,7 +53,7 @@ def test_maintenance_that_has_begun_empties_its_environments_and_the_task_goes_o
     assert place not in held(task)
 
 
-def test_a_reservation_empties_what_others_hold_and_leaves_its_own_project_alone(task: Task) -> None:
+def test_a_reservation_that_starts_preempts_other_projects_only(task: Task) -> None:
     (place,) = held(task)
     aside(place, task.project, timedelta(hours=-1))
     assert preemption.preempt_for_reservations(now()) == []
@@ -62,7 +62,7 @@ def test_a_reservation_empties_what_others_hold_and_leaves_its_own_project_alone
     assert preemption.preempt_for_reservations(now()) == [task.pk]
 
 
-def test_a_restart_chooses_anew_where_an_environment_was_lost(task: Task, colleague: Api) -> None:
+def test_a_restart_chooses_environments_again_after_a_loss(task: Task, colleague: Api) -> None:
     (place,) = held(task)
     DevEnvironment.objects.filter(pk=place).update(status=EnvironmentStatus.UNHEALTHY)
     reconciler.reconcile_tasks(task.pk)

@@ -23,7 +23,7 @@ def window(begins: float = 1, ends: float = 2, **more: Any) -> dict[str, Any]:
     return {"environmentIds": ["env-001"], "beginsAt": at[0], "endsAt": at[1], **more}
 
 
-def test_a_maintainer_sets_environments_of_their_project_aside_and_others_may_not(
+def test_only_maintainers_reserve_environments_of_their_project(
     owner: Api, colleague: Api, stranger: Api, anonymous: Api, admin: Api
 ) -> None:
     made = owner.post(PATH, window(projectId="project-one", note="the big run"))
@@ -45,7 +45,7 @@ def test_a_maintainer_sets_environments_of_their_project_aside_and_others_may_no
     ]  # fmt: skip
 
 
-def test_everything_wrong_with_a_reservation_is_said_at_once(owner: Api, admin: Api, other_project: Project) -> None:
+def test_all_problems_of_a_reservation_are_reported(owner: Api, admin: Api, other_project: Project) -> None:
     assert owner.post(PATH, {}).problems == dict.fromkeys(("environmentIds", "beginsAt", "endsAt"), "FIELD_REQUIRED")
     assert owner.post(PATH, window(2, 1, environmentIds=[])).problems == {
         "environmentIds": "ENVIRONMENT_REQUIRED", "endsAt": "RESERVATION_ENDS_FIRST",
@@ -62,7 +62,7 @@ def test_everything_wrong_with_a_reservation_is_said_at_once(owner: Api, admin: 
     assert not Reservation.objects.exists()
 
 
-def test_an_environment_is_set_aside_once_at_a_time(owner: Api) -> None:
+def test_reservations_of_an_environment_do_not_overlap(owner: Api) -> None:
     first = owner.post(PATH, window(1, 3, environmentIds=["env-001", "env-002"], note="update")).data
     refused = owner.post(PATH, window(2, 4, environmentIds=["env-003", "env-002"]))
     assert refused.problems == {"environmentIds.1": "RESERVATION_OVERLAPS"}
@@ -76,7 +76,7 @@ def test_an_environment_is_set_aside_once_at_a_time(owner: Api) -> None:
     assert owner.patch(f"{PATH}/{first['id']}", {"note": "later"}).data["note"] == "later"
 
 
-def test_whoever_sees_a_shared_environment_sees_when_it_is_taken_and_no_more(
+def test_readers_of_a_shared_environment_see_only_the_times_of_its_reservations(
     admin: Api, owner: Api, stranger: Api, other_project: Project
 ) -> None:
     DevEnvironment.objects.filter(pk="env-001").update(shared=True)
@@ -91,7 +91,7 @@ def test_whoever_sees_a_shared_environment_sees_when_it_is_taken_and_no_more(
     assert owner.patch(f"{PATH}/{theirs}", {"note": "moved"}).data["mayChange"], "a maintainer of the environment may"
 
 
-def test_they_are_listed_by_time_and_project(owner: Api, admin: Api, viewer: Api) -> None:
+def test_reservations_are_listed_by_time_and_project(owner: Api, admin: Api, viewer: Api) -> None:
     soon = owner.post(PATH, window(1, 2)).data["id"]
     later = owner.post(PATH, window(50, 52, projectId="project-one")).data["id"]
     over = Reservation.objects.create(

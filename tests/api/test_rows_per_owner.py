@@ -78,7 +78,7 @@ def allowed(settings: Any, tmp_path: Any) -> None:
 
 @pytest.mark.usefixtures("environments", "dataset", "model")
 @pytest.mark.parametrize("kind", MADE)
-def test_of_each_kind_an_owner_has_only_so_many(
+def test_rows_of_each_kind_per_owner_are_limited(
     owner: Api, kind: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method, path, body = MADE[kind]
@@ -97,7 +97,9 @@ def test_of_each_kind_an_owner_has_only_so_many(
     assert owner._send(method, f"{path}2" if kind == "secrets" else path, more).error == "ROWS_FULL"
 
 
-def test_the_oldest_tests_of_a_channel_give_way(owner: Api, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+def test_the_oldest_test_messages_of_a_channel_are_deleted(
+    owner: Api, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
     key = owner.post("/notice-channels", HOOK).data["id"]
     monkeypatch.setitem(MAX_ROWS, "notice-tests", 2)
     Channel.objects.update(address="unreadable")
@@ -105,7 +107,7 @@ def test_the_oldest_tests_of_a_channel_give_way(owner: Api, monkeypatch: pytest.
     assert set(Delivery.objects.values_list("pk", flat=True)) == set(made[1:])
 
 
-def test_of_each_table_it_is_known_what_bounds_it() -> None:
+def test_every_table_has_a_documented_bound() -> None:
     ours = {one._meta.label for one in apps.get_models() if one.__module__.startswith("apps.")}
     known = BOUNDED | ONE_FOR_EACH_OTHER_ROW | BY_ADMINISTRATORS_OR_THE_PLATFORM | KEPT_FOR_EVER
     assert ours == known, "say what bounds the rows of a new table, and add it to one of the lists"

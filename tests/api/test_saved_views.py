@@ -7,7 +7,7 @@ pytestmark = pytest.mark.database
 VIEW = {"section": "training", "name": "mine that run", "query": "status=running&ordering=-step"}
 
 
-def test_a_view_is_kept_for_its_owner_alone(colleague, owner):
+def test_a_saved_view_belongs_to_its_owner(colleague, owner):
     made = colleague.post("/saved-views", VIEW)
     assert made.status == 201
     assert colleague.get("/saved-views", section="training").data["items"] == [{**VIEW, "id": made.data["id"]}]
@@ -18,14 +18,14 @@ def test_a_view_is_kept_for_its_owner_alone(colleague, owner):
     assert colleague.get("/saved-views").data["items"] == []
 
 
-def test_the_same_name_takes_the_place_of_the_view_that_had_it(colleague):
+def test_saving_under_the_same_name_replaces_a_view(colleague):
     first = colleague.post("/saved-views", VIEW).data
     again = colleague.post("/saved-views", {**VIEW, "query": ""}).data
     assert again == {**first, "query": ""}
     assert colleague.get("/saved-views").ids == [first["id"]]
 
 
-def test_nobody_keeps_more_views_than_can_be_looked_through(colleague, monkeypatch):
+def test_saved_views_per_user_are_limited(colleague, monkeypatch):
     monkeypatch.setitem(MAX_ROWS, "saved-views", 1)
     colleague.post("/saved-views", VIEW)
     assert colleague.post("/saved-views", {**VIEW, "name": "another"}).error == "ROWS_FULL"
@@ -33,10 +33,10 @@ def test_nobody_keeps_more_views_than_can_be_looked_through(colleague, monkeypat
 
 
 @pytest.mark.parametrize(("field", "value"), [("section", "../admin"), ("name", ""), ("query", "x" * 1001)])
-def test_what_is_no_view_is_refused_on_its_field(colleague, field, value):
+def test_an_invalid_view_is_refused_by_field(colleague, field, value):
     assert list(colleague.post("/saved-views", {**VIEW, field: value}).problems) == [field]
 
 
-def test_whoever_is_signed_out_has_no_views(anonymous):
+def test_anonymous_users_have_no_saved_views(anonymous):
     assert anonymous.get("/saved-views").error == "NOT_AUTHENTICATED"
     assert anonymous.post("/saved-views", VIEW).error == "NOT_AUTHENTICATED"

@@ -37,7 +37,7 @@ def request(**changes: Any) -> dict[str, Any]:
 # Who may do what ------------------------------------------------------------------------------------------------------
 
 
-def test_a_maintainer_sets_replaces_and_removes_and_nobody_gets_a_value_back(owner: Api, colleague: Api) -> None:
+def test_maintainers_set_replace_and_remove_secrets_and_no_value_is_returned(owner: Api, colleague: Api) -> None:
     answers = [
         set_secret(owner, "wandb"),
         set_secret(owner, "wandb", "another"),
@@ -58,19 +58,19 @@ def test_a_maintainer_sets_replaces_and_removes_and_nobody_gets_a_value_back(own
 
 
 @pytest.mark.parametrize("name", ["no%20name", "a%2Fb", "no%2F"])
-def test_a_name_that_cannot_be_one_is_said_so_slashes_too(name: str, owner: Api) -> None:
+def test_an_invalid_name_is_reported_even_with_slashes(name: str, owner: Api) -> None:
     assert set_secret(owner, name).error == "SECRET_NAME_INVALID"
 
 
 @pytest.mark.parametrize("who", ["viewer", "colleague"])
-def test_below_maintainer_nobody_changes_them(who: str, wandb: Api, request: pytest.FixtureRequest) -> None:
+def test_only_maintainers_change_secrets(who: str, wandb: Api, request: pytest.FixtureRequest) -> None:
     api: Api = request.getfixturevalue(who)
     assert set_secret(api, "wandb").error == "FORBIDDEN"
     assert api.delete(f"{SECRETS}/wandb").error == "FORBIDDEN"
     assert [item["name"] for item in api.get(SECRETS).data["items"]] == ["wandb"], "names are no secret"
 
 
-def test_a_stranger_learns_nothing(wandb: Api, stranger: Api, anonymous: Api) -> None:
+def test_strangers_see_no_secrets(wandb: Api, stranger: Api, anonymous: Api) -> None:
     assert [
         stranger.get(SECRETS).status,
         set_secret(stranger, "x").status,
@@ -80,13 +80,13 @@ def test_a_stranger_learns_nothing(wandb: Api, stranger: Api, anonymous: Api) ->
 
 
 @pytest.mark.parametrize("name", ["-x", "a b", "x" * 64, "ü", "a%2Fb"])
-def test_a_name_that_cannot_be_is_refused(owner: Api, name: str) -> None:
+def test_an_invalid_name_is_refused(owner: Api, name: str) -> None:
     assert set_secret(owner, name).status in (400, 404)
     assert not Secret.objects.exists()
 
 
 @pytest.mark.parametrize("value", ["", 7, None, "x" * 32_001, "a\0b", ["sesame-street"]])
-def test_a_value_that_cannot_be_is_refused_and_not_repeated(owner: Api, value: Any) -> None:
+def test_an_invalid_value_is_refused_and_not_echoed(owner: Api, value: Any) -> None:
     answer = set_secret(owner, "wandb", value)
     assert (answer.status, list(answer.problems)) == (400, ["value"])
     assert "sesame" not in json.dumps(answer.body)
@@ -94,7 +94,7 @@ def test_a_value_that_cannot_be_is_refused_and_not_repeated(owner: Api, value: A
 
 
 @pytest.mark.database
-def test_what_is_stored_is_encrypted_and_the_audit_trail_has_names_only(wandb: Api) -> None:
+def test_secrets_are_encrypted_and_the_audit_log_has_only_names(wandb: Api) -> None:
     stored = Secret.objects.get().value
     assert "wandb" not in stored
     assert encryption.decrypt_value(stored) == VALUE
@@ -110,7 +110,7 @@ def test_what_is_stored_is_encrypted_and_the_audit_trail_has_names_only(wandb: A
     ]
 
 
-def test_a_project_that_has_nothing_else_is_deleted_with_its_secrets(wandb: Api, admin: Api) -> None:
+def test_an_empty_project_is_deleted_with_its_secrets(wandb: Api, admin: Api) -> None:
     assert admin.delete("/projects/project-one").status == 200
     assert not Secret.objects.exists()
 
@@ -121,7 +121,7 @@ with_inventory = pytest.mark.usefixtures("environments", "dataset", "model")
 
 
 @with_inventory
-def test_everything_wrong_with_secret_variables_is_said_at_once(wandb: Api, colleague: Api) -> None:
+def test_all_problems_of_secret_variables_are_reported(wandb: Api, colleague: Api) -> None:
     names = {"A": "nothing", "RANK": "wandb", "1X": "wandb", "BOTH": "wandb"}
     answer = colleague.post("/training-tasks", request(secretEnv=names, env={"BOTH": "x"}, taskName=""))
     assert answer.problems == {
@@ -140,7 +140,7 @@ def test_a_secret_of_another_project_is_unknown(stranger: Api, colleague: Api) -
 
 
 @with_inventory
-def test_a_task_shows_names_and_never_a_value(wandb: Api, colleague: Api, viewer: Api) -> None:
+def test_a_task_shows_names_of_secrets_and_never_values(wandb: Api, colleague: Api, viewer: Api) -> None:
     preview = colleague.post("/training-tasks/preview", request())
     assert preview.data["problems"] == []
     assert preview.data["ranks"][0]["env"]["WANDB_API_KEY"] == "<secret wandb>"
@@ -166,7 +166,7 @@ def looked_at_again(task: str) -> Task:
 
 
 @with_inventory
-def test_a_task_whose_secret_was_removed_waits_and_says_for_which(wandb: Api, colleague: Api) -> None:
+def test_a_task_whose_secret_was_removed_waits_and_names_it(wandb: Api, colleague: Api) -> None:
     task = colleague.post("/training-tasks", request()).data["taskId"]
     wandb.delete(f"{SECRETS}/wandb")
     row = looked_at_again(task)
@@ -181,7 +181,7 @@ def test_a_task_whose_secret_was_removed_waits_and_says_for_which(wandb: Api, co
 
 
 @with_inventory
-def test_after_another_secret_key_a_task_waits_until_the_value_is_set_again(wandb: Api, colleague: Api) -> None:
+def test_after_a_change_of_the_secret_key_a_task_waits_for_a_new_value(wandb: Api, colleague: Api) -> None:
     task = colleague.post("/training-tasks", request()).data["taskId"]
     with override_settings(SECRET_KEY="another one"):
         row = looked_at_again(task)
@@ -198,7 +198,7 @@ PLAIN = {"WANDB_API_KEY": "local-sesame-0123456789", "NCCL_DEBUG": "INFO"}
 
 
 @with_inventory
-def test_a_value_that_looks_like_a_key_is_warned_of(colleague: Api) -> None:
+def test_a_variable_that_looks_like_a_key_gives_a_warning(colleague: Api) -> None:
     colleague.lang = "en"
     warnings = colleague.post("/training-tasks/preview", {**DOCUMENT, "env": PLAIN}).data["warnings"]
     [warning] = [one for one in warnings if one["code"] == "ENV_LOOKS_SECRET"]
@@ -208,7 +208,7 @@ def test_a_value_that_looks_like_a_key_is_warned_of(colleague: Api) -> None:
 
 
 @with_inventory
-def test_viewers_do_not_read_values_that_look_like_keys(colleague: Api, viewer: Api) -> None:
+def test_viewers_do_not_see_values_that_look_like_keys(colleague: Api, viewer: Api) -> None:
     task = colleague.post("/training-tasks", {**DOCUMENT, "env": PLAIN}).data["taskId"]
     reconciler.reconcile_tasks(task)
     for who, readable in ((colleague, True), (viewer, False)):

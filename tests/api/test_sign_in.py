@@ -75,7 +75,7 @@ def test_signing_out_ends_the_session(browser: Client, user: User) -> None:
     [(b"[" * 8000 + b"]" * 8000, "BODY_TOO_DEEP"), (b'{"username":' + b"1" * 5000 + b"}", "PARSE_ERROR")],
     ids=["deep", "long number"],
 )
-def test_what_a_sign_in_cannot_read_is_refused(browser: Client, user: User, body: bytes, code: str) -> None:
+def test_an_unreadable_sign_in_is_refused(browser: Client, user: User, body: bytes, code: str) -> None:
     browser.raise_request_exception = False
     browser.get(f"{AUTH}/session")
     answer = post(browser, f"{AUTH}/login", body)
@@ -83,14 +83,14 @@ def test_what_a_sign_in_cannot_read_is_refused(browser: Client, user: User, body
 
 
 @pytest.mark.parametrize("content_type", ["multipart/form-data; boundary=x", "application/x-www-form-urlencoded"])
-def test_a_form_is_no_sign_in(browser: Client, user: User, content_type: str) -> None:
+def test_a_form_post_is_not_accepted_as_a_sign_in(browser: Client, user: User, content_type: str) -> None:
     browser.raise_request_exception = False
     browser.get(f"{AUTH}/session")
     headers = {"X-CSRFToken": browser.cookies["csrftoken"].value}
     assert browser.post(f"{AUTH}/login", b"--x--", content_type=content_type, headers=headers).status_code == 400
 
 
-def test_another_address_that_the_client_says_it_has_is_no_way_round_the_wait(browser: Client, user: User) -> None:
+def test_forwarded_addresses_from_the_client_do_not_evade_the_rate_limit(browser: Client, user: User) -> None:
     browser.get(f"{AUTH}/session")
     cookie = {"X-CSRFToken": browser.cookies["csrftoken"].value}
     for number in range(6):
@@ -100,7 +100,7 @@ def test_another_address_that_the_client_says_it_has_is_no_way_round_the_wait(br
     assert answer.json()["errors"][0]["code"] == "too_many_login_attempts"
 
 
-def test_after_several_wrong_passwords_even_the_right_one_has_to_wait(browser: Client, user: User) -> None:
+def test_several_wrong_passwords_block_even_the_right_one_for_a_while(browser: Client, user: User) -> None:
     for _ in range(5):
         assert sign_in(browser, password="wrong").status_code == 400
     locked = sign_in(browser)
@@ -109,7 +109,7 @@ def test_after_several_wrong_passwords_even_the_right_one_has_to_wait(browser: C
     assert locked.json()["errors"][0]["message"]
 
 
-def test_nobody_makes_an_account_unless_the_door_is_open(browser: Client, db: None, settings: object) -> None:
+def test_accounts_cannot_be_created_unless_registration_is_open(browser: Client, db: None, settings: object) -> None:
     form = {"username": "new", "password": PASSWORD, "email": "new@example.org"}
     browser.get(f"{AUTH}/session")
     assert post(browser, f"{AUTH}/signup", form).status_code == 403
@@ -117,11 +117,11 @@ def test_nobody_makes_an_account_unless_the_door_is_open(browser: Client, db: No
     assert post(browser, f"{AUTH}/signup", form).status_code == 200
 
 
-def test_the_admins_log_in_page_leads_to_the_console(browser: Client, db: None) -> None:
+def test_the_admins_login_page_redirects_to_the_console(browser: Client, db: None) -> None:
     assert browser.get("/admin/login/?next=/admin/").headers["Location"] == "/sign-in?next=/admin/"
 
 
-def test_a_link_signs_in_and_goes_home(browser: Client, user: User) -> None:
+def test_a_link_signs_in_and_redirects_home(browser: Client, user: User) -> None:
     answer = browser.get(services.create_sign_in_link(user))
     assert (answer.status_code, answer.headers["Location"]) == (302, "/")
     assert browser.get("/api/v1/auth/me").json()["data"]["username"] == "lee"
@@ -130,7 +130,7 @@ def test_a_link_signs_in_and_goes_home(browser: Client, user: User) -> None:
 
 
 @pytest.mark.parametrize(("asked", "name"), [([], "root"), (["lee"], "lee"), (["nobody"], None), (["away"], None)])
-def test_a_link_is_made_on_the_platforms_own_machine(asked: list[str], name: str | None, user: User) -> None:
+def test_a_link_is_made_by_a_command_on_the_platforms_machine(asked: list[str], name: str | None, user: User) -> None:
     User.objects.create_superuser("root")
     User.objects.filter(pk=make_user("away").pk).update(is_active=False)
     said = StringIO()
@@ -146,7 +146,7 @@ def test_a_link_is_made_on_the_platforms_own_machine(asked: list[str], name: str
     ]  # fmt: skip
 
 
-def test_anybody_may_know_how_people_come_in(browser: Client, db: None, settings: Any, tmp_path: Path) -> None:
+def test_sign_in_methods_are_public(browser: Client, db: None, settings: Any, tmp_path: Path) -> None:
     settings.DATA_DIR = tmp_path
     assert browser.get("/api/v1/auth/sign-in").json()["data"] == {"embedded": False}
     (tmp_path / "run").mkdir()
@@ -163,7 +163,7 @@ def test_a_link_works_once(browser: Client, user: User) -> None:
     assert "has been used" in second.content.decode()
 
 
-def test_asking_for_the_headers_of_a_link_does_not_use_it_up(browser: Client, user: User) -> None:
+def test_a_head_request_does_not_use_up_a_link(browser: Client, user: User) -> None:
     link = services.create_sign_in_link(user)
     assert browser.head(link).status_code == 405
     assert browser.get(link).status_code == 302
@@ -175,7 +175,7 @@ def test_a_link_expires(browser: Client, user: User) -> None:
     assert browser.get(link).status_code == 410
 
 
-def test_a_made_up_link_signs_nobody_in(browser: Client, user: User) -> None:
+def test_a_forged_link_is_refused(browser: Client, user: User) -> None:
     services.create_sign_in_link(user)
     assert browser.get("/auth/link/made-up").status_code == 410
 

@@ -44,7 +44,7 @@ READS = [
 
 
 @pytest.mark.parametrize("path", READS)
-def test_a_stranger_finds_nothing_and_nobody_else_comes_in(task, stranger, anonymous, path):
+def test_strangers_see_no_task(task, stranger, anonymous, path):
     assert stranger.get(f"/training-tasks/{task.pk}{path}").error == "NOT_FOUND"
     assert anonymous.get(f"/training-tasks/{task.pk}{path}").error == "NOT_AUTHENTICATED"
 
@@ -52,7 +52,7 @@ def test_a_stranger_finds_nothing_and_nobody_else_comes_in(task, stranger, anony
 @pytest.mark.parametrize(
     ("verb", "path"), [("post", "/stop"), ("post", "/retry"), ("post", "/restart"), ("delete", "")]
 )
-def test_a_viewer_may_look_and_not_touch(task, viewer, stranger, verb, path):
+def test_viewers_read_and_cannot_change_a_task(task, viewer, stranger, verb, path):
     assert viewer.get(f"/training-tasks/{task.pk}").status == 200
     assert getattr(viewer, verb)(f"/training-tasks/{task.pk}{path}").error == "FORBIDDEN"
     assert getattr(stranger, verb)(f"/training-tasks/{task.pk}{path}").error == "NOT_FOUND"
@@ -77,7 +77,7 @@ def test_a_list_shows_the_projects_tasks_and_filters_them(colleague, stranger, t
     assert colleague.get("/training-tasks", status="done").problems == {"status.0": "FIELD_CHOICE"}
 
 
-def test_a_list_is_ordered_by_how_far_tasks_are_and_those_that_say_nothing_come_last(colleague, task):
+def test_a_list_is_ordered_by_progress_with_unknown_last(colleague, task):
     """Also where a filter looks at nodes, which makes rows of which each is to be seen once."""
     for name, progress in [("near", {"step": 9, "loss": 1.5}), ("far", {"step": 200, "loss": 3.0})]:
         made = colleague.post("/training-tasks", {**SINGLE, "taskName": name, "hyperparameters": {"totalSteps": 500}})
@@ -95,7 +95,7 @@ def test_a_list_is_ordered_by_how_far_tasks_are_and_those_that_say_nothing_come_
     assert len(colleague.get("/training-tasks", ordering="owner").data["items"]) == 3
 
 
-def test_a_reason_that_lacks_what_its_text_names_is_shown_with_a_dash(colleague, task, monkeypatch):
+def test_a_reason_with_a_missing_parameter_shows_a_dash(colleague, task, monkeypatch):
     """As one was stored by a version that had a gap, or will be: nobody's list fails because of it."""
     monkeypatch.setattr(messages, "report_fault", logging.getLogger("fermi.messages").error)
     end(task, reason="RUNNER_LOST")
@@ -107,7 +107,7 @@ def test_a_reason_that_lacks_what_its_text_names_is_shown_with_a_dash(colleague,
         assert messages.MISSING_VALUE in json.dumps(answer.data, ensure_ascii=False)
 
 
-def test_a_list_costs_the_same_however_long_it_is(colleague, django_assert_max_num_queries):
+def test_list_queries_do_not_grow_with_tasks(colleague, django_assert_max_num_queries):
     for _ in range(3):
         colleague.post("/training-tasks", SINGLE)
     with django_assert_max_num_queries(6):
@@ -120,7 +120,7 @@ def test_the_list_shows_the_newest_step_and_loss(colleague, task):
     assert (item["step"], item["loss"]) == (7, 2.5)
 
 
-def test_stop_is_idempotent_and_noted_once(colleague, task):
+def test_stop_is_idempotent_and_recorded_once(colleague, task):
     for _ in range(2):
         assert colleague.post(f"/training-tasks/{task.pk}/stop").status == 200
     assert Event.objects.filter(code="STOP_REQUESTED").count() == 1
@@ -143,13 +143,13 @@ def test_retry_makes_a_new_task_that_resumes_from_the_newest_checkpoint(colleagu
     assert colleague.post(f"/training-tasks/{task.pk}/retry").error == "ACTION_NOT_ALLOWED"
 
 
-def test_a_clone_is_the_request_ready_to_be_sent_again(colleague, task):
+def test_a_clone_returns_a_request_that_can_be_submitted(colleague, task):
     request = colleague.post(f"/training-tasks/{task.pk}/clone").data["request"]
     assert request == DOCUMENT
     assert colleague.post("/training-tasks", request).status == 201
 
 
-def test_delete_takes_everything_along_and_only_after_the_end(colleague, task, settings):
+def test_delete_removes_logs_and_checkpoints_and_needs_a_final_state(colleague, task, settings):
     assert colleague.delete(f"/training-tasks/{task.pk}").error == "TASK_NOT_FINAL"
     end(task)
     folders = [settings.DATA_DIR / name / task.pk for name in ("logs", "checkpoints")]
@@ -171,13 +171,13 @@ def test_checkpoints_that_another_task_resumes_from_are_not_deleted(colleague, t
     assert colleague.delete(f"/training-tasks/{task.pk}").error == "CHECKPOINTS_IN_USE"
 
 
-def test_allowed_actions_follow_the_state(colleague, task):
+def test_allowed_actions_follow_the_state_of_the_task(colleague, task):
     assert colleague.get(f"/training-tasks/{task.pk}").data["allowedActions"] == ["stop", "pause", "clone"]
     end(task)
     assert colleague.get(f"/training-tasks/{task.pk}").data["allowedActions"] == ["retry", "clone", "delete"]
 
 
-def test_a_viewer_is_offered_nothing_that_would_be_refused(viewer, owner, admin, task):
+def test_viewers_are_offered_no_forbidden_action(viewer, owner, admin, task):
     for state in TaskState:
         Task.objects.filter(pk=task.pk).update(state=state)
         assert viewer.get(f"/training-tasks/{task.pk}").data["allowedActions"] == []
@@ -189,7 +189,7 @@ def test_a_viewer_is_offered_nothing_that_would_be_refused(viewer, owner, admin,
         assert "clone" in offered
 
 
-def test_ranks_say_which_failed_first_and_which_the_platform_ended(colleague, task):
+def test_ranks_show_which_failed_first_and_which_were_ended(colleague, task):
     """What the platform asked to end is known; another -9 is somebody else's."""
     codes = {0: 0, 1: 7, 2: -15, 3: 143, 4: -9, 5: 1, 6: -11, 7: -9}
     ranks = [
@@ -215,7 +215,7 @@ def test_ranks_say_which_failed_first_and_which_the_platform_ended(colleague, ta
     assert data["attempts"][0]["failedRank"] is None
 
 
-def test_what_was_held_when_a_task_was_created_is_no_news_once_it_began(colleague, task, environments):
+def test_a_busy_warning_disappears_once_the_task_has_started(colleague, task, environments):
     Task.objects.filter(pk=task.pk).update(warnings=[{"code": "ENVIRONMENTS_BUSY", "params": {"environments": "a"}}])
 
     def shown():
@@ -227,7 +227,7 @@ def test_what_was_held_when_a_task_was_created_is_no_news_once_it_began(colleagu
         assert shown() == []
 
 
-def test_events_are_told_in_the_readers_language(colleague, task):
+def test_events_are_in_the_readers_language(colleague, task):
     assert colleague.get(f"/training-tasks/{task.pk}/events").data["items"][0]["message"] == "colleague 创建了任务。"
     colleague.lang = "en"
     (event,) = colleague.get(f"/training-tasks/{task.pk}/events").data["items"]
@@ -235,7 +235,7 @@ def test_events_are_told_in_the_readers_language(colleague, task):
     assert colleague.get(f"/training-tasks/{task.pk}/events", after=event["id"]).data["items"] == []
 
 
-def test_metrics_go_on_after_the_last_point(colleague, task):
+def test_metrics_continue_after_the_last_point(colleague, task):
     MetricPoint.objects.bulk_create(
         MetricPoint(task=task, attempt=1, rank=0, step=n, at=timezone.now(), values={"loss": 1 / n, "lr": 0.1})
         for n in range(1, 6)
@@ -248,7 +248,7 @@ def test_metrics_go_on_after_the_last_point(colleague, task):
     assert colleague.get(path, rank=1).data["items"] == []
 
 
-def test_a_loss_beyond_all_bounds_is_shown(colleague, task):
+def test_an_infinite_loss_is_serialized(colleague, task):
     """PostgreSQL gives 1e25 back as an integer that JSON in and out had no place for."""
     MetricPoint.objects.create(task=task, attempt=1, rank=0, step=1, at=timezone.now(), values={"loss": 1e25})
     assert colleague.get(f"/training-tasks/{task.pk}/metrics").data["items"][0]["values"] == {"loss": 1e25}
@@ -299,6 +299,6 @@ def test_all_ranks_are_downloaded_one_after_the_other(colleague, task, settings)
     [({"rank": "14"}, "RANK_UNKNOWN"), ({"rank": "x"}, "RANK_UNKNOWN"), ({"cursor": "-1"}, "CURSOR_INVALID"),
      ({"rank": "all", "cursor": "a:b"}, "CURSOR_INVALID")],
 )  # fmt: skip
-def test_a_bad_place_in_a_log_is_a_clear_400(colleague, task, query, code):
+def test_an_invalid_log_cursor_is_400(colleague, task, query, code):
     answer = colleague.get(f"/training-tasks/{task.pk}/logs", **query)
     assert (answer.status, answer.error) == (400, code)

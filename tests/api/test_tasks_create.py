@@ -61,7 +61,7 @@ def test_the_documents_request_gets_the_documented_answer(colleague):
     assert codes == {"CROSS_ZONE", "STRATEGY_NOT_RENDERED", "EMULATED_GPUS", "MASTER_NOT_BEST"}
 
 
-def test_the_documents_deepspeed_request_is_accepted_to_the_letter(colleague):
+def test_the_documents_deepspeed_request_is_accepted_unchanged(colleague):
     request = changed(distributedConfig__framework="deepspeed")
     data = colleague.post("/training-tasks", request).data
     assert data["distributedInfo"] == {
@@ -149,7 +149,7 @@ def test_a_created_task_keeps_what_it_was_made_from(colleague, environments):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("language", ["zh-CN", "en"])
-def test_what_is_wrong_is_refused_with_its_code_and_creates_nothing(colleague, changes, problems, language):
+def test_an_invalid_request_is_refused_with_its_code_and_creates_nothing(colleague, changes, problems, language):
     from apps.catalog.models import Dataset
 
     Dataset.objects.create(pk="dataset-other", name="other")
@@ -163,7 +163,7 @@ def test_what_is_wrong_is_refused_with_its_code_and_creates_nothing(colleague, c
     assert Task.objects.count() == 0
 
 
-def test_a_missing_choice_is_told_in_the_documents_own_words(colleague):
+def test_a_missing_choice_has_the_documents_message(colleague):
     asked = {"distributedConfig": {"nodeIds": ["env-001", "env-003"], "masterNode": "env-9", "framework": None}}
     said = {one["message"] for one in colleague.post("/training-tasks", asked).body["errors"]}
     assert said >= {"请输入任务名称", "请选择数据集", "请选择有效的主节点", "请选择分布式框架"}
@@ -171,7 +171,7 @@ def test_a_missing_choice_is_told_in_the_documents_own_words(colleague):
     assert said >= {"请输入任务名称", "请选择数据集", "请至少选择一个开发环境"}
 
 
-def test_all_problems_come_at_once(colleague):
+def test_all_problems_are_reported_together(colleague):
     request = changed(
         taskName="", datasetId="?", modelId="?", launchMode="?", maxRestarts=1000, env={"RANK": "1"},
         distributedConfig__nodeIds=["env-001", "env-004", "env-9"], distributedConfig__masterPort=1,
@@ -190,7 +190,7 @@ def test_problems_come_in_the_order_of_the_form(colleague):
     assert set(found[4:]) == {"maxRestarts", "typoHere", "modelId"}
 
 
-def test_the_documents_request_with_its_comment_names_the_comment(colleague):
+def test_the_comment_in_the_documents_request_is_named(colleague):
     text = '{\n  "taskName": "t",\n  "distributedConfig": {\n    "enabled": true,\n    // 以下为分布式配置\n    "master'
     answer = colleague.post("/training-tasks", text.encode())
     assert (answer.status, answer.error) == (400, "JSON_COMMENT")
@@ -210,7 +210,7 @@ def test_the_documents_request_with_its_comment_names_the_comment(colleague):
     ],
 )
 @pytest.mark.parametrize("path", ["/training-tasks", "/training-tasks/preview"])
-def test_an_unknown_field_names_the_path_of_the_nearest(colleague, path, changes, nearest):
+def test_an_unknown_field_names_the_nearest_path(colleague, path, changes, nearest):
     colleague.lang = "en"
     answer = colleague.post(path, changed(**changes))
     problems = answer.data["problems"] if answer.status == 200 else answer.body["errors"]
@@ -218,7 +218,7 @@ def test_an_unknown_field_names_the_path_of_the_nearest(colleague, path, changes
     assert hint.startswith(f"Did you mean {nearest}?" if nearest else "Known fields: ")
 
 
-def test_environments_of_two_projects_do_not_mix(admin, environments, other_project):
+def test_environments_of_two_projects_are_refused_together(admin, environments, other_project):
     environments["env-003"].project = other_project
     environments["env-003"].save()
     assert admin.post("/training-tasks", DOCUMENT).problems == {"distributedConfig.nodeIds.1": "ENVIRONMENT_FOREIGN"}
@@ -231,7 +231,7 @@ def test_a_cordoned_environment_is_refused(colleague, environments):
     assert answer.problems == {"distributedConfig.nodeIds.1": "ENVIRONMENT_CORDONED"}
 
 
-def test_who_may_create(colleague, owner, viewer, stranger, anonymous):
+def test_only_members_create_tasks(colleague, owner, viewer, stranger, anonymous):
     assert owner.post("/training-tasks", DOCUMENT).status == 201
     assert viewer.post("/training-tasks", DOCUMENT).error == "FORBIDDEN"
     assert set(stranger.post("/training-tasks", DOCUMENT).problems.values()) >= {"ENVIRONMENT_UNKNOWN"}
@@ -277,7 +277,7 @@ def test_preview_tells_a_viewer_that_the_request_would_be_refused(viewer, collea
     assert colleague.post("/training-tasks/preview", DOCUMENT).data["problems"] == []
 
 
-def test_preview_shows_problems_beside_what_it_can_show(colleague):
+def test_preview_shows_problems_and_the_rest_of_the_plan(colleague):
     data = colleague.post("/training-tasks/preview", changed(taskName="", env={"RANK": "1"})).data
     assert {problem["error"] for problem in data["problems"]} == {"NAME_REQUIRED", "ENV_RESERVED"}
     assert len(data["ranks"]) == 14
@@ -298,7 +298,7 @@ def test_preview_shows_problems_beside_what_it_can_show(colleague):
          {"distributedConfig.masterPort": "WRONG_TYPE", "distributedConfig.options.bucketCapMb": "OPTION_INVALID"}),
     ],
 )  # fmt: skip
-def test_one_bad_value_leaves_the_rest_of_the_preview(colleague, framework, changes, problems):
+def test_one_invalid_value_leaves_the_rest_of_the_preview(colleague, framework, changes, problems):
     config = {**DOCUMENT["distributedConfig"], "framework": framework, **changes}
     answer = colleague.post("/training-tasks/preview", changed(distributedConfig=config))
     assert {problem["field"]: problem["error"] for problem in answer.data["problems"]} == problems
@@ -308,7 +308,7 @@ def test_one_bad_value_leaves_the_rest_of_the_preview(colleague, framework, chan
     assert colleague.post("/training-tasks", changed(distributedConfig=config)).problems == problems
 
 
-def test_wrong_types_and_broken_rules_come_together(colleague):
+def test_wrong_types_and_broken_rules_are_reported_together(colleague):
     answer = colleague.post("/training-tasks", changed(taskName="", priority=0.5, maxRestarts=-1, env={"RANK": "1"}))
     assert answer.problems == {
         "priority": "WRONG_TYPE",
@@ -332,7 +332,7 @@ def script(settings, tmp_path):
     (tmp_path / "workspace" / "train.py").touch()
 
 
-def test_a_script_of_ones_own_needs_neither_dataset_nor_model(colleague, script):
+def test_a_custom_script_needs_neither_dataset_nor_model(colleague, script):
     request = {**DOCUMENT, **OWN_SCRIPT}
     task_id = colleague.post("/training-tasks", request).data["taskId"]
     task = Task.objects.get()
@@ -353,7 +353,7 @@ def test_without_a_script_a_dataset_is_required(colleague):
 
 
 @pytest.mark.parametrize("given", [{"modelId": None}, {"modelId": ""}, {}])
-def test_without_a_model_the_reference_model_is_trained_and_that_is_said(colleague, given):
+def test_without_a_model_the_reference_model_is_trained_with_a_notice(colleague, given):
     request = {name: value for name, value in DOCUMENT.items() if name != "modelId"} | given
     shown = colleague.post("/training-tasks/preview", request).data
     assert "MODEL_NOT_CHOSEN" in {one["code"] for one in shown["warnings"]}
@@ -364,7 +364,7 @@ def test_without_a_model_the_reference_model_is_trained_and_that_is_said(colleag
     assert colleague.get(f"/training-tasks/{task.pk}").data["modelName"] is None
 
 
-def test_fewer_processes_than_there_are_places_are_those_with_the_first_ranks(colleague):
+def test_a_smaller_world_size_takes_the_first_ranks(colleague):
     request = changed(distributedConfig__worldSize=5)
     data = colleague.post("/training-tasks", request).data
     assert (data["distributedInfo"]["worldSize"], data["distributedInfo"]["nodeCount"]) == (5, 2)
@@ -374,7 +374,7 @@ def test_fewer_processes_than_there_are_places_are_those_with_the_first_ranks(co
         assert answer.problems == {"distributedConfig.worldSize": "WORLD_SIZE_TOO_LARGE"}
 
 
-def test_data_with_tokens_of_gpt_2_need_its_vocabulary(colleague):
+def test_a_gpt_2_dataset_needs_the_gpt_2_vocabulary(colleague):
     DatasetVersion.objects.update(largest_token=50_256)
     [problem] = colleague.post("/training-tasks", DOCUMENT).body["errors"]
     assert (problem["field"], problem["error"]) == ("hyperparameters.vocabSize", "TOKENS_BEYOND_VOCABULARY")

@@ -31,7 +31,7 @@ def what_would_run(shown: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_an_empty_strategy_gets_one_with_reasons_in_both_languages(colleague: Api, framework: str) -> None:
+def test_an_empty_strategy_is_chosen_with_reasons_in_both_languages(colleague: Api, framework: str) -> None:
     proposals = {}
     for colleague.lang in ("zh-CN", "en"):
         proposals[colleague.lang] = proposal = preview(colleague, empty(framework))["proposal"]
@@ -44,7 +44,7 @@ def test_an_empty_strategy_gets_one_with_reasons_in_both_languages(colleague: Ap
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_giving_the_proposal_changes_nothing_of_what_runs(colleague: Api, framework: str) -> None:
+def test_submitting_the_proposed_strategy_gives_the_same_plan(colleague: Api, framework: str) -> None:
     left_empty = preview(colleague, empty(framework))
     proposal = left_empty["proposal"]
     given = empty(framework)
@@ -55,7 +55,7 @@ def test_giving_the_proposal_changes_nothing_of_what_runs(colleague: Api, framew
     assert what_would_run(as_given) == what_would_run(left_empty)
 
 
-def test_what_the_user_chose_is_kept_and_not_repeated(colleague: Api) -> None:
+def test_values_set_by_the_user_are_kept_and_not_proposed_again(colleague: Api) -> None:
     request = empty("fsdp", distributedConfig__options={"sharding": "full", "mixedPrecision": "bfloat16"})
     assert preview(colleague, request)["proposal"]["options"] == {}
 
@@ -66,7 +66,7 @@ def test_without_environments_or_with_an_unknown_framework_nothing_is_proposed(c
     assert preview(colleague, empty("caffe"))["proposal"] is None
 
 
-def test_a_task_shows_what_was_chosen_for_it_whatever_becomes_of_its_environments(colleague: Api) -> None:
+def test_a_task_keeps_its_chosen_strategy_when_environments_change(colleague: Api) -> None:
     task_id = colleague.post("/training-tasks", empty("fsdp")).data["taskId"]
     DevEnvironment.objects.update(gpu_count=1)
     shown = colleague.get(f"/training-tasks/{task_id}").data
@@ -74,7 +74,7 @@ def test_a_task_shows_what_was_chosen_for_it_whatever_becomes_of_its_environment
     assert shown["request"]["distributedConfig"].get("strategy") is None, "the request stays as it was sent"
 
 
-def test_a_script_of_the_users_own_is_as_large_as_its_model_says(colleague: Api, settings: Any) -> None:
+def test_the_size_of_a_custom_script_comes_from_its_model(colleague: Api, settings: Any) -> None:
     from apps.catalog.models import Model
 
     script = Path(settings.DATA_DIR, "workspace", "train.py")
@@ -88,7 +88,7 @@ def test_a_script_of_the_users_own_is_as_large_as_its_model_says(colleague: Api,
     assert Task.objects.get(pk=task_id).spec["model_parameters"] == 60 * 10**9
 
 
-def test_a_refused_value_comes_with_the_nearest_one(colleague: Api) -> None:
+def test_a_refused_value_has_the_nearest_valid_one(colleague: Api) -> None:
     request = empty("fsdp", distributedConfig__options={"shardSize": 8})
     for colleague.lang in ("zh-CN", "en"):
         [problem] = colleague.post("/training-tasks", request).body["errors"]
@@ -96,7 +96,7 @@ def test_a_refused_value_comes_with_the_nearest_one(colleague: Api) -> None:
         assert "7" in problem["hint"]
 
 
-def test_each_node_is_reached_by_its_own_interface_and_the_user_s_word_counts(colleague: Api, owner: Api) -> None:
+def test_each_node_uses_its_own_interface_unless_the_user_sets_one(colleague: Api, owner: Api) -> None:
     owner.patch("/dev-environments/env-001", {"network": {"interface": "eth0"}})
     owner.patch("/dev-environments/env-003", {"network": {"interface": "bond1", "infiniband": []}})
     ranks = preview(colleague, empty("ddp"))["ranks"]
@@ -107,7 +107,7 @@ def test_each_node_is_reached_by_its_own_interface_and_the_user_s_word_counts(co
 
 
 @pytest.mark.parametrize("framework", ["deepspeed", "megatron-lm"])
-def test_a_strategy_that_cannot_run_comes_with_the_nearest_that_can(colleague: Api, framework: str) -> None:
+def test_a_strategy_that_cannot_run_has_the_nearest_that_can(colleague: Api, framework: str) -> None:
     """The document's 2 × 4 × 8, on 14 GPUs."""
     shown = preview(colleague, changed(distributedConfig__framework=framework))
     assert len(shown["splits"]) == 3
@@ -119,7 +119,7 @@ def test_a_strategy_that_cannot_run_comes_with_the_nearest_that_can(colleague: A
     assert preview(colleague, empty(framework))["splits"] == []
 
 
-def test_the_nearest_splits_are_named_in_the_answer_too(colleague: Api) -> None:
+def test_the_nearest_splits_are_in_the_answer(colleague: Api) -> None:
     answer = colleague.post("/training-tasks", changed(distributedConfig__framework="deepspeed")).data
     [named] = [one for one in answer["warnings"] if one["code"] == "DEEPSPEED_SPLITS_POSSIBLE"]
     assert "tensorParallel=1, pipelineParallel=2, dataParallel=7" in named["message"]

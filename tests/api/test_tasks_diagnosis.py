@@ -27,7 +27,7 @@ def submit(api: Api, request: dict, state: TaskState | None = None, **fields: ob
     return task_id
 
 
-def test_who_may_look_reads_why_in_ones_own_language(colleague: Api, viewer: Api, stranger: Api) -> None:
+def test_readers_get_the_diagnosis_in_their_language(colleague: Api, viewer: Api, stranger: Api) -> None:
     path = f"/training-tasks/{submit(colleague, changed())}/diagnosis"
     found = viewer.get(path).data
     assert set(found) == {"taskId", "status", "healthy", "summary", "findings", "resumePoint"}
@@ -63,7 +63,7 @@ def point_of(api: Api, task: Task) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 @pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.STOPPED, TaskState.FAILED])
-def test_it_says_of_which_step_the_newest_checkpoint_is_how_old_and_what_is_lost(
+def test_a_diagnosis_shows_step_and_age_of_the_newest_checkpoint_and_lost_steps(
     colleague: Api, settings: Any, tmp_path: Path, state: TaskState
 ) -> None:
     settings.DATA_DIR, colleague.lang = tmp_path, "en"
@@ -86,7 +86,7 @@ def test_it_says_of_which_step_the_newest_checkpoint_is_how_old_and_what_is_lost
         assert point["message"] in hints["RESTART_FROM_CHECKPOINT"]
 
 
-def test_an_action_says_from_which_step_it_goes_on(colleague: Api, settings: Any, tmp_path: Path) -> None:
+def test_an_action_shows_the_step_it_resumes_from(colleague: Api, settings: Any, tmp_path: Path) -> None:
     settings.DATA_DIR, colleague.lang = tmp_path, "en"
     task = trained(colleague, TaskState.STOPPED, step=2000)
     Task.objects.filter(pk=task.pk).update(reason="STOPPED_BY_USER")
@@ -98,7 +98,7 @@ def test_an_action_says_from_which_step_it_goes_on(colleague: Api, settings: Any
     assert "第 2,000 步" in point_of(colleague, task)[0]["message"]
 
 
-def test_without_a_step_it_does_not_say_how_many_are_lost(colleague: Api, viewer: Api) -> None:
+def test_without_a_step_no_lost_steps_are_shown(colleague: Api, viewer: Api) -> None:
     task = trained(colleague, TaskState.RUNNING, step=None)
     viewer.lang = "en"
     point, _ = point_of(viewer, task)
@@ -109,9 +109,7 @@ def test_without_a_step_it_does_not_say_how_many_are_lost(colleague: Api, viewer
     assert point_of(viewer, task)[0] is None
 
 
-def test_a_running_task_goes_on_by_its_next_attempt_and_asking_again_changes_nothing(
-    colleague: Api, viewer: Api
-) -> None:
+def test_restarting_a_running_task_is_idempotent(colleague: Api, viewer: Api) -> None:
     task_id = submit(colleague, changed())
     path = f"/training-tasks/{task_id}/restart"
     assert viewer.post(path).error == "FORBIDDEN"
@@ -123,14 +121,14 @@ def test_a_running_task_goes_on_by_its_next_attempt_and_asking_again_changes_not
     assert Event.objects.filter(task=task_id, code="RESTART_REQUESTED").count() == 1
 
 
-def test_a_running_task_that_is_not_elastic_does_not_leave_a_node_out(colleague: Api) -> None:
+def test_a_task_that_is_not_elastic_cannot_drop_a_node(colleague: Api) -> None:
     path = f"/training-tasks/{submit(colleague, changed(), TaskState.RUNNING)}/restart"
     assert colleague.post(path, {"leaveOut": ["env-003"]}).problems == {"": "LEAVING_NEEDS_ELASTIC"}
     assert colleague.post(path, {"leaveOut": ["env-004"]}).problems == {"leaveOut": "NODE_NOT_OF_TASK"}
     assert colleague.post(path, {"leaveOut": ["env-003"], "useSpares": True}).problems == {"": "NO_SPARE_FREE"}
 
 
-def test_an_elastic_task_leaves_a_node_out_and_keeps_enough(colleague: Api) -> None:
+def test_an_elastic_task_drops_a_node_down_to_its_minimum(colleague: Api) -> None:
     task_id = submit(colleague, ELASTIC, TaskState.RUNNING)
     path = f"/training-tasks/{task_id}/restart"
     assert colleague.post(path, {"leaveOut": NODES}).problems == {"": "TOO_FEW_LEFT"}
@@ -140,14 +138,14 @@ def test_an_elastic_task_leaves_a_node_out_and_keeps_enough(colleague: Api) -> N
     assert Task.objects.get(pk=task_id).spec["left_out"] == ["env-003"]
 
 
-def test_a_spare_is_held_for_the_task_from_the_moment_that_it_is_asked_for(colleague: Api) -> None:
+def test_a_requested_spare_is_leased_at_once(colleague: Api) -> None:
     nodes = changed(environmentIds=NODES[:2], distributedConfig__nodeIds=NODES[:2], spareEnvironmentIds=["env-005"])
     task_id = submit(colleague, nodes, TaskState.RUNNING)
     colleague.post(f"/training-tasks/{task_id}/restart", {"leaveOut": ["env-003"], "useSpares": True})
     assert Lease.objects.get(environment="env-005").holder == task_id
 
 
-def test_a_task_that_has_ended_goes_on_as_a_new_one_without_the_node(colleague: Api) -> None:
+def test_restarting_an_ended_task_without_a_node_creates_a_new_task(colleague: Api) -> None:
     task_id = submit(colleague, changed(), TaskState.FAILED)
     master = Task.objects.get(pk=task_id).master
     found = colleague.post(f"/training-tasks/{task_id}/restart", {"leaveOut": [master]}).data

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
 ELASTIC = changed(distributedConfig__elastic={"minNodes": 1, "maxNodes": 3})
 
 
-def test_a_task_shows_its_sizes_and_the_batch_that_it_keeps(colleague: Api) -> None:
+def test_a_task_shows_its_sizes_and_its_constant_batch(colleague: Api) -> None:
     task_id = colleague.post("/training-tasks", ELASTIC).data["taskId"]
     shown = colleague.get(f"/training-tasks/{task_id}").data
     assert shown["elastic"] == {
@@ -25,7 +25,7 @@ def test_a_task_shows_its_sizes_and_the_batch_that_it_keeps(colleague: Api) -> N
     }  # fmt: skip
 
 
-def test_the_preview_says_each_ranks_part_of_the_batch(colleague: Api) -> None:
+def test_the_preview_shows_each_ranks_share_of_the_batch(colleague: Api) -> None:
     preview = colleague.post("/training-tasks/preview", ELASTIC).data
     env = preview["ranks"][0]["env"]
     assert {name: env[name] for name in env if name.endswith(("BATCH_SIZE", "_STEPS", "FULL_WORLD_SIZE"))} == {
@@ -43,13 +43,13 @@ def test_the_preview_says_each_ranks_part_of_the_batch(colleague: Api) -> None:
         ({"least": 3}, {"least": "UNKNOWN_FIELD"}),
     ],
 )
-def test_what_cannot_be_is_refused_by_field(colleague: Api, elastic: dict, problems: dict[str, str]) -> None:
+def test_invalid_elastic_settings_are_refused_by_field(colleague: Api, elastic: dict, problems: dict[str, str]) -> None:
     request = changed(distributedConfig__elastic=elastic)
     prefix = "distributedConfig.elastic."
     assert colleague.post("/training-tasks", request).problems == {prefix + name: why for name, why in problems.items()}
 
 
-def test_only_a_member_may_have_a_running_task_grow(colleague: Api, viewer: Api) -> None:
+def test_only_members_grow_a_running_task(colleague: Api, viewer: Api) -> None:
     DevEnvironment.objects.filter(pk="env-005").update(cordoned=False)
     task_id = colleague.post("/training-tasks", {**ELASTIC, "distributedConfig": {
         **ELASTIC["distributedConfig"], "elastic": {"minNodes": 1, "maxNodes": 2}}}).data["taskId"]  # fmt: skip

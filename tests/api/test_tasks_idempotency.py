@@ -16,28 +16,28 @@ pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dat
 SINGLE = changed(distributedConfig=None, environmentIds=["env-001"])
 
 
-def test_the_order_of_names_makes_no_other_request(colleague: Api) -> None:
+def test_the_order_of_keys_in_a_request_does_not_matter(colleague: Api) -> None:
     first = colleague.post("/training-tasks", SINGLE, Idempotency_Key="k1").data["taskId"]
     reordered = dict(reversed(SINGLE.items()))
     assert colleague.post("/training-tasks", reordered, Idempotency_Key="k1").data["taskId"] == first
 
 
-def test_without_a_key_each_request_is_a_task_of_its_own(colleague: Api) -> None:
+def test_without_an_idempotency_key_each_request_creates_a_task(colleague: Api) -> None:
     assert len({colleague.post("/training-tasks", SINGLE).data["taskId"] for _ in range(2)}) == 2
 
 
-def test_a_key_still_answers_when_the_request_would_be_refused_by_now(colleague: Api) -> None:
+def test_a_key_returns_its_task_even_if_the_request_would_now_be_refused(colleague: Api) -> None:
     first = colleague.post("/training-tasks", SINGLE, Idempotency_Key="k1").data["taskId"]
     DevEnvironment.objects.filter(pk="env-001").update(cordoned=True)
     assert colleague.post("/training-tasks", SINGLE, Idempotency_Key="k1").data["taskId"] == first
 
 
-def test_a_refused_request_leaves_its_key_free(colleague: Api) -> None:
+def test_a_refused_request_does_not_use_up_its_key(colleague: Api) -> None:
     assert colleague.post("/training-tasks", changed(taskName=""), Idempotency_Key="k1").status == 400
     assert colleague.post("/training-tasks", SINGLE, Idempotency_Key="k1").status == 201
 
 
-def test_a_conflict_names_the_task_that_has_the_key(colleague: Api) -> None:
+def test_a_conflict_names_the_task_of_the_key(colleague: Api) -> None:
     first = colleague.post("/training-tasks", SINGLE, Idempotency_Key="k1").data["taskId"]
     answer = colleague.post("/training-tasks", DOCUMENT, Idempotency_Key="k1")
     assert (answer.status, answer.problems) == (409, {"Idempotency-Key": "IDEMPOTENCY_CONFLICT"})
@@ -50,7 +50,7 @@ def test_a_key_that_is_too_long_is_refused(colleague: Api) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_requests_that_come_at_once_make_one_task(colleague: Api) -> None:
+def test_concurrent_requests_with_one_key_create_one_task(colleague: Api) -> None:
     start = threading.Barrier(6)
 
     def send(number: int) -> Answer:

@@ -63,7 +63,7 @@ def walked(api, **query) -> list[str]:
 
 
 @pytest.mark.parametrize("ordering", [*KEYSET, *(f"-{name}" for name in KEYSET)])
-def test_cursors_lead_through_a_list_as_pages_do(colleague, tasks, ordering):
+def test_cursors_return_the_same_rows_as_pages(colleague, tasks, ordering):
     """Also where many are equal, or have no value."""
     at_once = keys(colleague.get("/training-tasks", ordering=ordering))
     assert sorted(at_once) == sorted(tasks)
@@ -75,26 +75,26 @@ def test_cursors_lead_through_a_list_as_pages_do(colleague, tasks, ordering):
 
 
 @pytest.mark.parametrize("name", ["startedAt", "step"])
-def test_the_two_directions_of_an_order_are_two_queries(colleague, tasks, name):
+def test_an_order_may_be_ascending_or_descending(colleague, tasks, name):
     Task.objects.filter(pk=tasks[0]).update(started_at=now(), progress={"step": 2})
     Task.objects.filter(pk=tasks[1]).update(started_at=now() - timedelta(hours=1), progress={"step": 1})
     assert keys(colleague.get("/training-tasks", ordering=f"-{name}"))[0] == tasks[0]
     assert keys(colleague.get("/training-tasks", ordering=name))[0] == tasks[1]
 
 
-def test_filters_and_searches_go_with_cursors(colleague, tasks):
+def test_filters_and_search_work_with_cursors(colleague, tasks):
     assert walked(colleague, search="name-4") == tasks[4:]
     assert walked(colleague, environment="env-001", owner="colleague") == tasks
     assert walked(colleague, status="running") == []
 
 
-def test_what_comes_meanwhile_moves_no_cursor(colleague, tasks):
+def test_new_rows_do_not_shift_a_cursor(colleague, tasks):
     first = colleague.get("/training-tasks", pageSize=3)
     colleague.post("/training-tasks", SINGLE)
     assert keys(colleague.get("/training-tasks", pageSize=10, cursor=first.data["nextCursor"])) == tasks[3:]
 
 
-def test_pages_are_counted_unless_a_cursor_leads_there(colleague, tasks):
+def test_pages_are_counted_unless_a_cursor_is_used(colleague, tasks):
     first = colleague.get("/training-tasks", pageSize=2).data
     assert (first["total"], first["totalIsExact"], first["page"]) == (TASKS, True, 1)
     further = colleague.get("/training-tasks", pageSize=2, cursor=first["nextCursor"]).data
@@ -114,44 +114,44 @@ def test_pages_are_counted_unless_a_cursor_leads_there(colleague, tasks):
         ["-created_at", "2026-01-01T00:00:00Z", 7], ["-created_at", "2026-01-01T00:00:00Z", "\0"], ["-created_at"], 3,
     ],
 )  # fmt: skip
-def test_what_is_no_cursor_of_this_list_is_refused(colleague, tasks, inside):
+def test_an_invalid_cursor_is_refused(colleague, tasks, inside):
     cursor = urlsafe_b64encode(json.dumps(inside).encode()).decode()
     assert colleague.get("/training-tasks", cursor=cursor).problems == {"cursor": "CURSOR_INVALID"}
 
 
 @pytest.mark.parametrize("cursor", ["x", "näh", "%%%", "WyJh"])
-def test_what_is_nothing_at_all_is_refused(colleague, cursor):
+def test_a_malformed_cursor_is_refused(colleague, cursor):
     assert colleague.get("/training-tasks", cursor=cursor).problems == {"cursor": "CURSOR_INVALID"}
 
 
-def test_what_changes_all_the_time_has_no_cursor(colleague, tasks):
+def test_orders_by_changing_values_have_no_cursor(colleague, tasks):
     assert colleague.get("/training-tasks", ordering="-step", pageSize=2).data["nextCursor"] is None
     cursor = urlsafe_b64encode(json.dumps(["-progress__step", 3, "task-1"]).encode()).decode()
     answer = colleague.get("/training-tasks", ordering="-step", cursor=cursor)
     assert answer.problems == {"cursor": "CURSOR_INVALID"}
 
 
-def test_very_many_are_not_counted_to_their_end(colleague, tasks, few):
+def test_counts_stop_at_a_limit(colleague, tasks, few):
     for query in ({}, {"search": "name"}, {"page": 2, "pageSize": 2}):
         found = colleague.get("/training-tasks", **query).data
         assert (found["total"], found["totalIsExact"]) == (few, False), query
     assert colleague.get("/training-tasks", search="name-2").data["totalIsExact"]
 
 
-def test_pages_far_behind_are_reached_by_cursor_alone(colleague, tasks, few):
+def test_pages_far_behind_need_a_cursor(colleague, tasks, few):
     assert keys(colleague.get("/training-tasks", pageSize=2, page=2)) == tasks[2:4]
     answer = colleague.get("/training-tasks", pageSize=2, page=3)
     assert (answer.status, answer.problems) == (400, {"page": "PAGE_TOO_FAR"})
     assert walked(colleague) == tasks
 
 
-def test_in_another_order_a_list_is_the_newest_of_what_matches(colleague, tasks, few):
+def test_other_orders_sort_the_newest_matching_tasks(colleague, tasks, few):
     assert keys(colleague.get("/training-tasks", ordering="-name")) == tasks[2::-1]
     assert walked(colleague, ordering="-name") == tasks[2::-1]
     assert colleague.get("/training-tasks", ordering="-name").data["totalIsExact"] is False
 
 
-def test_a_role_that_is_taken_back_shows_nothing_any_more(colleague, tasks):
+def test_a_revoked_role_shows_no_tasks(colleague, tasks):
     assert keys(colleague.get("/training-tasks"))
     Membership.objects.filter(user__username="colleague").update(role="viewer")
     assert colleague.get("/training-tasks").data["items"][0]["allowedActions"] == []
@@ -160,7 +160,7 @@ def test_a_role_that_is_taken_back_shows_nothing_any_more(colleague, tasks):
     assert (answer["items"], answer["total"], answer["totalIsExact"]) == ([], 0, True)
 
 
-def test_a_page_is_two_statements_beside_who_asks(colleague, tasks, django_assert_num_queries):
+def test_a_page_takes_two_statements_beyond_authentication(colleague, tasks, django_assert_num_queries):
     """Their projects; the page, and how many there are."""
     query = {"ordering": ["-created_at"], "page": 2, "pageSize": 2}
     user = Membership.objects.get(user__username="colleague").user

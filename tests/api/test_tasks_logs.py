@@ -63,7 +63,7 @@ def list_texts(colleague: Api, task: Task) -> Callable[..., list[str]]:
     return texts
 
 
-def test_lines_tell_their_level_and_time_and_leave_out_what_is_not_known(colleague, task, write):
+def test_lines_have_level_and_time_where_known(colleague, task, write):
     write(LOG)
     lines = colleague.get(f"/training-tasks/{task.pk}/logs").data["lines"]
     assert lines[0] == {"offset": 0, "text": "starting"}
@@ -73,14 +73,14 @@ def test_lines_tell_their_level_and_time_and_leave_out_what_is_not_known(colleag
     assert lines[3]["time"] == lines[2]["time"] == "2026-11-22T10:00:05Z"
 
 
-def test_a_level_leaves_the_graver_ones_with_all_of_a_traceback(write, list_texts):
+def test_a_level_filter_keeps_graver_lines_and_whole_tracebacks(write, list_texts):
     write(LOG)
     assert list_texts(level="error") == ["2026-11-22 10:00:10,000 - ERROR - shard 3 is lost", *TRACEBACK.splitlines()]
     assert len(list_texts(level="warning")) == 6
     assert len(list_texts(level="debug")) == 8
 
 
-def test_times_leave_the_lines_in_between_both_ends_included(write, list_texts):
+def test_a_time_filter_includes_both_ends(write, list_texts):
     write(LOG)
     assert list_texts(since="2026-11-22T10:00:20Z") == ["2026-11-22 10:00:20,000 - INFO - end"]
     assert list_texts(until="2026-11-22T18:00:00+08:00") == ["2026-11-22 10:00:00,000 - INFO - loaded 3 shards"]
@@ -88,7 +88,7 @@ def test_times_leave_the_lines_in_between_both_ends_included(write, list_texts):
     assert between == ["2026-11-22 10:00:05,000 - WARNING - slow disk", "  because of shard 2", "step 1"]
 
 
-def test_an_expression_is_searched_for_in_each_line(write, list_texts):
+def test_a_regular_expression_filters_lines(write, list_texts):
     write(LOG)
     assert list_texts(search=r"^STEP \d$", regex="true") == ["step 1"]
     assert list_texts(search=r"(?-i)^STEP \d$", regex="true") == []
@@ -98,7 +98,7 @@ def test_an_expression_is_searched_for_in_each_line(write, list_texts):
     assert list_texts(search=r"^STEP \d$") == [], "without regex it is text"
 
 
-def test_filters_hold_for_all_ranks_and_for_the_newest_lines(write, list_texts, colleague, task):
+def test_filters_apply_to_all_ranks_and_to_the_tail(write, list_texts, colleague, task):
     write("".join(f"INFO: {n}\nERROR: {n}\n" for n in range(50)))
     write("ERROR: of three\n", rank=3)
     assert "ERROR: of three" in (found := list_texts(rank="all", level="error"))
@@ -107,7 +107,7 @@ def test_filters_hold_for_all_ranks_and_for_the_newest_lines(write, list_texts, 
     assert [line["text"] for line in newest["lines"]] == ["ERROR: 48", "ERROR: 49"]
 
 
-def test_a_page_knows_the_level_above_its_border(write, list_texts, monkeypatch):
+def test_a_page_knows_the_level_of_the_lines_before_it(write, list_texts, monkeypatch):
     """Wherever a page begins, its lines are of the same level and time as in one long page."""
     write(LOG * 3)
     expected = [list_texts(level="error"), list_texts(since="2026-11-22T10:00:10Z")]
@@ -118,7 +118,7 @@ def test_a_page_knows_the_level_above_its_border(write, list_texts, monkeypatch)
     )
 
 
-def test_a_page_that_takes_too_long_ends_early_and_the_next_goes_on(write, list_texts, monkeypatch):
+def test_a_page_that_takes_too_long_ends_early_and_can_be_continued(write, list_texts, monkeypatch):
     write(LOG)
     monkeypatch.setattr(pages, "MAX_PAGE_SECONDS", -1.0)
     assert len(list_texts(search="shard", regex="true")) == 3
@@ -134,7 +134,7 @@ def test_a_page_that_takes_too_long_ends_early_and_the_next_goes_on(write, list_
      ("a**", "several repetition operators in a row, at **"),
      ("*a", "nothing to repeat, at *"), ("a\\", "a trailing backslash, at a\\")],
 )  # fmt: skip
-def test_a_bad_expression_is_refused_with_what_is_wrong_and_where(colleague, task, search, why):
+def test_an_invalid_expression_is_refused_with_error_and_position(colleague, task, search, why):
     colleague.lang = "en"
     path = f"/training-tasks/{task.pk}/logs"
     answer = colleague.get(path, search=search, regex="true")
@@ -143,7 +143,7 @@ def test_a_bad_expression_is_refused_with_what_is_wrong_and_where(colleague, tas
     assert colleague.get(path, search=search).status == 200, "as a text it is none"
 
 
-def test_an_expression_that_could_take_long_is_refused(colleague, task, write):
+def test_a_too_large_expression_is_refused(colleague, task, write):
     write("x" * 60_000 + "\n")
     path = f"/training-tasks/{task.pk}/logs"
     for search in ("(.?){900}(.?){900}y", r"(\pL{500}){2}"):
@@ -155,7 +155,7 @@ def test_an_expression_that_could_take_long_is_refused(colleague, task, write):
 @pytest.mark.parametrize(
     ("field", "value"), [("level", "loud"), ("since", "yesterday"), ("until", "12"), ("regex", "maybe")]
 )
-def test_each_bad_field_is_named(colleague, task, field, value):
+def test_each_invalid_field_is_named(colleague, task, field, value):
     answer = colleague.get(f"/training-tasks/{task.pk}/logs", **{field: value})
     assert (answer.status, list(answer.problems)) == (400, [field])
 
@@ -166,7 +166,7 @@ def test_each_bad_field_is_named(colleague, task, field, value):
 BARS = "".join(f"\r {n}%|#" for n in range(101))
 
 
-def test_a_bar_is_shown_as_it_is_now_while_it_runs_and_once_when_it_has_ended(colleague, task, write):
+def test_a_progress_bar_is_shown_in_its_current_state_and_once_at_the_end(colleague, task, write):
     def read(cursor: str = "") -> tuple[list[Any], str]:
         page = colleague.get(f"/training-tasks/{task.pk}/logs", cursor=cursor).data
         assert page["end"] is True
@@ -188,12 +188,12 @@ def test_a_bar_is_shown_as_it_is_now_while_it_runs_and_once_when_it_has_ended(co
     assert read()[0] == [{"offset": 0, "text": "begin"}, *last], "the same line wherever reading began"
 
 
-def test_half_a_line_that_nothing_prints_over_waits_for_its_end(list_texts, write):
+def test_half_a_line_is_held_back_until_its_end(list_texts, write):
     write("done\nhal")
     assert list_texts() == ["done"]
 
 
-def test_a_bar_that_its_attempt_left_open_is_a_line(list_texts, write, colleague, task):
+def test_an_unfinished_progress_bar_of_an_ended_attempt_is_a_line(list_texts, write, colleague, task):
     write(BARS)
     cursor = colleague.get(f"/training-tasks/{task.pk}/logs").data["cursor"]
     Attempt.objects.update(ended_at=BEGUN)
@@ -203,7 +203,7 @@ def test_a_bar_that_its_attempt_left_open_is_a_line(list_texts, write, colleague
 
 
 @pytest.mark.parametrize("tail", ["true", "false"])
-def test_of_a_bar_of_megabytes_the_newest_state_is_shown(list_texts, write, monkeypatch, tail):
+def test_a_progress_bar_of_megabytes_shows_its_newest_state(list_texts, write, monkeypatch, tail):
     monkeypatch.setattr(pages, "MAX_SCAN_BYTES", 1 << 18)
     long = "".join(f"\r{n:>8}|" + "#" * 91 for n in range(10_000))
     write(long)
@@ -213,7 +213,7 @@ def test_of_a_bar_of_megabytes_the_newest_state_is_shown(list_texts, write, monk
     assert list_texts(tail=tail, limit=5) == ([] if tail == "true" else ["before"]) + [*newest, "after"]
 
 
-def test_what_is_shown_is_searched(list_texts, write):
+def test_search_looks_at_rendered_lines(list_texts, write):
     write(f"{BARS}\n50%\n")
     assert list_texts(search="50%") == ["50%"]
     assert list_texts(search=r"^ 100%", regex="true") == [" 100%|#"]
@@ -222,7 +222,7 @@ def test_what_is_shown_is_searched(list_texts, write):
     assert list_texts(search="100%") == [" 100%|#"]
 
 
-def test_the_newest_lines_of_all_ranks_hold_their_bars(colleague, task, write):
+def test_the_newest_lines_of_all_ranks_include_progress_bars(colleague, task, write):
     for rank in (0, 1):
         write(f"begin\n\r 1%\r {rank + 2}%", rank)
     lines = colleague.get(f"/training-tasks/{task.pk}/logs", rank="all", tail="true", limit=5000).data["lines"]
@@ -231,7 +231,7 @@ def test_the_newest_lines_of_all_ranks_hold_their_bars(colleague, task, write):
     ]  # fmt: skip
 
 
-def test_a_line_has_one_offset_wherever_reading_begins(colleague, task, write):
+def test_a_line_has_the_same_offset_wherever_reading_starts(colleague, task, write):
     text = "a\r\n" + BARS + "\n\r 1%\r\x1b[K\nb\n"
     write(text)
 
@@ -245,14 +245,14 @@ def test_a_line_has_one_offset_wherever_reading_begins(colleague, task, write):
         assert read(begin) == whole[1:]
 
 
-def test_a_download_holds_what_a_terminal_shows(task, write, monkeypatch):
+def test_a_download_has_rendered_lines(task, write, monkeypatch):
     monkeypatch.setattr(pages, "PIECE_BYTES", 1 << 10)
     text = f"a\r\n{BARS}\n{'x' * 5000}\n\r 1%\r 2%"
     write(text)
     assert b"".join(pages.LogPageReader(task, 1).whole(0)).decode() == f"a\n 100%|#\n{'x' * 5000}\n 2%"
 
 
-def test_an_error_that_was_printed_over_is_none_and_one_behind_a_bar_is_found(first, write):
+def test_an_overwritten_error_is_ignored_and_one_after_a_progress_bar_is_found(first, write):
     write("\rERROR: try 1\r 1%|#\n\r 1%|#\r 2%|#\r    \rERROR: lost\n")
     found = first(rank="0")["found"]
     assert (found["text"], found["offset"]) == ("ERROR: lost", 38)
@@ -266,7 +266,7 @@ def first(colleague: Api, task: Task) -> Callable[..., Any]:
     return lambda **query: colleague.get(f"/training-tasks/{task.pk}/logs/first-error", **query).data
 
 
-def test_the_first_error_of_a_rank_is_the_first_line_that_says_so(first, write):
+def test_the_first_error_of_a_rank_is_found(first, write):
     write(LOG)
     assert first(rank="0") == {
         "attempt": 1,
@@ -284,13 +284,13 @@ def test_the_first_error_of_a_rank_is_the_first_line_that_says_so(first, write):
     assert first(rank="1")["found"] is None
 
 
-def test_of_all_ranks_it_is_the_earliest(first, write):
+def test_the_earliest_error_of_all_ranks_is_found(first, write):
     write("2026-11-22 10:00:03 ERROR late\n", rank=0)
     write("2026-11-22 10:00:02 ERROR early\n", rank=9)
     assert first()["found"]["rank"] == 9
 
 
-def test_where_times_are_missing_it_is_that_of_the_rank_that_failed_first(first, write):
+def test_without_times_the_first_error_is_that_of_the_rank_that_failed_first(first, write):
     write("2026-11-22 10:00:03 ERROR peer is gone\n", rank=0)
     write(TRACEBACK, rank=5)
     write(TRACEBACK, rank=7)
@@ -299,7 +299,7 @@ def test_where_times_are_missing_it_is_that_of_the_rank_that_failed_first(first,
     assert (first()["found"]["rank"], first()["found"]["text"]) == (7, "Traceback (most recent call last):")
 
 
-def test_of_a_long_log_both_ends_are_read_and_it_is_said_that_the_middle_was_not(first, write, monkeypatch):
+def test_only_both_ends_of_a_long_log_are_read_and_the_gap_is_reported(first, write, monkeypatch):
     monkeypatch.setattr(first_error, "WINDOW_BYTES", 0)
     monkeypatch.setattr(first_error, "MAX_LINE_BYTES", 1 << 10)
     monkeypatch.setattr(first_error, "PIECE_BYTES", 100)
@@ -313,12 +313,12 @@ def test_of_a_long_log_both_ends_are_read_and_it_is_said_that_the_middle_was_not
     assert (first(rank="0")["found"], first(rank="0")["complete"]) == (None, False)
 
 
-def test_an_error_in_a_line_that_is_half_written_is_found(first, write):
+def test_an_error_in_an_incomplete_line_is_found(first, write):
     write("ERROR: lo")
     assert first()["found"]["text"] == "ERROR: lo"
 
 
-def test_without_time_for_all_ranks_the_one_that_failed_first_is_read(first, write, monkeypatch):
+def test_under_a_time_limit_the_rank_that_failed_first_is_read(first, write, monkeypatch):
     Attempt.objects.update(outcome="RANK_FAILED", outcome_params={"rank": 7})
     write(TRACEBACK, rank=7)
     moments = iter([0.0, 0.0])
@@ -328,6 +328,6 @@ def test_without_time_for_all_ranks_the_one_that_failed_first_is_read(first, wri
 
 
 @pytest.mark.parametrize(("query", "field"), [({"rank": "14"}, "rank"), ({"attempt": "0"}, "attempt")])
-def test_a_bad_place_for_a_first_error_is_named(colleague, task, query, field):
+def test_invalid_parameters_for_the_first_error_are_named(colleague, task, query, field):
     answer = colleague.get(f"/training-tasks/{task.pk}/logs/first-error", **query)
     assert (answer.status, list(answer.problems)) == (400, [field])

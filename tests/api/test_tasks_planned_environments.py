@@ -40,7 +40,7 @@ def run_all(task: str) -> None:
         DevEnvironment.objects.filter(pk=hosted.pk).update(status=EnvironmentStatus.RUNNING, host="h1", ip="127.0.0.1")
 
 
-def test_a_preview_says_what_would_be_made_and_makes_nothing(colleague: Api) -> None:
+def test_a_preview_shows_planned_environments_and_creates_none(colleague: Api) -> None:
     before = DevEnvironment.objects.count()
     preview = colleague.post("/training-tasks/preview", asking()).data
     assert preview["problems"] == []
@@ -49,12 +49,12 @@ def test_a_preview_says_what_would_be_made_and_makes_nothing(colleague: Api) -> 
     assert (DevEnvironment.objects.count(), Hosted.objects.count()) == (before, 0)
 
 
-def test_tasks_train_in_allocations_that_are_made_for_them(colleague: Api, cluster: Cluster) -> None:
+def test_tasks_train_in_slurm_allocations_made_for_them(colleague: Api, cluster: Cluster) -> None:
     Cluster.objects.filter(pk=cluster.pk).update(backend="slurm", connection={})
     assert colleague.post("/training-tasks/preview", asking()).data["problems"] == []
 
 
-def test_they_are_made_with_the_task_and_it_waits_for_all_of_them(colleague: Api) -> None:
+def test_planned_environments_are_created_with_the_task_which_waits_for_all(colleague: Api) -> None:
     created = colleague.post("/training-tasks", asking())
     task = created.data["taskId"]
     made = made_for(task)
@@ -73,7 +73,7 @@ def test_they_are_made_with_the_task_and_it_waits_for_all_of_them(colleague: Api
 
 
 @pytest.mark.database
-def test_one_that_cannot_be_had_fails_the_task_and_the_others_go(colleague: Api) -> None:
+def test_a_planned_environment_that_cannot_start_fails_the_task_and_removes_the_others(colleague: Api) -> None:
     task = colleague.post("/training-tasks", asking()).data["taskId"]
     bad = made_for(task)[1]
     DevEnvironment.objects.filter(pk=bad.pk).update(status=EnvironmentStatus.FAILED)
@@ -86,7 +86,9 @@ def test_one_that_cannot_be_had_fails_the_task_and_the_others_go(colleague: Api)
 
 
 @pytest.mark.parametrize(("afterwards", "wanted"), [("delete", "deleted"), ("stop", "stopped"), ("keep", "running")])
-def test_afterwards_they_are_what_was_said(colleague: Api, afterwards: str, wanted: str) -> None:
+def test_after_the_task_planned_environments_are_kept_stopped_or_deleted(
+    colleague: Api, afterwards: str, wanted: str
+) -> None:
     task = colleague.post("/training-tasks", asking(afterwards)).data["taskId"]
     colleague.post(f"/training-tasks/{task}/stop")
     reconciler.reconcile_tasks(task)
@@ -94,7 +96,7 @@ def test_afterwards_they_are_what_was_said(colleague: Api, afterwards: str, want
     assert {(one.wanted, one.afterwards) for one in made_for(task)} == {(wanted, "")}
 
 
-def test_nobody_else_gets_them_meanwhile(colleague: Api) -> None:
+def test_planned_environments_are_reserved_for_their_task(colleague: Api) -> None:
     task = colleague.post("/training-tasks", asking()).data["taskId"]
     run_all(task)
     ids = [one.pk for one in made_for(task)]
@@ -119,9 +121,7 @@ def test_nobody_else_gets_them_meanwhile(colleague: Api) -> None:
         ({"launchMode": "other"}, {"launchMode": "LAUNCH_MODE_UNKNOWN"}),
     ],
 )
-def test_what_contradicts_itself_is_refused_by_field(
-    colleague: Api, change: dict[str, Any], problems: dict[str, str]
-) -> None:
+def test_contradictory_fields_are_refused(colleague: Api, change: dict[str, Any], problems: dict[str, str]) -> None:
     refused = colleague.post("/training-tasks", {**asking(), **change})
     assert refused.status == 400
     assert problems.items() <= refused.problems.items()
@@ -129,12 +129,12 @@ def test_what_contradicts_itself_is_refused_by_field(
     assert not Task.objects.exists()
 
 
-def test_a_drill_is_not_a_reason_to_make_any(colleague: Api) -> None:
+def test_a_drill_creates_no_environments(colleague: Api) -> None:
     refused = colleague.post("/drills", {"request": asking()})
     assert refused.problems["launchMode"] == "DRILL_NEEDS_ENVIRONMENTS"
 
 
-def test_viewers_and_strangers_make_none(viewer: Api, stranger: Api) -> None:
+def test_viewers_and_strangers_create_no_environments(viewer: Api, stranger: Api) -> None:
     assert viewer.post("/training-tasks", asking()).status == 403
     foreign = stranger.post("/training-tasks", {**asking(), "projectId": "project-one"})
     assert foreign.problems["projectId"] == "PROJECT_UNKNOWN"

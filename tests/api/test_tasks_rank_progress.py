@@ -17,7 +17,7 @@ from tests.api.test_tasks_create import DOCUMENT
 pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
 
 
-def test_pulses_are_asked_of_the_engine_while_the_task_runs(
+def test_rank_progress_is_read_from_the_engine_while_the_task_runs(
     colleague: Api, stranger: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[Any] = []

@@ -49,9 +49,7 @@ def create_resuming_task(api: Api, path: str) -> tuple[int, Any]:
     return answer.status, answer.body.get("errors")
 
 
-def test_a_checkpoint_of_a_project_that_one_is_in_is_taken_and_stored_as_it_is_meant(
-    colleague: Api, ours: Task
-) -> None:
+def test_a_checkpoint_of_the_users_project_is_accepted_and_its_path_normalized(colleague: Api, ours: Task) -> None:
     path = Path(saved(ours))
     for spelt in (str(path), f"{path.parent}/../{ours.pk}//./{path.name}", str(path.parent)):
         answer = colleague.post(TASKS, {**SINGLE, "resumeFrom": spelt})
@@ -59,7 +57,7 @@ def test_a_checkpoint_of_a_project_that_one_is_in_is_taken_and_stored_as_it_is_m
         assert Task.objects.get(pk=answer.data["taskId"]).spec["resume_from"] == os.path.normpath(spelt)
 
 
-def test_what_a_task_saved_beside_its_script_is_its_own_as_well(
+def test_files_saved_next_to_the_script_count_as_the_tasks_own(
     colleague: Api, ours: Task, theirs: Task, data: Path
 ) -> None:
     for task in (ours, theirs):
@@ -71,7 +69,7 @@ def test_what_a_task_saved_beside_its_script_is_its_own_as_well(
 
 
 @pytest.mark.parametrize("lang", ["zh-CN", "en"])
-def test_another_projects_checkpoint_and_one_that_is_not_there_get_the_same_answer(
+def test_foreign_and_missing_checkpoints_get_the_same_error(
     colleague: Api, theirs: Task, data: Path, lang: str
 ) -> None:
     colleague.lang = lang
@@ -97,7 +95,7 @@ def test_another_projects_checkpoint_and_one_that_is_not_there_get_the_same_answ
         assert [one["error"] for one in create_resuming_task(colleague, str(path))[1]] == ["RESUME_NOT_FOUND"], path
 
 
-def test_neither_links_nor_dots_nor_other_names_of_the_data_directory_lead_there(
+def test_links_and_dots_do_not_lead_to_foreign_checkpoints(
     colleague: Api, ours: Task, theirs: Task, data: Path, tmp_path: Path
 ) -> None:
     there, own = Path(saved(theirs)), Path(saved(ours))
@@ -116,7 +114,7 @@ def test_neither_links_nor_dots_nor_other_names_of_the_data_directory_lead_there
     assert status == 201 or [one["error"] for one in problems] == ["PATH_NOT_GIVEN"], "no rank sees it by that name"
 
 
-def test_a_data_directory_that_is_put_together_with_links_is_one_all_the_same(
+def test_a_data_directory_made_of_links_is_accepted(
     colleague: Api, stranger: Api, theirs: Task, settings: Any, tmp_path: Path
 ) -> None:
     """Checkpoints on another disk."""
@@ -129,9 +127,7 @@ def test_a_data_directory_that_is_put_together_with_links_is_one_all_the_same(
     assert stranger.post(TASKS, {**SINGLE, "environmentIds": ["env-other"], "resumeFrom": there}).status == 201
 
 
-def test_a_clusters_own_name_of_the_data_directory_leads_nowhere_else(
-    colleague: Api, ours: Task, theirs: Task, cluster: Cluster
-) -> None:
+def test_a_cluster_mount_path_does_not_lead_outside(colleague: Api, ours: Task, theirs: Task, cluster: Cluster) -> None:
     """There pods see it under another path, and this is what a job is planned with."""
     cluster.backend, cluster.connection = "agent", {"data": {"mountPath": "/mnt/fermi"}}
     cluster.save()
@@ -145,13 +141,13 @@ def test_a_clusters_own_name_of_the_data_directory_leads_nowhere_else(
     assert Task.objects.get(pk=answer.data["taskId"]).spec["resume_from"] == own
 
 
-def test_a_preview_says_so_and_shows_the_rest(colleague: Api, theirs: Task) -> None:
+def test_a_preview_reports_a_forbidden_checkpoint_and_shows_the_rest(colleague: Api, theirs: Task) -> None:
     shown = colleague.post(f"{TASKS}/preview", {**DOCUMENT, "resumeFrom": saved(theirs)}).data
     assert [problem["error"] for problem in shown["problems"]] == ["RESUME_NOT_FOUND"]
     assert shown["worldSize"] == 14
 
 
-def test_who_is_in_both_projects_and_the_administrator_may(
+def test_members_of_both_projects_and_administrators_may_resume(
     colleague: Api, admin: Api, theirs: Task, other_project: Project
 ) -> None:
     path = saved(theirs)
@@ -160,7 +156,7 @@ def test_who_is_in_both_projects_and_the_administrator_may(
     assert create_resuming_task(colleague, path)[0] == 201
 
 
-def test_a_task_that_was_allowed_to_goes_on_but_is_made_again_only_by_those_who_may(
+def test_a_retry_checks_access_to_the_checkpoint_again(
     colleague: Api, owner: Api, theirs: Task, other_project: Project
 ) -> None:
     """Its request stands in the clone; whoever sends it is asked anew."""

@@ -26,18 +26,18 @@ def codes(api: Api, request: dict[str, Any]) -> list[str]:
     return sorted(warning["code"] for warning in api.post("/training-tasks", request).data["warnings"])
 
 
-def test_the_contracts_example_names_one_of_the_nodes_twice_and_is_accepted(colleague: Api) -> None:
+def test_a_node_named_twice_is_accepted_as_in_the_contract(colleague: Api) -> None:
     both = changed(environmentIds=["env-001"])
     assert colleague.post("/training-tasks", both).data["distributedInfo"]["nodeCount"] == 3
 
 
-def test_a_config_without_nodes_is_about_the_environments_named_beside_it(colleague: Api) -> None:
+def test_a_config_without_nodes_uses_the_environments_of_the_request(colleague: Api) -> None:
     beside = changed(distributedConfig__nodeIds=None, environmentIds=["env-003", "env-001"])
     created = colleague.post("/training-tasks", beside).data
     assert (created["distributedInfo"]["nodeCount"], created["distributedInfo"]["masterNode"]) == (2, "env-001")
 
 
-def test_a_config_that_is_not_enabled_counts_for_nothing(colleague: Api) -> None:
+def test_a_disabled_config_is_ignored(colleague: Api) -> None:
     single = changed(distributedConfig__enabled=False, distributedConfig__framework="none", environmentIds=["env-002"])
     assert colleague.post("/training-tasks", single).data["distributedInfo"]["masterNode"] == "env-002"
 
@@ -48,20 +48,20 @@ def test_a_node_without_a_gpu_runs_one_process(colleague: Api) -> None:
     assert (created["distributedInfo"]["totalGpus"], created["distributedInfo"]["worldSize"]) == (0, 1)
 
 
-def test_the_models_defaults_hold_where_the_request_says_nothing(colleague: Api) -> None:
+def test_model_defaults_apply_where_the_request_is_silent(colleague: Api) -> None:
     task_id = colleague.post("/training-tasks", {**SINGLE, "hyperparameters": {"totalSteps": 7}}).data["taskId"]
     hyperparameters = Task.objects.get(pk=task_id).spec["hyperparameters"]
     assert (hyperparameters["totalSteps"], hyperparameters["batchSize"]) == (7, 8)
     assert colleague.get(f"/training-tasks/{task_id}").data["totalSteps"] == 7
 
 
-def test_environments_of_two_clusters_do_not_train_together(colleague: Api) -> None:
+def test_environments_of_two_clusters_are_refused_together(colleague: Api) -> None:
     other = Cluster.objects.create(name="other", backend="local")
     DevEnvironment.objects.filter(pk="env-005").update(cluster=other)
     assert colleague.post("/training-tasks", DOCUMENT).problems == {"distributedConfig.nodeIds.2": "CLUSTERS_DIFFER"}
 
 
-def test_data_and_models_of_another_project_are_not_trained_on_here(colleague: Api, other_project: Project) -> None:
+def test_datasets_and_models_of_other_projects_are_refused(colleague: Api, other_project: Project) -> None:
     """Not even by somebody who is in both projects: the others who will read the task are not."""
     Membership.objects.create(project=other_project, user=colleague.user, role=Role.MEMBER)
     Dataset.objects.update(project=other_project)
@@ -72,20 +72,20 @@ def test_data_and_models_of_another_project_are_not_trained_on_here(colleague: A
     }
 
 
-def test_a_dataset_still_being_prepared_is_waited_for_and_a_failed_one_refused(colleague: Api) -> None:
+def test_a_dataset_in_preparation_is_waited_for_and_a_failed_one_refused(colleague: Api) -> None:
     DatasetVersion.objects.update(status=VersionStatus.PREPARING, train_path="", valid_path="")
     assert colleague.post("/training-tasks", SINGLE).status == 201
     DatasetVersion.objects.update(status=VersionStatus.FAILED, error={"code": "DATA_EMPTY", "path": "/x"})
     assert colleague.post("/training-tasks", SINGLE).problems == {"datasetVersionId": "DATASET_VERSION_FAILED"}
 
 
-def test_held_environments_are_a_warning(colleague: Api) -> None:
+def test_held_environments_give_a_warning(colleague: Api) -> None:
     leases.acquire_leases(["env-001"], "task-elsewhere")
     warnings = {warning["code"]: warning for warning in colleague.post("/training-tasks", SINGLE).data["warnings"]}
     assert "task-elsewhere" in warnings["ENVIRONMENTS_BUSY"]["message"]
 
 
-def test_a_holder_is_named_to_its_own_project_alone(colleague: Api, other_project: Project) -> None:
+def test_a_holder_is_named_only_to_its_own_project(colleague: Api, other_project: Project) -> None:
     holder = colleague.post("/training-tasks", {**SINGLE, "taskName": "holds-it"}).data["taskId"]
     leases.acquire_leases(["env-001"], holder)
 
@@ -104,13 +104,13 @@ def test_a_holder_is_named_to_its_own_project_alone(colleague: Api, other_projec
     assert [one["taskName"] for one in colleague.get("/training-tasks", task=[holder]).data["items"]] == []
 
 
-def test_differing_gpus_and_versions_are_warnings(colleague: Api) -> None:
+def test_different_gpus_and_versions_give_warnings(colleague: Api) -> None:
     DevEnvironment.objects.filter(pk="env-001").update(versions={"torch": "2.1"})
     two = changed(distributedConfig__nodeIds=["env-001", "env-002"], distributedConfig__strategy=None)
     assert codes(colleague, two) == ["EMULATED_GPUS", "GPU_TYPES_DIFFER", "VERSIONS_DIFFER"]
 
 
-def test_a_strategy_that_is_what_will_run_is_no_warning(colleague: Api) -> None:
+def test_a_strategy_that_can_run_gives_no_warning(colleague: Api) -> None:
     assert "STRATEGY_NOT_RENDERED" not in codes(colleague, changed(distributedConfig__strategy={"dataParallel": 14}))
 
 
@@ -121,7 +121,7 @@ def test_a_framework_is_found_under_each_of_its_names(colleague: Api) -> None:
     assert [colleague.get("/training-tasks", framework=name).data["total"] for name in ("ddp", "pytorch-ddp")] == [2, 2]
 
 
-def test_more_environments_take_no_more_queries(
+def test_validation_queries_do_not_grow_with_environments(
     colleague: Api, project: Project, cluster: Cluster, django_assert_max_num_queries: Any
 ) -> None:
     zone = DevEnvironment.objects.get(pk="env-001").zone
@@ -138,7 +138,7 @@ def test_more_environments_take_no_more_queries(
         assert len(colleague.post("/training-tasks/preview", big).data["ranks"]) == 512
 
 
-def test_a_retry_resumes_from_the_newest_checkpoint_that_is_still_there(colleague: Api, settings: Any) -> None:
+def test_a_retry_resumes_from_the_newest_existing_checkpoint(colleague: Api, settings: Any) -> None:
     task = Task.objects.get(pk=colleague.post("/training-tasks", SINGLE).data["taskId"])
     Task.objects.update(state=TaskState.FAILED, due_at=None, ended_at=now())
     kept = Path(settings.DATA_DIR, "checkpoints", task.pk, "checkpoint_step_20.pt")
@@ -163,7 +163,7 @@ def test_a_retry_resumes_from_the_newest_checkpoint_that_is_still_there(colleagu
         (["elsewhere"], {"spareEnvironmentIds.0": "CLUSTERS_DIFFER"}),
     ],
 )
-def test_spares_that_could_never_take_a_place_are_refused(
+def test_spares_that_could_never_replace_a_node_are_refused(
     colleague: Api, environments: dict[str, DevEnvironment], other_project: Project, spares: Any, problems: Any
 ) -> None:
     Membership.objects.create(project=other_project, user=colleague.user, role=Role.MEMBER)
@@ -179,9 +179,7 @@ def test_spares_that_could_never_take_a_place_are_refused(
     assert {problem["field"]: problem["error"] for problem in shown} == problems
 
 
-def test_spares_may_be_stopped_or_busy_now_and_stay_with_the_request(
-    colleague: Api, environments: dict[str, DevEnvironment]
-) -> None:
+def test_stopped_and_busy_spares_are_accepted_and_kept(colleague: Api, environments: dict[str, DevEnvironment]) -> None:
     Lease.objects.create(environment=environments["env-002"], holder="task-other")
     request = {**DOCUMENT, "spareEnvironmentIds": ["env-004", "env-002"]}
     first = colleague.post("/training-tasks", request).data["taskId"]
@@ -191,7 +189,7 @@ def test_spares_may_be_stopped_or_busy_now_and_stay_with_the_request(
     assert colleague.get(f"/training-tasks/{again}").data["request"]["spareEnvironmentIds"] == ["env-004", "env-002"]
 
 
-def test_a_task_that_goes_on_elsewhere_shows_where(colleague: Api) -> None:
+def test_a_task_that_moved_to_other_environments_shows_them(colleague: Api) -> None:
     key = colleague.post("/training-tasks", {**DOCUMENT, "spareEnvironmentIds": ["env-002"]}).data["taskId"]
     DevEnvironment.objects.filter(pk="env-001").update(status="unhealthy")
     Task.objects.filter(pk=key).update(state=TaskState.QUEUED, attempt=1)

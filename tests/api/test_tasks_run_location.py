@@ -57,13 +57,13 @@ def runs_in(found: dict[str, Any]) -> dict[str, tuple[str, str] | None]:
     }
 
 
-def test_an_engine_with_one_way_says_nothing(colleague: Api, can_run: CanRun) -> None:
+def test_an_engine_with_one_run_location_shows_none(colleague: Api, can_run: CanRun) -> None:
     can_run({})
     assert runs_in(preview(colleague)) == {"env-001": None, "env-003": None, "env-005": None}
 
 
 @pytest.mark.usefixtures("mixed")
-def test_each_environment_has_its_own_way_and_reason(colleague: Api) -> None:
+def test_each_environment_has_its_own_run_location_and_reason(colleague: Api) -> None:
     found = preview(colleague)
     assert found["problems"] == []
     assert runs_in(found) == {
@@ -81,7 +81,7 @@ def test_each_environment_has_its_own_way_and_reason(colleague: Api) -> None:
     [("environment", ("inside", "WAY_INSIDE_ASKED")), ("beside", ("beside", "WAY_BESIDE_ASKED")),
      ("pod", ("beside", "WAY_BESIDE_ASKED"))],
 )  # fmt: skip
-def test_what_the_request_asks_for_is_the_way_of_all(
+def test_a_requested_run_location_applies_to_all_environments(
     colleague: Api, can_run: CanRun, asked: str, found: tuple[str, str]
 ) -> None:
     can_run({"env-001": RunLocations(HOLDS), "env-003": RunLocations(CLAIM)})
@@ -90,7 +90,7 @@ def test_what_the_request_asks_for_is_the_way_of_all(
 
 
 @pytest.mark.usefixtures("mixed")
-def test_what_is_asked_for_where_there_is_one_way_is_said_to_have_no_effect(colleague: Api) -> None:
+def test_a_requested_run_location_without_alternative_has_no_effect(colleague: Api) -> None:
     colleague.lang = "en"
     found = preview(colleague, distributedConfig__runIn="environment")
     assert found["problems"] == []
@@ -99,7 +99,7 @@ def test_what_is_asked_for_where_there_is_one_way_is_said_to_have_no_effect(coll
     assert "RUN_IN_UNUSED" not in {one["code"] for one in preview(colleague)["warnings"]}
 
 
-def test_why_one_way_is_not_possible_is_the_reason_for_the_other(colleague: Api, can_run: CanRun) -> None:
+def test_an_impossible_run_location_is_the_reason_for_the_other(colleague: Api, can_run: CanRun) -> None:
     can_run({"env-001": RunLocations(HOLDS, inside=OLD), "env-003": RunLocations(CLAIM, beside=ELSEWHERE)})
     colleague.lang = "en"
     found = preview(colleague)
@@ -112,7 +112,7 @@ def test_why_one_way_is_not_possible_is_the_reason_for_the_other(colleague: Api,
 
 
 @pytest.mark.parametrize(("asked", "why"), [("environment", "INSIDE_PYTHON_OLD"), ("beside", "BESIDE_OTHER_NAMESPACE")])
-def test_a_way_that_is_not_possible_is_refused_for_each_environment(
+def test_an_impossible_run_location_is_refused_for_each_environment(
     colleague: Api, can_run: CanRun, asked: str, why: str
 ) -> None:
     closed = RunLocations(HOLDS, inside=OLD, beside=ELSEWHERE)
@@ -126,7 +126,7 @@ def test_a_way_that_is_not_possible_is_refused_for_each_environment(
     assert not Task.objects.exists()
 
 
-def test_where_neither_way_is_possible_both_reasons_are_given(colleague: Api, can_run: CanRun) -> None:
+def test_without_any_possible_run_location_both_reasons_are_given(colleague: Api, can_run: CanRun) -> None:
     can_run({"env-001": RunLocations(HOLDS, inside=OLD, beside=ELSEWHERE)})
     problems = preview(colleague)["problems"]
     assert [(one["field"], one["error"]) for one in problems] == [
@@ -134,7 +134,7 @@ def test_where_neither_way_is_possible_both_reasons_are_given(colleague: Api, ca
     ]  # fmt: skip
 
 
-def test_an_engine_that_cannot_be_asked_leaves_it_to_the_start(colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_engine_defers_the_choice_to_the_start(colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: Any) -> Mapping[str, RunLocations]:
         raise BackendError("ENGINE_UNREACHABLE", why="no answer")
 
@@ -147,7 +147,7 @@ def test_an_engine_that_cannot_be_asked_leaves_it_to_the_start(colleague: Api, m
 
 
 @pytest.mark.usefixtures("mixed")
-def test_a_task_says_it_of_its_nodes_and_a_clone_keeps_what_was_asked(colleague: Api) -> None:
+def test_a_task_shows_run_locations_and_a_clone_keeps_the_request(colleague: Api) -> None:
     asked = {"distributedConfig__runIn": "environment", "distributedConfig__python": sys.executable}
     made = colleague.post("/training-tasks", changed(**asked)).data["taskId"]
     inside = ("inside", "WAY_INSIDE_ASKED")
@@ -157,7 +157,7 @@ def test_a_task_says_it_of_its_nodes_and_a_clone_keeps_what_was_asked(colleague:
     assert (config["runIn"], config["python"]) == ("environment", sys.executable)
 
 
-def test_a_task_says_where_its_newest_attempt_runs(
+def test_a_task_shows_the_run_location_of_its_newest_attempt(
     colleague: Api, can_run: CanRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was possible when it was created may not be when its turn comes."""
@@ -179,17 +179,13 @@ def test_a_task_says_where_its_newest_attempt_runs(
      ("python", 3, "WRONG_TYPE")],
     ids=lambda value: str(value)[:20],
 )  # fmt: skip
-def test_values_of_the_wrong_shape_are_refused_at_their_field(
-    colleague: Api, field: str, value: object, error: str
-) -> None:
+def test_values_of_a_wrong_type_are_refused_by_field(colleague: Api, field: str, value: object, error: str) -> None:
     problems = preview(colleague, **{f"distributedConfig__{field}": value})["problems"]
     assert [(one["field"], one["error"]) for one in problems] == [(f"distributedConfig.{field}", error)]
 
 
 @pytest.mark.usefixtures("mixed")
-def test_environments_that_keep_their_checkpoints_to_themselves_are_named(
-    colleague: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environments_with_private_checkpoints_are_named(colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those inside of which ranks run: training pods have the data volume."""
     monkeypatch.setattr(LocalBackend, "shares_data", lambda *_: False)
     (found,) = [one for one in preview(colleague)["warnings"] if one["code"] == "INSIDE_NOT_SHARED"]
@@ -198,9 +194,7 @@ def test_environments_that_keep_their_checkpoints_to_themselves_are_named(
 
 
 @pytest.mark.usefixtures("mixed")
-def test_that_an_engines_queue_is_not_asked_for_what_runs_inside_is_said(
-    colleague: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_bypasses_the_engines_queue_says_so(colleague: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as Kueue: nothing is scheduled there."""
     assert "INSIDE_NOT_QUEUED" not in [one["code"] for one in preview(colleague)["warnings"]]
     monkeypatch.setattr(LocalBackend, "queues", True)

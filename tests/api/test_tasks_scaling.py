@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("environments", "dataset", "model")
 PAIRS = [("env-001", "env-003"), ("env-003", "env-005"), ("env-005", "env-001")]
 
 
-def test_a_preview_says_what_to_expect_and_what_that_rests_on(colleague: Api) -> None:
+def test_a_preview_shows_expected_speed_and_its_assumptions(colleague: Api) -> None:
     found = colleague.post("/training-tasks/preview", DOCUMENT).data["scaling"]
     assert [(row["nodes"], row["processes"]) for row in found["rows"]] == [(1, 2), (2, 6), (3, 14)]
     assert found["rows"][-1]["theoretical"] == 7
@@ -21,7 +21,7 @@ def test_a_preview_says_what_to_expect_and_what_that_rests_on(colleague: Api) ->
     assert {reason["code"] for reason in found["reasons"]} >= {"SCALING_NETWORK_ASSUMED", "SCALING_COMMUNICATION"}
 
 
-def test_a_preflight_test_of_these_nodes_takes_the_place_of_what_is_assumed(colleague: Api, stranger: Api) -> None:
+def test_a_measured_preflight_test_replaces_assumptions(colleague: Api, stranger: Api) -> None:
     body = {"environmentIds": [pair[0] for pair in PAIRS], "level": "quick"}
     test = colleague.post("/preflights", body).data["id"]
     pairs = [{"from": a, "to": b, "rttMs": 21.0, "bandwidthMbps": 900.0} for a, b in PAIRS]
@@ -33,7 +33,7 @@ def test_a_preflight_test_of_these_nodes_takes_the_place_of_what_is_assumed(coll
     assert "21" in network["message"]
 
 
-def test_a_task_says_how_far_off_it_was(colleague: Api) -> None:
+def test_a_task_shows_expected_and_measured_speed(colleague: Api) -> None:
     task = colleague.post("/training-tasks", DOCUMENT).data["taskId"]
     before = colleague.get(f"/training-tasks/{task}/scaling").data
     assert (before["tokensPerSecond"], before["offBy"]) == (None, None)

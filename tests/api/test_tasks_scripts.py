@@ -24,7 +24,7 @@ def unpacked(content: bytes) -> dict[str, tuple[str, int]]:
         return {one.name: (tar.extractfile(one).read().decode(), one.mode) for one in tar}
 
 
-def test_a_viewer_gets_a_folder_with_a_script_for_each_node(task, viewer):
+def test_a_viewer_downloads_a_folder_with_one_script_per_node(task, viewer):
     answer = viewer.get(f"/training-tasks/{task.pk}/scripts", target="shell")
     assert answer.status == 200
     assert answer.headers["Content-Type"] == "application/gzip"
@@ -51,12 +51,12 @@ def test_each_target_has_its_files(task, colleague, target, file):
     assert f"{task.pk}-1-{target}/{file}" in files
 
 
-def test_the_same_task_always_gives_the_same_bytes(task, colleague):
+def test_downloads_are_reproducible(task, colleague):
     first, second = (colleague.get(f"/training-tasks/{task.pk}/scripts").body for _ in range(2))
     assert first == second
 
 
-def test_scripts_go_on_where_the_newest_attempt_has_come_to(task, colleague):
+def test_scripts_resume_from_the_newest_checkpoint(task, colleague):
     moment = timezone.now()
     Attempt.objects.create(task=task, number=3, master_port=29777, plan={}, created_at=moment)
     Checkpoint.objects.create(task=task, attempt=3, step=5, path="/c/checkpoint_step_5.pt", at=moment)
@@ -68,7 +68,7 @@ def test_scripts_go_on_where_the_newest_attempt_has_come_to(task, colleague):
     assert '"MASTER_PORT=29888"' in unpacked(moved)[f"{task.pk}-3-shell/start-node-0.sh"][0]
 
 
-def test_what_cannot_be_rendered_is_named(task, colleague):
+def test_a_target_that_cannot_be_rendered_is_named(task, colleague):
     unknown = colleague.get(f"/training-tasks/{task.pk}/scripts", target="shel")
     assert (unknown.status, unknown.problems) == (400, {"target": "TARGET_UNKNOWN"})
     DevEnvironment.objects.update(image="")

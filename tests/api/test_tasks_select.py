@@ -24,7 +24,7 @@ def asking(select: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**request, "distributedConfig": {**config, "select": select}}
 
 
-def test_fourteen_gpus_in_any_mixture_are_previewed_with_the_environments_that_suit(colleague: Api) -> None:
+def test_fourteen_gpus_of_any_sizes_are_previewed(colleague: Api) -> None:
     preview = colleague.post("/training-tasks/preview", asking({"totalGpus": 14})).data
     assert preview["problems"] == []
     assert (preview["worldSize"], preview["chosen"]["startsNow"], preview["chosen"]["number"]) == (14, True, 1)
@@ -33,7 +33,7 @@ def test_fourteen_gpus_in_any_mixture_are_previewed_with_the_environments_that_s
     assert preview["chosen"]["masterNode"] == biggest.pk == preview["masterNode"]
 
 
-def test_a_task_gets_its_environments_when_its_turn_comes(colleague: Api) -> None:
+def test_a_task_gets_environments_when_it_is_scheduled(colleague: Api) -> None:
     task_id = colleague.post("/training-tasks", asking({"nodes": 2, "gpusPerNode": 2})).data["taskId"]
     shown = colleague.get(f"/training-tasks/{task_id}").data
     assert (shown["nodes"], shown["ranks"], shown["worldSize"]) == ([], [], 4)
@@ -48,9 +48,7 @@ def test_a_task_gets_its_environments_when_its_turn_comes(colleague: Api) -> Non
         f"/training-tasks/{task_id}/events").data["items"]}  # fmt: skip
 
 
-def test_where_nothing_is_said_of_gpus_a_machine_without_one_is_chosen_only_where_no_other_is_there(
-    colleague: Api, cluster: Cluster
-) -> None:
+def test_a_machine_without_gpus_is_chosen_only_as_a_last_resort(colleague: Api, cluster: Cluster) -> None:
     DevEnvironment.objects.filter(pk="env-001").update(gpu_count=0, gpu_type="")
     chosen = colleague.post("/training-tasks/preview", asking({})).data["chosen"]
     assert "env-001" not in chosen["nodeIds"]
@@ -77,18 +75,20 @@ def test_where_nothing_is_said_of_gpus_a_machine_without_one_is_chosen_only_wher
         ({"cores": 2}, {"distributedConfig.select.cores": "UNKNOWN_FIELD"}),
     ],
 )
-def test_what_cannot_be_is_refused_by_field(colleague: Api, select: dict[str, Any], problems: dict[str, str]) -> None:
+def test_an_invalid_selection_is_refused_by_field(
+    colleague: Api, select: dict[str, Any], problems: dict[str, str]
+) -> None:
     refused = colleague.post("/training-tasks", asking(select))
     assert (refused.status, refused.problems) == (400, problems)
     assert not Task.objects.exists()
 
 
-def test_capacity_and_environments_by_name_contradict_each_other(colleague: Api) -> None:
+def test_selection_and_named_environments_exclude_each_other(colleague: Api) -> None:
     both = changed(distributedConfig__select={"nodes": 1}, distributedConfig__masterNode="")
     assert colleague.post("/training-tasks", both).problems == {"distributedConfig.select": "SELECT_WITH_NODES"}
 
 
-def test_a_shared_environment_is_for_tasks_of_any_project(stranger: Api, owner: Api) -> None:
+def test_a_shared_environment_serves_tasks_of_any_project(stranger: Api, owner: Api) -> None:
     own = Project.objects.get(memberships__user=stranger.user)
     assert stranger.get("/dev-environments").data["items"] == []
     owner.patch("/dev-environments/env-001", {"shared": True, "labels": {"rack": "r1"}})
@@ -103,7 +103,7 @@ def test_a_shared_environment_is_for_tasks_of_any_project(stranger: Api, owner: 
     assert refused.status in (403, 404), "its own project manages it"
 
 
-def test_whose_task_it_is_has_to_be_said_where_it_could_be_several_projects(colleague: Api) -> None:
+def test_the_project_must_be_named_where_it_is_ambiguous(colleague: Api) -> None:
     second = Project.objects.create(name="second")
     Membership.objects.create(project=second, user=colleague.user, role="member")
     request = asking({"nodes": 1})
@@ -115,7 +115,7 @@ def test_whose_task_it_is_has_to_be_said_where_it_could_be_several_projects(coll
     }
 
 
-def test_only_members_pause_and_resume_and_only_what_goes_on(colleague: Api, viewer: Api, stranger: Api) -> None:
+def test_only_members_pause_and_resume_active_tasks(colleague: Api, viewer: Api, stranger: Api) -> None:
     task_id = colleague.post("/training-tasks", changed()).data["taskId"]
     assert viewer.post(f"/training-tasks/{task_id}/pause").status == 403
     assert stranger.post(f"/training-tasks/{task_id}/pause").status == 404

@@ -36,7 +36,7 @@ def task(colleague: Api) -> Task:
     return Task.objects.get(pk=task.pk)
 
 
-def test_series_of_a_task_say_whose_they_are(task: Task, viewer: Api, stranger: Api, anonymous: Api) -> None:
+def test_series_of_a_task_have_environment_and_rank(task: Task, viewer: Api, stranger: Api, anonymous: Api) -> None:
     path = f"/training-tasks/{task.pk}/telemetry"
     told = viewer.get(path).data
     gpus = [one for one in told["series"] if one["metric"] == "gpu" and one["node"] is not None]
@@ -55,7 +55,7 @@ def test_series_of_a_task_say_whose_they_are(task: Task, viewer: Api, stranger: 
     assert anonymous.get(path).status == 401
 
 
-def test_a_mark_says_whether_an_attempt_failed_or_was_asked_to_end(task: Task, viewer: Api) -> None:
+def test_event_marks_show_failed_and_stopped_attempts(task: Task, viewer: Api) -> None:
     began = task.attempts.get().created_at
     for number, outcome in enumerate(("GAVE_WAY", "NODE_LOST", "COMPLETED"), 2):
         at = began + timedelta(minutes=number)
@@ -68,7 +68,7 @@ def test_a_mark_says_whether_an_attempt_failed_or_was_asked_to_end(task: Task, v
     assert not any(mark["failed"] for mark in marks if mark["code"] == "ATTEMPT_STARTED")
 
 
-def test_one_may_ask_for_some_nodes_ranks_and_metrics(task: Task, colleague: Api) -> None:
+def test_series_can_be_filtered_by_node_rank_and_metric(task: Task, colleague: Api) -> None:
     path = f"/training-tasks/{task.pk}/telemetry"
     told = colleague.get(path, metric=["gpu", "rank_cpu"], node=[1]).data["series"]
     assert {(one["metric"], one["rank"]) for one in told if one["node"] is not None or one["metric"] == "rank_cpu"} == {
@@ -82,7 +82,7 @@ def test_one_may_ask_for_some_nodes_ranks_and_metrics(task: Task, colleague: Api
     assert some["series"][0]["most"][0] == 0
 
 
-def test_a_task_knows_nothing_of_the_time_before_it_had_its_environments(task: Task, colleague: Api) -> None:
+def test_a_task_has_no_series_from_before_its_lease(task: Task, colleague: Api) -> None:
     node = task.nodes.first()
     assert node
     measured(f"env:{node.environment_id}", now().timestamp() - 3000, {"gpu:0": [77.0] * 10})
@@ -92,7 +92,7 @@ def test_a_task_knows_nothing_of_the_time_before_it_had_its_environments(task: T
     assert told["from"] >= (now() - timedelta(minutes=MINUTES + 2)).astimezone(UTC).isoformat()[:16]
 
 
-def test_what_others_did_with_its_environments_is_not_its_own(task: Task, viewer: Api, colleague: Api) -> None:
+def test_a_task_has_no_series_of_other_holders(task: Task, viewer: Api, colleague: Api) -> None:
     """A task that gave way in between, and one that has ended."""
     node = task.nodes.first()
     assert node
@@ -112,7 +112,7 @@ def test_what_others_did_with_its_environments_is_not_its_own(task: Task, viewer
     assert [one["gpu"] for one in told][:3] == [None, None, 2]
 
 
-def test_what_ranks_use_now_is_one_short_answer(task: Task, viewer: Api, stranger: Api) -> None:
+def test_the_current_use_of_ranks_is_one_short_answer(task: Task, viewer: Api, stranger: Api) -> None:
     path = f"/training-tasks/{task.pk}/telemetry/now"
     told = viewer.get(path).data
     assert [one["rank"] for one in told["ranks"]] == list(range(14))
@@ -125,7 +125,7 @@ def test_what_ranks_use_now_is_one_short_answer(task: Task, viewer: Api, strange
     assert stranger.get(path).status == 404
 
 
-def test_an_environment_tells_what_it_used_and_who_had_it(task: Task, colleague: Api, stranger: Api) -> None:
+def test_an_environment_shows_its_use_and_holders(task: Task, colleague: Api, stranger: Api) -> None:
     node = task.nodes.first()
     assert node
     began = now() - timedelta(minutes=50)
@@ -148,7 +148,7 @@ def test_an_environment_tells_what_it_used_and_who_had_it(task: Task, colleague:
     ({"metric": "cpuu"}, "metric.0"), ({"points": 5}, "points"), ({"points": 10_000}, "points"),
     ({"from": "yesterday"}, "from"), ({"node": "-1"}, "node.0"), ({"nodes": "1"}, "nodes"),
 ])  # fmt: skip
-def test_what_cannot_be_meant_is_refused(task: Task, colleague: Api, query: dict[str, str], field: str) -> None:
+def test_an_invalid_interval_is_refused(task: Task, colleague: Api, query: dict[str, str], field: str) -> None:
     answer = colleague.get(f"/training-tasks/{task.pk}/telemetry", **query)
     assert answer.status == 400
     assert field in answer.problems
@@ -162,7 +162,7 @@ def test_times_that_run_backwards_are_refused(task: Task, colleague: Api) -> Non
     assert colleague.get(f"/training-tasks/{task.pk}/telemetry", **past).data["series"] == []
 
 
-def test_a_worker_tells_of_its_own_gpu_and_rank_and_of_its_host(colleague: Api, viewer: Api, stranger: Api) -> None:
+def test_a_worker_shows_series_of_its_gpu_rank_and_host(colleague: Api, viewer: Api, stranger: Api) -> None:
     hosts(colleague, gn6=2)
     worker = Worker.objects.get(pk="gn6-0")
     at = now().timestamp() - 600

@@ -15,7 +15,7 @@ def template(api: Api, key: str) -> dict:
     return api.get(f"/task-templates/{key}").data
 
 
-def test_the_documents_use_cases_come_in_its_order_and_in_the_readers_language(colleague: Api, viewer: Api) -> None:
+def test_use_cases_are_listed_in_order_and_in_the_readers_language(colleague: Api, viewer: Api) -> None:
     items = colleague.get("/task-templates").data["items"]
     assert [item["id"] for item in items] == ["llama2-7b", "bert-large", "gpt3-175b"]
     assert items[0]["advantages"] == ["快速启动", "简单配置", "成本较低"]
@@ -24,7 +24,7 @@ def test_the_documents_use_cases_come_in_its_order_and_in_the_readers_language(c
     assert viewer.get("/task-templates/t5").status == 404
 
 
-def test_a_use_case_proposes_environments_and_says_what_is_missing(colleague: Api) -> None:
+def test_a_use_case_proposes_environments_and_names_missing_ones(colleague: Api) -> None:
     gpt3 = template(colleague, "gpt3-175b")["full"]
     assert gpt3["request"]["distributedConfig"]["nodeIds"] == ["env-005"]
     assert [one["code"] for one in gpt3["missing"]] == ["TEMPLATE_LACKS_NODES"]
@@ -36,20 +36,20 @@ def test_a_use_case_proposes_environments_and_says_what_is_missing(colleague: Ap
 
 
 @pytest.mark.parametrize("key", ["llama2-7b", "bert-large", "gpt3-175b"])
-def test_the_small_stand_in_of_a_use_case_is_created_as_it_is(colleague: Api, key: str) -> None:
+def test_the_small_variant_of_a_use_case_can_be_submitted(colleague: Api, key: str) -> None:
     request = template(colleague, key)["small"]["request"]
     assert colleague.post("/training-tasks/preview", request).data["problems"] == []
     created = colleague.post("/training-tasks", request).data["distributedInfo"]
     assert created["worldSize"] == {"llama2-7b": 2, "bert-large": 4, "gpt3-175b": 4}[key]
 
 
-def test_somebody_without_environments_is_told_what_would_be_needed(stranger: Api) -> None:
+def test_users_without_environments_see_what_is_needed(stranger: Api) -> None:
     llama = template(stranger, "llama2-7b")["full"]
     assert llama["request"]["distributedConfig"]["nodeIds"] == []
     assert [one["code"] for one in llama["missing"]] == ["TEMPLATE_LACKS_NODES"]
 
 
-def test_a_single_machine_is_a_choice_of_its_own(colleague: Api) -> None:
+def test_the_single_machine_framework_needs_exactly_one_environment(colleague: Api) -> None:
     one = changed(distributedConfig__nodeIds=["env-001"], distributedConfig__framework="single")
     one["distributedConfig"].pop("strategy", None)
     assert colleague.post("/training-tasks", one).data["distributedInfo"]["framework"] == "pytorch-ddp"
@@ -57,7 +57,7 @@ def test_a_single_machine_is_a_choice_of_its_own(colleague: Api) -> None:
     assert colleague.post("/training-tasks", several).problems["distributedConfig.framework"] == "SINGLE_NOT_ALONE"
 
 
-def test_a_recommendation_shows_the_documents_table_with_the_row_that_fits(colleague: Api) -> None:
+def test_a_recommendation_shows_the_documents_table_and_the_matching_row(colleague: Api) -> None:
     asked = {"environmentIds": ["env-001", "env-003", "env-005"], "modelParameters": 10**9}
     table = colleague.post("/frameworks/recommend", asked).data["scenes"]
     assert [row["name"] for row in table] == ["小规模实验", "中等训练", "大规模训练", "超大模型", "GPT训练"]
@@ -66,7 +66,7 @@ def test_a_recommendation_shows_the_documents_table_with_the_row_that_fits(colle
     assert [one["label"] for one in table[3]["frameworks"]] == ["DeepSpeed", "PyTorch FSDP"]
 
 
-def test_what_was_measured_between_zones_is_told_newest_first_and_to_those_who_may_see_it(
+def test_measurements_between_zones_are_newest_first_and_only_for_readers(
     colleague: Api, stranger: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def measured(rtt: float, mbps: float | None) -> str:

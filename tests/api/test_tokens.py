@@ -46,7 +46,7 @@ def test_the_token_of_a_deactivated_user_is_refused(colleague: Api) -> None:
     assert colleague.get("/auth/me").status == 401
 
 
-def test_nobody_sees_or_revokes_the_tokens_of_others(owner: Api, colleague: Api) -> None:
+def test_users_neither_see_nor_revoke_tokens_of_others(owner: Api, colleague: Api) -> None:
     made = colleague.post("/tokens", {"name": "laptop"}).data
     assert made["id"] not in owner.get("/tokens").ids
     assert owner.delete(f"/tokens/{made['id']}").status == 404
@@ -66,12 +66,12 @@ def test_anonymous_is_told_to_sign_in(anonymous: Api) -> None:
         assert (answer.status, answer.error) == (401, "NOT_AUTHENTICATED")
 
 
-def test_one_query_finds_who_a_token_belongs_to(colleague: Api, django_assert_num_queries: object) -> None:
+def test_one_query_authenticates_a_token(colleague: Api, django_assert_num_queries: object) -> None:
     with django_assert_num_queries(2):  # who is asking; the page
         assert colleague.get("/tokens").status == 200
 
 
-def test_a_person_has_so_many_tokens(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_per_user_are_limited(colleague: Api, owner: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "MAX_TOKENS", 2)  # one of them asks here
     assert colleague.post("/tokens", {"name": "a"}).status == 201
     assert colleague.post("/tokens", {"name": "b"}).error == "TOKENS_TOO_MANY"

@@ -81,7 +81,7 @@ def end(task: Task, attempt: Attempt, to: TaskState, outcome: str, **params: Any
     transitions.change_state(task, to, outcome, params)
 
 
-def test_without_a_collector_nothing_is_kept(create: Any) -> None:
+def test_without_a_collector_nothing_is_stored(create: Any) -> None:
     task = create(traceparent=CALLER)
     attempt = begin(task)
     assert (task.trace, TraceExport.objects.count()) == ({}, 0)
@@ -91,7 +91,7 @@ def test_without_a_collector_nothing_is_kept(create: Any) -> None:
     )
 
 
-def test_a_task_goes_on_in_its_callers_trace(collector: Collector, create: Any) -> None:
+def test_a_task_continues_its_callers_trace(collector: Collector, create: Any) -> None:
     task = create(traceparent=CALLER)
     attempt = begin(task)
     step(task)
@@ -122,7 +122,7 @@ def test_a_task_goes_on_in_its_callers_trace(collector: Collector, create: Any) 
     }  # fmt: skip
 
 
-def test_each_part_is_sent_once(collector: Collector, create: Any) -> None:
+def test_each_span_is_sent_once(collector: Collector, create: Any) -> None:
     task = create()
     attempt = begin(task)
     assert export.export_due_parts() == 1, "the request; the start waits for its first step"
@@ -137,7 +137,7 @@ def test_each_part_is_sent_once(collector: Collector, create: Any) -> None:
     assert not TraceExport.objects.exists()
 
 
-def test_what_was_sent_by_somebody_who_died_is_sent_again_with_the_same_ids(
+def test_spans_are_sent_again_with_the_same_ids_after_a_crash(
     collector: Collector, create: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dies(taken: bool) -> None:
@@ -155,7 +155,7 @@ def test_what_was_sent_by_somebody_who_died_is_sent_again_with_the_same_ids(
     assert len(collector.spans) == 2 * len(before) == 2 * len({span.span for span in collector.spans})
 
 
-def test_a_first_step_that_comes_late_is_told_with_the_end(
+def test_a_late_first_step_is_sent_at_the_end(
     collector: Collector, create: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spans, "MAX_FIRST_STEP_WAIT", timedelta())
@@ -168,7 +168,7 @@ def test_a_first_step_that_comes_late_is_told_with_the_end(
     collector.one("first step", step=1)
 
 
-def test_a_failure_has_its_cause_and_what_was_asked_for_is_none(collector: Collector, create: Any) -> None:
+def test_a_failed_span_has_its_cause_and_a_stopped_one_none(collector: Collector, create: Any) -> None:
     task = create()
     end(task, begin(task), TaskState.QUEUED, "RANK_FAILED", rank=5, nodeRank=1, node="dev-2")
     end(task, begin(task, runs=False), TaskState.QUEUED, "START_FAILED", why="x")
@@ -186,7 +186,7 @@ def test_a_failure_has_its_cause_and_what_was_asked_for_is_none(collector: Colle
     assert [len([s for s in collector.spans if s.name == name]) for name in ("queue", "attempt")] == [3, 3]
 
 
-def test_a_task_that_never_begins_has_waited(collector: Collector, create: Any) -> None:
+def test_a_task_that_never_starts_has_a_waiting_span(collector: Collector, create: Any) -> None:
     task = create()
     transitions.change_state(task, TaskState.QUEUED)
     transitions.change_state(task, TaskState.FAILED, "RUN_TIMEOUT")
@@ -195,19 +195,19 @@ def test_a_task_that_never_begins_has_waited(collector: Collector, create: Any) 
     assert collector.one("queue").ends == collector.one("training task").ends
 
 
-def test_a_caller_that_samples_nothing_is_heeded(collector: Collector, create: Any) -> None:
+def test_an_unsampled_parent_is_respected(collector: Collector, create: Any) -> None:
     create(traceparent=CALLER[:-1] + "0")
     assert (export.export_due_parts(), collector.asked) == (1, 0)
 
 
 @pytest.mark.parametrize("header", ["", "nonsense", CALLER.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32)])
-def test_a_header_that_says_nothing_begins_a_trace(collector: Collector, create: Any, header: str) -> None:
+def test_an_invalid_traceparent_starts_a_new_trace(collector: Collector, create: Any, header: str) -> None:
     task = create(traceparent=header)
     assert trace_context.build_task_context(task) == trace_context.build_task_context(Task.objects.get(pk=task.pk))
     assert trace_context.get_parent_context(task) is None
 
 
-def test_ranks_are_told_where_they_belong_unless_they_were_told(collector: Collector, create: Any) -> None:
+def test_ranks_get_traceparent_unless_the_user_sets_it(collector: Collector, create: Any) -> None:
     task = create(traceparent=CALLER)
     attempt = begin(task)
     step(task)
@@ -222,7 +222,7 @@ def test_ranks_are_told_where_they_belong_unless_they_were_told(collector: Colle
     )
 
 
-def test_a_collector_that_is_away_is_said_once_and_left_alone(
+def test_an_unreachable_collector_is_logged_once_and_backed_off(
     collector: Collector, create: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collector.answers += [400] * 2
@@ -241,7 +241,7 @@ def test_a_collector_that_is_away_is_said_once_and_left_alone(
     assert {span.attributes["fermi.task_id"] for span in collector.spans} == {task.pk for task in tasks}
 
 
-def test_what_nobody_takes_is_dropped_and_counted(
+def test_spans_that_are_never_accepted_are_dropped_and_counted(
     collector: Collector, create: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = [create(), create(), create()]
@@ -256,7 +256,7 @@ def test_what_nobody_takes_is_dropped_and_counted(
     assert not TraceExport.objects.exists()
 
 
-def test_a_part_that_cannot_be_told_holds_up_no_other(
+def test_a_span_that_cannot_be_encoded_does_not_block_others(
     collector: Collector, create: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = create(), create()

@@ -39,7 +39,7 @@ def task(colleague: Api) -> Task:
     return Task.objects.get(pk=task.pk)
 
 
-def test_a_tasks_usage_counts_what_it_holds_now(task: Task, colleague: Api, viewer: Api, stranger: Api) -> None:
+def test_usage_of_a_task_includes_current_leases(task: Task, colleague: Api, viewer: Api, stranger: Api) -> None:
     told = colleague.get(f"/training-tasks/{task.pk}/usage").data
     assert told["heldSeconds"] == pytest.approx(3600, abs=30)
     assert told["queuedSeconds"] == pytest.approx(600, abs=1)
@@ -52,7 +52,7 @@ def test_a_tasks_usage_counts_what_it_holds_now(task: Task, colleague: Api, view
     assert stranger.get(f"/training-tasks/{task.pk}/usage").status == 404
 
 
-def test_giving_back_books_each_environment_once(task: Task, colleague: Api) -> None:
+def test_releasing_books_each_environment_once(task: Task, colleague: Api) -> None:
     ends = now()
     Event.objects.create(task=task, attempt=1, at=ends - timedelta(minutes=3), kind="attempt", code="ATTEMPT_ENDING")
     Attempt.objects.filter(task=task).update(outcome="GAVE_WAY", ended_at=ends)
@@ -72,7 +72,7 @@ def test_giving_back_books_each_environment_once(task: Task, colleague: Api) -> 
     assert total["gpuHours"] == pytest.approx(14, rel=0.01)
 
 
-def test_what_the_clock_left_out_is_charged_to_nobody(task: Task, colleague: Api) -> None:
+def test_clock_jumps_are_not_charged(task: Task, colleague: Api) -> None:
     """It was set forward by half an hour while the task trained, and by five minutes while it waited."""
     ends = now()
     ClockJump.objects.create(at=ends - timedelta(minutes=10), seconds=1800)
@@ -112,7 +112,7 @@ MAY = {"from": "2026-05-01T00:00:00Z", "to": "2026-06-01T00:00:00Z"}
     ("task", ["task-2", "task-1"]), ("user", ["bob", "ann"]), ("environment", ["env-002", "env-001"]),
     ("month", ["2026-05"]),
 ])  # fmt: skip
-def test_a_report_adds_up_by_what_is_asked_for(colleague: Api, by: str, keys: list[str]) -> None:
+def test_a_report_sums_by_the_requested_group(colleague: Api, by: str, keys: list[str]) -> None:
     project = Project.objects.get(memberships__user=colleague.user)
     row(project)
     row(project, task="task-2", owner="bob", gpus=8, environment=DevEnvironment.objects.get(pk="env-002"))
@@ -124,13 +124,13 @@ def test_a_report_adds_up_by_what_is_asked_for(colleague: Api, by: str, keys: li
     assert told["items"][0]["training"] == (72 if len(keys) > 1 else 90)
 
 
-def test_a_row_that_lies_in_the_time_in_part_counts_in_part(colleague: Api) -> None:
+def test_a_partly_covered_row_counts_in_part(colleague: Api) -> None:
     row(Project.objects.get(memberships__user=colleague.user))
     told = colleague.get("/usage", **{**MAY, "from": "2026-05-01T05:00:00Z"}).data["total"]
     assert (told["gpuHours"], told["cost"]) == (10, 15)
 
 
-def test_strangers_see_nothing_of_it_and_a_spreadsheet_has_the_same(colleague: Api, stranger: Api, admin: Api) -> None:
+def test_strangers_see_no_usage_and_csv_has_the_same_numbers(colleague: Api, stranger: Api, admin: Api) -> None:
     row(Project.objects.get(memberships__user=colleague.user))
     assert stranger.get("/usage", **MAY).data["items"] == []
     assert len(admin.get("/usage", **MAY).data["items"]) == 1
@@ -145,18 +145,18 @@ def test_strangers_see_nothing_of_it_and_a_spreadsheet_has_the_same(colleague: A
     assert colleague.get("/usage", **{"from": MAY["to"], "to": MAY["from"]}).error == "TIMES_BACKWARDS"
 
 
-def test_a_holding_over_the_end_of_a_month_is_two_rows() -> None:
+def test_a_lease_over_a_month_end_is_two_rows() -> None:
     since, until = datetime(2026, 11, 29, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC)
     assert [(a.month, b.month) for a, b in release.split_by_month(since, until)] == [(11, 12), (12, 1), (1, 1)]
 
 
-def test_a_spreadsheet_calculates_with_no_name(colleague: Api) -> None:
+def test_csv_cells_cannot_be_formulas(colleague: Api) -> None:
     row(Project.objects.get(memberships__user=colleague.user), task_name="=1+1")
     told = colleague.get("/usage", by="task", **MAY).data
     assert (told["items"][0]["name"], "task-1,'=1+1," in usage.format_csv(told)) == ("=1+1", True)
 
 
-def test_what_is_held_since_last_month_counts_in_both_at_the_price_of_its_time(task: Task, colleague: Api) -> None:
+def test_a_lease_since_last_month_counts_in_both_months_at_their_prices(task: Task, colleague: Api) -> None:
     begins = get_month_start(now())
     Lease.objects.filter(holder=task.pk).update(since=begins - timedelta(hours=2))
     Price.objects.update(since=begins - timedelta(days=1))
@@ -180,7 +180,7 @@ def test_what_is_held_since_last_month_counts_in_both_at_the_price_of_its_time(t
         assert one["openGpuHours"] == 0
 
 
-def test_in_an_engines_queue_a_task_holds_nothing_until_its_ranks_run(task: Task, colleague: Api) -> None:
+def test_a_task_in_the_engines_queue_is_charged_once_its_ranks_run(task: Task, colleague: Api) -> None:
     """Several may wait for the same environments there, and a lease has only the first."""
     Cluster.objects.filter(pk=task.cluster_id).update(backend="slurm")
     Lease.objects.exclude(environment="env-001").delete()
@@ -205,7 +205,7 @@ def test_in_an_engines_queue_a_task_holds_nothing_until_its_ranks_run(task: Task
     assert Share.objects.get().used == pytest.approx(14 * 1800, rel=0.01)
 
 
-def test_a_tasks_rows_and_what_it_holds_count_as_one_task(task: Task, colleague: Api) -> None:
+def test_booked_and_current_usage_count_as_one_task(task: Task, colleague: Api) -> None:
     since = now() - timedelta(hours=3)
     row(task.project, task=task.pk, since=since, until=since + timedelta(minutes=1))
     asked = {"from": (since - timedelta(hours=1)).isoformat(), "by": "project"}
@@ -213,7 +213,7 @@ def test_a_tasks_rows_and_what_it_holds_count_as_one_task(task: Task, colleague:
     assert item["tasks"] == 1
 
 
-def test_a_report_takes_the_same_few_queries_however_much_there_is(colleague: Api, task: Task) -> None:
+def test_report_queries_do_not_grow_with_rows(colleague: Api, task: Task) -> None:
     def queries() -> int:
         with CaptureQueriesContext(connection) as seen:
             colleague.get("/usage", by="user", **MAY)
@@ -226,7 +226,7 @@ def test_a_report_takes_the_same_few_queries_however_much_there_is(colleague: Ap
     assert queries() == few
 
 
-def test_what_a_task_waited_and_how_long_it_hung_is_booked_with_what_it_held(task: Task, colleague: Api) -> None:
+def test_waiting_and_hanging_time_is_booked(task: Task, colleague: Api) -> None:
     began = Lease.objects.filter(holder=task.pk).earliest("since").since
     ends = now()
     Finding.objects.create(task=task, attempt=1, code="HANG", level="fail", since=ends - timedelta(minutes=20))
@@ -249,7 +249,7 @@ def test_what_a_task_waited_and_how_long_it_hung_is_booked_with_what_it_held(tas
     assert later[0].waited == pytest.approx(300, abs=2), "since it gave back what it had"
 
 
-def test_model_flops_are_told_against_what_its_gpus_can_do(task: Task, colleague: Api) -> None:
+def test_mfu_is_relative_to_the_peak_of_its_gpus(task: Task, colleague: Api) -> None:
     def told() -> Any:
         return colleague.get(f"/training-tasks/{task.pk}/usage").data["modelFlops"]
 

@@ -32,7 +32,7 @@ def environments_of(api: Api, *workers: str) -> list[dict[str, str]]:
     return [one["env"] for one in found]
 
 
-def test_four_workers_on_four_nodes_get_the_ranks_of_the_document(colleague: Api) -> None:
+def test_four_workers_on_four_nodes_have_the_documents_ranks(colleague: Api) -> None:
     hosts(colleague, gn40=1, gn7=1, gn6=1, gn39=1)
     made = group(colleague, "gn40-0", "gn7-0", "gn6-0", "gn39-0", masterAddress="gn6", worldSize=4)
     assert table(colleague, made["id"]) == [
@@ -48,7 +48,7 @@ def test_four_workers_on_four_nodes_get_the_ranks_of_the_document(colleague: Api
     ]
 
 
-def test_two_workers_on_each_of_two_nodes_get_the_ranks_of_the_document(colleague: Api) -> None:
+def test_two_workers_on_each_of_two_nodes_have_the_documents_ranks(colleague: Api) -> None:
     hosts(colleague, gn7=2, gn6=2)
     made = group(colleague, "gn7-1", "gn6-1", "gn7-0", "gn6-0", masterAddress="gn6")
     assert table(colleague, made["id"]) == [
@@ -71,7 +71,7 @@ def test_a_new_group_has_the_documents_defaults(colleague: Api) -> None:
     assert made["allowedActions"] == ["edit", "delete"]
 
 
-def test_the_backend_that_is_used_is_shown_beside_the_one_that_is_set(colleague: Api) -> None:
+def test_the_resolved_backend_is_shown_next_to_the_configured_one(colleague: Api) -> None:
     hosts(colleague, gn6=1)
     Host("cpu1", join(colleague), cpu=True).register()
     Host("cpu2", join(colleague), facts={"emulated": True}).register()
@@ -84,14 +84,14 @@ def test_the_backend_that_is_used_is_shown_beside_the_one_that_is_set(colleague:
         colleague.post("/worker-groups/move", {"workerIds": [worker], "groupId": None})
 
 
-def test_the_world_size_is_by_default_the_number_of_workers(colleague: Api) -> None:
+def test_the_world_size_defaults_to_the_number_of_workers(colleague: Api) -> None:
     hosts(colleague, gn6=2, gn7=1)
     made = group(colleague, "gn6-0", "gn6-1", "gn7-0", masterAddress="gn7")
     assert made["effectiveWorldSize"] == 3
     assert colleague.get("/workers/gn6-1").data["worldSize"] == 3
 
 
-def test_with_a_smaller_world_the_first_ranks_take_part(colleague: Api) -> None:
+def test_a_smaller_world_size_takes_the_first_ranks(colleague: Api) -> None:
     hosts(colleague, gn6=2, gn7=2, gn8=1)
     workers = ["gn6-0", "gn6-1", "gn7-0", "gn7-1", "gn8-0"]
     made = group(colleague, *workers, masterAddress="gn6", worldSize=3)
@@ -124,7 +124,7 @@ def test_with_a_smaller_world_the_first_ranks_take_part(colleague: Api) -> None:
         ({"workerIds": ["gn6-7"]}, "workerIds.0", "WORKER_UNKNOWN"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(colleague: Api, settings: Any, field: str, code: str) -> None:
+def test_invalid_settings_are_refused(colleague: Api, settings: Any, field: str, code: str) -> None:
     hosts(colleague, gn6=2, gn7=1)
     body = {"name": "pretrain", "workerIds": ["gn6-0", "gn6-1", "gn7-0"], **settings}
     answer = colleague.post("/worker-groups", body)
@@ -132,7 +132,7 @@ def test_settings_that_cannot_be_are_refused(colleague: Api, settings: Any, fiel
     assert not Group.objects.exists()
 
 
-def test_who_takes_the_workers_id_for_the_nodes_name_is_told_so(colleague: Api) -> None:
+def test_a_worker_id_in_place_of_a_node_name_is_explained(colleague: Api) -> None:
     hosts(colleague, gn6=1, gn7=1)
     answer = colleague.post("/worker-groups", {"name": "g", "workerIds": ["gn6-0", "gn7-0"], "masterAddress": "gn6-0"})
     assert "gn6" in answer.body["errors"][0]["hint"]
@@ -150,7 +150,7 @@ def test_a_worker_is_in_one_group_at_most(colleague: Api) -> None:
     assert [row[0] for row in table(colleague, other["id"])] == ["gn6-0"]
 
 
-def test_many_are_moved_at_once_or_none(colleague: Api) -> None:
+def test_moving_many_workers_is_all_or_nothing(colleague: Api) -> None:
     hosts(colleague, gn6=2, gn7=2)
     made = group(colleague)
     everyone = ["gn6-0", "gn6-1", "gn7-0", "gn7-1"]
@@ -164,7 +164,7 @@ def test_many_are_moved_at_once_or_none(colleague: Api) -> None:
 
 
 @pytest.mark.database
-def test_environments_follow_who_belongs_together(colleague: Api) -> None:
+def test_environments_follow_the_groups_of_workers(colleague: Api) -> None:
     hosts(colleague, gn6=3, gn7=1)
 
     def known() -> dict[str, list[str]]:
@@ -180,14 +180,14 @@ def test_environments_follow_who_belongs_together(colleague: Api) -> None:
     assert known() == {"gn6": ["gn6-0", "gn6-1", "gn6-2"], "gn7": ["gn7-0"]}
 
 
-def test_a_groups_name_is_its_projects_only_one(colleague: Api) -> None:
+def test_a_group_name_is_unique_in_its_project(colleague: Api) -> None:
     group(colleague)
     assert colleague.post("/worker-groups", {"name": "pretrain"}).error == "GROUP_NAME_TAKEN"
     other = colleague.post("/worker-groups", {"name": "other"}).data
     assert colleague.patch(f"/worker-groups/{other['id']}", {"name": "pretrain"}).error == "GROUP_NAME_TAKEN"
 
 
-def test_all_that_is_wrong_with_a_groups_settings_is_said_at_once(colleague: Api) -> None:
+def test_all_problems_of_group_settings_are_reported(colleague: Api) -> None:
     hosts(colleague, gn6=1)
     made = group(colleague, "gn6-0")
     answer = colleague.patch(
@@ -204,7 +204,7 @@ def test_all_that_is_wrong_with_a_groups_settings_is_said_at_once(colleague: Api
     assert colleague.get(f"/worker-groups/{made['id']}").data["masterPort"] == 29500
 
 
-def test_who_may_do_what(colleague: Api, viewer: Api, stranger: Api) -> None:
+def test_each_role_has_its_rights(colleague: Api, viewer: Api, stranger: Api) -> None:
     hosts(colleague, gn6=1)
     made = group(colleague, "gn6-0")
     path = f"/worker-groups/{made['id']}"
@@ -221,7 +221,7 @@ def test_who_may_do_what(colleague: Api, viewer: Api, stranger: Api) -> None:
     assert viewer.post("/worker-groups/move", {"workerIds": ["gn6-0"], "groupId": None}).status == 403
 
 
-def test_what_is_missing_keeps_a_group_from_being_started(colleague: Api) -> None:
+def test_a_group_with_missing_settings_cannot_be_started(colleague: Api) -> None:
     hosts(colleague, gn6=1, gn7=1)
     made = group(colleague, script="")
     path = f"/worker-groups/{made['id']}"
@@ -236,7 +236,7 @@ def test_what_is_missing_keeps_a_group_from_being_started(colleague: Api) -> Non
     assert codes == {"masterAddress": "MASTER_NOT_IN_GROUP", "worldSize": "WORLD_SIZE_TOO_LARGE"}
 
 
-def test_a_start_is_a_training_task_like_any_other(colleague: Api) -> None:
+def test_starting_a_group_creates_a_training_task(colleague: Api) -> None:
     hosts(colleague, gn6=2, gn7=1)
     made = group(
         colleague, "gn6-0", "gn6-1", "gn7-0", masterAddress="gn7", backend="gloo", args=["--epochs", "3"],
@@ -258,7 +258,7 @@ def test_a_start_is_a_training_task_like_any_other(colleague: Api) -> None:
     assert Task.objects.count() == 1
 
 
-def test_stopping_asks_the_task_and_a_restart_waits_behind_it(colleague: Api) -> None:
+def test_stopping_a_group_stops_its_task_and_a_restart_waits_for_it(colleague: Api) -> None:
     hosts(colleague, gn6=1)
     path = f"/worker-groups/{group(colleague, 'gn6-0')['id']}"
     assert colleague.post(f"{path}/stop").status == 200, "nothing to stop is nothing to do"
@@ -279,7 +279,7 @@ def test_the_task_of_a_group_can_be_retried_and_cloned(colleague: Api) -> None:
 
 
 @pytest.mark.database
-def test_workers_stay_where_they_are_while_a_task_uses_them(colleague: Api) -> None:
+def test_workers_in_use_cannot_be_moved(colleague: Api) -> None:
     hosts(colleague, gn6=2)
     made = group(colleague, "gn6-0")
     started = colleague.post(f"/worker-groups/{made['id']}/start").data["task"]["id"]
@@ -296,12 +296,12 @@ def test_workers_stay_where_they_are_while_a_task_uses_them(colleague: Api) -> N
     assert colleague.delete("/workers/gn6-0").status == 200
 
 
-def test_a_worker_without_a_group_has_no_environment_to_show(colleague: Api) -> None:
+def test_a_worker_without_a_group_shows_no_environment(colleague: Api) -> None:
     hosts(colleague, gn6=1)
     assert colleague.get("/workers/gn6-0/environment").error == "WORKER_WITHOUT_GROUP"
 
 
-def test_lists_cost_the_same_however_long_they_are(colleague: Api, django_assert_max_num_queries: Any) -> None:
+def test_list_queries_do_not_grow_with_groups(colleague: Api, django_assert_max_num_queries: Any) -> None:
     hosts(colleague, gn6=3, gn7=3)
     for name in ("a", "b", "c"):
         colleague.post("/worker-groups", {"name": name, "workerIds": [f"gn6-{'abc'.index(name)}"]})
@@ -310,7 +310,7 @@ def test_lists_cost_the_same_however_long_they_are(colleague: Api, django_assert
             colleague.get(path)
 
 
-def test_several_that_are_in_use_are_refused_one_by_one(colleague: Api) -> None:
+def test_workers_in_use_are_refused_one_by_one(colleague: Api) -> None:
     hosts(colleague, gn6=3)
     made = group(colleague, "gn6-0", "gn6-1")
     started = colleague.post(f"/worker-groups/{made['id']}/start").data["task"]["id"]
@@ -327,9 +327,7 @@ KEY = "sk-0123456789abcdefghij"
 
 
 @pytest.mark.database
-def test_a_groups_variables_that_look_like_keys_are_warned_of_and_hidden_from_viewers(
-    colleague: Api, viewer: Api
-) -> None:
+def test_group_variables_that_look_like_keys_are_hidden_from_viewers(colleague: Api, viewer: Api) -> None:
     hosts(colleague, gn6=1)
     made = group(colleague, "gn6-0", env={"WANDB_API_KEY": KEY, "PLAIN": "1"})
     path = f"/worker-groups/{made['id']}"
@@ -347,7 +345,7 @@ def test_a_groups_variables_that_look_like_keys_are_warned_of_and_hidden_from_vi
     assert KEY not in str(list(AuditEvent.objects.values_list("data", flat=True)))
 
 
-def test_a_group_uses_secrets_by_name_as_tasks_do(owner: Api, colleague: Api, viewer: Api) -> None:
+def test_a_group_uses_secrets_by_name(owner: Api, colleague: Api, viewer: Api) -> None:
     hosts(colleague, gn6=1)
     owner._send("PUT", "/projects/project-one/secrets/wandb", {"value": KEY})
     made = group(colleague, "gn6-0", secretEnv={"WANDB_API_KEY": "wandb"})
@@ -368,9 +366,7 @@ def test_a_group_uses_secrets_by_name_as_tasks_do(owner: Api, colleague: Api, vi
     assert secrets.reveal_secrets("project-one", task.spec["secret_env"]) == {"WANDB_API_KEY": KEY}
 
 
-def test_a_group_whose_secret_was_removed_can_be_changed_and_says_so_when_it_is_started(
-    owner: Api, colleague: Api
-) -> None:
+def test_a_group_whose_secret_was_removed_fails_to_start_with_its_name(owner: Api, colleague: Api) -> None:
     hosts(colleague, gn6=1)
     owner._send("PUT", "/projects/project-one/secrets/wandb", {"value": KEY})
     made = group(colleague, "gn6-0", secretEnv={"WANDB_API_KEY": "wandb"})

@@ -26,7 +26,7 @@ def silence(*workers: str, seconds: float) -> None:
     environments.sync_health()
 
 
-def test_a_join_token_is_shown_once_and_only_its_hash_is_kept(colleague: Api) -> None:
+def test_a_join_token_is_shown_once_and_stored_as_a_hash(colleague: Api) -> None:
     made = colleague.post("/workers/join-tokens", {"name": "lab"}).data
     assert made["projectId"] == "project-one"
     assert made["token"] in made["command"]
@@ -37,7 +37,7 @@ def test_a_join_token_is_shown_once_and_only_its_hash_is_kept(colleague: Api) ->
     assert AuditEvent.objects.get(action="join-token.create").data == {"name": "lab"}
 
 
-def test_who_may_make_and_revoke_join_tokens(owner: Api, viewer: Api, stranger: Api, anonymous: Api) -> None:
+def test_maintainers_create_and_revoke_join_tokens(owner: Api, viewer: Api, stranger: Api, anonymous: Api) -> None:
     body = {"name": "lab", "projectId": "project-one"}
     assert [person.post("/workers/join-tokens", body).status for person in (viewer, stranger, anonymous)] == [
         403, 400, 401,
@@ -49,9 +49,7 @@ def test_who_may_make_and_revoke_join_tokens(owner: Api, viewer: Api, stranger: 
     assert Host("gn6", made["token"]).register().error == "JOIN_TOKEN_INVALID"
 
 
-def test_a_viewer_is_offered_no_action_that_would_be_refused(
-    colleague: Api, viewer: Api, owner: Api, admin: Api
-) -> None:
+def test_viewers_are_offered_no_forbidden_action(colleague: Api, viewer: Api, owner: Api, admin: Api) -> None:
     hosts(colleague, gn6=1)
     for api, actions in (
         (viewer, []),
@@ -65,18 +63,18 @@ def test_a_viewer_is_offered_no_action_that_would_be_refused(
     assert viewer.post("/worker-groups/move", {"workerIds": ["gn6-0"], "groupId": None}).error == "FORBIDDEN"
 
 
-def test_a_join_token_is_worth_no_more_than_who_made_it(colleague: Api) -> None:
+def test_a_join_token_is_void_once_its_creator_loses_the_role(colleague: Api) -> None:
     token = join(colleague)
     Membership.objects.update(role=Role.VIEWER)
     assert Host("gn6", token).register().error == "JOIN_TOKEN_INVALID"
 
 
-def test_somebody_in_several_projects_has_to_say_which(admin: Api, project: Any, other_project: Any) -> None:
+def test_a_user_of_several_projects_must_name_one(admin: Api, project: Any, other_project: Any) -> None:
     answer = admin.post("/workers/join-tokens", {"name": "lab"})
     assert answer.problems == {"projectId": "PROJECT_REQUIRED"}
 
 
-def test_a_hosts_workers_become_one_environment_that_the_create_page_can_pick(colleague: Api) -> None:
+def test_workers_of_a_host_become_one_environment(colleague: Api) -> None:
     hosts(colleague, gn6=2)
     [item] = colleague.get("/dev-environments").data["items"]
     assert (item["name"], item["backend"], item["gpuCount"], item["gpuType"]) == ("gn6", "agent", 2, "A100")
@@ -86,14 +84,14 @@ def test_a_hosts_workers_become_one_environment_that_the_create_page_can_pick(co
     assert environment.engine == {"workers": ["gn6-0", "gn6-1"], "gpus": [0, 1]}
 
 
-def test_workers_of_a_host_without_gpus_are_emulated_ones(colleague: Api) -> None:
+def test_workers_of_a_host_without_gpus_are_emulated(colleague: Api) -> None:
     host = Host("cpu1", join(colleague), gpus=2, cpu=True)
     host.register()
     [item] = colleague.get("/dev-environments").data["items"]
     assert (item["gpuCount"], item["gpuType"], item["emulated"]) == (2, "", True)
 
 
-def test_the_worker_of_a_host_without_gpus_stands_in_for_none(colleague: Api) -> None:
+def test_a_host_without_gpus_emulates_them_only_if_it_says_so(colleague: Api) -> None:
     Host("cpu1", join(colleague), cpu=True).register()
     Host("cpu2", join(colleague), cpu=True, facts={"emulated": True}).register()
     shown = [(one["gpuCount"], one["emulated"]) for one in colleague.get("/dev-environments").data["items"]]
@@ -111,7 +109,7 @@ def test_workers_are_in_numeric_order(colleague: Api) -> None:
     assert colleague.get("/workers").ids == expected
 
 
-def test_ids_that_are_none_or_come_twice_are_refused(colleague: Api) -> None:
+def test_invalid_and_duplicate_ids_are_refused(colleague: Api) -> None:
     host = Host("gn6", join(colleague))
     bad = ["gn6", "gn6-", "-1", "gn6-01", "gn6-x", "a b-0/..", "gn6-1", "gn6-1"]
     assert host.register(*bad).problems == {
@@ -121,7 +119,7 @@ def test_ids_that_are_none_or_come_twice_are_refused(colleague: Api) -> None:
     assert not Worker.objects.exists()
 
 
-def test_an_id_that_a_living_worker_of_another_machine_has_is_taken(colleague: Api) -> None:
+def test_an_id_of_a_living_worker_on_another_machine_is_refused(colleague: Api) -> None:
     first = hosts(colleague, gn6=1)["gn6"]
     second = Host("gn6", first.join_token, machine="another")
     answer = second.register()
@@ -133,7 +131,7 @@ def test_an_id_that_a_living_worker_of_another_machine_has_is_taken(colleague: A
     assert told["error"]["code"] == "WORKER_TOKEN_INVALID"
 
 
-def test_what_a_newer_agent_tells_besides_is_no_reason_to_refuse_it(colleague: Api) -> None:
+def test_unknown_fields_of_a_newer_agent_are_accepted(colleague: Api) -> None:
     host = Host("gn6", join(colleague), facts={"version": "9.9", "somethingNew": {"x": 1}})
     assert host.register().status == 201
     assert colleague.get("/workers/gn6-0").data["version"] == "9.9"
@@ -155,20 +153,20 @@ def test_the_same_machine_may_register_again_and_gets_a_new_token(colleague: Api
     assert Worker.objects.count() == 1
 
 
-def test_an_id_is_taken_across_projects(colleague: Api, stranger: Api) -> None:
+def test_worker_ids_are_unique_across_projects(colleague: Api, stranger: Api) -> None:
     hosts(colleague, gn6=1)
     silence(seconds=60)
     answer = Host("gn6", join(stranger, "project-two")).register()
     assert (answer.status, answer.error) == (409, "WORKER_ID_TAKEN")
 
 
-def test_a_node_named_like_an_environment_by_hand_is_refused(colleague: Api, environments: Any) -> None:
+def test_a_node_named_like_a_registered_environment_is_refused(colleague: Api, environments: Any) -> None:
     answer = Host("pytorch-dev-env", join(colleague)).register()
     assert (answer.status, answer.error) == (409, "NODE_NAME_TAKEN")
     assert not Worker.objects.exists()
 
 
-def test_a_worker_shows_what_its_heartbeat_said(colleague: Api) -> None:
+def test_a_worker_shows_its_last_heartbeat(colleague: Api) -> None:
     host = hosts(colleague, gn6=1)["gn6"]
     usage = {"gpuUtilization": 97.5, "gpuMemoryUsedMb": 1000, "gpuMemoryTotalMb": 80000, "cpuPercent": 12.0}
     process = {"name": "task-x-2", "rank": 3, "state": "exited", "pid": 77, "exitCode": 1, "left": False}
@@ -198,7 +196,7 @@ def test_a_silent_worker_becomes_suspect_then_lost_and_its_environment_unusable(
     assert DevEnvironment.objects.get().status == "running"
 
 
-def test_a_platform_that_was_away_itself_makes_nobody_lost(colleague: Api) -> None:
+def test_downtime_of_the_platform_makes_no_worker_lost(colleague: Api) -> None:
     host = hosts(colleague, gn6=1, gn7=1)
     long_ago = now() - timedelta(hours=1)
     Report.objects.update(at=long_ago)
@@ -214,7 +212,7 @@ def test_a_platform_that_was_away_itself_makes_nobody_lost(colleague: Api) -> No
     assert DevEnvironment.objects.get(name="gn7").status == "unhealthy"
 
 
-def test_a_lost_worker_is_not_taken_for_found_because_the_platform_was_away(colleague: Api) -> None:
+def test_downtime_of_the_platform_does_not_revive_a_lost_worker(colleague: Api) -> None:
     host = hosts(colleague, gn6=1)["gn6"]
     silence(seconds=60)
     for moment in (now() - timedelta(hours=1), now()):  # it does not listen; it has just begun to
@@ -226,7 +224,7 @@ def test_a_lost_worker_is_not_taken_for_found_because_the_platform_was_away(coll
     assert DevEnvironment.objects.get().status == "running"
 
 
-def test_an_older_heartbeat_that_comes_late_changes_nothing(colleague: Api) -> None:
+def test_a_late_older_heartbeat_is_ignored(colleague: Api) -> None:
     host = hosts(colleague, gn6=1)["gn6"]
     host.beat(usage={"cpuPercent": 50.0})
     host.sequence -= 2
@@ -237,7 +235,7 @@ def test_an_older_heartbeat_that_comes_late_changes_nothing(colleague: Api) -> N
     assert colleague.get("/workers/gn6-0").data["usage"]["cpuPercent"] == 20.0
 
 
-def test_a_worker_can_speak_only_for_itself(colleague: Api) -> None:
+def test_a_worker_reports_only_for_itself(colleague: Api) -> None:
     host = hosts(colleague, gn6=2)["gn6"]
     mine, other = host.tokens["gn6-0"], host.tokens["gn6-1"]
     assert host.order("gn6-0", other).error == "WORKER_TOKEN_INVALID"
@@ -251,14 +249,14 @@ def test_a_worker_can_speak_only_for_itself(colleague: Api) -> None:
     assert host.send("GET", "/workers", mine).status == 401, "nor is it anybody's API token"
 
 
-def test_a_wrong_heartbeat_is_told_what_is_wrong(colleague: Api) -> None:
+def test_an_invalid_heartbeat_is_refused_with_its_problems(colleague: Api) -> None:
     host = hosts(colleague, gn6=1)["gn6"]
     body = {"workers": [{"id": "gn6-0", "token": "t", "incarnation": "x", "sequence": "one", "generation": 0}]}
     answer = host.send("POST", "/workers/heartbeat", "", body)
     assert (answer.status, answer.problems) == (400, {"workers.0.sequence": "WRONG_TYPE"})
 
 
-def test_one_worker_that_is_not_known_does_not_disturb_the_others(colleague: Api) -> None:
+def test_one_unknown_worker_does_not_affect_the_others(colleague: Api) -> None:
     host = hosts(colleague, gn6=2)["gn6"]
     Worker.objects.filter(pk="gn6-1").delete()
     told = host.beat()
@@ -274,7 +272,7 @@ def test_a_worker_is_removed_with_its_environment(colleague: Api, viewer: Api, s
     assert not DevEnvironment.objects.exists()
 
 
-def test_workers_are_seen_by_their_project_only(colleague: Api, viewer: Api, stranger: Api, anonymous: Api) -> None:
+def test_only_members_of_the_project_see_workers(colleague: Api, viewer: Api, stranger: Api, anonymous: Api) -> None:
     hosts(colleague, gn6=1)
     assert viewer.get("/workers").ids == ["gn6-0"]
     assert stranger.get("/workers").ids == []
@@ -293,7 +291,7 @@ def test_the_list_can_be_searched_and_filtered(colleague: Api) -> None:
     assert colleague.get("/workers", ordering="-id", pageSize=1).ids == ["gn7-0"]
 
 
-def test_logs_are_stored_once_whatever_is_sent_again(colleague: Api, settings: Any, tmp_path: Path) -> None:
+def test_repeated_log_uploads_are_stored_once(colleague: Api, settings: Any, tmp_path: Path) -> None:
     from apps.workers.engine.store import DatabaseStore
     from fermi.engines.agent.store import RankOrder
 
@@ -315,7 +313,7 @@ def test_logs_are_stored_once_whatever_is_sent_again(colleague: Api, settings: A
 
 
 @pytest.mark.parametrize("workers", [1, 40])
-def test_a_heartbeat_costs_as_many_queries_however_many_workers_it_speaks_for(
+def test_heartbeat_queries_do_not_grow_with_workers(
     workers: int, colleague: Api, django_assert_max_num_queries: Any
 ) -> None:
     host = hosts(colleague, gn6=workers)["gn6"]
