@@ -58,7 +58,7 @@ def act(client: Client, model: str, action: str, *keys: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["index", *(f"{name}_changelist" for name in PAGES)])
-def test_nobody_but_staff_comes_in(name: str, user: User) -> None:
+def test_only_staff_has_access(name: str, user: User) -> None:
     address = reverse(f"admin:{name}")
     for client in (Client(), Client()):
         answer = client.get(address)
@@ -67,7 +67,7 @@ def test_nobody_but_staff_comes_in(name: str, user: User) -> None:
         assert client.get(address).status_code == 302
 
 
-def test_who_is_no_operator_is_led_to_a_page_that_says_so_and_who_is_not_signed_in_to_the_form(user: User) -> None:
+def test_users_without_operator_rights_get_an_explanation_and_anonymous_the_form(user: User) -> None:
     client = Client()
     assert client.get("/admin/", follow=True).redirect_chain[-1][0] == "/sign-in?next=/admin/"
     client.force_login(user)
@@ -77,7 +77,7 @@ def test_who_is_no_operator_is_led_to_a_page_that_says_so_and_who_is_not_signed_
 
 
 @pytest.mark.parametrize("model", PAGES)
-def test_staff_see_only_what_they_may_view(model: str, user: User) -> None:
+def test_staff_sees_only_permitted_models(model: str, user: User) -> None:
     User.objects.filter(pk=user.pk).update(is_staff=True)
     client = Client()
     client.force_login(user)
@@ -86,7 +86,7 @@ def test_staff_see_only_what_they_may_view(model: str, user: User) -> None:
 
 
 @pytest.mark.parametrize("model", PAGES)
-def test_every_list_opens_searches_and_costs_the_same_however_long_it_is(
+def test_every_list_opens_and_searches_with_a_constant_number_of_queries(
     model: str, operator: Client, environment: DevEnvironment, django_assert_max_num_queries: Any
 ) -> None:
     assert page(operator, f"{model}_changelist")
@@ -94,7 +94,7 @@ def test_every_list_opens_searches_and_costs_the_same_however_long_it_is(
         page(operator, f"{model}_changelist", q="a")
 
 
-def test_the_overview_says_what_waits_why_and_what_is_wrong(
+def test_the_overview_shows_waiting_tasks_reasons_and_problems(
     operator: Client, task: Task, environment: DevEnvironment, django_assert_max_num_queries: Any
 ) -> None:
     killed = outcomes.build_outcome_columns("RANK_KILLED", {"rank": 1, "node": "gn5", "signal": "SIGSEGV"})
@@ -121,9 +121,7 @@ def test_the_overview_says_what_waits_why_and_what_is_wrong(
         ("../../etc/passwd", "01-31 17:30:00", "Times: UTC (UTC+00:00)"),
     ],
 )
-def test_times_are_those_of_the_browsers_zone_and_the_page_says_which(
-    operator: Client, task: Task, zone: str, shown: str, said: str
-) -> None:
+def test_times_are_in_the_browsers_zone(operator: Client, task: Task, zone: str, shown: str, said: str) -> None:
     Attempt.objects.filter(task=task).update(plan=PLAN, created_at=datetime(2026, 1, 31, 17, 30, tzinfo=UTC))
     operator.cookies["fermi_zone"] = zone
     told = page(operator, "training_task_change", task.pk)
@@ -133,14 +131,12 @@ def test_times_are_those_of_the_browsers_zone_and_the_page_says_which(
 
 
 @pytest.mark.parametrize("outcome", ["GAVE_WAY", "PAUSED", "RESIZING", "COMPLETED_AND_KILLED", "STOPPED_AND_KILLED"])
-def test_what_somebody_asked_for_is_no_failure(operator: Client, task: Task, outcome: str) -> None:
+def test_requested_ends_are_not_shown_as_failures(operator: Client, task: Task, outcome: str) -> None:
     Attempt.objects.filter(task=task).update(outcome=outcome)
     assert outcome not in page(operator, "index")
 
 
-def test_the_overview_says_how_many_it_leaves_out_and_where_they_are(
-    operator: Client, environment: DevEnvironment
-) -> None:
+def test_the_overview_counts_and_links_left_out_rows(operator: Client, environment: DevEnvironment) -> None:
     def another(number: int, **facts: Any) -> DevEnvironment:
         return DevEnvironment(
             pk=f"env-x{number}", name=f"x{number:02}", project=environment.project, cluster=environment.cluster,
@@ -160,7 +156,7 @@ def test_the_overview_says_how_many_it_leaves_out_and_where_they_are(
     assert "of 1 shown" not in shown
 
 
-def test_the_console_speaks_the_readers_language(operator: Client, task: Task) -> None:
+def test_the_admin_is_in_the_readers_language(operator: Client, task: Task) -> None:
     assert "Training tasks" in page(operator, "training_task_changelist")
     operator.defaults["HTTP_ACCEPT_LANGUAGE"] = "zh-CN"
     chinese = page(operator, "training_task_changelist")
@@ -168,7 +164,7 @@ def test_the_console_speaks_the_readers_language(operator: Client, task: Task) -
     assert "训练中" in chinese
 
 
-def test_the_compiled_texts_are_those_of_the_source(root: Path) -> None:
+def test_compiled_translations_match_their_source(root: Path) -> None:
     folder = root / "platform/server/locale/zh_Hans/LC_MESSAGES"
     with (folder / "django.mo").open("rb") as file:
         compiled = gettext.GNUTranslations(file)
@@ -177,7 +173,7 @@ def test_the_compiled_texts_are_those_of_the_source(root: Path) -> None:
     assert {source: compiled.gettext(source) for source, _ in pairs} == dict(pairs)
 
 
-def test_a_tasks_page_shows_its_plan_and_events_and_lets_nothing_be_edited(operator: Client, task: Task) -> None:
+def test_a_tasks_page_shows_plan_and_events_read_only(operator: Client, task: Task) -> None:
     Attempt.objects.filter(task=task).update(plan=PLAN)
     transitions.record_event(task.pk, 1, "state", "STOP_REQUESTED", {"by": "ada"})
     shown = page(operator, "training_task_change", task.pk)
@@ -191,7 +187,7 @@ def test_a_tasks_page_shows_its_plan_and_events_and_lets_nothing_be_edited(opera
     assert task.state == TaskState.RUNNING
 
 
-def test_stopping_asks_the_service_once(operator: Client, task: Task) -> None:
+def test_the_stop_action_calls_the_service_once(operator: Client, task: Task) -> None:
     for _ in range(2):
         assert "stopping: 1" in act(operator, "training_task", "stop", task.pk)
     task.refresh_from_db()
@@ -200,12 +196,12 @@ def test_stopping_asks_the_service_once(operator: Client, task: Task) -> None:
     assert AuditEvent.objects.filter(action="task.stop", actor__username="root").count() == 1
 
 
-def test_a_retry_that_is_not_possible_says_why(operator: Client, task: Task) -> None:
+def test_an_impossible_retry_gives_the_reason(operator: Client, task: Task) -> None:
     assert "retry is not possible yet" in act(operator, "training_task", "retry", task.pk)
     assert Task.objects.count() == 1
 
 
-def test_an_action_needs_the_right_to_change(user: User, task: Task) -> None:
+def test_an_action_needs_the_change_permission(user: User, task: Task) -> None:
     User.objects.filter(pk=user.pk).update(is_staff=True)
     user.user_permissions.add(Permission.objects.get(codename="view_task"))
     client = Client()
@@ -228,7 +224,7 @@ def test_an_operator_without_a_role_in_the_project_is_refused_by_the_service(db:
     assert "stopping: 1" in act(client, "training_task", "stop", task.pk)
 
 
-def test_an_environment_is_cordoned_and_taken_back(operator: Client, environment: DevEnvironment) -> None:
+def test_an_environment_is_cordoned_and_uncordoned(operator: Client, environment: DevEnvironment) -> None:
     assert "cordoned: 1" in act(operator, "clusters_devenvironment", "cordon", environment.pk)
     environment.refresh_from_db()
     assert environment.cordoned
@@ -241,7 +237,7 @@ def test_an_environment_is_cordoned_and_taken_back(operator: Client, environment
 @pytest.mark.parametrize(
     ("model", "key"), [("clusters_devenvironment", "env-1"), ("clusters_availabilityzone", "zone-a")]
 )
-def test_draining_cordons_and_stops_what_runs_there(
+def test_draining_cordons_and_stops_running_tasks(
     model: str, key: str, operator: Client, environment: DevEnvironment, task: Task
 ) -> None:
     assert "drained: 1" in act(operator, model, "drain", key)
@@ -269,7 +265,7 @@ def test_a_token_is_revoked_and_never_shown(operator: Client, user: User) -> Non
     assert AuditEvent.objects.get(action="token.revoke").data == {"user": "reader"}
 
 
-def test_staff_give_themselves_no_powers(user: User, administrator: User) -> None:
+def test_staff_cannot_raise_their_own_permissions(user: User, administrator: User) -> None:
     User.objects.filter(pk=user.pk).update(is_staff=True)
     user.user_permissions.add(*Permission.objects.filter(codename__in=["view_user", "change_user"]))
     client = Client()
@@ -291,7 +287,7 @@ def test_a_cluster_is_added_with_a_backend_that_exists(operator: Client) -> None
     assert AuditEvent.objects.filter(action="cluster.add").exists()
 
 
-def test_a_cluster_from_before_a_rule_can_be_renamed(operator: Client) -> None:
+def test_a_cluster_with_an_old_invalid_connection_can_be_renamed(operator: Client) -> None:
     old = Cluster.objects.create(name="old", backend="kubernetes", connection={"queue": "gpus"})
     address = reverse("admin:clusters_cluster_change", args=[old.pk])
     for connection, name in (('{"queue": "lab"}', "no"), ('{"queue": "gpus"}', "renamed")):
@@ -300,13 +296,13 @@ def test_a_cluster_from_before_a_rule_can_be_renamed(operator: Client) -> None:
     assert (old.name, old.connection) == ("renamed", {"queue": "gpus"})
 
 
-def test_the_pages_have_a_policy_of_their_own_without_inline_scripts(operator: Client) -> None:
+def test_pages_have_a_csp_without_inline_scripts(operator: Client) -> None:
     policy = operator.get(reverse("admin:index"))["Content-Security-Policy"]
     assert "script-src 'self' 'unsafe-eval';" in policy
     assert "unsafe-eval" not in Client().get("/sign-in")["Content-Security-Policy"]
 
 
-def test_the_secret_of_a_second_factor_is_shown_to_nobody_and_may_be_taken_away(operator: Client, user: User) -> None:
+def test_a_second_factors_secret_is_hidden_and_can_be_removed(operator: Client, user: User) -> None:
     mine = Authenticator.objects.create(user=user, type=Authenticator.Type.TOTP, data={"secret": "sesame"})
     shown = page(operator, "mfa_authenticator_change", str(mine.pk))
     assert user.username in shown
@@ -320,7 +316,7 @@ def test_projects_are_shown(operator: Client, task: Task) -> None:
     assert Project.objects.get().name in page(operator, "accounts_project_changelist")
 
 
-def test_an_account_is_made_and_switched_off(operator: Client) -> None:
+def test_an_account_is_created_and_deactivated(operator: Client) -> None:
     page(operator, "accounts_user_add")
     password = "correct horse battery"
     operator.post(

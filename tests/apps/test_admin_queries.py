@@ -42,7 +42,7 @@ def list_queries(console: ModelAdmin) -> Iterator[str]:
 
 
 @MODELS
-def test_a_list_is_filtered_by_nonsense(operator: Client, model: type[Model]) -> None:
+def test_invalid_filters_of_a_list_are_no_server_error(operator: Client, model: type[Model]) -> None:
     queries = [{name: value} for name in list_queries(admin.site._registry[model]) for value in VALUES] + [{"\0": "x"}]
     found = {urlencode(query): operator.get(home(model), query).status_code for query in queries}
     assert {query: status for query, status in found.items() if status >= 500} == {}
@@ -51,14 +51,14 @@ def test_a_list_is_filtered_by_nonsense(operator: Client, model: type[Model]) ->
 
 @MODELS
 @pytest.mark.parametrize("page", ["change", "history", "delete"])
-def test_a_row_is_asked_for_that_cannot_be(operator: Client, model: type[Model], page: str) -> None:
+def test_invalid_row_ids_are_no_server_error(operator: Client, model: type[Model], page: str) -> None:
     rows = {value: operator.get(f"{home(model)}{quote(value, safe='')}/{page}/").status_code for value in VALUES}
     assert rows["\0"] == 400
     assert max(rows.values()) < 500, rows
 
 
 @MODELS
-def test_rows_are_selected_that_cannot_be(operator: Client, model: type[Model]) -> None:
+def test_invalid_selected_rows_are_no_server_error(operator: Client, model: type[Model]) -> None:
     """Whose key is a number refuses what is none; a text that is nobody's key selects nothing."""
     request = operator.get(home(model)).wsgi_request
     actions = [*admin.site._registry[model].get_actions(request), "\0", "nonsense"]
@@ -76,13 +76,13 @@ def test_rows_are_selected_that_cannot_be(operator: Client, model: type[Model]) 
         "sign-in?next=", "auth/link/",
     ],
 )  # fmt: skip
-def test_other_pages_are_asked_for_with_nonsense(operator: Client, address: str) -> None:
+def test_invalid_parameters_of_other_pages_are_no_server_error(operator: Client, address: str) -> None:
     found = {value: operator.get(f"/{address}{quote(value, safe='')}").status_code for value in VALUES}
     assert found["\0"] == 400
     assert max(found.values()) < 500, found
 
 
-def test_a_page_says_in_the_language_of_its_reader_what_it_cannot_take(operator: Client) -> None:
+def test_invalid_input_is_explained_in_the_readers_language(operator: Client) -> None:
     refused = operator.get("/admin/", {"q": "\0"})
     assert "NUL" in refused.content.decode()
     chinese = operator.get("/admin/", {"q": "\0"}, headers={"Accept-Language": "zh"})
@@ -103,7 +103,7 @@ DEEP = '{"a": ' + "[" * 2000 + "]" * 2000 + "}"
         ('{"a": 1}', "A connection has no key a"), ("x", "valid JSON"),
     ],
 )  # fmt: skip
-def test_a_connection_is_looked_at_as_the_api_looks_at_it(operator: Client, connection: str, why: str) -> None:
+def test_a_connection_is_validated_as_in_the_api(operator: Client, connection: str, why: str) -> None:
     address = reverse("admin:clusters_cluster_add")
     shown = operator.post(address, {"name": "x", "backend": "local", "connection": connection})
     assert (shown.status_code, Cluster.objects.count()) == (200, 0)
@@ -112,14 +112,14 @@ def test_a_connection_is_looked_at_as_the_api_looks_at_it(operator: Client, conn
     assert connection[:40] in page.replace("&quot;", '"'), "what was typed is shown again"
 
 
-def test_a_connection_is_refused_in_chinese_to_who_reads_chinese(operator: Client) -> None:
+def test_a_connection_error_is_in_chinese_for_chinese_readers(operator: Client) -> None:
     form = {"name": "x", "backend": "local", "connection": "null"}
     shown = operator.post(reverse("admin:clusters_cluster_add"), form, headers={"Accept-Language": "zh"})
     assert "该字段" in shown.content.decode()
 
 
 @MODELS
-def test_whatever_json_a_form_takes_may_be_nonsense(operator: Client, model: type[Model]) -> None:
+def test_invalid_json_in_any_form_is_no_server_error(operator: Client, model: type[Model]) -> None:
     console = admin.site._registry[model]
     request = operator.get(home(model)).wsgi_request
     form = console.get_form(request, change=False).base_fields if console.has_add_permission(request) else {}
@@ -132,7 +132,7 @@ def test_whatever_json_a_form_takes_may_be_nonsense(operator: Client, model: typ
     assert {sent: status for sent, status in found.items() if status >= 500} == {}
 
 
-def test_a_cookie_may_hold_what_no_session_is_called(operator: Client) -> None:
+def test_an_invalid_session_cookie_is_no_server_error(operator: Client) -> None:
     """Quoted, with octal escapes, it gets past every check of what a header may hold."""
     named = r'sessionid="' + r"\000" * 32 + '"'
     for address in ("/admin/", "/api/v1/projects", "/_allauth/browser/v1/auth/session"):
@@ -141,6 +141,6 @@ def test_a_cookie_may_hold_what_no_session_is_called(operator: Client) -> None:
 
 @pytest.mark.parametrize("field", ["name", "backend"])
 @pytest.mark.parametrize("value", VALUES)
-def test_a_cluster_is_named_nonsense(operator: Client, field: str, value: str) -> None:
+def test_an_invalid_cluster_name_is_no_server_error(operator: Client, field: str, value: str) -> None:
     form = {"name": "x", "backend": "local", "connection": "{}", field: value}
     assert operator.post(reverse("admin:clusters_cluster_add"), form).status_code < 500

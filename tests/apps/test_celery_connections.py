@@ -9,7 +9,7 @@ pytestmark = pytest.mark.database
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_message_leaves_the_connection_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_kept_after_a_message_if_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     (fixup,) = app._fixups
     for age, kept in ((None, True), (0, False)):
         monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", age)

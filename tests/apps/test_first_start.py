@@ -37,21 +37,21 @@ def counts() -> list[int]:
     return [table.objects.count() for table in tables]
 
 
-def test_an_empty_platform_gets_all_it_needs(data: Path) -> None:
+def test_an_empty_platform_is_initialised(data: Path) -> None:
     first_start("--demo")
     assert counts() == [1, 1, 1, 4, 6, 1, 1, 1, 1]
     admin = User.objects.get()
     assert (admin.username, admin.is_superuser, admin.has_usable_password()) == ("admin", True, False)
 
 
-def test_the_link_signs_the_administrator_in() -> None:
+def test_the_login_link_signs_the_administrator_in() -> None:
     browser = Client()
     assert browser.get(first_start()["signInLink"]).status_code == 302
     me = browser.get("/api/v1/auth/me").json()["data"]
     assert (me["username"], me["isAdministrator"]) == ("admin", True)
 
 
-def test_the_token_file_is_the_administrators_and_readable_by_its_owner_only(data: Path) -> None:
+def test_the_token_file_belongs_to_the_administrator_with_mode_600(data: Path) -> None:
     path = Path(first_start()["token_path"])
     assert path == data / "token"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -61,7 +61,7 @@ def test_the_token_file_is_the_administrators_and_readable_by_its_owner_only(dat
     assert [file.name for file in data.iterdir() if "token" in file.name] == ["token"]
 
 
-def test_doing_it_again_changes_nothing(data: Path) -> None:
+def test_initialising_twice_changes_nothing(data: Path) -> None:
     first_start("--demo")
     before, token = counts(), (data / "token").read_text()
     first_start("--demo")
@@ -70,7 +70,7 @@ def test_doing_it_again_changes_nothing(data: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "fermi_revoked\n"])
-def test_a_token_file_that_no_longer_works_is_made_anew(data: Path, content: str | None) -> None:
+def test_an_invalid_token_file_is_replaced(data: Path, content: str | None) -> None:
     first_start()
     path = data / "token"
     path.unlink() if content is None else path.write_text(content)
@@ -81,7 +81,7 @@ def test_a_token_file_that_no_longer_works_is_made_anew(data: Path, content: str
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_without_the_demo_there_is_only_this_machine() -> None:
+def test_without_the_demo_only_this_machine_exists() -> None:
     first_start("--no-demo")
     here = DevEnvironment.objects.get()
     assert (here.pk, here.emulated, here.zone.name) == ("env-local", False, "local")
@@ -90,7 +90,7 @@ def test_without_the_demo_there_is_only_this_machine() -> None:
     assert not Dataset.objects.exists()
 
 
-def test_what_an_administrator_removed_does_not_come_back() -> None:
+def test_removed_demo_objects_are_not_created_again() -> None:
     first_start("--demo")
     DevEnvironment.objects.filter(pk__in=["env-002", "env-local"]).delete()
     first_start("--demo")
@@ -103,7 +103,7 @@ def test_the_demo_can_be_added_later() -> None:
     assert DevEnvironment.objects.filter(emulated=True).count() == 5
 
 
-def test_a_fault_in_the_middle_leaves_nothing_half_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_initialisation_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("server.demo.add_catalog", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -114,7 +114,7 @@ def test_a_fault_in_the_middle_leaves_nothing_half_made(monkeypatch: pytest.Monk
     assert AuditEvent.objects.filter(action="demo.add").count() == 1
 
 
-def test_the_demo_inventory_is_the_requirement_documents() -> None:
+def test_the_demo_inventory_is_that_of_the_requirement_document() -> None:
     first_start("--demo")
     rows = DevEnvironment.objects.filter(emulated=True).order_by("pk")
     columns = ("pk", "name", "kind", "status", "zone__name", "gpu_count", "gpu_type", "cpu_cores", "memory_gb")
@@ -127,7 +127,7 @@ def test_the_demo_inventory_is_the_requirement_documents() -> None:
     ]
 
 
-def test_the_demo_dataset_is_the_standard_librarys_text() -> None:
+def test_the_demo_dataset_is_the_text_of_the_standard_library() -> None:
     first_start("--demo")
     assert preparation.list_due_versions() == ["version-001"]
     assert preparation.prepare_version("version-001")
@@ -151,7 +151,7 @@ def test_the_demo_dataset_is_the_standard_librarys_text() -> None:
         ("Something Else", "Something Else"),
     ],
 )
-def test_a_gpu_is_called_by_its_usual_name(name: str, short: str) -> None:
+def test_a_gpu_has_its_usual_name(name: str, short: str) -> None:
     assert gpus.shorten_name(name) == short
 
 
@@ -176,7 +176,7 @@ def test_a_machine_whose_nvidia_smi_fails_has_no_gpus(
     assert (facts["gpu_type"], facts["gpu_count"]) == ("", 0)
 
 
-def test_its_own_environments_have_a_life_and_nothing_of_them_is_started() -> None:
+def test_its_own_environments_are_managed_and_not_started() -> None:
     first_start("--demo")
     lives = dict(Hosted.objects.values_list("pk", "state"))
     assert lives == {"env-local": "running", "env-004": "stopped"} | dict.fromkeys(
@@ -189,7 +189,7 @@ def test_its_own_environments_have_a_life_and_nothing_of_them_is_started() -> No
     assert (Hosted.objects.count(), Template.objects.count()) == (5, 0), "what was removed stays so"
 
 
-def test_environments_of_an_earlier_release_come_to_life() -> None:
+def test_environments_of_an_earlier_release_become_managed() -> None:
     first_start("--demo")
     Hosted.objects.all().delete()
     Run.objects.all().delete()

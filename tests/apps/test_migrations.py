@@ -61,13 +61,13 @@ def columns() -> list[dict[tuple[str, str], list[Any]]]:
     return [{(table, name): rest for table, name, *rest in rows} for rows in json.loads(done.stdout)]
 
 
-def test_nothing_that_the_last_release_reads_is_gone_or_of_another_kind(columns: Any) -> None:
+def test_no_column_that_the_last_release_reads_was_removed_or_changed(columns: Any) -> None:
     before, after = columns
     assert before
     assert {key: kind[:2] for key, kind in before.items()} == {key: after.get(key, [])[:2] for key in before}
 
 
-def test_what_the_last_release_writes_is_taken_without_what_it_does_not_know(columns: Any) -> None:
+def test_rows_written_by_the_last_release_are_accepted(columns: Any) -> None:
     before, after = columns
     tables = {table for table, _ in before}
     new = {key: kind for key, kind in after.items() if key not in before and key[0] in tables}

@@ -50,7 +50,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch, wait: Callable[[], object]) -> None
     monkeypatch.setattr(tokenized_data, "tokenize_text", slow)
 
 
-def test_of_many_who_are_told_exactly_one_prepares(version: DatasetVersion) -> None:
+def test_of_many_concurrent_calls_one_prepares_the_version(version: DatasetVersion) -> None:
     start = threading.Barrier(5)
 
     def run() -> bool:
@@ -75,7 +75,7 @@ def test_a_ready_version_is_not_prepared_again(version: DatasetVersion) -> None:
     assert DatasetVersion.objects.values().get() == before
 
 
-def test_after_kill_9_in_the_middle_the_sweep_does_it_again(
+def test_after_kill_9_the_sweep_prepares_the_version_again(
     version: DatasetVersion, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
@@ -106,9 +106,7 @@ def test_after_kill_9_in_the_middle_the_sweep_does_it_again(
     assert (version.sha256, version.size_bytes) == (again.sha256, again.size_bytes)
 
 
-def test_whoever_works_keeps_the_claim_however_long_it_takes(
-    version: DatasetVersion, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_preparation_keeps_its_claim(version: DatasetVersion, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -133,7 +131,7 @@ def test_whoever_works_keeps_the_claim_however_long_it_takes(
     assert DatasetVersion.objects.get().status == VersionStatus.READY
 
 
-def test_a_fault_is_raised_and_leaves_the_version_to_a_later_sweep(
+def test_an_unexpected_error_leaves_the_version_to_a_later_sweep(
     version: DatasetVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: object, **kwargs: object) -> None:
@@ -147,6 +145,6 @@ def test_a_fault_is_raised_and_leaves_the_version_to_a_later_sweep(
     assert preparation.list_due_versions() == [], "not at once, so that one bad version does not stop the others"
 
 
-def test_the_sweep_survives_a_broker_that_is_away(version: DatasetVersion, settings: Any) -> None:
+def test_the_sweep_works_without_a_broker(version: DatasetVersion, settings: Any) -> None:
     enqueue_due_versions()
     assert DatasetVersion.objects.get().status == VersionStatus.PREPARING

@@ -31,7 +31,7 @@ def only() -> DevEnvironment:
     return DevEnvironment.objects.select_related("zone", "owner").get()
 
 
-def test_what_is_found_becomes_an_environment_of_its_project(cluster: Cluster) -> None:
+def test_a_discovered_pod_becomes_an_environment_of_its_project(cluster: Cluster) -> None:
     User.objects.create_user("ada")
     assert discovery.sync_environments(cluster, [POD])
     made = only()
@@ -45,13 +45,13 @@ def test_what_is_found_becomes_an_environment_of_its_project(cluster: Cluster) -
     assert made.started_at.timestamp() == POD.started_at
 
 
-def test_finding_the_same_again_writes_nothing(cluster: Cluster, django_assert_num_queries) -> None:
+def test_an_unchanged_discovery_writes_nothing(cluster: Cluster, django_assert_num_queries) -> None:
     discovery.sync_environments(cluster, [POD])
     with django_assert_num_queries(3):  # what is known; projects; the zone
         assert not discovery.sync_environments(cluster, [POD])
 
 
-def test_ids_are_the_same_after_a_restart_and_differ_between_clusters(cluster: Cluster) -> None:
+def test_ids_are_stable_over_restarts_and_differ_between_clusters(cluster: Cluster) -> None:
     discovery.sync_environments(cluster, [POD])
     key = only().pk
     DevEnvironment.objects.all().delete()
@@ -62,7 +62,7 @@ def test_ids_are_the_same_after_a_restart_and_differ_between_clusters(cluster: C
     assert names == {"lab": "notebook-0", "other": "team/notebook-0"}, "one name per project"
 
 
-def test_a_change_reaches_the_environment_and_leaves_alone_what_people_decide(cluster: Cluster) -> None:
+def test_a_change_updates_the_environment_but_not_what_users_set(cluster: Cluster) -> None:
     discovery.sync_environments(cluster, [POD])
     DevEnvironment.objects.update(cordoned=True, name="mine")
     assert discovery.sync_environments(
@@ -73,19 +73,19 @@ def test_a_change_reaches_the_environment_and_leaves_alone_what_people_decide(cl
     assert (changed.name, changed.cordoned) == ("mine", True)
 
 
-def test_a_kind_that_is_changed_later_is_followed(cluster: Cluster) -> None:
+def test_a_changed_kind_is_updated(cluster: Cluster) -> None:
     discovery.sync_environments(cluster, [POD])
     for told, kind in (("vscode", "vscode"), ("emacs", "custom")):
         assert discovery.sync_environments(cluster, [replace(POD, kind=told)])
         assert only().kind == kind
 
 
-def test_one_that_should_run_and_does_not_is_unhealthy(cluster: Cluster) -> None:
+def test_an_environment_that_should_run_and_does_not_is_unhealthy(cluster: Cluster) -> None:
     discovery.sync_environments(cluster, [replace(POD, running=False, healthy=False)])
     assert only().status == "unhealthy"
 
 
-def test_a_pod_that_is_gone_stops_its_environment_and_one_that_is_back_starts_it(cluster: Cluster) -> None:
+def test_a_removed_pod_stops_its_environment_and_a_returned_one_starts_it(cluster: Cluster) -> None:
     discovery.sync_environments(cluster, [POD])
     assert discovery.sync_environments(cluster, [])
     assert (only().status, only().started_at) == ("stopped", None)
@@ -95,7 +95,7 @@ def test_a_pod_that_is_gone_stops_its_environment_and_one_that_is_back_starts_it
     assert (only().status, only().gone_at) == ("running", None)
 
 
-def test_one_that_is_gone_for_long_is_forgotten_unless_something_refers_to_it(cluster: Cluster) -> None:
+def test_an_environment_gone_for_long_is_deleted_unless_referenced(cluster: Cluster) -> None:
     discovery.sync_environments(cluster, [POD, replace(POD, key="team/held-0", name="held-0")])
     discovery.sync_environments(cluster, [])
     assert discovery.delete_gone_environments() == 0
@@ -109,7 +109,7 @@ def test_one_that_is_gone_for_long_is_forgotten_unless_something_refers_to_it(cl
     assert only() == held
 
 
-def test_environments_of_other_clusters_and_those_registered_by_hand_are_left_alone(cluster: Cluster) -> None:
+def test_environments_of_other_clusters_and_registered_ones_are_untouched(cluster: Cluster) -> None:
     zone = AvailabilityZone.objects.create(name="z")
     DevEnvironment.objects.create(pk="by-hand", name="by-hand", project_id="project-r", cluster=cluster, zone=zone)
     discovery.sync_environments(Cluster.objects.create(name="other", backend="kubernetes"), [POD])
@@ -117,11 +117,11 @@ def test_environments_of_other_clusters_and_those_registered_by_hand_are_left_al
     assert set(DevEnvironment.objects.values_list("status", flat=True)) == {"running"}
 
 
-def test_a_pod_of_a_project_that_there_is_not_is_left_out_and_the_others_are_not(cluster: Cluster) -> None:
+def test_a_pod_of_an_unknown_project_is_skipped(cluster: Cluster) -> None:
     assert discovery.sync_environments(cluster, [replace(POD, key="x/y", project="nobody"), POD])
     assert only().discovered_as == POD.key
 
 
-def test_a_pod_without_a_zone_is_in_one_named_after_its_cluster(cluster: Cluster) -> None:
+def test_a_pod_without_a_zone_gets_one_named_after_its_cluster(cluster: Cluster) -> None:
     discovery.sync_environments(cluster, [replace(POD, zone="")])
     assert only().zone.name == "lab"

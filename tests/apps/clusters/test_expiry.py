@@ -60,7 +60,7 @@ def inline(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def test_a_client_certificate_is_told_of_two_weeks_before_and_once_it_has_ended_and_when_it_is_new(
+def test_a_client_certificate_is_reported_two_weeks_before_its_end_and_when_renewed(
     tmp_path: Path, administrator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = within(15)
@@ -91,7 +91,7 @@ def test_a_client_certificate_is_told_of_two_weeks_before_and_once_it_has_ended_
     assert list_open_incidents() == []
 
 
-def test_files_that_a_kubeconfig_names_are_read_and_the_rest_is_not(tmp_path: Path) -> None:
+def test_only_files_named_by_a_kubeconfig_are_read(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_bytes(certificate(within(3))[0])
     (tmp_path / "token").write_bytes(jwt(iat=now().timestamp() - YEAR, exp=now().timestamp() + 86_400))
     kubeconfig(tmp_path, {"tokenFile": "token"}, {"certificate-authority": "ca.crt"})
@@ -106,13 +106,13 @@ def test_files_that_a_kubeconfig_names_are_read_and_the_rest_is_not(tmp_path: Pa
     {"token": "opaque"}, {"token": jwt(iat=now().timestamp(), exp=now().timestamp() + 3600).decode()},
     {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "true"}}, {},
 ])  # fmt: skip
-def test_what_never_ends_and_what_a_program_renews_is_not_told_of(tmp_path: Path, user: dict[str, Any]) -> None:
+def test_credentials_without_end_or_renewed_by_a_program_are_not_reported(tmp_path: Path, user: dict[str, Any]) -> None:
     kubeconfig(tmp_path, user)
     expiry.notify_expiring()
     assert list_open_incidents() == []
 
 
-def test_a_token_for_slurm_ends_too(tmp_path: Path) -> None:
+def test_a_slurm_token_expires_too(tmp_path: Path) -> None:
     path = tmp_path / "jwt"
     path.write_bytes(b"SLURM_JWT=" + jwt(iat=now().timestamp() - YEAR, exp=now().timestamp() - 60) + b"\n")
     connection = {"url": "http://slurm:6820", "token_file": str(path)}
@@ -124,7 +124,7 @@ def test_a_token_for_slurm_ends_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "no yaml", "no base64"])
-def test_what_cannot_be_read_now_is_not_said_to_be_over_and_keeps_nothing_from_others(tmp_path: Path, how: str) -> None:
+def test_an_unreadable_credential_keeps_its_incident_and_does_not_stop_others(tmp_path: Path, how: str) -> None:
     kubeconfig(tmp_path, {"client-certificate-data": inline(certificate(within(1))[0])})
     expiry.notify_expiring()
     match how:
@@ -141,7 +141,7 @@ def test_what_cannot_be_read_now_is_not_said_to_be_over_and_keeps_nothing_from_o
     assert [code for code, _ in list_open_incidents()] == ["NOTICE_CERTIFICATE_ENDS", "NOTICE_CLUSTER_TOKEN_ENDS"]
 
 
-def test_a_cluster_that_was_removed_has_nothing_that_ends(tmp_path: Path) -> None:
+def test_a_removed_cluster_has_no_expiring_credentials(tmp_path: Path) -> None:
     cluster = kubeconfig(tmp_path, {"client-certificate-data": inline(certificate(within(1))[0])})
     expiry.notify_expiring()
     cluster.delete()
@@ -169,7 +169,7 @@ def served(folder: Path, ends: datetime) -> Iterator[int]:
         thread.join()
 
 
-def test_the_certificate_that_the_platform_is_reached_by_is_looked_at_too(tmp_path: Path, settings: Any) -> None:
+def test_the_platforms_own_certificate_is_checked(tmp_path: Path, settings: Any) -> None:
     with served(tmp_path, within(5)) as port:
         settings.PUBLIC_URL = f"https://localhost:{port}"
         expiry.notify_expiring()

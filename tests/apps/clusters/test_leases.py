@@ -45,7 +45,7 @@ def held_by(holder: str) -> list[str]:
     return list(Lease.objects.filter(holder=holder).order_by("pk").values_list("pk", flat=True))
 
 
-def test_everything_is_taken_or_nothing() -> None:
+def test_leases_are_all_or_nothing() -> None:
     assert leases.acquire_leases(["env-1", "env-2"], "a") is None
     assert leases.acquire_leases(["env-0", "env-1", "env-2", "env-3"], "b") == [("env-1", "a"), ("env-2", "a")]
     assert held_by("b") == []
@@ -53,13 +53,13 @@ def test_everything_is_taken_or_nothing() -> None:
     assert leases.acquire_leases(["env-0", "env-1"], "b") is None
 
 
-def test_taking_again_what_one_has_is_fine() -> None:
+def test_acquiring_a_held_lease_again_succeeds() -> None:
     assert leases.acquire_leases(["env-1", "env-2"], "a") is None
     assert leases.acquire_leases(["env-2", "env-1"], "a") is None
     assert held_by("a") == ["env-1", "env-2"]
 
 
-def test_what_is_stopped_cordoned_or_gone_is_not_taken() -> None:
+def test_stopped_cordoned_and_removed_environments_cannot_be_leased() -> None:
     DevEnvironment.objects.filter(pk="env-0").update(status=EnvironmentStatus.STOPPED)
     DevEnvironment.objects.filter(pk="env-1").update(cordoned=True)
     wanted = ["env-0", "env-1", "env-2", "env-x"]
@@ -67,7 +67,7 @@ def test_what_is_stopped_cordoned_or_gone_is_not_taken() -> None:
     assert held_by("a") == []
 
 
-def test_a_failed_take_leaves_the_callers_transaction_usable() -> None:
+def test_a_failed_acquisition_leaves_the_transaction_usable() -> None:
     leases.acquire_leases(["env-1"], "a")
     with transaction.atomic():
         Project.objects.create(name="made before")
@@ -77,7 +77,7 @@ def test_a_failed_take_leaves_the_callers_transaction_usable() -> None:
     assert held_by("b") == []
 
 
-def test_of_many_who_want_the_same_exactly_one_gets_all() -> None:
+def test_of_many_concurrent_acquisitions_one_gets_all() -> None:
     for _ in range(5):
         answers = at_once([lambda n=n: leases.acquire_leases(reversed(IDS), f"task-{n}") for n in range(6)])
         assert answers.count(None) == 1
@@ -87,7 +87,7 @@ def test_of_many_who_want_the_same_exactly_one_gets_all() -> None:
         assert leases.release_leases(winner) == len(IDS)
 
 
-def test_overlapping_wishes_never_hold_halves_and_never_lock_up() -> None:
+def test_overlapping_acquisitions_do_not_deadlock_or_hold_parts() -> None:
     wishes = {f"task-{n}": [IDS[n], IDS[(n + 1) % 6], IDS[(n + 3) % 6]] for n in range(6)}
 
     def insist(holder: str) -> int:
@@ -115,7 +115,7 @@ def test_a_port_has_one_holder_per_host() -> None:
     assert leases.acquire_port("h1", [29500], "d-1") == 29500
 
 
-def test_of_many_who_want_a_port_each_gets_another() -> None:
+def test_concurrent_port_leases_are_different() -> None:
     candidates = list(range(29500, 29508))
     ports = at_once([lambda n=n: leases.acquire_port("h", candidates, f"{n}-1") for n in range(8)])
     assert sorted(ports) == candidates

@@ -44,7 +44,7 @@ def telling(db: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     made.theirs.close()
 
 
-def test_a_folder_has_the_id_of_its_manifest(telling: Telling) -> None:
+def test_a_folder_is_identified_by_its_manifest(telling: Telling) -> None:
     assert telling.identify({"ok": True}, GOOD, b"{}") == from_environment.snapshot.compute_snapshot_id(b"{}")
 
 
@@ -65,7 +65,7 @@ def test_a_folder_has_the_id_of_its_manifest(telling: Telling) -> None:
         [],
     ],
 )
-def test_nonsense_is_told_as_an_environment_that_broke(telling: Telling, head: Any) -> None:
+def test_a_malformed_answer_is_reported_as_a_broken_environment(telling: Telling, head: Any) -> None:
     with pytest.raises(FetchError) as found:
         telling.identify({"ok": True}, head, b"{}")
     assert (found.value.code, found.value.params["environment"]) == ("CODE_ENVIRONMENT_BROKE", "mine")
@@ -74,15 +74,13 @@ def test_nonsense_is_told_as_an_environment_that_broke(telling: Telling, head: A
 @pytest.mark.parametrize(
     "answer", [{}, {"code": 1}, {"code": "X", "params": [1]}, {"code": "X", "params": {"self": 1}}]
 )
-def test_a_keeper_that_answers_nonsense_is_told_so(telling: Telling, answer: Any) -> None:
+def test_a_malformed_answer_of_envd_is_reported(telling: Telling, answer: Any) -> None:
     with pytest.raises(FetchError, match="CODE_ENVIRONMENT_BROKE"):
         telling.identify(answer, GOOD)
 
 
 @pytest.mark.parametrize("channel", [protocol.OUT, protocol.ERR, protocol.CONTROL])
-def test_an_environment_that_never_stops_talking_is_heard_to_the_limit(
-    monkeypatch: pytest.MonkeyPatch, channel: int
-) -> None:
+def test_an_endless_answer_is_read_up_to_the_limit(monkeypatch: pytest.MonkeyPatch, channel: int) -> None:
     heard, waits = [0], []
 
     def recv(size: int) -> bytes:
@@ -99,7 +97,7 @@ def test_an_environment_that_never_stops_talking_is_heard_to_the_limit(
     assert all(0 < wait <= from_environment.MAX_SILENCE_SECONDS for wait in waits)
 
 
-def test_an_answer_that_comes_byte_by_byte_is_waited_for_as_long_as_one_that_does_not_come(
+def test_a_slow_answer_has_the_same_timeout_as_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     heard = [0]

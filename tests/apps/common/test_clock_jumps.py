@@ -46,7 +46,7 @@ class Clocks:
 
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR, MIN_JUMP, timedelta(days=400)])
-def test_a_jump_is_seen_once_by_the_difference_of_the_clocks(by: timedelta) -> None:
+def test_a_jump_is_detected_once_by_the_difference_of_the_clocks(by: timedelta) -> None:
     clocks = Clocks()
     watch = clocks.watch()
     clocks.go(20)
@@ -58,7 +58,7 @@ def test_a_jump_is_seen_once_by_the_difference_of_the_clocks(by: timedelta) -> N
     assert watch.look() is None
 
 
-def test_time_that_passes_and_a_clock_that_is_corrected_slowly_are_no_jump() -> None:
+def test_elapsed_time_and_slow_corrections_are_no_jump() -> None:
     clocks = Clocks()
     watch = clocks.watch()
     for _ in range(100):
@@ -67,7 +67,7 @@ def test_time_that_passes_and_a_clock_that_is_corrected_slowly_are_no_jump() -> 
         assert watch.look() is None
 
 
-def test_for_some_minutes_what_runners_told_before_a_jump_seems_too_old() -> None:
+def test_runner_reports_from_before_a_jump_are_old_for_some_minutes() -> None:
     clocks = Clocks()
     watch = clocks.watch()
     clocks.set(HOUR)
@@ -81,7 +81,7 @@ def test_for_some_minutes_what_runners_told_before_a_jump_seems_too_old() -> Non
 
 
 @pytest.mark.parametrize("by", [HOUR, -HOUR])
-def test_a_jump_that_could_not_be_stored_is_seen_again(by: timedelta, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jump_that_could_not_be_stored_is_detected_again(by: timedelta, monkeypatch: pytest.MonkeyPatch) -> None:
     clocks, stored = Clocks(), list[timedelta]()
     watch = clocks.watch()
     monkeypatch.setattr(clock_jumps, "_watcher", watch)
@@ -117,7 +117,7 @@ def at(hours: float) -> datetime:
         ([(-1, 9)], []),
     ],
 )
-def test_a_stretch_is_cut_where_the_clock_left_something_out(left_out: Any, expected: Any) -> None:
+def test_an_interval_is_cut_at_a_jump(left_out: Any, expected: Any) -> None:
     found = list(subtract_gaps(at(0), at(4), [(at(begin), at(end)) for begin, end in left_out]))
     assert found == [(at(begin), at(end)) for begin, end in expected]
     assert (
@@ -125,11 +125,11 @@ def test_a_stretch_is_cut_where_the_clock_left_something_out(left_out: Any, expe
     )
 
 
-def test_a_stretch_that_a_clock_turned_round_is_none() -> None:
+def test_an_interval_reversed_by_the_clock_is_empty() -> None:
     assert measure_elapsed(at(4), at(0), []) == timedelta()
 
 
-def test_every_column_that_plans_something_moves_with_the_clock() -> None:
+def test_every_column_with_a_planned_time_is_shifted() -> None:
     """What else is measured by the clock, and is no plan that time brings about, is named here with its reason."""
     calendar = {"begins_at", "ends_at", "expires_at"}
     names = {field.name for model in apps.get_models() for field in model._meta.concrete_fields
@@ -183,7 +183,7 @@ def set_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_deadline_over_which_the_clock_jumped_ends_nothing(task: Task, set_by: Callable[[timedelta], None]) -> None:
+def test_a_deadline_passed_by_a_jump_ends_nothing(task: Task, set_by: Callable[[timedelta], None]) -> None:
     Task.objects.update(deadline_at=clock.now() - HOUR)  # it was an hour ahead, and the clock went forward by two
     set_by(2 * HOUR)
     reconciler.reconcile_due_tasks()
@@ -194,7 +194,7 @@ def test_a_deadline_over_which_the_clock_jumped_ends_nothing(task: Task, set_by:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_task_is_looked_at_though_the_clock_went_back(task: Task, set_by: Callable[[timedelta], None]) -> None:
+def test_a_task_is_due_although_the_clock_went_back(task: Task, set_by: Callable[[timedelta], None]) -> None:
     Task.objects.update(due_at=clock.now() + 3 * HOUR, deadline_at=clock.now() + 4 * HOUR)
     assert reconciler.reconcile_due_tasks() == 0
     set_by(-3 * HOUR)

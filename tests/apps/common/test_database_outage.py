@@ -72,7 +72,7 @@ def answers(handler: ConnectionHandler) -> bool:
         return False
 
 
-def test_while_the_database_is_away_requests_fail_without_a_try_until_it_is_back(
+def test_requests_fail_at_once_while_the_database_is_away(
     server: services.Postgres, handler: ConnectionHandler
 ) -> None:
     assert run_query(handler) == 1
@@ -90,9 +90,7 @@ def test_while_the_database_is_away_requests_fail_without_a_try_until_it_is_back
     assert not base.BREAKER._away
 
 
-def test_of_many_threads_that_find_the_database_away_one_tries_to_connect(
-    server: services.Postgres, handler: ConnectionHandler
-) -> None:
+def test_one_thread_tries_to_reconnect_for_all(server: services.Postgres, handler: ConnectionHandler) -> None:
     tried: list[str] = []
 
     def connect() -> Any:
@@ -112,7 +110,7 @@ def test_of_many_threads_that_find_the_database_away_one_tries_to_connect(
     base.BREAKER._away = ""
 
 
-def test_a_pool_that_is_busy_is_waited_for(
+def test_an_exhausted_pool_is_waited_for(
     server: services.Postgres, handler: ConnectionHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Longer than the time after which somebody looks whether the database is there."""

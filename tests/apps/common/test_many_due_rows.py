@@ -92,7 +92,7 @@ def stored(task: Task) -> Any:
 
 
 @pytest.mark.parametrize("backend", ["slurm", "local"])
-def test_a_hint_during_a_pass_begins_no_second_one(
+def test_a_wakeup_during_a_pass_starts_no_second_pass(
     backend: str, lab: Lab, monkeypatch: pytest.MonkeyPatch, sent: list[Any], caplog: pytest.LogCaptureFixture,
     django_capture_on_commit_callbacks: Any,
 ) -> None:  # fmt: skip
@@ -117,7 +117,7 @@ def test_a_hint_during_a_pass_begins_no_second_one(
     assert broken(caplog) == []
 
 
-def test_a_pass_that_was_taken_for_dead_ends_without_a_word(
+def test_a_pass_that_lost_its_claim_ends_silently(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     task, seen = lab.task(), []
@@ -135,7 +135,7 @@ def test_a_pass_that_was_taken_for_dead_ends_without_a_word(
 
 
 @pytest.mark.parametrize("step", ["lease_environments", "submit_attempt"])
-def test_it_writes_nothing_wherever_it_was_when_it_lost_its_task(
+def test_a_pass_that_lost_its_claim_writes_nothing_at_any_point(
     step: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on(lab, "local")
@@ -152,9 +152,7 @@ def test_it_writes_nothing_wherever_it_was_when_it_lost_its_task(
     assert seen == [stored(task)]
 
 
-def test_one_pass_that_raises_is_tried_again_later_and_by_a_hint_at_once(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pass_that_raises_is_retried_later_or_at_the_next_wakeup(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     task, tries = lab.task(), []
 
     def raises(task: Task) -> None:
@@ -170,7 +168,7 @@ def test_one_pass_that_raises_is_tried_again_later_and_by_a_hint_at_once(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_that_are_due_are_each_passed_once_however_many_sweep(
+def test_concurrent_sweeps_pass_each_due_row_once(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     threads, count, passes, lock = 4, 60, Counter[str](), Lock()
@@ -209,7 +207,7 @@ def steal(row: Any) -> Any:
     return type(row).objects.filter(pk=row.pk).values().get()
 
 
-def test_a_claim_is_renewed_and_ends_with_the_work(user: User) -> None:
+def test_a_claim_is_renewed_and_released(user: User) -> None:
     row = Fetch.objects.create(
         project=Project.objects.create(name="p"), created_by=user, source={}, created_at=now(), deadline_at=now(),
         due_at=now(),
@@ -228,7 +226,7 @@ def test_a_claim_is_renewed_and_ends_with_the_work(user: User) -> None:
     assert Fetch.objects.get(pk=row.pk).due_at is None
 
 
-def test_who_has_lost_a_claim_writes_nothing(user: User, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_lost_claim_prevents_writes(user: User, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     project = Project.objects.create(name="p")
     moment, left = now(), []
     fetch = Fetch.objects.create(
@@ -261,7 +259,7 @@ def test_who_has_lost_a_claim_writes_nothing(user: User, monkeypatch: pytest.Mon
 # The environments' lane -----------------------------------------------------------------------------------------------
 
 
-def test_environments_have_threads_of_their_own_and_one_that_hangs_holds_up_no_other() -> None:
+def test_environments_have_their_own_threads_and_a_hanging_one_blocks_no_other() -> None:
     hangs, rows, lock = Event(), [1, 2, 3], Lock()
     began: list[int] = []
 
@@ -285,7 +283,7 @@ def test_environments_have_threads_of_their_own_and_one_that_hangs_holds_up_no_o
         lane.stop()
 
 
-def test_a_worker_begins_the_lane_and_what_is_due_is_asked_for_there(
+def test_a_worker_starts_the_lane_and_asks_for_due_rows(
     monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
     from celery.signals import worker_ready

@@ -30,7 +30,7 @@ def keys(task: Task) -> Iterator[list[str]]:
     Task.objects.filter(AnyOf(made)).delete()
 
 
-def test_each_row_is_claimed_once_and_comes_back(keys: list[str]) -> None:
+def test_each_row_is_claimed_once_and_becomes_due_again(keys: list[str]) -> None:
     together = Barrier(THREADS)
 
     def claims(count: int) -> set[str]:

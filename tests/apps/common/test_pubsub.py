@@ -26,7 +26,7 @@ async def told(inbox: pubsub.Subscription, say: Callable[[], None]) -> dict[str,
     return None
 
 
-def test_what_one_publishes_all_subscribers_of_the_channel_get_and_nobody_else(redis: Broker) -> None:
+def test_a_message_reaches_all_subscribers_of_its_channel_only(redis: Broker) -> None:
     redis.start()
 
     async def main() -> None:
@@ -43,12 +43,12 @@ def test_what_one_publishes_all_subscribers_of_the_channel_get_and_nobody_else(r
     asyncio.run(main())
 
 
-def test_publishing_without_a_broker_is_quick_and_raises_nothing(redis: Broker) -> None:
+def test_publishing_without_a_broker_is_quick_and_does_not_raise(redis: Broker) -> None:
     for _ in range(1000):
         pubsub.publish_message("task:1", {"kind": "log"})
 
 
-def test_a_subscriber_without_a_broker_just_hears_nothing(redis: Broker) -> None:
+def test_a_subscriber_without_a_broker_gets_nothing(redis: Broker) -> None:
     async def main() -> None:
         async with pubsub.subscribe_to("task:1") as inbox:
             assert await inbox.get(timeout=0.2) is None
@@ -56,7 +56,7 @@ def test_a_subscriber_without_a_broker_just_hears_nothing(redis: Broker) -> None
     asyncio.run(main())
 
 
-def test_a_subscriber_hears_again_when_the_broker_comes_back(redis: Broker) -> None:
+def test_a_subscriber_reconnects_when_the_broker_returns(redis: Broker) -> None:
     async def main() -> None:
         async with pubsub.subscribe_to("task:1") as inbox:
             for _ in range(2):
@@ -67,7 +67,7 @@ def test_a_subscriber_hears_again_when_the_broker_comes_back(redis: Broker) -> N
     asyncio.run(main())
 
 
-def test_a_subscriber_knows_whether_it_can_hear_anything_and_is_woken_when_it_cannot(redis: Broker) -> None:
+def test_a_subscriber_knows_whether_it_is_connected(redis: Broker) -> None:
     async def main() -> None:
         async with pubsub.subscribe_to("task:1") as inbox:
             assert not inbox.connected
@@ -80,7 +80,7 @@ def test_a_subscriber_knows_whether_it_can_hear_anything_and_is_woken_when_it_ca
     asyncio.run(main())
 
 
-def test_one_connection_serves_all_and_goes_with_the_last(redis: Broker) -> None:
+def test_one_connection_serves_all_subscribers_and_closes_with_the_last(redis: Broker) -> None:
     redis.start()
 
     def listening() -> int:
@@ -100,7 +100,7 @@ def test_one_connection_serves_all_and_goes_with_the_last(redis: Broker) -> None
     asyncio.run(main())
 
 
-def test_a_slow_reader_keeps_the_newest(redis: Broker) -> None:
+def test_a_slow_subscriber_keeps_the_newest_messages(redis: Broker) -> None:
     async def main() -> None:
         inbox = pubsub.subscribe_to("a")
         for n in range(pubsub.MAX_QUEUED_MESSAGES + 10):
@@ -111,7 +111,7 @@ def test_a_slow_reader_keeps_the_newest(redis: Broker) -> None:
 
 
 @pytest.mark.parametrize("steps", range(16))
-def test_whoever_leaves_soon_leaves_no_listener_behind(redis: Broker, steps: int) -> None:
+def test_a_subscriber_that_leaves_early_leaves_no_listener(redis: Broker, steps: int) -> None:
     """`steps`: turns of the event loop. In one of them the client has sent its first command and does not know yet."""
 
     async def main() -> set[asyncio.Task[Any]]:

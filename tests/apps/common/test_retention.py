@@ -9,7 +9,7 @@ from apps.common.retention import delete_old
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
-def test_so_many_batches_are_deleted_and_the_next_call_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_deletes_a_bounded_number_of_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "BATCH_ROWS", 2)
     AuditEvent.objects.bulk_create(AuditEvent(action="old", target=str(number)) for number in range(7))
     AuditEvent.objects.create(action="new", target="7")

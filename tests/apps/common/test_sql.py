@@ -24,7 +24,7 @@ ID = list_columns(Task, "id")
 COLUMNS = ("id", "project__name", "distributed", "spec", "progress", "created_at", "ended_at", "world_size")
 
 
-def test_rows_are_what_values_gives(task: Task) -> None:
+def test_rows_equal_those_of_values(task: Task) -> None:
     task.spec = {"a": [1, None, {"b": "ü"}], "n": 0.5}
     task.created_at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)  # a whole second, which SQLite writes shorter
     task.save()
@@ -38,7 +38,7 @@ def test_rows_are_what_values_gives(task: Task) -> None:
         )
 
 
-def test_instances_have_what_is_selected_along(task: Task) -> None:
+def test_instances_have_their_select_related_objects(task: Task) -> None:
     query = CompiledInstances(Task, lambda key: Task.objects.filter(pk=key), "project", "model", "owner")
     [found] = query.fetch(key=task.pk)
     assert model_to_dict(found) == model_to_dict(task)
@@ -65,7 +65,7 @@ def test_a_decimal_is_what_django_gives(task: Task) -> None:
 
 
 @isolate_apps("apps.training")
-def test_a_column_that_only_its_own_field_reads_is_refused() -> None:
+def test_a_column_that_only_its_field_converts_is_refused() -> None:
     class OwnField(models.CharField):  # type: ignore[type-arg]
         pass
 
@@ -79,20 +79,20 @@ def test_a_column_that_only_its_own_field_reads_is_refused() -> None:
         list_columns(Odd, "own")
 
 
-def test_each_asks_with_parameters_of_their_own(task: Task, user: User) -> None:
+def test_each_call_has_its_own_parameters(task: Task, user: User) -> None:
     compiled = CompiledQuery(lambda user: Task.objects.filter(owner=user), ID)
     assert [row["id"] for row in compiled.fetch(user=user.pk)] == [task.pk]
     assert compiled.fetch(user=user.pk + 1) == []
     assert compiled.first(user=user.pk + 1) is None
 
 
-def test_a_parameter_may_stand_in_several_places(task: Task) -> None:
+def test_a_parameter_may_occur_several_times(task: Task) -> None:
     compiled = CompiledQuery(lambda word: Task.objects.filter(Q(pk=word) | Q(name=word)), ID)
     assert len(compiled.fetch(word=task.pk)) == len(compiled.fetch(word="t")) == 1
     assert compiled.fetch(word="other") == []
 
 
-def test_as_many_keys_as_are_given(task: Task) -> None:
+def test_a_list_of_keys_may_have_any_length(task: Task) -> None:
     compiled = CompiledQuery(lambda **among: Task.objects.filter(pk__in=list(among.values())), ID)
     assert (
         compiled.fetch(**make_key_parameters([task.pk]))
@@ -101,7 +101,7 @@ def test_as_many_keys_as_are_given(task: Task) -> None:
     )
 
 
-def test_few_shapes_are_compiled_for_any_number_of_key_parameters() -> None:
+def test_key_lists_share_few_compiled_shapes() -> None:
     assert [len(make_key_parameters(map(str, range(count)))) for count in (0, 1, 2, 3, 5, 250)] == [0, 1, 2, 4, 16, 256]
     assert sorted(set(make_key_parameters("abc").values())) == ["a", "b", "c"]
 
@@ -119,19 +119,19 @@ def test_a_shape_is_compiled_once(task: Task) -> None:
     assert built == ["id", "-id"]
 
 
-def test_a_parameter_of_which_the_query_makes_something_else_is_refused(db: None) -> None:
+def test_a_parameter_that_the_query_transforms_is_refused(db: None) -> None:
     """Its SQL would hold what stood in its stead."""
     compiled = CompiledQuery(lambda word: Task.objects.filter(name__icontains=word), ID)
     with pytest.raises(ValueError, match="word"):
         compiled.fetch(word="t")
 
 
-def test_a_parameter_of_another_kind_is_refused(db: None) -> None:
+def test_a_parameter_of_an_unsupported_type_is_refused(db: None) -> None:
     with pytest.raises(TypeError, match="float"):
         CompiledQuery(lambda share: Task.objects.filter(place=share), ID).fetch(share=0.5)  # type: ignore[arg-type]
 
 
-def test_a_pass_has_its_task_with_cluster_and_attempts_and_without_plans(task: Task) -> None:
+def test_a_pass_loads_its_task_with_cluster_and_attempts_without_plans(task: Task) -> None:
     begin_attempt(task, 2)
     stranger = Task.objects.get(pk=task.pk)
     stranger.pk = "task-y"

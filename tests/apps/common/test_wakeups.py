@@ -32,7 +32,7 @@ def postman(redis: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[wakeups.
     assert found.finish(60)
 
 
-def test_what_is_told_reaches_whoever_listens(postman: wakeups.BackgroundPublisher, redis: Broker) -> None:
+def test_a_wakeup_reaches_its_listeners(postman: wakeups.BackgroundPublisher, redis: Broker) -> None:
     redis.start()
     with pubsub.listen_for_wakeups("task:1") as bell:
         assert bell.wait(60)  # connected
@@ -40,7 +40,7 @@ def test_what_is_told_reaches_whoever_listens(postman: wakeups.BackgroundPublish
         assert bell.wait(60)
 
 
-def test_where_no_thread_is_to_be_had_nothing_is_raised_and_the_next_hint_takes_the_others_along(
+def test_without_a_free_thread_wakeups_wait_for_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refused(thread: threading.Thread) -> None:
@@ -70,7 +70,7 @@ class Door:
         self.passed.append(some)
 
 
-def test_a_worker_does_what_a_hint_says(
+def test_a_worker_acts_on_a_wakeup(
     postman: wakeups.BackgroundPublisher, redis: Broker, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis.start()
@@ -89,7 +89,7 @@ def test_a_worker_does_what_a_hint_says(
     assert sorted(came) == [(), ("task-1",)]
 
 
-def test_a_worker_drops_what_it_takes_too_late(redis: Broker, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_drops_expired_wakeups(redis: Broker, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     redis.start()
     monkeypatch.setattr(Logging, "setup", lambda *_, **__: None)
     celery = Celery("hints", broker=make_celery_url(settings.REDIS_URL), fixups=[], set_as_current=False)
@@ -106,7 +106,7 @@ def test_a_worker_drops_what_it_takes_too_late(redis: Broker, settings: Any, mon
     assert came == ["early", "any time"]
 
 
-def test_what_waits_goes_together_and_each_once() -> None:
+def test_pending_wakeups_are_sent_together_and_once() -> None:
     door = Door()
     postman = wakeups.BackgroundPublisher(door)
     postman.take(("first",))
@@ -118,7 +118,7 @@ def test_what_waits_goes_together_and_each_once() -> None:
     assert door.passed == [[("first",)], [("b", "2"), ("a",), ("b", "1"), ("first",)]]
 
 
-def test_more_than_a_bound_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_wakeups_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wakeups, "MAX_QUEUED_WAKEUPS", 2)
     door = Door()
     postman = wakeups.BackgroundPublisher(door)
@@ -131,7 +131,7 @@ def test_more_than_a_bound_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert door.passed[1:] == [[("0",), ("1",)]]
 
 
-def test_without_a_broker_it_is_said_once_and_again_when_it_goes_away_again(
+def test_a_missing_broker_is_logged_once_per_outage(
     postman: wakeups.BackgroundPublisher, redis: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     def said() -> int:
@@ -151,7 +151,7 @@ def test_without_a_broker_it_is_said_once_and_again_when_it_goes_away_again(
         redis.stop()
 
 
-def test_a_process_that_was_forked_sends_its_own(postman: wakeups.BackgroundPublisher, redis: Broker) -> None:
+def test_a_forked_process_sends_its_own_wakeups(postman: wakeups.BackgroundPublisher, redis: Broker) -> None:
     redis.start()
     wakeups.enqueue_task("tests.hint", "parent")
     assert postman.finish(60)

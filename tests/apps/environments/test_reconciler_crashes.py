@@ -100,7 +100,9 @@ def life(machine: Machine, user: User, name: str, dies_at: int) -> int:
 
 
 @pytest.mark.database
-def test_whatever_line_it_dies_at_a_life_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_completes_its_lifecycle_wherever_the_reconciler_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine = Machine(gpus=2)
     monkeypatch.setattr(plugins, "get_environment_backend", lambda backend, connection: machine)
     user, project = User.objects.create(username="u"), Project.objects.create(pk="p", name="p")

@@ -54,7 +54,7 @@ def test_each_folder_above_a_new_file_is_listed_at_most_twice(tmp_path: Path, li
     assert max(listed.count(path) for path in listed) == 2
 
 
-def test_folders_of_the_snapshot_are_shown_where_a_new_file_is_below(tmp_path: Path) -> None:
+def test_folders_of_the_snapshot_are_shown_if_they_have_new_files(tmp_path: Path) -> None:
     kept = ("a/kept.py", "a/z/kept.py", "b/empty/kept.py", "b/kept.py", "c/kept.py", "c/x/kept.py", "c/y/kept.py")
     tree = made(tmp_path, *kept)
     for name in ("a/own/deep/new", "b/__pycache__/kept.pyc", "c/x/new"):
@@ -67,7 +67,7 @@ def test_folders_of_the_snapshot_are_shown_where_a_new_file_is_below(tmp_path: P
     assert [entry.path for entry in tree.entries("c")] == ["c/x"]
 
 
-def test_a_manifest_that_is_larger_than_any_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_above_the_limit_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path, "train.py")
     manifest = tmp_path / "code.manifest"
     monkeypatch.setattr(written_files, "get_max_manifest_bytes", lambda: manifest.stat().st_size)

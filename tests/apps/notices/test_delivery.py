@@ -97,7 +97,7 @@ def fails(user: User, key: str = "task-x", **more: Any) -> None:
     )
 
 
-def test_a_failure_arrives_once_by_mail_and_once_by_webhook(ann: User, mails: Mails, hooks: Hooks) -> None:
+def test_a_failure_is_delivered_once_by_mail_and_once_by_webhook(ann: User, mails: Mails, hooks: Hooks) -> None:
     row, secret = channels.create_channel(ann, scope="me", name="hook", kind="webhook", address=hooks.url, lang="en")
     rule(ann, channel(ann, "apprise", mail_to(mails)), row)
     fails(ann)
@@ -131,7 +131,7 @@ def test_many_events_of_one_incident_are_one_message(ann: User, hooks: Hooks) ->
     assert Incident.objects.get().times == 5
 
 
-def test_what_passes_by_itself_is_told_as_over_to_those_who_had_heard_of_it(ann: User, hooks: Hooks) -> None:
+def test_a_resolved_incident_is_reported_to_those_who_were_notified(ann: User, hooks: Hooks) -> None:
     rule(ann, channel(ann, "webhook", hooks.url))
     open_incident("task_hung", "task-x", "NOTICE_TASK_HUNG", {"name": "gpt", "why": WHY}, owner=ann.pk)
     tasks.sweep_notices()
@@ -148,7 +148,7 @@ def test_what_passes_by_itself_is_told_as_over_to_those_who_had_heard_of_it(ann:
     assert len(hooks.received) == 3
 
 
-def test_what_is_rolled_back_is_told_to_nobody(ann: User, hooks: Hooks) -> None:
+def test_a_rolled_back_incident_notifies_no_one(ann: User, hooks: Hooks) -> None:
     rule(ann, channel(ann, "webhook", hooks.url))
     with contextlib.suppress(ZeroDivisionError), transaction.atomic():
         fails(ann)
@@ -157,7 +157,7 @@ def test_what_is_rolled_back_is_told_to_nobody(ann: User, hooks: Hooks) -> None:
     assert hooks.received == []
 
 
-def test_a_fault_of_ours_in_telling_harms_nobody(ann: User) -> None:
+def test_an_error_in_notifying_does_not_affect_the_caller(ann: User) -> None:
     with transaction.atomic():
         open_incident("no_such_kind", "x", "NOTICE_TEST", {})
         open_incident("task_failed", "x" * 500, "NOTICE_TEST", {"bad": object()})
@@ -165,7 +165,7 @@ def test_a_fault_of_ours_in_telling_harms_nobody(ann: User) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before it is sent", "after it was sent"])
-def test_killed_while_sending_it_is_sent_again_by_the_same_id(
+def test_a_message_interrupted_by_a_kill_is_sent_again_with_the_same_id(
     ann: User, hooks: Hooks, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that really dies: what it had noted is in the database, and nothing else is left of it."""
@@ -199,9 +199,7 @@ def test_killed_while_sending_it_is_sent_again_by_the_same_id(
     assert ["seconds" in one for one in delivery.tries] == [False, True]
 
 
-def test_a_mail_that_is_sent_again_is_known_by_its_message_id(
-    ann: User, mails: Mails, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_mail_has_the_same_message_id(ann: User, mails: Mails, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the server's yes the process dies, before that is noted."""
     rule(ann, channel(ann, "apprise", mail_to(mails)))
     fails(ann)
@@ -225,7 +223,7 @@ def test_a_mail_that_is_sent_again_is_known_by_its_message_id(
     assert first.as_bytes() == second.as_bytes()
 
 
-def test_mails_of_an_incident_stand_in_one_thread(ann: User, mails: Mails) -> None:
+def test_mails_of_an_incident_are_one_thread(ann: User, mails: Mails) -> None:
     rule(ann, channel(ann, "apprise", mail_to(mails)))
     open_incident("task_hung", "task-x", "NOTICE_TASK_HUNG", {"name": "gpt\nx", "why": WHY}, owner=ann.pk)
     tasks.sweep_notices()
@@ -242,7 +240,7 @@ def test_mails_of_an_incident_stand_in_one_thread(ann: User, mails: Mails) -> No
     assert opened["Auto-Submitted"] == "auto-generated"
 
 
-def test_what_a_mail_server_says_stands_in_the_log(ann: User, mails: Mails) -> None:
+def test_the_answer_of_a_mail_server_is_logged(ann: User, mails: Mails) -> None:
     address = mail_to(mails).replace("to=ann", "to=bob@example.org,ann")
     row = channel(ann, "apprise", f"{address}&cc=carl@example.org&reply=ops@example.org")
     mails.refuses = {"bob@example.org": "550 no such mailbox"}
@@ -264,7 +262,7 @@ def test_what_a_mail_server_says_stands_in_the_log(ann: User, mails: Mails) -> N
 
 
 @pytest.mark.parametrize("mode", ["starttls", "ssl"])
-def test_a_mail_server_is_known_by_its_certificate_and_we_by_our_password(ann: User, tmp_path: Path, mode: str) -> None:
+def test_a_mail_server_needs_a_valid_certificate_and_gets_the_password(ann: User, tmp_path: Path, mode: str) -> None:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(*written(tmp_path))
     with smtp(mode, tls, "open sesame") as mails:
@@ -280,7 +278,7 @@ def test_a_mail_server_is_known_by_its_certificate_and_we_by_our_password(ann: U
     assert "certificate verify failed" in tried.tries[0]["error"]["params"]["why"]
 
 
-def test_two_who_send_at_once_send_it_once(ann: User, hooks: Hooks) -> None:
+def test_concurrent_senders_send_a_message_once(ann: User, hooks: Hooks) -> None:
     rule(ann, channel(ann, "webhook", hooks.url))
     fails(ann)
     fanout.spread_incidents()
@@ -296,7 +294,7 @@ def test_two_who_send_at_once_send_it_once(ann: User, hooks: Hooks) -> None:
     assert len(hooks.received) == 1
 
 
-def test_a_server_that_fails_is_tried_again_later_and_its_channel_rests(
+def test_a_failing_server_is_retried_later_and_its_channel_paused(
     ann: User, hooks: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule(ann, channel(ann, "webhook", hooks.url))
@@ -321,7 +319,7 @@ def test_a_server_that_fails_is_tried_again_later_and_its_channel_rests(
     assert hooks.received[0][1]["delivery"] in {told["delivery"] for _, told, _ in hooks.received[1:]}
 
 
-def test_many_messages_of_a_channel_that_fails_are_not_all_tried_in_a_row(ann: User, hooks: Hooks) -> None:
+def test_messages_of_a_failing_channel_are_not_all_tried(ann: User, hooks: Hooks) -> None:
     rule(ann, channel(ann, "webhook", hooks.url))
     hooks.answers = [(500, {})] * 3
     for key in ("task-x", "task-y", "task-z"):
@@ -331,7 +329,7 @@ def test_many_messages_of_a_channel_that_fails_are_not_all_tried_in_a_row(ann: U
     assert Delivery.objects.filter(outcome="waiting", tries=[]).count() == 2
 
 
-def test_a_message_that_never_gets_through_is_given_up(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_never_succeeds_is_given_up(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     rule(ann, channel(ann, "webhook", f"http://127.0.0.1:{port}/"))
@@ -366,7 +364,7 @@ def test_a_slow_channel_delays_no_other_thread(ann: User, hooks: Hooks) -> None:
         thread.join()
 
 
-def test_one_channels_many_messages_do_not_keep_another_ones_waiting(ann: User, hooks: Hooks) -> None:
+def test_many_messages_of_one_channel_do_not_delay_another(ann: User, hooks: Hooks) -> None:
     with http() as other:
         rule(ann, channel(ann, "webhook", hooks.url), kinds=["task_failed"])
         for number in range(30):
@@ -383,7 +381,7 @@ def test_one_channels_many_messages_do_not_keep_another_ones_waiting(ann: User, 
         assert len(hooks.received) == 30
 
 
-def test_quiet_hours_hold_back_what_is_not_bad_enough(ann: User, hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quiet_hours_hold_back_minor_messages(ann: User, hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     night = datetime(2026, 11, 23, 16, 30, tzinfo=UTC)  # half past midnight in Shanghai
     rule(ann, channel(ann, "webhook", hooks.url), quiet_from=22 * 60, quiet_to=7 * 60, timezone="Asia/Shanghai",
          breaks_through="fail")  # fmt: skip
@@ -410,7 +408,7 @@ def test_quiet_hours_hold_back_what_is_not_bad_enough(ann: User, hooks: Hooks, m
 
 @given(st.integers(0, 365 * 24 * 60), st.integers(0, 1439), st.integers(0, 1439),
        st.sampled_from(["UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu"]))  # fmt: skip
-def test_quiet_hours_end_within_a_day_and_never_in_the_past(at: int, begins: int, ends: int, where: str) -> None:
+def test_quiet_hours_end_within_a_day_and_in_the_future(at: int, begins: int, ends: int, where: str) -> None:
     moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=at)
     found = quiet_hours.compute_send_time(moment, begins, ends, where)
     assert moment - timedelta(hours=1) <= found <= moment + timedelta(hours=25)
@@ -418,7 +416,7 @@ def test_quiet_hours_end_within_a_day_and_never_in_the_past(at: int, begins: int
         assert found.astimezone(get_time_zone(where)).minute == ends % 60
 
 
-def test_each_persons_rules_hold_for_what_is_theirs(ann: User, hooks: Hooks) -> None:
+def test_each_users_rules_apply_to_their_own_events(ann: User, hooks: Hooks) -> None:
     bob = User.objects.create_user("bob", password="a long enough password")
     rule(bob, channel(bob, "webhook", hooks.url))
     fails(ann)
@@ -440,7 +438,7 @@ def test_each_persons_rules_hold_for_what_is_theirs(ann: User, hooks: Hooks) -> 
     (["*"], "anything.example", "1.1.1.1", True), (["10.0.0.0/8"], "10.1.2.3", "10.1.2.3", False),
     (["10.0.0.0/8", "hooks.internal"], "hooks.internal", "10.1.2.3", True), (["::1/128"], "[::1]", "::1", False),
 ])  # fmt: skip
-def test_what_is_allowed_may_be_reached(words: list[str], host: str, address: str, named: bool) -> None:
+def test_allowed_addresses_can_be_reached(words: list[str], host: str, address: str, named: bool) -> None:
     rules = AllowedHosts(words)
     assert rules.name(host)
     found = egress_policy._parse_address(address)
@@ -454,14 +452,14 @@ def test_what_is_allowed_may_be_reached(words: list[str], host: str, address: st
     (["*"], "127.0.0.1", "127.0.0.1"), (["*"], "169.254.169.254", "169.254.169.254"), (["*"], "[::1]", "::1"),
     (["*"], "[::ffff:127.0.0.1]", "::ffff:127.0.0.1"), (["10.0.0.0/8"], "11.0.0.1", "11.0.0.1"),
 ])  # fmt: skip
-def test_what_is_not_allowed_may_not(words: list[str], host: str, address: str) -> None:
+def test_forbidden_addresses_cannot_be_reached(words: list[str], host: str, address: str) -> None:
     rules = AllowedHosts(words)
     found = egress_policy._parse_address(address)
     assert found is not None
     assert not (rules.name(host) and rules.address(found, named=True))
 
 
-def test_a_name_that_leads_into_our_own_network_is_stopped_at_the_connection(hooks: Hooks) -> None:
+def test_a_name_that_resolves_to_an_internal_address_is_refused_at_connect(hooks: Hooks) -> None:
     """As a name server does that answers the check with one address and the connection with another."""
     port = hooks.url.split(":")[2].split("/")[0]
     order = {"do": "webhook", "hosts": ["hooks.example.org"], "address": f"http://hooks.example.org:{port}/hook",
@@ -491,7 +489,7 @@ def test_redirects_are_not_followed(ann: User, hooks: Hooks) -> None:
     assert Delivery.objects.get().tries[0]["error"]["params"] == {"status": 307}
 
 
-def test_mail_goes_nowhere_that_is_not_allowed_either(ann: User, mails: Mails, settings: Any) -> None:
+def test_mail_to_forbidden_addresses_is_refused(ann: User, mails: Mails, settings: Any) -> None:
     row = channel(ann, "apprise", mail_to(mails))
     settings.NOTICE_HOSTS = ["10.0.0.0/8"]
     tried = channels.test_channel(ann, row.pk)
@@ -499,7 +497,7 @@ def test_mail_goes_nowhere_that_is_not_allowed_either(ann: User, mails: Mails, s
     assert (tried.outcome, tried.tries[0]["error"]["code"]) == ("failed", "CHANNEL_HOST_REFUSED")
 
 
-def test_the_guard_holds_in_all_threads_and_stops_programs_and_files(tmp_path: Path) -> None:
+def test_the_guard_covers_all_threads_programs_and_files(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "public").mkdir()
     (tmp_path / "public" / "file").write_text("x")
@@ -541,7 +539,7 @@ def test_the_guard_holds_in_all_threads_and_stops_programs_and_files(tmp_path: P
     assert met == ["127.0.0.1"]
 
 
-def test_a_channel_made_before_with_a_parameter_that_names_a_file_sends_nothing(ann: User, tmp_path: Path) -> None:
+def test_an_old_channel_with_a_file_parameter_sends_nothing(ann: User, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("the administrator's token")
     row = channel(ann, "apprise", "json://127.0.0.1:9/")
     Channel.objects.update(
@@ -556,7 +554,7 @@ def test_a_channel_made_before_with_a_parameter_that_names_a_file_sends_nothing(
     )  # fmt: skip
 
 
-def test_a_server_that_never_comes_to_an_end_is_given_up_at_the_limit(
+def test_a_server_that_never_finishes_is_given_up_at_the_limit(
     ann: User, hooks: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It sends a byte now and then, so that no time limit of a single read is met."""
@@ -573,7 +571,7 @@ def test_a_server_that_never_comes_to_an_end_is_given_up_at_the_limit(
 
 
 @pytest.mark.parametrize("secret", ["hunter22", "T1JJ3T3L2/A1BRTD4JD"])
-def test_what_is_secret_in_an_address_is_shown_nowhere(ann: User, secret: str, settings: Any) -> None:
+def test_secrets_in_addresses_are_never_shown(ann: User, secret: str, settings: Any) -> None:
     address = (
         f"mailto://ann:{secret}@smtp.example.org?to=x@example.org"
         if "/" not in secret
@@ -585,7 +583,7 @@ def test_what_is_secret_in_an_address_is_shown_nowhere(ann: User, secret: str, s
     assert row.shown
 
 
-def test_a_channel_that_was_sealed_by_another_key_says_so(ann: User, hooks: Hooks, settings: Any) -> None:
+def test_a_channel_encrypted_with_another_key_says_so(ann: User, hooks: Hooks, settings: Any) -> None:
     row = channel(ann, "webhook", hooks.url)
     settings.SECRET_KEY = "another"
     tried = channels.test_channel(ann, row.pk)

@@ -74,7 +74,7 @@ def list_recipients() -> list[str]:
     return list(Delivery.objects.order_by("created_at", "pk").values_list("channel__name", flat=True))
 
 
-def test_a_task_that_waits_is_told_of_once_however_often_it_is_looked_at(waiting: Task, clock: Clock) -> None:
+def test_a_waiting_task_is_notified_once(waiting: Task, clock: Clock) -> None:
     clock.look(59)
     assert not Incident.objects.exists()
     clock.look(60)
@@ -88,9 +88,7 @@ def test_a_task_that_waits_is_told_of_once_however_often_it_is_looked_at(waiting
     assert Item.objects.get().user == waiting.owner
 
 
-def test_however_many_wait_none_is_said_to_be_over_and_all_are_told_of(
-    waiting: Task, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_waiting_tasks_are_all_notified(waiting: Task, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifications, "MAX_NOTIFIED_PER_PASS", 2)
     copies(waiting, 4)
     for _ in range(3):
@@ -99,7 +97,7 @@ def test_however_many_wait_none_is_said_to_be_over_and_all_are_told_of(
     assert Incident.objects.filter(over_at=None, times=1).count() == Incident.objects.count() == 5
 
 
-def test_a_look_at_many_takes_as_many_queries(waiting: Task, clock: Clock) -> None:
+def test_notification_queries_do_not_grow_with_tasks(waiting: Task, clock: Clock) -> None:
     copies(waiting, 20)
     clock.look(61)
     with CaptureQueriesContext(connection) as seen:
@@ -107,7 +105,7 @@ def test_a_look_at_many_takes_as_many_queries(waiting: Task, clock: Clock) -> No
     assert len(seen) == 3  # the rules, what was told, who waits
 
 
-def test_a_rule_of_ten_minutes_holds_at_ten_minutes_for_whom_it_concerns(waiting: Task, clock: Clock) -> None:
+def test_a_rule_of_ten_minutes_fires_at_ten_minutes_for_its_users(waiting: Task, clock: Clock) -> None:
     rule("ten", user=waiting.owner, waits_seconds=600)
     rule("an hour", user=waiting.owner)
     rule("two hours", waits_seconds=7200, kinds=["task_waits"])
@@ -122,7 +120,7 @@ def test_a_rule_of_ten_minutes_holds_at_ten_minutes_for_whom_it_concerns(waiting
     assert Incident.objects.get().times == 1
 
 
-def test_before_an_hour_no_bell_rings_and_minutes_are_said(waiting: Task, clock: Clock) -> None:
+def test_waiting_below_an_hour_is_shown_in_minutes_without_the_inbox(waiting: Task, clock: Clock) -> None:
     rule("ten", waits_seconds=600)
     clock.look(10)
     row = Incident.objects.get()
@@ -136,14 +134,14 @@ def test_before_an_hour_no_bell_rings_and_minutes_are_said(waiting: Task, clock:
 @pytest.mark.parametrize("fields", [
     {"in_line_at": None}, {"state": TaskState.STARTING, "in_line_at": None}, {"paused_at": now()},
 ])  # fmt: skip
-def test_who_has_left_the_line_waits_no_more(waiting: Task, clock: Clock, fields: Any) -> None:
+def test_a_task_that_left_the_queue_is_resolved(waiting: Task, clock: Clock, fields: Any) -> None:
     clock.look(61)
     Task.objects.filter(pk=waiting.pk).update(**fields)
     clock.look(62)
     assert Incident.objects.get().over_at
 
 
-def test_who_stands_in_line_anew_waits_anew(waiting: Task, clock: Clock) -> None:
+def test_a_requeued_task_counts_its_waiting_from_zero(waiting: Task, clock: Clock) -> None:
     clock.look(300)
     Task.objects.filter(pk=waiting.pk).update(in_line_at=clock.moment)
     clock.look(301)
@@ -152,7 +150,7 @@ def test_who_stands_in_line_anew_waits_anew(waiting: Task, clock: Clock) -> None
     assert Incident.objects.filter(over_at=None).count() == 1
 
 
-def test_the_end_of_a_task_ends_all_that_went_on_with_it_in_one_update(task: Task) -> None:
+def test_the_end_of_a_task_resolves_its_incidents_in_one_update(task: Task) -> None:
     for kind in ("task_hung", "task_waits", "task_restarted"):
         open_incident(kind, task.pk, "NOTICE_TEST", {})
     with CaptureQueriesContext(connection) as seen:
@@ -162,7 +160,7 @@ def test_the_end_of_a_task_ends_all_that_went_on_with_it_in_one_update(task: Tas
     assert list(Incident.objects.filter(over_at=None).values_list("kind", flat=True)) == ["task_failed"]
 
 
-def test_a_task_that_starts_asks_nothing_of_notices(task: Task) -> None:
+def test_starting_a_task_makes_no_notification_query(task: Task) -> None:
     Task.objects.filter(pk=task.pk).update(state=TaskState.QUEUED)
     task.refresh_from_db()
     with CaptureQueriesContext(connection) as seen:
@@ -170,21 +168,21 @@ def test_a_task_that_starts_asks_nothing_of_notices(task: Task) -> None:
     assert [each["sql"] for each in seen if "notices_" in each["sql"]] == []
 
 
-def test_an_incident_that_goes_on_keeps_the_worst_of_its_levels(db: None) -> None:
+def test_an_open_incident_keeps_its_worst_level(db: None) -> None:
     for level in ("warn", "fail", "info"):
         open_incident("task_hung", "task-x", "NOTICE_TEST", {}, level=level)
     row = Incident.objects.get()
     assert (row.level, row.times) == ("fail", 3)
 
 
-def test_over_names_several_kinds_and_leaves_the_others(db: None) -> None:
+def test_resolving_kinds_leaves_other_kinds_open(db: None) -> None:
     for kind in ("task_hung", "task_waits", "task_failed"):
         open_incident(kind, "task-x", "NOTICE_TEST", {})
     resolve_incidents("task-x", "task_hung", "task_waits")
     assert list(Incident.objects.filter(over_at=None).values_list("kind", flat=True)) == ["task_failed"]
 
 
-def test_the_end_of_any_other_finding_asks_nothing_of_hangs(task: Task) -> None:
+def test_the_end_of_another_finding_does_not_query_hangs(task: Task) -> None:
     findings.record_findings(
         task.pk, 1, [Finding(STRAGGLER, Level.WARN, {"rank": 0, "node": "gn5", "own": 1, "others": 40})]
     )
@@ -216,9 +214,7 @@ def lost(task: Task) -> list[str]:
     return [row.pk for row in rows]
 
 
-def test_however_many_environments_are_lost_each_is_told_of_once(
-    lost: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_lost_environment_is_notified_once(lost: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environments, "MAX_PER_PASS", 2)
     for _ in range(4):
         environments.notify_lost_environments()
@@ -230,7 +226,7 @@ def test_however_many_environments_are_lost_each_is_told_of_once(
     assert len(seen) == 2
 
 
-def test_one_that_is_back_is_over_and_the_others_go_on(lost: list[str]) -> None:
+def test_a_returned_environment_is_resolved_and_others_stay_open(lost: list[str]) -> None:
     environments.notify_lost_environments()
     DevEnvironment.objects.filter(pk="env-3").update(status=EnvironmentStatus.RUNNING)
     Lease.objects.all().delete()

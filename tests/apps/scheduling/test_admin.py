@@ -34,7 +34,7 @@ def submit_form(client: Client, page: str, form: dict[str, Any], *key: object) -
     return answer.content.decode() if answer.status_code == 200 else ""
 
 
-def test_limits_are_set_by_the_rules_of_the_api(operator: Client, environment: DevEnvironment) -> None:
+def test_limits_follow_the_rules_of_the_api(operator: Client, environment: DevEnvironment) -> None:
     form = {"project": "project-one", "weight": "2", "guaranteed_gpus": "9", "most_gpus": "8", "at_budget": "refuse",
             "gpu_types": ["A100"], "zones": ["zone-a"], "priorities": ["low"], "budget": "12.50"}  # fmt: skip
     assert "9 GPUs cannot be guaranteed" in submit_form(operator, "limits", form)
@@ -50,7 +50,7 @@ def test_limits_are_set_by_the_rules_of_the_api(operator: Client, environment: D
     assert operator.get(reverse("admin:scheduling_limits_change", args=[row.pk])).status_code == 200
 
 
-def test_a_members_limits_are_set_and_taken_away(operator: Client, environment: DevEnvironment) -> None:
+def test_limits_of_a_member_are_set_and_removed(operator: Client, environment: DevEnvironment) -> None:
     user = User.objects.create_user("ann")
     form = {"project": "project-one", "user": str(user.pk), "most_gpus": "2"}
     assert "not a member" in submit_form(operator, "userlimits", form)
@@ -65,9 +65,7 @@ def test_a_members_limits_are_set_and_taken_away(operator: Client, environment: 
     assert AuditEvent.objects.filter(action="user-limits.delete").count() == 1
 
 
-def test_reservations_are_made_moved_and_deleted_by_the_rules_of_the_api(
-    operator: Client, environment: DevEnvironment
-) -> None:
+def test_reservations_follow_the_rules_of_the_api(operator: Client, environment: DevEnvironment) -> None:
     def window(begins: int, ends: int) -> dict[str, Any]:
         at = [timezone.now() + timedelta(hours=hours) for hours in (begins, ends)]
         moments = {"begins_at": at[0], "ends_at": at[1]}
@@ -89,7 +87,7 @@ def test_reservations_are_made_moved_and_deleted_by_the_rules_of_the_api(
     assert AuditEvent.objects.filter(action__startswith="reservation.").count() == 3
 
 
-def test_a_price_is_said_anew_and_ends_and_what_was_said_stays(operator: Client, environment: DevEnvironment) -> None:
+def test_a_changed_price_ends_the_old_one_and_keeps_it(operator: Client, environment: DevEnvironment) -> None:
     assert submit_form(operator, "price", {"gpu_type": "A100", "zone": "zone-a", "per_gpu_hour": "-1"}) != ""
     for price in ("10", "12.5", ""):
         assert submit_form(operator, "price", {"gpu_type": "A100", "zone": "zone-a", "per_gpu_hour": price}) == ""
@@ -100,7 +98,7 @@ def test_a_price_is_said_anew_and_ends_and_what_was_said_stays(operator: Client,
     assert "A100" in page.content.decode()
 
 
-def test_operators_may_look_and_not_change(environment: DevEnvironment) -> None:
+def test_operators_may_view_and_not_change(environment: DevEnvironment) -> None:
     staff = User.objects.create_user("ops", is_staff=True)
     staff.user_permissions.set(Permission.objects.filter(content_type__app_label="scheduling"))
     client = Client(headers={"Accept-Language": "en"})

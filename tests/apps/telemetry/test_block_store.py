@@ -60,7 +60,7 @@ def known(column: Any) -> list[float]:
     return [float(value) for value in column if not math.isnan(value)]
 
 
-def test_what_was_measured_is_read_at_its_moment(clock: Clock) -> None:
+def test_a_sample_is_read_at_its_time(clock: Clock) -> None:
     writer = TelemetryWriter(clock)
     run(clock, writer, BEGAN + 600, lambda at: {"cpu": (at - BEGAN) / 15, "gpu:0": 50.0, "memory_total": 8e9})
     clock.at += 60
@@ -72,7 +72,7 @@ def test_what_was_measured_is_read_at_its_moment(clock: Clock) -> None:
     assert table.columns["env:a", "memory_total"].values == pytest.approx([8e9] * 40, rel=PRECISION)
 
 
-def test_fewer_points_are_means_with_the_largest_beside_them(clock: Clock) -> None:
+def test_fewer_points_are_means_with_maxima(clock: Clock) -> None:
     writer = TelemetryWriter(clock)
     run(clock, writer, BEGAN + 600, lambda at: {"cpu": (at - BEGAN) / 15, "ecc:0": 1.0, "throttled:0": 1 + at % 2})
     clock.at += 60
@@ -100,7 +100,7 @@ SAMPLES = st.lists(
 
 @given(SAMPLES)
 @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_series_are_what_a_dictionary_of_all_samples_says(clock: Clock, samples: Any) -> None:
+def test_series_equal_a_plain_dictionary_of_samples(clock: Clock, samples: Any) -> None:
     """Writers begin anew, two write at once, folding comes at any time: nothing that was written changes by it."""
     Block.objects.all().delete()
     clock.at = float(BEGAN)
@@ -139,7 +139,7 @@ def test_series_are_what_a_dictionary_of_all_samples_says(clock: Clock, samples:
                 np.testing.assert_allclose(got, expected.columns[key], rtol=3 * PRECISION, equal_nan=True)
 
 
-def test_a_process_that_dies_loses_what_it_had_not_written_and_nothing_else(clock: Clock) -> None:
+def test_a_killed_process_loses_only_unwritten_samples(clock: Clock) -> None:
     run(clock, TelemetryWriter(clock), BEGAN + 300, lambda at: {"cpu": 1.0})
     run(clock, TelemetryWriter(clock), BEGAN + 600, lambda at: {"cpu": 2.0})
     writer = TelemetryWriter(clock)
@@ -151,7 +151,7 @@ def test_a_process_that_dies_loses_what_it_had_not_written_and_nothing_else(cloc
     assert values == sorted(values)
 
 
-def test_what_is_not_written_is_when_a_process_is_told_to_end(clock: Clock) -> None:
+def test_unwritten_samples_are_written_at_shutdown(clock: Clock) -> None:
     writer, ending = TelemetryWriter(clock), threading.Event()
     for subject in ("env:a", "task:x"):
         writer.put(subject, clock.at, {"cpu": 3.0})
@@ -161,7 +161,7 @@ def test_what_is_not_written_is_when_a_process_is_told_to_end(clock: Clock) -> N
     assert reader.read_newest(["env:a", "task:x"]).keys() == {"env:a", "task:x"}
 
 
-def test_many_nodes_of_a_task_say_their_part_in_the_same_quarter_of_a_minute(clock: Clock) -> None:
+def test_samples_of_many_nodes_share_a_quarter_minute(clock: Clock) -> None:
     writer = TelemetryWriter(clock)
     for second in range(3):
         for rank in range(40):
@@ -181,7 +181,7 @@ class Dies(Exception):
 
 
 @pytest.mark.parametrize("step", range(4))
-def test_folding_that_dies_anywhere_is_done_again_and_changes_nothing_twice(clock: Clock, step: int) -> None:
+def test_an_interrupted_rollup_is_repeated_without_duplicates(clock: Clock, step: int) -> None:
     writer = TelemetryWriter(clock)
     run(clock, writer, BEGAN + FINE.block, lambda at: {"cpu": at % 100, "ecc:0": 1.0})
     clock.at += 60
@@ -216,7 +216,7 @@ def test_folding_that_dies_anywhere_is_done_again_and_changes_nothing_twice(cloc
     assert Block.objects.get(grain=FINE.seconds).sealed
 
 
-def test_a_database_that_is_away_costs_nothing_once_it_is_back(clock: Clock) -> None:
+def test_samples_survive_a_database_outage(clock: Clock) -> None:
     writer = TelemetryWriter(clock)
     writer.put("env:a", clock.at, {"cpu": 7.0})
     clock.at += 60
@@ -227,7 +227,7 @@ def test_a_database_that_is_away_costs_nothing_once_it_is_back(clock: Clock) -> 
     assert known(reader.read_series(["env:a"], ["cpu"], BEGAN, BEGAN + 60, 4).columns["env:a", "cpu"].values) == [7.0]
 
 
-def test_what_comes_too_late_or_too_early_or_is_no_number_is_left_out(clock: Clock) -> None:
+def test_late_early_and_invalid_samples_are_dropped(clock: Clock) -> None:
     writer = TelemetryWriter(clock)
     clock.at += 3600
     for at in (clock.at - resolutions.MAX_LATE_SECONDS - 1, clock.at + resolutions.MAX_EARLY_SECONDS + 1, -1.0, 1e12):
@@ -238,7 +238,7 @@ def test_what_comes_too_late_or_too_early_or_is_no_number_is_left_out(clock: Clo
     assert [key for _, key in reader.read_series(["env:a"], list(METRICS), BEGAN, clock.at, 100).columns] == ["power:0"]
 
 
-def test_the_newest_values_are_known_without_their_series(clock: Clock) -> None:
+def test_the_newest_values_are_read_without_series(clock: Clock) -> None:
     writer = TelemetryWriter(clock)
     writer.put("task:x", clock.at, {"rank_cpu:0": 10.0}, emulated=True)
     writer.put("task:x", clock.at + 1, {"rank_cpu:1": 20.0})  # by another node
@@ -256,7 +256,7 @@ def test_the_newest_values_are_known_without_their_series(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("hours", [0, 3])
-def test_what_was_counted_within_an_hour_is_known_without_the_series_of_others(clock: Clock, hours: int) -> None:
+def test_hourly_counts_are_read_without_other_series(clock: Clock, hours: int) -> None:
     """At the beginning, in the middle, and never; whether it was folded meanwhile or not."""
     writer, errors = TelemetryWriter(clock), {BEGAN + hours * 3600 + 60: 3.0, BEGAN + hours * 3600 + 1980: 4.0}
     values = lambda at: {"ecc:0": errors.get(at, 0.0), "ecc:1": 0.0, "gpu:0": 50.0}  # noqa: E731
@@ -272,7 +272,7 @@ def test_what_was_counted_within_an_hour_is_known_without_the_series_of_others(c
     assert reader.sum_recent_counters(["env:a"], "ecc", 3600) == {}
 
 
-def test_what_is_kept_of_a_subject_is_bounded(clock: Clock) -> None:
+def test_storage_per_subject_is_bounded(clock: Clock) -> None:
     for grain in RESOLUTIONS:
         at = grain.begin(clock.at) - grain.kept * 2
         while at <= clock.at:
@@ -285,7 +285,7 @@ def test_what_is_kept_of_a_subject_is_bounded(clock: Clock) -> None:
     assert sum(map(resolutions.count_max_blocks, RESOLUTIONS)) == 98 + 86 + 185
 
 
-def test_somebody_who_always_writes_first_stops_nobody(clock: Clock) -> None:
+def test_a_competing_writer_does_not_starve_others(clock: Clock) -> None:
     writer = TelemetryWriter(clock)
     writer.put("env:a", clock.at, {"cpu": 7.0})
     clock.at += 60
@@ -310,7 +310,7 @@ class Flushing:
         return 0
 
 
-def test_writing_goes_on_after_a_failure_and_all_is_written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_continues_after_a_failure_and_completes_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series_writer, "FLUSH_SECONDS", 0.0)
     monkeypatch.setattr(series_writer, "RETRY_SECONDS", 0.0)
     ending = threading.Event()
@@ -321,7 +321,7 @@ def test_writing_goes_on_after_a_failure_and_all_is_written_at_the_end(monkeypat
     assert flushing.asked == [False, False, False, True]
 
 
-def test_how_full_disks_are_is_said_where_both_numbers_are_known() -> None:
+def test_disk_usage_needs_both_numbers() -> None:
     values = {
         "disk_used:/": 90.0, "disk_total:/": 100.0, "disk_used:/a:b": 1.0, "disk_total:/a:b": 4.0, "disk_used:/c": 5.0,
         "disk_total:/d": 5.0, "disk_used:/e": 0.0, "disk_total:/e": 0.0, "memory": 1.0,
@@ -330,7 +330,7 @@ def test_how_full_disks_are_is_said_where_both_numbers_are_known() -> None:
 
 
 @given(st.lists(st.floats(width=32, allow_infinity=False), min_size=4, max_size=4), st.booleans())
-def test_packed_values_are_the_same_within_a_part_in_four_thousand(values: list[float], emulated: bool) -> None:
+def test_packed_values_are_accurate_to_one_part_in_4000(values: list[float], emulated: bool) -> None:
     column = np.array(values, np.float32)
     given = ColumnBlock(4, {"gpu:0": column, "gpu:1": column[::-1].copy(), "cpu": column}, emulated=emulated)
     found = unpack_block(pack_block(given))

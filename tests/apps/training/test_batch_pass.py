@@ -83,7 +83,7 @@ def due() -> None:
     Task.objects.update(due_at=now(), claimed_at=None)
 
 
-def test_a_sweep_takes_no_more_statements_for_more_tasks(task: Task) -> None:
+def test_sweep_statements_do_not_grow_with_tasks(task: Task) -> None:
     ids = many(task, 30)
     reconciler.reconcile_due_tasks()
     asked = []
@@ -96,7 +96,9 @@ def test_a_sweep_takes_no_more_statements_for_more_tasks(task: Task) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_changed_is_kept_and_told_of_in_the_same_pass(task: Task, engine: Engine, published: list[str]) -> None:
+def test_a_changed_observation_is_stored_and_published_in_the_same_pass(
+    task: Task, engine: Engine, published: list[str]
+) -> None:
     ids = many(task, 9)
     published.clear()
     engine.says = dict.fromkeys(ids[:4], CHANGED)
@@ -112,7 +114,7 @@ def test_what_changed_is_kept_and_told_of_in_the_same_pass(task: Task, engine: E
     assert not Task.objects.exclude(claimed_at=None).exists()
 
 
-def test_one_that_fails_among_many_gets_its_pass(task: Task, engine: Engine) -> None:
+def test_a_failed_task_among_many_gets_its_own_pass(task: Task, engine: Engine) -> None:
     ids = many(task, 5)
     cause = Cause("RANK_FAILED", {"rank": 0, "exitCode": 1, "nodeRank": 0, "node": "e"})
     engine.says[ids[0]] = Observation(Phase.FAILED, left=True, ranks=RUNS.ranks, cause=cause)
@@ -121,7 +123,7 @@ def test_one_that_fails_among_many_gets_its_pass(task: Task, engine: Engine) -> 
     assert list(ended) == [(ids[0], "RANK_FAILED")]
 
 
-def test_a_stop_among_many_is_obeyed(task: Task) -> None:
+def test_a_stop_among_many_is_carried_out(task: Task) -> None:
     ids = many(task, 5)
     Task.objects.filter(pk=ids[0]).update(stop_requested_at=now())
     reconciler.reconcile_tasks(*ids)
@@ -137,7 +139,7 @@ def test_a_bad_loss_among_many_ends_its_attempt(task: Task) -> None:
     assert list(Attempt.objects.exclude(outcome="").values_list("task", "outcome")) == [(ids[0], "BAD_LOSS")]
 
 
-def test_one_that_cannot_be_told_keeps_no_other(
+def test_an_unreadable_task_does_not_block_others(
     task: Task, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = many(task, 5)
@@ -160,13 +162,13 @@ def test_one_that_cannot_be_told_keeps_no_other(
 # Who looks -----------------------------------------------------------------------------------------------------------
 
 
-def test_while_nobody_watches_each_is_looked_at_as_often_as_ever(task: Task) -> None:
+def test_without_watchers_each_task_is_observed_at_the_usual_interval(task: Task) -> None:
     many(task, 9)
     reconciler.reconcile_due_tasks()
     assert not Task.objects.filter(due_at__gt=now() + RECONCILE_INTERVALS[TaskState.RUNNING]).exists()
 
 
-def test_what_watchers_look_at_comes_back_late_and_not_all_at_once(task: Task, clock: list[float]) -> None:
+def test_watched_tasks_become_due_later_and_spread_out(task: Task, clock: list[float]) -> None:
     many(task, 9)
     watchers_look(at=1.0)
     reconciler.reconcile_due_tasks()
@@ -179,7 +181,7 @@ def test_what_watchers_look_at_comes_back_late_and_not_all_at_once(task: Task, c
     )
 
 
-def test_once_watchers_look_no_more_it_is_due_at_once(task: Task, clock: list[float], engine: Engine) -> None:
+def test_a_task_whose_watcher_stopped_is_due_at_once(task: Task, clock: list[float], engine: Engine) -> None:
     many(task, 9)
     watchers_look(at=1.0)
     reconciler.reconcile_due_tasks()
@@ -191,7 +193,7 @@ def test_once_watchers_look_no_more_it_is_due_at_once(task: Task, clock: list[fl
     assert engine.looks == 10
 
 
-def test_a_watcher_that_beats_and_does_not_look_is_not_relied_on() -> None:
+def test_a_watcher_that_only_sends_heartbeats_is_not_relied_on() -> None:
     moment = [0.0]
     heard, patience = WatcherHeartbeats(lambda: moment[0]), timedelta(seconds=15)
     assert not heard.have_all_looked({}, {}, patience), "nobody watches"
@@ -203,7 +205,7 @@ def test_a_watcher_that_beats_and_does_not_look_is_not_relied_on() -> None:
     assert not heard.have_all_looked({"a": 2, "b": 1}, {"a": 8.0}, patience), "part of what runs is b's"
 
 
-def test_one_whose_time_is_nearly_over_comes_back_soon(task: Task, clock: list[float]) -> None:
+def test_a_task_near_its_time_limit_is_due_soon(task: Task, clock: list[float]) -> None:
     many(task, 0)
     watchers_look(at=1.0)
     Task.objects.update(deadline_at=now() + WATCHED_RECONCILE_INTERVAL / 2)
@@ -217,7 +219,7 @@ def test_one_whose_time_is_nearly_over_comes_back_soon(task: Task, clock: list[f
      RankStatus(0, 0, "running", still_since=1.0)],
     ids=["ended", "not begun", "still"],
 )  # fmt: skip
-def test_one_that_time_alone_may_change_comes_back_soon(
+def test_a_task_that_time_alone_may_change_is_due_soon(
     task: Task, clock: list[float], engine: Engine, rank: RankStatus
 ) -> None:
     engine.says[task.pk] = Observation(Phase.RUNNING, left=True, ranks=(rank, *RUNS.ranks[1:]))
@@ -230,7 +232,7 @@ def test_one_that_time_alone_may_change_comes_back_soon(
 # Marks ---------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_is_what_was_seen() -> None:
+def test_stored_observations_equal_the_observed_ones() -> None:
     full = RankStatus(1, 0, "exited", 7, -9, 12.5, True, 3.0, {"type": "E"}, {"since": 1.0}, {"by": "kernel"}, 1.0, 2.0)
     seen = Observation(Phase.FAILED, False, (full, RUNS.ranks[0]), Cause("A", {"b": 1}), Cause("C"))
     kept = seen_last.serialize_observation(seen)
@@ -241,7 +243,7 @@ def test_what_is_kept_is_what_was_seen() -> None:
     }  # fmt: skip
 
 
-def test_anything_that_differs_has_another_mark() -> None:
+def test_any_difference_changes_the_fingerprint() -> None:
     others = [
         RUNS, CHANGED, Observation(Phase.RUNNING, left=True), Observation(Phase.RUNNING, ranks=RUNS.ranks),
         Observation(Phase.RUNNING, True, RUNS.ranks, waiting=Cause("A")),

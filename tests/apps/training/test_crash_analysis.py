@@ -134,7 +134,7 @@ def read_reason(task: Task, lang: str = "en") -> str:
     return f"{found['message']} {found['hint']}"
 
 
-def test_the_second_failure_alike_ends_the_task_and_names_rank_node_exception_and_line(task: Task) -> None:
+def test_the_second_equal_failure_ends_the_task_and_names_rank_node_exception_and_line(task: Task) -> None:
     over = lives(task, "shape")
     assert (over.state, over.reason, over.attempt) == (TaskState.FAILED, "CRASH_LOOP", 2)
     assert "2 times at step 12: Rank 1 on gn1: ValueError: bad shape (4, 7) — train.py:5 in forward." in read_reason(
@@ -147,7 +147,7 @@ def test_the_second_failure_alike_ends_the_task_and_names_rank_node_exception_an
     assert {"code": "EDIT_SCRIPT", "params": {"at": "train.py:5 in forward"}} in found.actions
 
 
-def test_a_rank_that_left_with_0_is_named_and_not_the_one_that_lost_it(task: Task) -> None:
+def test_a_rank_that_exited_with_0_is_named_instead_of_its_peers(task: Task) -> None:
     over = lives(task, "left", max_restarts=0)
     assert (over.state, over.reason) == (TaskState.FAILED, "RANK_LEFT_EARLY")
     assert "Rank 1 on gn1 ended with exit code 0 while 1 rank was still running" in read_reason(over)
@@ -156,7 +156,7 @@ def test_a_rank_that_left_with_0_is_named_and_not_the_one_that_lost_it(task: Tas
     assert (found.level, found.where[0]["rank"]) == ("info", 0), "what its victim tells explains nothing"
 
 
-def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says_what_is_known_of_it(
+def test_a_module_missing_twice_is_a_crash_loop_with_its_facts(
     task: Task,
 ) -> None:
     over = lives(task, "module")
@@ -170,7 +170,7 @@ def test_a_module_that_is_missing_twice_is_a_loop_before_the_first_step_and_says
     assert Finding.objects.get(task=task, attempt=1).actions[0]["params"]["what"] == "not_there_at_all"
 
 
-def test_joining_by_local_rank_explains_whatever_a_rank_fails_with(task: Task, tmp_path: Path) -> None:
+def test_joining_by_local_rank_explains_any_failure(task: Task, tmp_path: Path) -> None:
     folder = tmp_path / "workspace" / "torch" / "distributed"
     folder.mkdir(parents=True)
     for init in (folder, folder.parent):
@@ -190,7 +190,7 @@ def test_joining_by_local_rank_explains_whatever_a_rank_fails_with(task: Task, t
     assert (found.code, found.level, found.params["found"]) == ("LOCAL_RANK_AS_RANK", "fail", "0")
 
 
-def test_a_script_that_ends_well_and_never_trained_says_so(task: Task) -> None:
+def test_a_script_that_exits_without_training_says_so(task: Task) -> None:
     over = lives(task, "nothing")
     assert (over.state, over.reason) == (TaskState.SUCCEEDED, "COMPLETED_WITHOUT_STEP")
     assert over.attempts.get().outcome == "COMPLETED"
@@ -199,13 +199,13 @@ def test_a_script_that_ends_well_and_never_trained_says_so(task: Task) -> None:
 
 
 @pytest.mark.parametrize("spec", [{"pulse": False}, {"framework": "jax"}])
-def test_where_steps_cannot_be_seen_nothing_is_said_of_them(task: Task, spec: dict[str, Any]) -> None:
+def test_without_visible_steps_no_statement_about_steps_is_made(task: Task, spec: dict[str, Any]) -> None:
     Task.objects.filter(pk=task.pk).update(framework=spec.get("framework", task.framework))
     task.refresh_from_db()
     assert lives(task, "nothing", **spec).reason == "COMPLETED"
 
 
-def test_a_projects_own_rule_explains_what_comes_from_elsewhere_and_makes_no_loop(task: Task) -> None:
+def test_a_project_rule_explains_an_external_failure_and_makes_no_crash_loop(task: Task) -> None:
     DiagnosisRules.objects.create(project=task.project, text=OWN, updated_at=now(), updated_by=task.owner)
     Task.objects.filter(pk=task.pk).update(max_restarts=1)
     task.refresh_from_db()
@@ -224,7 +224,7 @@ def test_a_projects_own_rule_explains_what_comes_from_elsewhere_and_makes_no_loo
         ("torch", "NODE_WITHOUT_GPU", "are emulated by CPU processes"),
     ],
 )
-def test_what_ranks_are_not_like_elsewhere_is_said(task: Task, what: str, code: str, words: str) -> None:
+def test_differences_between_ranks_are_reported(task: Task, what: str, code: str, words: str) -> None:
     over = lives(once(task), what)
     assert (over.reason, over.reason_params["why"]) == ("RANK_FAILED", code)
     assert words in read_reason(over)
@@ -232,7 +232,7 @@ def test_what_ranks_are_not_like_elsewhere_is_said(task: Task, what: str, code: 
     assert Finding.objects.get(task=task, attempt=1).code == code
 
 
-def test_a_file_that_gitignore_left_out_of_the_code_is_told_with_its_line(task: Task) -> None:
+def test_a_file_excluded_by_gitignore_is_reported_with_its_line(task: Task) -> None:
     sent = {"train.py": SCRIPT.encode(), ".gitignore": b"*.pyc\ndata/\n"}
     files = [
         snapshot.SnapshotFile(path, snapshot.PLAIN_MODE, len(text), sha256(text).hexdigest())
@@ -251,7 +251,7 @@ def test_a_file_that_gitignore_left_out_of_the_code_is_told_with_its_line(task: 
 
 
 @pytest.mark.database
-def test_training_that_was_left_in_the_background_is_told_of_though_the_task_succeeded(task: Task) -> None:
+def test_training_left_in_the_background_is_reported_although_the_task_succeeded(task: Task) -> None:
     over = lives(task, "background")
     assert over.state == TaskState.SUCCEEDED
     found = Finding.objects.get(task=task, attempt=1)
@@ -286,7 +286,7 @@ IMPORT = {"exception": "ImportError: no x", "at": "train.py:1"}
         ({"exception": "RuntimeError: Connection closed by peer"},) * 2 + ({1: 7, 2: 7}, {}),
     ],
 )  # fmt: skip
-def test_what_counts_as_the_same_failure_again(first: Any, second: Any, steps: Any, loop: Any) -> None:
+def test_equal_failures_are_counted_as_repeated(first: Any, second: Any, steps: Any, loop: Any) -> None:
     assert crash_analysis.count_equal_failures(ended(2, **second), [ended(1, **first)], steps) == loop
 
 
@@ -300,7 +300,7 @@ def test_what_counts_as_the_same_failure_again(first: Any, second: Any, steps: A
         ({"signal": "SIGSEGV"}, {"times": 2, "step": 7}),
     ],
 )
-def test_what_somebody_else_killed_makes_no_loop(params: Any, loop: Any) -> None:
+def test_an_external_kill_makes_no_crash_loop(params: Any, loop: Any) -> None:
     killed = [ended(number, "RANK_KILLED", **{**params, "exitCode": None}) for number in (2, 1)]
     assert crash_analysis.count_equal_failures(killed[0], killed[1:], {1: 7, 2: 7}) == loop
 
@@ -310,7 +310,7 @@ def test_a_lost_node_or_port_makes_no_loop() -> None:
         assert crash_analysis.count_equal_failures(ended(2, outcome), [ended(1, outcome)], {1: 7, 2: 7}) == {}
 
 
-def test_an_attempt_that_saved_or_lasted_has_begun_although_no_step_of_it_is_known() -> None:
+def test_an_attempt_that_saved_or_ran_long_is_no_early_failure() -> None:
     first, second = ended(1, **IMPORT), ended(2, **IMPORT)
     assert crash_analysis.count_equal_failures(second, [first], {}, frozenset({2})) == {}
     second.created_at -= 2 * crash_analysis.MAX_STEPLESS_DURATION

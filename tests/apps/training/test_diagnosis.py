@@ -63,7 +63,7 @@ def facts(state: str, reason: Cause | None = None, **more: Any) -> diagnose.Task
 
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)
-def test_no_state_and_no_cause_of_any_engine_is_without_an_answer(lang: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_state_and_cause_has_a_diagnosis(lang: str, monkeypatch: pytest.MonkeyPatch) -> None:
     causes = [replace(cause, params=PARAMS) for cause in every_cause().values()]
     gaps: list[str] = []
     monkeypatch.setattr(messages, "report_fault", lambda said, *about: gaps.append(said % about))
@@ -91,7 +91,7 @@ def test_no_state_and_no_cause_of_any_engine_is_without_an_answer(lang: str, mon
     assert not gaps
 
 
-def test_an_attempt_without_a_checkpoint_to_go_on_from_says_how_many_steps_are_done_again() -> None:
+def test_an_attempt_without_checkpoint_shows_the_steps_to_redo() -> None:
     first = diagnose.PastAttempt(1, 100.0, Cause("RANK_FAILED", PARAMS), 300.0, last_step=2101)
     waits = facts("queued", Cause("RESTARTING", PARAMS), attempts=[first])
     again = facts("running", attempts=[first, diagnose.PastAttempt(2, 400.0)], attempt=2)
@@ -107,7 +107,7 @@ def test_an_attempt_without_a_checkpoint_to_go_on_from_says_how_many_steps_are_d
     assert said == [[("WENT_ON_WITHOUT", "2,101")], [("WENT_ON_WITHOUT", "2,101")], [("WENT_ON_FROM", "101")], []]
 
 
-def test_a_healthy_task_says_so_in_one_line() -> None:
+def test_a_healthy_task_is_one_line() -> None:
     ranks = [RankStatus(rank, rank // 7, "running") for rank in range(14)]
     pulses = {rank: RankProgress(rank, 1000.0, "running", 1204, 999.8, 1 / 3.1) for rank in range(14)}
     known = facts("running", ranks=ranks, pulses=pulses, world_size=14, step=1204, total_steps=5000)
@@ -120,7 +120,7 @@ def test_a_healthy_task_says_so_in_one_line() -> None:
         )
 
 
-def test_nobody_says_that_nothing_is_wrong_while_a_hang_is_suspected() -> None:
+def test_a_suspected_hang_is_not_reported_as_healthy() -> None:
     doubt = Finding("HANG_SUSPECTED", Level.INFO, {"seconds": 40}, since=950.0)
     found = diagnose.diagnose(facts("running", stored=[diagnose.StoredFinding(doubt, 1)]))
     assert not found.healthy
@@ -128,7 +128,7 @@ def test_nobody_says_that_nothing_is_wrong_while_a_hang_is_suspected() -> None:
     assert diagnose.diagnose(facts("running", stored=[diagnose.StoredFinding(doubt, 1, until=960.0)])).healthy
 
 
-def test_the_worst_that_goes_on_comes_first_and_is_the_summary() -> None:
+def test_the_worst_open_finding_is_the_summary() -> None:
     slow = diagnose.StoredFinding(Finding("STARTING_X", Level.WARN, since=990.0), 1)
     hang = diagnose.StoredFinding(Finding("HANGS_X", Level.FAIL, {"n": 1}, since=950.0), 1)
     over = diagnose.StoredFinding(Finding("WAS_X", Level.FAIL, since=999.0), 1, until=999.5)
@@ -141,7 +141,7 @@ def test_the_worst_that_goes_on_comes_first_and_is_the_summary() -> None:
     assert diagnose.diagnose(facts("succeeded", stored=[hang])).healthy
 
 
-def test_the_cause_of_a_crash_loop_is_told_once_and_mending_it_comes_first() -> None:
+def test_a_crash_loop_shows_its_cause_once_and_fixing_it_first() -> None:
     """The reason, what was found of its last attempt, and each of its attempts said the same."""
     end = {"rank": 1, "nodeRank": 0, "node": "env-a", "exitCode": 1, "exception": "ValueError: bad", "at": "train.py:8"}
     ended = [
@@ -191,7 +191,7 @@ def test_steps_that_a_restart_does_again_are_counted() -> None:
         ]  # fmt: skip
 
 
-def test_a_task_that_waits_says_its_place_what_must_end_first_and_when_it_begins() -> None:
+def test_a_waiting_task_shows_position_blockers_and_start_time() -> None:
     reason = Cause(TaskReason.WAITING_FOR_TURN, {"ahead": 2})
     [told] = diagnose.diagnose(facts("queued", reason, line=LINE, attempt=0)).findings
     with override("en"):
@@ -214,7 +214,7 @@ def test_a_task_that_waits_says_its_place_what_must_end_first_and_when_it_begins
     assert told.finding.evidence[-1].code == "QUEUE_BEGINS_UNKNOWN"
 
 
-def test_a_paused_task_is_healthy_and_may_be_resumed() -> None:
+def test_a_paused_task_is_healthy_and_can_be_resumed() -> None:
     found = diagnose.diagnose(facts("queued", Cause(TaskReason.PAUSED, {"by": "owner"}), attempt=0))
     [told] = found.findings
     assert found.healthy
@@ -250,7 +250,7 @@ def answer(task: Task, user: User) -> dict[str, Any]:
 
 
 @pytest.mark.database
-def test_a_failed_task_shows_the_culprits_last_lines_and_what_was_tried(stored: Task, user: User) -> None:
+def test_a_failed_task_shows_the_failed_ranks_last_lines_and_attempts(stored: Task, user: User) -> None:
     failed = {"rank": 1, "nodeRank": 1, "node": "env-b", "exitCode": 1}
     Attempt.objects.filter(task=stored).update(outcome="RANK_FAILED", outcome_params=failed)
     Checkpoint.objects.create(task=stored, attempt=1, step=20, path="/c/20", at=now())
@@ -277,7 +277,7 @@ def test_a_failed_task_shows_the_culprits_last_lines_and_what_was_tried(stored: 
     }  # fmt: skip
 
 
-def test_who_waits_reads_who_holds_what_and_since_when(stored: Task, user: User) -> None:
+def test_a_waiting_task_shows_holders_and_since_when(stored: Task, user: User) -> None:
     Lease.objects.all().delete()
     Task.objects.filter(pk=stored.pk).update(
         state=TaskState.QUEUED, attempt=0, reason="WAITING_FOR_ENVIRONMENTS",
@@ -314,7 +314,7 @@ def node_finding() -> Finding:
     )  # fmt: skip
 
 
-def test_what_was_found_while_it_runs_is_told_with_what_its_reader_may_do(stored: Task, user: User) -> None:
+def test_a_finding_shows_the_actions_that_its_reader_may_take(stored: Task, user: User) -> None:
     ground.record_findings(stored.pk, 1, [node_finding()])
     found = answer(stored, user)
     [finding] = found["findings"]
@@ -329,7 +329,7 @@ def test_what_was_found_while_it_runs_is_told_with_what_its_reader_may_do(stored
     assert not any(one["allowed"] for one in answer(stored, user)["findings"][0]["actions"])
 
 
-def test_a_list_shows_the_worst_that_is_wrong_with_each_task_that_goes_on(stored: Task, user: User) -> None:
+def test_a_list_shows_the_worst_finding_of_each_active_task(stored: Task, user: User) -> None:
     def finding() -> Any:
         [row] = selectors.query_tasks(user)
         return selectors.serialize_brief(row, "en")["finding"]
@@ -350,7 +350,7 @@ def test_a_list_shows_the_worst_that_is_wrong_with_each_task_that_goes_on(stored
     assert finding() is None
 
 
-def test_every_final_state_offers_no_action_of_a_running_task() -> None:
+def test_a_final_state_offers_no_action_of_a_running_task() -> None:
     for state in FINAL_STATES:
         for one in diagnose.diagnose(facts(state, Cause("RANK_FAILED", PARAMS, retry=True))).findings:
             assert not {act.code for act in one.finding.actions} & {ActionCode.STOP, ActionCode.WAIT}

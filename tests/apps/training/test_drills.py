@@ -110,7 +110,7 @@ def live(*waiting: Task) -> None:
     assert not Lease.objects.exists()
 
 
-def test_a_drill_shows_whether_training_resumes_and_if_not_why(user: User, project: Project) -> None:
+def test_a_drill_reports_whether_training_resumes_and_why_not(user: User, project: Project) -> None:
     asked = {
         (): "DRILL_RESUMES",
         ("starts-over",): "DRILL_FROM_START",
@@ -145,9 +145,7 @@ def test_a_drill_shows_whether_training_resumes_and_if_not_why(user: User, proje
 
 
 @pytest.mark.database
-def test_a_task_with_the_box_begins_after_a_drill_that_went_well_and_fails_by_one_that_did_not(
-    user: User, project: Project
-) -> None:
+def test_a_task_starts_only_after_a_successful_drill(user: User, project: Project) -> None:
     well, bad = (make(user, project, *habits, state=TaskState.QUEUED) for habits in ((), ("starts-over",)))
     for task in (well, bad):
         Task.objects.filter(pk=task.pk).update(spec={**task.spec, "drill": "on"})

@@ -105,7 +105,7 @@ def codes(task: Task) -> list[str]:
     return list(Event.objects.filter(task=task).order_by("pk").values_list("code", flat=True))
 
 
-def test_a_lost_master_leaves_another_is_elected_and_the_batch_is_divided_anew(again: Task) -> None:
+def test_after_a_lost_master_another_is_elected_and_the_batch_divided(again: Task) -> None:
     lose("gn5")
     task = lease_until_started(again)
     assert (task.state, task.attempt, task.master, task.world_size, task.node_count) == ("starting", 2, "gn6", 6, 3)
@@ -121,7 +121,7 @@ def test_a_lost_master_leaves_another_is_elected_and_the_batch_is_divided_anew(a
     assert len(ranks) == 6
 
 
-def test_it_grows_again_at_the_next_restart_and_its_master_is_the_one_asked_for(again: Task) -> None:
+def test_it_grows_at_the_next_restart_and_gets_its_requested_master_back(again: Task) -> None:
     lose("gn5")
     task = lease_until_started(again)
     lose("gn5", status="running")
@@ -131,7 +131,7 @@ def test_it_grows_again_at_the_next_restart_and_its_master_is_the_one_asked_for(
     assert "ENVIRONMENT_JOINED" in codes(task)
 
 
-def test_what_came_back_and_was_taken_by_another_task_is_left_to_it(again: Task) -> None:
+def test_a_returned_environment_held_by_another_task_is_not_taken(again: Task) -> None:
     lose("gn6")
     task = lease_until_started(again)
     lose("gn6", status="running")
@@ -140,7 +140,7 @@ def test_what_came_back_and_was_taken_by_another_task_is_left_to_it(again: Task)
     assert (task.attempt, task.world_size, held(task)) == (3, 6, {"gn5", "gn7", "gn8"})
 
 
-def test_below_the_least_number_it_waits_and_keeps_what_it_has(again: Task) -> None:
+def test_below_its_minimum_it_waits_and_keeps_its_leases(again: Task) -> None:
     lose("gn5", "gn6", "gn7")
     task = lease_until_started(again)
     assert (task.state, task.reason, task.attempt) == (TaskState.QUEUED, "ENVIRONMENT_UNAVAILABLE", 1)
@@ -149,7 +149,7 @@ def test_below_the_least_number_it_waits_and_keeps_what_it_has(again: Task) -> N
     assert lease_until_started(task).world_size == 4
 
 
-def test_a_spare_goes_before_going_on_with_less_and_keeps_the_place(again: Task) -> None:
+def test_a_spare_is_preferred_to_a_smaller_size(again: Task) -> None:
     Task.objects.update(spec={**again.spec, "spares": ["gn9"]})
     lose("gn5")
     task = lease_until_started(again)
@@ -160,7 +160,7 @@ def test_a_spare_goes_before_going_on_with_less_and_keeps_the_place(again: Task)
     assert (task.master, held(task)) == ("gn6", {"gn6", "gn7", "gn8"})
 
 
-def test_the_first_attempt_begins_with_what_is_there(task: Task) -> None:
+def test_the_first_attempt_starts_with_available_nodes(task: Task) -> None:
     lose("gn6")
     Lease.objects.create(environment_id="gn7", holder="task-other")
     task = lease_until_started(task)
@@ -169,22 +169,20 @@ def test_the_first_attempt_begins_with_what_is_there(task: Task) -> None:
     assert sorted(params["status"] for params in left) == ["held", "unhealthy"]
 
 
-def test_with_a_pre_flight_test_the_first_attempt_waits_for_all(task: Task) -> None:
+def test_with_a_preflight_test_the_first_attempt_waits_for_all_nodes(task: Task) -> None:
     Task.objects.update(spec={**task.spec, "preflight": "quick"})
     lose("gn6")
     task = lease_until_started(task)
     assert (task.state, task.reason) == (TaskState.QUEUED, "ENVIRONMENT_UNAVAILABLE")
 
 
-def test_a_task_that_is_not_elastic_keeps_waiting(again: Task) -> None:
+def test_a_task_that_is_not_elastic_waits(again: Task) -> None:
     Task.objects.update(spec={**again.spec, "elastic": None})
     lose("gn6")
     assert lease_until_started(again).state == TaskState.QUEUED
 
 
-def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards(
-    again: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resize_interrupted_by_a_kill_is_done_once(again: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     lose("gn6")
 
     def killed(*_: Any) -> None:
@@ -202,7 +200,7 @@ def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards
     assert codes(again).count("RESIZED") == 1
 
 
-def test_losing_nodes_costs_an_elastic_task_no_restart_but_not_for_ever() -> None:
+def test_losing_nodes_costs_an_elastic_task_no_restart_up_to_a_limit() -> None:
     lost, failed = plugins.get_causes("agent")["WORKER_LOST"], plugins.get_causes("agent")["RANK_FAILED"]
     assert restarts.count_charged_ends([lost] * 4) == 4
     assert restarts.count_charged_ends(restarts.mark_losses_free([lost] * restarts.MAX_FREE_LOSSES)) == 0
@@ -212,12 +210,12 @@ def test_losing_nodes_costs_an_elastic_task_no_restart_but_not_for_ever() -> Non
     assert restarts.count_charged_ends([CAUSES[TaskReason.RESIZING]] * 50) == 0
 
 
-def test_a_resize_is_no_quick_failure_to_back_off_from(again: Task) -> None:
+def test_a_resize_causes_no_backoff(again: Task) -> None:
     Attempt.objects.filter(task=again).update(outcome=TaskReason.RESIZING, ended_at=now())
     assert restarts.compute_start_time(again.attempts.all()) is None
 
 
-def test_growing_on_demand_asks_the_attempt_to_save_and_end_once(again: Task, user: User) -> None:
+def test_growing_asks_the_attempt_to_save_and_end_once(again: Task, user: User) -> None:
     lose("gn6")
     task = run(lease_until_started(again))
     with pytest.raises(ApiError, match="NOTHING_TO_GROW"):
@@ -245,7 +243,7 @@ def test_only_a_running_elastic_task_can_be_asked_to_grow(again: Task, user: Use
         actions.grow_task(user, again.pk)
 
 
-def test_a_task_that_ended_neither_grows_nor_says_that_it_is_about_to(again: Task, user: User) -> None:
+def test_an_ended_task_neither_grows_nor_announces_it(again: Task, user: User) -> None:
     lose("gn6")
     task = run(lease_until_started(again))
     lose("gn6", status="running")

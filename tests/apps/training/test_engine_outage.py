@@ -82,7 +82,7 @@ def assert_said(task: Task, code: str) -> None:
     assert task.due_at - now() <= SOON, "it goes on soon after the engine does"
 
 
-def test_a_task_that_is_to_start_says_at_once_that_the_cluster_is_away_and_starts_when_it_is_back(lab, task):
+def test_a_starting_task_reports_an_unreachable_cluster_and_starts_when_it_is_back(lab, task):
     get_backend(task.cluster).orphans(())  # as in a worker that has asked before
     lab.stop_api()
     assert_said(passed(task), "ENGINE_UNREACHABLE")
@@ -94,21 +94,21 @@ def test_a_task_that_is_to_start_says_at_once_that_the_cluster_is_away_and_start
     assert task.reason == ""
 
 
-def test_a_worker_that_has_never_reached_the_cluster_says_so_too(lab, task):
+def test_a_worker_that_never_reached_the_cluster_reports_it(lab, task):
     lab.stop_api()
     assert_said(passed(task), "ENGINE_UNREACHABLE")
     lab.start_api()
     until_state(task, TaskState.RUNNING)
 
 
-def test_a_webhook_that_does_not_answer_is_named_and_waited_for(lab, task):
+def test_an_unresponsive_webhook_is_named_and_waited_for(lab, task):
     lab.faults.refuse("create", "jobs", webhook_failed("mutate.example.com"), times=3)
     assert_said(passed(task), "WEBHOOK_UNAVAILABLE")
     assert "mutate.example.com" in task.reason_params["why"]
     until_state(task, TaskState.RUNNING)
 
 
-def test_a_running_task_says_that_its_cluster_is_away_and_takes_it_back(lab, task, monkeypatch):
+def test_a_running_task_reports_its_cluster_away_and_back(lab, task, monkeypatch):
     until_state(task, TaskState.RUNNING)
     monkeypatch.setattr("fermi.engines.kubernetes.watch.MAX_DOWN_SECONDS", 0.0)
     lab.stop_api()
@@ -119,7 +119,7 @@ def test_a_running_task_says_that_its_cluster_is_away_and_takes_it_back(lab, tas
     assert task.state == TaskState.RUNNING
 
 
-def test_a_stop_says_that_the_cluster_is_away_and_ends_when_it_is_back(lab, task):
+def test_a_stop_reports_the_cluster_away_and_completes_when_it_is_back(lab, task):
     until_state(task, TaskState.RUNNING)
     lab.stop_api()
     Task.objects.filter(pk=task.pk).update(stop_requested_at=now())

@@ -77,9 +77,7 @@ def listen(
     return asyncio.run(main())
 
 
-def test_a_silent_stream_gives_signs_of_life_that_ask_the_database_nothing(
-    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keepalives_of_a_silent_stream_make_no_query(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     answers = stream_polling.poll_requests
     monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.01)
@@ -107,7 +105,7 @@ def logged(sent: list[Sent]) -> list[str]:
     return [text for message in sent if message.kind == "log" for text in message.lines]
 
 
-def test_a_final_tasks_stream_tells_everything_in_order_and_ends(task: Task, user: User) -> None:
+def test_the_stream_of_an_ended_task_sends_everything_in_order_and_ends(task: Task, user: User) -> None:
     events, points = [add_event(task) for _ in range(3)], [add_point(task, step) for step in (1, 2)]
     write(task, "one\ntwo\nlast without line feed")
     finish(task)
@@ -130,7 +128,7 @@ def test_a_final_tasks_stream_tells_everything_in_order_and_ends(task: Task, use
 
 
 @pytest.mark.parametrize("heard", range(7))
-def test_a_stream_that_breaks_anywhere_goes_on_without_loss_or_doubles(task: Task, user: User, heard: int) -> None:
+def test_a_stream_resumes_after_any_break_without_loss_or_duplicates(task: Task, user: User, heard: int) -> None:
     for _ in range(2):
         add_event(task)
     add_point(task, 1)
@@ -143,7 +141,7 @@ def test_a_stream_that_breaks_anywhere_goes_on_without_loss_or_doubles(task: Tas
     assert [(m.kind, m.data) for m in rest] == [(m.kind, m.data) for m in whole[heard + 1 :]]
 
 
-def test_what_happens_while_nobody_listens_is_told_to_who_comes_back(task: Task, user: User) -> None:
+def test_a_returning_reader_gets_what_happened_meanwhile(task: Task, user: User) -> None:
     write(task, "before\n")
     first = listen(task, user, ranks="0", until=lambda sent: bool(logged(sent)))
     event, point = add_event(task), add_point(task, 5)
@@ -154,7 +152,7 @@ def test_what_happens_while_nobody_listens_is_told_to_who_comes_back(task: Task,
     assert (rest[1].data["id"], rest[2].data["items"][0]["id"], rest[3].lines) == (event, point, ["after"])
 
 
-def test_last_words_of_an_attempt_come_before_the_next_attempts_first(task: Task, user: User) -> None:
+def test_the_last_lines_of_an_attempt_come_before_the_next_attempt(task: Task, user: User) -> None:
     write(task, "a\n")
     first = listen(task, user, ranks="0", until=lambda sent: bool(logged(sent)))
     write(task, "b\nTraceback: it broke")
@@ -182,7 +180,7 @@ def test_a_new_reader_gets_the_newest_attempts_last_lines(
     assert logged(listen(task, user, ranks="0")) == ["7", "8", "9"]
 
 
-def test_a_reader_who_comes_before_the_first_attempt_misses_none_of_its_lines(
+def test_an_early_reader_gets_all_lines_of_the_first_attempt(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_polling, "MAX_LINES", 3)
@@ -195,9 +193,7 @@ def test_a_reader_who_comes_before_the_first_attempt_misses_none_of_its_lines(
     assert logged(listen(task, user, ranks="0", resume=first[-1].id)) == [str(n) for n in range(10)]
 
 
-def test_lines_of_a_stream_have_the_level_and_time_of_the_lines_before_them(
-    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_streamed_lines_inherit_level_and_time(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """From message to message, and for a reader who comes back to the middle of a traceback."""
     monkeypatch.setattr(stream_polling, "MAX_LINES", 1)
     write(task, "quiet\n")
@@ -211,7 +207,7 @@ def test_lines_of_a_stream_have_the_level_and_time_of_the_lines_before_them(
     assert [one.data["lines"] for one in again] == [sent[4].data["lines"]]
 
 
-def test_a_bar_is_sent_as_it_is_each_time_it_grows_and_once_when_it_ends(task: Task, user: User) -> None:
+def test_a_progress_bar_is_sent_at_each_change_and_once_at_its_end(task: Task, user: User) -> None:
     """Also to who comes back, from where that was."""
 
     def lines(sent: list[Sent]) -> list[tuple[str, bool]]:
@@ -231,7 +227,7 @@ def test_a_bar_is_sent_as_it_is_each_time_it_grows_and_once_when_it_ends(task: T
     assert lines(listen(task, user, ranks="0", resume=first[-1].id)) == [(" 100%", False), ("end", False)]
 
 
-def test_much_that_is_waiting_is_sent_in_pieces(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backlog_is_sent_in_pieces(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_polling, "MAX_BATCH_ROWS", 4)
     points, events = [add_point(task, step) for step in range(10)], [add_event(task) for _ in range(9)]
     finish(task)
@@ -242,7 +238,7 @@ def test_much_that_is_waiting_is_sent_in_pieces(task: Task, user: User, monkeypa
     assert [message.data["id"] for message in sent if message.kind == "event"] == events
 
 
-def test_a_status_is_told_again_only_when_it_has_changed(task: Task, user: User) -> None:
+def test_a_status_is_sent_only_when_it_changed(task: Task, user: User) -> None:
     first = listen(task, user, until=lambda sent: True)
     add_event(task)
     again = listen(task, user, resume=first[-1].id, until=lambda sent: True)
@@ -252,7 +248,7 @@ def test_a_status_is_told_again_only_when_it_has_changed(task: Task, user: User)
     assert [(message.kind, message.data.get("status")) for message in rest] == [("status", "succeeded"), ("end", None)]
 
 
-def test_without_a_broker_changes_are_found_by_looking(task: Task, user: User) -> None:
+def test_without_a_broker_changes_are_found_by_polling(task: Task, user: User) -> None:
     def act(sent: list[Sent]) -> bool:
         if len(sent) == 1:
             asyncio.get_running_loop().run_in_executor(None, finish, task)
@@ -262,7 +258,7 @@ def test_without_a_broker_changes_are_found_by_looking(task: Task, user: User) -
 
 
 @pytest.mark.database
-def test_events_appear_in_the_order_of_their_ids_whoever_writes_them(task: Task) -> None:
+def test_events_are_in_the_order_of_their_ids(task: Task) -> None:
     """A reader who remembers the last id would never see one that appears behind it."""
     start = threading.Barrier(4)
 
@@ -290,13 +286,13 @@ def test_events_appear_in_the_order_of_their_ids_whoever_writes_them(task: Task)
     assert len(seen) == 120
 
 
-def test_who_may_not_see_the_task_any_more_hears_no_more(task: Task, user: User) -> None:
+def test_a_reader_without_access_gets_nothing_more(task: Task, user: User) -> None:
     add_event(task)
     Membership.objects.all().delete()
     assert [message.kind for message in listen(task, user)] == ["end"]
 
 
-def test_a_deleted_tasks_stream_ends(task: Task, user: User) -> None:
+def test_the_stream_of_a_deleted_task_ends(task: Task, user: User) -> None:
     Task.objects.all().delete()
     assert [message.kind for message in listen(task, user)] == ["end"]
 
@@ -304,7 +300,7 @@ def test_a_deleted_tasks_stream_ends(task: Task, user: User) -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "1.2.3", "1.2.3.4.x", "-1.0.0.0.", "1.1.1.1.0:99999999999999999999", "1.2.3.4.5"]
 )
-def test_an_id_that_is_none_starts_anew(task: Task, user: User, text: str) -> None:
+def test_an_invalid_event_id_starts_from_the_beginning(task: Task, user: User, text: str) -> None:
     finish(task)
     assert listen(task, user, resume=text)[0].kind == "status"
 
@@ -320,7 +316,7 @@ def texts(page: dict[str, Any]) -> list[str]:
     return [line["text"] for line in page["lines"]]
 
 
-def test_pages_of_a_log_join_without_gap_or_overlap(task: Task) -> None:
+def test_log_pages_have_no_gap_or_overlap(task: Task) -> None:
     written = [f"line {n} ä" for n in range(25)]
     write(task, "".join(f"{line}\n" for line in written))
     page, found = read_log_page(task, limit=10), []
@@ -334,7 +330,7 @@ def test_pages_of_a_log_join_without_gap_or_overlap(task: Task) -> None:
     assert texts(read_log_page(task, cursor=page["cursor"])) == ["one more"]
 
 
-def test_half_a_line_waits_until_it_is_whole_or_nothing_more_can_come(task: Task) -> None:
+def test_half_a_line_is_held_back_until_it_is_complete(task: Task) -> None:
     write(task, "whole\nha")
     page = read_log_page(task)
     assert (texts(page), page["end"]) == (["whole"], True)
@@ -345,7 +341,7 @@ def test_half_a_line_waits_until_it_is_whole_or_nothing_more_can_come(task: Task
     assert texts(read_log_page(task, cursor=page["cursor"])) == ["end"]
 
 
-def test_a_line_without_end_is_cut_and_its_bytes_are_not_looked_at_twice(task: Task) -> None:
+def test_an_endless_line_is_cut_and_its_bytes_are_read_once(task: Task) -> None:
     write(task, "x" * (logs.MAX_LINE_BYTES * 2) + "\nafter\n")
     page = read_log_page(task)
     assert texts(page)[-1] == "after"
@@ -362,7 +358,7 @@ def test_a_cursor_stays_in_its_attempt(task: Task) -> None:
     assert texts(read_log_page(task)) == ["c", "d"]
 
 
-def test_all_ranks_come_a_share_each_until_all_are_at_their_end(task: Task) -> None:
+def test_all_ranks_are_paged_fairly_to_their_ends(task: Task) -> None:
     for rank in range(3):
         write(task, "".join(f"{rank}-{n}\n" for n in range(2 + rank)), rank=rank)
     page = read_log_page(task, rank="all", limit=6)
@@ -373,9 +369,7 @@ def test_all_ranks_come_a_share_each_until_all_are_at_their_end(task: Task) -> N
     assert page["end"]
 
 
-def test_a_search_ignores_case_and_goes_on_where_a_page_stopped_looking(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_search_ignores_case_and_continues_on_the_next_page(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "PIECE_BYTES", logs.MAX_LINE_BYTES * 2)
     monkeypatch.setattr(logs, "MAX_SCAN_BYTES", 1)
     write(task, "quiet\n" * 50_000 + "An ERROR here\n" + "quiet\n" * 50_000)
@@ -387,7 +381,7 @@ def test_a_search_ignores_case_and_goes_on_where_a_page_stopped_looking(
     assert pages > 2
 
 
-def test_the_tail_is_the_last_lines_and_goes_on_from_there(task: Task) -> None:
+def test_the_tail_returns_the_last_lines_and_a_cursor(task: Task) -> None:
     write(task, "".join(f"{n}\n" for n in range(5000)))
     page = read_log_page(task, tail=True, limit=3)
     assert texts(page) == ["4997", "4998", "4999"]
@@ -396,7 +390,7 @@ def test_the_tail_is_the_last_lines_and_goes_on_from_there(task: Task) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "1@x", "1@0:-5", "@", "1@0", "9" * 30 + "@0:1"])
-def test_text_that_is_no_cursor_is_refused(task: Task, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(task: Task, cursor: str) -> None:
     with pytest.raises(ApiError) as refused:
         read_log_page(task, cursor=cursor)
     assert refused.value.code == "CURSOR_INVALID"
@@ -404,13 +398,13 @@ def test_text_that_is_no_cursor_is_refused(task: Task, cursor: str) -> None:
 
 
 @pytest.mark.parametrize("rank", ["3", "-1", "x", ""])
-def test_a_rank_that_there_is_not_is_refused(task: Task, rank: str) -> None:
+def test_an_unknown_rank_is_refused(task: Task, rank: str) -> None:
     with pytest.raises(ApiError) as refused:
         read_log_page(task, rank=rank)
     assert refused.value.code == "RANK_UNKNOWN"
 
 
-def test_bytes_that_are_no_text_are_shown_all_the_same(task: Task, settings: Any) -> None:
+def test_invalid_utf_8_is_replaced(task: Task, settings: Any) -> None:
     path = Path(settings.DATA_DIR, "logs", task.pk, "1", "0.log")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff\x00ok\r\n")

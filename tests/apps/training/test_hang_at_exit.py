@@ -94,14 +94,14 @@ def lives(task: Task, *hanging: str) -> Task:
     return task
 
 
-def test_a_node_whose_ranks_hang_after_all_others_ended_well_is_ended_and_named(task: Task) -> None:
+def test_a_node_that_hangs_after_all_others_succeeded_is_ended_and_named(task: Task) -> None:
     over = lives(task, "1", "2")
     assert (over.state, over.reason) == (TaskState.SUCCEEDED, "COMPLETED_AND_KILLED")
     said, _ = messages.render_text(over.reason, "en", **over.reason_params)
     assert "Rank 1, 2 on gn2 did nothing" in said
 
 
-def test_for_rank_0_nobody_can_vouch(task: Task) -> None:
+def test_a_hanging_rank_0_fails_the_task(task: Task) -> None:
     over = lives(task, "0")
     assert (over.state, over.reason) == (TaskState.FAILED, "NEVER_ENDED")
     said, _ = messages.render_text(over.reason, "en", **over.reason_params)

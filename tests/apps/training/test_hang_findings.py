@@ -36,7 +36,7 @@ def hung(task: Task, number: int, outcome: str = hangs.HANG, place: str | None =
     return attempt
 
 
-def test_the_same_verdict_on_the_same_line_twice_in_a_row_is_the_scripts_fault(task: Task) -> None:
+def test_the_same_hang_at_the_same_line_twice_is_the_scripts_fault(task: Task) -> None:
     assert not diagnosis.is_last_attempt(task, hung(task, 1))
     second = hung(task, 2)
     assert diagnosis.is_last_attempt(task, second)
@@ -55,7 +55,7 @@ def test_the_same_verdict_on_the_same_line_twice_in_a_row_is_the_scripts_fault(t
     ("outcome", "place"),
     [(hangs.HANG, "train.py:10 in save"), (hangs.MISMATCH, PLACE), (hangs.CUT, None), ("RANK_KILLED", PLACE)],
 )
-def test_another_line_another_verdict_and_a_dead_connection_are_not_the_same(
+def test_a_different_line_verdict_or_dead_link_is_not_the_same_hang(
     task: Task, outcome: str, place: str | None
 ) -> None:
     hung(task, 1)
@@ -76,7 +76,7 @@ def stalls(task: Task, number: int, code: str, seconds: float, *, level: Level =
     return row
 
 
-def test_the_longest_wait_that_went_on_is_remembered_and_one_that_ended_its_attempt_is_none(task: Task) -> None:
+def test_the_longest_wait_is_remembered_unless_it_ended_its_attempt(task: Task) -> None:
     assert findings.list_longest_stalls(task) == []
     stalls(task, 1, hangs.SUSPECTED, 900)
     stalls(task, 1, hangs.SUSPECTED, 20)
@@ -87,7 +87,7 @@ def test_the_longest_wait_that_went_on_is_remembered_and_one_that_ended_its_atte
     assert findings.list_longest_stalls(task) == [], "they were over with the attempt"
 
 
-def test_the_past_makes_a_project_patient_once_that_matters(task: Task) -> None:
+def test_past_waits_lengthen_the_hang_timeout_of_a_project(task: Task) -> None:
     task.spec = task_store.build_job_columns(job("env-001", "env-003"))["spec"]
     stalls(task, 1, hangs.SUSPECTED, 900)
 
@@ -99,7 +99,7 @@ def test_the_past_makes_a_project_patient_once_that_matters(task: Task) -> None:
     assert [patience(5), patience(700)] == [600, 2700]
 
 
-def test_a_doubt_is_no_notice_until_it_is_a_warning(task: Task) -> None:
+def test_a_suspicion_is_notified_once_it_is_a_warning(task: Task) -> None:
     findings.record_findings(task.pk, 1, [Finding(hangs.SUSPECTED, Level.INFO, DOUBT)])
     assert not Incident.objects.exists()
     for _ in range(2):

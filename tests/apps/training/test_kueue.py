@@ -75,9 +75,7 @@ def place(task: Task) -> int | None:
     return (queue.explain_queue(task.owner, task)["engine"] or {}).get("position")
 
 
-def test_tasks_wait_in_kueues_order_and_a_paused_one_leaves_it_until_it_is_resumed(
-    kueue: FakeCluster, task: Task
-) -> None:
+def test_tasks_wait_in_kueues_order_and_a_paused_task_leaves_it(kueue: FakeCluster, task: Task) -> None:
     kueue.hold()
     second, urgent = another(task, "task-y"), another(task, "task-z", priority="urgent")
     for one in (task, second, urgent):
@@ -97,7 +95,7 @@ def test_tasks_wait_in_kueues_order_and_a_paused_one_leaves_it_until_it_is_resum
 
 
 @pytest.mark.database
-def test_a_project_beyond_its_limit_submits_nothing_to_the_engine(kueue: FakeCluster, task: Task) -> None:
+def test_a_project_over_its_limit_submits_nothing(kueue: FakeCluster, task: Task) -> None:
     Limits.objects.create(project=task.project, most_tasks=1, updated_at=now())
     second = another(task, "task-y")
     kueue.hold()
@@ -154,7 +152,7 @@ def holder(task: Task) -> str | None:
     return next(one.machine.holder for one in here if one.machine.id == "dev")
 
 
-def test_what_runs_inside_stands_in_our_queue_and_begins_whatever_kueue_does(kueue: FakeCluster, entered: Task) -> None:
+def test_tasks_inside_environments_wait_in_our_queue_whatever_kueue_does(kueue: FakeCluster, entered: Task) -> None:
     kueue.hold()
     second = another(entered, "task-y")
     until_state(entered, TaskState.RUNNING)
@@ -173,7 +171,7 @@ def test_what_runs_inside_stands_in_our_queue_and_begins_whatever_kueue_does(kue
 
 
 @pytest.mark.database
-def test_what_runs_beside_is_kueues_also_where_another_task_runs_inside(kueue: FakeCluster, entered: Task) -> None:
+def test_tasks_outside_environments_wait_in_kueue_next_to_tasks_inside(kueue: FakeCluster, entered: Task) -> None:
     beside = another(entered, "task-y")
     run(beside, JobSpec.from_json(beside.spec), "dev", run_in="beside")
     assert not beside.inside
@@ -187,7 +185,7 @@ def test_what_runs_beside_is_kueues_also_where_another_task_runs_inside(kueue: F
         until_state(one, TaskState.STOPPED)
 
 
-def test_our_queue_ends_nothing_that_kueues_has_begun(kueue: FakeCluster, entered: Task) -> None:
+def test_our_queue_preempts_nothing_that_kueue_started(kueue: FakeCluster, entered: Task) -> None:
     """Although it waits for its environment, and the other one said that it may be preempted."""
     beside = another(entered, "task-y")
     run(beside, JobSpec.from_json(beside.spec), "dev", run_in="beside")
@@ -207,9 +205,7 @@ def test_our_queue_ends_nothing_that_kueues_has_begun(kueue: FakeCluster, entere
     until_state(entered, TaskState.STOPPED)
 
 
-def test_a_mixed_task_gets_its_environments_from_us_and_then_its_pods_from_kueue(
-    kueue: FakeCluster, entered: Task
-) -> None:
+def test_a_mixed_task_is_leased_by_us_and_then_admitted_by_kueue(kueue: FakeCluster, entered: Task) -> None:
     dev = DevEnvironment.objects.get(pk="dev")
     DevEnvironment.objects.create(
         id="other", name="other", project=dev.project, cluster=dev.cluster, zone=dev.zone, gpu_type="A100", gpu_count=1,
@@ -232,7 +228,7 @@ def test_a_mixed_task_gets_its_environments_from_us_and_then_its_pods_from_kueue
         until_state(one, TaskState.STOPPED)
 
 
-def test_whose_turn_it_is_to_give_follows_the_way_in_which_it_runs(kueue: FakeCluster, entered: Task) -> None:
+def test_the_run_location_decides_which_queue_is_used(kueue: FakeCluster, entered: Task) -> None:
     """As of a task whose environments were made for it: what they hold is known once they run."""
     Task.objects.filter(pk=entered.pk).update(inside=False)
     entered.refresh_from_db()

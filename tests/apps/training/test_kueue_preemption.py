@@ -13,7 +13,7 @@ __all__ = ["kubernetes", "lab", "task"]
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
-def test_a_preempted_task_waits_for_its_turn_and_goes_on_without_a_restart_spent(
+def test_a_preempted_task_is_requeued_without_using_a_restart(
     lab: FakeCluster,
     task: Task,
 ) -> None:

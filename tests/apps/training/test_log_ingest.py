@@ -77,13 +77,13 @@ def test_points_are_stored_with_their_rank_and_time(task: Task) -> None:
 
 
 @pytest.mark.parametrize("time", ["1e300", "-5", "0", "99999999999", '"noon"', "null"])
-def test_a_time_that_is_nonsense_is_now(task: Task, time: str) -> None:
+def test_an_invalid_time_becomes_now(task: Task, time: str) -> None:
     write(task, f'{{"step": 1, "loss": 1, "time": {time}}}\n')
     LogReader(task, 1).read()
     assert abs((MetricPoint.objects.get().at - task.created_at).total_seconds()) < 3600
 
 
-def test_what_was_read_is_not_read_again_by_this_or_another_reader(task: Task) -> None:
+def test_read_lines_are_not_read_again_by_any_reader(task: Task) -> None:
     reading = LogReader(task, 1)
     for step in range(5):
         write(task, point(step))
@@ -94,7 +94,7 @@ def test_what_was_read_is_not_read_again_by_this_or_another_reader(task: Task) -
     assert steps(task) == [0, 1, 2, 3, 4]
 
 
-def test_half_a_line_waits_for_its_end_and_torn_characters_are_mended(task: Task) -> None:
+def test_incomplete_lines_wait_and_split_characters_are_joined(task: Task) -> None:
     reading = LogReader(task, 1)
     whole = '{"event": "checkpoint", "step": 1, "path": "模型/一.pt"}\n'.encode()
     for cut in range(len(whole)):
@@ -105,7 +105,7 @@ def test_half_a_line_waits_for_its_end_and_torn_characters_are_mended(task: Task
     assert Checkpoint.objects.get().path == "模型/一.pt"
 
 
-def test_draining_takes_a_last_line_without_its_end_and_reads_all_ranks(task: Task) -> None:
+def test_draining_reads_all_ranks_including_an_incomplete_last_line(task: Task) -> None:
     write(task, point(1) + point(2).strip())
     write(task, point(3).strip(), rank=2)
     LogReader(task, 1).read()
@@ -116,7 +116,7 @@ def test_draining_takes_a_last_line_without_its_end_and_reads_all_ranks(task: Ta
     assert offset(task) == len(point(1) + point(2)) - 1
 
 
-def test_draining_what_never_printed_is_fine(task: Task) -> None:
+def test_draining_an_empty_log_succeeds(task: Task) -> None:
     ingest.drain_logs(task.pk, 1)
     assert LogCursor.objects.filter(task=task).count() == 3
 
@@ -140,7 +140,7 @@ def test_points_without_a_step_are_counted_over_all_passes(task: Task) -> None:
     assert steps(task) == [1, 2, 3, 4, 5, 70, 6]
 
 
-def test_events_have_the_codes_that_have_texts(task: Task) -> None:
+def test_every_event_code_has_a_text(task: Task) -> None:
     for event, names in ingest.KNOWN_EVENTS.items():
         write(task, json.dumps({"event": event, **dict.fromkeys(names, 1)}) + "\n", rank=1)
         if names:
@@ -156,7 +156,7 @@ def test_events_have_the_codes_that_have_texts(task: Task) -> None:
     assert Event.objects.latest("id").params == {"rank": 1, "event": "coffee", "cups": [2]}
 
 
-def test_a_checkpoint_is_one_row_however_often_it_is_saved(task: Task) -> None:
+def test_a_checkpoint_saved_repeatedly_is_one_row(task: Task) -> None:
     saved = {"event": "checkpoint", "step": 100, "path": "c/100.pt", "size_bytes": 5000, "val_loss": 0.5}
     write(task, json.dumps(saved) + "\n" + json.dumps({**saved, "val_loss": 0.4}) + "\n")
     LogReader(task, 1).read()
@@ -167,9 +167,7 @@ def test_a_checkpoint_is_one_row_however_often_it_is_saved(task: Task) -> None:
     assert events(task) == ["SCRIPT_CHECKPOINT"] * 3
 
 
-def test_a_path_that_a_script_names_from_where_it_starts_is_in_its_working_tree(
-    task: Task, settings: Any, tmp_path: Path
-) -> None:
+def test_a_relative_checkpoint_path_is_in_the_working_tree(task: Task, settings: Any, tmp_path: Path) -> None:
     settings.DATA_DIR = tmp_path
     tree = tmp_path / "trees" / task.pk / "code"
     tree.mkdir(parents=True)
@@ -183,14 +181,14 @@ def test_a_path_that_a_script_names_from_where_it_starts_is_in_its_working_tree(
 
 
 @pytest.mark.parametrize("odd", [{"path": ""}, {"path": 7}, {"path": "x" * 501}, {"step": "7"}, {"step": -1}])
-def test_a_checkpoint_that_cannot_be_one_is_an_event_all_the_same(task: Task, odd: dict[str, Any]) -> None:
+def test_an_invalid_checkpoint_is_still_an_event(task: Task, odd: dict[str, Any]) -> None:
     write(task, json.dumps({"event": "checkpoint", "step": 1, "path": "p", **odd}) + "\n")
     LogReader(task, 1).read()
     assert events(task) == ["SCRIPT_CHECKPOINT"]
     assert not Checkpoint.objects.exists()
 
 
-def test_whatever_a_script_prints_is_stored_or_left_and_reading_goes_on(task: Task) -> None:
+def test_any_output_is_stored_or_skipped_and_reading_continues(task: Task) -> None:
     hostile = [
         r'{"event": "\u0000", "\ud800": "\udc00\u0000", "n": 1e999, "i": 123456789012345678901234567890}',
         r'{"step": 1, "\u0000\ud800": 1, "big": 18446744073709551616, "tiny": 5e-324, "huge": 1.7e308}',
@@ -210,7 +208,7 @@ def test_whatever_a_script_prints_is_stored_or_left_and_reading_goes_on(task: Ta
     assert Checkpoint.objects.get().size_bytes is None
 
 
-def test_progress_is_the_newest_of_rank_0_and_of_the_newest_attempt(task: Task) -> None:
+def test_progress_comes_from_rank_0_of_the_newest_attempt(task: Task) -> None:
     write(task, point(1, loss=3.0) + point(2, loss=2.5) + point(2, val_loss=9.0))
     write(task, point(77, loss=0.0), rank=1)
     LogReader(task, 1).read()
@@ -225,7 +223,7 @@ def test_progress_is_the_newest_of_rank_0_and_of_the_newest_attempt(task: Task) 
     assert task.progress == {"step": 5, "loss": 2.0}
 
 
-def test_who_watches_is_told_after_the_commit(task: Task, published: list[tuple[str, Any]]) -> None:
+def test_watchers_are_woken_after_the_commit(task: Task, published: list[tuple[str, Any]]) -> None:
     write(task, "plain\n")
     LogReader(task, 1).read()
     assert published == []
@@ -237,7 +235,7 @@ def test_who_watches_is_told_after_the_commit(task: Task, published: list[tuple[
 # Exactly once ---------------------------------------------------------------------------------------------------------
 
 
-def test_who_is_overtaken_drops_what_it_read_and_looks_again(task: Task) -> None:
+def test_a_reader_that_lost_a_race_drops_its_lines_and_reads_again(task: Task) -> None:
     slow, fast = LogReader(task, 1), LogReader(task, 1)
     write(task, point(1))
     slow.read()
@@ -252,7 +250,7 @@ def test_who_is_overtaken_drops_what_it_read_and_looks_again(task: Task) -> None
     assert events(task) == ["SCRIPT_STARTED"]
 
 
-def test_a_transaction_that_fails_is_as_if_nothing_was_read(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_transaction_reads_nothing(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     reading = LogReader(task, 1)
     write(task, point(1))
     reading.read()
@@ -285,7 +283,7 @@ def together(*jobs: Callable[[], None]) -> None:
             future.result()
 
 
-def test_many_who_read_at_once_store_each_line_once(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_readers_store_each_line_once(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest, "CHUNK_BYTES", 200 << 10)
     count = 300
     done: list[bool] = []
@@ -314,7 +312,7 @@ def test_many_who_read_at_once_store_each_line_once(task: Task, monkeypatch: pyt
 # Volumes --------------------------------------------------------------------------------------------------------------
 
 
-def test_plain_output_costs_no_writes(task: Task, django_assert_num_queries: Any) -> None:
+def test_plain_output_causes_no_writes(task: Task, django_assert_num_queries: Any) -> None:
     reading = LogReader(task, 1)
     reading.read()
     for _ in range(5):
@@ -326,7 +324,7 @@ def test_plain_output_costs_no_writes(task: Task, django_assert_num_queries: Any
     assert offset(task) == 5 * len("epoch 1: all is well\n" * 1000)
 
 
-def test_one_pass_reads_a_bounded_piece_of_each_log(task: Task) -> None:
+def test_a_pass_reads_a_bounded_part_of_each_log(task: Task) -> None:
     line = point(1) + "x" * 999 + "\n"
     write(task, line * 1000)
     reading = LogReader(task, 1)
@@ -337,7 +335,7 @@ def test_one_pass_reads_a_bounded_piece_of_each_log(task: Task) -> None:
 
 
 @pytest.mark.parametrize("length", [lines.MAX_LINE_BYTES, ingest.CHUNK_BYTES, 3 * ingest.CHUNK_BYTES + 5])
-def test_an_over_long_line_is_left_out_whole(task: Task, length: int) -> None:
+def test_an_over_long_line_is_skipped(task: Task, length: int) -> None:
     reading = LogReader(task, 1)
     write(task, point(1) + '{"step": 8, "loss": 1, "x": "' + "y" * length)
     read_on(reading)
@@ -349,7 +347,7 @@ def test_an_over_long_line_is_left_out_whole(task: Task, length: int) -> None:
     assert steps(task) == [1, 2]
 
 
-def test_the_rest_of_an_over_long_line_is_no_line_even_for_another_reader(task: Task) -> None:
+def test_the_rest_of_an_over_long_line_is_skipped_by_other_readers_too(task: Task) -> None:
     reading = LogReader(task, 1)
     write(task, point(1) + "y" * (ingest.MAX_UNSTORED_BYTES + 1))
     read_on(reading)
@@ -367,7 +365,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_of_a_flood_the_first_and_the_newest_are_kept_and_ever_fewer_between(task: Task) -> None:
+def test_a_flood_of_points_is_thinned_out(task: Task) -> None:
     for rank in range(2):
         write(task, "".join(point(step) for step in range(1, 2001)), rank=rank)
         write(task, point(1, val_loss=1.0), rank=rank)
@@ -382,7 +380,7 @@ def test_of_a_flood_the_first_and_the_newest_are_kept_and_ever_fewer_between(tas
 
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_kept_does_not_depend_on_how_the_log_was_read(task: Task, seed: int) -> None:
+def test_thinning_does_not_depend_on_how_the_log_was_read(task: Task, seed: int) -> None:
     lot = random.Random(seed)
     text = "".join(point(n, val_loss=1.0) if n % 7 == 0 else point(n) for n in range(300)).encode()
     write(task, text, rank=1)
@@ -398,7 +396,7 @@ def test_what_is_kept_does_not_depend_on_how_the_log_was_read(task: Task, seed: 
     assert sorted(steps(task, rank=2)) == sorted(steps(task, rank=1))
 
 
-def test_a_flood_of_events_ends_with_a_word_about_it(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_events_ends_with_a_notice(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest, "MAX_EVENTS", 3)
     for number in range(6):
         write(
@@ -410,7 +408,7 @@ def test_a_flood_of_events_ends_with_a_word_about_it(task: Task, monkeypatch: py
     assert Checkpoint.objects.count() == 6, "what training can resume from is always known"
 
 
-def test_a_deleted_task_is_no_trap(task: Task) -> None:
+def test_a_deleted_task_is_skipped(task: Task) -> None:
     reading = LogReader(task, 1)
     write(task, point(1))
     reading.read()

@@ -51,11 +51,11 @@ def pass_by(clock: Clock, seconds: float, *alive: ShardedWatcher) -> None:
             one.beat()
 
 
-def test_one_watcher_follows_everything(joined: Callable[[], ShardedWatcher]) -> None:
+def test_a_single_watcher_follows_everything(joined: Callable[[], ShardedWatcher]) -> None:
     assert had(joined()) == set(KEYS)
 
 
-def test_several_share_and_nothing_is_followed_twice_or_by_nobody(joined: Callable[[], ShardedWatcher]) -> None:
+def test_several_watchers_split_tasks_without_gap_or_overlap(joined: Callable[[], ShardedWatcher]) -> None:
     first, second, third = several = joined(), joined(), joined()
     first.beat()
     second.beat()
@@ -68,7 +68,7 @@ def test_several_share_and_nothing_is_followed_twice_or_by_nobody(joined: Callab
     assert had(first) > before  # only what the third had changes hands
 
 
-def test_what_a_silent_watcher_followed_is_taken_over(joined: Callable[[], ShardedWatcher], clock: Clock) -> None:
+def test_tasks_of_a_silent_watcher_are_taken_over(joined: Callable[[], ShardedWatcher], clock: Clock) -> None:
     first, second = joined(), joined()
     first.beat()
     theirs = had(second)
@@ -79,14 +79,14 @@ def test_what_a_silent_watcher_followed_is_taken_over(joined: Callable[[], Shard
     assert had(second) == set()
 
 
-def test_one_that_leaves_is_replaced_at_the_next_beat(joined: Callable[[], ShardedWatcher]) -> None:
+def test_a_leaving_watcher_is_replaced_at_the_next_heartbeat(joined: Callable[[], ShardedWatcher]) -> None:
     first, second = joined(), joined()
     second.leave()
     first.beat()
     assert had(first) == set(KEYS)
 
 
-def test_one_that_stood_still_follows_nothing_and_judges_nobody(
+def test_a_stalled_watcher_follows_nothing_and_declares_no_one_dead(
     joined: Callable[[], ShardedWatcher], clock: Clock
 ) -> None:
     first, second = joined(), joined()
@@ -99,7 +99,7 @@ def test_one_that_stood_still_follows_nothing_and_judges_nobody(
     assert len(Watch.objects.get().members) == 2
 
 
-def test_one_that_was_replaced_after_its_first_beat_is_heard_when_it_comes_back(
+def test_a_watcher_replaced_after_its_first_heartbeat_can_return(
     joined: Callable[[], ShardedWatcher], clock: Clock
 ) -> None:
     first, second = joined(), joined()
@@ -110,7 +110,7 @@ def test_one_that_was_replaced_after_its_first_beat_is_heard_when_it_comes_back(
     assert set(Watch.objects.get().members) == {first.name, second.name}
 
 
-def test_what_another_may_follow_by_now_is_not_stored(joined: Callable[[], ShardedWatcher]) -> None:
+def test_a_watcher_without_its_lease_stores_nothing(joined: Callable[[], ShardedWatcher]) -> None:
     first = joined()
     kept = KEYS[0]
     first.confirm(kept)
@@ -123,7 +123,7 @@ def test_what_another_may_follow_by_now_is_not_stored(joined: Callable[[], Shard
         (second if first.has(kept) else first).confirm(kept)
 
 
-def test_beats_at_the_same_time_are_all_heard(
+def test_simultaneous_heartbeats_are_all_counted(
     joined: Callable[[], ShardedWatcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = joined(), joined()
@@ -139,7 +139,7 @@ def test_beats_at_the_same_time_are_all_heard(
     assert Watch.objects.get().members == {first.name: 4, second.name: 3}
 
 
-def test_its_thread_goes_on_after_an_error_and_leaves_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_thread_survives_an_error_and_stops_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     shared, ending, beaten = ShardedWatcher(), threading.Event(), threading.Event()
     beat = shared.beat
 
@@ -161,9 +161,7 @@ def test_its_thread_goes_on_after_an_error_and_leaves_at_the_end(monkeypatch: py
     assert (row.members, row.epoch) == ({}, 2)
 
 
-def test_two_watchers_store_each_line_once_whoever_reads_it(
-    task: Task, joined: Callable[[], ShardedWatcher], clock: Clock
-) -> None:
+def test_two_watchers_store_each_line_once(task: Task, joined: Callable[[], ShardedWatcher], clock: Clock) -> None:
     first, second = joined(), joined()
     first.beat()
     has, other = (first, second) if first.has(task.pk) else (second, first)
@@ -193,7 +191,7 @@ def test_two_watchers_store_each_line_once_whoever_reads_it(
     assert LogCursor.objects.get(rank=0).offset > 0
 
 
-def test_the_next_attempt_stays_with_its_task_s_watcher(task: Task, joined: Callable[[], ShardedWatcher]) -> None:
+def test_the_next_attempt_stays_with_the_same_watcher(task: Task, joined: Callable[[], ShardedWatcher]) -> None:
     shared = joined()
     watcher = Watcher(shares=shared)
     watcher.find()

@@ -83,14 +83,14 @@ def points(key: str = "task-x") -> int:
     return MetricPoint.objects.filter(task=key).count()
 
 
-def test_what_alive_attempts_print_is_read(task: Task, watcher: Watcher) -> None:
+def test_output_of_running_attempts_is_read(task: Task, watcher: Watcher) -> None:
     write(task, '{"step": 1, "loss": 1}\n')
     write(task, '{"step": 1, "loss": 1}\n', rank=2)
     assert watcher.look(0.0) is False
     assert points() == 2
 
 
-def test_attempts_are_followed_while_they_live(task: Task, watcher: Watcher) -> None:
+def test_attempts_are_followed_until_they_end(task: Task, watcher: Watcher) -> None:
     waiting = another(task, "task-w", state=TaskState.QUEUED)
     watcher.find()
     write(waiting, '{"step": 1, "loss": 1}\n')
@@ -117,14 +117,14 @@ def test_the_next_attempt_is_another_log(task: Task, watcher: Watcher) -> None:
     assert list(MetricPoint.objects.order_by("id").values_list("attempt", flat=True)) == [1, 2]
 
 
-def test_finding_again_keeps_the_place(task: Task, watcher: Watcher, django_assert_num_queries: Any) -> None:
+def test_rediscovery_keeps_the_read_position(task: Task, watcher: Watcher, django_assert_num_queries: Any) -> None:
     watcher.look(0.0)
     with django_assert_num_queries(1):
         watcher.find()
         watcher.look(0.0)
 
 
-def test_quiet_ranks_are_looked_at_less_often_and_at_once_again_when_they_speak(
+def test_quiet_ranks_are_polled_less_often_until_they_print(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
@@ -144,7 +144,7 @@ def test_quiet_ranks_are_looked_at_less_often_and_at_once_again_when_they_speak(
     assert seconds / MAX_READ_INTERVAL_SECONDS - 1 <= looks.count(2) <= seconds / MAX_READ_INTERVAL_SECONDS + 8
 
 
-def test_growing_logs_are_told_of_five_times_a_second_and_to_the_last(
+def test_log_growth_is_published_five_times_a_second_and_at_the_end(
     task: Task, watcher: Watcher, published: list[str]
 ) -> None:
     for tick in range(10):
@@ -160,7 +160,7 @@ def test_growing_logs_are_told_of_five_times_a_second_and_to_the_last(
     assert published == ["log"]
 
 
-def test_more_than_a_pass_is_read_on_at_once(task: Task, watcher: Watcher) -> None:
+def test_a_backlog_beyond_one_pass_is_read_at_once(task: Task, watcher: Watcher) -> None:
     write(task, ("x" * 999 + "\n") * 1000 + '{"step": 1, "loss": 1}\n')
     passes = 0
     while watcher.look(0.0):
@@ -169,7 +169,7 @@ def test_more_than_a_pass_is_read_on_at_once(task: Task, watcher: Watcher) -> No
     assert points() == 1
 
 
-def test_a_change_is_handed_to_the_reconciler_once(task: Task, watcher: Watcher, poked: list[str]) -> None:
+def test_a_change_wakes_the_reconciler_once(task: Task, watcher: Watcher, poked: list[str]) -> None:
     later = now().replace(year=2100)
     for moment in (0.0, 1.0):
         watcher.look(moment)
@@ -182,9 +182,7 @@ def test_a_change_is_handed_to_the_reconciler_once(task: Task, watcher: Watcher,
     assert Task.objects.get().due_at < later
 
 
-def test_a_change_that_is_not_stored_is_handed_on_again_until_it_is(
-    task: Task, watcher: Watcher, poked: list[str]
-) -> None:
+def test_an_unstored_change_wakes_the_reconciler_again(task: Task, watcher: Watcher, poked: list[str]) -> None:
     """The message was lost, or whoever had it looked before they could see it."""
     watcher.look(0.0)
     watcher.look(CONFIRM_SECONDS - 1)
@@ -199,7 +197,7 @@ def test_a_change_that_is_not_stored_is_handed_on_again_until_it_is(
     assert poked == ["task-x"] * 2
 
 
-def test_one_that_nobody_can_tell_of_any_more_is_news_and_is_again_when_it_is_back(
+def test_an_attempt_that_becomes_unobservable_or_returns_is_a_change(
     task: Task, watcher: Watcher, poked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(self: LocalBackend, handles: Any) -> Any:
@@ -215,7 +213,7 @@ def test_one_that_nobody_can_tell_of_any_more_is_news_and_is_again_when_it_is_ba
     assert poked == ["task-x"] * 3
 
 
-def test_ranks_that_begin_one_by_one_are_handed_on_together(
+def test_ranks_that_start_one_by_one_wake_the_reconciler_once(
     task: Task, watcher: Watcher, poked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing hangs on one of them, and there may be hundreds; whatever else changes is handed on at once."""
@@ -236,7 +234,7 @@ def test_ranks_that_begin_one_by_one_are_handed_on_together(
     assert len(poked) == published + 2
 
 
-def test_one_call_per_cluster_observes_all(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_call_per_cluster_observes_all_attempts(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     another(task, "task-y")
     another(task, "task-z", cluster=Cluster.objects.create(name="second", backend="local"))
     asked: list[list[str]] = []
@@ -253,7 +251,7 @@ def test_one_call_per_cluster_observes_all(task: Task, monkeypatch: pytest.Monke
     assert sorted(asked) == [["task-x", "task-y"], ["task-z"]]
 
 
-def test_a_task_that_cannot_be_read_stops_no_other_and_is_tried_again(task: Task, settings: Any) -> None:
+def test_an_unreadable_task_does_not_stop_others_and_is_retried(task: Task, settings: Any) -> None:
     other = another(task, "task-a")
     bad = Path(settings.DATA_DIR, "logs", "task-x", "1", "0.log")
     bad.mkdir(parents=True)
@@ -271,7 +269,7 @@ def test_a_task_that_cannot_be_read_stops_no_other_and_is_tried_again(task: Task
     assert points() == 1
 
 
-def test_a_cluster_that_cannot_be_asked_stops_no_reading_and_rests(
+def test_an_unreachable_cluster_does_not_stop_reading_and_is_backed_off(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, poked: list[str]
 ) -> None:
     def away(self: LocalBackend, handles: Any) -> Any:
@@ -337,9 +335,7 @@ def of_trainer(step: int, epoch: float) -> dict[int, RankProgress]:
 
 
 @pytest.mark.usefixtures("runs")
-def test_a_trainers_lines_wait_for_the_pulse_that_tells_their_steps(
-    task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trainer_lines_wait_for_the_probes_step(task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
     published: list[Any] = [{}]
     monkeypatch.setattr(LocalBackend, "pulses", lambda *_: dict(published[-1]))
     assert progress(task, watcher, 0.0) == {}
@@ -364,7 +360,7 @@ def test_a_trainers_lines_wait_for_the_pulse_that_tells_their_steps(
 
 
 @pytest.mark.usefixtures("runs")
-def test_lines_of_another_program_that_tell_no_step_are_numbered_at_once(
+def test_lines_of_another_program_without_a_step_are_numbered_at_once(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = [20]
@@ -383,7 +379,7 @@ def test_lines_of_another_program_that_tell_no_step_are_numbered_at_once(
 
 
 @pytest.mark.usefixtures("runs")
-def test_lines_for_people_give_a_curve_and_the_probes_count_says_how_far_it_is(
+def test_human_readable_lines_give_a_curve_and_the_probe_gives_progress(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {0: RankProgress(0, 9.0, step=43)})
@@ -398,7 +394,7 @@ def test_lines_for_people_give_a_curve_and_the_probes_count_says_how_far_it_is(
 
 
 @pytest.mark.usefixtures("runs")
-def test_without_pulses_a_trainers_lines_wait_for_a_while(
+def test_without_a_probe_trainer_lines_wait_for_a_while(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {})
@@ -414,7 +410,7 @@ def close_with(task: Task, ranks: list[dict[str, Any]]) -> None:
     task.refresh_from_db()
 
 
-def test_a_step_that_was_printed_stays_the_tasks_step(task: Task, watcher: Watcher) -> None:
+def test_a_printed_step_stays_the_tasks_step(task: Task, watcher: Watcher) -> None:
     write(task, "{'loss': 1, 'step': 70}\n{'loss': 0.5, 'epoch': 1}\n")
     watcher.look(TICK_SECONDS)
     task.attempts.update(seen={"ranks": [{"rank": 0, "last_step": 40}]})
@@ -427,7 +423,7 @@ class Enough(BaseException):
     pass
 
 
-def test_an_error_of_the_database_passes(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_error_is_survived(watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
 
     def find() -> None:
@@ -443,7 +439,7 @@ def test_an_error_of_the_database_passes(watcher: Watcher, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_process_ends_at_once_and_cleanly_even_without_database_and_broker(
+def test_the_process_stops_cleanly_without_database_and_broker(
     number: signal.Signals, tmp_path: Path, root: Path
 ) -> None:
     env = {**os.environ, "FERMI_DATA": str(tmp_path), "DJANGO_SETTINGS_MODULE": "server.settings"}
@@ -487,7 +483,7 @@ def use(task: Task, node: int, *samples: tuple[float, dict[str, Any]]) -> None:
     (folder / f"node-{node}.telemetry.json").write_text(json.dumps({"telemetry": published}))
 
 
-def test_what_an_attempt_uses_is_its_environments_and_its_own(task: Task) -> None:
+def test_usage_of_an_attempt_is_stored_for_environment_and_ranks(task: Task) -> None:
     zone = AvailabilityZone.objects.create(name="a")
     for node, processes in ((0, 2), (1, 1)):
         environment = DevEnvironment.objects.create(
@@ -512,7 +508,7 @@ def test_what_an_attempt_uses_is_its_environments_and_its_own(task: Task) -> Non
     assert found["env:env-0"].emulated
 
 
-def test_what_comes_with_the_end_of_an_attempt_is_read(task: Task) -> None:
+def test_usage_reported_at_the_end_of_an_attempt_is_read(task: Task) -> None:
     """Of an attempt that ends before a runner has published anything of it, there is nothing else."""
     Node.objects.create(task=task, node_rank=0, name="e", processes=3)
     watcher = Watcher()
@@ -526,7 +522,7 @@ def test_what_comes_with_the_end_of_an_attempt_is_read(task: Task) -> None:
     assert read_newest(["task:task-x"])["task:task-x"].values == {"rank_gpu_memory:1": 5000}
 
 
-def test_use_that_cannot_be_read_keeps_nobody_from_the_logs(
+def test_unreadable_usage_does_not_stop_log_reading(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     Node.objects.create(task=task, node_rank=0, name="e", processes=3)
@@ -544,7 +540,7 @@ def test_use_that_cannot_be_read_keeps_nobody_from_the_logs(
     assert len(caplog.records) == 1
 
 
-def test_what_stood_still_for_a_minute_is_not_left_alone_for_twenty():
+def test_the_poll_interval_of_an_idle_rank_is_bounded():
     assert poll_interval.compute_pause(0.1, 0.05) == 2
     assert poll_interval.compute_pause(60, 0.05) == poll_interval.MAX_PAUSE_SECONDS
     assert poll_interval.compute_pause(60, 0.01, 60) == 60

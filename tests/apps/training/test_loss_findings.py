@@ -89,7 +89,7 @@ def resumed_from(task: Task) -> list[str]:
     return [Path(attempt.resume_from).name for attempt in task.attempts.all()]
 
 
-def test_it_is_told_once_with_the_points_around_it_and_the_task_goes_on(task: Task) -> None:
+def test_a_bad_loss_is_reported_once_with_its_points_and_the_task_continues(task: Task) -> None:
     task = lives(task, "report", 0, 1)
     assert task.state == TaskState.SUCCEEDED
     found = Finding.objects.get(task=task)
@@ -100,7 +100,7 @@ def test_it_is_told_once_with_the_points_around_it_and_the_task_goes_on(task: Ta
     assert "from step 1 on" in messages.render_text(found.code, "en", **found.params)[0]
 
 
-def test_a_stop_ends_the_task_and_a_person_goes_on_from_before(task: Task) -> None:
+def test_a_stop_ends_the_task_and_a_user_can_resume_from_before(task: Task) -> None:
     task = lives(task, "stop", 12, 1)
     assert (task.state, task.reason, task.attempt) == (TaskState.FAILED, "BAD_LOSS", 1)
     said, _ = messages.render_text(task.reason, "en", **task.reason_params)
@@ -108,7 +108,7 @@ def test_a_stop_ends_the_task_and_a_person_goes_on_from_before(task: Task) -> No
     assert Path(checkpoint_choice.find_newest_checkpoint(task) or "").name == "10.pt"
 
 
-def test_a_rollback_goes_on_from_the_newest_checkpoint_before_the_first_bad_step(task: Task) -> None:
+def test_a_rollback_resumes_from_the_newest_checkpoint_before_the_first_bad_step(task: Task) -> None:
     task = lives(task, "rollback", 12, 1)
     assert (task.state, task.reason) == (TaskState.SUCCEEDED, "COMPLETED")
     assert resumed_from(task) == ["", "10.pt"]
@@ -118,19 +118,19 @@ def test_a_rollback_goes_on_from_the_newest_checkpoint_before_the_first_bad_step
     assert back == {"path": f"{folder}/10.pt", "step": 12, "skipped": skipped}
 
 
-def test_two_rollbacks_to_the_same_place_are_enough(task: Task) -> None:
+def test_after_two_rollbacks_to_the_same_checkpoint_the_task_fails(task: Task) -> None:
     task = lives(task, "rollback", 12, 9)
     assert (task.state, task.reason) == (TaskState.FAILED, "BAD_LOSS")
     assert resumed_from(task) == ["", "10.pt", "10.pt"]
 
 
-def test_without_a_checkpoint_from_before_it_begins_again_and_says_so(task: Task) -> None:
+def test_without_an_earlier_checkpoint_it_starts_over_and_says_so(task: Task) -> None:
     task = lives(task, "rollback", 4, 1)
     assert (task.state, resumed_from(task)) == (TaskState.SUCCEEDED, ["", ""])
     assert "ROLLED_BACK_TO_START" in events(task)
 
 
-def test_what_was_saved_after_the_last_good_step_is_spoilt_unless_it_was_written_anew() -> None:
+def test_checkpoints_after_the_last_good_step_are_bad_unless_rewritten() -> None:
     saved = [
         SavedCheckpoint("30", 2, 30),
         SavedCheckpoint("20", 1, 20),

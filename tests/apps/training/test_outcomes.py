@@ -38,12 +38,12 @@ def other(params: dict[str, Any], **changes: Any) -> dict[str, Any]:
         ({**AT, "signal": "SIGSEGV"}, other({**AT, "signal": "SIGSEGV"}, again=2, step=7)),
     ],
 )
-def test_equal_failures_differ_in_ranks_nodes_and_figures_alone(one: dict[str, Any], same: dict[str, Any]) -> None:
+def test_failures_that_differ_in_ranks_nodes_and_numbers_are_equal(one: dict[str, Any], same: dict[str, Any]) -> None:
     assert outcomes.compute_cause_key("RANK_FAILED", one) == outcomes.compute_cause_key("RANK_FAILED", same)
     assert outcomes.compute_cause_key("RANK_FAILED", one) != outcomes.compute_cause_key("RANK_KILLED", one)
 
 
-def test_another_exception_line_rule_module_signal_or_exit_code_is_another_cause() -> None:
+def test_another_exception_line_rule_signal_or_exit_code_is_another_cause() -> None:
     differ = [
         VALUE_ERROR, {**VALUE_ERROR, "exception": "KeyError: 'a'"}, {**VALUE_ERROR, "at": "train.py:42 in main"},
         {**AT, **MEMORY}, {**AT, **MODULE}, {**AT, **MODULE, "about": {**MODULE["about"], "module": "wandb"}},  # type: ignore[dict-item]
@@ -66,7 +66,7 @@ def test_another_exception_line_rule_module_signal_or_exit_code_is_another_cause
         ("NO_SUCH_CODE", {"node": "gn5"}, "NO_SUCH_CODE"),
     ],
 )
-def test_what_is_said_of_all_names_none_of_them(code: str, params: dict[str, Any], words: str, lang: str) -> None:
+def test_the_text_of_a_group_names_no_single_rank(code: str, params: dict[str, Any], words: str, lang: str) -> None:
     said = task_presenter.describe_cause(code, params, lang)
     assert words in said
     assert "gn5" not in said

@@ -101,9 +101,7 @@ def assert_waits(task: Task) -> None:
     ("how", "status"), [({"status": "unhealthy"}, "unhealthy"), ({"status": "stopped"}, "stopped"),
                         ({"cordoned": True}, "cordoned")],
 )  # fmt: skip
-def test_the_first_spare_that_is_large_enough_takes_the_place_with_as_many_workers(
-    task: Task, how: dict[str, Any], status: str
-) -> None:
+def test_the_first_large_enough_spare_replaces_a_node(task: Task, how: dict[str, Any], status: str) -> None:
     lose("gn6", **how)
     looked = lease_until_started(task)
     assert (looked.state, looked.attempt, looked.master, looked.world_size) == (TaskState.STARTING, 2, "gn5", 5)
@@ -115,7 +113,7 @@ def test_the_first_spare_that_is_large_enough_takes_the_place_with_as_many_worke
 
 
 @pytest.mark.parametrize(("namespace", "replaced"), [("training", True), ("elsewhere", False)])
-def test_what_can_train_neither_inside_nor_beside_gets_no_place(
+def test_a_spare_that_can_train_neither_inside_nor_outside_is_skipped(
     task: Task, environments: dict[str, DevEnvironment], namespace: str, replaced: bool
 ) -> None:
     """On Kubernetes: pods of a namespace that is not the cluster's, and that its connection does not name."""
@@ -135,7 +133,7 @@ def test_what_can_train_neither_inside_nor_beside_gets_no_place(
     assert node_selection.PlacementCheck()(asks, load.load_environments(ids=["gn1"])) is replaced
 
 
-def test_the_place_of_a_lost_master_is_the_masters(task: Task) -> None:
+def test_the_replacement_of_a_lost_master_becomes_the_master(task: Task) -> None:
     lose("gn5")
     looked = lease_until_started(task)
     assert (looked.state, looked.master, looked.spec["master"]) == (TaskState.STARTING, "gn1", "gn1")
@@ -143,14 +141,14 @@ def test_the_place_of_a_lost_master_is_the_masters(task: Task) -> None:
     assert looked.summary["totalCpus"] == 3
 
 
-def test_an_environment_that_was_removed_is_replaced_too(task: Task, environments: dict[str, DevEnvironment]) -> None:
+def test_a_removed_environment_is_replaced(task: Task, environments: dict[str, DevEnvironment]) -> None:
     Lease.objects.filter(environment="gn7").delete()
     environments["gn7"].delete()
     assert lease_until_started(task).state == TaskState.STARTING
     assert places(task) == [("gn5", 2), ("gn0", 1), ("gn6", 2)]
 
 
-def test_several_that_are_lost_are_replaced_together_the_largest_first(task: Task) -> None:
+def test_several_lost_environments_are_replaced_largest_first(task: Task) -> None:
     lose("gn5", "gn6", "gn7")
     looked = lease_until_started(task)
     assert looked.state == TaskState.STARTING
@@ -158,14 +156,14 @@ def test_several_that_are_lost_are_replaced_together_the_largest_first(task: Tas
     assert Event.objects.filter(code="ENVIRONMENT_REPLACED").count() == 3
 
 
-def test_a_spare_that_another_task_has_is_left_to_it(task: Task) -> None:
+def test_a_spare_held_by_another_task_is_not_taken(task: Task) -> None:
     lose("gn6")
     Lease.objects.create(environment_id="gn1", holder="task-other")
     assert lease_until_started(task).state == TaskState.STARTING
     assert places(task) == [("gn5", 2), ("gn2", 2), ("gn7", 1)]
 
 
-def test_without_a_usable_spare_it_waits_and_takes_none(task: Task) -> None:
+def test_without_a_usable_spare_it_waits_and_leases_none(task: Task) -> None:
     """gn0 is too small; of the others one is busy and one is lost too."""
     lose("gn6", "gn2")
     Lease.objects.create(environment_id="gn1", holder="task-other")
@@ -175,14 +173,12 @@ def test_without_a_usable_spare_it_waits_and_takes_none(task: Task) -> None:
     assert held(task) == {"gn5", "gn6", "gn7"}
 
 
-def test_with_too_few_spares_none_is_taken(task: Task) -> None:
+def test_with_too_few_spares_none_is_leased(task: Task) -> None:
     lose("gn5", "gn6", "gn2")
     assert_waits(task)
 
 
-def test_a_spare_that_is_taken_at_that_very_moment_is_not_taken_twice(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spare_lost_in_a_race_is_not_leased_twice(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     lose("gn6", "gn2")
     take = leases.acquire_leases
 
@@ -201,7 +197,7 @@ def test_a_task_without_spares_waits(task: Task) -> None:
     assert_waits(task)
 
 
-def test_before_the_first_attempt_nothing_is_replaced(task: Task) -> None:
+def test_nothing_is_replaced_before_the_first_attempt(task: Task) -> None:
     Task.objects.update(attempt=0)
     task.refresh_from_db()
     lose("gn6")
@@ -209,9 +205,7 @@ def test_before_the_first_attempt_nothing_is_replaced(task: Task) -> None:
     assert places(task) == [("gn5", 2), ("gn6", 2), ("gn7", 1)]
 
 
-def test_killed_in_between_it_is_as_if_nothing_had_been_and_done_once_afterwards(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replacement_interrupted_by_a_kill_is_done_once(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     lose("gn6")
     with monkeypatch.context() as patched:
         patched.setattr(transitions, "record_event", _killed)

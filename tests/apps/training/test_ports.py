@@ -82,7 +82,7 @@ def port_of(task: Task) -> int:
     return task.attempts.get().master_port
 
 
-def test_five_hundred_tasks_begin_on_one_cluster(lab: Lab) -> None:
+def test_five_hundred_tasks_start_on_one_cluster(lab: Lab) -> None:
     """Most of them are only the ports that they hold, where ports are held."""
     first = lab.begin()
     assert first.state == TaskState.STARTING
@@ -96,7 +96,7 @@ def test_five_hundred_tasks_begin_on_one_cluster(lab: Lab) -> None:
     assert PortLease.objects.count() == (500 if held else 0)
 
 
-def test_the_last_port_is_given_and_then_the_reason_says_that_none_is_left(user: User, settings: Any) -> None:
+def test_the_last_port_is_used_and_then_the_reason_says_that_none_is_left(user: User, settings: Any) -> None:
     settings.MASTER_PORTS = range(29500, 29503)
     lab = Lab(user, "slurm", PYTHON)
     assert sorted(port_of(lab.begin()) for _ in range(3)) == [29500, 29501, 29502]
@@ -118,7 +118,7 @@ def busy(task: Task) -> list[dict[str, Any]]:
     return [event.params for event in task.events.filter(code="MASTER_PORT_BUSY")]
 
 
-def test_a_port_that_another_program_has_is_named_with_its_holder_and_never_begun_on(user: User) -> None:
+def test_a_port_of_another_program_is_named_with_its_holder_and_skipped(user: User) -> None:
     lab = Lab(user, "agent", {})
     worker = Worker.objects.create(pk="gn6-0", node="gn6", number=0, project=lab.project, machine="m")
     held = [{"port": 29500, "holder": "pid 7 (nc -l)"}, {"port": 29501, "holder": None}]
@@ -132,7 +132,7 @@ def test_a_port_that_another_program_has_is_named_with_its_holder_and_never_begu
     assert (port_of(other), busy(other)) == (29503, []), "another task of the platform is nobody to be warned of"
 
 
-def test_on_this_machine_too(user: User, settings: Any, tmp_path: Any) -> None:
+def test_a_port_of_another_program_on_this_machine_is_skipped(user: User, settings: Any, tmp_path: Any) -> None:
     settings.DATA_DIR = tmp_path
     lab = Lab(user, "local", {"warm": False})
     with socket.create_server(("", 0)) as other:
@@ -144,7 +144,7 @@ def test_on_this_machine_too(user: User, settings: Any, tmp_path: Any) -> None:
     assert said["holder"].startswith(f"pid {os.getpid()} (")
 
 
-def test_who_is_overtaken_on_the_way_to_a_port_looks_again_at_once(user: User, monkeypatch: Any) -> None:
+def test_a_lost_race_for_a_port_is_retried_at_once(user: User, monkeypatch: Any) -> None:
     lab = Lab(user, "slurm", PYTHON)
     task = lab.task()
     looked = actions.ports.find_ports
@@ -165,7 +165,7 @@ def test_who_is_overtaken_on_the_way_to_a_port_looks_again_at_once(user: User, m
     assert port_of(task) == 29508
 
 
-def test_the_tasks_own_wish_comes_first_and_the_last_attempts_port_never_again(user: User) -> None:
+def test_the_requested_port_comes_first_and_the_last_attempts_port_is_not_reused(user: User) -> None:
     lab = Lab(user, "slurm", PYTHON)
     task = lab.begin(master_port=30000)
     assert port_of(task) == 30000

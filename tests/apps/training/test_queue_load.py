@@ -42,7 +42,7 @@ def a_project(number: int, zone: AvailabilityZone, cluster: Cluster) -> tuple[Ru
     return held, EnvironmentInfo(environment.pk, "e", project.pk, cluster.pk, zone.pk, gpu_type="A100", gpus=4)
 
 
-def test_many_projects_cost_as_many_queries_as_one_and_each_has_its_own_figures() -> None:
+def test_loading_the_queue_takes_as_many_queries_for_many_projects_as_for_one() -> None:
     zone = AvailabilityZone.objects.create(name="A")
     cluster = Cluster.objects.create(name="local", backend="local")
     Price.objects.create(per_gpu_hour=1, since=timezone.now() - timedelta(days=90))

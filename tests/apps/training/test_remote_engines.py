@@ -72,7 +72,7 @@ def test_only_remote_engines_are_followed_and_swept(tmp_path: Path) -> None:
     assert not isinstance(LocalBackend({"data_dir": str(tmp_path), "warm": False}), RemoteBackend)
 
 
-def test_attempts_that_ended_or_are_not_known_are_removed_and_live_ones_stay(task: Task, elsewhere: Elsewhere) -> None:
+def test_ended_and_unknown_attempts_are_removed_and_live_ones_kept(task: Task, elsewhere: Elsewhere) -> None:
     begin_attempt(task, 2)
     elsewhere.here = ["task-x-1", "task-x-2", "task-gone-7"]
     assert engine_watch.delete_orphans() == 2
@@ -80,15 +80,13 @@ def test_attempts_that_ended_or_are_not_known_are_removed_and_live_ones_stay(tas
     assert engine_watch.delete_orphans() == 0
 
 
-def test_an_attempt_that_begins_while_the_engine_is_asked_is_no_orphan(task: Task, elsewhere: Elsewhere) -> None:
+def test_an_attempt_that_starts_during_the_query_is_no_orphan(task: Task, elsewhere: Elsewhere) -> None:
     elsewhere.here = ["task-x-2"]
     elsewhere.before_answering = lambda: begin_attempt(task, 2)
     assert engine_watch.delete_orphans() == 0
 
 
-def test_an_engine_that_is_away_does_not_keep_others_from_being_swept(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_engine_does_not_stop_the_sweep_of_others(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     Cluster.objects.create(name="other", backend="local")
     away, there = Elsewhere(), Elsewhere("task-gone-1")
     away.away = True
@@ -96,7 +94,7 @@ def test_an_engine_that_is_away_does_not_keep_others_from_being_swept(
     assert engine_watch.delete_orphans() == 1
 
 
-def test_what_an_engine_tells_is_handed_to_the_reconciler(task: Task, elsewhere: Elsewhere, poked: list[str]) -> None:
+def test_engine_events_wake_the_reconciler(task: Task, elsewhere: Elsewhere, poked: list[str]) -> None:
     elsewhere.here = ["task-x-1"]
     following = engine_watch.create_engine_watchers()
     following.look()
@@ -109,7 +107,7 @@ def test_what_an_engine_tells_is_handed_to_the_reconciler(task: Task, elsewhere:
 # Threads --------------------------------------------------------------------------------------------------------------
 
 
-def test_each_cluster_is_followed_once_and_anew_when_it_is_reached_in_another_way(task: Task) -> None:
+def test_each_cluster_is_followed_once_and_again_when_its_connection_changes(task: Task) -> None:
     began: list[tuple[str, Any]] = []
     ended: list[str] = []
 
@@ -134,7 +132,7 @@ def test_each_cluster_is_followed_once_and_anew_when_it_is_reached_in_another_wa
         following.close()
 
 
-def test_following_goes_on_after_a_failure(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_following_continues_after_a_failure(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_threads, "RETRY_SECONDS", 0.01)
     tries: list[int] = []
 
@@ -162,9 +160,7 @@ def mounted(task: Task) -> Cluster:
     return task.cluster
 
 
-def test_paths_of_the_data_directory_are_translated_both_ways_and_others_are_not(
-    mounted: Cluster, settings: Any
-) -> None:
+def test_only_paths_of_the_data_directory_are_translated(mounted: Cluster, settings: Any) -> None:
     ours = f"{settings.DATA_DIR}/checkpoints/task-x/step_5.pt"
     assert paths.to_cluster_path(mounted, ours) == "/mnt/fermi/checkpoints/task-x/step_5.pt"
     assert paths.to_platform_path(mounted, paths.to_cluster_path(mounted, ours)) == ours
@@ -172,7 +168,7 @@ def test_paths_of_the_data_directory_are_translated_both_ways_and_others_are_not
         assert paths.to_cluster_path(mounted, other) == paths.to_platform_path(mounted, other) == other
 
 
-def test_a_path_is_the_same_however_it_is_spelt(mounted: Cluster, settings: Any) -> None:
+def test_different_spellings_of_a_path_are_equal(mounted: Cluster, settings: Any) -> None:
     ours = f"{settings.DATA_DIR}/checkpoints/task-x/step_5.pt"
     for spelt in (
         "//mnt/fermi/./checkpoints/task-y/../task-x//step_5.pt",
@@ -189,15 +185,13 @@ def test_a_path_is_the_same_however_it_is_spelt(mounted: Cluster, settings: Any)
         ("slurm", {"folder": "/mnt/fermi/"}),
     ],
 )
-def test_each_engine_says_where_ranks_see_the_data(
-    task: Task, settings: Any, backend: str, connection: dict[str, Any]
-) -> None:
+def test_each_engine_has_its_data_path(task: Task, settings: Any, backend: str, connection: dict[str, Any]) -> None:
     elsewhere = Cluster(name="elsewhere", backend=backend, connection=connection)
     assert paths.to_cluster_path(elsewhere, f"{settings.DATA_DIR}/x") == "/mnt/fermi/x"
     assert paths.to_platform_path(elsewhere, "/mnt/fermi/x") == f"{settings.DATA_DIR}/x"
 
 
-def test_a_cluster_without_a_mount_of_its_own_has_our_paths(task: Task, settings: Any) -> None:
+def test_a_cluster_without_a_mount_uses_our_paths(task: Task, settings: Any) -> None:
     assert paths.to_cluster_path(task.cluster, f"{settings.DATA_DIR}/x") == f"{settings.DATA_DIR}/x"
 
 
@@ -212,7 +206,7 @@ def test_a_job_is_planned_with_the_clusters_paths(task: Task, mounted: Cluster, 
     assert (planned.checkpoint_dir, planned.resume_from) == ("/mnt/fermi/c", "/mnt/fermi/c/1.pt")
 
 
-def test_a_checkpoint_that_a_script_reports_is_stored_where_the_platform_finds_it(
+def test_a_reported_checkpoint_path_is_stored_as_the_platforms_path(
     task: Task, mounted: Cluster, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local = LocalBackend({"data_dir": str(settings.DATA_DIR), "warm": False})

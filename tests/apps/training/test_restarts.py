@@ -78,7 +78,7 @@ def attempt_after_a_pass(task: Task) -> int:
     return task.attempt
 
 
-def test_another_tasks_end_does_not_cut_the_back_off_of_a_crash_loop_short(task: Task) -> None:
+def test_the_end_of_another_task_does_not_shorten_the_backoff(task: Task) -> None:
     have_ended(task, ["RANK_FAILED"] * 4)
     assert attempt_after_a_pass(task) == 4
     for hint in (wakeups.enqueue_waiting_tasks, lambda: wakeups.enqueue_task(task.pk)):
@@ -113,9 +113,7 @@ def crashes(task: Task) -> None:
     raise AssertionError(f"{task.state} {task.reason}")
 
 
-def test_the_gaps_of_a_crash_loop_grow_although_other_tasks_end_all_the_time(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backoff_grows_although_other_tasks_end(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """As stored: between the end of an attempt and the beginning of the next one; in minutes, so that no machine is too
     slow."""
     monkeypatch.setattr(restarts, "compute_backoff", lambda quick: 60 * limits.compute_backoff(quick))
@@ -135,7 +133,7 @@ def test_the_gaps_of_a_crash_loop_grow_although_other_tasks_end_all_the_time(
     assert all(gap >= least for gap, least in zip(gaps, waits, strict=True)), gaps
 
 
-def test_the_attempt_after_a_full_disk_waits_for_room_there(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_full_disk_the_next_attempt_waits_for_space(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """With less it would only end in the same way."""
     have_ended(task, ["DISK_FULL"])
     about = {"path": "/scratch", "free": 0, "total": 1 << 30, "rank": 0, "node": "gn5"}
@@ -152,7 +150,7 @@ def test_the_attempt_after_a_full_disk_waits_for_room_there(task: Task, monkeypa
 
 
 @pytest.mark.parametrize("code", ["DISK_RESERVE_REACHED", "DISK_WITHOUT_ROOM"])
-def test_the_attempt_after_the_platforms_part_of_a_disk_was_reached_waits_for_more(
+def test_after_the_reserved_disk_space_was_reached_the_next_attempt_waits_for_more(
     task: Task, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     have_ended(task, [code])
@@ -169,13 +167,13 @@ def test_the_attempt_after_the_platforms_part_of_a_disk_was_reached_waits_for_mo
     assert attempt_after_a_pass(task) > 1
 
 
-def test_a_disk_that_cannot_be_seen_from_here_is_not_waited_for(task: Task) -> None:
+def test_a_disk_that_is_not_visible_is_not_waited_for(task: Task) -> None:
     have_ended(task, ["DISK_FULL"])
     task.attempts.update(outcome_params={"path": "/nowhere/here", "free": 0, "total": 1})
     assert attempt_after_a_pass(task) > 1
 
 
-def test_a_stop_ends_a_task_that_is_backing_off_at_once(task: Task) -> None:
+def test_a_stop_ends_a_task_in_backoff_at_once(task: Task) -> None:
     have_ended(task, ["RANK_FAILED"] * 4)
     Task.objects.filter(pk=task.pk).update(stop_requested_at=now())
     wakeups.enqueue_task(task.pk)
@@ -184,7 +182,7 @@ def test_a_stop_ends_a_task_that_is_backing_off_at_once(task: Task) -> None:
     assert task.state == TaskState.STOPPED
 
 
-def test_only_quick_ends_in_a_row_make_the_next_attempt_wait(task: Task) -> None:
+def test_only_consecutive_quick_failures_cause_backoff(task: Task) -> None:
     have_ended(task, ["RANK_FAILED"] * 9, lasted=timedelta(hours=2))
     assert restarts.compute_start_time(task.attempts.all()) is None
     last = task.attempts.get(number=9)
@@ -194,14 +192,14 @@ def test_only_quick_ends_in_a_row_make_the_next_attempt_wait(task: Task) -> None
 
 
 @pytest.mark.parametrize(("quick", "seconds"), [(1, 0), (2, 1), (3, 3), (4, 7), (5, 15), (6, 31), (7, 60), (2000, 60)])
-def test_each_further_quick_end_doubles_the_wait(quick: int, seconds: int) -> None:
+def test_each_further_quick_failure_doubles_the_backoff(quick: int, seconds: int) -> None:
     moment = now()
     ended = [Attempt(number=n, created_at=moment, ended_at=moment) for n in range(1, quick + 1)]
     assert restarts.compute_start_time(ended) == (moment + timedelta(seconds=seconds) if seconds else None)
     assert timedelta(seconds=seconds) <= MAX_BACKOFF
 
 
-def test_a_lost_host_takes_the_place_of_a_ranks_error_as_the_outcome(task: Task) -> None:
+def test_a_lost_host_replaces_a_ranks_error_as_the_outcome(task: Task) -> None:
     have_ended(task, ["RANK_FAILED"])
     Task.objects.filter(pk=task.pk).update(state=TaskState.RUNNING)
     task.refresh_from_db()
@@ -216,7 +214,7 @@ def test_a_lost_host_takes_the_place_of_a_ranks_error_as_the_outcome(task: Task)
 
 
 @pytest.mark.parametrize("engine", plugins.BACKENDS)
-def test_an_end_that_is_nobodys_fault_costs_no_restart_up_to_a_bound(engine: str) -> None:
+def test_external_ends_cost_no_restart_up_to_a_limit(engine: str) -> None:
     declared = CAUSES | plugins.get_causes(engine)
     failed, killed = declared["RANK_FAILED"], declared["RANK_KILLED"]
     for cause in (one for one in declared.values() if one.free):
@@ -256,7 +254,7 @@ def here(task: Task, settings: Any) -> Task:
     return task
 
 
-def test_a_checkpoint_that_brought_no_step_is_not_resumed_from_again(here: Task) -> None:
+def test_a_checkpoint_without_progress_is_not_used_again(here: Task) -> None:
     first, second = saved(here, 1, 10), saved(here, 1, 20)
     assert checkpoint_choice.choose_resume_path(here) == (second, [])
     failed_from(here, 2, second)
@@ -272,7 +270,7 @@ def test_a_checkpoint_that_brought_no_step_is_not_resumed_from_again(here: Task)
     assert checkpoint_choice.choose_resume_path(here) == (third, [])
 
 
-def test_a_recipes_own_choice_is_taken_back_too(here: Task) -> None:
+def test_a_recipes_automatic_choice_of_checkpoint_is_overridden_too(here: Task) -> None:
     Task.objects.filter(pk=here.pk).update(spec={**here.spec, "entrypoint": None})
     here.refresh_from_db()
     first, second = saved(here, 1, 10), saved(here, 1, 20)
@@ -285,7 +283,7 @@ def test_a_recipes_own_choice_is_taken_back_too(here: Task) -> None:
     assert checkpoint_choice.choose_resume_path(here) == (second, []), "the script says that it was the older one"
 
 
-def test_inside_of_environments_the_newest_that_has_arrived_is_taken(here: Task) -> None:
+def test_inside_environments_the_newest_downloaded_checkpoint_is_used(here: Task) -> None:
     """What was announced may have been lost with its environment, before it was brought here."""
     Task.objects.filter(pk=here.pk).update(inside=True)
     here.refresh_from_db()
@@ -306,26 +304,26 @@ def begun_after(task: Task, step: int) -> list[tuple[str, Any]]:
     return [(row.code, row.params["lost"]) for row in rows]
 
 
-def test_an_attempt_that_has_no_checkpoint_to_go_on_from_says_so(task: Task) -> None:
+def test_an_attempt_without_a_checkpoint_says_so(task: Task) -> None:
     assert begun_after(task, 2101) == [("RESUMED_WITHOUT_CHECKPOINT", 2101)]
     for lang in messages.LANGUAGES:
         assert "2101" in messages.render_text("RESUMED_WITHOUT_CHECKPOINT", lang, lost=2101)[0]
 
 
-def test_one_that_has_a_checkpoint_or_nothing_to_do_again_says_nothing(task: Task) -> None:
+def test_an_attempt_with_a_checkpoint_or_nothing_to_redo_says_nothing(task: Task) -> None:
     Checkpoint.objects.create(task=task, attempt=1, step=2000, path=task.spec["checkpoint_dir"] + "/p", at=now())
     assert begun_after(task, 2101) == []
 
 
 @pytest.mark.parametrize("outcome", ["WORKER_LOST", "MASTER_PORT_TAKEN", "PREEMPTED"])
-def test_what_is_not_the_ranks_doing_says_nothing_of_a_checkpoint(here: Task, outcome: str) -> None:
+def test_external_ends_do_not_discredit_a_checkpoint(here: Task, outcome: str) -> None:
     saved(here, 1, 10)
     newest = saved(here, 1, 20)
     failed_from(here, 2, newest, outcome)
     assert checkpoint_choice.choose_resume_path(here) == (newest, [])
 
 
-def test_one_that_is_gone_is_passed_over_and_the_last_one_is_tried_again(here: Task) -> None:
+def test_a_deleted_checkpoint_is_skipped_and_the_last_one_used(here: Task) -> None:
     first, second, third = (saved(here, 1, number) for number in (10, 20, 30))
     failed_from(here, 2, third)
     Path(second).rmdir()
@@ -335,7 +333,7 @@ def test_one_that_is_gone_is_passed_over_and_the_last_one_is_tried_again(here: T
     assert checkpoint_choice.choose_resume_path(here) == (third, []), "there is no other"
 
 
-def test_a_checkpoint_that_a_script_claims_in_what_is_not_its_own_is_none(here: Task, settings: Any) -> None:
+def test_a_claimed_checkpoint_outside_the_tasks_folders_is_ignored(here: Task, settings: Any) -> None:
     """An attempt may read what it resumes from, so the word of the one before must not decide what that is."""
     own = saved(here, 1, 10)
     data = settings.DATA_DIR
@@ -352,7 +350,7 @@ def test_a_checkpoint_that_a_script_claims_in_what_is_not_its_own_is_none(here: 
 
 
 @pytest.mark.parametrize(("fails", "most_rows", "queries"), [(False, 20, 3), (True, 500, 6)])
-def test_where_a_task_goes_on_is_found_without_looking_at_each_checkpoint(
+def test_the_checkpoint_is_found_without_reading_each_one(
     here: Task, monkeypatch: pytest.MonkeyPatch, fails: bool, most_rows: int, queries: int
 ) -> None:
     folder = here.spec["checkpoint_dir"]
@@ -381,7 +379,7 @@ def saved_at(task: Task, path: str, step: int) -> str:
     return path
 
 
-def test_the_same_failure_at_the_same_step_is_counted(task: Task) -> None:
+def test_equal_failures_at_the_same_step_are_counted(task: Task) -> None:
     for number in (1, 2, 3, 4):
         failed_from(task, number, "", rank=1, exitCode=1)
     attempts = list(task.attempts.all())
@@ -393,7 +391,7 @@ def test_the_same_failure_at_the_same_step_is_counted(task: Task) -> None:
     assert restarts.describe_repetition(attempts, attempts[3], {3: 7, 4: 7}) == {}
 
 
-def test_the_same_failure_twice_is_an_event_and_part_of_the_reason(here: Task) -> None:
+def test_the_second_equal_failure_is_an_event_and_part_of_the_reason(here: Task) -> None:
     Attempt.objects.filter(task=here).update(outcome_params={"rank": 0, "node": "gn5", "exitCode": 1})
     failed_from(here, 2, "", rank=0, node="gn5", exitCode=1)
     step(here, 2, 20)
@@ -411,7 +409,7 @@ def test_the_same_failure_twice_is_an_event_and_part_of_the_reason(here: Task) -
     assert "2 times in a row at step 20" in messages.render_text(here.reason, "en", **here.reason_params)[0]
 
 
-def test_a_stop_that_had_to_kill_says_which_ranks(here: Task) -> None:
+def test_a_stop_that_killed_ranks_names_them(here: Task) -> None:
     ranks = [{"rank": 0, "exit_code": 143}, {"rank": 1, "exit_code": -9}, {"rank": 2, "exit_code": -9}]
     Attempt.objects.filter(task=here).update(outcome=TaskReason.STOPPED_BY_USER, seen={"ranks": ranks})
     Task.objects.filter(pk=here.pk).update(state=TaskState.STOPPING, attempt=1)

@@ -60,7 +60,9 @@ def another(task: Task, key: str, **changes: Any) -> Task:
     return other
 
 
-def test_with_everything_that_is_its_own(old: Task, tmp_path: Path, django_assert_max_num_queries: Any) -> None:
+def test_a_task_is_deleted_with_everything_of_its_own(
+    old: Task, tmp_path: Path, django_assert_max_num_queries: Any
+) -> None:
     with django_assert_max_num_queries(60):
         assert retention.delete_expired_tasks() == 1
     for model in (Task, Attempt, Event, MetricPoint, Checkpoint, LogCursor):
@@ -69,27 +71,27 @@ def test_with_everything_that_is_its_own(old: Task, tmp_path: Path, django_asser
     assert not (tmp_path / "logs" / old.pk).exists()
 
 
-def test_the_platform_says_so(old: Task) -> None:
+def test_automatic_deletion_is_audited_as_the_platforms(old: Task) -> None:
     retention.delete_expired_tasks()
     event = AuditEvent.objects.get()
     assert (event.actor, event.action, event.target, event.project_id) == (None, "task.expire", old.pk, old.project_id)
     assert event.data == {"name": old.name, "days": DAYS}
 
 
-def test_nothing_goes_unless_it_was_asked_for(old: Task, settings: Any) -> None:
+def test_nothing_is_deleted_unless_configured(old: Task, settings: Any) -> None:
     settings.TASKS_KEEP_DAYS = 0
     assert retention.delete_expired_tasks() == 0
     assert Task.objects.exists()
 
 
-def test_what_ended_lately_or_goes_on_stays(old: Task) -> None:
+def test_recent_and_active_tasks_are_kept(old: Task) -> None:
     ended(another(old, "task-new"), days=DAYS - 1)
     another(old, "task-runs", state=TaskState.RUNNING, ended_at=None, due_at=now())
     assert retention.delete_expired_tasks() == 1
     assert set(Task.objects.values_list("pk", flat=True)) == {"task-new", "task-runs"}
 
 
-def test_what_its_environments_cost_stays_in_the_ledger(old: Task) -> None:
+def test_environment_costs_stay_in_the_ledger(old: Task) -> None:
     moment = now()
     Usage.objects.create(
         task=old.pk, task_name=old.name, kind=old.kind, project=old.project, owner="reader", environment_name="e",
@@ -99,7 +101,7 @@ def test_what_its_environments_cost_stays_in_the_ledger(old: Task) -> None:
     assert Usage.objects.get().training == 3600.0
 
 
-def test_checkpoints_that_others_resumed_from_are_kept_until_these_are_gone(old: Task, tmp_path: Path) -> None:
+def test_checkpoints_used_by_other_tasks_are_kept(old: Task, tmp_path: Path) -> None:
     other = ended(another(old, "task-next"), days=DAYS - 1)
     path = f"{old.spec['checkpoint_dir']}/1.pt"
     Attempt.objects.create(task=other, number=1, master_port=1, created_at=now(), resume_from=path)
@@ -109,19 +111,19 @@ def test_checkpoints_that_others_resumed_from_are_kept_until_these_are_gone(old:
     assert retention.delete_expired_tasks() == 1
 
 
-def test_checkpoints_that_a_waiting_task_will_resume_from_are_kept(old: Task) -> None:
+def test_checkpoints_needed_by_a_waiting_task_are_kept(old: Task) -> None:
     spec = {"resume_from": f"{old.spec['checkpoint_dir']}/1.pt"}
     another(old, "task-w", state=TaskState.QUEUED, ended_at=None, due_at=now(), attempt=0, spec=spec)
     assert retention.delete_expired_tasks() == 0
 
 
-def test_checkpoints_that_only_its_own_attempts_resumed_from_keep_nothing(old: Task) -> None:
+def test_checkpoints_used_only_by_own_attempts_do_not_keep_a_task(old: Task) -> None:
     path = f"{old.spec['checkpoint_dir']}/1.pt"
     Attempt.objects.create(task=old, number=2, master_port=1, created_at=now(), resume_from=path)
     assert retention.delete_expired_tasks() == 1
 
 
-def test_what_was_run_for_a_task_goes_with_it_and_not_before(old: Task) -> None:
+def test_preflight_tests_and_drills_of_a_task_are_deleted_with_it(old: Task) -> None:
     young = ended(another(old, "task-young"), days=1)
     for task in (old, young):
         stage = ended(another(old, f"stage-{task.pk}", kind=TaskKind.PREFLIGHT))
@@ -133,7 +135,7 @@ def test_what_was_run_for_a_task_goes_with_it_and_not_before(old: Task) -> None:
     assert set(Task.objects.values_list("pk", flat=True)) == kept
 
 
-def test_a_preflight_test_goes_without_the_checkpoints_of_any_task(old: Task, tmp_path: Path) -> None:
+def test_deleting_a_preflight_test_deletes_no_checkpoints(old: Task, tmp_path: Path) -> None:
     """Older ones name the folder of all checkpoints as theirs."""
     ended(old, days=1)
     spec = {"checkpoint_dir": str(tmp_path / "checkpoints")}
@@ -142,27 +144,27 @@ def test_a_preflight_test_goes_without_the_checkpoints_of_any_task(old: Task, tm
     assert (tmp_path / "checkpoints" / old.pk).exists()
 
 
-def test_a_test_or_drill_of_no_task_goes_by_itself(old: Task) -> None:
+def test_a_preflight_test_or_drill_without_a_task_is_deleted(old: Task) -> None:
     Preflight.objects.create(run=ended(another(old, "stage", kind=TaskKind.PREFLIGHT)), level="quick")
     Drill.objects.create(run=ended(another(old, "drill", kind=TaskKind.DRILL)))
     assert retention.delete_expired_tasks() == 3
     assert not Task.objects.exists()
 
 
-def test_a_drill_that_goes_on_keeps_its_task(old: Task) -> None:
+def test_a_running_drill_keeps_its_task(old: Task) -> None:
     run = another(old, "drill", kind=TaskKind.DRILL, state=TaskState.RUNNING, ended_at=None, due_at=now())
     Drill.objects.create(run=run, task=old)
     assert retention.delete_expired_tasks() == 0
 
 
-def test_a_trace_that_is_still_to_be_sent_keeps_its_task(old: Task) -> None:
+def test_an_unsent_trace_keeps_its_task(old: Task) -> None:
     export = TraceExport.objects.create(task=old, attempt=1, part=TracePart.FINISHED, created_at=now(), due_at=now())
     assert retention.delete_expired_tasks() == 0
     export.delete()
     assert retention.delete_expired_tasks() == 1
 
 
-def test_one_that_cannot_be_removed_keeps_no_other(
+def test_a_task_that_cannot_be_deleted_does_not_stop_others(
     old: Task, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended(another(old, "task-bad", spec={"checkpoint_dir": "/there"}), days=DAYS + 9)
@@ -179,7 +181,7 @@ def test_one_that_cannot_be_removed_keeps_no_other(
     assert "task-bad stays" in caplog.text
 
 
-def test_very_many_go_in_rounds(old: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_tasks_are_deleted_in_rounds(old: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         ended(another(old, f"task-{number}"))
     monkeypatch.setattr(retention, "BATCH_SIZE", 2)

@@ -33,7 +33,7 @@ def row(task: Task) -> dict[str, object]:
     return Task.objects.values(*runtime_estimates.SIMILARITY_COLUMNS).get(pk=task.pk)
 
 
-def test_the_median_of_those_that_took_longer_tells_how_much_is_left(task: Task) -> None:
+def test_the_median_of_longer_runs_gives_the_remaining_time(task: Task) -> None:
     for hours in ([1.0], [2.0, 1.0], [5.0]):
         ran(task, *hours)
     known = runtime_estimates.load_history(now())
@@ -42,20 +42,20 @@ def test_the_median_of_those_that_took_longer_tells_how_much_is_left(task: Task)
     assert known.left(row(task), 6 * 3600.0) is None, "longer than all: nobody knows"
 
 
-def test_those_that_failed_or_ended_long_ago_tell_nothing(task: Task) -> None:
+def test_failed_and_old_runs_are_ignored(task: Task) -> None:
     ran(task, 1.0, state=TaskState.FAILED)
     ran(task, 1.0, ago=timedelta(days=100))
     assert runtime_estimates.load_history(now()).left(row(task)) is None
 
 
-def test_another_name_is_alike_where_there_are_several(task: Task) -> None:
+def test_runs_with_other_names_count_once_there_are_several(task: Task) -> None:
     for number in range(3):
         assert runtime_estimates.load_history(now()).left(row(task)) is None
         ran(task, number + 1.0, name=f"other-{number}")
     assert runtime_estimates.load_history(now()).left(row(task)) == pytest.approx(2 * 3600)
 
 
-def test_holders_and_those_that_wait_carry_it_in_the_scene(task: Task) -> None:
+def test_running_and_waiting_tasks_have_estimates_in_the_snapshot(task: Task) -> None:
     ran(task, 3.0)
     zone = AvailabilityZone.objects.create(name="z")
     DevEnvironment.objects.create(pk="a", name="a", project=task.project, cluster=task.cluster, zone=zone)

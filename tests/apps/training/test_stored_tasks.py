@@ -25,23 +25,23 @@ def old(task: Task, **changes: Any) -> Task:
     return task
 
 
-def test_a_task_that_goes_on_keeps_its_spares_its_test_and_its_restarts(task: Task) -> None:
+def test_an_active_task_keeps_spares_preflight_and_restarts(task: Task) -> None:
     request = {"spareEnvironmentIds": ["env-7", "env-8"], "preflight": "quick", "maxRestarts": 9}
     job = JobSpec.from_json(old(task, request=request, spec={"framework": "jax"}, max_restarts=9).spec)
     assert (job.spares, job.preflight, job.max_restarts) == (("env-7", "env-8"), "quick", 9)
     assert job.framework == "jax"
 
 
-def test_a_request_that_says_nothing_of_them_means_none(task: Task) -> None:
+def test_a_request_without_those_fields_has_none(task: Task) -> None:
     job = JobSpec.from_json(old(task, request={"spareEnvironmentIds": None}).spec)
     assert (job.spares, job.preflight) == ((), "off")
 
 
-def test_a_run_of_a_preflight_test_is_told_by_its_kind(task: Task) -> None:
+def test_a_preflight_run_is_known_by_its_kind(task: Task) -> None:
     assert old(task, framework="preflight").kind == TaskKind.PREFLIGHT
     assert not Task.trainings.exists()
 
 
-def test_a_task_that_has_ended_stays_as_it_was(task: Task) -> None:
+def test_an_ended_task_is_unchanged(task: Task) -> None:
     ended = old(task, request={"preflight": "full"}, spec={"framework": "jax"}, state=TaskState.FAILED, due_at=None)
     assert ended.spec == {"framework": "jax"}

@@ -50,7 +50,7 @@ def copies(task: Task, count: int) -> list[Task]:
 
 
 @pytest.mark.database
-def test_streams_of_many_tasks_ask_with_one_statement(task: Task, user: User, django_assert_num_queries: Any) -> None:
+def test_streams_of_many_tasks_share_one_statement(task: Task, user: User, django_assert_num_queries: Any) -> None:
     questions = [question(one, user) for one in copies(task, 40)]
     seen = [replace(one, position=found.position) for one, found in zip(questions, answered(*questions), strict=True)]
     assert all(one.position.status for one in seen)
@@ -62,7 +62,7 @@ def test_streams_of_many_tasks_ask_with_one_statement(task: Task, user: User, dj
     assert [one.task for one, found in zip(seen, answered(*seen), strict=True) if found.body] == ["task-copy-7"]
 
 
-def test_what_is_one_readers_is_not_anothers(task: Task, user: User, administrator: User) -> None:
+def test_each_reader_gets_only_their_own_rows(task: Task, user: User, administrator: User) -> None:
     stranger = User.objects.create_user("stranger")
     mine, theirs, all_of_it = answered(*(question(task, one) for one in (user, stranger, administrator)))
     assert (theirs.body, theirs.rest) == (b"", PollAgain.NOTHING)
@@ -70,7 +70,7 @@ def test_what_is_one_readers_is_not_anothers(task: Task, user: User, administrat
     assert task.pk.encode() in mine.body
 
 
-def test_streams_that_stand_at_one_place_get_the_same_bytes(
+def test_streams_at_the_same_position_get_the_same_bytes(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -86,7 +86,7 @@ def test_streams_that_stand_at_one_place_get_the_same_bytes(
     assert len({id(one.body) for one in found}) == 1
 
 
-def test_who_asks_while_a_look_is_under_way_hears_of_what_was_stored_meanwhile(
+def test_a_poll_during_another_sees_what_was_stored_meanwhile(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked, may_end, real = threading.Event(), threading.Event(), stream_polling.poll_requests
@@ -121,9 +121,7 @@ def test_who_asks_while_a_look_is_under_way_hears_of_what_was_stored_meanwhile(
     assert b"STOP_REQUESTED" in second.body
 
 
-def test_one_that_cannot_be_answered_leaves_the_others_alone(
-    task: Task, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_reader_does_not_affect_others(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*given: Any, **more: Any) -> Any:
         raise OSError("the disk is away")
 
@@ -133,7 +131,7 @@ def test_one_that_cannot_be_answered_leaves_the_others_alone(
     assert isinstance(fine, StreamMessages)
 
 
-def test_readers_of_a_log_that_grows_meet_at_its_end(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_of_a_growing_log_share_its_end(task: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """From there on one of them is read for, and none gets a line twice or not at all."""
     write(task, "".join(f"{number}\n" for number in range(100)))
     [all_of_it] = answered(question(task, user, "0"))
@@ -155,7 +153,7 @@ def test_readers_of_a_log_that_grows_meet_at_its_end(task: Task, user: User, mon
     assert {one.rest for one in found} == {PollAgain.LATER}
 
 
-def test_readers_of_a_bar_that_grows_meet_at_its_newest_state(
+def test_readers_of_a_growing_progress_bar_share_its_newest_state(
     task: Task, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(task, "begin\n" + "".join(f"\r {number}%" for number in range(50)))
@@ -179,7 +177,7 @@ def test_readers_of_a_bar_that_grows_meet_at_its_newest_state(
 
 
 @pytest.mark.parametrize("long", [10, 20_000])
-def test_however_much_is_printed_an_answer_is_bounded_and_all_of_it_comes(task: Task, user: User, long: int) -> None:
+def test_an_answer_is_bounded_and_everything_is_delivered(task: Task, user: User, long: int) -> None:
     lines = stream_polling.MAX_LOG_BYTES // long + 5
     for rank in range(3):
         write(task, ("x" * (long - 1) + "\n") * lines, rank=rank)

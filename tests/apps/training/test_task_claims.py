@@ -57,7 +57,7 @@ def read_claim_notice(task: Task, user: User) -> str | None:
     return reason and reason["code"]
 
 
-def test_a_task_whose_process_was_killed_says_since_when_and_who_goes_on(dead: Task, user: User) -> None:
+def test_a_task_whose_process_was_killed_says_since_when_and_when_it_continues(dead: Task, user: User) -> None:
     assert read_claim_notice(dead, user) == "RESTARTING", "a pass may take a moment"
     a_while_passes(dead, PASS_SILENT_AFTER)
     assert read_claim_notice(dead, user) == "PROCESS_SILENT"
@@ -72,7 +72,7 @@ def test_a_task_whose_process_was_killed_says_since_when_and_who_goes_on(dead: T
     assert task_presenter.explain_task(vars(dead), "zh") != told
 
 
-def test_the_live_stream_looks_again_when_the_process_would_be_silent(dead: Task, user: User) -> None:
+def test_the_live_stream_polls_again_when_a_claim_expires(dead: Task, user: User) -> None:
     """Nobody sends a message of a process that is dead."""
     before = pulse_of(user, dead)
     assert before is not None
@@ -84,9 +84,7 @@ def test_the_live_stream_looks_again_when_the_process_would_be_silent(dead: Task
     assert after.fingerprint != before.fingerprint
 
 
-def test_once_another_process_has_taken_over_nothing_is_waited_for(
-    dead: Task, user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_takeover_nothing_is_waited_for(dead: Task, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     a_while_passes(dead, PASS_CLAIM_TIMEOUT + timedelta(seconds=1))
     monkeypatch.setattr(actions, "lease_environments", lambda task: timedelta(seconds=5))
     assert reconciler.reconcile_due_tasks() == 1
@@ -95,7 +93,7 @@ def test_once_another_process_has_taken_over_nothing_is_waited_for(
     assert read_claim_notice(dead, user) == "RESTARTING"
 
 
-def test_a_pass_that_changed_nothing_lets_go_of_its_task(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_without_changes_releases_its_task(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that ends by itself while a hint pulls the task forward: the next pass has it at once."""
     quiet = Observation(Phase.RUNNING, left=True)
     monkeypatch.setattr(batch_pass, "observe_tasks", lambda tasks: {task.pk: quiet for task in tasks})
@@ -108,7 +106,7 @@ def test_a_pass_that_changed_nothing_lets_go_of_its_task(task: Task, monkeypatch
         assert task.due_at > now()
 
 
-def test_a_task_that_has_ended_is_waited_for_by_nobody(task: Task) -> None:
+def test_an_ended_task_waits_for_no_process(task: Task) -> None:
     Task.objects.filter(pk=task.pk).update(state=TaskState.QUEUED, stop_requested_at=now())
     reconciler.reconcile_tasks(task.pk)
     task.refresh_from_db()

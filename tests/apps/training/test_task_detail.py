@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 @pytest.mark.parametrize("query", range(2))
-def test_a_task_that_ended_never_shows_an_attempt_that_has_not(query: int, task: Task, user: User) -> None:
+def test_an_ended_task_never_shows_a_running_attempt(query: int, task: Task, user: User) -> None:
     """Whichever query it ends after. A script that waits for the end reads the attempt then."""
     task.spec = goldens.job("env-003", entrypoint=Entrypoint("train.py", ())).to_json()
     task.save()

@@ -90,9 +90,7 @@ def people() -> list[User]:
     return [admin, *members]
 
 
-def test_a_page_reads_an_index_and_neither_all_rows_nor_sorts_them(
-    people: list[User], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_uses_an_index_without_sorting(people: list[User], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks, and whatever for."""
     monkeypatch.setattr(task_list, "MAX_LISTED", 100)  # to 50,000 rows this is what 5,000 are to a million
     wrong = {}

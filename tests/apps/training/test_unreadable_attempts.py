@@ -39,7 +39,7 @@ def refreshed(tasks: list[Task]) -> list[Task]:
     return tasks
 
 
-def test_one_that_cannot_be_read_hides_no_other_and_says_so(tasks: list[Task]) -> None:
+def test_an_unreadable_attempt_hides_no_other_and_is_reported(tasks: list[Task]) -> None:
     Task.objects.update(due_at=now())
     assert reconciler.reconcile_due_tasks() == 5
     outcomes = [task.attempts.get().outcome for task in refreshed(tasks)]
@@ -55,7 +55,7 @@ def test_one_that_cannot_be_read_hides_no_other_and_says_so(tasks: list[Task]) -
         assert "KeyError" in messages.render_text(tasks[2].reason, lang, **tasks[2].reason_params)[0]
 
 
-def test_an_engine_that_cannot_be_asked_is_asked_once(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_engine_is_asked_once(tasks: list[Task], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def away(self: object, handles: list[object]) -> dict[str, Observation]:
@@ -70,7 +70,7 @@ def test_an_engine_that_cannot_be_asked_is_asked_once(tasks: list[Task], monkeyp
 
 
 @pytest.mark.parametrize("said", ["a\0b", "half of a pair: \ud83d"])
-def test_whatever_a_rank_said_last_is_stored_and_told(
+def test_any_last_output_of_a_rank_is_stored_and_shown(
     tasks: list[Task], monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     """PostgreSQL refuses such texts; the pass would come to the same end for ever, and keep the environments."""

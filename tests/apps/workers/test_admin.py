@@ -39,7 +39,7 @@ def test_a_worker_is_shown_without_its_secret_and_can_be_removed(operator: Clien
     assert AuditEvent.objects.filter(action="worker.remove", actor__username="root").exists()
 
 
-def test_a_group_shows_how_many_it_has(operator: Client, worker: Worker) -> None:
+def test_a_group_shows_its_number_of_workers(operator: Client, worker: Worker) -> None:
     assert worker.group is not None
     assert "pretrain" in operator.get(reverse("admin:workers_group_changelist")).content.decode()
     assert "stopping: 1" in act(operator, "group", "stop", worker.group.pk)

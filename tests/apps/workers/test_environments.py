@@ -83,7 +83,7 @@ def report_environment(seen: EnvironmentStatus, run: int = 1, sequence: int = 1)
     return beat(sequence=sequence, runs={f"env-a-{run}": serialization.dump(seen)})
 
 
-def test_a_run_goes_to_its_host_with_a_heartbeat_and_what_is_said_of_it_comes_back() -> None:
+def test_a_run_reaches_its_host_with_a_heartbeat_and_its_report_comes_back() -> None:
     start()
     assert observe().phase is EnvironmentPhase.STARTING
     told = beat()["hosted"]
@@ -101,7 +101,7 @@ def test_a_run_goes_to_its_host_with_a_heartbeat_and_what_is_said_of_it_comes_ba
     assert observe() == seen
 
 
-def test_an_environment_holds_the_workers_of_its_gpus_until_its_run_is_over() -> None:
+def test_an_environment_holds_its_workers_until_its_run_has_ended() -> None:
     start(gpu_count=1)
     node = DevEnvironment.objects.get(name="gn6")
     assert (node.gpu_count, node.engine["workers"]) == (1, ["gn6-1"])
@@ -119,7 +119,7 @@ def test_an_environment_holds_the_workers_of_its_gpus_until_its_run_is_over() ->
     assert DevEnvironment.objects.get(name="gn6").engine["workers"] == ["gn6-0", "gn6-1"]
 
 
-def test_a_task_trains_inside_of_what_its_project_has_as_a_process_of_a_host() -> None:
+def test_a_task_trains_inside_an_environment_as_a_process_of_the_host() -> None:
     def ways(project: str = "one") -> Mapping[str, RunLocations]:
         nodes = tuple(
             clusters.build_nodes(DevEnvironment.objects.filter(name__in=("gn6", "mine")).select_related("zone"))
@@ -137,7 +137,7 @@ def test_a_task_trains_inside_of_what_its_project_has_as_a_process_of_a_host() -
     assert ways() == {}
 
 
-def test_workers_that_a_task_uses_are_not_taken() -> None:
+def test_workers_of_a_task_are_not_used_for_an_environment() -> None:
     Lease.objects.create(environment=DevEnvironment.objects.get(name="gn6"), holder="task-7")
     with pytest.raises(BackendError) as refused:
         start(gpu_count=2)
@@ -149,7 +149,7 @@ def test_workers_that_a_task_uses_are_not_taken() -> None:
     assert observe().phase is EnvironmentPhase.STARTING
 
 
-def test_the_next_run_goes_to_where_the_disk_is() -> None:
+def test_the_next_run_goes_to_the_host_with_its_disk() -> None:
     start(host="gn7")
     say_on = {"runs": {"env-a-1": serialization.dump(EnvironmentStatus(EnvironmentPhase.ENDED, False))}}
     beat("gn7-0", **say_on)
@@ -157,7 +157,7 @@ def test_the_next_run_goes_to_where_the_disk_is() -> None:
     assert [run["name"] for run in beat("gn7-0", sequence=2)["hosted"]["runs"]] == ["env-a-2"]
 
 
-def test_of_a_log_its_host_keeps_the_newest_part_and_so_do_we(settings: Any, tmp_path: Path) -> None:
+def test_host_and_platform_keep_the_newest_part_of_a_log(settings: Any, tmp_path: Path) -> None:
     settings.DATA_DIR = tmp_path
     start()
     assert log_upload.append_run_log("gn6-0", "env-a-1", 0, b"old\n") == 4
@@ -169,14 +169,14 @@ def test_of_a_log_its_host_keeps_the_newest_part_and_so_do_we(settings: Any, tmp
     assert logfiles.read_chunk(log, 0, 1 << 20).data.strip(b"\0") == b"new\n"
 
 
-def test_a_run_that_was_stopped_before_it_was_ordered_never_begins() -> None:
+def test_a_run_stopped_before_it_was_sent_never_starts() -> None:
     hosting.AgentEnvironmentBackend({}).stop(EnvironmentHandle("env-a", 1), 5)
     start()
     assert (observe().phase, observe().left) == (EnvironmentPhase.ABSENT, False)
     assert beat()["hosted"] is None
 
 
-def test_deleting_is_done_when_the_host_says_that_nothing_is_left() -> None:
+def test_a_deletion_completes_when_the_host_confirms_it() -> None:
     start()
     engine = hosting.AgentEnvironmentBackend({})
     assert engine.delete("env-a") is False
@@ -188,7 +188,7 @@ def test_deleting_is_done_when_the_host_says_that_nothing_is_left() -> None:
     assert engine.delete("env-a") is True
 
 
-def test_a_silent_host_says_nothing_and_a_stopped_run_of_it_is_over() -> None:
+def test_a_silent_host_is_unknown_and_its_stopped_run_ended() -> None:
     start()
     report_environment(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
     Report.objects.filter(worker="gn6-0").update(at=now() - timedelta(minutes=5))
@@ -202,7 +202,7 @@ def test_a_silent_host_says_nothing_and_a_stopped_run_of_it_is_over() -> None:
     assert (observe().phase, observe().left) == (EnvironmentPhase.ENDED, False)
 
 
-def test_what_an_agent_says_out_of_shape_is_not_believed() -> None:
+def test_malformed_reports_of_an_agent_are_ignored() -> None:
     start()
     for nonsense in ({"phase": "dancing"}, [], "x", {"phase": "running", "activity": 7}, None):
         beat(runs={"env-a-1": nonsense}, gone=[1, "x" * 99])
@@ -213,7 +213,7 @@ def test_what_an_agent_says_out_of_shape_is_not_believed() -> None:
     assert observe().phase is EnvironmentPhase.RUNNING
 
 
-def test_what_stands_in_the_way_is_said_before_anything_is_ordered() -> None:
+def test_obstacles_are_reported_before_anything_is_sent() -> None:
     engine = hosting.AgentEnvironmentBackend({})
     assert engine.problems(spec()) == []
     assert [one.code for one in engine.problems(spec(host="gn9"))] == ["HOST_UNKNOWN"]
@@ -223,7 +223,7 @@ def test_what_stands_in_the_way_is_said_before_anything_is_ordered() -> None:
     assert [one.code for one in engine.problems(other)] == ["WORKERS_NONE"]
 
 
-def test_an_image_goes_to_a_host_that_has_a_container_engine() -> None:
+def test_an_image_needs_a_host_with_a_container_engine() -> None:
     engine = hosting.AgentEnvironmentBackend({})
     gn7 = Worker.objects.get(pk="gn7-0")
     gn7.facts["containers"] = "podman 5.4.2"
@@ -264,7 +264,7 @@ def web_socket(worker: str, token: str, channel: str, *said: dict[str, Any]) -> 
     return asyncio.run(scene())
 
 
-def test_a_stream_from_a_host_reaches_who_dials_and_is_good_for_one_connection() -> None:
+def test_a_stream_from_a_host_serves_one_connection() -> None:
     start()
     report_environment(EnvironmentStatus(EnvironmentPhase.RUNNING, True))
     with ThreadPoolExecutor(1) as pool:
@@ -301,7 +301,7 @@ def test_a_stream_from_a_host_reaches_who_dials_and_is_good_for_one_connection()
         assert web_socket("gn6-0", "gn6-0", channel["id"]) == [refused], "used up"
 
 
-def test_a_host_that_opens_nothing_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_opens_no_stream_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "WAIT_SECONDS", 0.2)
     start()
     with pytest.raises(BackendError) as away:

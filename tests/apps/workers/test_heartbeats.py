@@ -60,7 +60,7 @@ def order(name: str, *workers: str) -> None:
     DatabaseStore().put(name, task, int(attempt), rows)
 
 
-def test_hearing_costs_no_query_and_looking_for_news_a_constant_number(django_assert_max_num_queries: Any) -> None:
+def test_a_heartbeat_takes_no_query_and_a_refresh_a_constant_number(django_assert_max_num_queries: Any) -> None:
     add(*(f"gn6-{number}" for number in range(300)))
     cache = HeartbeatCache()
     cache.refresh()
@@ -80,7 +80,7 @@ def test_hearing_costs_no_query_and_looking_for_news_a_constant_number(django_as
     assert Report.objects.filter(sequence=1).count() == 300
 
 
-def test_a_worker_that_another_process_deleted_is_forgotten() -> None:
+def test_a_worker_deleted_by_another_process_is_forgotten() -> None:
     add("gn6-0", "gn6-1")
     cache = HeartbeatCache()
     cache.refresh()
@@ -91,7 +91,7 @@ def test_a_worker_that_another_process_deleted_is_forgotten() -> None:
     assert cache.strangers([beat("gn6-0"), beat("gn6-1")]) == ["gn6-0"]
 
 
-def test_what_cannot_be_stored_is_stored_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unstored_reports_are_stored_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
     add("gn6-0")
     order("task-x-1", "gn6-0")
     cache = HeartbeatCache()
@@ -134,14 +134,14 @@ def test_what_cannot_be_stored_is_stored_the_next_time(monkeypatch: pytest.Monke
         {"workers": [], "waitSeconds": -1}, {"workers": [], "waitSeconds": 1e9},
     ],
 )  # fmt: skip
-def test_what_is_no_heartbeat_is_not_read_as_one(body: Any) -> None:
+def test_a_malformed_heartbeat_is_not_parsed(body: Any) -> None:
     with pytest.raises(ValueError):
         parse_heartbeat(body)
 
 
 @pytest.mark.parametrize("name", ["code", "path", "holder"])
 @pytest.mark.parametrize(("word", "is_one"), [(None, True), ("x", True), ("", False), (" \n", False)])
-def test_a_word_of_a_cause_is_judged_alike_in_front_and_by_the_document(name: str, word: Any, is_one: bool) -> None:
+def test_cause_codes_are_validated_as_in_the_schema(name: str, word: Any, is_one: bool) -> None:
     process = {"name": "x", "state": "exited", "cause": {name: word}}
     entry = {"id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "process": process}
     for judge in (parse_heartbeat, partial(parse_body, WorkerHeartbeatRequest)):
@@ -163,7 +163,7 @@ def test_a_word_of_a_cause_is_judged_alike_in_front_and_by_the_document(name: st
     ],
     ids=lambda cause: cause["code"],
 )  # fmt: skip
-def test_all_that_a_runner_says_of_a_bound_comes_through(cause: dict[str, Any]) -> None:
+def test_all_fields_of_a_bound_are_kept(cause: dict[str, Any]) -> None:
     """And fills the text of the reason: the tests' own `Cause` raises where something is missing."""
     said = {**cause} if cause["code"] == "DISK_WITHOUT_ROOM" else {**cause, "task": "task-x", "rank": 0}
     process = {"name": "x", "state": "exited", "cause": said}
@@ -175,7 +175,7 @@ def test_all_that_a_runner_says_of_a_bound_comes_through(cause: dict[str, Any]) 
     assert failure_cause.build_runner_cause(beat.process["cause"], {"nodeRank": 0, "node": "gn6"}) is not None
 
 
-def test_what_a_newer_agent_says_besides_is_not_kept() -> None:
+def test_unknown_fields_of_a_newer_agent_are_dropped() -> None:
     """One word that the database cannot hold would keep all workers' reports from being stored."""
     said = {"name": "x", "state": "running", "more": ["a\0b"]}
     entry = {
@@ -189,7 +189,7 @@ def test_what_a_newer_agent_says_besides_is_not_kept() -> None:
     )
 
 
-def test_what_an_agent_says_of_its_rank_is_believed_in_its_shape_only() -> None:
+def test_malformed_rank_reports_are_ignored() -> None:
     """An older agent says none of it."""
     entry = {"id": "gn6-0", "token": "t", "incarnation": "i", "sequence": 1, "generation": 1, "usage": {}}
     said = {"name": "x", "state": "running", "error": {"type": "E\0", "line": -1}, "stalled": [], "kill": None,
@@ -208,7 +208,7 @@ def test_what_an_agent_says_of_its_rank_is_believed_in_its_shape_only() -> None:
     assert (old.process, old.pulse) == (None, None)
 
 
-def test_what_was_said_while_packages_were_prepared_is_taken_as_far_as_a_database_does() -> None:
+def test_package_messages_are_sanitized_for_the_database() -> None:
     """pip prints whatever it likes: no word of it may keep a host's reports out."""
     failed = {"code": "CODE_PACKAGES_FAILED", "file": "requirements.txt", "why": "\0no \ud800compiler", "expected": ""}
     doing = {"code": "CODE_PACKAGES_PREPARING", "file": None, "said": "Collecting\0numpy", "more": "\0"}
@@ -263,7 +263,7 @@ class Server:
         return {"waitSeconds": wait, "workers": said}
 
 
-def test_a_worker_that_has_just_registered_is_known_at_once_and_a_stranger_is_told_so() -> None:
+def test_a_new_worker_is_known_at_once_and_an_unknown_one_refused() -> None:
     add("gn6-0")
     data = asyncio.run(Server().ask(Server.body("gn6-0", "gn9-0")))
     assert data["intervalSeconds"] == 5.0
@@ -271,14 +271,14 @@ def test_a_worker_that_has_just_registered_is_known_at_once_and_a_stranger_is_to
     assert data["workers"][1]["error"]["message"] == "There is no worker gn9-0"
 
 
-def test_what_is_no_heartbeat_goes_on_to_django_as_it_came() -> None:
+def test_other_requests_are_passed_to_django_unchanged() -> None:
     server = Server()
     assert asyncio.run(server.ask(b"{nonsense")) is None
     assert asyncio.run(server.ask(b"{}", path="/api/v1/workers")) is None
     assert server.passed_on == [b"{nonsense", b"{}"]
 
 
-def test_a_held_heartbeat_is_answered_as_soon_as_there_is_something_new() -> None:
+def test_a_held_heartbeat_is_answered_when_there_is_news() -> None:
     add("gn6-0")
     server = Server()
     server.cache.refresh()
@@ -306,7 +306,7 @@ def test_a_held_heartbeat_is_answered_as_soon_as_there_is_something_new() -> Non
     assert not server.front._waiting
 
 
-def test_a_heartbeat_with_something_to_act_on_is_not_held() -> None:
+def test_a_heartbeat_with_news_is_not_held() -> None:
     add("gn6-0")
     order("task-x-1", "gn6-0")
     server = Server()
@@ -315,7 +315,7 @@ def test_a_heartbeat_with_something_to_act_on_is_not_held() -> None:
     assert item["order"]["name"] == "task-x-1"
 
 
-def test_a_heartbeat_is_held_no_longer_than_it_asks_for(settings: Any) -> None:
+def test_a_heartbeat_is_held_no_longer_than_requested(settings: Any) -> None:
     add("gn6-0")
     settings.WORKER_HEARTBEAT_S = 0.05
     server = Server()
@@ -326,7 +326,7 @@ def test_a_heartbeat_is_held_no_longer_than_it_asks_for(settings: Any) -> None:
     assert not server.front._waiting
 
 
-def test_what_hosts_and_ranks_use_becomes_series() -> None:
+def test_usage_of_hosts_and_ranks_becomes_series() -> None:
     add("gn6-0", "gn6-1", "gn7-0")
     project = Project.objects.get()
     cluster = Cluster.objects.create(pk="workers", name="workers", backend="agent")

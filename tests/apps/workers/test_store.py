@@ -82,7 +82,7 @@ def reports(name: str) -> list[tuple[Any, ...]]:
     return [(r.worker, r.status, r.state, r.exit_code, r.left) for r in DatabaseStore().attempts([name])[name].reports]
 
 
-def test_an_attempt_is_told_to_all_its_workers_once() -> None:
+def test_an_attempt_is_sent_to_all_its_workers_once() -> None:
     store_orders("task-x-1")
     assert [wanted(key) for key in IDS] == [("task-x-1", None)] * 3
     before = generation()
@@ -96,7 +96,7 @@ def test_an_attempt_is_told_to_all_its_workers_once() -> None:
     assert reports("task-x-1") == [(key, "online", "ordered", None, None) for key in IDS]
 
 
-def test_nothing_is_ordered_where_a_worker_is_missing() -> None:
+def test_nothing_is_sent_where_a_worker_is_missing() -> None:
     with pytest.raises(BackendError) as raised:
         DatabaseStore().put("task-x-1", "task-x", 1, [*orders("task-x-1"), RankOrder("gn9-0", 9, 2, "gn9", "d", {})])
     assert (raised.value.code, raised.value.permanent, raised.value.params) == (
@@ -106,7 +106,7 @@ def test_nothing_is_ordered_where_a_worker_is_missing() -> None:
     assert DatabaseStore().names() == []
 
 
-def test_a_stopped_attempt_stays_stopped_and_the_shortest_grace_counts() -> None:
+def test_a_stopped_attempt_stays_stopped_with_the_shortest_grace() -> None:
     store_orders("task-x-1")
     stop("task-x-1")
     assert wanted() == ("task-x-1", "task-x-1")
@@ -121,7 +121,7 @@ def test_a_stopped_attempt_stays_stopped_and_the_shortest_grace_counts() -> None
     assert DatabaseStore().attempts(["task-x-1"])["task-x-1"].stopped
 
 
-def test_what_was_stopped_before_it_was_put_never_begins() -> None:
+def test_an_attempt_stopped_before_it_was_stored_never_starts() -> None:
     stop("task-x-1")
     store_orders("task-x-1")
     assert wanted() == (None, None)
@@ -131,7 +131,7 @@ def test_what_was_stopped_before_it_was_put_never_begins() -> None:
     assert reports("task-x-1") == []
 
 
-def test_a_newer_attempt_takes_the_place_of_an_older_one_which_keeps_its_last_word() -> None:
+def test_a_newer_attempt_replaces_an_older_one_which_keeps_its_last_report() -> None:
     store_orders("task-x-1")
     report_run("gn6-0", "task-x-1", state="exited", exitCode=1, left=True)
     store_orders("task-x-2")
@@ -143,14 +143,14 @@ def test_a_newer_attempt_takes_the_place_of_an_older_one_which_keeps_its_last_wo
     assert reports("task-x-2")[0] == ("gn6-0", "online", "running", None, True)
 
 
-def test_an_older_report_that_is_stored_late_changes_nothing() -> None:
+def test_an_older_report_stored_late_is_ignored() -> None:
     store_orders("task-x-1")
     report_run("gn6-0", "task-x-1", sequence=5, state="exited", exitCode=0, left=False)
     report_run("gn6-0", "task-x-1", sequence=4)
     assert reports("task-x-1")[0] == ("gn6-0", "online", "exited", 0, False)
 
 
-def test_since_when_a_rank_is_still_how_far_it_came_and_what_its_runner_found_out_reach_the_platform() -> None:
+def test_stall_progress_and_findings_of_a_rank_reach_the_platform() -> None:
     store_orders("task-x-1")
     cause = {"code": "MASTER_PORT_TAKEN", "port": 29500, "holder": "pid 7 (nc -l)"}
     course = {"began_at": 9.5, "last_step": 80, "trainer": {"step": 580, "total": 600, "epoch": 1.5, "every": 10}}
@@ -160,7 +160,7 @@ def test_since_when_a_rank_is_still_how_far_it_came_and_what_its_runner_found_ou
     assert [(one.still_since, one.cause, one.course) for one in others] == [(None, {}, {})] * 2
 
 
-def test_what_is_wrong_with_a_rank_reaches_the_platform_at_once() -> None:
+def test_a_problem_of_a_rank_reaches_the_platform_at_once() -> None:
     store_orders("task-x-1")
     error = dict.fromkeys(("type", "message", "file", "line", "function", "at", "step")) | {"type": "ValueError"}
     cache = HeartbeatCache()
@@ -175,7 +175,7 @@ def test_what_is_wrong_with_a_rank_reaches_the_platform_at_once() -> None:
     assert [(one.error, one.stalled, one.kill) for one in others] == [(None, None, None)] * 2
 
 
-def test_a_pulse_is_stored_with_what_is_stored_anyway(django_assert_num_queries: Any) -> None:
+def test_progress_is_stored_with_the_next_write(django_assert_num_queries: Any) -> None:
     store_orders("task-x-1")
     cache = HeartbeatCache()
     cache.load(["gn6-0", "gn6-1"])
@@ -192,7 +192,7 @@ def test_a_pulse_is_stored_with_what_is_stored_anyway(django_assert_num_queries:
         assert DatabaseStore().pulses("task-x-1") == [{"rank": 0, "at": 9.0, "step": 2}]
 
 
-def test_what_a_runner_makes_ready_is_stored_with_what_is_stored_anyway_and_is_of_that_attempt_alone() -> None:
+def test_preparation_is_stored_with_the_next_write_for_that_attempt_only() -> None:
     store_orders("task-x-1")
     cache = HeartbeatCache()
     cache.load(["gn6-0"])
@@ -216,7 +216,7 @@ def test_what_a_runner_makes_ready_is_stored_with_what_is_stored_anyway_and_is_o
     assert told("task-x-1") == [None] * 3
 
 
-def test_two_processes_in_one_breath_are_both_kept() -> None:
+def test_concurrent_reports_of_two_processes_are_both_kept() -> None:
     store_orders("task-x-1")
     store_orders("task-x-2")
     cache = HeartbeatCache()
@@ -228,7 +228,7 @@ def test_two_processes_in_one_breath_are_both_kept() -> None:
     assert [reports(name)[0][3] for name in ("task-x-1", "task-x-2")] == [1, 2]
 
 
-def test_what_is_forgotten_is_wanted_of_nobody_and_still_known_for_its_logs() -> None:
+def test_a_forgotten_attempt_is_no_longer_sent_but_still_known_for_its_logs() -> None:
     store_orders("task-x-1")
     DatabaseStore().forget("task-x-1")
     DatabaseStore().forget("task-x-1")
@@ -244,7 +244,7 @@ def test_what_is_forgotten_is_wanted_of_nobody_and_still_known_for_its_logs() ->
     assert not Launch.objects.exists()
 
 
-def test_a_lost_worker_is_out_of_service_before_anybody_hears_that_it_is_lost() -> None:
+def test_a_lost_worker_is_out_of_service_before_it_is_published() -> None:
     store_orders("task-x-1")
     Report.objects.filter(worker="gn7-0").update(at=now() - timedelta(minutes=1))
     assert DevEnvironment.objects.get(name="gn7").status == "running"
@@ -253,21 +253,21 @@ def test_a_lost_worker_is_out_of_service_before_anybody_hears_that_it_is_lost() 
     assert DevEnvironment.objects.get(name="gn6").status == "running"
 
 
-def test_a_worker_that_was_deleted_or_is_driven_by_another_machine_is_lost() -> None:
+def test_a_deleted_worker_or_one_of_another_machine_is_lost() -> None:
     store_orders("task-x-1")
     Worker.objects.filter(pk="gn6-0").delete()
     Worker.objects.filter(pk="gn6-1").update(machine="another")
     assert [row[1] for row in reports("task-x-1")] == ["lost", "lost", "online"]
 
 
-def test_asking_costs_the_same_for_one_attempt_and_for_many(django_assert_max_num_queries: Any) -> None:
+def test_queries_do_not_grow_with_attempts(django_assert_max_num_queries: Any) -> None:
     for number in range(1, 6):
         store_orders(f"task-x-{number}")
     with django_assert_max_num_queries(4):
         assert len(DatabaseStore().attempts([f"task-x-{number}" for number in range(1, 6)])) == 5
 
 
-def test_of_many_who_order_at_once_the_last_one_is_what_every_worker_runs() -> None:
+def test_of_concurrent_orders_the_last_one_runs_everywhere() -> None:
     names = [f"task-{letter}-1" for letter in "abcdef"]
     start = threading.Barrier(len(names))
 
