@@ -46,7 +46,7 @@ def test_rendering_is_pure(engine):
     assert json.loads(json.dumps(first.to_json()))["name"] == f"{job.task_id}-1"
 
 
-def test_a_job_that_was_never_submitted_counts_as_gone_only_once_it_is_cancelled(engine):
+def test_a_job_never_submitted_is_gone_only_after_it_was_cancelled(engine):
     handle = engine.handle(engine.job("ok"))
     seen = engine.look(handle)
     assert seen.phase is Phase.ABSENT
@@ -55,7 +55,7 @@ def test_a_job_that_was_never_submitted_counts_as_gone_only_once_it_is_cancelled
     assert engine.look(handle).left is False
 
 
-def test_a_job_whose_start_is_under_way_counts_as_gone_only_once_it_is_cancelled(engine):
+def test_a_job_being_started_is_gone_only_after_it_was_cancelled(engine):
     handle = engine.submit(engine.job("wait"))
     assert engine.look(handle).left is not False
     until(lambda: engine.look(handle).left, what="it is known to be there")
@@ -63,7 +63,7 @@ def test_a_job_whose_start_is_under_way_counts_as_gone_only_once_it_is_cancelled
     engine.until_gone(handle)
 
 
-def test_ranks_of_uneven_nodes_get_their_places_and_succeed(engine):
+def test_ranks_of_uneven_nodes_get_their_numbers_and_succeed(engine):
     job = engine.job("ok", (1, 2))
     handle = engine.submit(job)
     seen = engine.until(handle, Phase.SUCCEEDED, Phase.FAILED)
@@ -74,7 +74,7 @@ def test_ranks_of_uneven_nodes_get_their_places_and_succeed(engine):
     ]  # fmt: skip
 
 
-def test_placeholders_in_arguments_and_variables_become_each_ranks_own_values(engine):
+def test_placeholders_become_each_ranks_values(engine):
     job = engine.job("ok", (1, 2), env={"GIVEN": "rank-{rank}"})
     args = (*job.entrypoint.args, "{node_rank}.{local_rank}/{world_size}", "{{rank}}", "{epoch}")
     handle = engine.submit(replace(job, entrypoint=replace(job.entrypoint, args=args)))
@@ -113,7 +113,7 @@ def test_a_job_cancelled_before_it_was_submitted_never_starts(engine):
     assert not starts(engine)
 
 
-def test_cancelling_asks_first_and_leaves_nothing(engine):
+def test_cancelling_asks_first_and_leaves_no_process(engine):
     handle = engine.submit(engine.job("polite"))
     ready(engine, handle)
     engine.backend.cancel(handle, 30.0)
@@ -139,7 +139,7 @@ def test_a_later_shorter_grace_wins(engine):
     engine.until_gone(handle)
 
 
-def test_the_rank_that_failed_is_named_and_its_siblings_end(engine):
+def test_the_failed_rank_is_named_and_its_peers_end(engine):
     handle = engine.submit(engine.job("one-fails"))
     seen = engine.until(handle, Phase.FAILED)
     assert seen.cause.code == "RANK_FAILED"
@@ -149,7 +149,7 @@ def test_the_rank_that_failed_is_named_and_its_siblings_end(engine):
     engine.until_gone(handle)
 
 
-def test_a_rank_killed_from_outside_is_named_with_the_signal(engine):
+def test_a_rank_killed_from_outside_is_named_with_its_signal(engine):
     handle = engine.submit(engine.job("wait", (1, 2)))
     victim = next(rank for rank in ready(engine, handle) if rank.rank == 2)
     os.kill(victim.pid, signal.SIGKILL)
@@ -169,12 +169,12 @@ def test_ranks_do_not_outlive_their_runner(engine):
     assert not any(alive(rank.pid) for rank in ranks)
 
 
-def test_half_a_line_is_read_while_it_is_printed_over(engine):
+def test_an_incomplete_line_is_read_while_it_is_overwritten(engine):
     handle = engine.submit(engine.job("wait", (1,)))
     until(lambda: engine.log(handle, 0).endswith("ready\n\r 1%\r 2%"), what="the bar's newest state")
 
 
-def test_what_ranks_leave_behind_is_swept_away(engine):
+def test_processes_left_by_ranks_are_ended(engine):
     handle = engine.submit(engine.job("helpers"))
     engine.until(handle, Phase.SUCCEEDED)
     helpers = [int(pid) for pid in (engine.scratch / "helpers").read_text().split()]
@@ -182,7 +182,7 @@ def test_what_ranks_leave_behind_is_swept_away(engine):
     assert not any(alive(pid) for pid in helpers)
 
 
-def test_a_log_is_read_by_cursor_without_loss_or_doubles(engine):
+def test_a_log_is_read_by_cursor_without_loss_or_duplicates(engine):
     handle = engine.submit(engine.job("lines", (1,)))
     engine.until(handle, Phase.SUCCEEDED)
     engine.until_gone(handle)
@@ -252,7 +252,7 @@ def test_secrets_reach_every_rank_and_are_left_nowhere(engine):
     assert holding(engine.scratch, tail) == []
 
 
-def test_secrets_of_an_attempt_that_never_runs_are_left_nowhere(engine):
+def test_secrets_of_an_attempt_that_never_runs_are_removed(engine):
     value = secrets.token_urlsafe(24)
     job = engine.job("secret", secret_env={"API_KEY": "the-key"})
     handle = engine.submit(job, {"API_KEY": value})

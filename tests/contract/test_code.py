@@ -37,7 +37,7 @@ def preparing(engine, handle: Handle) -> Observation:
     return until(seen, what="packages are being prepared")
 
 
-def test_what_nodes_make_ready_is_told_until_their_ranks_begin(engine):
+def test_preparation_of_nodes_is_reported_until_ranks_start(engine):
     gate = engine.scratch / "gate"
     handle = engine.submit(bringing(engine, packages.tree(gate)))
     seen = preparing(engine, handle)
@@ -63,7 +63,7 @@ open("lr.txt", "w").write("changed")
 """
 
 
-def test_what_ranks_wrote_beside_their_script_is_there_in_the_next_attempt_for_all_nodes(engine):
+def test_files_written_next_to_the_script_exist_in_the_next_attempt_on_all_nodes(engine):
     job = bringing(engine, {"train.py": KEEPS, "lr.txt": "0.1"})
     for attempt in (1, 2):
         handle = engine.submit(replace(job, attempt=attempt))
@@ -77,7 +77,7 @@ def test_what_ranks_wrote_beside_their_script_is_there_in_the_next_attempt_for_a
     assert sorted(path.name for path in written.iterdir()) == ["1-0", "1-1", "2-0", "2-1"], "the platform sees it"
 
 
-def test_preparing_ends_with_the_attempt(engine):
+def test_preparation_stops_with_the_attempt(engine):
     handle = engine.submit(bringing(engine, packages.tree(engine.scratch / "gate")))
     preparing(engine, handle)
     engine.backend.cancel(handle, 0.0)
@@ -85,7 +85,7 @@ def test_preparing_ends_with_the_attempt(engine):
 
 
 @OF_ITS_OWN
-def test_where_one_node_cannot_prepare_its_packages_the_cause_names_it_with_the_error(engine):
+def test_a_failed_package_preparation_names_node_and_error(engine):
     gate = engine.scratch / "gate"
     gate.touch()
     handle = engine.submit(bringing(engine, packages.tree(gate, broken=1), (2, 1)))
@@ -96,7 +96,7 @@ def test_where_one_node_cannot_prepare_its_packages_the_cause_names_it_with_the_
     assert "there is no compiler here" in cause.params["why"]
 
 
-def test_an_archive_that_a_node_does_not_see_is_the_cause(engine):
+def test_an_archive_missing_on_a_node_is_the_cause(engine):
     job = bringing(engine, {"train.py": "print('never')\n"})
     for path in (engine.scratch / "data" / ARCHIVES_FOLDER / job.code.snapshot).iterdir():
         path.unlink()

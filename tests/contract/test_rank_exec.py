@@ -28,7 +28,7 @@ def begin(engine: Engine) -> Begin:
     return begun
 
 
-def test_a_command_has_its_ranks_variables_and_none_of_its_secrets(begin: Begin) -> None:
+def test_a_command_has_its_ranks_variables_without_secrets(begin: Begin) -> None:
     beside = begin("secret", (1, 2), said="secret", secret_env=("API_KEY",), env={"COLOR": "blue"})
     env, _ = beside.shown(2, env={"MINE": "yes"})
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "COLOR", "MINE")
@@ -38,7 +38,7 @@ def test_a_command_has_its_ranks_variables_and_none_of_its_secrets(begin: Begin)
     assert "s3cret" not in env.values()
 
 
-def test_bytes_pass_as_they_are_and_the_exit_code_comes_back(begin: Begin) -> None:
+def test_bytes_pass_unchanged_and_the_exit_code_is_returned(begin: Begin) -> None:
     beside = begin("wait")
     with beside.begin(1, "sh", "-c", "cat; exit 7") as stream:
         for at in range(0, len(NOISE), 1 << 16):
@@ -51,14 +51,14 @@ def test_bytes_pass_as_they_are_and_the_exit_code_comes_back(begin: Begin) -> No
     assert (out, last) == (NOISE, b'{"exit": 7}')
 
 
-def test_a_terminal_is_one(begin: Begin) -> None:
+def test_a_terminal_has_a_pty(begin: Begin) -> None:
     beside = begin("wait")
     done = beside.run(0, "sh", "-c", "tty; stty size", tty={"columns": 101, "rows": 31})
     assert done.code == 0
     assert done.out.splitlines()[1] == "31 101"
 
 
-def test_a_command_ends_with_its_connection_and_all_that_it_started(begin: Begin) -> None:
+def test_a_command_and_its_children_end_with_the_connection(begin: Begin) -> None:
     beside = begin("wait")
     stream = beside.begin(0, "sh", "-c", LEAVES)
     left = int(first_word(stream))
@@ -68,7 +68,7 @@ def test_a_command_ends_with_its_connection_and_all_that_it_started(begin: Begin
     assert beside.backend.observe([beside.handle])[beside.handle.name].phase is Phase.RUNNING
 
 
-def test_beside_a_rank_that_has_ended_there_is_nothing(engine: Engine, begin: Begin) -> None:
+def test_a_command_next_to_an_ended_rank_is_refused(engine: Engine, begin: Begin) -> None:
     beside = begin("wait")
     known = beside.backend.beside(beside.plan, beside.handle, 0)
     assert beside.refused(99).code == "RANK_NOT_RUNNING"
