@@ -27,7 +27,7 @@ def test_the_image_holds_the_server_and_no_training_stack(engine: Engine, image:
     assert engine.docker("run", "--rm", image, "python", "-c", look) == "None 1000"
 
 
-def test_one_command_brings_the_platform_up(platform: Compose, api: Api) -> None:
+def test_one_command_starts_the_platform(platform: Compose, api: Api) -> None:
     assert platform.look(platform.container("migrate"), "{{.State.ExitCode}}") == "0"
     for service in OURS:
         assert platform.look(platform.container(service), "{{.State.Running}} {{.RestartCount}}") == "true 0", service
@@ -43,7 +43,7 @@ def test_a_task_trains_on_two_worker_containers(api: Api, task: str) -> None:
     assert api.get(f"/training-tasks/{task}/checkpoints")["items"]
 
 
-def test_killed_processes_come_back_and_training_goes_on(platform: Compose, api: Api, task: str) -> None:
+def test_killed_processes_are_restarted_and_training_continues(platform: Compose, api: Api, task: str) -> None:
     for service in (*OURS, "redis", "postgresql"):
         before = platform.pid(service)
         platform.kill(service)
@@ -53,7 +53,7 @@ def test_killed_processes_come_back_and_training_goes_on(platform: Compose, api:
     assert api.get(f"/training-tasks/{task}")["attempt"] == 1
 
 
-def test_an_upgrade_leaves_training_alone(engine: Engine, platform: Compose, api: Api, task: str) -> None:
+def test_an_upgrade_does_not_interrupt_training(engine: Engine, platform: Compose, api: Api, task: str) -> None:
     """Another image under the same name, as a build of a newer checkout gives."""
     newer = "FROM fermi:0.1.0\nLABEL release=newer\n"
     engine.docker("build", "--tag", "fermi:0.1.0", "-", input=newer, stdin=None)
@@ -86,7 +86,7 @@ def test_a_backup_is_restored_on_an_empty_host(platform: Compose, hosts: Hosts, 
 
 
 @pytest.mark.parametrize("torn", ["archive", "dump"])
-def test_a_torn_backup_touches_nothing(torn: str, platform: Compose, api: Api, task: str, tmp_path: Path) -> None:
+def test_a_damaged_backup_changes_nothing(torn: str, platform: Compose, api: Api, task: str, tmp_path: Path) -> None:
     backup, broken = platform.folder / "backup.tar", tmp_path / "broken.tar"
     if torn == "archive":
         broken.write_bytes(backup.read_bytes()[:4096])

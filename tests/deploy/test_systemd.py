@@ -98,7 +98,7 @@ def test_training_outlives_the_service(host: Host, hosts: Hosts, api: Api) -> No
     assert api.until_status(task, "succeeded")["attempt"] == 1
 
 
-def test_where_the_number_is_taken_its_owner_runs_the_service(host: Host, hosts: Hosts, api: Api) -> None:
+def test_where_the_uid_is_in_use_its_owner_runs_the_service(host: Host, hosts: Hosts, api: Api) -> None:
     """The host as it would be, had the number been alice's when the service was installed."""
     host.run("systemctl stop fermi-worker")
     host.run("sed -i s/^fermi:/alice:/ /etc/passwd /etc/shadow /etc/group /etc/gshadow")
