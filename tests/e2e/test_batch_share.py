@@ -67,13 +67,13 @@ def test_the_gradient_is_that_of_the_global_batch_to_a_millionth(options: list[s
 
 
 @pytest.mark.parametrize("script", [DDP, FSDP], ids=["ddp", "fsdp"])
-def test_training_goes_on_as_in_one_process(script: str, options: list[str], tmp_path: Path) -> None:
+def test_training_with_shares_equals_one_process(script: str, options: list[str], tmp_path: Path) -> None:
     alone = train(tmp_path / "alone", DDP, [6], options)
     unequal = train(tmp_path / "unequal", script, [3, 2, 1], options)
     assert_alike(unequal.metrics(), alone.metrics())
 
 
-def test_the_platform_tells_each_rank_its_part_and_the_parts_are_the_whole() -> None:
+def test_the_platform_gives_each_rank_its_share_and_shares_sum_to_the_batch() -> None:
     spec = job("env-001", "env-002", hyperparameters={"batchSize": 8}, options={"batchShare": "bySpeed"})
     for framework in ("ddp", "fsdp"):
         plan = plugins.get_framework(framework).plan(spec)

@@ -84,9 +84,7 @@ def test_a_task_is_previewed_submitted_followed_and_read_back(fermi: Cli) -> Non
     assert fermi("get", task_id).returncode == 4
 
 
-def test_a_failing_script_makes_the_waiting_command_fail_and_so_by_hand(
-    fermi: Cli, platform: Running, tmp_path: Path
-) -> None:
+def test_a_failing_script_makes_submit_and_launch_fail(fermi: Cli, platform: Running, tmp_path: Path) -> None:
     workspace = platform.data / "workspace"
     workspace.mkdir(exist_ok=True)
     (workspace / "broken.py").write_text("import sys\nprint('about to fail', sys.argv[1:])\nsys.exit(7)\n")
@@ -103,7 +101,7 @@ def test_a_failing_script_makes_the_waiting_command_fail_and_so_by_hand(
     assert "[rank 0] about to fail ['--epochs', '3']" in run.text
 
 
-def test_a_file_is_submitted_and_flags_win(fermi: Cli) -> None:
+def test_a_file_is_submitted_and_flags_override_it(fermi: Cli) -> None:
     file = {
         "taskName": "from file",
         "datasetId": "python-stdlib",
@@ -124,7 +122,7 @@ def test_a_file_is_submitted_and_flags_win(fermi: Cli) -> None:
     assert "EMULATED_GPUS" in answer.stderr
 
 
-def test_ctrl_c_leaves_the_training_to_itself_and_stop_ends_it(fermi: Cli, client: Fermi, env: dict[str, str]) -> None:
+def test_ctrl_c_leaves_training_running_and_stop_ends_it(fermi: Cli, client: Fermi, env: dict[str, str]) -> None:
     command = [
         sys.executable,
         "-m",
@@ -206,7 +204,7 @@ def test_an_idempotency_key_makes_one_task(client: Fermi, platform: Running) -> 
     assert client.tasks.wait(first["taskId"])["status"] == "succeeded"
 
 
-def test_a_password_signs_in_and_a_stranger_finds_nothing(fermi: Cli, platform: Running, env: dict[str, str]) -> None:
+def test_a_password_signs_in_and_strangers_see_nothing(fermi: Cli, platform: Running, env: dict[str, str]) -> None:
     make = "from apps.accounts.models import User; User.objects.create_user('alice', password='correct horse')"
     subprocess.run(
         [sys.executable, "manage.py", "shell", "-c", make], env=env, cwd=ROOT, check=True, capture_output=True
@@ -262,7 +260,7 @@ def test_the_examples_of_the_python_client_run(env: dict[str, str]) -> None:
     assert outputs[1].rstrip().endswith("hello")
 
 
-def test_the_speed_up_of_nodes_is_measured_and_nothing_is_left_running(fermi: Cli, platform: Running) -> None:
+def test_scaling_of_nodes_is_measured_and_leaves_no_process(fermi: Cli, platform: Running) -> None:
     wish = {"projectId": "default", "clusterId": "local", "zone": "local", "gpuType": "A100", "gpuCount": 1}
     made = [
         platform.api.post("/dev-environments", json={**wish, "name": f"twin-{number}", "emulated": True})

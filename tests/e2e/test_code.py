@@ -65,7 +65,7 @@ def words_of(platform: Running, task_id: str) -> list[str]:
     return lines
 
 
-def test_what_changed_between_two_submissions_trains_on_every_node(platform, folder, tmp_path):
+def test_changes_between_two_submissions_train_on_every_node(platform, folder, tmp_path):
     first = submit(platform, tmp_path, "--code", str(folder))
     (folder / "lib" / "word.py").write_text('WORD = "second"\n')
     second = submit(platform, tmp_path, "--code", str(folder))
@@ -106,7 +106,7 @@ def test_a_damaged_archive_is_refused_with_its_cause(platform, folder, tmp_path)
     assert platform.strays() == []
 
 
-def test_packages_are_prepared_once_and_a_wrong_one_says_so(platform, folder, tmp_path):
+def test_packages_are_prepared_once_and_an_invalid_one_is_reported(platform, folder, tmp_path):
     wheels = platform.data / "workspace" / "wheels"  # where a task may read
     wheels.mkdir(parents=True)
     with zipfile.ZipFile(wheels / "fermitoy-1.0-py3-none-any.whl", "w") as wheel:
@@ -128,7 +128,7 @@ def test_packages_are_prepared_once_and_a_wrong_one_says_so(platform, folder, tm
     assert "no-such-package-of-anybody" in wrong["reason"]["message"]
 
 
-def test_the_working_directory_of_the_master_environment_trains_as_it_was_when_it_was_taken(platform, tmp_path):
+def test_a_snapshot_of_the_master_environments_folder_is_trained(platform, tmp_path):
     workspace = platform.data / "environments" / "env-001" / "workspace" / "mine"
     (workspace / "lib").mkdir(parents=True)
     (workspace / "train.py").write_text(SCRIPT)
@@ -151,7 +151,7 @@ def test_the_working_directory_of_the_master_environment_trains_as_it_was_when_i
     assert "no folder absent" in ended["reason"]["message"], ended["reason"]
 
 
-def test_a_retry_after_an_edit_in_the_environment_runs_the_edit(platform, tmp_path):
+def test_a_retry_after_an_edit_in_the_environment_runs_the_edited_code(platform, tmp_path):
     workspace = platform.data / "environments" / "env-001" / "workspace" / "edited"
     (workspace / "lib").mkdir(parents=True)
     (workspace / "train.py").write_text(SCRIPT)

@@ -69,7 +69,9 @@ def unbroken(platform: Running) -> str:
 
 
 @pytest.mark.parametrize("framework", ["ddp", "fsdp"])
-def test_four_nodes_then_three_then_four_train_as_four(framework: str, platform: Running, unbroken: str) -> None:
+def test_resizing_from_four_nodes_to_three_and_back_keeps_the_losses(
+    framework: str, platform: Running, unbroken: str
+) -> None:
     kept = environments(platform, framework, 4)
     elastic = {"elastic": {"minNodes": 2, "maxNodes": 4}}
     broken = train(platform, kept, framework, config=elastic, hyperparameters={"stepDelay": 0.05}, maxRestarts=1)

@@ -89,7 +89,7 @@ def enter(platform: Running, key: str) -> Inside:
     return Inside(platform.port, answer.json()["data"]["url"])
 
 
-def test_what_make_up_brings_can_be_opened_and_there_is_a_catalogue(platform: Running) -> None:
+def test_make_up_offers_environments_and_a_catalogue(platform: Running) -> None:
     own = {one["id"]: one["hosted"] for one in platform.get("/dev-environments")["items"]}
     assert all(one and one["allowedActions"] for one in own.values())
     assert {one["kind"] for one in platform.get("/environment-templates")["items"]} == {"jupyter", "vscode", "custom"}
@@ -100,7 +100,7 @@ def test_what_make_up_brings_can_be_opened_and_there_is_a_catalogue(platform: Ru
     assert keepers(platform) == {"env-001": 1}
 
 
-def test_a_notebook_that_nobody_uses_is_warned_of_kept_and_stopped_and_has_its_disk_again(
+def test_an_idle_notebook_is_warned_stopped_and_restarted_with_its_disk(
     platform: Running, fermi: Fermi, clock: subprocess.Popen[bytes]
 ) -> None:
     key = make(platform, "lab", templateId="template-jupyter", idleStopMinutes=30)
@@ -156,7 +156,7 @@ def warnings(platform: Running, key: str) -> int:
     return [one["code"] for one in events].count("ENVIRONMENT_IDLE_WARNED")
 
 
-def test_whoever_is_killed_there_is_one_keeper_for_each_and_in_the_end_none(
+def test_after_any_kill_there_is_one_daemon_per_environment_and_finally_none(
     platform: Running, clock: subprocess.Popen[bytes]
 ) -> None:
     """Beside them, three that are made for a task and go with it."""

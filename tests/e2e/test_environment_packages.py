@@ -78,7 +78,7 @@ def lab(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         made.close()
 
 
-def test_a_package_of_one_notebook_is_named_levelled_and_trained_with(lab: Lab, tmp_path: Path) -> None:
+def test_a_package_of_one_notebook_is_named_installed_and_used(lab: Lab, tmp_path: Path) -> None:
     request = lab.request(SCRIPT)
     lab.install("first", "toy")
     found = lab.preview(request)
@@ -102,7 +102,7 @@ def test_a_package_of_one_notebook_is_named_levelled_and_trained_with(lab: Lab, 
         assert lab.platform.log(task, rank).splitlines()[-1] == f"rank {rank} has toy 1.0"
 
 
-def test_what_is_known_of_a_container_is_old_when_it_was_restarted(lab: Lab) -> None:
+def test_a_restarted_container_invalidates_its_survey(lab: Lab) -> None:
     ids = ",".join(lab.ids)
 
     def compared() -> Any:
@@ -119,7 +119,7 @@ def test_what_is_known_of_a_container_is_old_when_it_was_restarted(lab: Lab) -> 
     assert compared()["environments"][0]["lookedAt"] == before[0]["lookedAt"]
 
 
-def test_the_command_compares_and_levels(lab: Lab, tmp_path: Path) -> None:
+def test_the_command_compares_and_installs(lab: Lab, tmp_path: Path) -> None:
     lab.install("first", "gear")
     done = fermi(lab.platform, tmp_path, "environments", "packages", *NAMES, "--anew")
     assert done.returncode == 0, done.stderr
@@ -131,7 +131,7 @@ def test_the_command_compares_and_levels(lab: Lab, tmp_path: Path) -> None:
     assert "The environments have the same packages." in done.stdout
 
 
-def test_a_preview_has_pytorch_stand_by_in_both_and_ranks_are_forked_from_it(lab: Lab, tmp_path: Path) -> None:
+def test_a_preview_preloads_pytorch_in_both_and_ranks_are_forked_from_it(lab: Lab, tmp_path: Path) -> None:
     request = lab.request("import os, sys\nprint('torch' in sys.modules, os.environ['RANK'])\n")
     done = fermi(lab.platform, tmp_path, "environments", "warm", *NAMES, "on")
     assert done.returncode == 0, done.stderr

@@ -215,7 +215,7 @@ if __name__ == "__main__":
 """Document 003's complete example; gloo where there is no GPU, as its step 1 says."""
 
 
-def test_the_tutorial_s_script_trains_as_it_is_typed_there(tmp_path, started):
+def test_the_tutorials_script_trains_as_typed(tmp_path, started):
     (tmp_path / "train.py").write_text(TUTORIAL)
     port = ["--master-port", str(free_port())]
     run = Started(tmp_path / "out", *fermi("launch", "--nproc-per-node", "2", *port, "--", "train.py"),

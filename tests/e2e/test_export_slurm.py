@@ -40,7 +40,7 @@ def ended(slurm: Slurm, job: str) -> str:
     return until(state, seconds=120, what=f"job {job} is over")
 
 
-def test_a_rendered_job_of_uneven_nodes_runs_with_the_plan_s_ranks(slurm: Slurm, tmp_path: Path) -> None:
+def test_a_rendered_job_of_uneven_nodes_has_the_plans_ranks(slurm: Slurm, tmp_path: Path) -> None:
     (tmp_path / "show.py").write_text(SHOW)
     text = 'it\'s $HOME "and"\nmore'
     spec = JobSpec("task-one", "pytorch-ddp", nodes(1, 2), "env-0", entrypoint=Entrypoint(str(tmp_path / "show.py")),

@@ -37,7 +37,7 @@ def done(answer: subprocess.CompletedProcess[bytes]) -> bytes:
     return answer.stdout
 
 
-def test_files_go_up_once_are_read_by_ranks_and_outputs_come_back(platform: Running, tmp_path: Path) -> None:
+def test_files_are_uploaded_once_read_by_ranks_and_outputs_downloaded(platform: Running, tmp_path: Path) -> None:
     source = tmp_path / "in"
     (source / "deep").mkdir(parents=True)
     (source / "a.txt").write_text("hello")
@@ -66,7 +66,7 @@ def test_files_go_up_once_are_read_by_ranks_and_outputs_come_back(platform: Runn
     assert (tmp_path / "out" / "copy" / "0.txt").read_text() == "HELLO"
 
 
-def test_a_killed_upload_goes_on_and_so_does_one_whose_platform_was_killed(platform: Running, tmp_path: Path) -> None:
+def test_uploads_resume_after_a_kill_of_client_or_platform(platform: Running, tmp_path: Path) -> None:
     big = tmp_path / "big.bin"
     big.write_bytes(os.urandom(24 << 20))
     project = platform.api.get("/projects").json()["data"]["items"][0]["id"]

@@ -31,7 +31,7 @@ def trainer(platform: Running) -> Trainer:
 
 
 @pytest.mark.parametrize(("needs", "framework", "changes"), KINDS)
-def test_it_trains_on_any_nodes_and_a_killed_rank_costs_only_the_steps_since_the_checkpoint(
+def test_it_trains_on_any_nodes_and_a_killed_rank_loses_only_steps_since_the_checkpoint(
     needs: str, framework: str, changes: dict[str, Any], trainer: Trainer
 ) -> None:
     if not find_spec(needs):

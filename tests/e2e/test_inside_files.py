@@ -100,7 +100,7 @@ def lines(text: str, word: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(f"{word} ")]
 
 
-def test_all_ranks_go_on_from_what_one_has_saved(lab: DevPods) -> None:
+def test_all_ranks_resume_from_one_ranks_checkpoint(lab: DevPods) -> None:
     """Rank 0 saves the weights, each rank a shard of its own; both load all of it, on nodes that share nothing."""
     platform = lab.platform
     task = lab.create(lab.request(TRAIN))
@@ -119,7 +119,7 @@ def test_all_ranks_go_on_from_what_one_has_saved(lab: DevPods) -> None:
     assert {one["path"] for one in beside} == {"beside/0.txt", "beside/1.txt"}
 
 
-def test_a_large_file_is_cut_off_and_goes_on_while_logs_are_told(lab: DevPods) -> None:
+def test_an_interrupted_large_file_resumes_while_logs_flow(lab: DevPods) -> None:
     platform = lab.platform
     task = lab.create(lab.request(BIG, lab.ids[1]))
     folder = platform.data / "checkpoints"
@@ -151,7 +151,7 @@ def test_a_large_file_is_cut_off_and_goes_on_while_logs_are_told(lab: DevPods) -
     assert (platform.data / "outputs" / task / "report.txt").read_text() == "until it was stopped"
 
 
-def test_a_dataset_is_sent_and_another_task_goes_on_from_what_came(lab: DevPods) -> None:
+def test_a_dataset_is_sent_and_another_task_resumes_from_the_result(lab: DevPods) -> None:
     """The recipe's trainer, on data of the platform that the dev pods do not mount. The retry is a task of its own."""
     config = {"nodeIds": lab.ids, "masterNode": lab.ids[0], "framework": "ddp", "runIn": "environment"}
     request = lab.platform.request(lab.ids, hyperparameters={**SMALL, "checkpointEvery": 2}, distributedConfig=config)

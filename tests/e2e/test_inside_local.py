@@ -75,7 +75,7 @@ def disk(platform: Running, key: str) -> str:
     return str(platform.data.resolve() / "environments" / key)
 
 
-def test_what_was_installed_in_an_environment_is_there_when_it_trains(platform: Running, lab: str, other: str) -> None:
+def test_packages_installed_in_an_environment_are_used_in_training(platform: Running, lab: str, other: str) -> None:
     said, _ = train(platform, [lab], disk(platform, other), "--needs")
     home = f"{disk(platform, lab)}/home"
     assert said[0]["python"] == f"{home}/.fermi/python/bin/python"
@@ -86,14 +86,14 @@ def test_what_was_installed_in_an_environment_is_there_when_it_trains(platform: 
     assert (said[0]["tiny"], "there is no tiny" in log) == ("", True)
 
 
-def test_each_environment_of_a_task_trains_with_its_own(platform: Running, lab: str, other: str) -> None:
+def test_each_environment_trains_with_its_own_packages(platform: Running, lab: str, other: str) -> None:
     said, _ = train(platform, [lab, other], disk(platform, other))
     assert [bool(said[node]["tiny"]) for node in (0, 1)] == [True, False]
     assert [said[node]["home"] for node in (0, 1)] == [f"{disk(platform, key)}/home" for key in (lab, other)]
     assert [said[node]["readable"] for node in (0, 1)] == [False, True]
 
 
-def test_what_was_installed_outlives_a_stop(platform: Running, lab: str, other: str) -> None:
+def test_installed_packages_survive_a_stop(platform: Running, lab: str, other: str) -> None:
     act(platform, lab, "stop")
     until_is(platform, lab, "stopped")
     act(platform, lab, "start")

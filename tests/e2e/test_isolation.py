@@ -21,7 +21,7 @@ KEPT = ("token", "secret_key", "fermi.sqlite3", "run/broker.conf", "run/processe
 
 
 @pytest.mark.skipif(not sandbox.read_landlock_abi(), reason="this kernel has no Landlock, or it is turned off")
-def test_a_members_script_gets_nothing_of_the_platforms(platform: Running) -> None:
+def test_a_members_script_cannot_reach_the_platforms_files(platform: Running) -> None:
     """Its files, the environment and memory of its processes, its broker, and another task's folders."""
     data = platform.data
     other = platform.create(["env-001"], hyperparameters={"totalSteps": 20, "checkpointEvery": 10})
@@ -52,7 +52,7 @@ def test_a_members_script_gets_nothing_of_the_platforms(platform: Running) -> No
 
 
 @pytest.mark.skipif(not sandbox.read_landlock_abi(), reason="this kernel has no Landlock, or it is turned off")
-def test_a_script_on_a_workers_host_gets_nothing_of_the_agents(platform: Running, tmp_path: Path) -> None:
+def test_a_script_on_a_workers_host_cannot_reach_the_agents_files(platform: Running, tmp_path: Path) -> None:
     """Its tokens, state, environment and memory; nor, in the platform's data directory, what is another task's."""
     token = platform.api.post("/workers/join-tokens", json={"name": "lab"}).raise_for_status().json()["data"]["token"]
     host = Host(platform, tmp_path / "gn6", "gn6", 1, token).start()
@@ -85,7 +85,7 @@ def test_a_script_on_a_workers_host_gets_nothing_of_the_agents(platform: Running
         host.close()
 
 
-def test_a_join_token_does_not_stay_in_the_command_line(platform: Running, tmp_path: Path) -> None:
+def test_a_join_token_is_removed_from_the_command_line(platform: Running, tmp_path: Path) -> None:
     token = platform.api.post("/workers/join-tokens", json={"name": "lab"}).raise_for_status().json()["data"]["token"]
     command = [sys.executable, "-m", "fermi.cli", "worker", "--server", platform.url, "--token", token,
                "--id", "gn9-0", "--emulate", "--state", str(tmp_path / "state")]  # fmt: skip

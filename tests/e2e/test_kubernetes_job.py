@@ -42,7 +42,7 @@ def connection(request: pytest.FixtureRequest, lab: Lab) -> dict:
     return {"jobset": request.param == "jobset"}
 
 
-def test_nodes_find_each_other_and_nothing_is_left(lab, connection):
+def test_nodes_rendezvous_and_no_object_is_left(lab, connection):
     platform = lab.platform(**connection)
     handle = lab.submit(platform, lab.job("meet", (1, 2)))
     lab.until_phase(platform, handle, Phase.SUCCEEDED)
@@ -65,7 +65,7 @@ def test_two_pods_train_with_ddp(lab):
     assert '"step": 50' in first
 
 
-def test_a_failed_rank_is_named_and_the_others_end(lab, connection):
+def test_a_failed_rank_is_named_and_its_peers_end(lab, connection):
     platform = lab.platform(**connection)
     handle = lab.submit(platform, lab.job("fail"))
     seen = lab.until_phase(platform, handle, Phase.FAILED)
@@ -76,7 +76,7 @@ def test_a_failed_rank_is_named_and_the_others_end(lab, connection):
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
 
-def test_cancelling_asks_first_and_keeps_the_last_words(lab, connection):
+def test_cancelling_asks_first_and_keeps_the_last_output(lab, connection):
     platform = lab.platform(**connection)
     handle = lab.submit(platform, lab.job("wait"))
     lab.until(lambda: all("ready" in lab.log(platform, handle, rank) for rank in range(2)), what="ranks ready")
@@ -89,7 +89,7 @@ def test_cancelling_asks_first_and_keeps_the_last_words(lab, connection):
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
 
-def test_submitting_again_from_anywhere_starts_nothing_twice(lab):
+def test_submitting_again_starts_nothing_twice(lab):
     platforms = [lab.platform(), lab.platform()]
     job = lab.job("wait")
     for platform in (*platforms, *platforms):
@@ -100,7 +100,7 @@ def test_submitting_again_from_anywhere_starts_nothing_twice(lab):
     lab.end(platforms[0], handle)
 
 
-def test_a_cancelled_attempt_never_begins(lab):
+def test_a_cancelled_attempt_never_starts(lab):
     platform = lab.platform()
     job = lab.job("wait")
     handle = lab.submit(platform, job)
@@ -110,7 +110,7 @@ def test_a_cancelled_attempt_never_begins(lab):
     lab.end(platform, handle)
 
 
-def test_the_next_attempt_follows_the_last_without_its_pods(lab):
+def test_the_next_attempt_starts_without_pods_of_the_last(lab):
     platform = lab.platform()
     job = lab.job("fail")
     first = lab.submit(platform, job)
@@ -122,7 +122,7 @@ def test_the_next_attempt_follows_the_last_without_its_pods(lab):
     lab.end(platform, second)
 
 
-def test_logs_go_on_where_they_were_after_we_restart(lab):
+def test_logs_continue_after_a_restart_of_the_platform(lab):
     platform = lab.platform()
     handle = lab.submit(platform, lab.job("lines"))
     lab.until(lambda: "line 200 " in lab.log(platform, handle, 0), what="some lines")
@@ -136,7 +136,7 @@ def test_logs_go_on_where_they_were_after_we_restart(lab):
     lab.end(again, handle)
 
 
-def test_an_image_that_cannot_be_pulled_is_the_reason_for_waiting(lab):
+def test_an_image_that_cannot_be_pulled_is_the_reason_to_wait(lab):
     platform = lab.platform()
     handle = lab.submit(platform, with_image(lab.job("wait"), "registry.invalid/nobody/nothing:1"))
     waiting = lab.until_waiting(platform, handle, "IMAGE_UNAVAILABLE").waiting
@@ -146,7 +146,7 @@ def test_an_image_that_cannot_be_pulled_is_the_reason_for_waiting(lab):
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
 
-def test_gpus_that_are_not_there_are_the_reason_for_waiting(lab):
+def test_missing_gpus_are_the_reason_to_wait(lab):
     platform = lab.platform()
     job = lab.job("wait", (1,))
     nodes = tuple(replace(node, emulated=False, gpu_count=1000) for node in job.nodes)
@@ -158,14 +158,14 @@ def test_gpus_that_are_not_there_are_the_reason_for_waiting(lab):
     lab.end(platform, handle)
 
 
-def test_an_environment_whose_machine_is_gone_fails_at_once(lab):
+def test_an_environment_whose_machine_was_removed_fails_at_once(lab):
     platform = lab.platform()
     handle = lab.submit(platform, with_engine(lab.job("wait"), node="no-such-machine"))
     assert lab.until_phase(platform, handle, Phase.FAILED).cause.code == "NODE_MISSING"
     lab.end(platform, handle)
 
 
-def test_a_pod_that_somebody_deletes_is_named(lab):
+def test_a_deleted_pod_is_named(lab):
     platform = lab.platform()
     handle = lab.submit(platform, lab.job("wait"))
     lab.until_phase(platform, handle, Phase.RUNNING)
@@ -193,7 +193,7 @@ def test_a_queue_without_a_name_holds_a_task_back(lab, connection):
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
 
-def test_what_no_task_owns_is_found_and_removed(lab):
+def test_orphaned_objects_are_found_and_removed(lab):
     platform = lab.platform()
     handle = lab.submit(platform, lab.job("wait"))
     lab.until_phase(platform, handle, Phase.RUNNING)
@@ -205,7 +205,7 @@ def test_what_no_task_owns_is_found_and_removed(lab):
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
 
-def test_the_gpt_recipe_trains_on_two_pods_with_the_platforms_data(fake, tmp_path):
+def test_the_gpt_recipe_trains_on_two_pods_with_a_dataset(fake, tmp_path):
     """The trainer is shipped with the job, the data comes from a claim, checkpoints are where the platform looks."""
     data = tokenize_text(iter_stdlib_files(max_bytes=300_000), fake.data_dir / "datasets" / "d")
     fake.fake.add_claim("platform-data", fake.data_dir)
@@ -252,7 +252,7 @@ def test_kueue_admits_when_there_is_quota(fake):
     fake.until_gone(platform, handle)
 
 
-def test_an_idle_task_costs_no_request(fake):
+def test_an_idle_task_makes_no_request(fake):
     platform = fake.platform()
     handle = fake.submit(platform, fake.job("wait"))
     fake.until(lambda: all("ready" in fake.log(platform, handle, rank) for rank in range(2)), what="ranks ready")

@@ -30,7 +30,7 @@ def lab(platform: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     assert not cluster.errors, "\n".join(cluster.errors)
 
 
-def test_the_cluster_is_fit(lab: Lab) -> None:
+def test_the_cluster_passes_its_check(lab: Lab) -> None:
     report = lab.send("POST", f"/clusters/{lab.id}/check")
     assert report["fit"], report
     assert {one["code"] for one in report["findings"] if one["level"] == "warn"} == {
@@ -39,7 +39,7 @@ def test_the_cluster_is_fit(lab: Lab) -> None:
     assert "VOLUME_USABLE" in {one["code"] for one in report["findings"]}
 
 
-def test_dev_pods_are_environments_where_they_are(lab: Lab) -> None:
+def test_dev_pods_are_environments(lab: Lab) -> None:
     found = lab.platform.get(f"/dev-environments/{lab.environments['nlp-research']}")
     assert (found["backend"], found["gpuCount"], found["gpuType"], found["emulated"]) == ("kubernetes", 8, "A100", True)
     assert (found["zone"]["name"], found["cpuCores"], found["memoryGb"]) == ("zone-2", 64, 64)
@@ -72,7 +72,7 @@ def test_the_preview_of_the_documents_request_shows_objects_that_validate_strict
 
 
 @pytest.mark.timeout(900)
-def test_the_documents_three_environments_train_and_leave_nothing_behind(lab: Lab) -> None:
+def test_the_documents_three_environments_train_and_no_object_is_left(lab: Lab) -> None:
     task_id = lab.send("POST", "/training-tasks", **lab.request(hyperparameters=SMALL))["taskId"]
     task = lab.platform.until_state(task_id, "succeeded", seconds=800)
     assert (task["worldSize"], task["step"]) == (14, 5)
@@ -109,7 +109,7 @@ def test_a_killed_pod_restarts_the_gang_from_its_checkpoint_and_stop_ends_it(lab
     until(lambda: all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in lab.pods(task_id)), what="no pod")
 
 
-def test_the_log_is_whole_after_the_watcher_and_the_connections_were_killed(lab: Lab) -> None:
+def test_the_log_is_complete_after_watcher_and_connections_were_killed(lab: Lab) -> None:
     script = lab.platform.data / "workspace" / "count.py"
     script.parent.mkdir(exist_ok=True)
     script.write_text(
@@ -129,7 +129,7 @@ def test_the_log_is_whole_after_the_watcher_and_the_connections_were_killed(lab:
 
 
 @pytest.mark.timeout(600)
-def test_pods_say_what_they_prepare_before_their_ranks_begin_and_which_of_them_cannot(lab: Lab, tmp_path: Path) -> None:
+def test_preparation_of_pods_is_shown_and_a_failing_one_named(lab: Lab, tmp_path: Path) -> None:
     names_of_both = ["pytorch-dev", "llm-training"]
     both, gate = [lab.environments[name] for name in names_of_both], tmp_path / "gate"
     task_id = packages.submit(lab.platform, tmp_path, packages.tree(gate), both)
@@ -147,14 +147,14 @@ def test_pods_say_what_they_prepare_before_their_ranks_begin_and_which_of_them_c
     assert "there is no compiler here" in reason["message"]
 
 
-def test_what_nobody_knows_of_is_swept_away(lab: Lab) -> None:
+def test_unknown_objects_are_removed(lab: Lab) -> None:
     labels = {names.MANAGED_BY: "fermi", names.TASK: "task-unknown", names.ATTEMPT: "3"}
     lab.cluster.api.create(CONFIGMAPS, "fermi", {"metadata": {"name": "task-unknown-3", "labels": labels}, "data": {}})
     lab.platform.kill("worker")  # the next one sweeps when it begins
     until(lambda: not lab.left("task-unknown"), seconds=120, what="the orphan is gone")
 
 
-def test_a_pod_that_is_gone_stops_its_environment_and_a_task_waits_for_it(lab: Lab) -> None:
+def test_a_deleted_pod_stops_its_environment_and_a_task_waits_for_it(lab: Lab) -> None:
     name = "llm-training"
     key = lab.environments[name]
     lab.cluster.api.delete(PODS, "fermi", name, {"gracePeriodSeconds": 0})
@@ -165,7 +165,7 @@ def test_a_pod_that_is_gone_stops_its_environment_and_a_task_waits_for_it(lab: L
     until(lambda: lab.platform.get(f"/dev-environments/{key}")["status"] == "running", what="it is back, the same one")
 
 
-def test_everything_the_platform_asked_of_the_cluster_is_among_the_permissions_it_asks_for(lab: Lab) -> None:
+def test_every_request_is_covered_by_the_documented_permissions(lab: Lab) -> None:
     """The last test: it looks at what all the others did."""
     allowed = {(verb, rule.resource) for rule in RULES for verb in rule.verbs}
     everybody_may = {("create", "selfsubjectaccessreviews"), ("get", "namespaces")}

@@ -60,7 +60,7 @@ def test_two_environments_train_on_real_text_survive_a_killed_rank_and_show_it(p
     assert platform.strays() == []
 
 
-def test_the_small_stand_in_of_each_use_case_trains_as_it_is_proposed(platform):
+def test_the_small_variant_of_each_use_case_trains(platform):
     """Fine-tuning on one machine, data parallel over two, tensors and pipeline split."""
     started = {}
     for key in ("llama2-7b", "bert-large", "gpt3-175b"):
@@ -76,7 +76,7 @@ def test_the_small_stand_in_of_each_use_case_trains_as_it_is_proposed(platform):
     assert platform.strays() == []
 
 
-def test_fourteen_ranks_run_as_the_rule_says_and_as_the_preview_showed(platform):
+def test_fourteen_ranks_run_as_previewed(platform):
     environments = ["env-001", "env-003", "env-005"]
     request = platform.request(environments, hyperparameters={"totalSteps": 5, "batchSize": 2, "evalBatches": 1})
     preview = platform.api.post("/training-tasks/preview", json=request).json()["data"]
@@ -96,7 +96,7 @@ def test_fourteen_ranks_run_as_the_rule_says_and_as_the_preview_showed(platform)
         assert line in platform.log(task_id, rank), f"rank {rank} says where it is"
 
 
-def test_a_stream_tells_everything_once_also_across_a_broken_connection(platform):
+def test_a_stream_delivers_everything_once_over_a_broken_connection(platform):
     task_id = platform.create(["env-001"], hyperparameters={"totalSteps": 40, "logEvery": 1, "stepDelay": 0.05})
     url = f"/training-tasks/{task_id}/stream"
     steps: list[int] = []
@@ -134,7 +134,7 @@ def test_a_stream_tells_everything_once_also_across_a_broken_connection(platform
         assert sum(1 for r, _ in lines if r == rank) == len(platform.log(task_id, rank).splitlines())
 
 
-def test_a_script_of_the_users_own_runs_with_its_arguments_and_environment(platform):
+def test_a_custom_script_runs_with_its_arguments_and_variables(platform):
     (platform.data / "workspace").mkdir(exist_ok=True)
     (platform.data / "workspace" / "own.py").write_text(
         "import os, sys, json\nprint(json.dumps({'step': 1, 'loss': 1.5}))\n"
@@ -149,7 +149,7 @@ def test_a_script_of_the_users_own_runs_with_its_arguments_and_environment(platf
     assert "['--a b', \"'\"] x y {'anything': {'goes': True}}" in platform.log(task_id, 1)
 
 
-def test_a_retried_task_goes_on_where_the_stopped_one_was(platform):
+def test_a_retried_task_resumes_the_stopped_one(platform):
     hyperparameters = {"totalSteps": 60, "checkpointEvery": 10, "stepDelay": 0.05}
     first = platform.create(["env-001"], hyperparameters=hyperparameters)
     until(lambda: platform.items(first, "checkpoints"), seconds=120, what="a checkpoint")

@@ -78,7 +78,7 @@ def test_it_serves_the_api_and_the_console(serving: Running) -> None:
     assert "python_info" in httpx.get(f"{serving.url}/metrics", headers=token).text
 
 
-def test_it_says_at_its_start_what_keeps_training_from_it(serving: Running) -> None:
+def test_the_start_reports_what_prevents_training(serving: Running) -> None:
     """What can be had differs between machines, so it is asked here as the platform asks it."""
     place = isolation.SandboxPaths(serving.data, serving.data / "workspace", get_default_python())
     lines = [
@@ -90,7 +90,7 @@ def test_it_says_at_its_start_what_keeps_training_from_it(serving: Running) -> N
     assert lines == [f"fermi  | {found.sentences('en')}{tried}"]
 
 
-def test_who_is_signed_out_gets_back_in_with_a_fresh_link(serving: Running) -> None:
+def test_a_signed_out_user_signs_in_with_a_new_link(serving: Running) -> None:
     assert httpx.get(f"{serving.url}/api/v1/auth/sign-in").json()["data"] == {"embedded": True}
     env = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}  # these tests' own
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "platform")])
@@ -108,7 +108,7 @@ def test_who_is_signed_out_gets_back_in_with_a_fresh_link(serving: Running) -> N
     assert "There is no active user 'nobody'." in nobody.stderr
 
 
-def test_ctrl_c_leaves_nothing_and_a_second_start_prepares_nothing_again_and_prints_a_new_link(fresh: Running) -> None:
+def test_ctrl_c_leaves_no_process_and_a_second_start_prints_a_new_link(fresh: Running) -> None:
     platform = fresh.start()
     platform.interrupt()
     assert platform.supervisor
@@ -128,7 +128,7 @@ def test_ctrl_c_leaves_nothing_and_a_second_start_prepares_nothing_again_and_pri
     assert httpx.get(links[1]).status_code == 410
 
 
-def test_a_killed_part_comes_back(serving: Running) -> None:
+def test_a_killed_process_is_restarted(serving: Running) -> None:
     before = serving.processes()
     for name in ("worker", "web", "broker"):
         serving.kill(name)
@@ -137,7 +137,7 @@ def test_a_killed_part_comes_back(serving: Running) -> None:
     until(serving.is_up, what="it serves again")
 
 
-def test_a_start_after_a_killed_supervisor_ends_what_was_left_and_serves(platform: Running) -> None:
+def test_a_start_after_a_killed_supervisor_ends_leftover_processes(platform: Running) -> None:
     platform.start()
     assert platform.supervisor
     platform.supervisor.kill()
@@ -178,7 +178,7 @@ def test_training_outlives_ctrl_c_and_ends_with_make_down(platform: Running) -> 
     assert platform.until_final(task)["status"] == "stopped"
 
 
-def test_sigterm_during_the_start_leaves_nothing(fresh: Running) -> None:
+def test_sigterm_during_the_start_leaves_no_process(fresh: Running) -> None:
     with fresh.output.open("ab") as output:
         command = [sys.executable, "-m", "server.up"]
         supervisor = subprocess.Popen(command, env=fresh.env, cwd=ROOT, stdout=output, stderr=output)
@@ -188,7 +188,7 @@ def test_sigterm_during_the_start_leaves_nothing(fresh: Running) -> None:
     assert living(fresh.data) == []
 
 
-def test_under_nohup_the_end_of_the_terminal_ends_nothing(fresh: Running) -> None:
+def test_under_nohup_closing_the_terminal_ends_nothing(fresh: Running) -> None:
     with fresh.output.open("ab") as output:
         command = ["nohup", sys.executable, "-m", "server.up"]
         supervisor = subprocess.Popen(command, env=fresh.env, cwd=ROOT, stdout=output, stderr=output)
@@ -201,7 +201,7 @@ def test_under_nohup_the_end_of_the_terminal_ends_nothing(fresh: Running) -> Non
     assert living(fresh.data) == []
 
 
-def test_a_busy_port_is_one_sentence_and_nothing_is_started(tmp_path: Path) -> None:
+def test_a_busy_port_is_one_sentence_and_starts_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         code, output = sentence(tmp_path / "data", FERMI_PORT=str(port))
@@ -212,7 +212,7 @@ def test_a_busy_port_is_one_sentence_and_nothing_is_started(tmp_path: Path) -> N
     assert living(tmp_path / "data") == []
 
 
-def test_a_setting_that_cannot_be_is_one_sentence_and_nothing_is_started(tmp_path: Path) -> None:
+def test_an_invalid_setting_is_one_sentence_and_starts_nothing(tmp_path: Path) -> None:
     code, output = sentence(tmp_path / "data", FERMI_ISOLATION="docker")
     assert code == 2
     assert output.splitlines() == ["fermi  | FERMI_ISOLATION must be one of auto, user, landlock, off, not 'docker'."]
@@ -227,7 +227,7 @@ def test_an_unwritable_directory_is_one_sentence(tmp_path: Path) -> None:
     assert "cannot be written to (not a directory): choose another with DATA=<directory>." in output
 
 
-def test_what_exposes_the_platform_comes_with_a_warning(platform: Running) -> None:
+def test_an_exposed_platform_gives_a_warning(platform: Running) -> None:
     """An address beyond this machine, and training that nothing keeps from the platform."""
     platform.env |= {"FERMI_HOST": "0.0.0.0", "FERMI_ISOLATION": "off"}
     platform.start()

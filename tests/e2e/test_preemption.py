@@ -15,7 +15,7 @@ def codes(platform: Running, task_id: str) -> list[str]:
 
 
 @pytest.mark.database
-def test_a_paused_task_of_fourteen_ranks_gives_its_environments_back_and_goes_on(platform: Running) -> None:
+def test_a_paused_task_of_fourteen_ranks_releases_its_environments_and_resumes(platform: Running) -> None:
     task_id = platform.create(ALL, hyperparameters=TRAINING, maxRestarts=0)
     until(lambda: platform.items(task_id, "checkpoints"), seconds=180, what="a checkpoint")
     assert platform.api.post(f"/training-tasks/{task_id}/pause").status_code == 200
@@ -39,7 +39,7 @@ def test_a_paused_task_of_fourteen_ranks_gives_its_environments_back_and_goes_on
 
 
 @pytest.mark.database
-def test_fourteen_ranks_give_way_to_a_higher_class_and_lose_less_than_a_checkpoints_interval(platform: Running) -> None:
+def test_fourteen_ranks_are_preempted_and_lose_less_than_a_checkpoint_interval(platform: Running) -> None:
     low = platform.create(
         ALL, hyperparameters=TRAINING, maxRestarts=0, priority="low", preemptible=True, minRunSeconds=0
     )

@@ -59,7 +59,7 @@ def enter(lab: Lab, node: int, home: Path) -> InsideSession:
     return InsideSession(ours).greet()
 
 
-def test_pods_between_which_nothing_passes_are_named_with_address_and_policy(lab: Lab, tmp_path: Path) -> None:
+def test_pods_that_cannot_reach_each_other_are_named_with_address_and_policy(lab: Lab, tmp_path: Path) -> None:
     lab.drop(0, "-s", lab.address(1))
     lab.drop(1, "-s", lab.address(0))
     report = carried_out(lab, tmp_path)

@@ -114,7 +114,7 @@ def env(node: int, stacks: list[Path] | None, level: str, master: str, patience:
     }  # fmt: skip
 
 
-def test_a_healthy_set_passes(lab, stacks):
+def test_a_healthy_cluster_passes(lab, stacks):
     for _ in range(3):
         found = preflight(lab, [stacks["2.13.0"]] * NODES)
         assert (found.level, found.culprits) == ("pass", []), found.report
@@ -123,7 +123,7 @@ def test_a_healthy_set_passes(lab, stacks):
     assert interface["value"] == {"NCCL_SOCKET_IFNAME": "=eth0"}
 
 
-def test_a_healthy_set_passes_in_full(lab):
+def test_a_healthy_cluster_passes_the_full_test(lab):
     found = preflight(lab, level="full")
     assert (found.level, found.culprits) == ("pass", []), found.report
     assert set(found.pairs.values()) == {"pass"}
@@ -132,7 +132,7 @@ def test_a_healthy_set_passes_in_full(lab):
     assert found.report["together"]["allReduceMs"] > 0
 
 
-def test_a_blocked_master_port_is_the_heads(lab, stacks):
+def test_a_master_port_blocked_for_all_is_the_heads_problem(lab, stacks):
     lab.drop(0, "-p", "tcp", "--dport", str(PORT))
     found = preflight(lab, [stacks["2.13.0"]] * NODES)
     assert found.culprits == [("fail", "MASTER_PORT_CLOSED", ["node-0"])]
@@ -140,14 +140,14 @@ def test_a_blocked_master_port_is_the_heads(lab, stacks):
     assert "master port 29500 of node-0" in found.text()
 
 
-def test_a_master_port_that_one_node_cannot_reach_is_that_nodes(lab, stacks):
+def test_a_master_port_blocked_for_one_node_is_that_nodes_problem(lab, stacks):
     lab.drop(0, "-s", lab.address(2), "-p", "tcp", "--dport", str(PORT))
     found = preflight(lab, [stacks["2.13.0"]] * NODES)
     assert found.culprits == [("fail", "MASTER_PORT_BLOCKED", ["node-2"])]
     assert found.broken() == {("2", "0")}
 
 
-def test_a_dead_link_is_named_and_its_ends_are_not_blamed_for_more(lab, stacks):
+def test_a_dead_link_is_named_and_its_nodes_are_not_blamed(lab, stacks):
     lab.drop(1, "-s", lab.address(2))
     lab.drop(2, "-s", lab.address(1))
     found = preflight(lab, [stacks["2.13.0"]] * NODES)
@@ -155,14 +155,14 @@ def test_a_dead_link_is_named_and_its_ends_are_not_blamed_for_more(lab, stacks):
     assert found.broken() == {("1", "2"), ("2", "1")}
 
 
-def test_a_link_that_loses_one_direction_says_which(lab, stacks):
+def test_a_one_way_dead_link_names_its_direction(lab, stacks):
     lab.drop(2, "-s", lab.address(1))
     found = preflight(lab, [stacks["2.13.0"]] * NODES)
     assert found.culprits == [("fail", "LINK_ONE_WAY", ["node-1", "node-2"])]
     assert "from node-1 to node-2 are lost" in found.text()
 
 
-def test_a_node_that_hears_nothing_from_the_head_is_named(lab, stacks):
+def test_a_node_that_receives_nothing_from_the_head_is_named(lab, stacks):
     lab.drop(2, "-s", lab.address(0))
     found = preflight(lab, [stacks["2.13.0"]] * NODES, patience=10)
     assert found.culprits == [("fail", "LINK_ONE_WAY", ["node-0", "node-2"])]
@@ -170,7 +170,7 @@ def test_a_node_that_hears_nothing_from_the_head_is_named(lab, stacks):
     assert found.pairs["1", "2"] == "unknown"
 
 
-def test_a_firewall_that_lets_only_the_master_port_through_is_named(lab, stacks):
+def test_a_firewall_that_allows_only_the_master_port_is_named(lab, stacks):
     lab.run(0, "iptables", "-A", "INPUT", "-p", "tcp", "--syn", "!", "--dport", str(PORT), "-j", "DROP")
     found = preflight(lab, [stacks["2.13.0"]] * NODES)
     assert found.broken() == {("1", "0"), ("2", "0")}
@@ -190,7 +190,7 @@ def test_a_wrong_hosts_entry_is_named_with_its_line(lab, stacks, master, entry):
     assert f"node-0, the host name of node-0, to {entry} instead of 10.77.0.1 (from /etc/hosts:2)" in found.text()
 
 
-def test_a_node_with_another_torch_is_named(lab, stacks):
+def test_a_node_with_another_torch_version_is_named(lab, stacks):
     found = preflight(lab, [stacks["2.13.0"], stacks["2.4.1"], stacks["2.13.0"]])
     assert found.culprits == [("fail", "VERSION_DRIFT", ["node-1"])]
     assert found.text() == "Versions of torch differ: node-1 2.4.1; the other nodes have 2.13.0."

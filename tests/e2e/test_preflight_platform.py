@@ -31,7 +31,7 @@ def fermi(platform: Running, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, env=platform.env, capture_output=True, text=True, timeout=240)
 
 
-def test_two_environments_are_tested_in_full_and_are_free_again(platform):
+def test_two_environments_are_fully_tested_and_released(platform):
     answer = fermi(platform, "preflight", "env-001", "env-002", "--full", "--json")
     assert answer.returncode == 0, answer.stdout + answer.stderr
     found = json.loads(answer.stdout)
@@ -47,7 +47,7 @@ def test_two_environments_are_tested_in_full_and_are_free_again(platform):
     assert platform.strays() == []
 
 
-def test_a_task_begins_when_its_nodes_have_passed_whatever_of_the_platform_dies_meanwhile(platform):
+def test_a_task_starts_after_its_preflight_test_whatever_process_dies(platform):
     task_id = platform.create(["env-001", "env-002"], preflight="quick", hyperparameters=FEW_STEPS)
     until(lambda: platform.task(task_id)["preflightId"], what="the test is under way")
     platform.kill("worker", "watch")
@@ -58,7 +58,7 @@ def test_a_task_begins_when_its_nodes_have_passed_whatever_of_the_platform_dies_
     assert codes.index("PREFLIGHT_BEGAN") < codes.index("PREFLIGHT_FIT") < codes.index("ATTEMPT_BEGAN")
 
 
-def test_a_task_whose_nodes_are_not_fit_fails_before_its_first_attempt(platform):
+def test_a_task_on_bad_nodes_fails_before_its_first_attempt(platform):
     task_id = platform.create(["env-001", "env-002"], preflight="quick", env={"GLOO_SOCKET_IFNAME": "ib9"})
     task = platform.until_state(task_id, "failed", seconds=240)
     assert (task["attempt"], task["reason"]["code"]) == (0, "PREFLIGHT_FAILED")
@@ -68,7 +68,7 @@ def test_a_task_whose_nodes_are_not_fit_fails_before_its_first_attempt(platform)
     assert task["preflightId"] in shown.stdout
 
 
-def test_by_hand_two_nodes_find_each_other_and_the_first_one_shows_the_matrix(tmp_path):
+def test_two_nodes_tested_by_hand_show_the_matrix(tmp_path):
     """No platform: each as `fermi preflight` on a machine of its own."""
     env = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     place = ["--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(free_port()), "--lang", "en"]

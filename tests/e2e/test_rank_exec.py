@@ -64,7 +64,7 @@ def goes_in_and_out(platform: Running, task: str, workspace: Path) -> None:
     late.expect(pexpect.EOF)
 
 
-def test_beside_a_rank_in_an_environment_that_was_registered(platform: Running) -> None:
+def test_a_command_runs_next_to_a_rank_in_a_registered_environment(platform: Running) -> None:
     asked = {"name": "registered", "clusterId": "local", "gpuCount": 2}
     row = next(iter(platform.get("/dev-environments")["items"]))
     asked |= {"projectId": row["projectId"], "zone": row["zone"]["name"], "gpuType": "A100", "emulated": True}
@@ -83,13 +83,13 @@ def host(platform: Running, tmp_path: Path) -> Iterator[Host]:
     running.close()
 
 
-def test_beside_a_rank_on_a_workers_host(platform: Running, host: Host) -> None:
+def test_a_command_runs_next_to_a_rank_on_a_workers_host(platform: Running, host: Host) -> None:
     [found] = [row for row in platform.get("/dev-environments", search="gn6")["items"] if row["name"] == "gn6"]
     task = begin(platform, found["id"], host.workspace)
     goes_in_and_out(platform, task, host.workspace)
 
 
-def test_a_web_process_that_dies_takes_the_command_along(platform: Running) -> None:
+def test_a_command_ends_with_its_web_process(platform: Running) -> None:
     [row] = platform.get("/dev-environments", search="registered")["items"]
     workspace = platform.data / "workspace"
     task = begin(platform, row["id"], workspace)

@@ -80,14 +80,14 @@ def headers(platform: Running, *others: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("line", NOT_HTTP.values(), ids=NOT_HTTP.keys())
-def test_what_is_not_http_is_refused_in_one_line(platform: Running, line: bytes) -> None:
+def test_malformed_http_is_refused_in_one_line(platform: Running, line: bytes) -> None:
     status, media, body = send_request(platform, line + headers(platform) + b"\r\n\r\n")
     assert (status, media) == (400, "text/plain; charset=utf-8")
     assert body == b"Invalid HTTP request received."
 
 
 @pytest.mark.parametrize(("line", "sent", "status", "code"), ODD.values(), ids=ODD.keys())
-def test_bytes_that_are_no_text_get_the_envelope(
+def test_invalid_utf_8_is_answered_with_the_envelope(
     platform: Running, line: bytes, sent: list[bytes], status: int, code: str
 ) -> None:
     content = b'{"name": "\xff"}' if line.startswith(b"POST") else b""
@@ -99,7 +99,7 @@ def test_bytes_that_are_no_text_get_the_envelope(
     assert told["requestId"]
 
 
-def test_a_download_that_fails_on_its_way_is_cut_and_logged(platform: Running) -> None:
+def test_a_failing_download_is_cut_and_logged(platform: Running) -> None:
     """All that is wrong is a log that cannot be read; its heading has been sent by then."""
     (platform.data / "workspace").mkdir(exist_ok=True)
     (platform.data / "workspace" / "short.py").write_text("print('done')\n", "utf-8")

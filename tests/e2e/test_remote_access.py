@@ -73,14 +73,14 @@ def result(answer: Answer) -> Any:
     return json.loads(answer.stdout)
 
 
-def test_a_command_runs_there_and_gives_back_its_output_and_exit_code(fermi: Cli, mine: str) -> None:
+def test_a_command_returns_its_output_and_exit_code(fermi: Cli, mine: str) -> None:
     done = fermi("run", "--env", "mine", "--", "sh", "-c", 'cat; echo "$WORD" >&2; exit 7', text="x" * 300_000)
     assert (done.returncode, len(done.stdout), done.stderr) == (7, 300_000, "two words\n")
     assert fermi("run", "--env", "env-999", "--", "true").returncode == 4
     assert fermi("run", "--env", mine, "--", "/no/such/program").returncode == 127
 
 
-def test_a_terminal_is_one(laptop: dict[str, str], mine: str) -> None:
+def test_a_terminal_has_a_pty(laptop: dict[str, str], mine: str) -> None:
     with as_in_a_terminal():
         shell = pexpect.spawn(FERMI[0], [*FERMI[1:], "shell", "mine", "--set-env", "PS1=far> "], env=laptop,
                               timeout=SECONDS, dimensions=(33, 91), encoding="utf-8")  # fmt: skip
@@ -108,7 +108,7 @@ def test_its_page_opens_in_a_browser_once(fermi: Cli, mine: str, platform: Runni
     assert httpx.get(platform.url + place, headers=door).status_code >= 400
 
 
-def test_python_reaches_it_too(laptop: dict[str, str], platform: Running, mine: str) -> None:
+def test_the_python_client_runs_commands(laptop: dict[str, str], platform: Running, mine: str) -> None:
     token = (platform.data / "token").read_text("utf-8").strip()
     with Fermi(platform.url, token) as client:
         assert client.environments.run(mine, ["echo", "hello"]).stdout == b"hello\n"
@@ -116,7 +116,7 @@ def test_python_reaches_it_too(laptop: dict[str, str], platform: Running, mine: 
 
 
 @pytest.mark.skipif(not (shutil.which("ssh") and shutil.which("rsync")), reason="openssh-client and rsync are wanted")
-def test_ssh_scp_and_rsync_go_through_the_same_door(
+def test_ssh_scp_and_rsync_connect_through_the_proxy(
     fermi: Cli, laptop: dict[str, str], mine: str, tmp_path: Path
 ) -> None:
     assert fermi("ssh-config", "--write").returncode == 0
@@ -142,7 +142,7 @@ def test_ssh_scp_and_rsync_go_through_the_same_door(
     assert fermi("run", "--env", "mine", "--", "python3", f"{home}/code/train.py").stdout == "new\n"
 
 
-def test_its_life_is_steered_and_shown(fermi: Cli, mine: str) -> None:
+def test_an_environment_is_kept_resized_stopped_and_started_from_the_command_line(fermi: Cli, mine: str) -> None:
     """Last in this file: it ends the environment."""
     kept = result(fermi("environments", "keep", "mine", "--hours", "1.5", "-o", "json"))
     assert kept["hosted"]["keepUntil"]

@@ -109,7 +109,7 @@ def assert_nowhere(platform: Running, task_id: str, value: str) -> None:
     assert in_command_lines(value) == []
 
 
-def test_it_is_in_the_ranks_environment_here_and_nowhere_else(platform: Running, value: str) -> None:
+def test_a_secret_is_in_the_ranks_environment_and_nowhere_else(platform: Running, value: str) -> None:
     script, go = platform.data / "workspace" / "digest.py", platform.data / "workspace" / "go"
     script.parent.mkdir(exist_ok=True)
     script.write_text(SCRIPT)
@@ -137,7 +137,7 @@ def test_it_is_in_the_ranks_environment_here_and_nowhere_else(platform: Running,
 
 
 @pytest.mark.timeout(900)
-def test_on_kubernetes_it_is_in_the_attempts_secret_alone(
+def test_on_kubernetes_a_secret_is_only_in_the_attempts_secret(
     platform: Running, value: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     cluster = FakeCluster(tmp_path_factory.mktemp("kubernetes")).start()

@@ -119,7 +119,7 @@ def test_jax_trains_on_two_nodes(engine: OnSlurm) -> None:
     assert (described.state, described.nodes) == ("COMPLETED", "n[1-2]")
 
 
-def test_slurms_own_numbers_are_the_plans(engine: OnSlurm, slurm: Slurm) -> None:
+def test_slurms_rank_variables_equal_the_plan(engine: OnSlurm, slurm: Slurm) -> None:
     """The master is n2, which Slurm counts second; uneven nodes are a heterogeneous job."""
     even = engine.submit(engine.on(engine.job("ok", (1, 1)), "n2", "n1"))
     uneven = engine.submit(engine.on(engine.job("ok", (1, 2)), "n2", "n1"))
@@ -138,7 +138,7 @@ def test_slurms_own_numbers_are_the_plans(engine: OnSlurm, slurm: Slurm) -> None
     assert "Requeue=0" in slurm.command("scontrol", "show", "job", str(job_id(engine, even)))
 
 
-def test_the_commands_do_what_slurmrestd_does(by_commands: OnSlurm) -> None:
+def test_the_commands_behave_as_slurmrestd(by_commands: OnSlurm) -> None:
     handle = by_commands.submit(by_commands.job("ok", (1, 2)))
     assert by_commands.until(handle, Phase.SUCCEEDED, Phase.FAILED).phase is Phase.SUCCEEDED
     stubborn = by_commands.submit(by_commands.job("stubborn", (1, 1)))
@@ -154,7 +154,7 @@ def test_the_commands_do_what_slurmrestd_does(by_commands: OnSlurm) -> None:
 # Once and only once ----------------------------------------------------------------------------------------------
 
 
-def test_two_who_submit_at_once_or_after_a_crash_start_one_job(engine: OnSlurm) -> None:
+def test_concurrent_and_repeated_submissions_start_one_job(engine: OnSlurm) -> None:
     job = engine.job("ok", (1, 1))
     handle, rendered = engine.handle(job), engine.backend.render(job, engine.plan(job))
     threads = [threading.Thread(target=engine.backend.submit, args=(rendered,)) for _ in range(4)]
@@ -181,7 +181,7 @@ def test_a_second_job_of_the_same_name_ends_at_once(engine: OnSlurm) -> None:
     assert len((engine.scratch / "starts").read_text().splitlines()) == 1
 
 
-def test_what_nobody_needs_is_found_and_removed(engine: OnSlurm) -> None:
+def test_orphaned_jobs_are_found_and_removed(engine: OnSlurm) -> None:
     handle = engine.submit(engine.job("wait", (1,)))
     ranks = ready(engine, handle)
     assert engine.backend.orphans([handle.name]) == []
@@ -191,7 +191,7 @@ def test_what_nobody_needs_is_found_and_removed(engine: OnSlurm) -> None:
     until(lambda: not any(alive(rank) for rank in ranks), what="its ranks ended")
 
 
-def test_changes_are_told_of(engine: OnSlurm) -> None:
+def test_state_changes_are_reported(engine: OnSlurm) -> None:
     told: list[str] = []
     stop = threading.Event()
     watcher = threading.Thread(target=engine.backend.watch, args=(stop, told.append))
@@ -207,7 +207,7 @@ def test_changes_are_told_of(engine: OnSlurm) -> None:
 # Faults ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_controller_says_nothing_and_costs_nothing(engine: OnSlurm, slurm: Slurm) -> None:
+def test_a_killed_controller_reports_nothing_and_costs_no_restart(engine: OnSlurm, slurm: Slurm) -> None:
     handle = engine.submit(engine.job("wait", (1, 1)))
     ranks = ready(engine, handle)
     slurm.save(job_id(engine, handle))
@@ -221,7 +221,7 @@ def test_a_killed_controller_says_nothing_and_costs_nothing(engine: OnSlurm, slu
     assert (seen.phase, [rank.pid for rank in seen.ranks]) == (Phase.RUNNING, [rank.pid for rank in ranks])
 
 
-def test_a_controller_that_lost_its_jobs_is_not_believed_and_its_numbers_neither(own: Slurm, tmp_path: Path) -> None:
+def test_job_numbers_of_a_controller_that_lost_its_state_are_not_trusted(own: Slurm, tmp_path: Path) -> None:
     """The one that has ended is still known by its folder; the one that ran is lost, its number somebody else's."""
     engine, slurm = OnSlurm(own, tmp_path), own
     done = engine.submit(engine.job("ok", (1,)))
@@ -262,7 +262,7 @@ def test_a_dead_machine_ends_the_attempt_and_its_ranks(engine: OnSlurm, slurm: S
     engine.until_gone(handle)
 
 
-def test_scancel_from_outside_is_called_that(engine: OnSlurm, slurm: Slurm) -> None:
+def test_an_external_scancel_is_named_as_such(engine: OnSlurm, slurm: Slurm) -> None:
     handle = engine.submit(engine.job("polite", (1, 1)))
     ranks = ready(engine, handle)
     slurm.command("scancel", str(job_id(engine, handle)))
@@ -273,7 +273,7 @@ def test_scancel_from_outside_is_called_that(engine: OnSlurm, slurm: Slurm) -> N
 
 
 @pytest.mark.parametrize("mode", ["REQUEUE", "CANCEL"])
-def test_who_is_preempted_is_told_so(engine: OnSlurm, slurm: Slurm, mode: str) -> None:
+def test_a_preempted_job_is_named_as_such(engine: OnSlurm, slurm: Slurm, mode: str) -> None:
     """Where Slurm would rather requeue it, it cancels what may not be: src/slurmctld/preempt.c, slurm_job_preempt."""
     slurm.command("scontrol", "update", "PartitionName=main", f"PreemptMode={mode}")
     handle = engine.submit(engine.on(engine.job("polite", (1,)), "n1", gres="gpu:2"))
@@ -284,7 +284,7 @@ def test_who_is_preempted_is_told_so(engine: OnSlurm, slurm: Slurm, mode: str) -
     assert not alive(rank)
 
 
-def test_the_warning_before_the_time_limit_lets_ranks_leave(engine: OnSlurm, slurm: Slurm) -> None:
+def test_the_warning_before_the_time_limit_lets_ranks_save(engine: OnSlurm, slurm: Slurm) -> None:
     """Slurm signals the step, some seconds before it ends the job; the same by hand, for nobody waits a minute."""
     handle = engine.submit(engine.job("polite", (1, 1)))
     ready(engine, handle)
@@ -296,7 +296,7 @@ def test_the_warning_before_the_time_limit_lets_ranks_leave(engine: OnSlurm, slu
     assert all("leaving" in engine.log(handle, rank) for rank in (0, 1))
 
 
-def test_a_drained_node_is_what_a_job_waits_for(engine: OnSlurm, slurm: Slurm) -> None:
+def test_a_job_waits_for_a_drained_node(engine: OnSlurm, slurm: Slurm) -> None:
     slurm.command("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=fan broken")
     handle = engine.submit(engine.job("ok", (1, 1)))
     waiting = waits_for(engine, handle, "NODE_UNAVAILABLE").waiting
@@ -309,7 +309,7 @@ def test_a_drained_node_is_what_a_job_waits_for(engine: OnSlurm, slurm: Slurm) -
     assert engine.until(handle, Phase.SUCCEEDED, Phase.FAILED).phase is Phase.SUCCEEDED
 
 
-def test_a_job_says_what_it_waits_for_and_can_be_cancelled_there(engine: OnSlurm, slurm: Slurm) -> None:
+def test_a_pending_job_shows_its_reason_and_can_be_cancelled(engine: OnSlurm, slurm: Slurm) -> None:
     first = engine.submit(engine.on(engine.job("wait", (1, 1)), "n1", "n2", gres="gpu:2"))
     ready(engine, first)
     second = engine.submit(engine.on(engine.job("ok", (1,)), "n1"))
@@ -322,7 +322,7 @@ def test_a_job_says_what_it_waits_for_and_can_be_cancelled_there(engine: OnSlurm
 
 
 @pytest.mark.parametrize("way", ["connection", "commands"])
-def test_slurm_orders_by_what_a_task_asked_for_and_tells_its_place_and_when(
+def test_slurm_orders_by_priority_and_reports_position_and_start(
     slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """The first has all of a machine for as long as it says; of the others, which want it next, a low one is last."""
@@ -369,7 +369,7 @@ def test_slurm_orders_by_what_a_task_asked_for_and_tells_its_place_and_when(
         engine.close()
 
 
-def test_what_slurm_refuses_is_said_with_its_reason(engine: OnSlurm, slurm: Slurm) -> None:
+def test_a_rejection_by_slurm_is_reported_with_its_reason(engine: OnSlurm, slurm: Slurm) -> None:
     with pytest.raises(BackendError) as refused:
         engine.submit(engine.on(engine.job("ok", (1,)), "n1", partition="gpus"))
     assert (refused.value.code, refused.value.permanent) == ("SLURM_PARTITION_INVALID", True)
@@ -382,7 +382,7 @@ def test_what_slurm_refuses_is_said_with_its_reason(engine: OnSlurm, slurm: Slur
     too_long.close()
 
 
-def test_a_node_without_python_is_named_by_what_it_said(engine: OnSlurm) -> None:
+def test_a_node_without_python_is_named_with_its_output(engine: OnSlurm) -> None:
     handle = engine.submit(engine.on(engine.job("ok", (1,)), "n1", python="/no/such/python"))
     seen = engine.until(handle, Phase.FAILED)
     assert seen.cause.code == "JOB_FAILED"
@@ -393,7 +393,7 @@ def test_a_node_without_python_is_named_by_what_it_said(engine: OnSlurm) -> None
 # Is it fit? ------------------------------------------------------------------------------------------------------
 
 
-def test_the_check_says_what_there_is_by_either_way(slurm: Slurm, tmp_path: Path) -> None:
+def test_the_check_reports_both_ways_of_access(slurm: Slurm, tmp_path: Path) -> None:
     socket = {**slurm.connection, "url": f"unix:{slurm.folder}/rest/socket"}
     token = tmp_path / "token"
     token.write_text(slurm.command("scontrol", "token", "username=root", "lifespan=600"))
@@ -408,7 +408,7 @@ def test_the_check_says_what_there_is_by_either_way(slurm: Slurm, tmp_path: Path
         assert next(one for one in report if one.code == "GPUS_FOUND").params == {"gpus": "gpu × 4", "nodes": 2}
 
 
-def test_the_check_names_what_is_wrong(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_names_each_problem(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def codes(**changes: str) -> set[str]:
         report = plugins.get_check("slurm").findings({"data_dir": str(tmp_path), **slurm.connection, **changes})
         return {one.code for one in report if one.level is not CheckLevel.PASS} - {"SLURM_RANKS_CONFINED_AS_PLATFORM"}
@@ -480,7 +480,7 @@ def test_a_task_of_the_platform_trains_on_slurm(slurm: Slurm, platform: Running)
     until(lambda: not slurm.command("squeue", "--noheader"), what="nothing of it is left")
 
 
-def test_nothing_of_a_killed_rank_outlives_its_job(engine: OnSlurm) -> None:
+def test_no_process_of_a_killed_rank_survives_its_job(engine: OnSlurm) -> None:
     handle = engine.submit(engine.job("wait", (1, 2)))
     ranks = ready(engine, handle)
     os.kill(ranks[2].pid or 0, signal.SIGKILL)

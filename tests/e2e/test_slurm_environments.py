@@ -57,7 +57,7 @@ def run(kept: Kept, *command: str, given: bytes = b"") -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("way", ["rest", "commands"])
-def test_an_environment_lives_in_its_job(hosting: environments.SlurmEnvironmentBackend, slurm: Slurm, way: str) -> None:
+def test_an_environment_runs_in_its_job(hosting: environments.SlurmEnvironmentBackend, slurm: Slurm, way: str) -> None:
     name = f"env-{way}"
     spec = EnvironmentSpec(
         name, "notes", "project-1", 1, "custom", gpu_count=1, cpu_cores=2, start_script="echo up; exec sleep 1000",
@@ -96,7 +96,7 @@ def test_an_environment_lives_in_its_job(hosting: environments.SlurmEnvironmentB
 
 
 @pytest.mark.parametrize("way", ["rest"])
-def test_one_that_waits_says_for_what_and_never_begins_once_stopped(
+def test_a_pending_environment_shows_its_reason_and_never_starts_once_stopped(
     hosting: environments.SlurmEnvironmentBackend,
 ) -> None:
     spec = EnvironmentSpec(

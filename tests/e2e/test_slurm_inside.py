@@ -112,7 +112,7 @@ def outside(slurm: Slurm, tmp_path: Path) -> Iterator[OnSlurm]:
     engine.close()
 
 
-def test_a_full_machine_trains_inside_with_all_that_its_environment_has(outside: OnSlurm, slurm: Slurm) -> None:
+def test_a_full_machine_trains_inside_with_the_environments_resources(outside: OnSlurm, slurm: Slurm) -> None:
     """With its files, home, processors and GPUs; the job is not another one, and goes on when the task is stopped. The
     next run of the environment has another number, and the next attempt finds it."""
     kept = keep(outside, slurm, "env-a")
@@ -148,7 +148,7 @@ def test_a_full_machine_trains_inside_with_all_that_its_environment_has(outside:
     assert json.loads(outside.log(third, 0))["SLURM_JOB_ID"] == str(again.seen().facts["engine"]["allocation"])
 
 
-def test_ways_say_why(outside: OnSlurm, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_locations_have_reasons(outside: OnSlurm, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
     node = replace(node_of(keep(outside, slurm, "env-b")), emulated=False)
     job = replace(outside.job("ok", (2,)), nodes=(node,), master=node.id)
     chosen, problems = run_location.choose_run_locations(job, outside.backend.ways(job))
@@ -166,7 +166,7 @@ def test_ways_say_why(outside: OnSlurm, slurm: Slurm, monkeypatch: pytest.Monkey
     assert [one.code for one in refused] == ["SLURM_ALLOCATION_USER", "BESIDE_GPUS_HELD"]
 
 
-def test_a_kernel_names_the_interpreter_of_ranks_alone(outside: OnSlurm, slurm: Slurm) -> None:
+def test_a_kernel_sets_only_the_ranks_interpreter(outside: OnSlurm, slurm: Slurm) -> None:
     """Members can write to it: the node runner never runs it."""
     kept = keep(outside, slurm, "env-c")
     home = outside.scratch / "data" / "slurm-environments" / "env-c" / "home"
@@ -189,7 +189,7 @@ def test_a_kernel_names_the_interpreter_of_ranks_alone(outside: OnSlurm, slurm: 
     assert {rank.pid for rank in ranks}.isdisjoint({runner["pid"]})
 
 
-def test_what_was_installed_in_an_environment_is_imported_inside(outside: OnSlurm, slurm: Slurm) -> None:
+def test_packages_installed_in_an_environment_are_imported_inside(outside: OnSlurm, slurm: Slurm) -> None:
     """By `pip install` in its terminal; the cluster's interpreter has not got it."""
     kept = keep(outside, slurm, "env-e")
     wheel = make_wheel(outside.scratch / "data" / "slurm-environments" / "env-e" / "workspace")
@@ -205,9 +205,7 @@ def test_what_was_installed_in_an_environment_is_imported_inside(outside: OnSlur
     assert "No module named 'tiny'" in "".join(outside.log(other, rank) for rank in (0, 1))
 
 
-def test_one_is_entered_through_its_keeper_and_another_by_a_step(
-    outside: OnSlurm, engine: InAllocations, slurm: Slurm
-) -> None:
+def test_environments_are_entered_through_envd_or_a_step(outside: OnSlurm, engine: InAllocations, slurm: Slurm) -> None:
     offered = engine.job("ok", (1,)).nodes[0]
     for node in (offered, node_of(keep(outside, slurm, "env-d"))):
         with outside.backend.enter(node) as session:
@@ -230,7 +228,7 @@ __import__("time").sleep(600)
 """
 
 
-def test_nothing_of_the_platform_holds_a_step(engine: InAllocations, slurm: Slurm) -> None:
+def test_no_step_is_held_open_by_the_platform(engine: InAllocations, slurm: Slurm) -> None:
     """Whoever has submitted may die with all that it has started; another process observes and ends it."""
     job = engine.job("polite", (1, 2))
     handle = engine.handle(job)
@@ -264,7 +262,7 @@ def test_nothing_of_the_platform_holds_a_step(engine: InAllocations, slurm: Slur
     assert not step_of(slurm, handle)
 
 
-def test_a_submission_that_was_cut_begins_what_is_missing(engine: InAllocations) -> None:
+def test_an_interrupted_submission_starts_the_missing_steps(engine: InAllocations) -> None:
     job = engine.job("wait", (1, 1))
     handle, rendered = engine.handle(job), engine.backend.render(job, engine.plan(job))
     threads = [threading.Thread(target=engine.backend.submit, args=(rendered,)) for _ in range(3)]
@@ -279,7 +277,7 @@ def test_a_submission_that_was_cut_begins_what_is_missing(engine: InAllocations)
     assert len((engine.scratch / "starts").read_text().splitlines()) == 2
 
 
-def test_what_nobody_needs_is_found_and_removed(engine: InAllocations, slurm: Slurm) -> None:
+def test_orphaned_steps_are_found_and_removed(engine: InAllocations, slurm: Slurm) -> None:
     handle = engine.submit(engine.job("wait", (1,)))
     ranks = ready(engine, handle)
     assert engine.backend.orphans([handle.name]) == []
@@ -290,7 +288,7 @@ def test_what_nobody_needs_is_found_and_removed(engine: InAllocations, slurm: Sl
     assert str(engine.allocations["n1"]) in slurm.command("squeue", "--noheader", "--format=%i").split()
 
 
-def test_changes_are_told_of(engine: InAllocations) -> None:
+def test_state_changes_are_reported(engine: InAllocations) -> None:
     told: list[str] = []
     stop = threading.Event()
     watcher = threading.Thread(target=engine.backend.watch, args=(stop, told.append))
@@ -309,7 +307,7 @@ def test_changes_are_told_of(engine: InAllocations) -> None:
 # Ends ---------------------------------------------------------------------------------------------------------------
 
 
-def test_the_end_of_an_allocation_is_called_that(engine: InAllocations, slurm: Slurm) -> None:
+def test_the_end_of_an_allocation_is_named_as_such(engine: InAllocations, slurm: Slurm) -> None:
     handle = engine.submit(engine.job("polite", (1, 1)))
     ready(engine, handle)
     slurm.command("scancel", str(engine.allocations["n2"]))
@@ -323,7 +321,7 @@ def test_the_end_of_an_allocation_is_called_that(engine: InAllocations, slurm: S
     assert plugins.get_causes("slurm")["ALLOCATION_ENDED"].retry
 
 
-def test_the_warning_before_the_time_limit_lets_ranks_leave(engine: InAllocations, slurm: Slurm) -> None:
+def test_the_warning_before_the_time_limit_lets_ranks_save(engine: InAllocations, slurm: Slurm) -> None:
     """Slurm signals the allocation's steps, as `--signal` of environments asks it to; the same by hand."""
     handle = engine.submit(engine.job("polite", (1,)))
     ready(engine, handle)
@@ -335,7 +333,7 @@ def test_the_warning_before_the_time_limit_lets_ranks_leave(engine: InAllocation
     assert "leaving" in engine.log(handle, 0)
 
 
-def test_a_step_that_somebody_cancels_is_named_and_its_allocation_goes_on(engine: InAllocations, slurm: Slurm) -> None:
+def test_a_cancelled_step_is_named_and_its_allocation_continues(engine: InAllocations, slurm: Slurm) -> None:
     handle = engine.submit(engine.job("polite", (1,)))
     ready(engine, handle)
     slurm.command("scancel", "--signal=TERM", step_of(slurm, handle))
@@ -346,7 +344,7 @@ def test_a_step_that_somebody_cancels_is_named_and_its_allocation_goes_on(engine
     assert str(engine.allocations["n1"]) in slurm.command("squeue", "--noheader", "--format=%i").split()
 
 
-def test_a_runner_that_is_killed_with_its_step_is_lost(engine: InAllocations, slurm: Slurm) -> None:
+def test_a_runner_killed_with_its_step_is_lost(engine: InAllocations, slurm: Slurm) -> None:
     handle = engine.submit(engine.job("wait", (1, 1)))
     ranks = ready(engine, handle)
     slurm.command("scancel", "--signal=KILL", step_of(slurm, handle, 1))
@@ -373,7 +371,7 @@ def test_a_dead_machine_ends_the_attempt(engine: InAllocations, slurm: Slurm) ->
     engine.until_gone(handle)
 
 
-def test_an_interpreter_that_is_not_there_is_said_at_once(engine: InAllocations) -> None:
+def test_a_missing_interpreter_is_reported_at_once(engine: InAllocations) -> None:
     job = engine.job("ok", (1,))
     node = replace(job.nodes[0], engine={**job.nodes[0].engine, "python": "/no/such/python"})
     with pytest.raises(BackendError) as refused:
@@ -383,7 +381,7 @@ def test_an_interpreter_that_is_not_there_is_said_at_once(engine: InAllocations)
 
 
 @pytest.mark.parametrize("head", ["inside", "beside"])
-def test_a_task_may_mix(engine: InAllocations, head: str) -> None:
+def test_a_task_may_mix_inside_and_outside(engine: InAllocations, head: str) -> None:
     """One node in an allocation and one in a job of its own, whichever is the head."""
     job = engine.job("polite", (1,))
     inside = job.nodes[0]
@@ -402,7 +400,7 @@ def test_a_task_may_mix(engine: InAllocations, head: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["connection", "commands"])
-def test_allocations_that_users_offer_are_environments_while_they_run(slurm: Slurm, way: str) -> None:
+def test_allocations_offered_by_users_are_environments_while_they_run(slurm: Slurm, way: str) -> None:
     connection, stop = {**getattr(slurm, way), "discover": True}, threading.Event()
     try:
         number = slurm.allocate("n2", "fermi project=nlp name=notes")
@@ -419,7 +417,7 @@ def test_allocations_that_users_offer_are_environments_while_they_run(slurm: Slu
         slurm.settle()
 
 
-def test_nothing_is_looked_for_unless_the_connection_says_so(slurm: Slurm) -> None:
+def test_allocations_are_discovered_only_if_configured(slurm: Slurm) -> None:
     slurm.allocate("n1")
     try:
         assert next(discover.follow(slurm.connection, threading.Event())) == []
@@ -431,7 +429,7 @@ def test_nothing_is_looked_for_unless_the_connection_says_so(slurm: Slurm) -> No
 
 
 @pytest.mark.timeout(900)
-def test_a_task_of_the_platform_trains_where_its_environments_are(slurm: Slurm, platform: Running) -> None:
+def test_a_task_of_the_platform_trains_inside_its_allocations(slurm: Slurm, platform: Running) -> None:
     """One that the platform made, on a machine that it fills, and an allocation that a user offers; the platform is
     killed meanwhile."""
 

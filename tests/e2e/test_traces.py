@@ -68,7 +68,7 @@ def spans(collector: Collector, task: str) -> list[Received]:
     return until(found, seconds=60, what=f"the trace of {task}")
 
 
-def test_from_the_request_to_the_first_step_of_every_rank(traced: Running, collector: Collector) -> None:
+def test_a_trace_covers_the_request_to_the_first_step_of_every_rank(traced: Running, collector: Collector) -> None:
     task = run(traced, traceparent=CALLER)
     mine = spans(collector, task)
     by_id = {span.span: span for span in mine}
@@ -96,7 +96,7 @@ def test_from_the_request_to_the_first_step_of_every_rank(traced: Running, colle
     ] * 4
 
 
-def test_a_rank_that_fails_is_named(traced: Running, collector: Collector) -> None:
+def test_a_failed_rank_is_named_in_its_span(traced: Running, collector: Collector) -> None:
     task = run(traced, "fail")
     mine = {span.name: span for span in spans(collector, task)}
     assert mine["training task"].error == mine["attempt"].error == "RANK_FAILED"
@@ -104,7 +104,7 @@ def test_a_rank_that_fails_is_named(traced: Running, collector: Collector) -> No
     assert mine["training task"].parent == ""
 
 
-def test_a_collector_that_is_away_changes_nothing_for_a_task(tmp_path: Path) -> None:
+def test_an_unreachable_collector_does_not_affect_a_task(tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     running = Running(tmp_path / "data", OTEL_EXPORTER_OTLP_ENDPOINT=nobody, OTEL_EXPORTER_OTLP_TIMEOUT="1")
     try:

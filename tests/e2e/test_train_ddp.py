@@ -163,7 +163,7 @@ def test_a_single_process_learns_and_reports_every_step(single: Run) -> None:
     assert single.events("finished") == [{"event": "finished", "step": 6}]
 
 
-def test_checkpoints_are_announced_and_only_the_last_ones_kept(single: Run) -> None:
+def test_checkpoints_are_reported_and_old_ones_deleted(single: Run) -> None:
     folder = single.output.parent / "checkpoints"
     assert [name for name in checkpoints(folder) if name != "tensorboard"] == [
         "checkpoint_step_4.pt",
@@ -176,14 +176,14 @@ def test_checkpoints_are_announced_and_only_the_last_ones_kept(single: Run) -> N
     assert announced[-1]["val_loss"] == single.metrics()[6]["val_loss"]
 
 
-def test_weights_and_biases_gets_the_metrics_when_asked_for(single: Run) -> None:
+def test_weights_and_biases_gets_metrics_if_configured(single: Run) -> None:
     told = [line for line in single.text.splitlines() if line.startswith("wandb")]
     assert '"project": "mine", "name": "first"' in told[0]
     assert told[1].startswith('wandb 1 {"loss": ')
     assert told[-1] == "wandb finished"
 
 
-def test_tensorboard_s_files_beside_the_checkpoints_have_every_metric(single: Run) -> None:
+def test_tensorboard_files_have_every_metric(single: Run) -> None:
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     found = reader.EventAccumulator(str(single.output.parent / "checkpoints" / "tensorboard")).Reload()
     assert set(found.Tags()["scalars"]) == {"loss", "lr", "tokens_per_s", "tflops", "val_loss"}
@@ -212,7 +212,7 @@ def test_uneven_nodes_and_accumulated_gradients_learn_the_same_as_one_process(si
     assert_alike(uneven[0].metrics(), single.metrics())
 
 
-def test_a_rank_whose_peer_never_comes_gives_up_after_the_timeout(options: list[str], tmp_path: Path) -> None:
+def test_a_rank_whose_peer_never_connects_times_out(options: list[str], tmp_path: Path) -> None:
     """Without one, gloo waits for half an hour: longer than the run is waited for here."""
     place = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     run = Run(tmp_path / "log", sys.executable, SCRIPT, *options, **place, FERMI_TIMEOUT_SECONDS=2)
@@ -220,7 +220,7 @@ def test_a_rank_whose_peer_never_comes_gives_up_after_the_timeout(options: list[
     assert "Timed out" in run.text
 
 
-def test_a_resumed_run_skips_torn_checkpoints_and_goes_on_bit_for_bit(
+def test_a_resumed_run_skips_incomplete_checkpoints_and_is_bitwise_equal(
     uneven: list[Run], options: list[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "checkpoints"
@@ -242,7 +242,7 @@ def test_a_resumed_run_skips_torn_checkpoints_and_goes_on_bit_for_bit(
     assert "checkpoint_step_5.pt.partial" not in checkpoints(folder)
 
 
-def test_a_complete_run_says_so_and_the_platform_s_variables_stand_in_for_options(
+def test_a_complete_run_says_so_and_platform_variables_replace_options(
     single: Run, data: TokenizedPair, tmp_path: Path
 ) -> None:
     hyperparameters = {
@@ -268,7 +268,7 @@ def test_a_complete_run_says_so_and_the_platform_s_variables_stand_in_for_option
     assert run.metrics() == {}
 
 
-def test_with_no_valid_checkpoint_auto_starts_afresh_and_an_explicit_path_is_refused(
+def test_without_a_valid_checkpoint_auto_starts_over_and_an_explicit_path_is_refused(
     options: list[str], tmp_path: Path
 ) -> None:
     torn = tmp_path / "checkpoints" / "checkpoint_step_2.pt"
@@ -285,7 +285,7 @@ def test_with_no_valid_checkpoint_auto_starts_afresh_and_an_explicit_path_is_ref
     assert "Traceback" not in refused.text
 
 
-def test_sigterm_saves_and_ends_with_143_and_the_run_can_go_on(options: list[str], tmp_path: Path) -> None:
+def test_sigterm_saves_exits_with_143_and_the_run_can_resume(options: list[str], tmp_path: Path) -> None:
     """The loading worker is told, too, as by Slurm or a terminal, and must not end before the rank is done."""
     run = Run(tmp_path / "log", sys.executable, SCRIPT, *options, *LONG, "--dtype=float16", "--num_workers=1")
     run.until_step(3)
@@ -302,7 +302,7 @@ def test_sigterm_saves_and_ends_with_143_and_the_run_can_go_on(options: list[str
     assert list(again.metrics()) == [last]
 
 
-def test_a_killed_rank_leaves_no_loading_worker(options: list[str], tmp_path: Path) -> None:
+def test_a_killed_rank_leaves_no_loader_process(options: list[str], tmp_path: Path) -> None:
     run = Run(tmp_path / "log", sys.executable, SCRIPT, *options, *LONG, "--num_workers=2")
     run.until_step(1)
     pid = run.process.pid
@@ -366,9 +366,7 @@ sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in chi
     assert_alike(run.metrics(), single.metrics())
 
 
-def test_a_checkpoint_that_cannot_be_written_costs_the_run_only_when_it_is_the_last(
-    options: list[str], tmp_path: Path
-) -> None:
+def test_a_failed_checkpoint_ends_the_run_only_at_the_last_step(options: list[str], tmp_path: Path) -> None:
     limited = f"ulimit -f 64; exec {sys.executable} {SCRIPT} {' '.join(options)} --total_steps=3"
     run = Run(tmp_path / "log", "bash", "-c", limited)
     assert run.wait() == 1, run.text
@@ -434,7 +432,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("words", "complaint"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_work_is_one_line_and_exit_code_2(
+def test_invalid_options_are_one_line_and_exit_code_2(
     words: list[str],
     complaint: str,
     tmp_path: Path,
@@ -460,13 +458,13 @@ def test_what_cannot_work_is_one_line_and_exit_code_2(
     assert said.out == ""
 
 
-def test_a_refusal_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
+def test_an_error_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
     run = Run(tmp_path / "log", sys.executable, SCRIPT, "--distributed", "--world_size=2")
     assert run.wait() == 2
     assert run.text == "train_ddp: --train_data_path is missing\n"
 
 
-def test_the_example_that_is_stopped_goes_on_as_if_it_had_not_been(
+def test_the_stopped_example_resumes_with_equal_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def train(folder: str, stop_at: int | None = None) -> float:
@@ -506,7 +504,7 @@ def test_the_example_refuses_a_model_that_does_not_fit(capsys: pytest.CaptureFix
     assert "output_size is 10" in capsys.readouterr().err
 
 
-def test_the_launch_test_names_what_contradicts_itself() -> None:
+def test_the_launch_test_names_contradictory_settings() -> None:
     fine = [(0, 0, "0", "gn6", "cpu"), (1, 1, "0", "gn6", "cpu"), (2, 0, "1", "gn7", "cpu")]
     assert list(launch_example.contradictions(fine)) == []
     twice = [fine[0], fine[1], (2, 1, "0", "gn6", "cpu")]

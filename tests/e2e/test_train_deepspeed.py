@@ -45,7 +45,7 @@ def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kitchen]:
     kitchen.close()
 
 
-def test_a_killed_rank_ends_the_attempt_and_the_next_goes_on_bit_for_bit(kitchen: Kitchen) -> None:
+def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(kitchen: Kitchen) -> None:
     kitchen.says("killed", "a checkpoint", lambda records: events(records, "checkpoint"))
     ranks = kitchen.look("killed").ranks
     victim = next(rank for rank in ranks if rank.rank == 2)
@@ -67,7 +67,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_goes_on_bit_for_bit(kitchen
     assert {**before, **curve(again)} == uninterrupted
 
 
-def test_another_number_of_processes_goes_on_with_its_checkpoint(kitchen: Kitchen) -> None:
+def test_another_number_of_processes_resumes_its_checkpoint(kitchen: Kitchen) -> None:
     """Four processes saved it and three load it, and the other way round, at each stage."""
     resized = {}
     for stage in (1, 2, 3):
@@ -123,7 +123,7 @@ def test_the_document_s_request_trains_fourteen_processes(kitchen: Kitchen) -> N
     assert "[Rank 13] World Size: 14, Local Rank: 7" in kitchen.log("document", 13)
 
 
-def test_checkpoints_are_whole_folders_of_which_the_last_ones_are_kept(kitchen: Kitchen) -> None:
+def test_checkpoints_are_complete_folders_and_old_ones_deleted(kitchen: Kitchen) -> None:
     saved = events(kitchen.done("zero2-2+2"), "checkpoint")
     assert [event["step"] for event in saved] == [2, 4, 6]
     folder = Path(saved[-1]["path"])
@@ -133,7 +133,7 @@ def test_checkpoints_are_whole_folders_of_which_the_last_ones_are_kept(kitchen: 
     assert sum(path.stat().st_size for path in files) == saved[-1]["size_bytes"]
 
 
-def test_half_precision_offloading_and_deepspeed_s_own_scheduler_train_too(kitchen: Kitchen) -> None:
+def test_half_precision_offloading_and_deepspeeds_scheduler_train(kitchen: Kitchen) -> None:
     records = kitchen.done("bfloat16")
     assert events(records, "started")[0]["dtype"] == "bfloat16"
     rates = [values["lr"] for values in curve(records).values()]  # after each step: the next one's
@@ -141,12 +141,12 @@ def test_half_precision_offloading_and_deepspeed_s_own_scheduler_train_too(kitch
     assert curve(records)[6]["val_loss"] < curve(records)[1]["loss"]
 
 
-def test_nothing_is_compiled(kitchen: Kitchen) -> None:
+def test_no_kernel_is_compiled(kitchen: Kitchen) -> None:
     kitchen.done("zero1-1+2")
     assert not list(kitchen.folder.rglob("torch_extensions/*"))
 
 
-def test_a_torn_checkpoint_is_skipped_and_a_lock_left_by_a_killed_compiler_stops_nobody(kitchen: Kitchen) -> None:
+def test_an_incomplete_checkpoint_is_skipped_and_a_stale_compiler_lock_ignored(kitchen: Kitchen) -> None:
     """The user's own folder of compiled kernels wins over the attempt's, and keeps ranks from being forked."""
     before = curve(kitchen.done("single"))
     shutil.copytree(kitchen.folder / "checkpoints" / "single", kitchen.folder / "checkpoints" / "torn")

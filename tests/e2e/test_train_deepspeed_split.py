@@ -58,7 +58,7 @@ def job(
     )  # fmt: skip
 
 
-def test_two_by_two_by_two_killed_and_resumed_learn_what_plain_data_parallelism_learns(kitchen: Kitchen) -> None:
+def test_two_by_two_by_two_resumes_and_equals_data_parallelism(kitchen: Kitchen) -> None:
     kitchen.says("killed", "step 3", lambda records: 3 in curve(records))
     victim = next(rank for rank in kitchen.look("killed").ranks if rank.rank == 6)
     forked = Path(f"/proc/{victim.pid}/cmdline").read_bytes()
@@ -85,7 +85,7 @@ def test_two_by_two_by_two_killed_and_resumed_learn_what_plain_data_parallelism_
 
 
 @pytest.mark.parametrize("name", SPLITS)
-def test_every_split_learns_and_clips_as_plain_data_parallelism_does(name: str, kitchen: Kitchen) -> None:
+def test_every_split_learns_and_clips_like_data_parallelism(name: str, kitchen: Kitchen) -> None:
     assert_alike(curve(kitchen.done(name)), curve(kitchen.done("data-clipped")))
 
 
@@ -100,7 +100,7 @@ def test_a_stopped_pipeline_saves_and_ends_all_stages_at_one_step(kitchen: Kitch
     assert stopped["step"] == saved["step"] == max(curve(records))
 
 
-def test_another_split_is_told_whose_checkpoint_it_is(kitchen: Kitchen) -> None:
+def test_a_checkpoint_of_another_split_is_named(kitchen: Kitchen) -> None:
     saved = events(kitchen.done("pipeline"), "checkpoint")[-1]["path"]
     kitchen.submit(job(kitchen, "other", (2,), TENSOR, resume_from=saved, zeroStage=0, **CLIPPED))
     kitchen.start()

@@ -123,7 +123,7 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> Training:
     return Training(tmp_path_factory.mktemp("uneven"), 1, 2).finish()
 
 
-def test_uneven_nodes_learn_the_same_as_a_process_that_shards_nothing(single: Training, uneven: Training) -> None:
+def test_uneven_nodes_learn_the_same_as_an_unsharded_process(single: Training, uneven: Training) -> None:
     assert_same(uneven, single, 1, 2, 3, 4, 5, 6)
     assert uneven.events("started")[0]["parameters"] == single.events("started")[0]["parameters"]
 
@@ -132,12 +132,12 @@ def test_one_process_learns_the_same(single: Training, tmp_path: Path) -> None:
     assert_same(Training(tmp_path, 1).finish(), single, 1, 2, 3, 4, 5, 6)
 
 
-def test_hybrid_shards_with_every_saving_of_memory_learn_the_same(single: Training, tmp_path: Path) -> None:
+def test_hybrid_sharding_with_every_memory_option_learns_the_same(single: Training, tmp_path: Path) -> None:
     options = {"sharding": "hybrid", "cpuOffload": True, "activationCheckpointing": True, "reshardAfterForward": False}
     assert_same(Training(tmp_path, 2, 2, options=options).finish(), single, 1, 2, 3, 4, 5, 6)
 
 
-def test_checkpoints_are_announced_and_only_the_last_ones_kept(uneven: Training) -> None:
+def test_checkpoints_are_reported_and_old_ones_deleted(uneven: Training) -> None:
     assert steps(uneven.folder) == [6, 4]
     assert len(list(uneven.folder.iterdir())) == 2
     announced = uneven.events("checkpoint")
@@ -148,7 +148,7 @@ def test_checkpoints_are_announced_and_only_the_last_ones_kept(uneven: Training)
     assert sorted(path.name for path in written) == [".metadata", "__0_0.distcp", "__1_0.distcp", "__2_0.distcp"]
 
 
-def test_a_checkpoint_of_three_ranks_goes_on_with_two_and_then_with_one(
+def test_a_checkpoint_of_three_ranks_resumes_with_two_and_then_one(
     single: Training, uneven: Training, tmp_path: Path
 ) -> None:
     with_two = Training(tmp_path, 2, resume=uneven.folder / "checkpoint_step_4", totalSteps=5).finish()
@@ -158,7 +158,7 @@ def test_a_checkpoint_of_three_ranks_goes_on_with_two_and_then_with_one(
     assert_same(with_one, single, 6)
 
 
-def test_after_a_kill_it_goes_on_bit_for_bit_from_the_newest_whole_checkpoint(uneven: Training, tmp_path: Path) -> None:
+def test_after_a_kill_it_resumes_bitwise_from_the_newest_complete_checkpoint(uneven: Training, tmp_path: Path) -> None:
     killed = Training(tmp_path, 1, 2, totalSteps=10**6, stepDelay=0.1)
     killed.until_checkpoint(6)
     victim = killed.engine.look(killed.handle).ranks[2].pid
@@ -185,7 +185,7 @@ def test_after_a_kill_it_goes_on_bit_for_bit_from_the_newest_whole_checkpoint(un
     assert list(tmp_path.glob("*.partial")) == []
 
 
-def test_a_stop_saves_in_half_precision_and_the_run_can_go_on(tmp_path: Path) -> None:
+def test_a_stop_saves_in_half_precision_and_the_run_can_resume(tmp_path: Path) -> None:
     options = {"mixedPrecision": "float16"}
     stopped = Training(tmp_path, 2, options=options, totalSteps=10**6, checkpointEvery=0, evalEvery=0, stepDelay=0.05)
     until(lambda: len(stopped.metrics()) >= 3, what="three steps")
@@ -204,7 +204,7 @@ def by_hand(folder: Path, *options: str) -> list[str]:
     return ["-m", "fermi.train.train_fsdp", *data, "--n_layer=1", "--n_embd=64", *options]
 
 
-def test_a_checkpoint_that_cannot_be_written_costs_the_run_only_when_it_is_the_last(tmp_path: Path) -> None:
+def test_a_failed_checkpoint_ends_the_run_only_at_the_last_step(tmp_path: Path) -> None:
     words = by_hand(
         tmp_path, "--world_size=2", "--total_steps=2", "--checkpoint_every=1", "--log_every=1", "--dtype=bfloat16"
     )
@@ -217,7 +217,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_the_run_only_when_it_is_the_l
     assert steps(tmp_path / "checkpoints") == []
 
 
-def test_what_cannot_work_is_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_are_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train_fsdp.main(by_hand(tmp_path, "--no-distributed")[2:]) == 2
     assert capsys.readouterr().err == "train_fsdp: --no-distributed leaves nothing to shard over: use train_ddp\n"
     alone = {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
@@ -242,7 +242,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_checkpoint_is_known_by_its_manifest(damage, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_detected_by_its_manifest(damage, tmp_path: Path) -> None:
     partial, path = tmp_path / "checkpoint_step_3.partial", tmp_path / "checkpoint_step_3"
     partial.mkdir()
     (partial / "__0_0.distcp").write_bytes(b"part")

@@ -69,7 +69,7 @@ def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kitchen]:
     kitchen.close()
 
 
-def test_a_killed_rank_ends_the_attempt_and_the_next_goes_on_bit_for_bit(kitchen: Kitchen) -> None:
+def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(kitchen: Kitchen) -> None:
     kitchen.says("killed", "a checkpoint", lambda records: events(records, "checkpoint"))
     victim = next(rank for rank in kitchen.look("killed").ranks if rank.rank == 2)
     assert victim.pid is not None
@@ -112,7 +112,7 @@ def test_a_single_process_learns_what_ddp_learns(kitchen: Kitchen) -> None:
     assert single[6]["val_loss"] < single[1]["loss"]
 
 
-def test_a_checkpoint_of_ddp_is_gone_on_with_and_the_other_way_round(kitchen: Kitchen) -> None:
+def test_checkpoints_of_ddp_and_horovod_are_interchangeable(kitchen: Kitchen) -> None:
     runs = (("ddp", "horovod"), ("single", "pytorch-ddp"))
     for saved, framework in runs:
         checkpoint = events(kitchen.done(saved), "checkpoint")[1]
@@ -133,7 +133,7 @@ def test_several_processes_reach_the_loss_of_one(nodes: str, processes: int, kit
     assert_alike(curve(records), single)
 
 
-def test_a_script_of_the_users_own_finds_fourteen_ranks_where_horovod_itself_would_put_them(kitchen: Kitchen) -> None:
+def test_a_custom_script_has_the_ranks_that_horovod_would_assign(kitchen: Kitchen) -> None:
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 
     kitchen.wait("2+4+8", Phase.SUCCEEDED, Phase.FAILED)
@@ -148,7 +148,7 @@ def test_a_script_of_the_users_own_finds_fourteen_ranks_where_horovod_itself_wou
     assert kitchen.look("2+4+8").phase == Phase.SUCCEEDED
 
 
-def test_compression_fusion_autotuning_and_a_timeline_train_too(kitchen: Kitchen) -> None:
+def test_compression_fusion_autotuning_and_a_timeline_train(kitchen: Kitchen) -> None:
     records = kitchen.done("everything")
     assert events(records, "started")[0]["dtype"] == "bfloat16"
     assert curve(records)[6]["val_loss"] < curve(records)[1]["loss"]
@@ -156,7 +156,7 @@ def test_compression_fusion_autotuning_and_a_timeline_train_too(kitchen: Kitchen
     assert "allreduce" in timeline.read_text().lower()
 
 
-def test_without_rank_0_the_others_give_up_in_one_line(tmp_path: Path, kitchen: Kitchen) -> None:
+def test_without_rank_0_the_others_fail_in_one_line(tmp_path: Path, kitchen: Kitchen) -> None:
     job = kitchen.job("alone", (1, 1), options={"timeoutSeconds": 1}, hyperparameters=SLOW)
     kitchen.submit(job)
     kitchen.waiting = [spec for spec in kitchen.waiting if spec.stem == "node-1"]
@@ -166,7 +166,7 @@ def test_without_rank_0_the_others_give_up_in_one_line(tmp_path: Path, kitchen: 
     assert "Traceback" not in kitchen.log("alone", 1)
 
 
-def test_the_line_for_starting_by_hand_trains_the_same(kitchen: Kitchen) -> None:
+def test_the_command_for_starting_by_hand_trains_the_same(kitchen: Kitchen) -> None:
     single = curve(kitchen.done("single"))
     job = kitchen.job("by-hand", (2,), options={"hosts": "localhost:2"}, hyperparameters={"batchSize": 6})
     plan = plugins.get_framework("horovod").plan(job)
@@ -180,7 +180,7 @@ def test_the_line_for_starting_by_hand_trains_the_same(kitchen: Kitchen) -> None
     assert_alike(learnt, single)
 
 
-def test_through_the_whole_platform_it_survives_a_killed_rank_and_shows_it(platform: Running) -> None:
+def test_on_the_platform_it_survives_a_killed_rank(platform: Running) -> None:
     environments = ["env-001", "env-002"]
     request = {"nodeIds": environments, "masterNode": "env-001", "framework": "horovod"}
     hyperparameters = {"totalSteps": 60, "checkpointEvery": 10, "evalEvery": 20, "evalBatches": 2, "logEvery": 5,

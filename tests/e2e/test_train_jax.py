@@ -160,7 +160,7 @@ def test_a_single_process_learns_what_ddp_learns_from_the_same_seed(
     assert events(single.text(), "finished") == [{"event": "finished", "step": 6}]
 
 
-def test_checkpoints_are_announced_and_only_the_last_ones_kept(single: Job) -> None:
+def test_checkpoints_are_reported_and_old_ones_deleted(single: Job) -> None:
     folder = Path(single.spec.checkpoint_dir)
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoint_step_4.npz", "checkpoint_step_6.npz"]
     announced = events(single.text(), "checkpoint")
@@ -184,7 +184,7 @@ def sharded(engine: Engine, data: TokenizedPair, tmp_path_factory: pytest.TempPa
     return Job(engine, data, folder, (2, 2), strategy={"fsdpParallel": 2}, env=QUICK, **whole).succeed()
 
 
-def test_a_global_batch_shared_out_and_weights_in_shards_learn_the_same(single: Job, sharded: Job) -> None:
+def test_a_shared_global_batch_and_sharded_weights_learn_the_same(single: Job, sharded: Job) -> None:
     assert events(sharded.text(), "started")[0]["world_size"] == 4
     assert_alike(curve(sharded.text()), curve(single.text()))
     whole, gathered = (Path(job.spec.checkpoint_dir) / "checkpoint_step_6.npz" for job in (single, sharded))
@@ -194,7 +194,7 @@ def test_a_global_batch_shared_out_and_weights_in_shards_learn_the_same(single: 
             np.testing.assert_allclose(other[name], one[name], atol=1e-3, err_msg=name)
 
 
-def test_shards_resume_on_another_mesh_and_what_is_computed_again_is_the_same(
+def test_shards_resume_on_another_mesh_with_equal_results(
     single: Job, sharded: Job, engine: Engine, data: TokenizedPair, tmp_path: Path
 ) -> None:
     """On uneven nodes one copy of the weights, some of them whole, since three does not divide them; each block
@@ -207,7 +207,7 @@ def test_shards_resume_on_another_mesh_and_what_is_computed_again_is_the_same(
     assert_alike(curve(job.text()), {step: curve(single.text())[step] for step in (5, 6)})
 
 
-def test_in_a_terminal_process_0_shows_a_bar_and_goes_on_from_shards_as_a_single_process(
+def test_in_a_terminal_process_0_shows_a_bar_and_a_single_process_resumes_shards(
     single: Job, sharded: Job, options: list[str], tmp_path: Path
 ) -> None:
     start = f"--resume_from={Path(sharded.spec.checkpoint_dir) / 'checkpoint_step_4.npz'}"
@@ -232,7 +232,7 @@ def test_in_a_terminal_process_0_shows_a_bar_and_goes_on_from_shards_as_a_single
     assert not records(shown)
 
 
-def test_after_kill_9_of_a_rank_a_resumed_attempt_skips_torn_checkpoints_and_goes_on_bit_for_bit(
+def test_after_kill_9_of_a_rank_a_resumed_attempt_is_bitwise_equal(
     uneven: Job, engine: Engine, data: TokenizedPair, tmp_path: Path
 ) -> None:
     job = Job(engine, data, tmp_path, (1, 2), hyperparameters={**HALVES, "stepDelay": 2.0}, env=QUICK)
@@ -283,7 +283,7 @@ def test_sigterm_to_one_of_two_processes_started_from_flags_stops_both_at_one_st
     assert kept == [f"checkpoint_step_{stopped['step']}.npz"]
 
 
-def test_two_tasks_of_a_slurm_step_find_each_other_through_its_variables(
+def test_two_tasks_of_a_slurm_step_rendezvous_through_its_variables(
     single: Job, options: list[str], tmp_path: Path
 ) -> None:
     step = {

@@ -116,7 +116,7 @@ def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
     kitchen.close()
 
 
-def test_a_killed_rank_ends_the_attempt_and_the_next_goes_on_bit_for_bit(kitchen: Split) -> None:
+def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(kitchen: Split) -> None:
     """A plain optimizer, and one whose state is spread over the ranks, with masters of weights in half precision."""
     waiting = {name for name in KILLED if kitchen.handle(name)}
 
@@ -173,13 +173,13 @@ def test_every_split_reaches_the_loss_of_one_process(name: str, kitchen: Split) 
     assert_alike(curve(records), curve(kitchen.done("single")))
 
 
-def test_half_precision_keeps_masters_and_learns_as_much(kitchen: Split) -> None:
+def test_half_precision_keeps_master_weights_and_learns_as_much(kitchen: Split) -> None:
     records = kitchen.done("half")
     assert events(records, "started")[0]["dtype"] == "bfloat16"
     assert curve(records)[6]["val_loss"] == pytest.approx(curve(kitchen.done("single"))[6]["val_loss"], rel=0.01)
 
 
-def test_checkpoints_are_whole_folders_of_which_the_last_ones_are_kept(kitchen: Split) -> None:
+def test_checkpoints_are_complete_folders_and_old_ones_deleted(kitchen: Split) -> None:
     saved = events(kitchen.done("2+2 tensor and pipeline"), "checkpoint")
     assert [event["step"] for event in saved] == [2, 4, 6]
     folder = Path(saved[-1]["path"])
@@ -210,7 +210,7 @@ def test_without_cuda_the_trainer_says_so_in_one_line() -> None:
     assert done.stderr.splitlines()[-1].startswith("train_megatron: no CUDA here")
 
 
-def test_the_platform_trains_it_and_goes_on_after_a_killed_rank(platform: Running) -> None:
+def test_the_platform_trains_it_and_resumes_after_a_killed_rank(platform: Running) -> None:
     if gpus() == 1:
         pytest.skip("needs two GPUs")
     like, names = platform.get("/dev-environments/env-001"), []

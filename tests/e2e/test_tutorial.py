@@ -28,7 +28,7 @@ def blocks(text: str, language: str) -> list[str]:
     return found
 
 
-def test_the_script_of_the_page_learns_on_two_ranks_and_its_answers_work(page: str, tmp_path: Path) -> None:
+def test_the_script_of_the_page_learns_on_two_ranks(page: str, tmp_path: Path) -> None:
     steps, questions = page.split(QUESTIONS)
     script = tmp_path / "train.py"
     script.write_text("\n\n".join(blocks(steps, "python")), encoding="utf-8")
@@ -56,7 +56,7 @@ def test_the_script_of_the_page_learns_on_two_ranks_and_its_answers_work(page: s
     assert random[0] != random[1] == random[2]
 
 
-def test_what_the_page_says_of_the_trainer_is_there(page: str) -> None:
+def test_statements_about_the_trainer_are_true(page: str) -> None:
     said = re.findall(r"[Ii]n the\s+trainer:\s+(.*?)(?:\n\n|\Z)", page, re.DOTALL)
     names = {name for part in said for name in re.findall(r"`((?:World|Samples|Trainer|Report)[.\w]*)`", part)}
     assert len(said) == 6

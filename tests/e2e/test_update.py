@@ -48,7 +48,7 @@ def step(platform: Running, task: str) -> int:
     return max((point["step"] for point in platform.items(task, "metrics", limit=5000)), default=0)
 
 
-def test_running_tasks_and_environments_go_on_over_an_update_that_renames_modules(platform: Running) -> None:
+def test_running_tasks_and_environments_survive_an_update(platform: Running) -> None:
     task = platform.create(["env-001", "env-002"], hyperparameters=LONG)
     lab = make(platform, "lab", startScript="exec sleep 10000")
     platform.until_state(task, "running")

@@ -203,14 +203,14 @@ def ended(platform: Running, done: subprocess.CompletedProcess[str]) -> Ended:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_script_from_elsewhere_runs_or_is_told_what_is_different(platform: Running, name: str) -> None:
+def test_a_users_script_runs_or_the_difference_is_explained(platform: Running, name: str) -> None:
     case = CASES[name]
     if case.waits:
         pytest.skip(f"not there yet: {case.waits}")
     case.holds(ended(platform, submit(platform, name, case.words)))
 
 
-def test_the_second_task_on_one_hard_coded_port_names_the_first(platform: Running) -> None:
+def test_a_second_task_on_the_same_hard_coded_port_names_the_first(platform: Running) -> None:
     first = submit(platform, "two-tasks-one-port", f"{ONE_NODE} --script train.py")
     task_id = json.loads(first.stdout)["taskId"]
     platform.until_state(task_id, "running")

@@ -63,7 +63,7 @@ def first(lines: Iterator[str], wanted: Callable[[dict[str, Any]], bool]) -> dic
     raise AssertionError("the stream ended")
 
 
-def test_a_stream_of_one_tells_what_was_done_through_the_other(platform: Running) -> None:
+def test_a_stream_of_one_web_process_shows_changes_made_through_the_other(platform: Running) -> None:
     with closing(client(platform, of="web")) as here, closing(client(platform, of="web-2")) as there:
         made = here.post("/training-tasks", json=platform.request(["env-001"])).raise_for_status()
         task = made.json()["data"]["taskId"]
@@ -74,7 +74,7 @@ def test_a_stream_of_one_tells_what_was_done_through_the_other(platform: Running
         assert there.get(f"/training-tasks/{task}").json()["data"]["status"] in ("stopping", "stopped")
 
 
-def test_one_that_another_program_has_slowed_down_is_started_again_and_named(platform: Running) -> None:
+def test_a_process_slowed_down_by_another_program_is_restarted_and_named(platform: Running) -> None:
     before = platform.processes()["web-2"]["pid"]
     if os.getpriority(os.PRIO_PROCESS, before) == 19:
         pytest.skip("these tests run with the highest niceness")
@@ -92,7 +92,7 @@ def test_one_that_another_program_has_slowed_down_is_started_again_and_named(pla
     until(lambda: served_by(platform, "web-2"), seconds=120, what="it serves")
 
 
-def test_one_that_is_killed_is_started_again_and_the_other_answers_meanwhile(platform: Running) -> None:
+def test_a_killed_web_process_is_restarted_while_the_other_answers(platform: Running) -> None:
     for name in sorted(BOTH):
         before = platform.processes()[name]["pid"]
         platform.kill(name)

@@ -155,7 +155,7 @@ def lab(platform: Running, tmp_path: Path) -> Iterator[Hosts]:
         platform.api.post(f"/worker-groups/{row['id']}/stop")
 
 
-def test_a_group_trains_as_the_document_says(platform: Running, lab: Hosts) -> None:
+def test_a_group_trains_as_in_the_document(platform: Running, lab: Hosts) -> None:
     shutil.copytree(ROOT / "examples", lab.workspace / "examples")
     (lab.workspace / "yours.py").write_text(YOURS)
     lab.start("gn7", "0,1")
@@ -203,7 +203,7 @@ def test_a_group_trains_as_the_document_says(platform: Running, lab: Hosts) -> N
         assert line in platform.log(task, 1).splitlines()
 
 
-def test_a_platform_that_dies_and_comes_back_loses_nothing_and_doubles_nothing(platform: Running, lab: Hosts) -> None:
+def test_a_platform_restart_loses_and_duplicates_nothing(platform: Running, lab: Hosts) -> None:
     lab.start("gn8")
     lab.start("gn9")
     end = lab.workspace / "end"
@@ -223,7 +223,7 @@ def test_a_platform_that_dies_and_comes_back_loses_nothing_and_doubles_nothing(p
     assert platform.log(task, 1).startswith(before)
 
 
-def test_a_host_that_is_lost_ends_the_attempt_and_the_next_one_waits_for_it(platform: Running, lab: Hosts) -> None:
+def test_a_lost_host_ends_the_attempt_and_the_next_one_waits_for_it(platform: Running, lab: Hosts) -> None:
     lab.start("gn10")
     lab.start("gn11")
     end = lab.workspace / "end"
@@ -247,9 +247,7 @@ def test_a_host_that_is_lost_ends_the_attempt_and_the_next_one_waits_for_it(plat
     assert "of attempt 2" in platform.log(task, 1, attempt=2)
 
 
-def test_hosts_say_what_they_prepare_before_their_ranks_begin_and_which_of_them_cannot(
-    platform: Running, lab: Hosts
-) -> None:
+def test_preparation_of_hosts_is_shown_and_a_failing_one_named(platform: Running, lab: Hosts) -> None:
     lab.start("gn14", "0,1")
     lab.start("gn15")
     known = {one["name"]: one["id"] for one in platform.get("/dev-environments", pageSize=100)["items"]}
@@ -270,7 +268,7 @@ def test_hosts_say_what_they_prepare_before_their_ranks_begin_and_which_of_them_
     until(lambda: not lab.ranks("gn14"), seconds=60, what="the other host's ranks have ended")
 
 
-def test_an_environment_on_a_host_is_kept_by_its_agent_and_reached_from_the_platform(
+def test_an_environment_on_a_host_is_run_by_its_agent_and_reached_from_the_platform(
     platform: Running, lab: Hosts
 ) -> None:
     lab.start("gn12", "0,1")
@@ -302,7 +300,7 @@ print(f"tiny by {sys.executable}, home {os.environ['HOME']}, in {os.getcwd()}", 
 """
 
 
-def test_an_environment_on_a_host_trains_with_what_was_installed_there(platform: Running, lab: Hosts) -> None:
+def test_an_environment_on_a_host_trains_with_its_installed_packages(platform: Running, lab: Hosts) -> None:
     lab.start("gn16", "0,1")
     key = make(platform, "on gn16", clusterId="workers", host="gn16", gpuCount=2, emulated=True)
     until_is(platform, key, "running")
@@ -331,7 +329,7 @@ def test_an_environment_on_a_host_trains_with_what_was_installed_there(platform:
     assert f"cannot run {absent['python']}: No such file or directory" in platform.log(task)
 
 
-def test_an_environment_with_an_image_is_a_container_of_its_host(
+def test_an_environment_with_an_image_is_a_container_on_its_host(
     platform: Running, lab: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (given := settings(tmp_path)).items():
@@ -366,7 +364,7 @@ while "wait" in sys.argv:
 """
 
 
-def test_a_task_trains_inside_of_a_container_of_a_host(
+def test_a_task_trains_inside_a_container_of_a_host(
     platform: Running, lab: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (given := settings(tmp_path)).items():
