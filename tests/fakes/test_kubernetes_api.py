@@ -31,13 +31,13 @@ def raw_watch(kubernetes, path, **query) -> list[dict]:
     return [json.loads(line) for line in answer.data.splitlines()]
 
 
-def test_a_name_is_taken_once(clients):
+def test_a_name_is_unique(clients):
     clients.core.create_namespaced_config_map(NS, config_map("a"))
     body = refused(409, clients.core.create_namespaced_config_map, NS, config_map("a"))
     assert (body["reason"], body["message"]) == ("AlreadyExists", 'configmaps "a" already exists')
 
 
-def test_what_is_not_there_is_not_found(clients):
+def test_a_missing_object_is_not_found(clients):
     assert refused(404, clients.batch.read_namespaced_job, "a", NS)["message"] == 'jobs.batch "a" not found'
     assert refused(404, clients.core.create_namespaced_config_map, "nowhere", config_map("a"))["reason"] == "NotFound"
 
@@ -52,7 +52,7 @@ def test_an_update_of_an_old_version_is_a_conflict(clients):
     )
 
 
-def test_a_change_that_changes_nothing_makes_no_version(clients):
+def test_an_update_without_change_makes_no_version(clients):
     first = clients.core.create_namespaced_config_map(NS, config_map("a", x="1"))
     second = clients.core.patch_namespaced_config_map("a", NS, {"data": {"x": "1"}})
     assert first.metadata.resource_version == second.metadata.resource_version
@@ -67,7 +67,7 @@ def test_patches_merge_and_json(clients):
     assert refused(422, clients.core.patch_namespaced_config_map, "a", NS, steps)["code"] == 422
 
 
-def test_an_unknown_field_is_refused_and_remembered(kubernetes, clients):
+def test_an_unknown_field_is_refused_and_recorded(kubernetes, clients):
     wrong = job("a", "true")
     wrong["spec"]["template"]["spec"]["containers"][0]["comand"] = ["x"]
     url = f"{kubernetes.url}/apis/batch/v1/namespaces/{NS}/jobs"
@@ -98,14 +98,14 @@ def test_an_unknown_field_is_refused_and_remembered(kubernetes, clients):
         ),
     ],
 )
-def test_what_kubernetes_would_not_take_is_refused(clients, change, field):
+def test_invalid_objects_are_refused_as_by_kubernetes(clients, change, field):
     obj = job("a", "true")
     change(obj)
     body = refused(422, clients.batch.create_namespaced_job, NS, obj)
     assert field in [cause["field"] for cause in body["details"]["causes"]]
 
 
-def test_a_config_map_holds_a_mebibyte(clients):
+def test_a_config_map_holds_at_most_a_mebibyte(clients):
     clients.core.create_namespaced_config_map(NS, config_map("fits", x="y" * (1 << 20)))
     big = config_map("big", x="y" * (1 << 20) + "z")
     assert "Too long" in refused(422, clients.core.create_namespaced_config_map, NS, big)["message"]
@@ -117,7 +117,7 @@ def test_a_jobs_template_is_immutable(clients):
     assert "field is immutable" in refused(422, clients.batch.patch_namespaced_job, "a", NS, change)["message"]
 
 
-def test_lists_come_in_pages_of_one_moment(kubernetes, clients):
+def test_list_pages_are_of_one_version(kubernetes, clients):
     for name in "abcde":
         clients.core.create_namespaced_config_map(NS, config_map(name, {"mine": "yes"}))
     first = clients.core.list_namespaced_config_map(NS, label_selector="mine=yes", limit=2)
@@ -147,7 +147,7 @@ def test_selectors(clients):
     assert "field label not supported" in refused(400, names, field_selector="data.x=1")["message"]
 
 
-def test_a_watch_resumes_without_loss_or_doubles(clients):
+def test_a_watch_resumes_without_loss_or_duplicates(clients):
     version = clients.core.list_namespaced_config_map(NS).metadata.resource_version
     seen = []
     for round_number in range(3):
@@ -162,13 +162,13 @@ def test_a_watch_resumes_without_loss_or_doubles(clients):
     assert seen == [("ADDED", f"{name}-{number}") for number in range(3) for name in ("x", "y")]
 
 
-def test_a_watch_without_a_version_begins_with_what_is_there(kubernetes, clients):
+def test_a_watch_without_a_version_starts_with_existing_objects(kubernetes, clients):
     clients.core.create_namespaced_config_map(NS, config_map("a"))
     events = raw_watch(kubernetes, f"/api/v1/namespaces/{NS}/configmaps", fieldSelector="metadata.name=a")
     assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [("ADDED", "a")]
 
 
-def test_what_leaves_a_selector_is_deleted_to_its_watcher(kubernetes, clients):
+def test_an_object_that_leaves_a_selector_is_deleted_for_its_watch(kubernetes, clients):
     version = clients.core.list_namespaced_config_map(NS).metadata.resource_version
     clients.core.create_namespaced_config_map(NS, config_map("a"))
     clients.core.patch_namespaced_config_map("a", NS, {"metadata": {"labels": {"mine": "yes"}}})
@@ -179,7 +179,7 @@ def test_what_leaves_a_selector_is_deleted_to_its_watcher(kubernetes, clients):
     assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def test_bookmarks_move_a_quiet_watch_on(kubernetes, clients):
+def test_bookmarks_advance_a_quiet_watch(kubernetes, clients):
     version = clients.core.list_namespaced_config_map(NS).metadata.resource_version
     for number in range(5):
         clients.core.create_namespaced_secret(NS, {"metadata": {"name": f"s-{number}"}})
@@ -190,7 +190,7 @@ def test_bookmarks_move_a_quiet_watch_on(kubernetes, clients):
     assert raw_watch(kubernetes, path, resourceVersion=version) == []
 
 
-def test_a_forgotten_version_is_gone_in_the_stream_or_as_the_answer(kubernetes, clients):
+def test_an_expired_version_is_410(kubernetes, clients):
     version = clients.core.list_namespaced_config_map(NS).metadata.resource_version
     kubernetes.compact()
     path = f"/api/v1/namespaces/{NS}/configmaps"
@@ -217,7 +217,7 @@ def test_a_watch_breaks_in_the_middle_of_an_event(kubernetes, clients):
         next(stream)
 
 
-def test_a_watch_ends_when_the_server_goes_down_and_the_objects_stay(kubernetes, clients):
+def test_a_watch_ends_with_the_server_and_objects_stay(kubernetes, clients):
     clients.core.create_namespaced_config_map(NS, config_map("a"))
     ended = threading.Event()
 
@@ -245,7 +245,7 @@ def test_an_answer_is_lost_before_or_after_the_effect(kubernetes, clients, kind,
     assert ("a" in kubernetes.names("configmaps")) == after
 
 
-def test_the_nth_call_is_refused_as_told(kubernetes, clients):
+def test_the_nth_call_is_refused_as_configured(kubernetes, clients):
     kubernetes.faults.refuse("create", "configmaps", errors.too_many_requests(1), name="b")
     kubernetes.faults.refuse("create", "configmaps", errors.internal(), nth=3)
     clients.core.create_namespaced_config_map(NS, config_map("a"))
@@ -285,7 +285,7 @@ def test_pods_must_fit_the_namespaces_security_level(kubernetes, clients):
         assert part in message
 
 
-def test_access_is_reviewed_and_enforced_alike(kubernetes, clients):
+def test_access_reviews_agree_with_enforcement(kubernetes, clients):
     kubernetes.access.deny("create", "jobs.batch", NS)
 
     def allowed(verb, resource, group=""):
@@ -298,7 +298,7 @@ def test_access_is_reviewed_and_enforced_alike(kubernetes, clients):
     assert 'cannot create resource "jobs" in API group "batch" in the namespace "fermi"' in body["message"]
 
 
-def test_discovery_shows_what_is_installed(kubernetes, clients):
+def test_discovery_lists_installed_apis(kubernetes, clients):
     def groups():
         return {group.name for group in clients.apis.get_api_versions().groups}
 

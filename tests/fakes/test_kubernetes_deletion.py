@@ -21,7 +21,7 @@ def mine(kubernetes) -> list[str]:
     return [name for name in kubernetes.names("configmaps") if name != "kube-root-ca.crt"]
 
 
-def test_what_is_immutable_keeps_its_data_and_goes_when_it_is_deleted(kubernetes, clients):
+def test_an_immutable_object_keeps_its_data_and_can_be_deleted(kubernetes, clients):
     """kubernetes/kubernetes, pkg/apis/core/validation/validation.go: ValidateConfigMapUpdate."""
     made = clients.core.create_namespaced_config_map(NS, config_map("a") | {"immutable": True, "data": {"key": "1"}})
     for change in ({"data": {"key": "2"}}, {"immutable": False}, {"immutable": None}, {"binaryData": {"key2": "MQ=="}}):
@@ -35,7 +35,7 @@ def test_what_is_immutable_keeps_its_data_and_goes_when_it_is_deleted(kubernetes
     assert "a" not in kubernetes.names("configmaps")
 
 
-def test_a_finalizer_keeps_an_object_until_it_is_taken_away(clients):
+def test_a_finalizer_keeps_an_object_until_it_is_removed(clients):
     clients.core.create_namespaced_config_map(NS, config_map("a"))
     clients.core.patch_namespaced_config_map("a", NS, {"metadata": {"finalizers": ["example.com/wait"]}})
     clients.core.delete_namespaced_config_map("a", NS)
@@ -46,14 +46,14 @@ def test_a_finalizer_keeps_an_object_until_it_is_taken_away(clients):
         clients.core.read_namespaced_config_map("a", NS)
 
 
-def test_a_deletion_may_insist_on_the_very_object(clients):
+def test_a_deletion_may_require_a_uid(clients):
     clients.core.create_namespaced_config_map(NS, config_map("a"))
     with pytest.raises(ApiException) as caught:
         clients.core.delete_namespaced_config_map("a", NS, body={"preconditions": {"uid": "another"}})
     assert "Precondition failed: UID in precondition: another" in json.loads(caught.value.body)["message"]
 
 
-def test_background_deletion_takes_the_owner_first(kubernetes, clients):
+def test_background_deletion_deletes_the_owner_first(kubernetes, clients):
     root = clients.core.create_namespaced_config_map(NS, config_map("root"))
     clients.core.create_namespaced_config_map(NS, owned("leaf", root))
     clients.core.delete_namespaced_config_map("root", NS, propagation_policy="Background")
@@ -61,7 +61,7 @@ def test_background_deletion_takes_the_owner_first(kubernetes, clients):
     until(lambda: not mine(kubernetes))
 
 
-def test_foreground_deletion_takes_the_owner_last(kubernetes, clients):
+def test_foreground_deletion_deletes_the_owner_last(kubernetes, clients):
     root = clients.core.create_namespaced_config_map(NS, config_map("root"))
     clients.core.create_namespaced_config_map(NS, owned("leaf", root))
     clients.core.patch_namespaced_config_map("leaf", NS, {"metadata": {"finalizers": ["example.com/wait"]}})
@@ -73,7 +73,7 @@ def test_foreground_deletion_takes_the_owner_last(kubernetes, clients):
     until(lambda: not mine(kubernetes))
 
 
-def test_orphans_stay_and_forget_their_owner(kubernetes, clients):
+def test_orphans_stay_without_their_owner(kubernetes, clients):
     root = clients.core.create_namespaced_config_map(NS, config_map("root"))
     clients.core.create_namespaced_config_map(NS, owned("leaf", root))
     clients.core.delete_namespaced_config_map("root", NS, propagation_policy="Orphan")
@@ -81,7 +81,7 @@ def test_orphans_stay_and_forget_their_owner(kubernetes, clients):
     assert not clients.core.read_namespaced_config_map("leaf", NS).metadata.owner_references
 
 
-def test_what_is_created_for_an_owner_that_is_gone_goes_too(kubernetes, clients):
+def test_an_object_of_a_missing_owner_is_deleted(kubernetes, clients):
     root = clients.core.create_namespaced_config_map(NS, config_map("root"))
     clients.core.delete_namespaced_config_map("root", NS)
     clients.core.create_namespaced_config_map(NS, config_map("root"))  # of that name, but another
@@ -89,7 +89,7 @@ def test_what_is_created_for_an_owner_that_is_gone_goes_too(kubernetes, clients)
     until(lambda: mine(kubernetes) == ["root"])
 
 
-def test_a_job_deleted_without_a_word_about_pods_leaves_them(kubernetes, clients):
+def test_deleting_a_job_without_propagation_keeps_its_pods(kubernetes, clients):
     kubernetes.add_node("a")
     kubernetes.script("*", Sleeps())
     clients.batch.create_namespaced_job(NS, job("t"))
@@ -102,7 +102,7 @@ def test_a_job_deleted_without_a_word_about_pods_leaves_them(kubernetes, clients
     until(lambda: not kubernetes.pods())
 
 
-def test_a_job_deleted_in_the_foreground_waits_for_its_pods(kubernetes, clients):
+def test_foreground_deletion_of_a_job_waits_for_its_pods(kubernetes, clients):
     kubernetes.add_node("a")
     kubernetes.script("*", Sleeps(deaf=True))
     clients.batch.create_namespaced_job(NS, job("t", pod={"terminationGracePeriodSeconds": 600}))
@@ -115,7 +115,7 @@ def test_a_job_deleted_in_the_foreground_waits_for_its_pods(kubernetes, clients)
     until(lambda: not kubernetes.pods() and not kubernetes.names("jobs"))
 
 
-def test_a_namespace_goes_with_all_it_holds(kubernetes, clients):
+def test_a_namespace_is_deleted_with_its_objects(kubernetes, clients):
     clients.core.create_namespace({"metadata": {"name": "other"}})
     until(lambda: kubernetes.names("serviceaccounts", "other") == ["default"])
     kubernetes.add_node("a")

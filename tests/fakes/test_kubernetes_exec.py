@@ -86,7 +86,7 @@ def detached(kubernetes, pod: dict, folder: str = "/scratch"):
     return next(one for one in kubernetes.processes(pod) if one.inner == pid)
 
 
-def test_a_command_is_begun_in_its_container_and_says_how_it_ended(kubernetes, dev):
+def test_a_command_runs_in_its_container_and_returns_its_exit_code(kubernetes, dev):
     """Words: staging/src/k8s.io/kubelet/pkg/cri/streaming/remotecommand/exec.go (ServeExec), containerd,
     internal/cri/server/streaming.go (Exec); of v5 staging/src/k8s.io/client-go/tools/remotecommand/v4.go."""
     done = run(kubernetes, dev, "sh", "-c", "echo no >&2; exit 3", protocol=V4)
@@ -103,7 +103,7 @@ def test_a_command_is_begun_in_its_container_and_says_how_it_ended(kubernetes, d
 
 
 @pytest.mark.parametrize("protocol", [V4, V5])
-def test_what_cannot_begin_is_told_by_the_runtime(kubernetes, dev, protocol):
+def test_a_command_that_cannot_start_is_reported_by_the_runtime(kubernetes, dev, protocol):
     """opencontainers/runc, libcontainer/init_linux.go and standard_init_linux.go, wrapped by containerd,
     internal/cri/server/container_execsync.go; https://github.com/containerd/containerd/issues/3597 shows it."""
     shell(kubernetes, dev, "echo text > /scratch/plain")
@@ -121,7 +121,7 @@ def test_what_cannot_begin_is_told_by_the_runtime(kubernetes, dev, protocol):
     assert run(kubernetes, dev, "true", protocol=protocol).code == 0
 
 
-def test_a_container_has_processes_a_name_and_files_of_its_own(kubernetes, apart, dev, tmp_path):
+def test_a_container_has_its_own_processes_name_and_files(kubernetes, apart, dev, tmp_path):
     """opencontainers/runtime-spec, config-linux.md: namespaces, default file systems and devices."""
     (tmp_path / "secret").write_text("of this machine")
     ours = shell(kubernetes, dev, "cat /proc/1/cmdline | tr '\\0' ' '; echo; readlink /proc/self/ns/pid")
@@ -151,7 +151,7 @@ def test_a_container_has_the_capabilities_of_containers(kubernetes, apart, dev):
     assert run(kubernetes, dev, "sh", "-c", "echo -300 > /proc/self/oom_score_adj").code != 0
 
 
-def test_a_detached_process_outlives_its_stream_and_ends_with_the_first_process(kubernetes, dev):
+def test_a_detached_process_outlives_its_stream_and_ends_with_the_container(kubernetes, dev):
     """Its parent is then the container's first process (pid_namespaces(7)), or who stands in for it.
     https://github.com/kubernetes/kubernetes/issues/89031: the end of a stream ends no process."""
     one = detached(kubernetes, dev)
@@ -172,7 +172,7 @@ def test_a_detached_process_outlives_its_stream_and_ends_with_the_first_process(
     until(lambda: [found.command[0] for found in kubernetes.processes(again)] == ["sh", "sleep"])
 
 
-def test_each_life_of_a_container_can_be_told_from_the_one_before(kubernetes, dev):
+def test_restarts_of_a_container_can_be_told_apart(kubernetes, dev):
     """By the start time of its first process, or, where that is everybody's, by a variable."""
     program = "open('/proc/1/stat').read().rpartition(')')[2].split()[19], __import__('os').environ.get('FERMI_LIFE')"
     lives = [shell(kubernetes, dev, f'python3 -c "print({program})"') for _ in range(2)]
@@ -182,7 +182,7 @@ def test_each_life_of_a_container_can_be_told_from_the_one_before(kubernetes, de
     assert lives[2] != lives[0]
 
 
-def test_a_restart_takes_the_containers_layer_and_leaves_volumes(kubernetes, tmp_path):
+def test_a_restart_discards_the_containers_layer_and_keeps_volumes(kubernetes, tmp_path):
     """https://kubernetes.io/docs/concepts/storage/volumes/: files in a container are lost when it crashes; an emptyDir
     is not, and goes with its pod."""
     (tmp_path / "claim").mkdir()
@@ -208,7 +208,7 @@ def test_a_home_may_be_a_volume(kubernetes, tmp_path):
     assert shell(kubernetes, restarted(kubernetes, dev), 'cat "$HOME/file"') == "1\n"
 
 
-def test_a_root_file_system_that_cannot_be_written_leaves_volumes(kubernetes, apart):
+def test_a_read_only_root_file_system_allows_volumes(kubernetes, apart):
     """`readOnlyRootFilesystem`: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/."""
     mounts = [{"name": "scratch", "mountPath": "/scratch"}, {"name": "fixed", "mountPath": "/fixed", "readOnly": True}]
     main = {
@@ -224,7 +224,7 @@ def test_a_root_file_system_that_cannot_be_written_leaves_volumes(kubernetes, ap
     assert run(kubernetes, dev, "touch", "/scratch/file").code == 0
 
 
-def test_a_stream_is_open_as_long_as_its_output_is(kubernetes, dev):
+def test_a_stream_stays_open_as_long_as_its_output(kubernetes, dev):
     """containerd, internal/cri/server/container_execsync.go (drainExecSyncIO): without a limit, its default."""
     with Exec(kubernetes, dev, "sh", "-c", "sleep 600 & echo $!") as stream:
         pid = int(stream.until(b"\n"))
@@ -238,7 +238,7 @@ FOREGROUND = "echo $$; cat > /scratch/said; echo end > /scratch/ended; yes"
 
 
 @pytest.mark.parametrize(("protocol", "how"), [(V5, "close"), (V5, "say_goodbye"), (V4, "say_goodbye")])
-def test_who_goes_leaves_a_command_the_end_of_its_input_and_nobody_to_read_it(kubernetes, dev, protocol, how):
+def test_a_disconnected_client_closes_the_commands_input_and_output(kubernetes, dev, protocol, how):
     """containerd, internal/cri/io/exec_io.go (Attach, `StdinOnce`) and cmd/containerd-shim-runc-v2/process/io.go
     (copyPipes, which holds both ends): the command is not killed by what it writes, but waits."""
     stream = Exec(kubernetes, dev, "sh", "-c", FOREGROUND, protocol=protocol)
@@ -251,7 +251,7 @@ def test_who_goes_leaves_a_command_the_end_of_its_input_and_nobody_to_read_it(ku
     stream.close()
 
 
-def test_v4_without_a_closing_frame_is_the_end_of_its_command_alone(kubernetes, dev):
+def test_v4_without_a_close_frame_ends_only_its_command(kubernetes, dev):
     """containerd, internal/cri/server/container_execsync.go (execInternal kills the process when its context ends)."""
     with Exec(kubernetes, dev, "sh", "-c", "sleep 600 & echo $$ $!; wait", protocol=V4) as stream:
         pids = [int(word) for word in stream.until(b"\n").split()]
@@ -261,7 +261,7 @@ def test_v4_without_a_closing_frame_is_the_end_of_its_command_alone(kubernetes, 
 
 
 @pytest.mark.parametrize("protocol", [V4, V5])
-def test_a_stream_on_which_nothing_passes_is_cut(kubernetes, dev, protocol):
+def test_an_idle_stream_is_cut(kubernetes, dev, protocol):
     """After four hours; a ping is nothing: containerd, `stream_idle_timeout`; streamtranslator.go,
     defaultIdleConnectionTimeout."""
     with Exec(kubernetes, dev, "sh", "-c", "echo $$; cat; echo end > /scratch/ended", protocol=protocol) as stream:
@@ -275,7 +275,7 @@ def test_a_stream_on_which_nothing_passes_is_cut(kubernetes, dev, protocol):
     until(lambda: not any(one.inner == pid for one in kubernetes.processes(dev)))
 
 
-def test_a_deleted_pods_first_process_alone_is_asked_to_end(kubernetes, clients, dev, tmp_path):
+def test_deleting_a_pod_signals_only_its_first_process(kubernetes, clients, dev, tmp_path):
     """https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow: the runtime sends the
     stop signal to the main process of each container, and SIGKILL to what is left after the grace."""
     (tmp_path / "claim").mkdir()
@@ -292,7 +292,7 @@ def test_a_deleted_pods_first_process_alone_is_asked_to_end(kubernetes, clients,
     assert sorted(found.name for found in (tmp_path / "claim").iterdir()) == ["first", "pid"]
 
 
-def test_a_first_process_that_does_not_listen_is_killed_after_the_grace(kubernetes, apart, clients):
+def test_a_first_process_that_ignores_sigterm_is_killed_after_the_grace(kubernetes, apart, clients):
     """A pid namespace's first process hears no signal that it does not handle, but SIGKILL and SIGSTOP from outside:
     pid_namespaces(7). So `sleep infinity` alone takes the whole grace."""
     deaf = standing(kubernetes, "deaf", command=["sleep", "infinity"])
@@ -310,7 +310,7 @@ def test_a_first_process_that_does_not_listen_is_killed_after_the_grace(kubernet
 
 
 @pytest.mark.parametrize(("reason", "code"), [("OOMKilled", 137), ("Error", 1)])
-def test_a_container_that_is_killed_is_another_one_afterwards(kubernetes, dev, reason, code):
+def test_a_killed_container_is_replaced(kubernetes, dev, reason, code):
     """Its id, `restartCount` and `lastState`: pkg/kubelet/kuberuntime/kuberuntime_container.go (startContainer,
     toKubeContainerStatus) and pkg/kubelet/kubelet_pods.go (convertToAPIContainerStatuses)."""
     first = container(kubernetes, "dev")
@@ -328,7 +328,7 @@ def test_a_container_that_is_killed_is_another_one_afterwards(kubernetes, dev, r
     assert kubernetes.pods("dev")[0]["status"]["phase"] == "Running"
 
 
-def test_a_stream_ends_with_its_killed_container_as_with_a_killed_command(kubernetes, dev):
+def test_a_stream_ends_with_its_killed_container(kubernetes, dev):
     """The kernel kills all of a pid namespace with its first process (pid_namespaces(7)); 137 is 128 + SIGKILL."""
     with Exec(kubernetes, dev, "sh", "-c", "echo on; exec sleep 600") as stream:
         stream.until(b"on")
@@ -363,7 +363,7 @@ def test_a_stream_ends_with_its_evicted_pod(kubernetes, dev):
     assert (refused.value.code, refused.value.body) == (500, b'container not found ("dev")')
 
 
-def test_the_right_to_exec_is_denied_by_namespace_and_verb(kubernetes, dev):
+def test_exec_permission_is_denied_by_namespace_and_verb(kubernetes, dev):
     """A WebSocket is a GET. Until 1.34 it takes the right to `get` pods/exec alone, from 1.35 on `create` as well:
     pkg/registry/core/pod/rest/subresources.go (ExecREST.Connect), pkg/features/kube_features.go
     (AuthorizePodWebsocketUpgradeCreatePermission). Words: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/
@@ -388,9 +388,7 @@ def test_the_right_to_exec_is_denied_by_namespace_and_verb(kubernetes, dev):
 
 
 @pytest.mark.parametrize("kubelets_speak", [False, True], ids=["until 1.35", "from 1.36 on"])
-def test_a_restart_of_the_api_server_cuts_streams_and_touches_no_other_process(
-    kubernetes, clients, dev, kubelets_speak
-):
+def test_a_restart_of_the_api_server_cuts_streams_and_ends_no_other_process(kubernetes, clients, dev, kubelets_speak):
     """Streams go through it; who translates them (see `executing`) holds their commands. Kubelets and runtimes do not
     need it."""
     kubernetes.server.kubelets_speak_v5 = kubelets_speak
@@ -417,7 +415,7 @@ def test_a_restart_of_the_api_server_cuts_streams_and_touches_no_other_process(
     assert alive(one.pid)
 
 
-def test_a_kubelets_restart_ends_commands_and_does_not_know_its_pods_for_a_moment(kubernetes, dev):
+def test_a_restart_of_the_kubelet_ends_commands_and_loses_its_pods_for_a_moment(kubernetes, dev):
     """pkg/kubelet/server/server.go (getExec) answers 404 until the kubelet has read its pods; that of the API server is
     a Status."""
     one = detached(kubernetes, dev)
@@ -436,7 +434,7 @@ def test_a_kubelets_restart_ends_commands_and_does_not_know_its_pods_for_a_momen
     assert container(kubernetes, "dev")["restartCount"] == 0
 
 
-def test_a_node_that_does_not_answer_begins_nothing_and_leaves_streams_silent(kubernetes, dev):
+def test_an_unresponsive_node_starts_nothing_and_its_streams_are_silent(kubernetes, dev):
     """What goes through the API server to a kubelet waits for a connection that nobody ends."""
     with Exec(kubernetes, dev, "sh", "-c", "echo on; cat") as stream:
         stream.until(b"on")
@@ -454,7 +452,7 @@ def test_a_node_that_does_not_answer_begins_nothing_and_leaves_streams_silent(ku
         stream.until(b"late")
 
 
-def test_a_dev_pod_stands_in_any_namespace(kubernetes):
+def test_a_dev_pod_may_be_in_any_namespace(kubernetes):
     kubernetes.add_namespace("research")
     ours, theirs = standing(kubernetes, "dev"), standing(kubernetes, "dev", "research", gpus=2)
     assert [shell(kubernetes, one, "echo $NVIDIA_VISIBLE_DEVICES").count("GPU-") for one in (ours, theirs)] == [0, 2]
@@ -467,7 +465,7 @@ def test_a_dev_pod_stands_in_any_namespace(kubernetes):
         run(kubernetes, theirs, "true")
 
 
-def test_nothing_outlives_the_fake(kubernetes, tmp_path):
+def test_no_process_outlives_the_fake_cluster(kubernetes, tmp_path):
     """Also of a container that was begun again, by a thread that has ended since."""
     program = OUTLIVED.format(str(tmp_path / "cluster"), kubernetes.kubelets.namespaces)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as other:

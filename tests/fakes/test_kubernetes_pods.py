@@ -77,7 +77,7 @@ def test_a_pod_runs_its_command_with_its_environment_and_files(kubernetes, clien
     assert clients.core.read_namespaced_pod_log("a", NS).splitlines() == ["x", "a 1024 hello $(GREETING)", "42"]
 
 
-def test_names_of_a_headless_service_lead_here_once_it_exists(kubernetes, clients, node):
+def test_names_of_a_headless_service_resolve_once_it_exists(kubernetes, clients, node):
     names = "head.group head.group.fermi head.group.fermi.svc head.group.fermi.svc.cluster.local head.other group.x"
     start(clients, "early", "echo", *names.split())
     in_phase(clients, "early", "Succeeded")
@@ -88,32 +88,32 @@ def test_names_of_a_headless_service_lead_here_once_it_exists(kubernetes, client
     assert clients.core.read_namespaced_pod_log("late", NS).split() == ["127.0.0.1"] * 4 + ["head.other", "group.x"]
 
 
-def test_an_exit_code_and_a_last_word_reach_the_status(clients, node):
+def test_exit_code_and_termination_message_reach_the_status(clients, node):
     start(clients, "a", *python("open('/dev/termination-log', 'w').write('disk full'); raise SystemExit(3)"))
     ended = in_phase(clients, "a", "Failed").status.container_statuses[0].state.terminated
     assert (ended.exit_code, ended.reason, ended.message) == (3, "Error", "disk full")
 
 
-def test_of_a_long_message_its_end_is_kept_and_success_has_one_too(clients, node):
+def test_the_end_of_a_long_message_is_kept(clients, node):
     text = "x" * 3000 + "y" * 3000
     start(clients, "a", *python(f"open('/dev/termination-log', 'w').write({text!r})"))
     ended = in_phase(clients, "a", "Succeeded").status.container_statuses[0].state.terminated
     assert (ended.exit_code, ended.message) == (0, text[-4096:])
 
 
-def test_the_end_of_the_log_is_the_message_where_the_pod_asks_so(clients, node):
+def test_the_end_of_the_log_is_the_message_where_configured(clients, node):
     spec = pod_spec(*python("print('boom'); raise SystemExit(1)"))
     spec["containers"][0]["terminationMessagePolicy"] = "FallbackToLogsOnError"
     clients.core.create_namespaced_pod(NS, {"metadata": {"name": "a"}, "spec": spec})
     assert in_phase(clients, "a", "Failed").status.container_statuses[0].state.terminated.message == "boom\n"
 
 
-def test_a_command_that_is_not_there_ends_with_127(clients, node):
+def test_a_missing_command_exits_with_127(clients, node):
     start(clients, "a", "no-such-command")
     assert in_phase(clients, "a", "Failed").status.container_statuses[0].state.terminated.exit_code == 127
 
 
-def test_a_container_that_ends_is_begun_again_and_the_one_before_it_can_be_read(clients, kubernetes, node):
+def test_an_ended_container_is_restarted_and_its_previous_log_readable(clients, kubernetes, node):
     """The first time at once, then after a while: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/."""
     counts = "import pathlib; f = pathlib.Path('n'); n = int(f.read_text() or 0) if f.exists() else 0"
     start(
@@ -132,7 +132,7 @@ def test_a_container_that_ends_is_begun_again_and_the_one_before_it_can_be_read(
     assert clients.core.read_namespaced_pod_log("p", NS, previous=True) == "run 0\n"
 
 
-def test_deletion_asks_first(clients, kubernetes, node):
+def test_deletion_sends_sigterm_first(clients, kubernetes, node):
     start(clients, "a", *python(POLITE))
     until(lambda: "ready" in kubernetes.log(kubernetes.pods("a")[0]))
     seen = []
@@ -149,7 +149,7 @@ def test_deletion_asks_first(clients, kubernetes, node):
     assert seen[-1] == ("DELETED", 7)
 
 
-def test_who_does_not_listen_is_killed_after_the_grace_and_all_it_left_too(clients, kubernetes, node, tmp_path):
+def test_a_pod_that_ignores_sigterm_is_killed_with_all_its_processes(clients, kubernetes, node, tmp_path):
     start(clients, "a", *python(DEAF.format(tmp_path / "pids")))
     until(lambda: "ready" in kubernetes.log(kubernetes.pods("a")[0]))
     clients.core.delete_namespaced_pod("a", NS, grace_period_seconds=1)
@@ -166,7 +166,7 @@ def test_a_killed_pod_has_137(clients, kubernetes, node):
     assert in_phase(clients, "a", "Failed").status.container_statuses[0].state.terminated.exit_code == 137
 
 
-def test_what_is_left_of_a_containers_process_goes_with_it(clients, kubernetes, node, tmp_path):
+def test_children_of_a_containers_process_end_with_it(clients, kubernetes, node, tmp_path):
     text = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)"
     start(clients, "a", *python(text))
     in_phase(clients, "a", "Succeeded")
@@ -198,7 +198,7 @@ def test_since_time_is_cut_to_whole_seconds():
     assert b"".join(log.read({"sinceTime": "1970-01-01T00:00:01.9Z"})) == b"x1\nx2\n"
 
 
-def test_a_log_that_is_not_there_says_why(clients, kubernetes):
+def test_a_missing_log_gives_the_reason(clients, kubernetes):
     def message(name, **query):
         with pytest.raises(ApiException) as caught:
             clients.core.read_namespaced_pod_log(name, NS, **query)
@@ -223,7 +223,7 @@ def test_a_log_that_is_not_there_says_why(clients, kubernetes):
         (Sleeps(), "Running", ("running", None)),
     ],
 )
-def test_scripted_pods(clients, kubernetes, node, script, phase, state):
+def test_scripted_pods_end_as_told(clients, kubernetes, node, script, phase, state):
     kubernetes.script("a", script)
     start(clients, "a")
     until(lambda: read(clients, "a").status.container_statuses)
@@ -243,7 +243,7 @@ def test_a_pod_is_evicted_at_once_or_later(clients, kubernetes, node):
     assert (status.reason, status.message) == ("Evicted", "no disk")
 
 
-def test_a_missing_config_map_keeps_a_pod_waiting_until_it_is_there(clients, kubernetes, node):
+def test_a_missing_config_map_keeps_a_pod_pending(clients, kubernetes, node):
     spec = pod_spec("sh", "-c", "echo $X")
     ref = {"configMapKeyRef": {"name": "settings", "key": "x"}}
     spec["containers"][0]["env"] = [{"name": "X", "valueFrom": ref}]
@@ -256,7 +256,7 @@ def test_a_missing_config_map_keeps_a_pod_waiting_until_it_is_there(clients, kub
     assert clients.core.read_namespaced_pod_log("a", NS) == "there\n"
 
 
-def test_why_a_pod_cannot_be_placed(kubernetes, clients):
+def test_an_unschedulable_pod_has_a_reason(kubernetes, clients):
     start(clients, "none")
     assert why_pending(kubernetes, "none") == "no nodes available to schedule pods"
     kubernetes.script("*", Sleeps())
@@ -294,7 +294,7 @@ def on_node(name: str) -> dict:
 
 
 @pytest.mark.parametrize("place", [{"nodeSelector": {"kubernetes.io/hostname": "a"}}, {"affinity": on_node("a")}])
-def test_devices_that_a_dev_pod_holds_are_nobody_elses(kubernetes, clients, place):
+def test_devices_of_a_dev_pod_are_exclusive(kubernetes, clients, place):
     """kubernetes/kubernetes, pkg/scheduler/framework/plugins/noderesources/fit.go (fitsRequest): what all pods of the
     node ask for, against `status.allocatable`."""
     kubernetes.add_node("a", gpus=4)
@@ -315,7 +315,7 @@ def test_devices_that_a_dev_pod_holds_are_nobody_elses(kubernetes, clients, plac
     in_phase(clients, "train", "Succeeded")
 
 
-def test_a_kubelet_takes_no_pod_for_which_its_node_has_no_room(kubernetes, clients):
+def test_a_kubelet_refuses_pods_beyond_its_capacity(kubernetes, clients):
     """Who names a node comes past the scheduler: pkg/kubelet/lifecycle/predicate.go, pkg/kubelet/kubelet.go
     (rejectPod)."""
     kubernetes.add_node("a", gpus=4)
@@ -331,7 +331,7 @@ def test_a_kubelet_takes_no_pod_for_which_its_node_has_no_room(kubernetes, clien
     in_phase(clients, "small", "Succeeded")
 
 
-def test_containers_see_the_ids_of_their_devices_and_nothing_else_of_them(kubernetes, clients):
+def test_containers_see_only_the_ids_of_their_devices(kubernetes, clients):
     """NVIDIA/k8s-device-plugin, internal/plugin/server.go (getAllocateResponse, deviceListStrategy `envvar`); they stay
     a container's own when it is begun again: pkg/kubelet/cm/devicemanager/manager.go (devicesToAllocate)."""
     kubernetes.add_node("a", gpus=4)
@@ -366,7 +366,7 @@ def test_pods_share_the_devices_of_one_claim(kubernetes, clients):
     assert [user["name"] for user in claim["status"]["reservedFor"]] == ["dev", "train"]
 
 
-def test_a_lost_nodes_pods_are_stuck_until_they_are_forced(kubernetes, clients, node):
+def test_pods_of_a_lost_node_stay_until_forced(kubernetes, clients, node):
     start(clients, "a", "sleep", "600")
     in_phase(clients, "a", "Running")
     kubernetes.lose_node("node-a")
@@ -384,7 +384,7 @@ def test_a_lost_nodes_pods_are_stuck_until_they_are_forced(kubernetes, clients, 
     assert kubernetes.pods() == []
 
 
-def test_a_node_out_of_service_lets_its_pods_go(kubernetes, clients, node):
+def test_a_node_out_of_service_releases_its_pods(kubernetes, clients, node):
     start(clients, "a", "sleep", "600")
     in_phase(clients, "a", "Running")
     kubernetes.lose_node("node-a")
@@ -394,7 +394,7 @@ def test_a_node_out_of_service_lets_its_pods_go(kubernetes, clients, node):
     until(lambda: not kubernetes.pods())
 
 
-def test_a_node_that_comes_back_ends_what_was_deleted_meanwhile(kubernetes, clients, node, tmp_path):
+def test_a_returned_node_ends_pods_deleted_meanwhile(kubernetes, clients, node, tmp_path):
     start(clients, "a", *python(DEAF.format(tmp_path / "pids")))
     until(lambda: "ready" in kubernetes.log(kubernetes.pods("a")[0]))
     kubernetes.lose_node("node-a", processes_die=False)
@@ -408,7 +408,7 @@ def test_a_node_that_comes_back_ends_what_was_deleted_meanwhile(kubernetes, clie
     assert ready == ["True"]
 
 
-def test_readers_of_a_log_do_not_hold_the_cluster_up(clients, kubernetes, node):
+def test_log_readers_do_not_block_the_cluster(clients, kubernetes, node):
     start(clients, "a", *python(POLITE))
     until(lambda: "ready" in kubernetes.log(kubernetes.pods("a")[0]))
     lines: list[str] = []

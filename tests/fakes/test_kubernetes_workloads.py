@@ -52,7 +52,7 @@ def test_a_job_with_retries_replaces_its_pod(kubernetes, clients):
     assert (failed["status"]["failed"], len(kubernetes.pods())) == (3, 3)
 
 
-def test_a_pod_that_only_ends_is_not_replaced_before_it_has(kubernetes, clients):
+def test_a_terminating_pod_is_not_replaced_before_it_has_ended(kubernetes, clients):
     kubernetes.add_node("a")
     kubernetes.script("*", Sleeps(deaf=True))
     pod = {"terminationGracePeriodSeconds": 600}
@@ -87,14 +87,14 @@ def test_a_job_over_its_deadline_is_ended(kubernetes, clients):
     until(lambda: not running(kubernetes))
 
 
-def test_a_finished_job_goes_after_its_time(kubernetes, clients):
+def test_a_finished_job_is_deleted_after_its_ttl(kubernetes, clients):
     kubernetes.add_node("a")
     clients.batch.create_namespaced_job(NS, job("t", "true", ttlSecondsAfterFinished=1))
     until(kubernetes.pods)
     until(lambda: not kubernetes.names("jobs") and not kubernetes.pods())
 
 
-def test_a_jobset_makes_jobs_and_a_service_and_completes_with_them(kubernetes, clients):
+def test_a_jobset_creates_jobs_and_a_service_and_completes_with_them(kubernetes, clients):
     kubernetes.install("jobset")
     kubernetes.add_node("a")
     kubernetes.script("*", Sleeps())
@@ -135,7 +135,7 @@ def test_a_jobset_restarts_as_a_whole(kubernetes, clients, tmp_path):
     assert until_true(kubernetes, "jobsets", "t", "Completed")["status"]["restarts"] == 1
 
 
-def test_a_jobset_that_is_deleted_takes_everything_along(kubernetes, clients):
+def test_deleting_a_jobset_deletes_all_its_objects(kubernetes, clients):
     kubernetes.install("jobset")
     kubernetes.add_node("a")
     kubernetes.script("*", Sleeps())
@@ -146,7 +146,7 @@ def test_a_jobset_that_is_deleted_takes_everything_along(kubernetes, clients):
     until(lambda: not [n for p in ("jobsets", "jobs", "pods", "services") for n in kubernetes.names(p)])
 
 
-def test_a_queue_holds_a_job_back_and_says_why_until_it_admits_it(kubernetes, clients):
+def test_a_queue_holds_a_job_back_with_a_reason_until_it_admits_it(kubernetes, clients):
     kubernetes.install("kueue")
     kubernetes.add_node("a")
     kubernetes.script("*", Sleeps())
@@ -184,7 +184,7 @@ def test_a_queue_holds_a_whole_jobset_back(kubernetes, clients):
     assert len(kubernetes.all("workloads")) == 1
 
 
-def test_a_queue_refuses_a_time_that_is_none_and_makes_no_workload_of_an_unknown_class(kubernetes, clients):
+def test_a_queue_refuses_an_invalid_time_and_ignores_an_unknown_class(kubernetes, clients):
     kubernetes.install("kueue")
     kubernetes.add_queue("team")
     queued = {"kueue.x-k8s.io/queue-name": "team"}
