@@ -33,12 +33,12 @@ def test_a_fault_is_named_with_rank_node_cause_and_what_to_do(name, played):
     assert result.right, (result.lacks, result.note, result.said)
 
 
-def test_a_long_evaluation_by_one_rank_alarms_nobody(played):
+def test_a_long_evaluation_by_one_rank_raises_no_alarm(played):
     [result] = [one for name, one in played.items() if name.startswith(HEALTHY)]
     assert result.right, (result.lacks, result.note, result.said)
 
 
-def test_every_fault_can_be_read_and_its_words_point_at_lines_that_are_there():
+def test_every_fault_is_loadable_and_its_markers_exist():
     found = registry.faults()
     assert len(found) >= 44
     for name, part in found:

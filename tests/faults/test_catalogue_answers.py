@@ -24,7 +24,7 @@ def lacks(*findings: dict[str, Any], wanted: Expected = WANTED) -> list[str]:
     return answer.missing(wanted, said, NODES, {"here": 9})
 
 
-def test_an_answer_with_all_of_it_is_right():
+def test_a_complete_answer_is_right():
     assert lacks(finding()) == []
 
 
@@ -39,15 +39,15 @@ def test_an_answer_with_all_of_it_is_right():
         ({"hint": ""}, "what to do next"),
     ],
 )
-def test_an_answer_that_lacks_something_is_wrong(changes, what):
+def test_an_incomplete_answer_is_wrong(changes, what):
     assert lacks(finding(**changes)) == [what]
 
 
-def test_what_stands_first_counts_and_nothing_below_it():
+def test_only_the_first_finding_counts():
     assert "code RANK_FAILED|RANK_KILLED" in lacks(finding(code="STRAGGLER", level="warn"), finding())
 
 
-def test_what_informs_alarms_nobody_and_is_an_answer_where_nothing_does():
+def test_an_informational_finding_is_no_alarm():
     informed = finding(level="info")
     assert answer.alarms({"findings": [informed]}) == []
     assert lacks(informed) == []

@@ -48,7 +48,7 @@ def check_lives(scenario: str, every: int, scratch: Path, state: str, starts: di
         ("preempt", 599, "succeeded", {f"{attempt}/{rank}": 1 for attempt in (1, 2) for rank in range(3)}),
     ],
 )
-def test_a_task_ends_right_and_starts_once_wherever_the_reconciler_dies(scenario, every, state, starts, tmp_path):
+def test_a_task_ends_right_and_starts_once_wherever_the_reconciler_is_killed(scenario, every, state, starts, tmp_path):
     check_lives(scenario, every, tmp_path / "platform", state, starts)
 
 
@@ -57,7 +57,7 @@ def test_a_task_ends_right_and_starts_once_wherever_the_reconciler_dies(scenario
     ("scenario", "every", "state"),
     [("succeed", 251, "succeeded"), ("restart", 479, "succeeded"), ("stop", 307, "stopped")],
 )
-def test_the_same_on_kubernetes(scenario, every, state, kubernetes, tmp_path):
+def test_a_kubernetes_task_ends_right_wherever_the_reconciler_is_killed(scenario, every, state, kubernetes, tmp_path):
     kubernetes.add_node("machine")
     starts = {"1/0": 1, "1/1": 1, "1/2": 1}
     check_lives(scenario, every, tmp_path / "platform", state, starts, str(kubernetes.kubeconfig))

@@ -252,7 +252,7 @@ def figures() -> Iterator[Figures]:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kill_loses_nothing_doubles_nothing_and_leaves_nothing(lab: Lab, figures: Figures, kind: str) -> None:
+def test_a_kill_loses_duplicates_and_leaves_nothing(lab: Lab, figures: Figures, kind: str) -> None:
     for number in some(range(KINDS.index(kind), KILLS, len(KINDS)), 12):
         kill_once(lab, figures, number)
 

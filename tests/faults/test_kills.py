@@ -62,7 +62,7 @@ def test_a_killed_rank_is_named_and_training_resumes_from_its_checkpoint(platfor
     assert restarted_at > resumed[0]["params"]["step"]
 
 
-def test_a_killed_runner_takes_its_ranks_along_and_training_resumes(platform):
+def test_a_killed_runner_ends_its_ranks_and_training_resumes(platform):
     task_id = begin(platform)
     pid = platform.rank_pid(task_id, 0)
     runner = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
@@ -71,7 +71,7 @@ def test_a_killed_runner_takes_its_ranks_along_and_training_resumes(platform):
 
 
 @pytest.mark.parametrize("part", ["worker", "web", "beat", "watch", "broker"])
-def test_a_killed_part_of_the_platform_comes_back_and_training_never_notices(platform, part):
+def test_a_killed_platform_process_is_restarted_without_interrupting_training(platform, part):
     task_id = begin(platform)
     before = platform.processes()[part]
     platform.kill(part)
@@ -79,7 +79,7 @@ def test_a_killed_part_of_the_platform_comes_back_and_training_never_notices(pla
     until(lambda: (new := platform.processes().get(part)) and new["pid"] != before["pid"], what=f"{part} is back")
 
 
-def test_a_rank_that_fails_every_time_fails_the_task_after_its_restarts(platform):
+def test_a_rank_that_always_fails_fails_the_task_after_its_restarts(platform):
     (platform.data / "workspace").mkdir(exist_ok=True)
     (platform.data / "workspace" / "fails.py").write_text("raise RuntimeError('no luck at all')")
     script = {"script": "fails.py"}
@@ -91,7 +91,7 @@ def test_a_rank_that_fails_every_time_fails_the_task_after_its_restarts(platform
     assert "no luck at all" in platform.log(task_id, 0, attempt=2)
 
 
-def test_stopping_saves_and_leaves_nothing(platform):
+def test_stopping_saves_and_leaves_no_process(platform):
     task_id = begin(platform)
     assert platform.api.post(f"/training-tasks/{task_id}/stop").status_code == 200
     assert platform.api.post(f"/training-tasks/{task_id}/stop").status_code == 200
@@ -100,7 +100,7 @@ def test_stopping_saves_and_leaves_nothing(platform):
     assert task["allowedActions"] == ["retry", "clone", "delete"]
 
 
-def test_a_task_waits_for_held_environments_and_then_gets_them(platform):
+def test_a_task_waits_for_held_environments(platform):
     first = begin(platform)
     second = platform.create(["env-002", "env-003"], hyperparameters={**TRAINING, "totalSteps": 5})
     waiting = platform.until_state(second, "queued")
@@ -112,7 +112,7 @@ def test_a_task_waits_for_held_environments_and_then_gets_them(platform):
 
 
 @ON_BOTH
-def test_the_whole_platform_killed_at_once_finds_its_training_again(platform):
+def test_a_killed_platform_finds_its_running_training_again(platform):
     task_id = begin(platform)
     platform.kill_everything()
     assert platform.strays() == [f"{task_id}-1"]
@@ -120,7 +120,7 @@ def test_the_whole_platform_killed_at_once_finds_its_training_again(platform):
     assert_trained_to_the_end_once(platform, task_id, attempts=1)
 
 
-def test_training_that_ended_while_the_platform_was_away_is_recorded_whole(platform):
+def test_training_that_ended_while_the_platform_was_down_is_recorded_completely(platform):
     task_id = begin(platform)
     platform.interrupt()
     until(lambda: not platform.strays(), what="training ended by itself")
@@ -128,7 +128,7 @@ def test_training_that_ended_while_the_platform_was_away_is_recorded_whole(platf
     assert_trained_to_the_end_once(platform, task_id, attempts=1)
 
 
-def test_a_rank_killed_while_the_platform_was_away_is_restarted_when_it_is_back(platform):
+def test_a_rank_killed_while_the_platform_was_down_is_restarted(platform):
     task_id = begin(platform)
     pid = platform.rank_pid(task_id, 1)
     platform.kill_everything()

@@ -88,7 +88,7 @@ FAULTS = {
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_at_any_write_is_got_over(cluster, tmp_path, name, monkeypatch):
+def test_a_fault_at_any_write_is_recovered(cluster, tmp_path, name, monkeypatch):
     monkeypatch.setitem(KubernetesClient.request.__kwdefaults__, "timeout", 0.5)
     count = writes(cluster, tmp_path)
     assert count >= 15, "a life has that many"
@@ -104,14 +104,14 @@ def test_a_fault_at_any_write_is_got_over(cluster, tmp_path, name, monkeypatch):
 
 
 @pytest.mark.parametrize("verb", ["list", "watch", "get"])
-def test_reads_that_fail_for_a_while_are_got_over(cluster, tmp_path, verb):
+def test_temporarily_failing_reads_are_recovered(cluster, tmp_path, verb):
     cluster.faults.add(Fault("refuse", verb, refused=errors.internal(), times=4))
     cluster.faults.add(Fault("reset", verb, nth=6, times=2))
     live(cluster, tmp_path, f"read-{verb}")
     assert_clean(cluster, f"read-{verb}", verb)
 
 
-def test_an_api_server_that_restarts_and_forgets_again_and_again_is_got_over(cluster, tmp_path):
+def test_an_api_server_that_restarts_and_forgets_is_recovered(cluster, tmp_path):
     """At each step of the task; watches break in the middle of an event, and what they resume from is gone."""
     over = threading.Event()
 
@@ -146,7 +146,7 @@ def lives(cluster: FakeCluster, tmp_path: Path) -> Iterator[subprocess.Popen[str
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_we_may_be_killed_at_any_write(cluster, lives, tmp_path, after):
+def test_a_kill_at_any_write_is_recovered(cluster, lives, tmp_path, after):
     """The next process goes on where the last one was killed: right before a call took effect, or right after."""
 
     def one(task_id: str, nth: int) -> int:

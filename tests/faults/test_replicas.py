@@ -79,7 +79,7 @@ def stopped(platform: Replicas, name: str) -> Iterator[None]:
         platform.send(name, signal.SIGCONT)
 
 
-def test_a_watcher_that_is_killed_or_stands_still_is_replaced_and_nothing_is_stored_twice(
+def test_a_killed_or_stalled_watcher_is_replaced_and_nothing_stored_twice(
     platform: Replicas, database: Any, record_property: Any
 ) -> None:
     until_two_watch(database)
@@ -102,7 +102,7 @@ def test_a_watcher_that_is_killed_or_stands_still_is_replaced_and_nothing_is_sto
     assert_stored_once(platform, task_id)
 
 
-def test_the_other_web_and_worker_and_beat_go_on_alone(platform: Replicas, database: Any) -> None:
+def test_the_other_web_worker_and_beat_continue_alone(platform: Replicas, database: Any) -> None:
     for name in ("web", "worker", "beat-2"):
         platform.send(name, signal.SIGKILL)
     try:
@@ -128,7 +128,7 @@ def test_the_other_web_and_worker_and_beat_go_on_alone(platform: Replicas, datab
         ("read_only_broker", "broker", "BROKER_READ_ONLY"),
     ],
 )
-def test_what_is_away_or_takes_no_writes_is_named_and_loses_nothing(
+def test_an_unavailable_service_is_named_and_nothing_lost(
     platform: Replicas, database: Any, away: str, part: str, code: str
 ) -> None:
     task_id = begin(platform, database)

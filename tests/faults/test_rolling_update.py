@@ -159,7 +159,7 @@ def replace(platform: Replicas, people: People, name: str) -> None:
         old.wait()
 
 
-def test_an_update_of_one_process_after_the_other_answers_everything_and_loses_nothing(platform: Replicas) -> None:
+def test_a_rolling_update_answers_every_request_and_loses_nothing(platform: Replicas) -> None:
     people = People(platform)
     task_id = platform.create(["env-001", "env-002"], hyperparameters=LONG)
     reader = Reader(people.client, task_id)

@@ -102,7 +102,7 @@ def nothing_is_left_running_on_hosts(site: Site) -> Iterator[None]:
     assert [host.strays() for host in site.hosts] == [[], []]
 
 
-def test_training_notices_neither_a_killed_agent_nor_a_killed_web_server(platform, site):
+def test_training_survives_a_killed_agent_and_web_server(platform, site):
     task_id = site.train()
     pid = platform.rank_pid(task_id, 0)
     site.gn6.kill_agent()
@@ -125,7 +125,7 @@ def test_a_killed_rank_is_named_and_training_resumes_from_its_checkpoint(platfor
     assert first > 10
 
 
-def test_a_host_that_comes_back_ends_its_old_rank_before_it_begins_the_new_one(platform, site):
+def test_a_returned_host_ends_its_old_rank_before_starting_a_new_one(platform, site):
     """It was not heard for so long that its attempt was given up, while its rank went on."""
     for host in site.hosts:
         (host.workspace / "old_and_new.py").write_text(OLD_AND_NEW)
@@ -144,7 +144,7 @@ def test_a_host_that_comes_back_ends_its_old_rank_before_it_begins_the_new_one(p
     assert platform.log(task_id, 2, attempt=2) == "old rank alive: False\n"
 
 
-def test_a_spare_host_takes_the_rank_of_one_that_is_lost(platform, site):
+def test_a_spare_host_replaces_a_lost_one(platform, site):
     """The lost one's rank goes on unheard, and is ended when its host is heard again."""
     site.spare.start()
     for host in (*site.hosts, site.spare):
