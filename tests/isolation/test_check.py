@@ -33,7 +33,7 @@ def own_folder_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_landlock
-def test_nothing_is_open_where_tasks_are_given_nothing_more(folder: Path) -> None:
+def test_without_additional_paths_nothing_is_open(folder: Path) -> None:
     assert (
         isolation_check.find_open_paths("landlock", SandboxPaths(folder / "data", folder / "work", sys.executable))
         == ()
@@ -41,20 +41,20 @@ def test_nothing_is_open_where_tasks_are_given_nothing_more(folder: Path) -> Non
 
 
 @needs_landlock
-def test_a_folder_of_programs_that_tasks_may_write_to_is_found(folder: Path) -> None:
+def test_a_program_folder_writable_by_tasks_is_found(folder: Path) -> None:
     place = SandboxPaths(folder / "data", folder / "work", sys.executable, writes=(folder / "bin",))
     assert isolation_check.find_open_paths("landlock", place) == (f"write {folder / 'bin'}",)
     assert not list((folder / "bin").iterdir()), "what the try made is removed"
 
 
-def test_without_protection_everything_is_found_open(folder: Path) -> None:
+def test_without_isolation_everything_is_found_open(folder: Path) -> None:
     found = isolation_check.find_open_paths("off", SandboxPaths(folder / "data", folder / "work", sys.executable))
     assert {f"write {folder / 'bin'}", f"write {folder / 'data'}", f"signal {os.getpid()}"} <= {*found}
     assert not list((folder / "data" / "runs").iterdir())
 
 
 @needs_landlock
-def test_the_check_of_this_machine_says_what_was_tried(folder: Path) -> None:
+def test_the_check_of_this_machine_reports_what_was_tried(folder: Path) -> None:
     connection = {"data_dir": str(folder / "data"), "isolation": "landlock"}
     [held] = check.check_isolation(connection)
     assert (held.level.value, held.code) == ("pass", "ISOLATION_HOLDS")

@@ -27,7 +27,7 @@ except OSError as error:
 
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="no C++ compiler on this machine")
-def test_an_operation_in_cpp_is_built_in_the_attempts_own_folder(tmp_path: Path) -> None:
+def test_a_cpp_extension_is_built_in_the_attempts_folder(tmp_path: Path) -> None:
     backend = LocalBackend({"data_dir": str(tmp_path / "data"), "warm": False, "isolation": "auto"})
     if not backend.isolation.protects:
         pytest.skip("nothing confines ranks on this machine")

@@ -23,7 +23,7 @@ TRIED = [
 
 
 @pytest.mark.parametrize("view", [False, True])
-def test_a_path_that_a_rank_is_kept_from_is_told_with_its_exception(tmp_path: Path, view: bool) -> None:
+def test_a_denied_path_is_reported_with_its_exception(tmp_path: Path, view: bool) -> None:
     if not sandbox.read_landlock_abi():
         pytest.skip("this kernel has no Landlock")
     if view and not isolation.choose_isolation("landlock", isolation.SandboxPaths(tmp_path, tmp_path, "python")).view:

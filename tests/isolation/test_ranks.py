@@ -98,7 +98,7 @@ def holds(seen: dict[str, Any]) -> None:
     assert not [name for name, value in seen["env"].items() if "fermi_secret" in value]
 
 
-def test_without_protection_a_script_gets_everything(folder: Path) -> None:
+def test_without_isolation_a_script_reaches_everything(folder: Path) -> None:
     """What the tests below would miss: each of these is tried there too."""
     seen = play(folder, "off")
     tried = ("read", "write", "replace", "link", "make", "chmod", "trace another", "signal another", "offer", "ask",
@@ -111,14 +111,14 @@ def test_without_protection_a_script_gets_everything(folder: Path) -> None:
     assert seen["broken"] == []
 
 
-def test_landlock_keeps_a_script_from_the_platforms_files_and_processes(folder: Path) -> None:
+def test_landlock_denies_the_platforms_files_and_processes(folder: Path) -> None:
     needs_landlock()
     seen = play(folder, "landlock")
     assert (seen["code"], seen["uid"]) == ("ISOLATION_LANDLOCK", os.getuid())
     holds(seen)
 
 
-def test_landlock_protects_an_ordinary_users_platform(folder: Path) -> None:
+def test_landlock_isolates_an_unprivileged_platform(folder: Path) -> None:
     needs_landlock()
     needs_root()
     seen = play(folder, "auto", uid=NOBODY)
@@ -127,7 +127,7 @@ def test_landlock_protects_an_ordinary_users_platform(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "code"), [("user", "ISOLATION_USER"), ("auto", "ISOLATION_BOTH")])
-def test_roots_platform_runs_scripts_as_another_user(folder: Path, mode: str, code: str) -> None:
+def test_a_root_platform_runs_scripts_as_another_user(folder: Path, mode: str, code: str) -> None:
     needs_root()
     if mode == "auto":
         needs_landlock()
@@ -137,7 +137,7 @@ def test_roots_platform_runs_scripts_as_another_user(folder: Path, mode: str, co
     holds(seen)
 
 
-def test_a_workspace_that_the_other_user_cannot_write_to_leaves_the_choice_to_landlock(folder: Path) -> None:
+def test_landlock_is_used_where_the_other_user_cannot_write_the_workspace(folder: Path) -> None:
     """What was there before stays as it was."""
     needs_root()
     data = folder / "data"
@@ -152,7 +152,7 @@ def test_a_workspace_that_the_other_user_cannot_write_to_leaves_the_choice_to_la
     assert (info.st_mode & 0o777, info.st_gid) == (0o700, os.getgid())
 
 
-def test_where_neither_can_be_had_it_says_why(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_isolation_the_reason_is_given(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 0)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     found = isolation.choose_isolation(
@@ -163,7 +163,7 @@ def test_where_neither_can_be_had_it_says_why(folder: Path, monkeypatch: pytest.
     assert found.sentences("en").startswith("Training on this machine is not isolated")
 
 
-def test_a_folder_with_something_forbidden_below_is_allowed_entry_by_entry(tmp_path: Path) -> None:
+def test_a_folder_with_a_forbidden_subfolder_is_allowed_by_entry(tmp_path: Path) -> None:
     for name in ("data/workspace", "data/datasets", "data/run", "beside/deep"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "data" / "token").write_text("")
@@ -180,7 +180,7 @@ def test_a_folder_with_something_forbidden_below_is_allowed_entry_by_entry(tmp_p
     assert f"{tmp_path}/beside" not in opened
 
 
-def test_what_a_forbidden_folder_links_to_is_forbidden_too(tmp_path: Path) -> None:
+def test_links_of_a_forbidden_folder_are_resolved_and_forbidden(tmp_path: Path) -> None:
     """Checkpoints on another disk are still those of all tasks."""
     for name in ("data", "disk/checkpoints/task-1"):
         (tmp_path / name).mkdir(parents=True)
