@@ -79,7 +79,7 @@ CHECKS = [
 
 
 @schema.parametrize()
-def test_an_operation_does_what_the_schema_says(case: Any, world: World, turns: Turns) -> None:
+def test_an_operation_conforms_to_the_schema(case: Any, world: World, turns: Turns) -> None:
     judge(case, world, turns)
 
 

@@ -49,23 +49,23 @@ def found(world: World, turns: Turns) -> Callable[..., str]:
     return ask
 
 
-def test_a_view_that_raises(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_that_raises_is_found(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("/api/v1/auth/me", "GET") == ""
     monkeypatch.setattr(selectors, "serialize_user", broken)
     assert "A fault of the server" in found("/api/v1/auth/me", "GET")
 
 
-def test_an_answer_that_is_not_in_the_schema(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_outside_the_schema_is_found(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selectors, "serialize_user", lambda *_: {"username": 7})
     assert "Response violates schema" in found("/api/v1/auth/me", "GET")
 
 
-def test_another_media_type(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_media_type_is_found(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JSONRenderer, "media_type", "text/plain")
     assert "text/plain" in found("/api/v1/auth/me", "GET")
 
 
-def test_a_body_that_the_schema_refuses_is_accepted(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_accepted_invalid_body_is_found(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("/api/v1/projects", "POST", GenerationMode.NEGATIVE) == ""
     monkeypatch.setattr(request_shapes, "_find_unknown_names", lambda *_: iter(()))
     monkeypatch.setattr(request_shapes, "_find_expected_type", lambda *_: None)
@@ -75,7 +75,7 @@ def test_a_body_that_the_schema_refuses_is_accepted(found: Callable[..., str], m
     assert "Schema-violating request accepted" in found("/api/v1/projects", "POST", GenerationMode.NEGATIVE)
 
 
-def test_a_body_that_the_schema_allows_is_refused(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_valid_body_is_found(found: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("/api/v1/projects", "POST") == ""
     monkeypatch.setattr(CharField, "run_validation", lambda self, _: self.fail("max_length", max_length=0))
     assert "The schema allows what is refused" in found("/api/v1/projects", "POST")
