@@ -20,7 +20,7 @@ async def give(source: socket.socket) -> int:
     return given
 
 
-def test_a_stream_that_was_taken_over_and_given_back_holds_no_more_than_before() -> None:
+def test_a_stream_paused_and_resumed_buffers_no_more_than_before() -> None:
     async def within() -> int:
         source, ours = socket.socketpair()
         source.setblocking(False)

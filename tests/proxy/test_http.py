@@ -34,7 +34,7 @@ def seen(answer: httpx.Response) -> dict[str, Any]:
     return found
 
 
-def test_who_opens_an_environment_comes_to_its_own_host_with_a_cookie_of_that_host_alone(member: Console) -> None:
+def test_opening_an_environment_redirects_to_its_host_with_a_cookie_for_that_host(member: Console) -> None:
     answer = member.open(path="/lab/tree/train.py?line=3")
     address = answer.headers["location"]
     assert answer.status_code == 302
@@ -51,7 +51,7 @@ def test_who_opens_an_environment_comes_to_its_own_host_with_a_cookie_of_that_ho
     assert not Entry.objects.filter(ticket__in=address).exists()  # its hash alone is kept
 
 
-def test_a_ticket_is_good_once_and_for_a_minute(member: Console) -> None:
+def test_a_ticket_is_valid_once_and_for_a_minute(member: Console) -> None:
     address = member.open().headers["location"]
     assert member.through(address).cookie
     again = member.through(address)
@@ -67,12 +67,12 @@ def test_a_ticket_is_good_once_and_for_a_minute(member: Console) -> None:
 @pytest.mark.parametrize(
     "path", ["//evil.example", "/\\evil.example", "https://evil.example", "lab", "/a\nb", "/_fermi/x"]
 )
-def test_a_way_in_leads_nowhere_else(member: Console, path: str) -> None:
+def test_a_path_to_another_site_is_refused(member: Console, path: str) -> None:
     assert member.open(path=path).status_code == 400
     assert not Entry.objects.exists()
 
 
-def test_a_request_comes_as_it_was_sent_without_what_is_the_consoles(inside: Inside) -> None:
+def test_a_request_is_forwarded_without_the_consoles_cookies(inside: Inside) -> None:
     answer = inside.send(
         "POST", "/seen%2Fa;b?q=%20x&y=1",
         content=b"body",
@@ -95,7 +95,7 @@ def test_a_request_comes_as_it_was_sent_without_what_is_the_consoles(inside: Ins
     assert seen(inside.get("/seen", Authorization="token theirs"))["headers"]["authorization"] == "token theirs"
 
 
-def test_an_answer_sets_no_cookie_beyond_its_host_and_clears_nobodys(inside: Inside) -> None:
+def test_a_response_sets_no_cookie_beyond_its_host(inside: Inside) -> None:
     answer = inside.get("/set")
     assert answer.headers.get_list("set-cookie") == ["plain=1; Path=/", "wide=2; Path=/; HttpOnly"]
     assert answer.headers["x-own"] == "kept"
@@ -123,7 +123,7 @@ def test_large_bodies_ranges_and_heads(inside: Inside) -> None:
     assert sent["pieces"] > 1
 
 
-def test_events_come_as_they_happen_and_end_with_their_reader(inside: Inside, service: Service) -> None:
+def test_events_are_streamed_and_end_with_their_reader(inside: Inside, service: Service) -> None:
     service.left.clear()
     with inside.http.stream("GET", "/sse", headers=inside.headers()) as answer:
         lines = answer.iter_lines()
@@ -131,7 +131,7 @@ def test_events_come_as_they_happen_and_end_with_their_reader(inside: Inside, se
     assert service.left.wait(20)
 
 
-def test_a_slow_reader_does_not_fill_the_web_process(inside: Inside) -> None:
+def test_a_slow_reader_does_not_fill_memory(inside: Inside) -> None:
     """The environment waits while the reader does; the rest comes when it goes on."""
     with inside.dial() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
@@ -147,7 +147,7 @@ def test_a_slow_reader_does_not_fill_the_web_process(inside: Inside) -> None:
     assert count > LARGE - 100
 
 
-def test_what_two_servers_could_read_in_two_ways_is_refused(inside: Inside, keeper: Keeper) -> None:
+def test_ambiguous_requests_are_refused(inside: Inside, keeper: Keeper) -> None:
     heads = (
         "POST /seen HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
         "POST /seen HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nTransfer-Encoding: xchunked\r\n\r\nabcdef",
@@ -162,7 +162,7 @@ def test_what_two_servers_could_read_in_two_ways_is_refused(inside: Inside, keep
     assert not keeper.asked
 
 
-def test_a_body_with_two_lengths_is_framed_anew(inside: Inside) -> None:
+def test_a_body_with_two_lengths_is_reframed(inside: Inside) -> None:
     """Transfer-Encoding counts, as RFC 9112 has it, and the other is not passed on."""
     with inside.dial() as sock:
         sock.sendall(
@@ -175,7 +175,7 @@ def test_a_body_with_two_lengths_is_framed_anew(inside: Inside) -> None:
     assert b'"body": "abcde"' in answer or answer.split(b" ")[1] == b"400"
 
 
-def test_without_a_cookie_a_page_goes_by_way_of_the_console_and_a_program_learns_nothing(inside: Inside) -> None:
+def test_without_a_cookie_a_page_is_redirected_to_the_console_and_a_program_refused(inside: Inside) -> None:
     inside.cookie = ""
     page = inside.get("/lab?x=1", Accept="text/html")
     assert page.status_code == 302
@@ -187,7 +187,7 @@ def test_without_a_cookie_a_page_goes_by_way_of_the_console_and_a_program_learns
     assert there.json()["error"] == not_there.json()["error"] == "NOT_FOUND"
 
 
-def test_who_is_not_signed_in_signs_in_and_comes_back(member: Console) -> None:
+def test_an_anonymous_user_signs_in_and_returns(member: Console) -> None:
     answer = member.http.get(
         f"/environments/{ENVIRONMENT}/open?path=/lab", headers={"Host": f"localhost:{member.port}"}
     )
@@ -195,7 +195,7 @@ def test_who_is_not_signed_in_signs_in_and_comes_back(member: Console) -> None:
     assert answer.headers["location"] == f"/sign-in?next=%2Fenvironments%2F{ENVIRONMENT}%2Fopen%3Fpath%3D%2Flab"
 
 
-def test_strangers_find_nothing_and_viewers_hear_why(stranger: Console, person: Callable[..., Console]) -> None:
+def test_strangers_find_nothing_and_viewers_get_the_reason(stranger: Console, person: Callable[..., Console]) -> None:
     assert stranger.open().status_code == stranger.open("env-nobody").status_code == 404
     viewer = person("viewer", Role.VIEWER)
     answer = viewer.open()
@@ -209,7 +209,7 @@ def test_strangers_find_nothing_and_viewers_hear_why(stranger: Console, person: 
         assert made.status_code == status
 
 
-def test_a_program_gets_an_address_and_its_token_ends_it(member: Console) -> None:
+def test_a_program_gets_an_address_whose_token_can_be_revoked(member: Console) -> None:
     made = member.http.post(
         f"/api/v1/dev-environments/{ENVIRONMENT}/doors", json={"path": "/seen"},
         headers={"Authorization": f"Bearer {member.token}", "Host": f"localhost:{member.port}"},
@@ -224,7 +224,7 @@ def test_a_program_gets_an_address_and_its_token_ends_it(member: Console) -> Non
 
 
 @pytest.mark.parametrize("end", ["sign out", "role", "inactive", "environment", "expired session", "password"])
-def test_what_ends_the_way_in_ends_it_within_seconds(member: Console, inside: Inside, end: str) -> None:
+def test_access_ends_within_seconds_of_its_revocation(member: Console, inside: Inside, end: str) -> None:
     assert inside.get("/seen").status_code == 200
     match end:
         case "sign out":
@@ -244,7 +244,7 @@ def test_what_ends_the_way_in_ends_it_within_seconds(member: Console, inside: In
     until(lambda: inside.get("/seen").status_code in (401, 404), what="the door is shut")
 
 
-def test_a_stream_that_is_open_ends_with_the_right_to_it(member: Console, inside: Inside) -> None:
+def test_an_open_stream_ends_with_the_access(member: Console, inside: Inside) -> None:
     with inside.http.stream("GET", "/sse", headers=inside.headers()) as answer:
         lines = answer.iter_lines()
         next(lines)
@@ -253,14 +253,14 @@ def test_a_stream_that_is_open_ends_with_the_right_to_it(member: Console, inside
             list(lines)
 
 
-def test_a_stolen_token_is_useless_after_its_time(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stolen_token_expires(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tickets, "TOKEN_SECONDS", -1)
     assert inside.get("/seen").json()["error"] == "DOOR_CLOSED"
     back = inside.get("/lab", Accept="text/html")
     assert back.headers["location"].startswith(f"http://localhost:{inside.port}/environments/{ENVIRONMENT}/open")
 
 
-def test_a_token_is_renewed_by_use_and_a_copy_that_lags_behind_ends_both(
+def test_a_token_is_renewed_by_use_and_reuse_of_an_old_one_ends_both(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tickets, "RENEW_AFTER_SECONDS", -1)
@@ -278,7 +278,7 @@ def test_a_token_is_renewed_by_use_and_a_copy_that_lags_behind_ends_both(
     assert not Entry.objects.exists()
 
 
-def test_a_token_of_one_door_opens_no_other(inside: Inside) -> None:
+def test_a_token_is_valid_for_one_environment(inside: Inside) -> None:
     inside.host = f"env-other.localhost:{inside.port}"
     assert inside.get("/seen").status_code == 404
     inside.host = f"second--{ENVIRONMENT}.localhost:{inside.port}"
@@ -295,19 +295,19 @@ def test_a_token_of_one_door_opens_no_other(inside: Inside) -> None:
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
     ],
 )
-def test_pages_of_other_origins_ask_for_nothing(inside: Inside, headers: dict[str, str]) -> None:
+def test_pages_of_other_origins_cannot_send_requests(inside: Inside, headers: dict[str, str]) -> None:
     answer = inside.get("/seen", **headers)
     assert answer.status_code == 403
     assert "DOOR_CROSS_SITE" in answer.text
 
 
-def test_a_link_from_elsewhere_leads_in_and_a_form_does_not(inside: Inside) -> None:
+def test_a_link_from_another_site_works_and_a_form_does_not(inside: Inside) -> None:
     led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     assert inside.get("/seen", **led).status_code == 200
     assert inside.send("POST", "/seen", headers={**led, "Origin": "http://evil.example"}).status_code == 403
 
 
-def test_nobody_behind_the_door_is_said_in_the_readers_language(
+def test_an_unreachable_service_is_reported_in_the_readers_language(
     inside: Inside, keeper: Keeper, service: Service
 ) -> None:
     keeper.away = True
@@ -326,7 +326,7 @@ def test_nobody_behind_the_door_is_said_in_the_readers_language(
     assert inside.get("/seen").status_code == 200
 
 
-def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(inside: Inside, keeper: Keeper) -> None:
+def test_an_interrupted_response_is_not_taken_for_complete(inside: Inside, keeper: Keeper) -> None:
     with pytest.raises(httpx.RemoteProtocolError):
         inside.get("/broken")
     with inside.http.stream("GET", "/sse", headers=inside.headers()) as answer:
@@ -338,13 +338,13 @@ def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(inside: Inside, 
     assert inside.get("/seen").status_code == 200
 
 
-def test_a_stopped_environment_says_so(inside: Inside, world: DevEnvironment) -> None:
+def test_a_stopped_environment_is_reported(inside: Inside, world: DevEnvironment) -> None:
     DevEnvironment.objects.update(status="stopped")
     until(lambda: inside.get("/seen").status_code == 503, what="it is known to be stopped")
     assert inside.get("/seen").json()["error"] == "DOOR_SHUT"
 
 
-def test_the_consoles_own_host_stays_its_own(inside: Inside) -> None:
+def test_the_consoles_own_host_is_not_proxied(inside: Inside) -> None:
     """What names no door is Django's, whose list of hosts is as short as ever."""
     inside.host = "evil.example"
     assert inside.get("/healthz").status_code == 400
@@ -356,13 +356,13 @@ def test_the_consoles_own_host_stays_its_own(inside: Inside) -> None:
     assert inside.get("/api/v1/me").status_code == 404  # the environment's
 
 
-def test_after_a_large_body_its_connection_serves_the_next_request(member: Console) -> None:
+def test_a_connection_is_reused_after_a_large_body(member: Console) -> None:
     inside = member.enter()
     for _ in range(2):
         assert inside.get("/large").content == bytes(range(256)) * (LARGE // 256)
         assert inside.get("/seen").status_code == 200
 
 
-def test_a_large_body_that_ends_early_is_cut_and_not_padded(member: Console) -> None:
+def test_a_truncated_large_body_is_cut_and_not_padded(member: Console) -> None:
     with pytest.raises(httpx.RemoteProtocolError):
         member.enter().get("/short")

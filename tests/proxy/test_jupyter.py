@@ -39,7 +39,7 @@ def hosting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvironmentBac
         until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
 
 
-def test_a_notebook_is_opened_and_a_cell_is_run_through_the_door(
+def test_a_notebook_is_opened_and_a_cell_run_through_the_proxy(
     member: Console, hosting: EnvironmentBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "dial_envd", lambda environment: hosting.dial(HANDLE))

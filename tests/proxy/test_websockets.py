@@ -74,7 +74,7 @@ def output(connection: ClientConnection) -> tuple[bytes, bytes, int]:
 # Through a door ------------------------------------------------------------------------------------------------------
 
 
-def test_messages_of_both_kinds_go_both_ways_whatever_their_size(inside: Inside, service: Service) -> None:
+def test_messages_of_both_kinds_pass_in_both_directions(inside: Inside, service: Service) -> None:
     with at_door(inside, "/ws?token=a%20b", subprotocols=["v1", "v2"]) as connection:  # type: ignore[list-item]
         assert connection.subprotocol == "v2"
         headers = json.loads(connection.recv(30))
@@ -94,7 +94,7 @@ def test_messages_of_both_kinds_go_both_ways_whatever_their_size(inside: Inside,
     until(lambda: service.closed[1:] == [4001], what="the environment hears the code")
 
 
-def test_a_socket_needs_the_cookie_and_the_doors_own_origin(inside: Inside) -> None:
+def test_a_websocket_needs_the_cookie_and_its_own_origin(inside: Inside) -> None:
     for origin in ("http://evil.example", f"http://localhost:{inside.port}", f"http://env-b.localhost:{inside.port}"):
         status, body = refused(lambda origin=origin: at_door(inside, origin=origin))  # type: ignore[misc]
         assert (status, json.loads(body)["error"]) == (403, "DOOR_CROSS_SITE")
@@ -103,14 +103,14 @@ def test_a_socket_needs_the_cookie_and_the_doors_own_origin(inside: Inside) -> N
     assert (status, json.loads(body)["error"]) == (404, "NOT_FOUND")
 
 
-def test_what_the_environment_answers_to_a_handshake_is_passed_on_and_never_followed(inside: Inside) -> None:
+def test_the_answer_to_a_handshake_is_forwarded_and_redirects_are_not_followed(inside: Inside) -> None:
     assert refused(lambda: at_door(inside, "/ws-no")) == (418, b"no sockets here")
     with pytest.raises(ValueError, match=r"redirect to ws://127\.0\.0\.1:1/"):  # the client's, who is told of it
         at_door(inside, "/ws-away")
 
 
 @pytest.mark.parametrize("end", ["sign out", "role", "environment"])
-def test_an_open_socket_ends_with_the_right_to_it(member: Console, inside: Inside, end: str) -> None:
+def test_an_open_websocket_ends_with_the_access(member: Console, inside: Inside, end: str) -> None:
     with at_door(inside) as connection, channel(member) as other:
         connection.recv(30)
         assert send_message(other, open="exec", command=["sleep", "60"])["ok"]
@@ -129,7 +129,7 @@ def test_an_open_socket_ends_with_the_right_to_it(member: Console, inside: Insid
             assert closed.value.rcvd.code == 1008
 
 
-def test_a_keeper_that_goes_away_closes_the_socket(inside: Inside, keeper: Keeper) -> None:
+def test_the_loss_of_envd_closes_the_websocket(inside: Inside, keeper: Keeper) -> None:
     with at_door(inside) as connection:
         connection.recv(30)
         keeper.drop_all()
@@ -143,7 +143,7 @@ def test_a_keeper_that_goes_away_closes_the_socket(inside: Inside, keeper: Keepe
 # Channels ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_command_is_run_its_output_comes_and_its_code_with_an_audit_of_the_command(member: Console) -> None:
+def test_a_command_returns_output_and_exit_code_and_is_audited(member: Console) -> None:
     with channel(member) as connection:
         code = "import os, sys; print(os.environ['A'], input()); print('no', file=sys.stderr); sys.exit(7)"
         assert send_message(connection, open="exec", command=[sys.executable, "-c", code], env={"A": "b"}) == {
@@ -157,7 +157,7 @@ def test_a_command_is_run_its_output_comes_and_its_code_with_an_audit_of_the_com
     assert "typed" not in str(event.data)
 
 
-def test_whoever_has_not_caught_up_is_sent_no_more_until_they_have(member: Console) -> None:
+def test_a_slow_reader_is_sent_no_more_until_it_catches_up(member: Console) -> None:
     with channel(member) as connection:
         assert send_message(connection, open="exec", command=["cat"])["ok"]
         connection.send(json.dumps({"flow": False}))
@@ -203,7 +203,7 @@ def test_a_tunnel_carries_bytes_and_the_end_of_either_side(member: Console, serv
     assert AuditEvent.objects.get(action="environment.tunnel").data == {"port": service.port}
 
 
-def test_who_may_not_gets_the_envelope_instead_of_a_socket(
+def test_a_forbidden_websocket_gets_the_envelope(
     member: Console, stranger: Console, person: Callable[..., Console]
 ) -> None:
     def status(who: Console, path: str = CHANNEL, **more: Any) -> tuple[int, str]:
@@ -229,7 +229,7 @@ def test_who_may_not_gets_the_envelope_instead_of_a_socket(
         ('{"open": "exec", "tty": {"columns": -1, "rows": 1}}', "tty"), ('{"open": "exec", "tty": {}}', "tty"),
     ],
 )  # fmt: skip
-def test_a_request_that_cannot_be_says_which_field(asked: str, field: str) -> None:
+def test_an_invalid_request_names_its_field(asked: str, field: str) -> None:
     from apps.proxy import envd_requests
 
     with pytest.raises(ValueError) as wrong:
@@ -237,14 +237,14 @@ def test_a_request_that_cannot_be_says_which_field(asked: str, field: str) -> No
     assert (str(wrong.value) or "–") == field
 
 
-def test_a_terminal_that_does_not_know_its_size_has_the_usual_one() -> None:
+def test_a_terminal_without_a_size_gets_the_default() -> None:
     from apps.proxy import envd_requests
 
     asked = envd_requests.parse_request('{"open": "exec", "tty": {"columns": 0, "rows": 0}}')
     assert asked["tty"] == {"columns": 80, "rows": 24}
 
 
-def test_what_the_keeper_refuses_is_said_with_its_code(member: Console) -> None:
+def test_a_refusal_of_envd_is_passed_on_with_its_code(member: Console) -> None:
     with channel(member) as connection:
         answer = send_message(connection, open="port", port=1)
         assert (answer["ok"], answer["code"]) == (False, "PORT_CLOSED")
@@ -253,21 +253,21 @@ def test_what_the_keeper_refuses_is_said_with_its_code(member: Console) -> None:
         assert (answer["ok"], answer["code"], answer["params"]) == (False, "CHANNEL_REQUEST", {"field": "open"})
 
 
-def test_a_first_word_that_is_too_long_or_too_deep_is_refused(member: Console) -> None:
+def test_a_too_long_or_too_deep_first_message_is_refused(member: Console) -> None:
     for said_first in ('{"open":"exec","cwd":"' + "x" * protocol.MAX_LINE_BYTES + '"}', "[" * 60_000):
         with channel(member) as connection:
             connection.send(said_first)
             assert json.loads(connection.recv(30))["code"] == "CHANNEL_REQUEST"
 
 
-def test_a_person_has_so_many_channels_open(member: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_channels_per_user_are_limited(member: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_connections.ConnectionLimit, "most", property(lambda _: 1), raising=False)
     with channel(member):
         status, body = refused(lambda: channel(member))
         assert (status, json.loads(body)["error"]) == (429, "CHANNELS_TOO_MANY")
 
 
-def test_frames_that_are_none_end_it(member: Console) -> None:
+def test_invalid_frames_close_the_channel(member: Console) -> None:
     with channel(member) as connection:
         assert send_message(connection, open="exec", command=["sleep", "60"])["ok"]
         connection.send(bytes([protocol.OUT]) + b"x")
@@ -277,7 +277,7 @@ def test_frames_that_are_none_end_it(member: Console) -> None:
         assert closed.value.rcvd.code == 1003
 
 
-def test_beside_a_rank_a_command_has_its_variables_and_its_directory(
+def test_a_command_next_to_a_rank_has_its_variables_and_directory(
     member: Console, stranger: Console, person: Callable[..., Console], world: DevEnvironment, tmp_path: Any,
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
@@ -319,7 +319,7 @@ def test_beside_a_rank_a_command_has_its_variables_and_its_directory(
     assert (status_, json.loads(body)["error"]) == (409, "RANK_NOT_RUNNING")
 
 
-def test_a_command_ends_when_nobody_listens_any_more(member: Console, tmp_path: Any) -> None:
+def test_a_command_ends_with_its_last_reader(member: Console, tmp_path: Any) -> None:
     mark = tmp_path / "pid"
     with channel(member) as connection:
         send_message(connection, open="exec", command=["sh", "-c", f"echo $$ > {mark}; exec sleep 600"])
