@@ -25,7 +25,7 @@ def run(engine: Engine) -> rules.Promises:
 
 
 @pytest.mark.parametrize("lot", range(LOTS))
-def test_every_rule_holds_in_random_worlds(lot: int) -> None:
+def test_every_rule_holds_in_random_clusters(lot: int) -> None:
     """Nothing is leased twice, limits and reservations hold, only backfill comes before an earlier task, nobody gives
     way in vain or loses more than one checkpoint interval, and nobody waits for ever."""
     engines = []
@@ -41,7 +41,7 @@ def test_every_rule_holds_in_random_worlds(lot: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_first_in_line_starts_when_it_was_told_to(seed: int) -> None:
+def test_the_first_task_in_the_queue_starts_at_its_promised_time(seed: int) -> None:
     """Where all say how long they run, backfill never delays the head."""
     assert run(declared(seed)).kept
 
@@ -64,7 +64,7 @@ def declared(seed: int) -> Engine:
 
 
 @pytest.mark.parametrize("priority", [-1, 0])
-def test_a_wide_task_of_a_low_class_starts_though_others_never_stop_coming(priority: int) -> None:
+def test_a_wide_task_of_a_low_class_is_not_starved(priority: int) -> None:
     """Urgent tasks ask for one environment each, more of them than ever fit, from another project; they say nothing of
     how long they run. Waiting makes the wide task urgent, and then it keeps what it needs."""
     dice = random.Random(1)
@@ -109,7 +109,7 @@ class Guarantees:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_project_gets_what_it_is_guaranteed_once_its_borrowers_ran_their_least_and_had_their_grace(seed: int) -> None:
+def test_a_project_gets_its_guarantee_once_borrowers_had_min_run_and_grace(seed: int) -> None:
     dice = random.Random(seed)
     places = [
         EnvironmentInfo(f"e{number:02}", f"e{number:02}", "p0", "c", "z", gpus=4, shared=True) for number in range(12)
@@ -129,7 +129,7 @@ def test_a_project_gets_what_it_is_guaranteed_once_its_borrowers_ran_their_least
     assert watch.taken_back or seed
 
 
-def test_time_alone_changes_nothing_before_the_decision_says_so() -> None:
+def test_time_alone_changes_nothing_before_the_announced_moment() -> None:
     """`again`: between events, the same scene a little later gets the same decision until then."""
     looked = 0
 

@@ -37,14 +37,14 @@ def engine(jobs: list[Job], decide: Callable[[SchedulerSnapshot], Decision] = ba
     return Engine([place("a"), place("b")], [Project("p")], jobs, decide, **more)
 
 
-def test_a_task_that_breaks_goes_on_from_its_newest_checkpoint_where_there_is_room() -> None:
+def test_a_failed_task_resumes_from_its_checkpoint_where_there_is_room() -> None:
     job = Job(make_waiting_task("t"), work=1000, every=300, starting=10)
     run = engine([job], incidents=[(700, lambda one: one.set_usable("a", False))]).run()
     assert (job.lost, job.finished, job.waited) == ({"broken": [90.0]}, True, 0)
     assert run.busy == [(0, 700, 4), (700, 700 + 10 + 1000 - 600, 4)]
 
 
-def test_a_failure_keeps_the_environments_and_a_run_ends_when_its_time_is_up() -> None:
+def test_a_failure_keeps_environments_and_a_run_ends_at_its_time_limit() -> None:
     failing, endless = (
         Job(make_waiting_task("f"), 1000, 300, fails=(500,)),
         Job(make_waiting_task("e", max_run=50), 1000),
@@ -55,7 +55,7 @@ def test_a_failure_keeps_the_environments_and_a_run_ends_when_its_time_is_up() -
     assert (endless.ended, endless.finished) == (50, False)
 
 
-def test_who_gives_way_keeps_its_age_and_what_it_saved() -> None:
+def test_a_preempted_task_keeps_its_age_and_checkpoint() -> None:
     def by_name(scene: SchedulerSnapshot) -> Decision:
         """`u` before `v`, whatever the rules say, and `v` gives way to it."""
         names = sorted(one.task for one in scene.waiting)
@@ -110,7 +110,7 @@ def test_easy_backfill_keeps_its_promises(seed: int) -> None:
         (QueueEntry("x", 1, why=WAITS), "does not wait"),
     ],
 )
-def test_a_decision_that_breaks_a_rule_is_found(turn: QueueEntry, says: str) -> None:
+def test_a_decision_that_breaks_a_rule_is_detected(turn: QueueEntry, says: str) -> None:
     places = (place("a"), place("b"), place("c"), place("d", usable=False), place("e"))
     held = RunningTask("v", "p", "ann", ("b",), 0)
     window = Reservation("r", frozenset("e"), 100, 200)
