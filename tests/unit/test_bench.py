@@ -18,7 +18,7 @@ def test_every_section_can_be_measured(section: str) -> None:
     assert callable(import_module(f"bench.{section}").measure)
 
 
-def test_a_section_whose_servers_are_missing_is_left_out_with_the_reason(
+def test_a_section_without_its_servers_is_skipped_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def missing() -> Path:
@@ -36,7 +36,7 @@ def test_a_section_whose_servers_are_missing_is_left_out_with_the_reason(
     assert "Traceback" not in said.err
 
 
-def test_a_target_looks_at_the_value_or_at_the_ratio() -> None:
+def test_a_target_compares_the_value_or_the_ratio() -> None:
     assert Figure("f", 2.0, "s", target=FigureTarget(2)).met
     assert not Figure("f", 2.1, "s", target=FigureTarget(2)).met
     assert Figure("f", 2.0, "s", 10.0, "by hand", FigureTarget(0.2, of="ratio")).met
@@ -46,7 +46,7 @@ def test_a_target_looks_at_the_value_or_at_the_ratio() -> None:
     assert Figure("f", 1.0, "s").met is None
 
 
-def test_runs_are_compared_by_ratios_and_by_shares_of_bounds_only(tmp_path: Path) -> None:
+def test_runs_are_compared_by_ratios_and_shares_only(tmp_path: Path) -> None:
     kept = tmp_path / "history.json"
     assert history.load_last_run(kept) == ("", {})
     figures = [
@@ -63,7 +63,7 @@ def test_runs_are_compared_by_ratios_and_by_shares_of_bounds_only(tmp_path: Path
     assert history.load_last_run(kept) == ("0.2", {"one: with a ratio": 1.5, "two: with a ratio": 1.5})
 
 
-def test_what_became_slower_is_marked_and_what_only_varies_is_not() -> None:
+def test_regressions_are_marked_and_noise_is_not() -> None:
     slower, varies = Figure("a", 2.0, "ms", 1.0, "bare"), Figure("b", 1.1, "ms", 1.0, "bare")
     fewer = Figure("c", 50, "/s", target=FigureTarget(60, "at least"))
     assert slower.worse(1.5)
@@ -78,7 +78,7 @@ def test_what_became_slower_is_marked_and_what_only_varies_is_not() -> None:
     assert ["worse" in line for line in lines] == [True, False, False]
 
 
-def test_without_details_there_is_a_line_for_each_target_and_for_what_became_worse() -> None:
+def test_without_details_only_targets_and_regressions_are_listed() -> None:
     figures = [
         Figure("aim", 2.0, "ms", target=FigureTarget(3)),
         Figure("alone", 2.0, "ms"),
@@ -96,7 +96,7 @@ def test_without_details_there_is_a_line_for_each_target_and_for_what_became_wor
     assert len(shown[True]) == 5
 
 
-def test_numbers_have_three_digits_that_count() -> None:
+def test_numbers_have_three_significant_digits() -> None:
     assert [format_number(value) for value in (0, 0.07123, 3.189, 43.61, 1536.4)] == [
         "0",
         "0.0712",
@@ -106,7 +106,7 @@ def test_numbers_have_three_digits_that_count() -> None:
     ]
 
 
-def test_the_table_of_speed_ups_reads_as_the_document_s_and_says_what_is_lost() -> None:
+def test_the_speed_up_table_has_the_documents_columns() -> None:
     """By the document's own figures: 1.8, 3.5 (87 %: 3.49) and 6.8 times."""
     seconds = {1: 1.0, 2: 2 / 1.8, 4: 4 / 3.49, 8: 8 / 6.8}
     table = scaling.print_report(seconds, cores=2)

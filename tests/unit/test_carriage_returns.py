@@ -36,7 +36,7 @@ ROW = "\x1b[31m"
         ("x\b\b\by", 0, "y"),
     ],
 )  # fmt: skip
-def test_the_newest_state_of_a_line_is_shown(line: str, begin: int, shown: str) -> None:
+def test_the_newest_state_of_a_line_is_returned(line: str, begin: int, shown: str) -> None:
     assert find_newest_state(line.encode()) == (begin, shown.encode())
 
 
@@ -51,7 +51,7 @@ def test_each_line_has_its_newest_state() -> None:
     assert render_lines(plain) is plain
 
 
-def test_bars_of_tqdm_are_shown_as_they_are_in_the_end() -> None:
+def test_tqdm_bars_are_shown_in_their_final_state() -> None:
     tqdm = pytest.importorskip("tqdm").tqdm
     out = io.StringIO()
     for kept in (True, False):
@@ -69,7 +69,7 @@ def test_bars_of_tqdm_are_shown_as_they_are_in_the_end() -> None:
 
 
 @given(st.binary(), st.binary())
-def test_it_never_raises_and_what_comes_before_the_state_changes_nothing(before: bytes, line: bytes) -> None:
+def test_it_never_raises_and_earlier_text_does_not_matter(before: bytes, line: bytes) -> None:
     line = line.replace(b"\n", b"")
     begin, shown = find_newest_state(line)
     assert begin == 0 or line[begin - 1 : begin] == b"\r"

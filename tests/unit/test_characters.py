@@ -17,11 +17,11 @@ from fermi.cli import output
     ("blank\xa0", r"blank\u00a0"), ("line\nbreak\x1b[2J", r"line\u000abreak\u001b[2J"), ("back\\slash", r"back\\slash"),
     ("tag\U000e0041", r"tag\u{e0041}"), ("half\ud800", r"half\ud800"),
 ])  # fmt: skip
-def test_what_cannot_be_seen_is_escaped(name: str, shown: str) -> None:
+def test_invisible_characters_are_escaped(name: str, shown: str) -> None:
     assert escape_name(name) == shown
 
 
-def test_no_format_character_line_break_or_control_passes() -> None:
+def test_format_characters_line_breaks_and_controls_are_escaped() -> None:
     seen = {char for char in map(chr, range(sys.maxunicode + 1)) if escape_name(char) == char}
     assert not {unicodedata.category(char) for char in seen} & {"Cc", "Cs", "Zl", "Zp"}
     assert {f"{ord(char):04x}" for char in seen if unicodedata.category(char) == "Zs"} == {"0020", "3000"}
@@ -29,12 +29,12 @@ def test_no_format_character_line_break_or_control_passes() -> None:
     assert all(unicodedata.bidirectional(char) in ("AN", "AL", "L") for char in shown), "only marks that have a shape"
 
 
-def test_two_names_that_differ_are_shown_differently() -> None:
+def test_different_names_are_displayed_differently() -> None:
     names = ["a\u202eb", r"a\u202eb", "a\\\u202eb", "ab", "a\nb", "a\\nb"]
     assert len({escape_name(name) for name in names}) == len(names)
 
 
-def test_what_the_command_line_prints_obeys_no_bidirectional_override() -> None:
+def test_bidirectional_overrides_are_escaped_on_the_command_line() -> None:
     assert output.escape_controls("rank 0: \u202etxt\u202c") == r"rank 0: \u202etxt\u202c"
     assert output.format_json({"name": "a\u202eb\ud800"}) == '{"name": "a\\u202eb\\ud800"}'
     assert "\u202e" not in output.format_yaml({"name": "报告\u202eb"})
@@ -42,7 +42,7 @@ def test_what_the_command_line_prints_obeys_no_bidirectional_override() -> None:
     assert escape_bidi("مرحبا") == "مرحبا"
 
 
-def test_a_text_that_names_a_file_shows_it_escaped() -> None:
+def test_file_names_in_texts_are_escaped() -> None:
     said = messages.render_text("FILE_EXISTS", "en", path="a\u202egpj.exe")[0]
     assert "\u202e" not in said
     assert r"a\u202egpj.exe" in said

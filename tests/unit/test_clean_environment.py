@@ -18,7 +18,7 @@ for words in (["-l", "-c"], ["-i", "-c"], ["-c"]):
 """
 
 
-def test_a_persons_profile_is_run_by_no_shell_of_the_tests(tmp_path: Path) -> None:
+def test_shells_of_the_tests_do_not_run_the_users_profile(tmp_path: Path) -> None:
     profile = tmp_path / "profile"
     for path in (profile, tmp_path / ".bash_profile", tmp_path / ".bashrc"):
         path.write_text("echo the profile of a person\n")
@@ -35,6 +35,6 @@ def test_a_persons_profile_is_run_by_no_shell_of_the_tests(tmp_path: Path) -> No
     assert (tmp_path / ".cache").is_dir(), "and that does not"
 
 
-def test_these_tests_have_such_a_home() -> None:
+def test_tests_have_a_temporary_home() -> None:
     assert os.environ["HOME"] == os.environ["FERMI_TEST_HOME"]
     assert not list(Path.home().glob(".*profile")) + list(Path.home().glob(".*rc"))

@@ -43,14 +43,14 @@ def anchors(page: Path) -> set[str]:
     }
 
 
-def test_every_page_of_the_documentation_is_in_its_index(root: Path) -> None:
+def test_every_page_is_in_the_index(root: Path) -> None:
     index = root / "docs" / "README.md"
     listed = {target for target, _ in links(index)}
     wanted = {page for page in pages(root) if page.is_relative_to(root / "docs") and page.parent.name != "decisions"}
     assert sorted(str(page.relative_to(root)) for page in wanted - listed - {index}) == []
 
 
-def test_every_link_leads_to_a_page_and_a_heading_of_the_project(root: Path) -> None:
+def test_every_link_leads_to_an_existing_page_and_heading(root: Path) -> None:
     broken = [
         f"{page.relative_to(root)}: {target.name}{anchor and f'#{anchor}'}"
         for page in pages(root)
@@ -63,14 +63,14 @@ def test_every_link_leads_to_a_page_and_a_heading_of_the_project(root: Path) -> 
 PATH = re.compile(r"`((?:platform|apps|tests|frontend|bench)/[\w/.-]+)`")
 
 
-def test_every_path_that_a_guide_names_exists(root: Path) -> None:
+def test_every_path_named_by_a_guide_exists(root: Path) -> None:
     guides = sorted((root / "docs" / "guides").glob("*.md"))
     named = {(guide.name, path) for guide in guides for path in PATH.findall(guide.read_text("utf-8"))}
     assert len(named) > 50
     assert [(guide, path) for guide, path in sorted(named) if not (root / path).exists()] == []
 
 
-def test_every_decision_has_a_number_of_its_own(root: Path) -> None:
+def test_decision_numbers_are_unique(root: Path) -> None:
     numbers = sorted(path.name[:4] for path in (root / "docs" / "decisions").glob("*.md"))
     assert numbers == [f"{number:04}" for number in range(1, len(numbers) + 1)]
 
@@ -118,7 +118,7 @@ def is_ours_to_name(word: str, known: dict[str, Requirement]) -> bool:
     return named.name in OF_OTHERS or (ours is not None and (not named.specifier or named.specifier == ours.specifier))
 
 
-def test_every_install_that_is_named_is_ours_or_of_a_known_package(root: Path) -> None:
+def test_every_documented_install_is_of_a_known_package(root: Path) -> None:
     """`fermi` on the public index is another project's."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
@@ -144,11 +144,11 @@ def test_every_install_that_is_named_is_ours_or_of_a_known_package(root: Path) -
         ("pip install 'wandb>=1'", ["wandb>=1"]),
     ],
 )
-def test_an_install_of_anothers_package_is_found(text: str, named: list[str]) -> None:
+def test_an_install_of_an_unknown_package_is_found(text: str, named: list[str]) -> None:
     assert [
         word for word in named_installs(text) if not is_ours_to_name(word, {"wandb": Requirement("wandb<1")})
     ] == named
 
 
-def test_the_changelog_says_what_users_get_on_a_few_pages(root: Path) -> None:
+def test_the_changelog_is_short_and_lists_what_users_get(root: Path) -> None:
     assert len((root / "CHANGELOG.md").read_text("utf-8").splitlines()) < 150

@@ -48,21 +48,21 @@ def run_plugin(text: str) -> dict[str, Any]:
     return found
 
 
-def test_a_framework_of_the_last_guide_plans() -> None:
+def test_a_framework_written_with_former_names_plans() -> None:
     found = run_plugin(FRAMEWORK)
     spec = job("env-003", entrypoint=Entrypoint("train.py", ()))
     assert found["problems"](spec) == []
     assert len(found["plan"](spec).nodes) == 1
 
 
-def test_an_engine_of_the_last_guide_is_the_same_as_one_by_the_present_names() -> None:
+def test_an_engine_written_with_former_names_equals_one_with_present_names() -> None:
     found = run_plugin(ENGINE)
     assert issubclass(found["Spool"], Backend)
     assert list(found["CAUSES"]) == ["SPOOL_BUMPED"]
     assert all(map(callable, found["READERS"]))
 
 
-def test_each_former_name_leads_to_what_is_there() -> None:
+def test_each_former_name_leads_to_an_existing_one() -> None:
     for module in launch.MODULES:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)

@@ -57,7 +57,7 @@ def test_no_module_is_named_by_a_participle() -> None:
     assert not {name: stem for name, stem in stems.items() if is_participle(stem.strip("_").split("_")[-1])}
 
 
-def test_no_public_function_has_a_name_that_means_anything() -> None:
+def test_no_public_function_has_a_banned_name() -> None:
     found = {
         f"{name}: {node.name}"
         for name, tree in MODULES.items()
@@ -88,14 +88,14 @@ def test_every_exception_ends_in_error() -> None:
     }
 
 
-def test_no_class_name_stands_for_three_things() -> None:
+def test_no_class_name_is_used_three_times() -> None:
     tables = {node.name for name, node in list_classes() if name.endswith("/models.py")}
     count = Counter(node.name for _, node in list_classes() if node.name not in DJANGO | tables)
     assert not {name: number for name, number in count.items() if number > MAX_SAME_CLASS_NAME}
 
 
 @pytest.mark.parametrize("package", ["platform/fermi", "apps"])
-def test_every_package_says_what_is_in_it(package: str) -> None:
+def test_every_package_has_a_docstring(package: str) -> None:
     """`ls` and the first sentence of a package are how a newcomer finds a module."""
     silent = [
         name

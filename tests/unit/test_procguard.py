@@ -40,7 +40,7 @@ def written(folder: Path, content: object) -> Path:
     return path
 
 
-def test_the_sample_that_is_shipped_is_read_whole() -> None:
+def test_the_shipped_sample_is_read_completely() -> None:
     found, ignored = config.load_config(ROOT / procguard.DEFAULT_CONFIG)
     assert ignored == []
     assert {variable: value for variable, (_, value) in found.items()} == {
@@ -49,7 +49,7 @@ def test_the_sample_that_is_shipped_is_read_whole() -> None:
     }  # fmt: skip
 
 
-def test_every_key_of_a_file_of_procguards_is_read_or_named(tmp_path: Path) -> None:
+def test_every_procguard_key_is_read_or_named(tmp_path: Path) -> None:
     found, ignored = config.load_config(written(tmp_path, ORIGINAL))
     assert {line.split(": ")[0] for line in ignored} == WITHOUT
     assert "group" in "".join(ignored)
@@ -66,7 +66,7 @@ def test_every_key_of_a_file_of_procguards_is_read_or_named(tmp_path: Path) -> N
         ({"of_ours": {"team": "vision"}}, "of_ours.team: unknown setting."),
     ],
 )
-def test_a_key_that_is_not_read_says_what_there_is_instead(tmp_path: Path, content: object, said: str) -> None:
+def test_an_unread_key_names_its_replacement(tmp_path: Path, content: object, said: str) -> None:
     [line] = config.load_config(written(tmp_path, content)).ignored
     assert said in line
 
@@ -79,13 +79,13 @@ def test_a_key_that_is_not_read_says_what_there_is_instead(tmp_path: Path, conte
         (["web"], "must contain names and values"),
     ],
 )
-def test_what_cannot_be_read_says_what_to_write(tmp_path: Path, content: object, said: str) -> None:
+def test_an_unreadable_value_names_the_right_one(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(config.ConfigProblemsError) as problems:
         config.load_config(written(tmp_path, content))
     assert said in str(problems.value)
 
 
-def test_the_platform_starts_with_what_the_file_says_and_the_environment_wins(
+def test_the_platform_uses_the_file_and_the_environment_overrides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began: list[list[str]] = []
@@ -106,7 +106,7 @@ def test_the_platform_starts_with_what_the_file_says_and_the_environment_wins(
     assert "--gpu-count: " in said
 
 
-def test_where_there_is_no_clone_it_says_what_to_run(
+def test_without_a_clone_the_command_to_run_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(procguard, "SETUP_SCRIPT", tmp_path / "setup.py")
@@ -114,7 +114,7 @@ def test_where_there_is_no_clone_it_says_what_to_run(
     assert "make up" in capsys.readouterr().err
 
 
-def test_the_launchers_flags_become_those_of_fermi_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launcher_flags_become_those_of_fermi_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_launcher.os, "environ", {"WORKER_ID": "gn6-0", "WORKING_DIR": "/srv/training"})
     command = ["--manager-url", "http://fermi:5000", "--command", "python train.py --epochs 100", "--token", "join_x"]
     words, without, told = worker_launcher.translate_arguments(command)
@@ -130,7 +130,7 @@ def test_the_launchers_flags_become_those_of_fermi_worker(monkeypatch: pytest.Mo
     ]
 
 
-def test_every_text_is_there_in_both_languages_and_each_key_without_a_counterpart_has_one() -> None:
+def test_every_text_exists_in_both_languages() -> None:
     found = tomllib.loads((ROOT / "platform" / "procguard" / "texts.toml").read_text("utf-8"))
     assert found["zh"].keys() == found["en"].keys()
     named = {
@@ -142,7 +142,7 @@ def test_every_text_is_there_in_both_languages_and_each_key_without_a_counterpar
     assert named <= found["en"].keys()
 
 
-def test_the_launcher_finds_the_packages_of_the_clone_from_a_python_without_them() -> None:
+def test_the_launcher_finds_packages_of_the_clone() -> None:
     command = [sys.executable, "-S", "-m", "procguard.worker_launcher", "--help"]
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)

@@ -58,14 +58,14 @@ def test_every_document_has_its_rows_numbered_without_a_gap() -> None:
     assert sorted(count) == ["000", "001", "002", "003", "004"]
 
 
-def test_every_row_asks_in_both_languages_leads_somewhere_and_is_proven() -> None:
+def test_every_row_has_both_languages_a_location_and_a_proof() -> None:
     for row in ROWS:
         assert row.asked.count("<br>") == 1, row
         assert row.files, row
         assert all(re.fullmatch("`.+`|「.+」", proof) for proof in row.proofs), row
 
 
-def test_every_state_is_a_known_one_and_gives_its_reason_in_both_languages() -> None:
+def test_every_state_is_known_with_reasons_in_both_languages() -> None:
     for row in ROWS:
         state, _, why = row.state.partition(": ")
         assert state in STATES, row
@@ -73,7 +73,7 @@ def test_every_state_is_a_known_one_and_gives_its_reason_in_both_languages() -> 
         assert not why or (CHINESE.search(why) and re.search(r"[a-z]{3}", why)), row
 
 
-def test_rows_that_ask_for_the_same_name_have_one_state() -> None:
+def test_rows_with_the_same_name_have_one_state() -> None:
     """A command, a file or a field that one row says is there another way is so in all rows."""
     states: dict[str, set[str]] = {}
     for row in ROWS:
@@ -82,7 +82,7 @@ def test_rows_that_ask_for_the_same_name_have_one_state() -> None:
     assert {name: found for name, found in states.items() if "met" in found and "differs" in found} == {}
 
 
-def test_a_file_that_a_row_asks_for_is_there() -> None:
+def test_files_required_by_rows_exist() -> None:
     """The reader's own training script, and what `create_slurm` writes, lie elsewhere."""
     asked = {name for row in ROWS for name in re.findall(r"\w[\w/.]*\.(?:py|sh|md)\b", row.asked.partition("<br>")[0])}
     folders = [ROOT, *(ROOT / name for name in ("doc", "examples", "scripts", "platform/fermi/train"))]
@@ -96,7 +96,7 @@ def test_the_summary_counts_the_states() -> None:
     assert re.findall(r"^\*\*\d+ rows: .*$", TEXT, re.MULTILINE) == [f"**{len(ROWS)} rows: {counts}.**"]
 
 
-def test_every_test_that_is_named_is_there() -> None:
+def test_every_named_test_exists() -> None:
     missing = []
     for name in TESTS:
         file, _, title = name.partition("::")
@@ -106,7 +106,7 @@ def test_every_test_that_is_named_is_there() -> None:
     assert missing == []
 
 
-def test_a_text_that_is_quoted_stands_in_a_file_beside_it() -> None:
+def test_a_quoted_text_is_in_a_named_file() -> None:
     missing = [
         (row.id, quoted)
         for row in ROWS
@@ -117,7 +117,7 @@ def test_a_text_that_is_quoted_stands_in_a_file_beside_it() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_is_understood(command: str) -> None:
+def test_a_command_is_valid(command: str) -> None:
     program, *words = shlex.split(command)
     if program == "make":
         assert re.search(rf"^{words[0]}:|^[\w -]* {words[0]}[\w -]*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -135,7 +135,7 @@ def test_a_command_is_understood(command: str) -> None:
         run_as_script(words[0], words[1:])
 
 
-def test_what_only_gpus_show_names_the_check_that_shows_it() -> None:
+def test_requirements_that_need_gpus_name_their_check() -> None:
     known, states = checks(), {row.id: row.state.partition(":")[0] for row in ROWS}
     passed = re.findall(r"^\| `([\w-]+)`.*?\| passed \|", (ROOT / "docs" / "gpu.md").read_text("utf-8"), re.MULTILINE)
     for row, (*_, words) in ON_A_GPU:

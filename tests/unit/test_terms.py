@@ -64,6 +64,6 @@ def find_words(root: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_texts_keep_to_the_terms(root: Path, language: str) -> None:
+def test_texts_use_the_terms(root: Path, language: str) -> None:
     found = find_words(root, language)
     assert not found, "docs/terms.md has another word for:\n" + "\n".join(found)

@@ -34,7 +34,7 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
-def test_every_byte_of_every_file_becomes_one_token_on_one_side(corpus: Path, tmp_path: Path) -> None:
+def test_every_byte_of_every_file_becomes_one_token(corpus: Path, tmp_path: Path) -> None:
     made = tokenize_text(corpus, tmp_path / "out")
     texts = [path.read_bytes() for path in list_text_files(corpus)]
     train, valid = tokens(made.train_path), tokens(made.valid_path)
@@ -58,14 +58,14 @@ def test_the_same_text_gives_the_same_pair(corpus: Path, tmp_path: Path) -> None
     assert one.size_bytes == len(both)
 
 
-def test_a_file_keeps_its_side_when_another_file_is_added(corpus: Path, tmp_path: Path) -> None:
+def test_a_file_keeps_its_split_when_another_is_added(corpus: Path, tmp_path: Path) -> None:
     before = tokens(tokenize_text(corpus, tmp_path / "out").train_path)
     (corpus / "another.txt").write_text("added\n" * 3)
     after = tokens(tokenize_text(corpus, tmp_path / "out").train_path)
     assert after.replace(b"added\n" * 3, b"") == before
 
 
-def test_a_single_file_is_cut_so_that_both_sides_have_text(tmp_path: Path) -> None:
+def test_a_single_file_is_split(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(bytes(range(100)))
     made = tokenize_text(tmp_path / "a.txt", tmp_path / "out", valid_fraction=0.2)
     assert tokens(made.train_path) == bytes(range(80))
@@ -89,7 +89,7 @@ def test_progress_ends_at_the_total(corpus: Path, tmp_path: Path) -> None:
     assert seen[-1] == (total, total)
 
 
-def test_the_standard_library_is_the_demo_text_and_is_capped(tmp_path: Path) -> None:
+def test_the_demo_text_is_the_capped_standard_library(tmp_path: Path) -> None:
     files = list(iter_stdlib_files(max_bytes=1 << 20))
     assert all(path.suffix == ".py" for path in files)
     assert not {part for path in files for part in path.parts} & {"site-packages", "test"}
@@ -98,14 +98,14 @@ def test_the_standard_library_is_the_demo_text_and_is_capped(tmp_path: Path) -> 
     assert b"import" in tokens(made.train_path)
 
 
-def test_a_missing_source_is_said_with_its_path(tmp_path: Path) -> None:
+def test_a_missing_source_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         tokenize_text(tmp_path / "nowhere", tmp_path / "out")
     assert (caught.value.code, caught.value.params) == ("DATA_PATH_MISSING", {"path": str(tmp_path / "nowhere")})
 
 
 @pytest.mark.parametrize("text", [None, b"", b"x"], ids=["no file", "an empty file", "one byte"])
-def test_too_little_text_for_both_sides_is_refused(tmp_path: Path, text: bytes | None) -> None:
+def test_too_little_text_is_refused(tmp_path: Path, text: bytes | None) -> None:
     (tmp_path / "in").mkdir()
     if text is not None:
         (tmp_path / "in" / "a.txt").write_bytes(text)
@@ -114,14 +114,14 @@ def test_too_little_text_for_both_sides_is_refused(tmp_path: Path, text: bytes |
     assert not (tmp_path / "out").exists()
 
 
-def test_an_output_folder_that_is_a_file_is_said_to_be_unwritable(corpus: Path, tmp_path: Path) -> None:
+def test_an_output_folder_that_is_a_file_is_unwritable(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(DataError) as caught:
         tokenize_text(corpus, tmp_path / "out")
     assert caught.value.code == "DATA_NOT_WRITABLE"
 
 
-def test_a_disk_too_small_is_refused_before_anything_is_written(
+def test_a_too_small_disk_is_refused_before_anything_is_written(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokenized_data.shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
@@ -133,7 +133,7 @@ def test_a_disk_too_small_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("failing", ["val.bin", "train.bin"])
-def test_a_failure_while_moving_into_place_never_leaves_a_mixed_pair(
+def test_a_failed_move_never_leaves_a_mixed_pair(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     out = tmp_path / "out"
@@ -155,7 +155,7 @@ def test_a_failure_while_moving_into_place_never_leaves_a_mixed_pair(
     assert [path.name for path in out.iterdir()] == ["val.bin"]
 
 
-def test_what_an_interrupted_run_left_is_removed_by_the_next(corpus: Path, tmp_path: Path) -> None:
+def test_files_of_an_interrupted_run_are_removed_by_the_next(corpus: Path, tmp_path: Path) -> None:
     left = tmp_path / "out" / ".tokenising"
     left.mkdir(parents=True)
     (left / "train.bin").write_bytes(b"half")
@@ -163,7 +163,7 @@ def test_what_an_interrupted_run_left_is_removed_by_the_next(corpus: Path, tmp_p
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["train.bin", "val.bin"]
 
 
-def test_an_existing_pair_is_summed_up(tmp_path: Path) -> None:
+def test_an_existing_pair_is_summarized(tmp_path: Path) -> None:
     train, valid = tmp_path / "a.bin", tmp_path / "b.bin"
     train.write_bytes(b"\1\0\2\0")
     valid.write_bytes(b"\3\0")
@@ -175,7 +175,7 @@ def test_an_existing_pair_is_summed_up(tmp_path: Path) -> None:
     ("valid", "code"),
     [(None, "DATA_PATH_MISSING"), (b"", "DATA_EMPTY"), (b"\1\0\2", "DATA_ODD_SIZE")],
 )
-def test_a_pair_with_a_bad_file_is_refused(tmp_path: Path, valid: bytes | None, code: str) -> None:
+def test_a_pair_with_an_invalid_file_is_refused(tmp_path: Path, valid: bytes | None, code: str) -> None:
     (tmp_path / "train.bin").write_bytes(b"\1\0")
     if valid is not None:
         (tmp_path / "val.bin").write_bytes(valid)

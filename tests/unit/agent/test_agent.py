@@ -80,7 +80,7 @@ def worker(folder: Path) -> Worker:
     return Worker("gn6-0", None, folder, HostContext(folder, folder / "workspace", "python3", UNCONFINED))
 
 
-def test_answers_that_overtake_each_other_change_nothing_back(tmp_path):
+def test_reordered_answers_revert_nothing(tmp_path):
     one = worker(tmp_path)
     order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 0, "digest": "d"}
     new, old = {"generation": 5, "order": order}, {"generation": 4, "order": None}
@@ -92,14 +92,14 @@ def test_answers_that_overtake_each_other_change_nothing_back(tmp_path):
     assert one.wanted_name == ""
 
 
-def test_nothing_is_ended_or_begun_before_the_platform_has_been_heard(tmp_path):
+def test_nothing_starts_or_ends_before_the_first_answer_of_the_platform(tmp_path):
     one = worker(tmp_path)
     one.settle()
     assert one.report({})["generation"] == 0
     assert one.startable() == []
 
 
-def test_another_step_of_what_is_made_ready_is_news_and_what_is_said_within_one_goes_with_the_next_heartbeat(tmp_path):
+def test_a_new_preparation_step_is_sent_at_once_and_details_with_the_next_heartbeat(tmp_path):
     one = worker(tmp_path)
     folder = tmp_path / "runs" / "task-x-1"
     folder.mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_another_step_of_what_is_made_ready_is_news_and_what_is_said_within_one_
 
 
 @pytest.mark.parametrize("writable", [True, False])
-def test_a_host_that_cannot_write_to_the_data_directory_has_a_tree_of_its_own_and_says_so(tmp_path, writable):
+def test_a_host_without_write_access_to_the_data_uses_its_own_tree_and_says_so(tmp_path, writable):
     host, data = HostContext(tmp_path / "host", tmp_path / "w", "python3", UNCONFINED), tmp_path / "data"
     if not writable:
         data.write_text("not mounted")
@@ -146,7 +146,7 @@ def test_a_host_that_cannot_write_to_the_data_directory_has_a_tree_of_its_own_an
     assert run.spec["code"]["chosen"] == str(tmp_path / "run" / "python")
 
 
-def test_a_rank_runs_inside_of_an_environment_of_its_own_project_alone(tmp_path, monkeypatch):
+def test_a_rank_runs_inside_an_environment_of_its_own_project_only(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     state = tmp_path / "state"
     confining = HostSandbox.of(state, tmp_path / "w", sys.executable, (), wanted=True)
@@ -185,7 +185,7 @@ def test_a_rank_runs_inside_of_an_environment_of_its_own_project_alone(tmp_path,
         assert "not kept here. Ranks run outside of it." in said
 
 
-def test_a_port_of_rank_0_that_somebody_else_has_is_named_and_no_rank_begins(lab):
+def test_a_busy_port_of_rank_0_is_named_and_no_rank_starts(lab):
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         handle = lab.submit(lab.job("ok", master_port=port))
@@ -195,7 +195,7 @@ def test_a_port_of_rank_0_that_somebody_else_has_is_named_and_no_rank_begins(lab
     assert lab.starts() == []
 
 
-def test_what_was_stopped_before_it_was_known_never_begins(tmp_path):
+def test_an_attempt_stopped_before_it_was_known_never_starts(tmp_path):
     one = worker(tmp_path)
     order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 3, "digest": "d"}
     stop = {"name": "task-x-1", "graceSeconds": 30.0, "killAt": 1.0}
@@ -207,7 +207,7 @@ def test_what_was_stopped_before_it_was_known_never_begins(tmp_path):
     assert (seen["name"], seen["rank"], seen["state"], seen["exitCode"]) == ("task-x-1", 3, "exited", None)
 
 
-def test_an_order_that_was_begun_where_nobody_remembers_is_not_begun_again(tmp_path):
+def test_an_order_whose_run_folder_was_removed_is_not_started_again(tmp_path):
     """The folder of a run was removed under a running attempt."""
     one = worker(tmp_path)
     order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 3, "digest": "d", "begun": True}
@@ -228,7 +228,7 @@ def test_lost_and_repeated_heartbeats_change_nothing(lab):
     assert len(lab.starts()) == 1
 
 
-def test_a_log_survives_a_network_that_is_cut_in_the_middle_of_a_request(lab):
+def test_a_log_survives_a_network_cut_within_a_request(lab):
     numbers = itertools.count()
     cuts = (500, "after", "", "before", 3000)
     lab.platform.cut = lambda method, path: cuts[next(numbers) % len(cuts)] if method == "PUT" else ""
@@ -238,7 +238,7 @@ def test_a_log_survives_a_network_that_is_cut_in_the_middle_of_a_request(lab):
     assert lab.log(handle, 0).splitlines()[1:] == [f"line {number}" for number in range(2000)]
 
 
-def test_an_agent_that_ends_leaves_training_alone_and_the_next_one_finds_it(lab):
+def test_an_agent_that_stops_leaves_training_running_for_the_next_one(lab):
     handle = lab.submit(lab.job("polite"))
     pid = lab.ready(handle)
     lab.off()
@@ -252,7 +252,7 @@ def test_an_agent_that_ends_leaves_training_alone_and_the_next_one_finds_it(lab)
     assert lab.starts() == [pid]
 
 
-def test_an_agent_that_starts_where_another_host_has_taken_over_ends_what_runs(lab):
+def test_an_agent_replaced_by_another_host_ends_its_ranks_at_start(lab):
     handle = lab.submit(lab.job("wait"))
     pid = lab.ready(handle)
     lab.off()
@@ -262,7 +262,7 @@ def test_an_agent_that_starts_where_another_host_has_taken_over_ends_what_runs(l
     lab.platform.store.give_back("node-0-0")
 
 
-def test_what_a_crash_of_the_host_has_torn_goes(tmp_path):
+def test_files_damaged_by_a_host_crash_are_removed(tmp_path):
     folder = tmp_path / "runs" / "task-x-1"
     folder.mkdir(parents=True)
     (folder / "rank.json").write_text("")
@@ -270,7 +270,7 @@ def test_what_a_crash_of_the_host_has_torn_goes(tmp_path):
     assert not folder.exists()
 
 
-def test_what_ended_while_the_agent_was_away_is_reported_with_its_whole_log(lab):
+def test_ranks_that_ended_while_the_agent_was_down_are_reported_with_their_logs(lab):
     handle = lab.submit(lab.job("wait"))
     pid = lab.ready(handle)
     lab.off()
@@ -281,7 +281,7 @@ def test_what_ended_while_the_agent_was_away_is_reported_with_its_whole_log(lab)
     lab.until_gone(handle)
 
 
-def test_while_the_platform_is_away_training_goes_on_and_ends_and_is_told_of_later(lab):
+def test_training_continues_while_the_platform_is_away_and_is_reported_later(lab):
     handle = lab.submit(lab.job("polite"))
     pid = lab.ready(handle)
     lab.platform.cut = lambda method, path: "before"
@@ -296,7 +296,7 @@ def test_while_the_platform_is_away_training_goes_on_and_ends_and_is_told_of_lat
     assert "leaving" in lab.log(handle, 0)
 
 
-def test_a_worker_that_comes_back_ends_the_old_rank_before_it_begins_the_new_one(lab):
+def test_a_returned_worker_ends_the_old_rank_before_starting_the_new_one(lab):
     """The platform gave the attempt up while its worker was silent, and ordered the next one."""
     first = lab.submit(lab.job("stubborn"))
     old = lab.ready(first)
@@ -327,7 +327,7 @@ def test_a_worker_that_comes_back_ends_the_old_rank_before_it_begins_the_new_one
     assert len(lab.starts()) == 2
 
 
-def test_a_worker_whose_token_is_not_known_any_more_registers_once_and_goes_on(lab):
+def test_a_worker_with_an_invalid_token_registers_again_once(lab):
     """Several of its requests are under way with the old one."""
     handle = lab.submit(lab.job("wait"))
     pid = lab.ready(handle)
@@ -339,7 +339,7 @@ def test_a_worker_whose_token_is_not_known_any_more_registers_once_and_goes_on(l
     assert lab.platform.store.registrations == other + 1
 
 
-def test_a_worker_that_another_host_has_taken_over_ends_what_it_runs(lab):
+def test_a_worker_replaced_by_another_host_ends_its_ranks(lab):
     handle = lab.submit(lab.job("wait"))
     pid = lab.ready(handle)
     lab.platform.store.take_over("node-0-0")
@@ -348,7 +348,7 @@ def test_a_worker_that_another_host_has_taken_over_ends_what_it_runs(lab):
     lab.platform.store.give_back("node-0-0")
 
 
-def test_what_a_forgotten_attempt_left_on_the_host_goes_once_its_log_is_there(lab):
+def test_files_of_a_forgotten_attempt_are_removed_once_its_log_is_uploaded(lab):
     handle = lab.submit(lab.job("ok"))
     lab.until(handle, Phase.SUCCEEDED)
     lab.until_gone(handle)

@@ -20,12 +20,12 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Podman:
     return found
 
 
-def test_an_engine_is_told_with_the_hosts_other_facts(podman: Podman, tmp_path: Path) -> None:
+def test_a_container_engine_is_reported_with_the_host_facts(podman: Podman, tmp_path: Path) -> None:
     with serving(tmp_path / "logs") as platform, agent(platform, tmp_path / "host", ids=("gn6-0",), containers=True):
         assert [facts["containers"] for facts in platform.facts] == ["podman 4.3.1"]
 
 
-def test_one_that_does_not_run_anything_or_is_not_wanted_is_none(podman: Podman, tmp_path: Path) -> None:
+def test_an_unusable_or_disabled_container_engine_is_not_reported(podman: Podman, tmp_path: Path) -> None:
     podman.says(rootfs=[126, "crun: cgroups in hybrid mode not supported"])
     with serving(tmp_path / "logs") as platform:
         for number, wanted in enumerate((True, False)):
@@ -34,7 +34,7 @@ def test_one_that_does_not_run_anything_or_is_not_wanted_is_none(podman: Podman,
     assert len(podman.asked("info")) == 1, "an agent that is to have none does not look"
 
 
-def test_one_that_answers_late_keeps_no_heartbeat_waiting_and_is_told_later(
+def test_a_slow_container_engine_delays_no_heartbeat(
     podman: Podman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "WAIT_SECONDS", 0.0)

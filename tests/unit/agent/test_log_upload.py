@@ -51,7 +51,7 @@ def finish(run: RankRun) -> None:
     run.look()
 
 
-def test_a_log_grows_there_as_it_grows_here(run):
+def test_a_log_is_uploaded_as_it_grows(run):
     there = There()
     ship_log(run, there.append)
     assert there.requests == 0
@@ -69,7 +69,7 @@ def test_a_log_grows_there_as_it_grows_here(run):
     assert there.requests == before
 
 
-def test_nothing_is_lost_or_doubled_on_a_network_that_breaks_off_everywhere(run):
+def test_nothing_is_lost_or_duplicated_on_a_bad_network(run):
     chance, there, whole = random.Random(7), There(), b""
 
     def append(log: str, offset: int, data: bytes) -> int:
@@ -97,7 +97,7 @@ def test_nothing_is_lost_or_doubled_on_a_network_that_breaks_off_everywhere(run)
     assert there.data == whole
 
 
-def test_a_server_that_lost_its_end_gets_it_again(run):
+def test_a_server_that_lost_the_end_of_a_log_gets_it_again(run):
     there = There()
     append_log(run, b"0123456789")
     ship_log(run, there.append)
@@ -107,7 +107,7 @@ def test_a_server_that_lost_its_end_gets_it_again(run):
     assert there.data == b"0123456789ab"
 
 
-def test_a_new_agent_asks_how_far_the_server_is_before_it_sends(run):
+def test_a_new_agent_asks_for_the_servers_offset_first(run):
     there = There()
     there.data = b"first"
     append_log(run, b"first, second")
@@ -115,7 +115,7 @@ def test_a_new_agent_asks_how_far_the_server_is_before_it_sends(run):
     assert there.data == b"first, second"
 
 
-def test_a_log_that_nobody_wants_is_kept_while_it_grows_and_dropped_at_its_end(run):
+def test_an_unwanted_log_is_kept_while_it_grows_and_deleted_at_its_end(run):
     def append(log: str, offset: int, data: bytes) -> int:
         raise NotFoundError("no such task")
 
@@ -128,7 +128,7 @@ def test_a_log_that_nobody_wants_is_kept_while_it_grows_and_dropped_at_its_end(r
     assert not run.left
 
 
-def test_a_server_that_takes_nothing_is_not_asked_for_ever(run):
+def test_uploads_to_a_refusing_server_are_given_up(run):
     append_log(run, b"text")
     with pytest.raises(FermiError, match="took nothing"):
         ship_log(run, lambda log, offset, data: 0)

@@ -6,7 +6,7 @@ import socket
 from fermi.agent.ports import BusyPorts
 
 
-def test_ports_of_others_are_told_with_their_holders_and_those_of_our_ranks_are_not() -> None:
+def test_ports_of_other_programs_are_reported_with_their_holders() -> None:
     taken = BusyPorts()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

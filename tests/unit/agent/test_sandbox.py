@@ -26,7 +26,7 @@ def allowed(data: Path, resume_from: str) -> dict[str, Any]:
     return {path.removeprefix(f"{data}/"): mode for path, mode in order["paths"].items() if path.startswith(f"{data}/")}
 
 
-def test_what_a_rank_resumes_from_opens_the_folder_of_one_task_and_nothing_else(data: Path) -> None:
+def test_a_resume_path_opens_only_one_tasks_folder(data: Path) -> None:
     own = {"datasets": "r", "workspace": "r", "checkpoints/task-x": "rwm"}
     assert allowed(data, "") == own
     assert allowed(data, "auto") == own
@@ -37,7 +37,7 @@ def test_what_a_rank_resumes_from_opens_the_folder_of_one_task_and_nothing_else(
 
 
 @pytest.mark.parametrize(("named", "given"), [("files/torch_extensions", True), ("elsewhere", False), ("", False)])
-def test_of_the_plans_files_a_rank_may_write_where_it_compiles(data: Path, named: str, given: bool) -> None:
+def test_a_rank_may_write_only_to_its_build_folder_of_the_plans_files(data: Path, named: str, given: bool) -> None:
     confining = HostSandbox.of(data.parent / "state", data.parent / "work", "python3", (), wanted=True)
     env = {"TORCH_EXTENSIONS_DIR": str(data.parent / named)} if named else {}
     order = confining.order(data.parent / "files", data.parent / "logs", env, home=data.parent / "home")

@@ -50,11 +50,11 @@ def test_workers_are_named_by_ids_or_by_a_node_and_its_gpus():
         ("WORKER_STATE_UNUSABLE", {"ids": ("gn6-0",), "state": "/proc/fermi"}),
     ],
 )
-def test_nonsense_is_refused_with_words(code, settings):
+def test_invalid_settings_are_refused_with_a_message(code, settings):
     refused(code, **settings)
 
 
-def test_a_gpu_that_is_not_there_is_named(monkeypatch, tmp_path):
+def test_an_unknown_gpu_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(nvidia_smi, "run_query", lambda fields: [{"index": "0"}, {"index": "1"}])
     error = refused("WORKER_GPU_MISSING", node="gn6", gpus=(0, 1, 2), state=str(tmp_path))
     assert error.params == {"found": "2", "allowed": "0, 1"}
@@ -64,7 +64,7 @@ def test_a_gpu_that_is_not_there_is_named(monkeypatch, tmp_path):
     assert host_facts.choose_gpus(Settings(gpus=(5,), emulate=True), {"gn6-5": 5}) == {"gn6-5": None}
 
 
-def test_a_host_without_gpus_says_so(monkeypatch, tmp_path):
+def test_a_host_without_gpus_is_reported(monkeypatch, tmp_path):
     monkeypatch.setattr(nvidia_smi, "run_query", lambda fields: None)
     assert refused("WORKER_GPU_MISSING", node="gn6", gpus=(0,), state=str(tmp_path)).params["allowed"] == "–"
     assert host_facts.choose_gpus(Settings(), {"gn6-0": 0}) == {"gn6-0": None}
@@ -74,14 +74,14 @@ def test_a_host_without_gpus_says_so(monkeypatch, tmp_path):
     assert host_facts.choose_gpus(Settings(emulate=True), {"gn6-0": 0, "gn6-1": 1}) == {"gn6-0": None, "gn6-1": None}
 
 
-def test_a_worker_is_driven_by_one_agent_of_a_folder_at_a_time(tmp_path):
+def test_a_worker_is_run_by_one_agent_of_a_folder(tmp_path):
     first = StateDirectory(tmp_path, ["gn6-0", "gn6-1"])
     refused("WORKER_DRIVEN_HERE", ids=("gn6-1",), state=str(tmp_path))
     first.close()
     StateDirectory(tmp_path, ["gn6-1"]).close()
 
 
-def test_secrets_are_for_us_alone_and_another_folder_is_another_machine(tmp_path):
+def test_secrets_have_mode_600_and_another_folder_is_another_machine(tmp_path):
     folder = StateDirectory(tmp_path / "a", ["gn6-0"])
     assert folder.secret("gn6-0") == ""
     folder.store_secret("gn6-0", "s")
@@ -96,7 +96,7 @@ def test_secrets_are_for_us_alone_and_another_folder_is_another_machine(tmp_path
     other.close()
 
 
-def test_a_file_has_the_same_names_and_options_win(tmp_path):
+def test_a_settings_file_has_the_option_names_and_options_override_it(tmp_path):
     toml, yaml = tmp_path / "worker.toml", tmp_path / "worker.yaml"
     toml.write_text('server = "http://a"\nnode = "gn6"\ngpus = [0, 1]\nwarm = false\n')
     yaml.write_text("server: http://a\nids: [gn6-0]\ngpus: 0-3\n")
@@ -118,7 +118,7 @@ def test_a_file_has_the_same_names_and_options_win(tmp_path):
         ("WORKER_GPUS_INVALID", 'gpus = "a"'),
     ],
 )
-def test_a_wrong_file_is_refused_with_words(tmp_path, code, text):
+def test_an_invalid_file_is_refused_with_a_message(tmp_path, code, text):
     path = tmp_path / "worker.toml"
     path.write_text(text)
     with pytest.raises(AgentError) as caught:
@@ -127,13 +127,13 @@ def test_a_wrong_file_is_refused_with_words(tmp_path, code, text):
     assert caught.value.words("zh") != caught.value.words("en")
 
 
-def test_a_missing_file_is_refused_with_words():
+def test_a_missing_file_is_refused_with_a_message():
     with pytest.raises(AgentError) as caught:
         load_settings("/nowhere/worker.toml", {})
     assert caught.value.code == "WORKER_FILE_UNREADABLE"
 
 
-def test_a_refused_token_ends_an_agent_that_has_no_secrets_yet(tmp_path):
+def test_a_refused_join_token_ends_a_new_agent(tmp_path):
     with serving(tmp_path / "logs") as platform:
         agent = Agent(Settings(platform.url, token="wrong", ids=("gn6-0",), state=str(tmp_path), warm=False))
         with pytest.raises(AgentError) as caught:
@@ -142,7 +142,7 @@ def test_a_refused_token_ends_an_agent_that_has_no_secrets_yet(tmp_path):
     assert caught.value.code == "WORKER_TOKEN_REFUSED"
 
 
-def test_what_is_no_platform_is_refused_with_words(tmp_path):
+def test_an_address_that_is_no_platform_is_refused_with_a_message(tmp_path):
     with serving(tmp_path / "logs") as platform:
         agent = Agent(Settings(f"{platform.url}/elsewhere", "join", ids=("gn6-0",), state=str(tmp_path), warm=False))
         with pytest.raises(AgentError) as caught:
@@ -152,7 +152,7 @@ def test_what_is_no_platform_is_refused_with_words(tmp_path):
     assert "404" in caught.value.words("en")
 
 
-def test_an_id_that_another_host_has_is_refused_with_words(tmp_path):
+def test_an_id_of_another_host_is_refused_with_a_message(tmp_path):
     with serving(tmp_path / "logs") as platform:
         platform.store.taken.add("gn6-0")
         agent = Agent(Settings(platform.url, "join", ids=("gn6-0",), state=str(tmp_path), warm=False))
@@ -163,7 +163,7 @@ def test_an_id_that_another_host_has_is_refused_with_words(tmp_path):
     assert "another host has it" in caught.value.words("en")
 
 
-def test_without_a_token_an_agent_needs_secrets(tmp_path):
+def test_without_a_join_token_an_agent_needs_secrets(tmp_path):
     agent = Agent(Settings("http://127.0.0.1:9", ids=("gn6-0",), state=str(tmp_path), warm=False))
     with pytest.raises(AgentError) as caught:
         agent.run()
@@ -171,7 +171,7 @@ def test_without_a_token_an_agent_needs_secrets(tmp_path):
     assert caught.value.code == "WORKER_TOKEN_REQUIRED"
 
 
-def test_use_is_that_of_a_ranks_whole_session(tmp_path: Path):
+def test_usage_covers_a_ranks_whole_session(tmp_path: Path):
     import subprocess
 
     from fermi.runner.processes import read_start_time

@@ -54,20 +54,20 @@ def shell(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
 # Results --------------------------------------------------------------------------------------------------------------
 
 
-def test_json_is_the_data_and_nothing_else(api: FakeApi, command: Command) -> None:
+def test_json_output_is_only_the_data(api: FakeApi, command: Command) -> None:
     api.on("GET", TASK, data(task()))
     result = command("get", "task-1", "-o", "json")
     assert (result.code, json.loads(result.out), result.err) == (0, task(), "")
 
 
-def test_yaml_is_the_data_and_nothing_else(api: FakeApi, command: Command) -> None:
+def test_yaml_output_is_only_the_data(api: FakeApi, command: Command) -> None:
     api.on("GET", "/training-tasks", page([brief()]))
     result = command("list", "-o", "yaml")
     assert yaml.safe_load(result.out) == {"items": [brief()], "total": 1, "totalIsExact": True}
     assert "预训练" in result.out
 
 
-def test_wide_characters_do_not_push_columns_out_of_line(api: FakeApi, command: Command) -> None:
+def test_wide_characters_keep_columns_aligned(api: FakeApi, command: Command) -> None:
     items = [environment(1, "环境"), environment(2, "a", zone={"id": "z", "name": "上海 A"})]
     api.on("GET", "/dev-environments", page(items))
     head, first, second = command("envs", lang="zh").out.splitlines()
@@ -86,12 +86,12 @@ def test_a_pipe_gets_whole_lines_without_colour(api: FakeApi, command: Command) 
     assert all(line == line.rstrip() for line in out.splitlines())
 
 
-def test_names_are_not_taken_for_markup(api: FakeApi, command: Command) -> None:
+def test_markup_in_names_is_not_interpreted(api: FakeApi, command: Command) -> None:
     api.on("GET", "/models", page([model(1, "[red]x[/red] :smile:")]))
     assert "[red]x[/red] :smile:" in command("models").out
 
 
-def test_a_short_list_says_that_there_is_more(api: FakeApi, command: Command) -> None:
+def test_a_truncated_list_says_so(api: FakeApi, command: Command) -> None:
     api.on("GET", "/training-tasks", page([brief()] * 30))
     result = command("list", "-n", "2", "--status", "running", "--status", "queued")
     assert len(result.out.splitlines()) == 3
@@ -100,13 +100,13 @@ def test_a_short_list_says_that_there_is_more(api: FakeApi, command: Command) ->
     assert json.loads(command("list", "--all", "-o", "json").out)["total"] == 30
 
 
-def test_a_list_of_very_many_says_that_there_are_even_more(api: FakeApi, command: Command) -> None:
+def test_a_capped_count_says_that_there_are_more(api: FakeApi, command: Command) -> None:
     answer = {"items": [brief()], "total": 5000, "totalIsExact": False, "page": 1, "pageSize": 1, "nextCursor": "x"}
     api.on("GET", "/training-tasks", data(answer))
     assert "1 of 5000+" in command("list", "-n", "1").err
 
 
-def test_a_preparing_dataset_shows_how_far_it_is(api: FakeApi, command: Command) -> None:
+def test_a_dataset_in_preparation_shows_its_progress(api: FakeApi, command: Command) -> None:
     wrong = {"code": "DATA_EMPTY", "message": "there is no text", "hint": ""}
     versions = [version(1), version(2, "preparing", progress=0.25), version(3, "failed", error=wrong)]
     api.on("GET", "/datasets", page([dataset(1, "stdlib", *versions)]))
@@ -135,7 +135,7 @@ def rows_of(out: str, title: str) -> list[str]:
     return [" ".join(line.split()) for line in lines[2:]]
 
 
-def test_a_task_shows_where_the_ranks_of_each_environment_run_and_why(api: FakeApi, command: Command) -> None:
+def test_a_task_shows_run_location_and_reason_of_each_environment(api: FakeApi, command: Command) -> None:
     first, second = task()["nodes"]
     api.on("GET", TASK, data(task(nodes=[{**first, "runsIn": HOLDS}, {**second, "runsIn": CLAIM}])))
     assert rows_of(command("get", "task-1").out, "Where the ranks run") == [
@@ -147,7 +147,7 @@ def test_a_task_shows_where_the_ranks_of_each_environment_run_and_why(api: FakeA
     assert "Where the ranks run" not in command("get", "task-1").out
 
 
-def test_a_task_that_runs_shows_how_its_ranks_get_on(api: FakeApi, command: Command) -> None:
+def test_a_running_task_shows_rank_progress(api: FakeApi, command: Command) -> None:
     pulse = {
         "rank": 0, "at": "2026-11-21T00:00:12.5Z", "phase": "evaluating", "step": 41,
         "steppedAt": "2026-11-21T00:00:05Z", "sinceStep": 7.5, "stepSeconds": 0.21, "waitingShare": 0.25,
@@ -163,7 +163,7 @@ def test_a_task_that_runs_shows_how_its_ranks_get_on(api: FakeApi, command: Comm
     assert [rank["pulse"] for rank in found["ranks"]] == [pulse]
 
 
-def test_what_was_printed_and_is_not_finite_is_nan(api: FakeApi, command: Command) -> None:
+def test_non_finite_numbers_are_printed_as_nan(api: FakeApi, command: Command) -> None:
     values = ({"loss": None, "lr": 0.1}, {"lr": 0.1})
     points = [{"attempt": 1, "rank": 0, "step": n, "at": "2026-11-21T00:00:00Z", "values": each}
               for n, each in enumerate(values)]  # fmt: skip
@@ -214,7 +214,7 @@ def logged(*texts: str, **more: Any) -> Reply:
     return data({"rank": "0", "attempt": 1, "lines": lines, "cursor": "c", "end": True})
 
 
-def test_lines_are_asked_for_by_expression_level_and_time(api: FakeApi, command: Command) -> None:
+def test_lines_are_filtered_by_expression_level_and_time(api: FakeApi, command: Command) -> None:
     api.on("GET", f"{TASK}/logs", logged("hit"))
     said = command("logs", "task-1", "--grep", "h.t", "--level", "error", "--until", "2026-11-22T10:00Z")
     assert said.out == "hit\n"
@@ -233,9 +233,7 @@ def test_lines_are_asked_for_by_expression_level_and_time(api: FakeApi, command:
     [["--since", "soon"], ["--until", "32d1"], ["--level", "loud"], ["--grep", "a", "--search", "b"],
      ["--first-error", "-f"], ["--first-error", "--level", "error"]],
 )  # fmt: skip
-def test_what_cannot_be_asked_of_lines_is_refused_before_anything_is_sent(
-    api: FakeApi, command: Command, wrong: list[str]
-) -> None:
+def test_invalid_filters_are_refused_before_anything_is_sent(api: FakeApi, command: Command, wrong: list[str]) -> None:
     assert command("logs", "task-1", *wrong).code == 2
     assert api.seen("GET", f"{TASK}/logs") == []
 
@@ -243,7 +241,7 @@ def test_what_cannot_be_asked_of_lines_is_refused_before_anything_is_sent(
 FIRST = {"rank": 3, "offset": 40, "text": "ERROR: bad", "level": "error"}
 
 
-def test_the_first_error_is_shown_with_the_lines_that_belong_to_it(api: FakeApi, command: Command) -> None:
+def test_the_first_error_is_shown_with_its_context(api: FakeApi, command: Command) -> None:
     answer = {"attempt": 2, "found": FIRST, "complete": True, "windowBytes": 65536, "ranksUnread": 0}
     block = [{"offset": 40 + n, "text": f"bad {n}", "level": "error"} for n in range(3)]
     block.append({"offset": 50, "text": "on"})
@@ -256,7 +254,7 @@ def test_the_first_error_is_shown_with_the_lines_that_belong_to_it(api: FakeApi,
     assert json.loads(command("logs", "task-1", "--first-error", "--rank", "3", "-o", "json").out) == answer
 
 
-def test_where_no_error_is_found_it_is_said_what_was_not_looked_at(api: FakeApi, command: Command) -> None:
+def test_without_an_error_the_unread_parts_are_named(api: FakeApi, command: Command) -> None:
     answer = {"attempt": 2, "found": None, "complete": False, "windowBytes": 65536, "ranksUnread": 7}
     api.on("GET", f"{TASK}/logs/first-error", data(answer))
     said = command("logs", "task-1", "--first-error")
@@ -271,7 +269,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J10%\r20%\x9b31m\x7f\tok é 汉"
 SHOWN = "\\x1b]0;owned\\x07\\x1b[2J10%\\r20%\\x9b31m\\x7f\tok é 汉"
 
 
-def test_a_terminal_is_shown_what_a_rank_would_have_it_do(api: FakeApi, command: Command) -> None:
+def test_control_characters_of_a_rank_are_escaped_unless_raw(api: FakeApi, command: Command) -> None:
     lines = [{"rank": 0, "offset": 0, "text": HOSTILE}]
     api.on("GET", f"{TASK}/logs", data({"rank": 0, "attempt": 1, "lines": lines, "cursor": "c", "end": True}))
     assert command("logs", "task-1").out == f"{SHOWN}\n"
@@ -326,7 +324,7 @@ def screen(written: str, columns: int = 80) -> list[list[str]]:
     return shown
 
 
-def test_in_a_terminal_the_bars_of_ranks_stay_at_its_foot(
+def test_in_a_terminal_progress_bars_stay_at_the_bottom(
     api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "POLL_S", 0.001)
@@ -346,7 +344,7 @@ def test_in_a_terminal_the_bars_of_ranks_stay_at_its_foot(
     assert seen[-1] == ["[0] begin", "[1] 1: 100%", "[1] 1: end", "[0] 0: 100%", ""]
 
 
-def test_elsewhere_each_state_of_a_bar_that_came_is_a_line(
+def test_without_a_terminal_each_state_of_a_bar_is_a_line(
     api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "POLL_S", 0.001)
@@ -361,7 +359,7 @@ def test_elsewhere_each_state_of_a_bar_that_came_is_a_line(
     assert told == {"attempt": 1, **open_line}
 
 
-def test_names_messages_and_advice_reach_no_terminal_as_commands_either(api: FakeApi, command: Command) -> None:
+def test_control_characters_in_names_and_messages_are_escaped(api: FakeApi, command: Command) -> None:
     api.on("GET", "/training-tasks", page([brief(taskName=HOSTILE)]))
     assert SHOWN.partition("\t")[0] in command("list").out
     api.on("GET", TASK, refused(409, "BAD", ("taskName", "BAD", HOSTILE, HOSTILE)))
@@ -409,7 +407,7 @@ def code_source(**more: Any) -> dict[str, Any]:
         (refused(404, "NO_SUCH_ADDRESS"), [], {"code": "auto"}, ""),
     ],
 )  # fmt: skip
-def test_a_retry_says_which_code_it_runs_where_that_is_a_choice(
+def test_a_retry_shows_which_code_it_runs(
     api: FakeApi, command: Command, found: Reply, flags: list[str], body: dict[str, str], said: str
 ) -> None:
     api.on("GET", f"{TASK}/code/source", found)
@@ -421,7 +419,7 @@ def test_a_retry_says_which_code_it_runs_where_that_is_a_choice(
     assert bool(said) == bool(done.err)
 
 
-def test_a_retry_takes_one_code(api: FakeApi, command: Command) -> None:
+def test_a_retry_accepts_one_code_option(api: FakeApi, command: Command) -> None:
     done = command("retry", "task-1", "--same-code", "--code", ".")
     assert done.code == 2
     assert "--current-code" in done.err
@@ -457,14 +455,14 @@ def test_a_comment_in_a_json_file_is_named(
     assert "why" in result.err
 
 
-def test_submitting_says_what_was_chosen_and_warns(catalogue: FakeApi, command: Command) -> None:
+def test_submitting_shows_choices_and_warnings(catalogue: FakeApi, command: Command) -> None:
     result = command("submit", "--name", "t", "--env", "a", "--env", "b", "-o", "json")
     assert json.loads(result.out) == CREATED
     for word in ("env-001", "dataset-001:version-001", "model-001", "CROSS_ZONE", "expect slower steps"):
         assert word in result.err
 
 
-def test_a_refused_request_shows_every_problem_and_its_advice(catalogue: FakeApi, command: Command) -> None:
+def test_a_refused_request_shows_every_problem_with_advice(catalogue: FakeApi, command: Command) -> None:
     catalogue.on("POST", "/training-tasks", refused(400, "INVALID_REQUEST", *PROBLEMS))
     result = command("submit", "--env", "a")
     assert (result.code, result.out) == (2, "")
@@ -541,7 +539,7 @@ def test_a_framework_is_recommended_for_a_size(
     assert asked.body == {"modelParameters": parameters, "environmentIds": ["env-001"], "masterNode": "env-001"}
 
 
-def test_a_framework_is_recommended_for_a_model_and_a_size_that_is_none_is_bad_usage(
+def test_a_framework_is_recommended_for_a_model_and_an_invalid_size_is_bad_usage(
     catalogue: FakeApi, command: Command
 ) -> None:
     catalogue.on("POST", "/frameworks/recommend", data(ADVICE))
@@ -554,7 +552,7 @@ def test_a_framework_is_recommended_for_a_model_and_a_size_that_is_none_is_bad_u
 SCENE = {"name": "Large training", "feature": "Data parallel", "frameworks": [{"label": "PyTorch DDP"}], "fits": True}
 
 
-def test_the_row_of_the_table_of_scenes_is_told_with_a_recommendation(catalogue: FakeApi, command: Command) -> None:
+def test_a_recommendation_shows_the_matching_row_of_the_scenario_table(catalogue: FakeApi, command: Command) -> None:
     catalogue.on("POST", "/frameworks/recommend", data({**ADVICE, "scenes": [SCENE, {**SCENE, "fits": False}]}))
     said = command("recommend", "--parameters", "7B", "--env", "a").out
     assert "Large training (PyTorch DDP, Data parallel)" in said
@@ -573,7 +571,7 @@ TEMPLATE = {
 }  # fmt: skip
 
 
-def test_use_cases_are_listed_with_the_line_that_submits_each(catalogue: FakeApi, command: Command) -> None:
+def test_use_cases_are_listed_with_their_submit_command(catalogue: FakeApi, command: Command) -> None:
     catalogue.on("GET", "/task-templates", data({"items": [TEMPLATE], "total": 1, "page": 1, "pageSize": 1}))
     said = command("templates").out
     for words in (
@@ -584,9 +582,7 @@ def test_use_cases_are_listed_with_the_line_that_submits_each(catalogue: FakeApi
         assert words in said
 
 
-def test_a_use_case_is_submitted_as_it_is_or_with_what_was_named_beside_it(
-    catalogue: FakeApi, command: Command
-) -> None:
+def test_a_use_case_is_submitted_with_or_without_changes(catalogue: FakeApi, command: Command) -> None:
     catalogue.on("GET", "/task-templates/llama2-7b", data(TEMPLATE))
     result = command("submit", "--template", "llama2-7b", "--hp", "layers=2")
     assert (result.code, "one is missing" in result.err) == (0, True)
@@ -598,7 +594,7 @@ def test_a_use_case_is_submitted_as_it_is_or_with_what_was_named_beside_it(
 
 
 @pytest.mark.parametrize(("status", "code"), [("succeeded", 0), ("failed", 1), ("stopped", 1)])
-def test_waiting_ends_with_the_task_and_tells_how_it_ended(
+def test_waiting_ends_with_the_task_and_shows_its_end(
     catalogue: FakeApi, command: Command, status: str, code: int
 ) -> None:
     catalogue.on("GET", TASK, data(task()), data(task(status)))
@@ -633,7 +629,7 @@ def test_following_without_a_terminal_prints_lines(catalogue: FakeApi, command: 
 # Deleting -------------------------------------------------------------------------------------------------------------
 
 
-def test_deleting_asks_unless_told_not_to(api: FakeApi, command: Command) -> None:
+def test_deleting_asks_for_confirmation(api: FakeApi, command: Command) -> None:
     api.on("DELETE", TASK, data(None))
     assert command("delete", "task-1").code == 2
     assert not api.requests
@@ -654,7 +650,7 @@ def test_deleting_asks_unless_told_not_to(api: FakeApi, command: Command) -> Non
         (500, "X", 5),
     ],
 )
-def test_a_refusal_has_an_exit_code_and_nothing_on_standard_output(
+def test_an_error_has_an_exit_code_and_no_standard_output(
     api: FakeApi, command: Command, status: int, error: str, code: int
 ) -> None:
     api.on("POST", f"{TASK}/stop", refused(status, error, ("", error, "text", "the advice")))
@@ -664,14 +660,14 @@ def test_a_refusal_has_an_exit_code_and_nothing_on_standard_output(
     assert ("the advice" in result.err) == (code != 3 or status == 403)
 
 
-def test_a_platform_that_is_not_there_is_exit_code_5(api: FakeApi, command: Command) -> None:
+def test_an_unreachable_platform_is_exit_code_5(api: FakeApi, command: Command) -> None:
     api.on("GET", "/auth/me", DROP)
     result = command("whoami")
     assert result.code == 5
     assert api.url in result.err
 
 
-def test_no_platform_at_all_is_exit_code_5_and_says_what_to_do(command: Command) -> None:
+def test_a_missing_platform_is_exit_code_5_with_advice(command: Command) -> None:
     result = command("whoami")
     assert result.code == 5
     assert "fermi login" in result.err
@@ -687,9 +683,7 @@ def test_bad_usage_is_exit_code_2(api: FakeApi, command: Command, arguments: lis
 # Signing in -----------------------------------------------------------------------------------------------------------
 
 
-def test_signing_in_is_remembered_for_the_owner_only(
-    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sign_in_is_stored_with_mode_600(api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FERMI_URL")
     monkeypatch.delenv("FERMI_TOKEN")
     api.on("GET", "/auth/me", data(ME))
@@ -700,7 +694,7 @@ def test_signing_in_is_remembered_for_the_owner_only(
     assert {request.headers["Authorization"] for request in api.requests} == {"Bearer mine"}
 
 
-def test_a_token_that_is_refused_is_not_remembered(api: FakeApi, command: Command) -> None:
+def test_a_refused_token_is_not_stored(api: FakeApi, command: Command) -> None:
     api.on("GET", "/auth/me", refused(401, "TOKEN_INVALID", ("", "TOKEN_INVALID", "text", "")))
     assert command("login", "--token", "wrong").code == 3
     assert not config.get_config_path().exists()
@@ -737,7 +731,7 @@ def test_a_password_becomes_a_token(api: FakeApi, command: Command, monkeypatch:
         (429, {}, 3, "HTTP 429"),
     ],
 )
-def test_a_sign_in_that_fails_keeps_nothing(
+def test_a_failed_sign_in_stores_nothing(
     api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch, status: int, body: object, code: int, word: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
@@ -748,7 +742,7 @@ def test_a_sign_in_that_fails_keeps_nothing(
     assert not config.get_config_path().exists()
 
 
-def test_messages_of_the_platform_are_asked_for_in_the_chosen_language(api: FakeApi, command: Command) -> None:
+def test_messages_are_requested_in_the_chosen_language(api: FakeApi, command: Command) -> None:
     def answer(request: Request):
         return refused(404, request.headers["Accept-Language"])
 
@@ -778,7 +772,7 @@ def test_help_is_in_the_chosen_language() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["get", "task-1", "--follow"], ["get", "task-1", "--wait"]])
-def test_ctrl_c_leaves_the_task_running_and_says_how_to_go_on(api: FakeApi, arguments: list[str]) -> None:
+def test_ctrl_c_leaves_the_task_running_and_shows_how_to_continue(api: FakeApi, arguments: list[str]) -> None:
     asked, leave = threading.Event(), threading.Event()
 
     def hold(request: Request):
@@ -810,7 +804,7 @@ def test_ctrl_c_leaves_the_task_running_and_says_how_to_go_on(api: FakeApi, argu
     assert not [request for request in api.requests if request.method != "GET"]
 
 
-def test_a_reader_that_goes_away_is_no_failure_to_talk_about(api: FakeApi) -> None:
+def test_a_broken_pipe_is_no_error(api: FakeApi) -> None:
     lines = [{"offset": n, "text": "x" * 1000} for n in range(2000)]
     api.on("GET", f"{TASK}/logs", data({"rank": 0, "attempt": 1, "lines": lines, "cursor": "c", "end": True}))
     env = {**os.environ, "PYTHONPATH": str(PLATFORM)}
@@ -831,7 +825,7 @@ def test_a_reader_that_goes_away_is_no_failure_to_talk_about(api: FakeApi) -> No
 CLUSTERS = [{"id": "cluster-1", "name": "lab", "backend": "kubernetes", "connection": None}]
 
 
-def test_a_cluster_is_checked_by_name_and_what_is_missing_comes_with_its_remedy(api: FakeApi, command: Command) -> None:
+def test_a_cluster_check_shows_problems_with_remedies(api: FakeApi, command: Command) -> None:
     rule = "- apiGroups: [batch]\n  resources: [jobs]\n"
     findings = [
         {"level": "pass", "code": "KUBERNETES_REACHABLE", "message": "it answers", "hint": "", "remedy": ""},
@@ -877,9 +871,7 @@ def ended(level: str) -> dict:
 
 
 @pytest.mark.parametrize(("level", "code"), [("pass", 0), ("warn", 0), ("fail", 1)])
-def test_a_preflight_test_is_asked_for_waited_for_and_shown(
-    api: FakeApi, command: Command, level: str, code: int
-) -> None:
+def test_a_preflight_test_is_started_followed_and_shown(api: FakeApi, command: Command, level: str, code: int) -> None:
     api.on("GET", "/dev-environments", page([environment(1, "one"), environment(2, "two")]))
     api.on("POST", "/preflights", data({"id": "preflight-1", "status": "queued"}))
     api.on("GET", "/preflights/preflight-1", data(ended(level)))
@@ -898,13 +890,13 @@ def test_a_preflight_test_is_asked_for_waited_for_and_shown(
         (["--nnodes", "2", "--node-rank", "2", "--master-addr", "gn6"], "must be below"),
     ],
 )
-def test_by_hand_a_place_that_cannot_be_is_refused(command: Command, arguments: list[str], said: str) -> None:
+def test_an_invalid_placement_by_hand_is_refused(command: Command, arguments: list[str], said: str) -> None:
     result = command("preflight", *arguments)
     assert result.code == 2
     assert said in result.err
 
 
-def test_a_login_link_is_made_where_the_platform_is_and_nowhere_else(command, empty_home):
+def test_a_login_link_is_made_only_on_the_platforms_machine(command, empty_home):
     done = command("login-link", "--data", str(empty_home / "nothing"))
     assert (done.code, done.out) == (5, "")
     assert str(empty_home / "nothing") in done.err
@@ -915,7 +907,7 @@ def test_a_login_link_is_made_where_the_platform_is_and_nowhere_else(command, em
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_the_platform_the_language_and_the_form_are_told_before_or_after_the_command(
+def test_connection_language_and_format_may_precede_or_follow_the_command(
     api: FakeApi, before: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.on("GET", "/training-tasks", page([brief()]))
@@ -927,14 +919,14 @@ def test_the_platform_the_language_and_the_form_are_told_before_or_after_the_com
     assert json.loads(out)["total"] == 1
 
 
-def test_what_is_told_after_the_command_wins(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_after_the_command_win(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.on("GET", "/training-tasks", page([brief()]))
     assert run_command(["--url", "http://127.0.0.1:9", "-o", "yaml", "list", "--url", api.url, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["total"] == 1
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_takes_the_connection_before_it(name: str) -> None:
+def test_every_command_accepts_connection_options_before_it(name: str) -> None:
     assert run_command(["--url", "http://127.0.0.1:9", "--lang", "en", name, "--help"]) == 0
 
 
@@ -991,7 +983,7 @@ def nlp(api: FakeApi) -> str:
     return "/projects/project-1/limits"
 
 
-def test_limits_are_shown_beside_what_is_used_and_changed_one_by_one(api: FakeApi, command: Command, nlp: str) -> None:
+def test_limits_are_shown_with_usage_and_changed_one_by_one(api: FakeApi, command: Command, nlp: str) -> None:
     shown = command("limits", "nlp").out
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines()[1:]}
     assert (rows["mostGpus"], rows["guaranteedGpus"]) == (["16", "6"], ["-", "4"])
@@ -1005,7 +997,7 @@ def test_limits_are_shown_beside_what_is_used_and_changed_one_by_one(api: FakeAp
     assert command("limits", "--set", "mostGpus").code == 2
 
 
-def test_limits_of_a_member_are_shown_changed_and_taken_away(api: FakeApi, command: Command, nlp: str) -> None:
+def test_limits_of_a_member_are_shown_changed_and_removed(api: FakeApi, command: Command, nlp: str) -> None:
     api.on("GET", f"{nlp}/users", page([ANN, {**ANN, "username": "bo", "own": False}]))
     api.on("PUT", f"{nlp}/users/ann", data(ANN))
     api.on("DELETE", f"{nlp}/users/ann", data(None))
@@ -1019,7 +1011,7 @@ def test_limits_of_a_member_are_shown_changed_and_taken_away(api: FakeApi, comma
     assert command("limits", "--clear").code == 2
 
 
-def test_environments_are_set_aside_for_a_project_or_for_maintenance(api: FakeApi, command: Command, nlp: str) -> None:
+def test_environments_are_reserved_for_a_project_or_for_maintenance(api: FakeApi, command: Command, nlp: str) -> None:
     made = {"id": "reservation-1", "kind": "maintenance", "projectId": None, "projectName": "", "note": "driver",
             "environments": [{"id": "env-001", "name": "lab"}], "beginsAt": "2026-12-01T08:00:00Z",
             "endsAt": "2026-12-01T10:00:00Z", "createdAt": "2026-11-01T08:00:00Z", "createdBy": "ann",
@@ -1069,7 +1061,7 @@ def in_queue(number: int, **changes: Any) -> dict[str, Any]:
     } | changes  # fmt: skip
 
 
-def test_the_queue_shows_those_of_others_without_a_name(api: FakeApi, command: Command) -> None:
+def test_the_queue_hides_names_of_others(api: FakeApi, command: Command) -> None:
     others = in_queue(2, taskId=None, taskName="", projectId=None, owner="", reason=None, begins=None)
     api.on("GET", "/queue", page([in_queue(1), others]))
     _headers, mine, theirs = command("queue").out.splitlines()
@@ -1080,7 +1072,7 @@ def test_the_queue_shows_those_of_others_without_a_name(api: FakeApi, command: C
     assert command("queue", lang="zh").out.splitlines()[2].count("其他项目") == 1
 
 
-def test_the_queue_explains_a_task_and_moves_it(api: FakeApi, command: Command) -> None:
+def test_the_queue_explains_and_moves_a_task(api: FakeApi, command: Command) -> None:
     api.on("GET", f"{TASK}/queue", data(EXPLAINED))
     api.on("POST", f"{TASK}/move", data(EXPLAINED))
     said = command("queue", "explain", "task-1").out
@@ -1092,7 +1084,7 @@ def test_the_queue_explains_a_task_and_moves_it(api: FakeApi, command: Command) 
     assert "queue move TASK" in command("queue", "move").err
 
 
-def test_a_task_that_waits_shows_its_class_and_its_place(api: FakeApi, command: Command) -> None:
+def test_a_waiting_task_shows_its_class_and_position(api: FakeApi, command: Command) -> None:
     api.on("GET", TASK, data(task("queued", priorityClass="high", preemptible=True, paused=False)))
     api.on("GET", f"{TASK}/queue", data(EXPLAINED))
     said = command("get", "task-1").out
@@ -1111,7 +1103,7 @@ POINT = {
 
 
 @pytest.mark.parametrize("action", ["pause", "stop", "resume", "retry", "restart"])
-def test_what_is_lost_is_said_before_a_task_is_asked_to_end_or_goes_on(
+def test_lost_steps_are_shown_before_a_task_is_stopped_or_restarted(
     api: FakeApi, command: Command, action: str
 ) -> None:
     about = {"taskId": "task-1", "status": "running", "healthy": True, "summary": "", "findings": []}

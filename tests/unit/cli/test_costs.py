@@ -31,7 +31,7 @@ def price(kind: str, zone: str, amount: float) -> dict[str, Any]:
     return {"gpuType": kind, "zoneId": zone, "zoneName": zone.upper(), "perGpuHour": amount, "since": since}
 
 
-def test_a_report_has_a_line_for_each_and_one_for_all(api: FakeApi, command: Command) -> None:
+def test_a_report_has_a_line_per_group_and_a_total(api: FakeApi, command: Command) -> None:
     api.on("GET", "/usage", data(REPORT))
     head, vision, speech, total = command("usage", "--by", "project", "--from", "2026-11-01").out.splitlines()
     for word in ("GPU-hours", "Redone", "Held now", "Cost (CNY)", "Goodput"):
@@ -52,13 +52,13 @@ def test_less_than_a_gpu_hour_is_shown_as_a_duration(hours: float | None, shown:
     assert format_gpu_hours(hours) == shown
 
 
-def test_a_spreadsheet_is_passed_on_as_it_is(api: FakeApi, command: Command) -> None:
+def test_csv_is_printed_unchanged(api: FakeApi, command: Command) -> None:
     api.on("GET", "/usage", Reply(b"key,name\r\nann,ann\r\n", headers={"Content-Type": "text/csv"}))
     assert command("usage", "--by", "user", "--csv").out.split() == ["key,name", "ann,ann"]
     assert api.seen("GET", "/usage")[0].query == {"by": "user", "format": "csv"}
 
 
-def test_a_task_says_what_its_time_went_into(api: FakeApi, command: Command) -> None:
+def test_a_task_shows_its_time_breakdown(api: FakeApi, command: Command) -> None:
     api.on("GET", "/training-tasks/task-1/usage", data(OF_TASK))
     said = command("usage", "task-1").out
     for word in (
@@ -81,7 +81,7 @@ def test_a_task_says_what_its_time_went_into(api: FakeApi, command: Command) -> 
     assert "有效占比" in command("usage", "task-1", lang="zh").out
 
 
-def test_single_prices_are_set_and_the_others_stay(api: FakeApi, command: Command) -> None:
+def test_single_prices_are_set_and_others_kept(api: FakeApi, command: Command) -> None:
     api.on("GET", "/prices", data({"currency": "CNY", "prices": [price("A100", "", 10.0), price("V100", "a", 4.0)]}))
     api.on("PUT", "/prices", data({"currency": "CNY", "prices": [price("", "", 1.5)]}))
     assert "per GPU-hour" in command("prices").out

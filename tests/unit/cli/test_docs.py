@@ -53,7 +53,7 @@ MENTIONED = DECLARED + examples(CLI) + examples(BY_HAND) + HERE + examples(QUICK
 
 
 @pytest.mark.parametrize("words", TRAINERS, ids=" ".join)
-def test_a_trainer_understands_what_the_tables_type(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trainers_accept_the_commands_of_the_tables(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     place = next(index for index, word in enumerate(words) if word.startswith("fermi.train."))
     trainer = import_module(words[place])
     assert trainer.parse_args(words[place + 1 :]).train_data_path == "train.bin"
@@ -66,7 +66,7 @@ def test_the_tables_have_commands_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize("arguments", MENTIONED, ids=" ".join)
-def test_an_example_is_understood(arguments: list[str]) -> None:
+def test_an_example_is_valid(arguments: list[str]) -> None:
     above = click.Context(make_group())
     name, *rest = prompts.normalize_arguments(above, arguments)
     command = make_group().get_command(above, name)

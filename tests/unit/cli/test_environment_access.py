@@ -121,25 +121,25 @@ def fermi(*words: str, text: str | None = None) -> "subprocess.CompletedProcess[
 # run ------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_command_s_input_output_errors_and_exit_code_are_its_own() -> None:
+def test_a_command_has_its_own_streams_and_exit_code() -> None:
     done = fermi("run", "--cwd", "/usr", "--set-env", "A=1 2", "--", "sh", "-c", 'cat; pwd; echo "$A" >&2; exit 9',
                  text="in\n")  # fmt: skip
     assert (done.returncode, done.stdout) == (9, "in\n/usr\n")
     assert done.stderr == "Environment: mine (env-001), the only one running.\n1 2\n"
 
 
-def test_dashes_before_the_command_may_be_left_out(there: FakeChannels) -> None:
+def test_the_double_dash_before_a_command_is_optional(there: FakeChannels) -> None:
     assert fermi("run", "--env", "mine", "echo", "--env", "x", "-n").stdout == "--env x -n\n"
     assert fermi("run", "--env", "mine", "--no-stdin", "cat", text="unread").stdout == ""
 
 
-def test_what_the_reader_no_longer_wants_ends_the_command() -> None:
+def test_a_closed_output_ends_the_command() -> None:
     line = f"{sys.executable} -m fermi.cli run --env mine -- yes | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=EVERYDAY)
     assert (done.stdout, done.stderr) == ("y\n141\n", "")
 
 
-def test_ctrl_c_is_the_command_s_first_and_kills_it_the_second_time() -> None:
+def test_the_first_ctrl_c_goes_to_the_command_and_the_second_kills_it() -> None:
     script = "trap 'echo caught' INT; echo ready; while :; do sleep 0.05; done"
     with as_in_a_terminal():
         running = subprocess.Popen([*FERMI, "run", "--env", "mine", "--", "sh", "-c", script], text=True,
@@ -153,7 +153,7 @@ def test_ctrl_c_is_the_command_s_first_and_kills_it_the_second_time() -> None:
     running.stdout.close()
 
 
-def test_an_environment_that_is_not_there_is_said() -> None:
+def test_an_unknown_environment_is_reported() -> None:
     done = fermi("run", "--env", "env-999", "--", "true")
     assert (done.returncode, done.stderr) == (4, "Error: refused: NOT_FOUND\n")
     assert fermi("run").returncode == 2
@@ -177,7 +177,7 @@ def enter(local: Any, *words: str) -> None:
     local.sendline(" ".join([*FERMI, "shell", *words]))
 
 
-def test_a_terminal_far_away_has_this_one_s_size_and_gets_every_key(shell: Any) -> None:
+def test_a_remote_terminal_has_the_local_size_and_gets_every_key(shell: Any) -> None:
     before = settings(shell)
     enter(shell, "mine", "--set-env", "PS1='fa''r> '")
     shell.expect_exact("far> ")
@@ -204,7 +204,7 @@ def settings(local: Any) -> str:
     return str(local.match.group(1))
 
 
-def test_an_escape_leaves_and_the_terminal_is_as_it_was(shell: Any) -> None:
+def test_the_escape_sequence_disconnects_and_restores_the_terminal(shell: Any) -> None:
     before = settings(shell)
     enter(shell, "mine", "--", "sh", "-c", "'echo rea\"\"dy; cat'")
     shell.expect_exact("ready")
@@ -218,7 +218,7 @@ def test_an_escape_leaves_and_the_terminal_is_as_it_was(shell: Any) -> None:
     assert settings(shell) == before
 
 
-def test_a_shell_that_is_ended_from_outside_leaves_the_terminal_as_it_was(shell: Any) -> None:
+def test_a_shell_ended_from_outside_restores_the_terminal(shell: Any) -> None:
     before = settings(shell)
     enter(shell, "mine", "--", "sh", "-c", "'echo rea\"\"dy; cat'")
     shell.expect_exact("ready")
@@ -230,7 +230,7 @@ def test_a_shell_that_is_ended_from_outside_leaves_the_terminal_as_it_was(shell:
     assert settings(shell) == before
 
 
-def test_a_terminal_that_shows_nothing_says_what_it_waits_for(shell: Any, there: FakeChannels) -> None:
+def test_a_silent_terminal_shows_what_it_waits_for(shell: Any, there: FakeChannels) -> None:
     there.starting = {"files": ["~/.profile", "~/.bashrc"], "command": "flock \x1b[2J/lock"}
     there.may_open.clear()
     try:
@@ -249,7 +249,7 @@ def test_a_terminal_that_shows_nothing_says_what_it_waits_for(shell: Any, there:
         there.may_open.set()
 
 
-def test_a_shell_beside_a_rank_is_asked_of_the_rank(there: FakeChannels) -> None:
+def test_a_shell_next_to_a_rank_is_requested_by_rank(there: FakeChannels) -> None:
     done = fermi("shell", "task-1", "--rank", "3", "--", "sh", "-c", "cat; exit 3", text="piped")
     assert (done.returncode, done.stdout) == (3, "piped")
     assert there.handshakes[-1][0].endswith("/training-tasks/task-1/ranks/3/channel")
@@ -269,7 +269,7 @@ class Page(BaseHTTPRequestHandler):
         pass
 
 
-def test_a_door_is_led_to_this_machine_where_names_do_not_reach_it(there: FakeChannels, tmp_path: Path) -> None:
+def test_a_proxy_address_is_forwarded_where_names_do_not_resolve(there: FakeChannels, tmp_path: Path) -> None:
     page = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=page.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     there.doors["web"] = page.server_port
@@ -318,7 +318,7 @@ def test_ssh_runs_commands_with_their_input_output_errors_and_exit_codes(ssh: li
 
 
 @needs_ssh
-def test_ssh_has_a_terminal(ssh: list[str]) -> None:
+def test_ssh_has_a_pty(ssh: list[str]) -> None:
     with as_in_a_terminal():
         session = pexpect.spawn("ssh", [*ssh, "-tt", "fermi-mine", "stty size; read x; stty size; exit 4"],
                                 timeout=EVERYDAY, dimensions=(33, 91), encoding="utf-8")  # fmt: skip
@@ -333,7 +333,7 @@ def test_ssh_has_a_terminal(ssh: list[str]) -> None:
 
 @needs_ssh
 @pytest.mark.parametrize("protocol", ["-O", "-s"])
-def test_scp_brings_a_file_there_and_back(ssh: list[str], protocol: str, tmp_path: Path) -> None:
+def test_scp_copies_a_file_in_both_directions(ssh: list[str], protocol: str, tmp_path: Path) -> None:
     content = os.urandom(1 << 20)
     (tmp_path / "a file").write_bytes(content)
     there, back = tmp_path / f"there{protocol}", tmp_path / f"back{protocol}"
@@ -345,7 +345,7 @@ def test_scp_brings_a_file_there_and_back(ssh: list[str], protocol: str, tmp_pat
 
 @needs_ssh
 @needs_rsync
-def test_rsync_brings_a_folder_there_and_only_what_changed_again(ssh: list[str], tmp_path: Path) -> None:
+def test_rsync_copies_a_folder_and_then_only_changes(ssh: list[str], tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     (source / "deep").mkdir(parents=True)
     for number in range(20):
@@ -361,7 +361,7 @@ def test_rsync_brings_a_folder_there_and_only_what_changed_again(ssh: list[str],
 
 @needs_ssh
 @pytest.mark.parametrize("declared", [True, False])
-def test_ports_are_forwarded_whether_declared_or_not(ssh: list[str], there: FakeChannels, declared: bool) -> None:
+def test_declared_and_undeclared_ports_are_forwarded(ssh: list[str], there: FakeChannels, declared: bool) -> None:
     page = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=page.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     there.doors = {"web": page.server_port} if declared else {}
@@ -373,7 +373,7 @@ def test_ports_are_forwarded_whether_declared_or_not(ssh: list[str], there: Fake
     page.server_close()
 
 
-def test_entries_stand_once_and_leave_the_rest_of_the_file_as_it_means(empty_home: Path, there: FakeChannels) -> None:
+def test_ssh_config_entries_are_unique_and_other_entries_kept(empty_home: Path, there: FakeChannels) -> None:
     file = empty_home / "dotfiles" / "ssh_config"
     file.parent.mkdir()
     file.write_text("Compression yes\n\nHost other\n  User me\n", "utf-8")
@@ -391,7 +391,7 @@ def test_entries_stand_once_and_leave_the_rest_of_the_file_as_it_means(empty_hom
         assert {"user fermi", "hostname env-001", "stricthostkeychecking true"} <= {*ours}
 
 
-def test_without_asyncssh_it_is_said_what_to_install() -> None:
+def test_without_asyncssh_the_install_command_is_shown() -> None:
     hide = (
         "import sys; sys.modules['asyncssh'] = None; from fermi.cli.main import run_command; "
         "sys.exit(run_command(['ssh-config']))"

@@ -44,7 +44,7 @@ def known(api: FakeApi) -> None:
     api.on("GET", "/dev-environments", page([hosted("running")]))
 
 
-def test_what_differs_from_the_template_is_said_and_lists_are_added_to(api: FakeApi, command: Command) -> None:
+def test_differences_from_the_template_are_sent_and_lists_extended(api: FakeApi, command: Command) -> None:
     api.on("POST", "/dev-environments/make", data(hosted("creating"), 201))
     done = command("environments", "make", "jupyter", "--name", "mine", "--gpus", "2", "--shared-memory", "8",
                    "--package", "torch", "--env", "B=2", "--port", "tensorboard=6006", "--idle-stop", "never",
@@ -61,7 +61,7 @@ def test_what_differs_from_the_template_is_said_and_lists_are_added_to(api: Fake
         assert command("environments", "make", "jupyter", *wrong).code == 2
 
 
-def test_waiting_says_what_for_each_time_that_it_is_something_else(api: FakeApi, command: Command) -> None:
+def test_waiting_shows_each_new_reason(api: FakeApi, command: Command) -> None:
     installing = {"code": "INSTALLING_PACKAGES", "message": "Installing 2 packages."}
     looks = [hosted("creating"), hosted("starting", doing=installing), hosted("starting", doing=installing)]
     api.on("POST", "/dev-environments/make", data(hosted("creating"), 201))
@@ -76,7 +76,7 @@ def test_waiting_says_what_for_each_time_that_it_is_something_else(api: FakeApi,
     assert "{" not in done.out
 
 
-def test_one_that_fails_is_not_what_was_waited_for(api: FakeApi, command: Command) -> None:
+def test_waiting_for_a_failed_environment_fails(api: FakeApi, command: Command) -> None:
     reason = {"code": "PACKAGES_FAILED", "message": "No matching distribution.", "hint": "Look at the name."}
     api.on("POST", "/dev-environments/env-001/start", data(hosted("failed")))
     failed = hosted("failed", "stopped", reason=reason)
@@ -86,7 +86,7 @@ def test_one_that_fails_is_not_what_was_waited_for(api: FakeApi, command: Comman
     assert done.err.splitlines()[-1] == "env-001 is failed: No matching distribution."
 
 
-def test_steering_names_what_it_steers(api: FakeApi, command: Command) -> None:
+def test_actions_name_their_environment(api: FakeApi, command: Command) -> None:
     at = "/dev-environments/env-001"
     for action in ("start", "stop", "restart", "keep", "resize", "clone"):
         api.on("POST", f"{at}/{action}", data(hosted("running")))
@@ -103,7 +103,7 @@ def test_steering_names_what_it_steers(api: FakeApi, command: Command) -> None:
     assert len(api.seen("DELETE", at)) == 1
 
 
-def test_warm_says_what_stands_by_and_what_it_holds(api: FakeApi, command: Command) -> None:
+def test_warm_shows_the_standby_process_and_its_memory(api: FakeApi, command: Command) -> None:
     standing = {"isWanted": True, "state": "standing", "memoryBytes": 412 << 20, "until": "2026-11-21T06:30:00Z",
                 "reason": None}  # fmt: skip
     api.on("PATCH", "/dev-environments/env-001", data(environment(1, "mine", warm=True, standby=standing)))
@@ -118,7 +118,7 @@ def test_warm_says_what_stands_by_and_what_it_holds(api: FakeApi, command: Comma
         assert command("environments", "warm", *wrong).code == 2
 
 
-def test_logs_are_read_to_their_end_and_move_no_cursor(api: FakeApi, command: Command) -> None:
+def test_logs_are_read_to_the_end(api: FakeApi, command: Command) -> None:
     def read(request: Request) -> Any:
         at = int(request.query["cursor"])
         return data({"text": ["one\n", "\x1b[2Jtwo\n", ""][at], "cursor": min(at + 1, 2), "end": at >= 1})
@@ -128,7 +128,7 @@ def test_logs_are_read_to_their_end_and_move_no_cursor(api: FakeApi, command: Co
     assert command("environments", "logs", "mine", "--raw").out == "one\n\x1b[2Jtwo\n"
 
 
-def test_of_a_bar_in_a_log_the_newest_state_is_shown(api: FakeApi, command: Command) -> None:
+def test_a_progress_bar_in_a_log_shows_its_newest_state(api: FakeApi, command: Command) -> None:
     def read(request: Request) -> Any:
         at = int(request.query["cursor"])
         return data({"text": ["\r 1%\r 2", "%\r 3%\nhalf", " a line"][at], "cursor": at + 1, "end": at == 2})
@@ -137,7 +137,7 @@ def test_of_a_bar_in_a_log_the_newest_state_is_shown(api: FakeApi, command: Comm
     assert command("environments", "logs", "mine").out == " 3%\nhalf a line\n"
 
 
-def test_of_a_bar_no_more_than_its_newest_state_is_looked_at_again(
+def test_only_the_newest_state_of_a_bar_is_parsed_again(
     api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
@@ -156,7 +156,7 @@ def test_of_a_bar_no_more_than_its_newest_state_is_looked_at_again(
     assert max(looked) <= 2 * len("\r199%")
 
 
-def test_templates_are_made_changed_and_removed(api: FakeApi, command: Command, tmp_path: Any) -> None:
+def test_templates_are_created_changed_and_deleted(api: FakeApi, command: Command, tmp_path: Any) -> None:
     api.on("POST", "/environment-templates", data(TEMPLATE, 201))
     api.on("PATCH", "/environment-templates/template-1", data(TEMPLATE))
     api.on("DELETE", "/environment-templates/template-1", data(None))
@@ -176,7 +176,7 @@ def test_templates_are_made_changed_and_removed(api: FakeApi, command: Command, 
     ]
 
 
-def test_the_shell_is_offered_commands_and_names(api: FakeApi) -> None:
+def test_the_shell_completes_commands_and_names(api: FakeApi) -> None:
     def offered(*words: str) -> list[str]:
         *before, begun = words
         completing = ShellComplete(make_group(), {}, "fermi", "_FERMI_COMPLETE")
@@ -226,7 +226,7 @@ def two(api: FakeApi) -> None:
 
 
 @pytest.mark.usefixtures("two")
-def test_packages_are_compared_once_they_are_known(api: FakeApi, command: Command) -> None:
+def test_packages_are_compared_once_surveyed(api: FakeApi, command: Command) -> None:
     looking = compared(looking=True, differences=[], lacking=[])
     api.on("GET", "/dev-environments/packages", data(looking), data(compared()))
     done = command("environments", "packages", "mine", "other", "--anew", "--python", "mine-kernel")
@@ -241,7 +241,7 @@ def test_packages_are_compared_once_they_are_known(api: FakeApi, command: Comman
 
 
 @pytest.mark.usefixtures("two")
-def test_an_environment_that_cannot_be_looked_at_says_why(api: FakeApi, command: Command) -> None:
+def test_an_environment_that_cannot_be_surveyed_gives_the_reason(api: FakeApi, command: Command) -> None:
     reason = {"code": "INSIDE_NO_PYTHON", "message": "No Python was found.", "hint": "Use another image."}
     failed = known_packages(**OTHER, state="failed", reason=reason, torch={}, version="", python="", packageCount=0)
     api.on("GET", "/dev-environments/packages", data(compared(environments=[known_packages(), failed], differences=[])))
@@ -262,7 +262,7 @@ def installed(state: str, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("two")
-def test_what_is_missing_is_installed_when_that_is_said(
+def test_missing_packages_are_installed_on_confirmation(
     api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.on("GET", "/dev-environments/packages", data(compared()))
@@ -293,7 +293,7 @@ def test_named_packages_are_installed_without_a_comparison(api: FakeApi, command
 
 
 @pytest.mark.usefixtures("two")
-def test_where_nothing_is_missing_nothing_is_installed(api: FakeApi, command: Command) -> None:
+def test_nothing_is_installed_where_nothing_is_missing(api: FakeApi, command: Command) -> None:
     api.on("GET", "/dev-environments/packages", data(compared(lacking=[])))
     done = command("environments", "level", "mine", "other", "-y")
     assert (done.code, api.seen("POST", "/dev-environments/packages/level")) == (0, [])

@@ -32,7 +32,7 @@ def start(folder: Path, *arguments: str, **env: str) -> Started:
     return Started(folder / f"log-{len(list(folder.iterdir()))}", *command_line(*arguments), PYTHONPATH=path, **env)
 
 
-def test_one_machine(tmp_path):
+def test_a_script_is_launched_on_one_machine(tmp_path):
     text = start(
         tmp_path, "launch", "--mode", "manual", "--world-size", "3", "--", sys.executable, "-c", SHOW
     ).succeed()
@@ -41,7 +41,7 @@ def test_one_machine(tmp_path):
         assert line.startswith(f"{rank} 3 {rank} 3 0 127.0.0.1 ")
 
 
-def test_a_python_script_needs_no_interpreter_and_its_exit_code_is_ours(tmp_path):
+def test_a_python_script_needs_no_interpreter_and_its_exit_code_is_returned(tmp_path):
     (tmp_path / "train.py").write_text("import sys; print(sys.argv[1]); sys.exit(5)")
     started = start(tmp_path, "launch", "--output", "plain", "--nproc_per_node=1", "--", "train.py", "a b")
     assert started.wait() == 5
@@ -56,7 +56,7 @@ def test_a_python_script_needs_no_interpreter_and_its_exit_code_is_ours(tmp_path
     ],
     ids=["nodes", "ranks"],
 )
-def test_two_places_meet(tmp_path, place):
+def test_two_nodes_rendezvous(tmp_path, place):
     port = str(free_port())
     runs = [
         start(tmp_path, "launch", *place(rank, port), "--", sys.executable, "-c", SHOW, MASTER_ADDR="127.0.0.1")
@@ -68,7 +68,7 @@ def test_two_places_meet(tmp_path, place):
         assert line.split()[-2:] == ["127.0.0.1", port]
 
 
-def test_tasks_of_slurm_meet_without_any_option(tmp_path):
+def test_slurm_tasks_rendezvous_without_options(tmp_path):
     env = {"SLURM_JOB_ID": str(free_port()), "SLURM_NTASKS": "2", "SLURM_NODEID": "0",
            "SLURM_JOB_NODELIST": "localhost,gpu[1-3]", "SLURM_STEP_TASKS_PER_NODE": "2",
            "MASTER_PORT": str(free_port())}  # fmt: skip
@@ -81,7 +81,7 @@ def test_tasks_of_slurm_meet_without_any_option(tmp_path):
         assert line == f"{rank} 2 {rank} 2 0 localhost {env['MASTER_PORT']}"
 
 
-def test_what_cannot_be_launched_says_what_to_do(command, tmp_path):
+def test_an_invalid_launch_gives_advice(command, tmp_path):
     for words, part in [
         (("--rank", "8", "--world-size", "8"), "--rank is 8; allowed: 0 … 7"),
         (("--rank", "1", "--world-size", "8"), "--master-addr 192.168.1.100"),
@@ -100,7 +100,7 @@ def test_what_cannot_be_launched_says_what_to_do(command, tmp_path):
 BARE = ["--mode", "manual", "--rank", "0", "--world-size", "8"]
 
 
-def test_without_a_command_the_whole_line_is_told_and_can_be_typed(command, empty_home, monkeypatch):
+def test_without_a_command_a_complete_example_is_shown(command, empty_home, monkeypatch):
     monkeypatch.setattr(prompts, "find_own_address", lambda: "10.0.0.5")
     slurm = ["--mode", "create_slurm", "--num-nodes", "2"]
     for typed, line in {
@@ -131,14 +131,14 @@ def test_without_a_command_the_whole_line_is_told_and_can_be_typed(command, empt
     assert "--rank is 8; allowed: 0 … 7" in done.err
 
 
-def test_where_there_is_no_python_on_the_path_it_is_the_command_s_own(tmp_path, monkeypatch):
+def test_without_python_on_the_path_the_commands_own_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     words = ["launch", "--nproc-per-node", "1", "--output", "none", "--"]
     assert run_command([*words, "python", "-c", "pass"]) == 0
     assert run_command([*words, "python9", "-c", "pass"]) == 2
 
 
-def test_options_of_launch_alone_mean_launch(empty_home, capsys):
+def test_launch_options_without_subcommand_mean_launch(empty_home, capsys):
     for words in (["--rank", "0", "--world-size", "8"], ["--mode=create_slurm", "--num-nodes", "2"]):
         for before in (["--lang", "zh"], ["--lang=zh", "--url", "http://nowhere"], []):
             assert run_command([*before, *words]) == 2
@@ -150,7 +150,7 @@ def test_options_of_launch_alone_mean_launch(empty_home, capsys):
     assert run_command(["--nproc-per-node", "1", "--output", "none", "--", "true"]) == 0
 
 
-def test_in_a_terminal_what_is_missing_is_asked_for_in_the_reader_s_language(tmp_path):
+def test_in_a_terminal_missing_values_are_prompted_for(tmp_path):
     """Rank 0's own address and the folder's script need no typing."""
     (tmp_path / "train.py").touch()
     ours, theirs = pty.openpty()
@@ -172,7 +172,7 @@ def test_in_a_terminal_what_is_missing_is_asked_for_in_the_reader_s_language(tmp
     assert out.rstrip().endswith("python train.py")
 
 
-def test_who_does_not_come_is_named(command):
+def test_missing_nodes_are_named(command):
     shared = ["--nnodes", "3", "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--patience", "0.1"]
     shared += ["--master-port", str(free_port())]
     head = command("launch", *shared, "--node-rank", "0", "--", "true")
@@ -181,7 +181,7 @@ def test_who_does_not_come_is_named(command):
     assert (member.code, "The master node did not respond: 127.0.0.1:" in member.err) == (2, True), member.err
 
 
-def test_a_port_in_use_is_named(command):
+def test_a_busy_port_is_named(command):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = command("launch", "--nproc-per-node", "1", "--master-port", str(port), "--", "true")
@@ -234,7 +234,7 @@ def test_a_request_file_becomes_a_folder(command, empty_home):
 
 
 @pytest.mark.parametrize("target", export.TARGETS)
-def test_flags_alone_suffice(command, empty_home, target):
+def test_flags_replace_a_request_file(command, empty_home, target):
     image = {"nodes": [{"name": "a", "gpuCount": 1, "image": "i"}], "entrypoint": {"script": "train.py"}}
     (empty_home / "request.json").write_text(json.dumps(image))
     nodes = [] if target == "kubernetes" else ["--node", "a=10.0.0.1:2", "--node", "10.0.0.2:2"]
@@ -245,7 +245,7 @@ def test_flags_alone_suffice(command, empty_home, target):
     assert "a b" in "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
 
 
-def test_emulated_gpus_are_cpu_processes_on_every_machine_also_on_those_of_a_file(command, empty_home):
+def test_emulated_gpus_are_cpu_processes_on_every_machine(command, empty_home):
     (empty_home / "request.yaml").write_text(yaml.safe_dump(REQUEST))
     given = {
         "flags": ["--node", "10.0.0.1:2", "--node", "10.0.0.2:2", "--script", "t.py"],
@@ -263,7 +263,7 @@ def test_emulated_gpus_are_cpu_processes_on_every_machine_also_on_those_of_a_fil
             assert ("| CPU |" in table, "| GPU 0 |" in table) == (emulated, not emulated)
 
 
-def test_a_script_that_is_here_travels_with_the_folder(command, empty_home):
+def test_a_local_script_is_copied_into_the_folder(command, empty_home):
     (empty_home / "train.py").write_text("import os, sys\nprint('trained', os.environ['RANK'], *sys.argv[1:])\n")
     node = ["--node", "127.0.0.1:2", "--emulated", "--master-port", str(free_port())]
     for target, place in (("shell", "train.py"), ("slurm", "workspace/train.py")):
@@ -303,14 +303,14 @@ def test_a_module_is_rendered_as_python_runs_it(command, empty_home):
         ({"env": {"RANK": "1"}}, "env.RANK", "ENV_RESERVED"),
     ],
 )
-def test_what_cannot_be_rendered_is_named(command, empty_home, change, field, code):
+def test_a_request_that_cannot_be_rendered_is_named(command, empty_home, change, field, code):
     (empty_home / "request.json").write_text(json.dumps({**REQUEST, **change}))
     done = command("render", "-f", "request.json")
     assert done.code == 2
     assert any(line.split()[:2] == [field, f"{code}:"] for line in done.err.splitlines()), done.err
 
 
-def test_without_nodes_it_says_where_they_come_from(command):
+def test_without_nodes_the_sources_of_nodes_are_named(command):
     done = command("render")
     assert (done.code, "--node ADDRESS:GPUS" in done.err) == (2, True)
 
@@ -347,7 +347,7 @@ def test_quickstart_lists_and_shows_without_a_terminal(command):
     assert (unknown.code, "1 (single-node)" in unknown.err) == (2, True)
 
 
-def test_quickstart_looks_at_this_machine(command):
+def test_quickstart_inspects_this_machine(command):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         held = command("quickstart", "--show", "port", "--check", "--port", port)

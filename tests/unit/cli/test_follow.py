@@ -7,7 +7,7 @@ from fermi.cli.follow import TaskProgress
 TASK: Any = {"status": "queued", "step": None, "totalSteps": None, "loss": None, "attempt": 1}
 
 
-def test_steps_come_with_the_status_also_of_a_script_that_prints_none() -> None:
+def test_steps_are_shown_with_the_status_for_scripts_that_print_none() -> None:
     progress = TaskProgress.of(TASK)
     assert str(progress) == "queued"
     progress.hear("status", {**TASK, "status": "running", "step": 37})

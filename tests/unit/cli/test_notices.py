@@ -63,7 +63,7 @@ def test_a_channel_takes_its_address_from_standard_input_and_shows_its_secret_on
     assert command("channels", "add").code == 2
 
 
-def test_a_test_that_does_not_arrive_fails(api: FakeApi, command: Command) -> None:
+def test_a_test_message_that_does_not_arrive_fails(api: FakeApi, command: Command) -> None:
     error = {"code": "CHANNEL_AWAY", "message": "The message could not be sent: refused"}
     failed = {**DELIVERY, "outcome": "failed", "tries": [{**DELIVERY["tries"][0], "error": error}]}
     api.on("GET", "/notice-channels", listing(CHANNEL))
@@ -79,7 +79,7 @@ def test_a_test_that_does_not_arrive_fails(api: FakeApi, command: Command) -> No
     assert json.loads(command("channels", "-o", "json").out)["items"][0]["id"] == "channel-1"
 
 
-def test_a_rule_says_what_goes_where_and_when(api: FakeApi, command: Command) -> None:
+def test_a_rule_has_events_channel_and_times(api: FakeApi, command: Command) -> None:
     api.on("GET", "/notice-channels", listing(CHANNEL))
     api.on("POST", "/notice-rules", data(RULE, 201))
     api.on("GET", "/notice-rules", listing(RULE))

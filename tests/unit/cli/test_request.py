@@ -65,19 +65,19 @@ def test_several_environments_are_distributed_and_the_first_is_the_master(
     assert "env-003" in capsys.readouterr().err
 
 
-def test_spares_are_named_as_environments_are_and_flags_win(names: NameResolver) -> None:
+def test_spares_are_named_like_environments_and_flags_override(names: NameResolver) -> None:
     file = {"spareEnvironmentIds": ["pytorch-dev-env"]}
     assert built(names, file, environments=("env-006",))["spareEnvironmentIds"] == ["env-001"]
     assert built(names, file, spares=("llm-training-env", "env-005"))["spareEnvironmentIds"] == ["env-003", "env-005"]
 
 
-def test_variables_with_secrets_are_added_to_those_of_the_file(names):
+def test_secret_variables_extend_those_of_the_file(names):
     file = {"secretEnv": {"A": "one", "B": "two"}}
     assert built(names, file, secret_env={"B": "three"})["secretEnv"] == {"A": "one", "B": "three"}
     assert "secretEnv" not in built(names, {})
 
 
-def test_where_it_runs_and_the_interpreter_are_flags(names: NameResolver) -> None:
+def test_run_location_and_interpreter_are_flags(names: NameResolver) -> None:
     request = built(names, environments=("env-001",), run_in="environment", python="/opt/conda/bin/python")
     config = request["distributedConfig"]
     assert (config["runIn"], config["python"]) == ("environment", "/opt/conda/bin/python")
@@ -91,7 +91,7 @@ def test_one_environment_with_a_framework_is_distributed(names: NameResolver) ->
     }  # fmt: skip
 
 
-def test_capacity_is_asked_for_in_one_word_in_place_of_environments(names: NameResolver) -> None:
+def test_a_selection_in_one_word_replaces_environments(names: NameResolver) -> None:
     request = built(
         names,
         {"distributedConfig": {"select": {"nodes": 2, "sameZone": True}}},
@@ -110,7 +110,7 @@ def test_capacity_is_asked_for_in_one_word_in_place_of_environments(names: NameR
     assert "preemptible" not in asked
 
 
-def test_flags_win_over_the_file_and_add_to_its_tables(names: NameResolver) -> None:
+def test_flags_override_the_file_and_extend_its_tables(names: NameResolver) -> None:
     file = {
         "taskName": "from file",
         "maxRestarts": 1,
@@ -129,7 +129,7 @@ def test_flags_win_over_the_file_and_add_to_its_tables(names: NameResolver) -> N
     assert file["hyperparameters"] == {"batchSize": 4, "dtype": "auto"}
 
 
-def test_what_the_file_says_and_no_flag_does_stays(names: NameResolver) -> None:
+def test_values_of_the_file_without_a_flag_stay(names: NameResolver) -> None:
     file = {"taskName": "t", "datasetId": "stdlib", "datasetVersionId": "v1", "modelId": "tiny-gpt", "somethingNew": 1}
     request = built(names, file)
     assert request == {
@@ -146,7 +146,7 @@ def test_what_the_file_says_and_no_flag_does_stays(names: NameResolver) -> None:
         ({"script": "-m", "args": ("pkg.train", "--a")}, {"module": "pkg.train", "args": ["--a"]}),
     ],
 )
-def test_a_script_or_a_module_is_run_with_what_follows(names: NameResolver, flags: Any, entrypoint: Any) -> None:
+def test_a_script_or_module_takes_the_following_arguments(names: NameResolver, flags: Any, entrypoint: Any) -> None:
     assert built(names, name="t", environments=("env-001",), **flags)["entrypoint"] == entrypoint
 
 
@@ -173,7 +173,7 @@ def test_a_file_for_one_environment_stays_one(names: NameResolver) -> None:
         ({"hyperparameters": ["batchSize"]}, {"hyperparameters": {"batchSize": 8}}),
     ],
 )
-def test_a_file_of_another_shape_is_refused(names: NameResolver, file: dict[str, Any], flags: dict[str, Any]) -> None:
+def test_a_malformed_file_is_refused(names: NameResolver, file: dict[str, Any], flags: dict[str, Any]) -> None:
     with pytest.raises(click.UsageError, match="must be a"):
         built(names, file, **flags)
 
@@ -185,31 +185,31 @@ def test_a_dataset_flag_names_a_version_after_a_colon(names: NameResolver) -> No
     assert built(names, file, dataset="stdlib")["datasetVersionId"] == "version-002"
 
 
-def test_none_is_no_dataset_and_no_model_also_where_a_file_names_one(names: NameResolver) -> None:
+def test_none_clears_dataset_and_model_of_a_file(names: NameResolver) -> None:
     file = {"datasetId": "dataset-001", "datasetVersionId": "version-001", "modelId": "model-001"}
     for given in ({}, file):
         request = built(names, given, dataset="none", model="none", script="train.py")
         assert (request["datasetId"], request["datasetVersionId"], request["modelId"]) == (None, None, None)
 
 
-def test_unknown_names_are_left_to_the_platform_to_refuse(names: NameResolver) -> None:
+def test_unknown_names_are_sent_to_the_platform(names: NameResolver) -> None:
     request = built(names, environments=("nowhere",), dataset="nothing:v9", model="nothing")
     assert request["environmentIds"] == ["nowhere"]
     assert (request["datasetId"], request["datasetVersionId"], request["modelId"]) == ("nothing", "v9", "nothing")
 
 
-def test_a_name_borne_by_two_environments_is_refused_with_their_ids(names: NameResolver) -> None:
+def test_an_ambiguous_environment_name_is_refused_with_the_ids(names: NameResolver) -> None:
     with pytest.raises(click.UsageError, match="env-005, env-006"):
         built(names, environments=("twin",))
 
 
-def test_a_choice_that_is_not_obvious_is_left_to_the_person(names: NameResolver, api: FakeApi) -> None:
+def test_an_ambiguous_choice_is_not_made(names: NameResolver, api: FakeApi) -> None:
     api.on("GET", "/models", page([model(1, "tiny-gpt"), model(2, "gpt")]))
     with pytest.raises(click.UsageError, match=r"--model: model-001 \(tiny-gpt\), model-002 \(gpt\)"):
         built(names)
 
 
-def test_a_dataset_that_is_being_prepared_is_waited_for(
+def test_a_dataset_in_preparation_is_accepted(
     names: NameResolver, api: FakeApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.on("GET", "/datasets", page([dataset(1, "stdlib", version(1, "failed"), version(2, "preparing"))]))
@@ -217,7 +217,7 @@ def test_a_dataset_that_is_being_prepared_is_waited_for(
     assert "waits" in capsys.readouterr().err
 
 
-def test_a_dataset_whose_preparation_failed_fits_nothing(names: NameResolver, api: FakeApi) -> None:
+def test_a_dataset_whose_preparation_failed_is_not_chosen(names: NameResolver, api: FakeApi) -> None:
     api.on("GET", "/datasets", page([dataset(1, "stdlib", version(1, "failed"))]))
     with pytest.raises(click.UsageError):
         built(names, dataset="stdlib")
@@ -225,14 +225,14 @@ def test_a_dataset_whose_preparation_failed_fits_nothing(names: NameResolver, ap
         built(names)
 
 
-def test_a_script_takes_what_stands_after_the_dashes(names: NameResolver) -> None:
+def test_a_script_takes_the_arguments_after_the_double_dash(names: NameResolver) -> None:
     request = built(names, script="train.py", args=("--epochs", "3"))
     assert request["entrypoint"] == {"script": "train.py", "args": ["--epochs", "3"]}
     with pytest.raises(click.UsageError, match="--script"):
         built(names, args=("--epochs",))
 
 
-def test_values_are_json_where_they_can_be() -> None:
+def test_values_are_parsed_as_json_where_possible() -> None:
     pairs = ["a=8", "b=1e-4", "c=true", "d=auto", "e=", "f=x=y", "g=[1, 2]", "h=NaN", "i=null"]
     assert input_files.parse_values(pairs, "--hp") == {
         "a": 8, "b": 0.0001, "c": True, "d": "auto", "e": "", "f": "x=y", "g": [1, 2], "h": "NaN", "i": None,
@@ -243,7 +243,7 @@ def test_values_are_json_where_they_can_be() -> None:
             input_files.parse_settings([wrong], "--set-env")
 
 
-def test_yaml_means_what_json_means(tmp_path: Path) -> None:
+def test_yaml_equals_json(tmp_path: Path) -> None:
     file = tmp_path / "task.yaml"
     file.write_text("a: 1e-4\nb: on\nc: 2026-01-01\nd: true\ne: null\nf: 012\ng: -3\nh: 0.5\ni: ~\nj: 1:30\n")
     assert input_files.read_request(str(file)) == {
@@ -253,7 +253,7 @@ def test_yaml_means_what_json_means(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a", "", "\x00"])
-def test_a_file_that_holds_no_request_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_request_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "task.yaml"
     file.write_text(text)
     with pytest.raises(click.UsageError, match=r"task\.yaml"):
@@ -270,7 +270,7 @@ def test_a_script_that_reads_neither_dataset_nor_model_gets_none(names: NameReso
     assert built(names, file, dataset="stdlib", model="tiny-gpt")["modelId"] == "model-001"
 
 
-def test_a_range_of_nodes_is_two_numbers_or_the_first_of_them(names: NameResolver) -> None:
+def test_a_node_range_is_one_or_two_numbers(names: NameResolver) -> None:
     both = ("env-001", "env-003", "env-005")
     found = built(names, environments=both, elastic="2:3")["distributedConfig"]
     assert found["elastic"] == {"minNodes": 2, "maxNodes": 3}

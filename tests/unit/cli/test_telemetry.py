@@ -22,7 +22,7 @@ FOUND = {
 }  # fmt: skip
 
 
-def test_a_task_is_shown_as_lines_of_blocks_with_figures(api: FakeApi, command: Command) -> None:
+def test_a_task_is_shown_as_sparklines_with_numbers(api: FakeApi, command: Command) -> None:
     api.on("GET", "/training-tasks/task-1/telemetry", data(FOUND))
     said = command("telemetry", "task-1", "--metric", "gpu", "--metric", "received", "--rank", "2", "--since", "6h")
     rows = [line.split() for line in said.out.splitlines()]
@@ -35,7 +35,7 @@ def test_a_task_is_shown_as_lines_of_blocks_with_figures(api: FakeApi, command: 
     assert asked["from"] < asked.get("to", "9")
 
 
-def test_what_is_no_environment_may_be_a_worker(api: FakeApi, command: Command) -> None:
+def test_an_unknown_environment_may_be_a_worker(api: FakeApi, command: Command) -> None:
     api.on("GET", "/dev-environments", data({"items": [], "total": 0}))
     api.on("GET", "/dev-environments/gn6-0/telemetry", refused(404, "NOT_FOUND"))
     api.on("GET", "/workers/gn6-0/telemetry", data({**FOUND, "series": []}))
@@ -45,6 +45,6 @@ def test_what_is_no_environment_may_be_a_worker(api: FakeApi, command: Command) 
     assert command("telemetry", "gn6-0", "--since", "soon").code == 2
 
 
-def test_blocks_go_from_nothing_to_the_top() -> None:
+def test_sparklines_span_zero_to_maximum() -> None:
     assert draw_sparkline([0, 50, 100, None, -5, 200], 100) == "▁▅█·▁█"
     assert draw_sparkline([0, 0], 0) == "▁▁"

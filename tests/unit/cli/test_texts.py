@@ -40,11 +40,11 @@ def spoken() -> Iterator[tuple[str, set[str]]]:
                         raise AssertionError(f"{file.name}: {ast.unparse(other)} is no code")
 
 
-def test_every_code_has_a_sentence_and_every_sentence_a_code() -> None:
+def test_every_code_has_a_text_and_every_text_a_code() -> None:
     assert {code for code, _ in spoken()} == set(ENGLISH)
 
 
-def test_the_texts_beside_a_command_are_its_own() -> None:
+def test_a_text_beside_a_command_belongs_to_it() -> None:
     shared = tomllib.loads((messages.FOLDER / "en" / "cli.toml").read_text("utf-8"))
     assert BESIDE.keys() & shared.keys() == set()
     for path in texts.COMMANDS_FOLDER.glob("*.toml"):
@@ -54,7 +54,7 @@ def test_the_texts_beside_a_command_are_its_own() -> None:
         assert [code for code in codes if code not in own and f'"{code}"' not in module] == []
 
 
-def test_a_sentence_gets_the_parts_that_it_takes() -> None:
+def test_a_text_has_its_parameters() -> None:
     taken = {
         code: {name for _, name, _, _ in string.Formatter().parse(ENGLISH[code]) if name}
         for code, parts in spoken()
@@ -63,12 +63,12 @@ def test_a_sentence_gets_the_parts_that_it_takes() -> None:
     assert {code: parts for code, parts in spoken() if parts} == taken
 
 
-def test_what_is_lacking_is_said_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_translation_falls_back_to_english(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "LANGUAGES", {**messages.LANGUAGES, "xx": messages.LANGUAGES["en"]})
     assert messages.render_sentence("cli", "TASK_CREATED", "xx", id="task-1") == "Created task-1."
 
 
-def test_a_sentence_that_is_missing_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_text_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "report_fault", lambda *_: None)
     assert messages.render_sentence("cli", "NO_SUCH_CODE", "zh") == "NO_SUCH_CODE"
     assert messages.render_sentence("cli", "TASK_CREATED", "en", other="task-1") == f"Created {messages.MISSING_VALUE}."
@@ -100,7 +100,7 @@ CHINESE, ENGLISH_US = {"LANG": "zh_CN.UTF-8"}, {"LANG": "en_US.UTF-8"}
         (["list"], "", {"LC_CTYPE": "zh_CN.UTF-8", **ENGLISH_US}, "en"),
     ],
 )
-def test_the_language_is_that_of_the_flag_the_file_or_the_locale_in_posix_s_order(
+def test_the_language_comes_from_flag_file_or_locale_in_posix_order(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], kept: str, locale: dict[str, str], language: str
 ) -> None:
     for name in ("LC_ALL", "LC_MESSAGES", "LANG", "LC_CTYPE"):

@@ -32,13 +32,13 @@ def answer(*findings: dict[str, Any], healthy: bool, summary: str) -> dict[str, 
     }  # fmt: skip
 
 
-def test_a_healthy_task_is_two_lines_and_success(api: FakeApi, command: Command) -> None:
+def test_a_healthy_task_is_two_lines_and_exit_code_0(api: FakeApi, command: Command) -> None:
     api.on("GET", f"{PATH}/diagnosis", data(answer(healthy=True, summary="Training goes well: step 3.")))
     result = command("why", "task-1")
     assert (result.code, result.out) == (0, "✓ task-1  running\nTraining goes well: step 3.\n")
 
 
-def test_what_is_wrong_comes_with_its_place_its_evidence_and_commands_to_paste(api: FakeApi, command: Command) -> None:
+def test_a_finding_shows_place_evidence_and_commands(api: FakeApi, command: Command) -> None:
     lines = [f"line {number}" for number in range(20)]
     stacks = {"message": "Ranks 0-2 wait:", "lines": ["\x1b[2Jwait (train.py:3)"], "where": WHERE}
     found = answer(
@@ -78,21 +78,21 @@ def test_what_is_wrong_comes_with_its_place_its_evidence_and_commands_to_paste(a
 
 
 @pytest.mark.parametrize("code", ActionCode)
-def test_every_command_is_made_of_what_its_action_takes(code: ActionCode) -> None:
+def test_every_action_has_a_command_with_its_parameters(code: ActionCode) -> None:
     params = dict.fromkeys([*ACTIONS[code].needs, *ACTIONS[code].may, "environmentId"], "x y")
     said = why._suggest_command("task-1", action(code, "label", **params))  # type: ignore[arg-type]
     assert said == "ask them" if code not in why.ACTION_COMMANDS else "fermi " in said
     assert "{" not in said
 
 
-def test_a_task_goes_on_without_a_node_or_with_a_spare_in_its_place(api: FakeApi, command: Command) -> None:
+def test_a_task_is_restarted_without_a_node_or_with_a_spare(api: FakeApi, command: Command) -> None:
     api.on("POST", f"{PATH}/restart", data(task()))
     assert command("restart", "task-1").out == "task-1 continues.\n"
     assert api.seen("POST", f"{PATH}/restart")[0].body == {"leaveOut": [], "useSpares": False}
     assert command("restart", "task-1", "--without", "a", "--replace", "b").code == 2
 
 
-def test_a_failed_task_points_to_its_why(api: FakeApi, command: Command) -> None:
+def test_a_failed_task_refers_to_fermi_why(api: FakeApi, command: Command) -> None:
     api.on("GET", PATH, data(task("failed")))
     assert "fermi why task-1" in command("get", "task-1").out
     api.on("GET", PATH, data(task()))

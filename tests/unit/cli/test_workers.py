@@ -32,7 +32,7 @@ def group(**changes: Any) -> dict[str, Any]:
     } | changes  # fmt: skip
 
 
-def test_workers_are_listed_with_what_is_known_of_them(api: FakeApi, command: Command) -> None:
+def test_workers_are_listed_with_their_facts(api: FakeApi, command: Command) -> None:
     api.on("GET", "/workers", page([worker(), worker(id="gn6-1", status="lost", group=None, rank=None)]))
     result = command("workers", "--status", "online", "--status", "lost", "--group", "pretrain")
     assert result.code == 0
@@ -42,7 +42,7 @@ def test_workers_are_listed_with_what_is_known_of_them(api: FakeApi, command: Co
     assert (request.queries["status"], request.query["group"]) == (["online", "lost"], "pretrain")
 
 
-def test_one_worker_its_environment_and_its_end(api: FakeApi, command: Command) -> None:
+def test_a_worker_is_shown_and_removed(api: FakeApi, command: Command) -> None:
     api.on("GET", "/workers/gn6-0", data(worker()))
     api.on("GET", "/workers/gn6-0/environment", data({"env": {"RANK": "0", "MASTER_ADDR": "gn6"}, "problems": []}))
     api.on("DELETE", "/workers/gn6-0", data(None))
@@ -52,7 +52,7 @@ def test_one_worker_its_environment_and_its_end(api: FakeApi, command: Command) 
     assert command("workers", "show").code == 2
 
 
-def test_a_join_token_comes_with_what_to_run(api: FakeApi, command: Command) -> None:
+def test_a_join_token_is_shown_with_the_command_to_run(api: FakeApi, command: Command) -> None:
     made = {
         "id": "join-1",
         "name": "lab",
@@ -82,14 +82,14 @@ def test_a_group_is_made_with_its_settings_and_changed_by_name(api: FakeApi, com
 
 
 @pytest.mark.parametrize("action", ["start", "stop", "restart"])
-def test_a_group_is_steered_by_id_or_name(action: str, api: FakeApi, command: Command) -> None:
+def test_a_group_is_started_and_stopped_by_id_or_name(action: str, api: FakeApi, command: Command) -> None:
     api.on("GET", "/worker-groups", page([group()]))
     api.on("POST", f"/worker-groups/group-1/{action}", data(group()))
     assert "task-1" in command("groups", action, "pretrain").out
     assert command("groups", action, "group-1").code == 0
 
 
-def test_workers_are_moved_to_a_group_or_out_of_any(api: FakeApi, command: Command) -> None:
+def test_workers_are_moved_into_and_out_of_groups(api: FakeApi, command: Command) -> None:
     api.on("GET", "/worker-groups", page([group()]))
     api.on("POST", "/worker-groups/move", data({"moved": []}))
     assert command("groups", "move", "pretrain", "gn6-0", "gn6-1").code == 0
@@ -98,7 +98,7 @@ def test_workers_are_moved_to_a_group_or_out_of_any(api: FakeApi, command: Comma
     assert api.requests[-1].body == {"workerIds": ["gn6-0"], "groupId": None}
 
 
-def test_what_is_wrong_with_a_group_is_said(api: FakeApi, command: Command) -> None:
+def test_problems_of_a_group_are_shown(api: FakeApi, command: Command) -> None:
     problem = {"field": "workers", "error": "GROUP_EMPTY", "message": "no workers", "hint": "move some"}
     api.on("GET", "/worker-groups", page([group()]))
     api.on("GET", "/worker-groups/group-1", data(group(problems=[problem], workers=[], task=None)))

@@ -39,34 +39,34 @@ def fermi(there: FakeChannels, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ferm
         yield client
 
 
-def test_a_command_gets_its_input_and_gives_output_errors_and_exit_code(fermi: Fermi) -> None:
+def test_a_command_has_input_output_errors_and_exit_code(fermi: Fermi) -> None:
     text = b"x" * 3_000_000
     done = fermi.environments.run("env-001", ["sh", "-c", "wc -c; echo oh >&2; exit 7"], stdin=text)
     assert (done.exit_code, done.stdout.strip(), done.stderr) == (7, b"3000000", b"oh\n")
 
 
-def test_what_a_command_writes_comes_whole(fermi: Fermi) -> None:
+def test_all_output_of_a_command_arrives(fermi: Fermi) -> None:
     done = fermi.environments.run("env-001", ["head", "-c", "3000000", "/dev/zero"])
     assert (done.exit_code, len(done.stdout)) == (0, 3_000_000)
 
 
-def test_a_command_runs_where_and_with_what_it_is_told(fermi: Fermi) -> None:
+def test_a_command_has_its_directory_and_variables(fermi: Fermi) -> None:
     done = fermi.tasks.run("task-1", ["sh", "-c", 'echo "$PWD $WORD"'], rank=3, cwd="/usr", env={"WORD": "two words"})
     assert done.stdout == b"/usr two words\n"
 
 
-def test_a_command_that_was_killed_says_by_what(fermi: Fermi) -> None:
+def test_a_killed_command_names_its_signal(fermi: Fermi) -> None:
     assert fermi.environments.run("env-001", ["sh", "-c", "kill -TERM $$"]).exit_code == 128 + signal.SIGTERM
 
 
-def test_the_answer_of_a_loop_that_runs_is_waited_for_beside_it(fermi: Fermi) -> None:
+def test_a_channel_works_within_a_running_event_loop(fermi: Fermi) -> None:
     async def in_a_notebook() -> int:
         return fermi.environments.run("env-001", ["true"]).exit_code
 
     assert asyncio.run(in_a_notebook()) == 0
 
 
-def test_refusals_are_the_errors_of_every_other_call(fermi: Fermi, there: FakeChannels) -> None:
+def test_refusals_raise_the_usual_errors(fermi: Fermi, there: FakeChannels) -> None:
     with pytest.raises(NotFoundError) as stranger:
         fermi.environments.run("env-999", ["true"])
     assert (stranger.value.code, stranger.value.request_id) == ("NOT_FOUND", "req-1")
@@ -82,7 +82,7 @@ def test_refusals_are_the_errors_of_every_other_call(fermi: Fermi, there: FakeCh
     assert [problem.hint for problem in away.value.errors] == ["look at it"]
 
 
-def test_connecting_is_tried_again_and_a_command_asked_for_once(fermi: Fermi, there: FakeChannels) -> None:
+def test_connecting_is_retried_and_a_command_sent_once(fermi: Fermi, there: FakeChannels) -> None:
     there.failing[:] = [503, 429, 502]
     before = len(there.asked)
     assert fermi.environments.run("env-001", ["true"]).exit_code == 0
@@ -93,7 +93,7 @@ def test_connecting_is_tried_again_and_a_command_asked_for_once(fermi: Fermi, th
     assert there.failing == []
 
 
-def test_nobody_there_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_platform_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MIN_PAUSE_S", 0.001)
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -101,7 +101,7 @@ def test_nobody_there_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
         fermi.environments.run("env-001", ["true"])
 
 
-def test_a_connection_that_breaks_off_is_no_end_of_the_command(fermi: Fermi, there: FakeChannels) -> None:
+def test_a_broken_connection_is_not_the_end_of_the_command(fermi: Fermi, there: FakeChannels) -> None:
     async def broken() -> None:
         async with await channels.command(fermi.environments.channel("env-001"), ["sleep", "100"]) as running:
             running._socket.transport.abort()
@@ -143,7 +143,7 @@ def test_signals_and_sizes_reach_the_command(fermi: Fermi) -> None:
     assert asyncio.run(sized()).split() == [b"33", b"91", b"44", b"101"]
 
 
-def test_a_door_listens_on_this_machine_s_loopback(fermi: Fermi, there: FakeChannels) -> None:
+def test_a_forwarded_port_listens_on_loopback(fermi: Fermi, there: FakeChannels) -> None:
     """Each connection is its own; where one side has no more to say it may still listen."""
     served = socket.create_server(("127.0.0.1", 0))
     there.doors["tensorboard"] = served.getsockname()[1]
@@ -175,7 +175,7 @@ def test_a_door_listens_on_this_machine_s_loopback(fermi: Fermi, there: FakeChan
     served.close()
 
 
-def test_a_door_that_is_closed_is_said(fermi: Fermi, there: FakeChannels) -> None:
+def test_a_closed_port_is_reported(fermi: Fermi, there: FakeChannels) -> None:
     heard: list[str] = []
 
     async def through() -> None:

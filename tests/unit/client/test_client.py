@@ -21,12 +21,12 @@ TASK = {"taskId": "task-1", "status": "initializing"}
 REQUEST = {"taskName": "t", "datasetId": "d", "datasetVersionId": "v", "modelId": "m", "launchMode": "existing"}
 
 
-def test_data_comes_out_of_its_envelope(api: FakeApi, fermi: Fermi) -> None:
+def test_data_is_unwrapped_from_its_envelope(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/training-tasks/task-1", data(TASK))
     assert fermi.tasks.get("task-1") == TASK
 
 
-def test_the_token_and_the_language_go_with_every_call(api: FakeApi) -> None:
+def test_every_call_sends_token_and_language(api: FakeApi) -> None:
     api.on("GET", "/auth/me", data({}))
     with Fermi(api.url, "secret", lang="en") as fermi:
         fermi.me()
@@ -47,7 +47,7 @@ def test_the_token_and_the_language_go_with_every_call(api: FakeApi) -> None:
         (500, ServerError),
     ],
 )
-def test_each_refusal_has_its_class(api: FakeApi, status: int, kind: type[FermiError]) -> None:
+def test_each_error_status_has_its_class(api: FakeApi, status: int, kind: type[FermiError]) -> None:
     api.on("GET", "/auth/me", refused(status, "CODE", ("", "CODE", "text", "advice")))
     with Fermi(api.url, "secret", retries=0) as fermi, pytest.raises(FermiError) as caught:
         fermi.me()
@@ -55,7 +55,7 @@ def test_each_refusal_has_its_class(api: FakeApi, status: int, kind: type[FermiE
     assert (caught.value.status, caught.value.code, caught.value.request_id) == (status, "CODE", "req-1")
 
 
-def test_all_problems_of_a_request_come_with_the_error(api: FakeApi, fermi: Fermi) -> None:
+def test_an_error_has_all_problems(api: FakeApi, fermi: Fermi) -> None:
     problems = [
         ("taskName", "NAME_REQUIRED", "a task needs a name", "type one"),
         ("distributedConfig.masterNode", "MASTER_REQUIRED", "no master", "choose one"),
@@ -66,7 +66,7 @@ def test_all_problems_of_a_request_come_with_the_error(api: FakeApi, fermi: Ferm
     assert caught.value.errors == tuple(Problem(*problem) for problem in problems)
 
 
-def test_a_lost_answer_to_a_creation_is_asked_for_again_under_the_same_key(api: FakeApi, fermi: Fermi) -> None:
+def test_a_creation_without_an_answer_is_repeated_with_the_same_key(api: FakeApi, fermi: Fermi) -> None:
     api.on("POST", "/training-tasks", DROP, data(TASK, 201))
     assert fermi.tasks.create(REQUEST) == TASK
     first, second = api.seen("POST", "/training-tasks")
@@ -82,24 +82,24 @@ def test_two_creations_have_two_keys(api: FakeApi, fermi: Fermi) -> None:
     assert first.headers["Idempotency-Key"] != second.headers["Idempotency-Key"]
 
 
-def test_a_read_is_tried_again_until_the_platform_is_back(api: FakeApi, fermi: Fermi) -> None:
+def test_a_read_is_retried_until_the_platform_is_back(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/auth/me", refused(503, "DATABASE_UNAVAILABLE"), DROP, Reply(b"bad gateway", 502), data({"a": 1}))
     assert fermi.me() == {"a": 1}
 
 
-def test_what_may_not_be_done_twice_is_not_sent_twice(api: FakeApi, fermi: Fermi) -> None:
+def test_calls_that_are_not_idempotent_are_not_repeated(api: FakeApi, fermi: Fermi) -> None:
     api.on("POST", "/training-tasks/task-1/retry", DROP, data(TASK))
     with pytest.raises(UnreachableError):
         fermi.tasks.retry("task-1")
     assert len(api.requests) == 1
 
 
-def test_a_throttled_call_was_not_done_so_it_is_sent_again(api: FakeApi, fermi: Fermi) -> None:
+def test_a_throttled_call_is_repeated(api: FakeApi, fermi: Fermi) -> None:
     api.on("POST", "/training-tasks/task-1/retry", refused(429, "THROTTLED", Retry_After="0.01"), data(TASK, 201))
     assert fermi.tasks.retry("task-1") == TASK
 
 
-def test_a_long_throttle_is_the_callers_to_wait_for(api: FakeApi, fermi: Fermi) -> None:
+def test_a_long_throttle_is_raised(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/auth/me", refused(429, "THROTTLED", Retry_After="3600"))
     with pytest.raises(ThrottledError) as caught:
         fermi.me()
@@ -107,25 +107,25 @@ def test_a_long_throttle_is_the_callers_to_wait_for(api: FakeApi, fermi: Fermi) 
     assert len(api.requests) == 1
 
 
-def test_a_refusal_is_not_tried_again(api: FakeApi, fermi: Fermi) -> None:
+def test_a_refusal_is_not_retried(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/auth/me", refused(403, "FORBIDDEN"))
     with pytest.raises(ForbiddenError):
         fermi.me()
     assert len(api.requests) == 1
 
 
-def test_a_deletion_whose_answer_was_lost_is_done_when_the_thing_is_gone(api: FakeApi, fermi: Fermi) -> None:
+def test_a_deletion_without_an_answer_succeeds_when_the_object_is_gone(api: FakeApi, fermi: Fermi) -> None:
     api.on("DELETE", "/training-tasks/task-1", DROP, refused(404, "NOT_FOUND"))
     fermi.tasks.delete("task-1")
 
 
-def test_deleting_what_was_never_there_is_an_error(api: FakeApi, fermi: Fermi) -> None:
+def test_deleting_a_missing_object_is_an_error(api: FakeApi, fermi: Fermi) -> None:
     api.on("DELETE", "/training-tasks/task-1", refused(404, "NOT_FOUND"))
     with pytest.raises(NotFoundError):
         fermi.tasks.delete("task-1")
 
 
-def test_an_address_where_nobody_listens_is_unreachable(api: FakeApi) -> None:
+def test_an_address_without_a_listener_is_unreachable(api: FakeApi) -> None:
     url = api.url
     api.close()
     with Fermi(url, retries=1) as fermi, pytest.raises(UnreachableError) as caught:
@@ -133,20 +133,20 @@ def test_an_address_where_nobody_listens_is_unreachable(api: FakeApi) -> None:
     assert isinstance(caught.value.__cause__, httpx.ConnectError)
 
 
-def test_a_page_that_is_not_an_envelope_is_not_taken_for_an_answer(api: FakeApi, fermi: Fermi) -> None:
+def test_an_answer_without_an_envelope_is_an_error(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/auth/me", Reply(b"<html>welcome</html>", headers={"Content-Type": "text/html"}))
     with pytest.raises(UnexpectedAnswerError):
         fermi.me()
 
 
-def test_an_error_page_of_a_proxy_is_a_server_error(api: FakeApi) -> None:
+def test_a_proxys_error_page_is_a_server_error(api: FakeApi) -> None:
     api.on("GET", "/auth/me", Reply(b"<html>bad gateway</html>", 502, {"Content-Type": "text/html"}))
     with Fermi(api.url, retries=0) as fermi, pytest.raises(ServerError) as caught:
         fermi.me()
     assert caught.value.status == 502
 
 
-def test_ids_are_data_in_a_path(api: FakeApi, fermi: Fermi) -> None:
+def test_ids_are_escaped_in_paths(api: FakeApi, fermi: Fermi) -> None:
     with pytest.raises(NotFoundError):
         fermi.tasks.get("../../admin?x")
     assert api.requests[0].path == "/training-tasks/..%2F..%2Fadmin%3Fx"

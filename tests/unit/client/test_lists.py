@@ -4,13 +4,13 @@ from tests.fakes.api import FakeApi, data, page
 TASKS = [{"taskId": f"task-{number}"} for number in range(450)]
 
 
-def test_a_list_goes_through_all_its_pages(api: FakeApi, fermi: Fermi) -> None:
+def test_a_list_reads_all_its_pages(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/training-tasks", page(TASKS))
     assert list(fermi.tasks.list()) == TASKS
     assert [request.query["page"] for request in api.requests] == ["1", "2", "3"]
 
 
-def test_cursors_are_followed_where_there_are_any(api: FakeApi, fermi: Fermi) -> None:
+def test_cursors_are_used_where_available(api: FakeApi, fermi: Fermi) -> None:
     """The first page counts, and nobody counts again."""
     first = {"items": TASKS[:200], "total": 400, "totalIsExact": False, "page": 1, "pageSize": 200, "nextCursor": "a"}
     further = {"total": None, "totalIsExact": None, "page": None, "pageSize": 200}
@@ -24,7 +24,7 @@ def test_cursors_are_followed_where_there_are_any(api: FakeApi, fermi: Fermi) ->
     ]  # fmt: skip
 
 
-def test_a_list_without_cursors_goes_on_by_numbers(api: FakeApi, fermi: Fermi) -> None:
+def test_lists_without_cursors_use_page_numbers(api: FakeApi, fermi: Fermi) -> None:
     """As one in the order of what changes."""
     pages = [
         {"items": TASKS[begin : begin + 200], "total": 450, "totalIsExact": True, "page": number, "pageSize": 200,
@@ -42,13 +42,13 @@ def test_an_empty_list_is_one_request(api: FakeApi, fermi: Fermi) -> None:
     assert len(api.requests) == 1
 
 
-def test_pages_are_fetched_as_they_are_needed(api: FakeApi, fermi: Fermi) -> None:
+def test_pages_are_fetched_lazily(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/training-tasks", page(TASKS))
     assert next(iter(fermi.tasks.list())) == TASKS[0]
     assert len(api.requests) == 1
 
 
-def test_the_beginning_of_a_list_is_asked_for_alone(api: FakeApi, fermi: Fermi) -> None:
+def test_the_start_of_a_list_is_one_request(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/training-tasks", page(TASKS))
     assert fermi.tasks.list().first(3) == TASKS[:3]
     assert api.requests[0].query["pageSize"] == "3"
@@ -60,7 +60,7 @@ def test_a_list_knows_its_length(api: FakeApi, fermi: Fermi) -> None:
     assert fermi.tasks.list().total == 450
 
 
-def test_filters_go_along_and_those_not_given_do_not(api: FakeApi, fermi: Fermi) -> None:
+def test_only_given_filters_are_sent(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/training-tasks", page([]))
     list(fermi.tasks.list(status=["running", "queued"], created_after="2026-01-01T00:00:00Z"))
     queries = api.requests[0].queries
@@ -69,7 +69,7 @@ def test_filters_go_along_and_those_not_given_do_not(api: FakeApi, fermi: Fermi)
     assert set(queries) == {"status", "createdAfter", "page", "pageSize"}
 
 
-def test_metrics_are_followed_to_their_end(api: FakeApi, fermi: Fermi) -> None:
+def test_metrics_are_read_to_the_end(api: FakeApi, fermi: Fermi) -> None:
     path = "/training-tasks/task-1/metrics"
     points = [{"id": number, "step": number, "values": {"loss": 1.0}} for number in range(4)]
     api.on("GET", path, data({"items": points[:3], "next": 2}), data({"items": points[3:], "next": None}))
@@ -79,7 +79,7 @@ def test_metrics_are_followed_to_their_end(api: FakeApi, fermi: Fermi) -> None:
     assert second.queries == {"names": ["loss", "lr"], "rank": ["0"], "after": ["2"]}
 
 
-def test_the_queue_and_the_timeline_are_asked_for_by_what_is_given(api: FakeApi, fermi: Fermi) -> None:
+def test_queue_and_timeline_send_given_parameters(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", "/queue", page([{"number": 1, "taskId": None}]))
     api.on("GET", "/environments/timeline", data({"environments": []}))
     assert list(fermi.queue("project-1")) == [{"number": 1, "taskId": None}]

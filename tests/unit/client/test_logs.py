@@ -22,7 +22,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "POLL_S", 0.001)
 
 
-def test_a_log_is_read_page_by_page(api: FakeApi, fermi: Fermi) -> None:
+def test_a_log_is_read_by_pages(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", LOGS, lines(1, "c1", "a", "b", end=False), lines(1, "c2", "c", end=True))
     assert [line.text for line in fermi.tasks.logs("task-1", search="x")] == ["a", "b", "c"]
     first, second = api.seen("GET", LOGS)
@@ -30,7 +30,7 @@ def test_a_log_is_read_page_by_page(api: FakeApi, fermi: Fermi) -> None:
     assert second.query == {"rank": "0", "search": "x", "attempt": "1", "cursor": "c1"}
 
 
-def test_a_page_without_a_hit_is_not_the_end_of_a_search(api: FakeApi, fermi: Fermi) -> None:
+def test_an_empty_page_does_not_end_a_search(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", LOGS, lines(1, "c1", end=False), lines(1, "c2", "hit", end=True))
     assert [line.text for line in fermi.tasks.logs("task-1", search="hit")] == ["hit"]
 
@@ -41,7 +41,7 @@ def test_lines_of_all_ranks_carry_their_rank(api: FakeApi, fermi: Fermi) -> None
     assert list(fermi.tasks.logs("task-1", rank="all")) == [logs.LogLine(2, 3, 0, "x")]
 
 
-def test_what_is_asked_of_lines_is_asked_of_each_page(api: FakeApi, fermi: Fermi) -> None:
+def test_filters_are_sent_with_each_page(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", LOGS, lines(1, "c1", end=False), lines(1, "c2", "hit", end=True))
     ten = datetime(2026, 11, 22, 10, tzinfo=UTC)
     found = fermi.tasks.logs("task-1", search="h.t", regex=True, level="error", since=ten, until="2026-11-22T11:00Z")
@@ -55,14 +55,14 @@ def test_what_is_asked_of_lines_is_asked_of_each_page(api: FakeApi, fermi: Fermi
     assert second.query == {**asked, "attempt": "1", "cursor": "c1"}
 
 
-def test_following_asks_the_same_of_what_is_still_to_come(api: FakeApi, fermi: Fermi) -> None:
+def test_following_sends_the_same_filters(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", TASK, task(1), task(1, ended=True))
     api.on("GET", LOGS, lines(1, "c1", "a", end=True), lines(1, "c2", "b", end=True))
     assert [line.text for line in fermi.tasks.logs("task-1", level="warning", follow=True)] == ["a", "b"]
     assert [request.query["level"] for request in api.seen("GET", LOGS)] == ["warning", "warning"]
 
 
-def test_lines_tell_their_level_and_time_where_they_are_known(api: FakeApi, fermi: Fermi) -> None:
+def test_lines_have_level_and_time_where_known(api: FakeApi, fermi: Fermi) -> None:
     items = [{"offset": 0, "text": "x", "level": "error", "time": "2026-11-22T10:00:00Z"}, {"offset": 2, "text": "y"}]
     api.on("GET", LOGS, data({"rank": "0", "attempt": 2, "lines": items, "cursor": "c", "end": True}))
     known, unknown = fermi.tasks.logs("task-1")
@@ -70,7 +70,7 @@ def test_lines_tell_their_level_and_time_where_they_are_known(api: FakeApi, ferm
     assert (unknown.level, unknown.time) == (None, None)
 
 
-def test_a_bar_comes_as_it_is_and_again_when_it_has_grown(api: FakeApi, fermi: Fermi) -> None:
+def test_a_progress_bar_is_returned_at_each_change(api: FakeApi, fermi: Fermi) -> None:
     def bar(cursor: str, text: str, **more: bool) -> Reply:
         items = [{"offset": 9, "text": text, **more}]
         return data({"rank": "0", "attempt": 1, "lines": items, "cursor": cursor, "end": True})
@@ -82,7 +82,7 @@ def test_a_bar_comes_as_it_is_and_again_when_it_has_grown(api: FakeApi, fermi: F
     assert [request.query.get("cursor") for request in api.seen("GET", LOGS)] == [None, "1@0:8-20", "1@0:8-20"]
 
 
-def test_reading_begins_where_it_is_asked_to(api: FakeApi, fermi: Fermi) -> None:
+def test_reading_starts_at_the_given_offset(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", LOGS, lines(2, "c", "a", end=True))
     assert [line.text for line in fermi.tasks.logs("task-1", rank=3, attempt=2, begin=77)] == ["a"]
     assert api.seen("GET", LOGS)[0].query == {"rank": "3", "attempt": "2", "cursor": "2@3:77"}
@@ -97,7 +97,7 @@ def test_following_waits_for_the_first_attempt_and_ends_with_the_task(api: FakeA
     assert [request.query.get("cursor") for request in api.seen("GET", LOGS)] == [None, "c1", "c2"]
 
 
-def test_following_goes_from_attempt_to_attempt_and_loses_no_line(api: FakeApi, fermi: Fermi) -> None:
+def test_following_continues_over_attempts_without_losing_lines(api: FakeApi, fermi: Fermi) -> None:
     def answer(request: Request) -> Reply:
         attempt = int(request.query["attempt"])
         return lines(attempt, "c", f"from {attempt}", end=True)
@@ -114,18 +114,18 @@ def test_following_one_attempt_ends_with_it(api: FakeApi, fermi: Fermi) -> None:
     assert [line.text for line in fermi.tasks.logs("task-1", attempt=1, follow=True)] == ["a"]
 
 
-def test_following_a_task_that_never_had_an_attempt_ends_with_it(api: FakeApi, fermi: Fermi) -> None:
+def test_following_a_task_without_attempts_ends_with_it(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", TASK, task(0), task(0, ended=True))
     assert list(fermi.tasks.logs("task-1", follow=True)) == []
 
 
-def test_following_outlasts_a_restart_of_the_platform(api: FakeApi, fermi: Fermi) -> None:
+def test_following_survives_a_restart_of_the_platform(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", TASK, *[DROP] * 12, task(1, ended=True))
     api.on("GET", LOGS, *[DROP] * 12, lines(1, "c1", "a", end=True))
     assert [line.text for line in fermi.tasks.logs("task-1", follow=True)] == ["a"]
 
 
-def test_a_whole_log_is_downloaded_as_it_is(api: FakeApi, fermi: Fermi) -> None:
+def test_a_whole_log_is_downloaded_unchanged(api: FakeApi, fermi: Fermi) -> None:
     raw = "第一行\r\n\x00tail".encode()
     api.on("GET", f"{LOGS}/download", Reply(raw, headers={"Content-Type": "text/plain"}))
     assert b"".join(fermi.tasks.download_log("task-1", rank=2)) == raw

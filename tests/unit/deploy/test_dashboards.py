@@ -116,17 +116,17 @@ def groups(root: Path) -> list[dict[str, Any]]:
     return groups
 
 
-def test_all_dashboards_are_looked_at_and_each_has_an_id_of_its_own(root: Path) -> None:
+def test_every_dashboard_is_checked_and_has_a_unique_id(root: Path) -> None:
     paths = sorted((root / "deploy/grafana").glob("*.json"))
     assert [path.stem for path in paths] == sorted(BOARDS)
     assert len({orjson.loads(path.read_bytes())["uid"] for path in paths}) == len(paths)
 
 
-def test_a_dashboard_is_what_grafana_describes(board: dict[str, Any]) -> None:
+def test_dashboards_match_grafanas_schema(board: dict[str, Any]) -> None:
     jsonschema.validate(board, BOARD)
 
 
-def test_panels_have_ids_and_places_of_their_own(board: dict[str, Any]) -> None:
+def test_panels_have_unique_ids_and_do_not_overlap(board: dict[str, Any]) -> None:
     panels = board["panels"]
     assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels}) == len(panels)
     for panel in panels:
@@ -139,13 +139,13 @@ def test_panels_have_ids_and_places_of_their_own(board: dict[str, Any]) -> None:
         assert beside or below
 
 
-def test_every_variable_that_is_used_is_one_that_there_is(board: dict[str, Any]) -> None:
+def test_every_used_variable_is_defined(board: dict[str, Any]) -> None:
     known = {variable["name"] for variable in board["templating"]["list"]}
     used = set(re.findall(r"\$\{?(\w+)", orjson.dumps([board["panels"], board["templating"]]).decode())) - {"__all"}
     assert used == known
 
 
-def test_a_panels_unit_is_that_of_what_it_shows(board: dict[str, Any]) -> None:
+def test_a_panels_unit_matches_its_metric(board: dict[str, Any]) -> None:
     for panel in board["panels"]:
         defaults = panel["fieldConfig"]["defaults"]
         for target in panel["targets"]:
@@ -160,7 +160,7 @@ def _unit(family: str) -> str:
     return next((UNITS[word] for word in reversed(words) if word in UNITS), "short")
 
 
-def test_a_legend_names_only_what_is_grouped_by(board: dict[str, Any]) -> None:
+def test_legends_use_only_grouped_labels(board: dict[str, Any]) -> None:
     for panel in board["panels"]:
         for target in panel["targets"]:
             labels = set(re.findall(r"\{\{\s*(\w+)\s*\}\}", target["legendFormat"]))
@@ -172,7 +172,7 @@ def rules(groups: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield from group["rules"]
 
 
-def test_groups_of_rules_have_names_and_no_fields_that_prometheus_does_not_know(groups: list[dict[str, Any]]) -> None:
+def test_rule_groups_have_names_and_known_fields(groups: list[dict[str, Any]]) -> None:
     assert len({group["name"] for group in groups}) == len(groups)
     for group in groups:
         assert group["name"]
@@ -180,7 +180,7 @@ def test_groups_of_rules_have_names_and_no_fields_that_prometheus_does_not_know(
         assert group.keys() <= GROUP_FIELDS
 
 
-def test_alerts_are_rules_that_prometheus_takes(groups: list[dict[str, Any]]) -> None:
+def test_alert_rules_are_valid_for_prometheus(groups: list[dict[str, Any]]) -> None:
     alerts = list(rules(groups))
     assert len({rule["alert"] for rule in alerts}) == len(alerts)
     for rule in alerts:
@@ -193,7 +193,7 @@ def test_alerts_are_rules_that_prometheus_takes(groups: list[dict[str, Any]]) ->
             assert all(NAME.fullmatch(name) and isinstance(text, str) and text for name, text in texts.items())
 
 
-def test_what_an_alert_says_names_only_labels_that_it_has(groups: list[dict[str, Any]]) -> None:
+def test_alert_texts_use_only_existing_labels(groups: list[dict[str, Any]]) -> None:
     for rule in rules(groups):
         for text in rule["annotations"].values():
             labels = {found["label"] for found in TEMPLATE.finditer(text)} - {None}

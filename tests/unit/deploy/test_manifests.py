@@ -67,11 +67,11 @@ def test_every_object_validates_strictly(objects: list[dict[str, Any]], version:
         kubernetes_validate.validate(one, version, strict=True)
 
 
-def test_nothing_is_made_twice(objects: list[dict[str, Any]]) -> None:
+def test_no_object_is_defined_twice(objects: list[dict[str, Any]]) -> None:
     assert len({key(one) for one in objects}) == len(objects)
 
 
-def test_every_pod_fits_the_restricted_level_and_writes_only_where_it_may(objects: list[dict[str, Any]]) -> None:
+def test_every_pod_meets_the_restricted_level_and_writes_only_to_volumes(objects: list[dict[str, Any]]) -> None:
     for name, pod in pods(objects):
         security = pod["securityContext"]
         assert security["runAsNonRoot"], name
@@ -86,12 +86,12 @@ def test_every_pod_fits_the_restricted_level_and_writes_only_where_it_may(object
             assert container["resources"]["requests"], name
 
 
-def test_only_those_who_talk_to_kubernetes_have_a_token_for_it(objects: list[dict[str, Any]]) -> None:
+def test_only_pods_that_use_kubernetes_have_a_token(objects: list[dict[str, Any]]) -> None:
     holders = {name for name, pod in pods(objects) if pod["automountServiceAccountToken"]}
     assert holders == {"web", "worker", "watcher"}
 
 
-def test_selectors_select_the_pods_they_mean(objects: list[dict[str, Any]]) -> None:
+def test_selectors_match_their_pods(objects: list[dict[str, Any]]) -> None:
     labels = {
         name: one["spec"]["template"]["metadata"]["labels"]
         for one in objects
@@ -108,7 +108,7 @@ def test_selectors_select_the_pods_they_mean(objects: list[dict[str, Any]]) -> N
 
 
 @pytest.mark.parametrize("taint", [False, True])
-def test_roles_allow_what_the_backend_needs_and_nothing_else(taint: bool) -> None:
+def test_roles_allow_exactly_what_the_backend_needs(taint: bool) -> None:
     objects = manifests({"training": {"namespaces": ["team-a"], "nodes": True, "taint": taint}})
     roles = [one for one in objects if one["kind"] == "Role"]
     assert {one["metadata"]["namespace"] for one in roles} == {"team-a"}
@@ -120,7 +120,7 @@ def test_roles_allow_what_the_backend_needs_and_nothing_else(taint: bool) -> Non
     ]
 
 
-def test_a_namespace_that_only_has_environments_gets_a_role_of_its_own() -> None:
+def test_a_namespace_with_environments_only_has_its_own_role() -> None:
     objects = manifests({"training": {"namespaces": ["team-a"], "environmentNamespaces": ["notebooks", "team-a"]}})
     roles = [one for one in objects if one["kind"] == "Role" and one["metadata"]["name"].endswith("-environments")]
     assert {one["metadata"]["namespace"] for one in roles} == {"notebooks", "team-a"}
@@ -131,7 +131,7 @@ def test_a_namespace_that_only_has_environments_gets_a_role_of_its_own() -> None
     assert len({key(one) for one in objects}) == len(objects)
 
 
-def test_the_manifest_for_a_namespace_with_environments_grants_what_the_backend_needs(root: Path) -> None:
+def test_the_manifest_for_environments_grants_what_the_backend_needs(root: Path) -> None:
     objects = list(yaml.safe_load_all((root / "deploy" / "kubernetes" / "rbac-environments.yaml").read_text()))
     for one in objects:
         kubernetes_validate.validate(one, "1.30", strict=True)
@@ -144,7 +144,7 @@ def test_the_manifest_for_a_namespace_with_environments_grants_what_the_backend_
     assert binding["subjects"] == [subject]
 
 
-def test_the_manifest_for_a_namespace_to_train_in_grants_what_the_backend_needs(root: Path) -> None:
+def test_the_manifest_for_training_grants_what_the_backend_needs(root: Path) -> None:
     objects = list(yaml.safe_load_all((root / "deploy" / "kubernetes" / "rbac.yaml").read_text()))
     for one in objects:
         kubernetes_validate.validate(one, "1.30", strict=True)
@@ -164,22 +164,22 @@ def taken_away(*objects: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [name for name, content in contents if granted.setdefault(name, content) != content]
 
 
-def test_rights_in_a_second_namespace_leave_those_in_the_first(root: Path) -> None:
+def test_permissions_in_a_second_namespace_keep_those_in_the_first(root: Path) -> None:
     assert not taken_away(*by_hand(root, "training"), *by_hand(root, "other"))
 
 
-def test_the_chart_leaves_the_rights_of_a_platform_outside(root: Path) -> None:
+def test_the_chart_keeps_the_permissions_of_a_platform_outside(root: Path) -> None:
     release = manifests({"training": {"namespaces": ["training"], "nodes": True}})
     rights = [one for one in release if one["kind"].endswith(("Role", "RoleBinding"))]
     assert not taken_away(*by_hand(root, "training"), *rights)
 
 
-def test_in_its_own_namespace_the_platform_may_do_nothing(objects: list[dict[str, Any]]) -> None:
+def test_the_platform_has_no_permissions_in_its_own_namespace(objects: list[dict[str, Any]]) -> None:
     granted = [one["metadata"]["namespace"] for one in objects if one["kind"] in ("Role", "RoleBinding")]
     assert "fermi" not in granted
 
 
-def test_secrets_are_referred_to_and_never_contained(objects: list[dict[str, Any]]) -> None:
+def test_secrets_are_referenced_and_never_embedded(objects: list[dict[str, Any]]) -> None:
     assert not [one for one in objects if one["kind"] == "Secret"]
     for _, pod in pods(objects):
         for variable in pod["containers"][0].get("env", []):
@@ -187,7 +187,7 @@ def test_secrets_are_referred_to_and_never_contained(objects: list[dict[str, Any
                 assert variable["valueFrom"]["secretKeyRef"]["key"] == variable["name"]
 
 
-def test_the_scraper_gets_the_token_that_the_web_asks_for() -> None:
+def test_scraper_and_web_process_share_the_metrics_token() -> None:
     objects = manifests({"serviceMonitor": True, "secretName": "keys"})
     [monitor] = [one for one in objects if one["kind"] == "ServiceMonitor"]
     [endpoint] = monitor["spec"]["endpoints"]
@@ -197,7 +197,7 @@ def test_the_scraper_gets_the_token_that_the_web_asks_for() -> None:
     assert given["valueFrom"]["secretKeyRef"] == {"name": "keys", "key": "FERMI_METRICS_TOKEN", "optional": True}
 
 
-def test_metrics_have_a_port_of_their_own_only_where_one_is_asked_for() -> None:
+def test_a_metrics_port_exists_only_where_configured() -> None:
     for values, port in (({}, None), ({"metrics": {"port": 9464, "from": [{"podSelector": {}}]}}, 9464)):
         objects = manifests({"serviceMonitor": True, **values})
         one = {(found["kind"], found["metadata"]["name"]): found for found in objects}
@@ -219,7 +219,7 @@ def test_metrics_have_a_port_of_their_own_only_where_one_is_asked_for() -> None:
         assert not [named for named in others if named["name"] == "FERMI_METRICS_PORT"]
 
 
-def test_an_open_port_of_metrics_is_found_by_annotations_and_asked_without_a_token() -> None:
+def test_an_open_metrics_port_has_annotations_and_no_token() -> None:
     objects = manifests({"serviceMonitor": True, "metrics": {"port": 9464, "open": True, "annotations": True}})
     [monitor] = [one for one in objects if one["kind"] == "ServiceMonitor"]
     assert "authorization" not in monitor["spec"]["endpoints"][0]
@@ -230,7 +230,7 @@ def test_an_open_port_of_metrics_is_found_by_annotations_and_asked_without_a_tok
     assert {"name": "FERMI_METRICS_OPEN", "value": "1"} in web["spec"]["template"]["spec"]["containers"][0]["env"]
 
 
-def test_every_process_is_told_of_the_collector(root: Path) -> None:
+def test_every_process_gets_the_collectors_address(root: Path) -> None:
     objects = manifests({"traces": {"endpoint": "http://collector:4318"}})
     compose = yaml.safe_load((root / "docker-compose.yml").read_text())["services"]
     for name, pod in pods(objects):
@@ -249,7 +249,7 @@ def known_settings(root: Path) -> set[str]:
     return set(re.findall(r"\"((?:FERMI_|OTEL_)\w+|DATABASE_URL|REDIS_URL)\"", text))
 
 
-def test_every_variable_that_is_set_is_one_that_is_read(root: Path) -> None:
+def test_every_variable_that_is_set_is_read(root: Path) -> None:
     compose = yaml.safe_load((root / "docker-compose.yml").read_text())
     image = re.findall(r"(\w+)=", " ".join(re.findall(r"^ENV (.*(?:\\\n.*)*)", dockerfile(root), re.MULTILINE)))
     given = {*compose["services"]["web"]["environment"], *image}
@@ -263,7 +263,7 @@ def test_every_variable_that_is_set_is_one_that_is_read(root: Path) -> None:
     assert {"DATABASE_URL", "REDIS_URL", "FERMI_SECRET_KEY", "FERMI_ALLOWED_HOSTS", "FERMI_DATA"} <= given
 
 
-def test_a_variable_that_refers_to_another_comes_after_it(objects: list[dict[str, Any]]) -> None:
+def test_a_variable_follows_those_it_refers_to(objects: list[dict[str, Any]]) -> None:
     for _, pod in pods(objects):
         names: list[str] = []
         for variable in pod["containers"][0].get("env", []):
@@ -289,7 +289,7 @@ def dockerfile(root: Path) -> str:
 
 
 @pytest.mark.parametrize("file", ["deploy/docker/Dockerfile", "tests/deploy/images/host.Containerfile"])
-def test_the_image_copies_what_there_is_and_what_the_context_has(root: Path, file: str) -> None:
+def test_the_image_copies_existing_files_of_its_context(root: Path, file: str) -> None:
     kept = [line[1:] for line in (root / ".dockerignore").read_text().split() if line[0] == "!"]
     for line in re.findall(r"^COPY (?!--from)(.*)$", (root / file).read_text(), re.MULTILINE):
         for source in line.split()[:-1]:
@@ -297,7 +297,7 @@ def test_the_image_copies_what_there_is_and_what_the_context_has(root: Path, fil
             assert any(f"{source}/".startswith(f"{path}/") for path in kept), source
 
 
-def test_the_image_runs_as_nobody_special_and_has_no_training_stack(root: Path) -> None:
+def test_the_image_runs_unprivileged_and_has_no_training_stack(root: Path) -> None:
     text = dockerfile(root)
     assert re.search(r"^USER 1000:1000$", text, re.MULTILINE)
     packages = (root / "deploy" / "docker" / "requirements.txt").read_text()
@@ -305,7 +305,7 @@ def test_the_image_runs_as_nobody_special_and_has_no_training_stack(root: Path) 
     assert not re.search(r"^(torch|jax|deepspeed)\b", packages, re.MULTILINE)
 
 
-def test_the_image_installs_by_hash_and_says_what_it_is_made_of(root: Path) -> None:
+def test_the_image_installs_by_hash_and_has_an_sbom(root: Path) -> None:
     installs = re.findall(r"pip install (.*)", dockerfile(root))
     assert [("--require-hashes" in one, "deploy/docker/requirements.txt" in one) for one in installs] == [(True, True)]
     assert re.findall(r"npm (ci|install)\b", dockerfile(root)) == ["ci"]  # by the hashes of package-lock.json
@@ -316,7 +316,7 @@ def test_the_image_installs_by_hash_and_says_what_it_is_made_of(root: Path) -> N
 DIGEST = f"sha256:{'1a' * 32}"
 
 
-def test_every_image_can_be_named_with_its_digest(root: Path) -> None:
+def test_every_image_can_be_pinned_by_digest(root: Path) -> None:
     assert re.findall(r"^FROM (\S+)", dockerfile(root), re.MULTILINE) == ["${NODE_IMAGE}", *["${PYTHON_IMAGE}"] * 2]
     defaults = dict(re.findall(r"^ARG (\w+)=(\S+)", dockerfile(root), re.MULTILINE))
     compose = yaml.safe_load((root / "docker-compose.yml").read_text())["services"]
@@ -326,7 +326,7 @@ def test_every_image_can_be_named_with_its_digest(root: Path) -> None:
         assert compose[name]["build"]["args"] == {arg: f"${{{arg}:-{default}}}" for arg, default in defaults.items()}
 
 
-def test_the_chart_names_images_with_their_digests() -> None:
+def test_the_chart_pins_images_by_digest() -> None:
     values = {
         "image": {"repository": "registry.example.org/fermi", "tag": "1.2.3", "digest": DIGEST},
         "postgresql": {"image": f"postgres:16@{DIGEST}"},
@@ -343,7 +343,7 @@ COMPOSE = """echo "$*" >> "$CALLS"; case "$*" in *pg_restore*) [ "$(cat)" = whol
 
 
 @pytest.mark.parametrize("dump", ["whole", "torn"])
-def test_nothing_is_stopped_before_the_databases_dump_has_been_read(dump: str, tmp_path: Path) -> None:
+def test_a_restore_stops_nothing_before_the_dump_was_read(dump: str, tmp_path: Path) -> None:
     (tmp_path / "compose").write_text(COMPOSE)
     (tmp_path / "database").write_text(dump)
     subprocess.run(["tar", "-cf", "data", "compose"], cwd=tmp_path, check=True)

@@ -26,7 +26,7 @@ def unit(root: Path) -> configparser.ConfigParser:
     return parser
 
 
-def test_the_service_runs_a_command_that_there_is(unit: configparser.ConfigParser) -> None:
+def test_the_service_runs_an_existing_command(unit: configparser.ConfigParser) -> None:
     program, name, *arguments = shlex.split(unit["Service"]["ExecStart"])
     assert (Path(program).name, name) == ("fermi", "worker")
     command = make_group().get_command(click.Context(make_group()), name)
@@ -40,12 +40,12 @@ def test_training_outlives_the_service(unit: configparser.ConfigParser) -> None:
     assert unit["Service"]["Restart"] == "always"
 
 
-def test_tasks_get_control_groups_beside_the_launchers(unit: configparser.ConfigParser) -> None:
+def test_tasks_have_control_groups_next_to_the_agents(unit: configparser.ConfigParser) -> None:
     assert unit["Service"]["DelegateSubgroup"] == cgroups.PLATFORM_GROUP
     assert set(unit["Service"]["Delegate"].split()) == set(cgroups.LIMIT_FILES)
 
 
-def test_the_configuration_is_understood_with_every_line_of_it(root: Path, tmp_path: Path) -> None:
+def test_every_line_of_the_configuration_is_valid(root: Path, tmp_path: Path) -> None:
     text = (root / CONFIG).read_text()
     everything = tmp_path / "worker.toml"
     everything.write_text(re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE))
@@ -57,7 +57,7 @@ def test_the_configuration_is_understood_with_every_line_of_it(root: Path, tmp_p
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze (Debian: systemd)")
-def test_systemd_finds_nothing_wrong_with_it(root: Path, tmp_path: Path) -> None:
+def test_systemd_analyze_finds_no_problem(root: Path, tmp_path: Path) -> None:
     """With a program and a user that are on this machine."""
     text = (root / UNIT).read_text().replace("/opt/fermi/bin/fermi", sys.executable)
     copy = tmp_path / "fermi-worker.service"

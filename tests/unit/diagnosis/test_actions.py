@@ -13,14 +13,14 @@ from fermi.planning import plugins
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)
 @pytest.mark.parametrize("code", ActionCode)
-def test_every_action_says_what_it_does_with_and_without_what_it_may_name(code: ActionCode, lang: str) -> None:
+def test_every_action_has_texts_with_and_without_parameters(code: ActionCode, lang: str) -> None:
     needs, may = ({name: f"<{name}>" for name in names} for names in (ACTIONS[code].needs, ACTIONS[code].may))
     for params in (needs, {**needs, **may}):
         label, hint = messages.render_text(f"{TEXT_PREFIX}{code}", lang, **actions.build_action(code, **params).params)
         assert not [name for name in params if name != "nodeRank" and params[name] not in label + hint]
 
 
-def test_the_best_action_comes_first_and_trying_the_same_again_last() -> None:
+def test_the_best_action_comes_first_and_a_plain_retry_last() -> None:
     anyway = actions.build_action(ActionCode.CHANGE_FIELD, field=actions.CRASH_LOOP_FIELD, to="restart")
     found = [
         anyway,
@@ -59,12 +59,12 @@ def named_fields() -> set[str]:
 
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)
-def test_every_field_that_advice_names_has_a_label(lang: str) -> None:
+def test_every_field_named_by_advice_has_a_label(lang: str) -> None:
     unnamed = {field for field in named_fields() if messages.render_text("FIELD_LABEL", lang, field=field)[0] == field}
     assert not unnamed
 
 
-def test_an_action_takes_what_it_is_declared_to_take() -> None:
+def test_an_action_takes_its_declared_parameters() -> None:
     assert actions.build_action(ActionCode.EDIT_SCRIPT, at=None).params == {}
     with pytest.raises(ValueError, match="RAISE_LIMIT needs field"):
         actions.build_action(ActionCode.RAISE_LIMIT)
@@ -75,7 +75,7 @@ def test_an_action_takes_what_it_is_declared_to_take() -> None:
 @pytest.mark.parametrize(
     ("code", "unfit"), [("MASTER_PORT_TAKEN", False), ("WORKER_LOST", True), ("NODES_MISSING", True)]
 )
-def test_a_taken_port_says_nothing_against_its_machine(code: str, unfit: bool) -> None:
+def test_a_busy_port_does_not_blame_its_machine(code: str, unfit: bool) -> None:
     cause = replace(plugins.get_causes("agent")[code], params={"port": 29500, "node": "gn5", "nodeRank": 0})
     found = {one.code for one in advice.list_actions(cause, ["gn5"], ended=True)}
     assert ({ActionCode.CORDON, ActionCode.WITHOUT_NODE, ActionCode.USE_SPARE} <= found) is unfit

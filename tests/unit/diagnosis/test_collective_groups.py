@@ -28,7 +28,7 @@ def judge(ranks: list[RankStatus]) -> tuple[hangs.HangVerdict, str, list[str]]:
     return verdict, messages.render_text(finding.code, "en", **finding.params)[0], lacks
 
 
-def test_the_group_its_ranks_and_who_is_missing_are_named() -> None:
+def test_the_group_its_ranks_and_missing_ranks_are_named() -> None:
     ranks = [
         waits(0, "all_reduce", 5, [0, 1], name="tp"),
         rank(1, stalled()),
@@ -39,7 +39,7 @@ def test_the_group_its_ranks_and_who_is_missing_are_named() -> None:
     assert lacks == ["all_reduce, number 5 of group tp of ranks 0, 1: rank 0 is waiting, rank 1 is missing."]
 
 
-def test_two_that_wait_for_each_other_in_different_groups_can_never_meet() -> None:
+def test_a_deadlock_between_two_groups_is_detected() -> None:
     ranks = [waits(0, "all_reduce", 5, [0, 1]), *(waits(n, "barrier", 2, ALL) for n in (1, 2, 3))]
     verdict, message, _ = judge(ranks)
     assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.MISMATCH, True, (1,))
@@ -49,7 +49,7 @@ def test_two_that_wait_for_each_other_in_different_groups_can_never_meet() -> No
     )
 
 
-def test_another_number_of_the_same_group_is_told_apart_too() -> None:
+def test_different_collective_numbers_of_one_group_are_detected() -> None:
     ranks = [waits(0, "all_reduce", 5, [0, 1]), waits(1, "all_gather", 6, [0, 1]), waits(2, "all_reduce", 5, [2, 3]),
              rank(3, stalled())]  # fmt: skip
     verdict, _, lacks = judge(ranks)
@@ -57,7 +57,7 @@ def test_another_number_of_the_same_group_is_told_apart_too() -> None:
     assert len(lacks) == 3
 
 
-def test_a_rank_with_several_collectives_under_way_may_be_in_the_other_one_too() -> None:
+def test_a_rank_with_several_open_collectives_may_be_in_the_other_one() -> None:
     flight = {"groups": {"0": {"enqueued": 2, "completed": 1}, "1": {"enqueued": 5, "completed": 4}}, "last": []}
     other = stalled("barrier", op={"seq": 2, "group": "0", "sizes": [], "ranks": ALL}, flight=flight)
     verdict, _, lacks = judge(
@@ -67,14 +67,14 @@ def test_a_rank_with_several_collectives_under_way_may_be_in_the_other_one_too()
     assert lacks == []
 
 
-def test_broadcasts_from_different_roots_are_told_with_both() -> None:
+def test_broadcasts_with_different_roots_are_named() -> None:
     verdict, message, _ = judge([waits(n, "broadcast", 9, ALL, root=1 if n == 3 else 0) for n in ALL])
     assert (verdict.finding.code, verdict.ranks) == (hangs.MISMATCH, (3,))
     assert message.startswith("3 ranks wait in broadcast with root 0 (train.py:120 in main); rank 3 on other-env waits")
     assert "in broadcast with root 1" in message
 
 
-def test_groups_that_wait_for_one_that_is_elsewhere_cross_nobody() -> None:
+def test_groups_waiting_for_a_busy_group_are_no_deadlock() -> None:
     """Each stage's rank waits for its own group; what they wait for in the end is rank 3."""
     found = collective_groups.list_waits([waits(0, "all_reduce", 5, [0, 1]), waits(1, "all_reduce", 8, [1, 3])])
     assert collective_groups.find_crossed_waits(found) is None
@@ -82,7 +82,7 @@ def test_groups_that_wait_for_one_that_is_elsewhere_cross_nobody() -> None:
     assert collective_groups.find_differing_roots(found) is None
 
 
-def test_what_one_sends_another_and_what_is_not_known_is_no_group() -> None:
+def test_point_to_point_and_unknown_operations_are_no_group() -> None:
     assert (
         collective_groups.list_waits(
             [waits(0, "send 0->1", 5, [0, 1]), rank(1, stalled("all_reduce")), rank(2, stalled())]

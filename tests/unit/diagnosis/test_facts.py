@@ -65,7 +65,7 @@ ELSEWHERE = ("TORCH_WITHOUT_CUDA", "NO_GPU_VISIBLE", "HALF_PRECISION_NOT_SUPPORT
 
 
 @pytest.mark.parametrize("exception", CUDA, ids=range(len(CUDA)))
-def test_cuda_on_emulated_gpus_is_told_by_what_they_are(exception: str) -> None:
+def test_cuda_on_emulated_gpus_is_explained(exception: str) -> None:
     told = explained(raised(exception), EMULATED)
     assert told.why == "NODE_WITHOUT_GPU"
     assert "the GPUs of env-001 are emulated by CPU processes" in write_message(told)
@@ -90,14 +90,14 @@ def test_cuda_on_emulated_gpus_is_told_by_what_they_are(exception: str) -> None:
         ("./data", "data/ (.gitignore)"),
     ],
 )
-def test_a_file_that_an_ignore_file_leaves_out_is_said_with_the_line(path: str, by: str) -> None:
+def test_a_file_excluded_by_an_ignore_file_is_named_with_its_line(path: str, by: str) -> None:
     told = explained(raised(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"), sent=CODE)
     assert told.why == "FILE_MISSING"
     assert f"the line {by} excludes it" in write_message(told)
     assert by in write_message(told, "zh")
 
 
-def test_a_line_of_many_wildcards_is_compared_in_linear_time() -> None:
+def test_a_line_of_many_wildcards_is_matched_in_linear_time() -> None:
     lines = {".gitignore": b"*a*a*a*a*a*a*a*a*a*b\n" + b"**/*a*a/" * 20 + b"b\n"}
     code = SentCode.of(
         "8c1c" * 16, [SnapshotFile(path, size=1, sha256=path) for path in lines], lambda sha256: lines[sha256]
@@ -107,7 +107,7 @@ def test_a_line_of_many_wildcards_is_compared_in_linear_time() -> None:
     assert code.find_ignore_line("aa/" * 30 + "b") == "**/*a*a/" * 20 + "b (.gitignore)"
 
 
-def test_what_nobody_writes_by_hand_is_neither_read_nor_compared() -> None:
+def test_too_many_or_too_large_ignore_files_are_not_read() -> None:
     def sent(count: int, size: int) -> SentCode:
         files = [SnapshotFile(f"{number}/.gitignore", size=size, sha256="x") for number in range(count)]
         return SentCode.of("8c1c" * 16, files, lambda _: read.append(1) or b"*")  # type: ignore[func-returns-value]
@@ -125,7 +125,7 @@ def test_what_nobody_writes_by_hand_is_neither_read_nor_compared() -> None:
     ("path", "known"),
     [("config.json", True), ("/run/code/0/config.json", True), ("/data/x.txt", False), ("../x.txt", False)],
 )
-def test_a_file_that_was_not_sent_is_said_so_where_it_would_lie_in_the_code(path: str, known: bool) -> None:
+def test_a_file_that_was_not_sent_is_named_with_its_expected_path(path: str, known: bool) -> None:
     told = explained(raised(f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"), sent=CODE)
     assert told.why == "FILE_MISSING"
     assert ("it is not part of the uploaded code (8c1c8c1c8c1c)" in write_message(told)) is known
@@ -133,7 +133,7 @@ def test_a_file_that_was_not_sent_is_said_so_where_it_would_lie_in_the_code(path
 
 @pytest.mark.parametrize(("module", "folder"), [("models.net", "src"), ("net", "src/models"), ("util", "."),
                                                 ("plain", "src"), ("models", "src")])  # fmt: skip
-def test_a_module_that_lies_in_the_code_is_named_with_its_folder(module: str, folder: str) -> None:
+def test_a_module_found_in_the_code_is_named_with_its_folder(module: str, folder: str) -> None:
     told = explained(raised(f"ModuleNotFoundError: No module named '{module}'"), sent=CODE)
     assert told.why == "MODULE_NOT_ON_PATH"
     assert f"PYTHONPATH={folder} " in write_message(told)
@@ -142,7 +142,7 @@ def test_a_module_that_lies_in_the_code_is_named_with_its_folder(module: str, fo
     assert "INSTALL" not in {one.code for one in finding.actions}
 
 
-def test_a_module_that_is_nowhere_is_to_be_installed_also_where_only_words_say_so() -> None:
+def test_a_missing_module_is_to_be_installed() -> None:
     told = explained(raised("ModuleNotFoundError: No module named 'data.loader'"), sent=CODE)
     assert told.why == "MODULE_MISSING"
     assert "data/ (.gitignore)" in write_message(told)
@@ -160,7 +160,7 @@ def test_a_module_that_is_nowhere_is_to_be_installed_also_where_only_words_say_s
 
 @pytest.mark.parametrize(("refused", "text"), [("hidden", "Tasks may not access /home/ann/x on gn5"),
                                                ("readOnly", "on gn5, but not write to it")])  # fmt: skip
-def test_a_path_that_the_confinement_refuses_is_told_as_that(refused: str, text: str) -> None:
+def test_a_path_denied_by_the_sandbox_is_explained(refused: str, text: str) -> None:
     message = "[Errno 13] Permission denied: '/home/ann/x'"
     error = {"type": "PermissionError", "message": message, "refused": refused}
     told = explained(raised(f"PermissionError: {message}"), error=error)

@@ -39,7 +39,7 @@ def render_verdict(verdict):
     return messages.render_text(finding.code, "en", **finding.params)[0]
 
 
-def test_the_one_that_is_elsewhere_is_named_with_node_and_line():
+def test_the_rank_that_is_elsewhere_is_named_with_node_and_line():
     verdict = detect_hang(
         gang(stalled("all_reduce"), stalled("all_reduce"), stalled("all_reduce"), stalled()), SITE, NOW
     )
@@ -54,7 +54,7 @@ def test_the_one_that_is_elsewhere_is_named_with_node_and_line():
     assert (first.params["ranks"], list(first.lines)) == ("3", ["load_batch (data.py:88)"])
 
 
-def test_nobody_hangs_while_a_rank_advances_and_in_the_end_it_is_strange():
+def test_while_a_rank_advances_a_gang_is_only_suspected_to_hang():
     ranks = gang(stalled("all_reduce"), None)
     assert detect_hang(ranks, SITE, NOW) is None
     for later, level in ((48, Level.INFO), (3600, Level.WARN)):
@@ -76,7 +76,7 @@ def test_nobody_hangs_while_a_rank_advances_and_in_the_end_it_is_strange():
         (stalled(locked=False, waits="wait_woken"), "network"),
     ],
 )
-def test_a_doubt_is_told_as_such_and_becomes_a_warning_when_it_lasts(said, why):
+def test_a_suspicion_becomes_a_warning_when_it_lasts(said, why):
     verdict = detect_hang(gang(stalled("all_reduce"), said), SITE, NOW)
     assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.SUSPECTED, Level.INFO, False)
     assert verdict.finding.params["why"] == why
@@ -88,7 +88,7 @@ def test_a_doubt_is_told_as_such_and_becomes_a_warning_when_it_lasts(said, why):
     assert later.certain is (why in ("child", "network")), "what makes progress never hangs"
 
 
-def test_a_launcher_whose_children_are_at_work_never_hangs_whatever_the_task_says():
+def test_a_launcher_with_busy_children_does_not_hang():
     launchers = [stalled(still=False, children=True), stalled(still=False, children=True)]
     for site in (SITE, GangLayout(patient=True)):
         for later in (0, 86_400):
@@ -106,7 +106,7 @@ def test_a_launcher_whose_children_are_at_work_never_hangs_whatever_the_task_say
         gang(stalled("barrier"), stalled("barrier")),
     ],
 )
-def test_what_is_only_likely_ends_nothing_until_it_has_outlasted_the_past(ranks):
+def test_a_likely_hang_ends_the_attempt_only_after_the_timeout(ranks):
     site = GangLayout(SITE.names, patience=hangs.compute_certain_seconds([40, 900]))
     verdict = detect_hang(ranks, site, NOW)
     assert (verdict.finding.code, verdict.finding.level, verdict.certain) == (hangs.HANG, Level.WARN, False)
@@ -115,11 +115,11 @@ def test_what_is_only_likely_ends_nothing_until_it_has_outlasted_the_past(ranks)
     assert detect_hang(ranks, site, NOW + 2700).certain
 
 
-def test_the_patience_is_ten_minutes_or_three_times_the_longest_wait_before():
+def test_the_hang_timeout_is_ten_minutes_or_three_times_the_longest_wait():
     assert [hangs.compute_certain_seconds(past) for past in ([], [100], [30, 500])] == [600, 600, 1500]
 
 
-def test_a_lock_that_only_its_own_threads_can_release_is_a_proof_and_so_is_a_rank_that_has_ended():
+def test_a_self_deadlock_and_an_ended_rank_are_proofs():
     assert detect_hang(gang(stalled("all_reduce"), stalled()), SITE, NOW).certain
     assert not detect_hang(gang(stalled("all_reduce"), stalled(), stalled(locked=False)), SITE, NOW).certain
     ended = RankStatus(1, 0, "exited", 101, 0, NOW - 19)
@@ -136,7 +136,7 @@ def test_a_lock_that_only_its_own_threads_can_release_is_a_proof_and_so_is_a_ran
         ({"pid": None, "signal": None, "tracer": None}, "Rank 1 on head-env has been stopped for 12 s."),
     ],
 )
-def test_a_rank_that_is_stopped_is_named_at_once_and_ends_nothing(by, says):
+def test_a_stopped_rank_is_named_at_once_and_ends_nothing(by, says):
     ranks = gang(stalled("all_reduce"), stalled(looks=1, still=False, state="T", stopped=by), None)
     verdict = detect_hang(ranks, SITE, NOW)
     assert (verdict.finding.code, verdict.finding.level, verdict.ranks) == (hangs.STOPPED, Level.FAIL, (1,))
@@ -151,7 +151,7 @@ def test_a_rank_that_is_stopped_is_named_at_once_and_ends_nothing(by, says):
     assert not detect_hang(ranks, GangLayout(SITE.names, patient=True), NOW + 86_400).certain
 
 
-def test_a_collective_that_may_stand_behind_a_kernel_is_likely_and_never_certain():
+def test_a_collective_that_may_wait_for_a_kernel_is_likely_and_not_certain():
     """NCCL's kernel that waits for its peers and the kernel before it look the same from outside."""
     patient = GangLayout(SITE.names, SITE.addresses, patient=True)
     ranks = gang(stalled("all_reduce", gpu=True), stalled("all_reduce"))
@@ -165,7 +165,7 @@ def test_a_collective_that_may_stand_behind_a_kernel_is_likely_and_never_certain
     assert detect_hang(gang(stalled("all_reduce", gpu=True), other), SITE, NOW).finding.code == hangs.MISMATCH
 
 
-def test_who_is_ahead_of_a_broadcast_that_stands_behind_a_kernel_is_no_mismatch():
+def test_a_rank_ahead_of_a_broadcast_that_waits_for_a_kernel_is_no_mismatch():
     def ahead(**more):
         return stalled("all_reduce", op={"seq": 80, "group": "nccl 0", "sizes": [[7]]}, **more)
 
@@ -179,13 +179,13 @@ def test_who_is_ahead_of_a_broadcast_that_stands_behind_a_kernel_is_no_mismatch(
     assert detect_hang(gang(passed, behind(gpu=True)), SITE, NOW).finding.code == hangs.MISMATCH
 
 
-def test_one_look_is_not_enough():
+def test_a_single_observation_is_not_enough():
     assert (
         detect_hang(gang(stalled("all_reduce", looks=1, still=False), stalled(looks=1, still=False)), SITE, NOW) is None
     )
 
 
-def test_before_the_first_step_it_is_a_doubt_unless_the_task_says_how_long_is_too_long():
+def test_before_the_first_step_a_hang_is_only_suspected_unless_a_timeout_is_set():
     ranks = gang(stalled(step=None), stalled(step=None))
     assert detect_hang(ranks, SITE, NOW).finding.code == hangs.SUSPECTED
     render_verdict(detect_hang(ranks, SITE, NOW))
@@ -200,7 +200,7 @@ def test_before_the_first_step_it_is_a_doubt_unless_the_task_says_how_long_is_to
         ({"op": {"seq": 69, "group": "0", "sizes": [[7]]}}, "all_reduce [7]"),
     ],
 )
-def test_collectives_that_can_never_meet_are_told_apart(other, apart):
+def test_mismatched_collectives_are_told_apart(other, apart):
     ranks = gang(stalled("all_reduce"), stalled("all_reduce", **other), stalled("all_reduce"))
     verdict = detect_hang(ranks, SITE, NOW)
     assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.MISMATCH, True, (1,))
@@ -209,7 +209,7 @@ def test_collectives_that_can_never_meet_are_told_apart(other, apart):
     render_verdict(verdict)
 
 
-def test_stages_of_a_pipeline_wait_for_each_other_and_the_one_that_is_elsewhere_is_named():
+def test_the_pipeline_stage_that_is_elsewhere_is_named():
     first = stalled("recv 0<-1", op={"seq": 12, "group": "0", "sizes": [[4]]})
     second = stalled("send 1->2", op={"seq": 9, "group": "0", "sizes": [[8]]})
     verdict = detect_hang(gang(first, second, stalled()), SITE, NOW)
@@ -217,7 +217,7 @@ def test_stages_of_a_pipeline_wait_for_each_other_and_the_one_that_is_elsewhere_
     assert detect_hang(gang(first, second), SITE, NOW).finding.code == hangs.HANG
 
 
-def test_a_broadcasts_root_that_is_ahead_is_no_mismatch_while_another_rank_is_elsewhere():
+def test_a_broadcast_root_that_is_ahead_is_no_mismatch():
     ahead = stalled("all_reduce", op={"seq": 71, "group": "0", "sizes": [[7]]})
     behind = stalled("broadcast")
     verdict = detect_hang(gang(ahead, behind, stalled()), SITE, NOW)
@@ -228,19 +228,19 @@ def test_a_broadcasts_root_that_is_ahead_is_no_mismatch_while_another_rank_is_el
 
 
 @pytest.mark.parametrize("group", ["1", "nccl 3"])
-def test_groups_of_some_ranks_are_not_taken_for_one_because_of_their_numbers(group):
+def test_groups_are_not_merged_by_equal_numbers(group):
     own = [stalled("all_reduce", op={"seq": seq, "group": group, "sizes": [[7]]}) for seq in (40, 40, 38, 38)]
     assert detect_hang(gang(*own), SITE, NOW).finding.code == hangs.HANG
 
 
-def test_tensors_of_different_sizes_are_no_mismatch_where_that_is_allowed():
+def test_different_tensor_sizes_are_no_mismatch_where_allowed():
     gathers = [stalled("all_gather", op={"seq": 9, "group": "0", "sizes": [[size]]}) for size in (3, 4)]
     verdict = detect_hang(gang(*gathers), SITE, NOW)
     assert verdict.finding.code == hangs.HANG
     assert render_verdict(verdict).startswith("All 2 ranks have been waiting in all_gather")
 
 
-def test_a_dead_connection_names_both_of_its_nodes():
+def test_a_dead_connection_names_both_nodes():
     dead = {"peer": "10.0.0.2", "port": 4711, "unacked": 2048, "retries": 5, "seconds": 9.0}
     ranks = gang(stalled("all_reduce", links=[dead]), stalled("all_reduce"), stalled("all_reduce"))
     verdict = detect_hang(ranks, SITE, NOW)
@@ -256,7 +256,7 @@ def test_a_dead_connection_names_both_of_its_nodes():
     )
 
 
-def test_a_connection_that_sent_again_in_vain_often_enough_is_dead_however_short_it_was_looked_at():
+def test_a_connection_with_enough_retransmissions_is_dead():
     link = {"peer": "10.0.0.2", "port": 4711, "unacked": 9000, "retries": 5, "seconds": 2.8}
     ranks = [rank(0, stalled("all_reduce", links=[link])), rank(2, stalled("all_reduce"))]
     assert detect_hang(ranks, SITE, NOW).finding.code == hangs.CUT
@@ -264,7 +264,7 @@ def test_a_connection_that_sent_again_in_vain_often_enough_is_dead_however_short
     assert detect_hang([rank(0, few), rank(2, stalled("all_reduce"))], SITE, NOW).finding.code == hangs.HANG
 
 
-def test_who_waits_for_others_to_meet_is_not_the_one_whom_they_wait_for():
+def test_a_rank_waiting_for_rendezvous_is_not_blamed():
     stack = ["_create_c10d_store (torch/distributed/rendezvous.py:199)", "init_process_group (torch/d.py:1892)"]
     meets = stalled(stack=stack, at="train.py:9", waits="hrtimer_nanosleep", step=None)
     ranks = gang(meets, stalled(step=None))
@@ -274,7 +274,7 @@ def test_who_waits_for_others_to_meet_is_not_the_one_whom_they_wait_for():
     assert detect_hang(ranks, SITE, NOW).finding.code == hangs.SUSPECTED
 
 
-def test_who_does_not_end_after_all_others_is_no_failure_unless_it_is_rank_0():
+def test_a_rank_that_does_not_exit_fails_the_task_only_if_it_is_rank_0():
     ended = [RankStatus(0, 0, "exited", 100, 0, NOW - 20), RankStatus(1, 0, "exited", 101, 0, NOW - 19)]
     verdict = detect_hang([*ended, rank(2, stalled())], SITE, NOW)
     assert (verdict.finding.code, verdict.certain, verdict.ranks) == (hangs.LEFT, True, (2,))
@@ -284,11 +284,11 @@ def test_who_does_not_end_after_all_others_is_no_failure_unless_it_is_rank_0():
     assert detect_hang(first, SITE, NOW).finding.code == hangs.HANG
 
 
-def test_a_rank_that_failed_is_another_matter():
+def test_a_failed_rank_is_not_a_hang():
     assert detect_hang([RankStatus(0, 0, "exited", 1, 1, NOW), rank(1, stalled("all_reduce"))], SITE, NOW) is None
 
 
-def test_what_was_not_believed_of_a_stall_is_as_good_as_not_said():
+def test_a_malformed_stall_report_is_ignored():
     nothing = dict.fromkeys(stalled())
     assert detect_hang(gang(nothing, nothing), SITE, NOW) is None
     half = {**nothing, "still": True, "looks": 3}

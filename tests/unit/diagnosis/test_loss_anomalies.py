@@ -118,7 +118,7 @@ KINDS: list[Healthy] = [
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_healthy_runs_give_no_alarm(kind: Healthy) -> None:
+def test_healthy_runs_raise_no_alarm(kind: Healthy) -> None:
     for seed in range(20):
         run = kind(random.Random(seed))
         assert not find_anomalies(run), (kind.__name__, seed)
@@ -138,7 +138,7 @@ def runs(seeds: int = 20) -> Iterator[list[float]]:
         yield falling(chance, 120, chance.uniform(6, 11), chance.uniform(0.5, 1.5), chance.uniform(0.01, 0.1))
 
 
-def test_a_loss_that_is_not_a_number_is_a_doubt_at_once_and_soon_certain() -> None:
+def test_a_nan_loss_is_suspected_at_once_and_soon_certain() -> None:
     for run in runs():
         first, second = find_anomalies([*run, None, None, None, None])
         assert codes([first, second]) == [(NOT_FINITE, Level.WARN), (NOT_FINITE, Level.FAIL)]
@@ -148,26 +148,26 @@ def test_a_loss_that_is_not_a_number_is_a_doubt_at_once_and_soon_certain() -> No
         assert second.evidence[0].lines[-2] == f"step 120: loss {run[-1]:.4g}"
 
 
-def test_a_step_that_the_scaler_skips_is_a_doubt_that_is_taken_back_and_told_once() -> None:
+def test_a_step_skipped_by_the_scaler_is_suspected_once_and_withdrawn() -> None:
     run: list[float | None] = list(next(runs()))
     run[20:20] = [None]
     run[60:60] = [None, None]
     assert codes(find_anomalies(run)) == [(NOT_FINITE, Level.WARN), (NOT_FINITE, "over"), (NOT_FINITE, "over")]
 
 
-def test_a_run_that_begins_without_a_number_has_no_good_step() -> None:
+def test_a_run_that_starts_with_nan_has_no_good_step() -> None:
     certain = find_anomalies([None, None, None])[-1]
     assert isinstance(certain, Finding)
     assert (certain.params["step"], certain.params["good"]) == (1, None)
 
 
-def test_numbers_that_come_back_for_good_end_it() -> None:
+def test_returning_finite_losses_resolve_it() -> None:
     assert codes(find_anomalies([1.0, None, None, None, 1.0, 1.0]))[-1] == (NOT_FINITE, Level.FAIL)
     assert codes(find_anomalies([1.0, None, None, None, 1.0, 1.0, 1.0]))[-1] == (NOT_FINITE, "over")
 
 
 @pytest.mark.parametrize("to", [0.7, 1.0, 30.0], ids=["most of it lost", "as at the start", "exploded"])
-def test_a_loss_that_jumps_and_stays_is_told_with_the_step(to: float) -> None:
+def test_a_lasting_jump_of_the_loss_is_reported_with_its_step(to: float) -> None:
     for run in runs():
         bad = [run[0] * to * (1 + 0.05 * (i % 3)) for i in range(SUSTAINED_POINTS + 5)]
         (found,) = find_anomalies(run + bad)
@@ -177,20 +177,20 @@ def test_a_loss_that_jumps_and_stays_is_told_with_the_step(to: float) -> None:
         assert f"step 121: loss {float(f'{bad[0]:.6g}'):.4g}" in found.evidence[0].lines
 
 
-def test_a_level_loss_that_jumps_to_a_multiple_is_told_before_it_was_level_for_long() -> None:
+def test_a_jump_to_a_multiple_is_reported_early() -> None:
     chance = random.Random(3)
     level = [2.0 + chance.random() / 20 for _ in range(60)]
     assert [one.code for one in find_anomalies(level + [25.0] * SUSTAINED_POINTS)] == [JUMPED]
     assert find_anomalies(level + [3.0] * SUSTAINED_POINTS) == []
 
 
-def test_a_jump_is_over_once_the_loss_is_back() -> None:
+def test_a_jump_is_resolved_once_the_loss_is_back() -> None:
     run = next(runs())
     bad = [run[0]] * (SUSTAINED_POINTS + 30)
     assert codes(find_anomalies(run + bad + run[-30:])) == [(JUMPED, Level.FAIL), (JUMPED, "over")]
 
 
-def test_a_resumed_run_is_held_against_the_loss_with_which_training_began() -> None:
+def test_a_resumed_run_is_compared_with_the_first_losses() -> None:
     (run,) = runs(1)
     state: dict[str, Any] = {}
     for step, value in enumerate(run, 1):
@@ -217,7 +217,7 @@ def even(points: int, level: float, noise: float, seed: int = 0) -> list[float]:
     ],
     ids=["log 10", "log 2 in two digits", "zero", "dead from a step on", "noise around log 50,000"],
 )
-def test_a_loss_that_never_moves_is_a_warning_with_its_numbers(points: list[float], at: int, exact: bool) -> None:
+def test_a_constant_loss_is_a_warning_with_its_numbers(points: list[float], at: int, exact: bool) -> None:
     found = find_anomalies(points)
     assert codes(found) == [(STUCK, Level.WARN)]
     (finding,) = [one for one in found if isinstance(one, Finding)]
@@ -228,7 +228,7 @@ def test_a_loss_that_never_moves_is_a_warning_with_its_numbers(points: list[floa
         assert hint
 
 
-def test_a_loss_that_moves_at_last_takes_it_back() -> None:
+def test_a_loss_that_moves_resolves_the_warning() -> None:
     assert codes(find_anomalies([2.30259] * 120 + falling(random.Random(2), 60, 2.3, 1.0))) == [
         (STUCK, "warn"),
         (STUCK, "over"),
@@ -249,11 +249,11 @@ def test_a_loss_that_moves_at_last_takes_it_back() -> None:
     ],
     ids=["slow", "at its end", "uneven", "around zero", "two digits", "converged"],
 )
-def test_a_loss_that_moves_or_may_stay_is_not_told(points: list[float]) -> None:
+def test_a_moving_or_legitimately_constant_loss_is_not_reported(points: list[float]) -> None:
     assert not find_anomalies(points)
 
 
-def test_a_resumed_run_is_level_rightly() -> None:
+def test_a_resumed_run_may_have_a_level_loss() -> None:
     first: dict[str, Any] = {}
     for step, value in enumerate(falling(random.Random(5), 200, 10.8, 2.5), 1):
         list(loss_anomalies.check_point(first, step, {"loss": value}))
@@ -261,16 +261,16 @@ def test_a_resumed_run_is_level_rightly() -> None:
 
 
 @pytest.mark.parametrize("name", ["loss", "train_loss", "train/loss", "Training Loss", "lm loss", "total-loss"])
-def test_what_trainers_call_their_loss_counts(name: str) -> None:
+def test_loss_names_of_trainers_are_recognized(name: str) -> None:
     assert codes(find_anomalies([None] * 3, name))[-1] == (NOT_FINITE, Level.FAIL)
 
 
 @pytest.mark.parametrize("name", ["val_loss", "eval_loss", "valid/loss", "loss_scale", "grad_norm", "accuracy", "lr"])
-def test_no_other_metric_does(name: str) -> None:
+def test_other_metrics_are_not_taken_for_a_loss(name: str) -> None:
     assert not find_anomalies([None] * 10, name)
 
 
-def test_what_is_remembered_stays_small_and_told_bounded() -> None:
+def test_memory_and_reports_are_bounded() -> None:
     state: dict[str, Any] = {}
     told = []
     for step in range(3000):

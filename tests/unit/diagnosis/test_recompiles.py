@@ -34,7 +34,7 @@ def printing(number: int, compiles: int) -> dict[str, Any]:
     return {"compiles": compiles, "printed_at": BEGAN + number, "compiling": 2.0}
 
 
-def test_a_model_that_compiles_in_every_step_is_told_and_soon_a_warning() -> None:
+def test_compiling_in_every_step_is_reported_and_soon_a_warning() -> None:
     told = play([stepping(step, step - 2, step) for step in range(3, 60, 3)])
     assert [(level) for _, level, _ in told] == [Level.INFO, Level.WARN]
     finding = told[0][2]
@@ -44,21 +44,21 @@ def test_a_model_that_compiles_in_every_step_is_told_and_soon_a_warning() -> Non
         assert [messages.render_text(one.code, lang, **one.params) for one in finding.evidence]
 
 
-def test_a_model_that_begins_to_after_a_thousand_steps_is_told_too() -> None:
+def test_compiling_that_starts_after_a_thousand_steps_is_reported() -> None:
     told = play(
         [stepping(1000 + step, 0, 0) for step in range(9)] + [stepping(1009 + n, n, 1009 + n) for n in range(9)]
     )
     assert [(number, level) for number, level, _ in told] == [(14, Level.INFO)]
 
 
-def test_what_the_compiler_has_given_up_is_a_warning_with_its_name_and_stays() -> None:
+def test_a_compiler_that_gave_up_is_a_lasting_warning_with_the_function() -> None:
     told = play([stepping(10 + 500 * number, 6, 8, "train.py:9 in forward") for number in range(9)])
     assert [level for _, level, _ in told] == [Level.WARN]
     assert "gave up on train.py:9 in forward" in messages.render_text("RECOMPILES", "en", **told[0][2].params)[0]
     assert "train.py:9 in forward" in messages.render_text("RECOMPILES", "zh", **told[0][2].params)[0]
 
 
-def test_it_is_over_once_many_steps_went_without() -> None:
+def test_many_steps_without_compiling_resolve_it() -> None:
     told = play([stepping(step, step - 2, step) for step in (4, 8, 9)] + [stepping(200, 7, 9), stepping(300, 7, 9)])
     assert [level for _, level, _ in told] == [Level.INFO, "over"]
 
@@ -74,11 +74,11 @@ def test_it_is_over_once_many_steps_went_without() -> None:
         [{"compiles": None}] * 60,
     ],
 )
-def test_what_is_compiled_rightly_is_no_news(looks: list[dict[str, Any]]) -> None:
+def test_normal_compilation_is_not_reported(looks: list[dict[str, Any]]) -> None:
     assert play(looks) == []
 
 
-def test_where_steps_cannot_be_seen_each_look_with_something_printed_has_to_find_some() -> None:
+def test_without_visible_steps_each_observation_must_find_compilations() -> None:
     told = play([printing(number, 5 * number) for number in range(40)] + [printing(40 + n, 200) for n in range(20)])
     assert [level for _, level, _ in told] == [Level.INFO, Level.WARN, "over"]
     assert told[0][0] == 1 + recompiles.MIN_LOOKS, "the first look found none yet"

@@ -187,7 +187,7 @@ KNOWN: list[tuple[str, str, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("code", "log", "params"), KNOWN, ids=[f"{n}-{code}" for n, (code, _, _) in enumerate(KNOWN)])
-def test_what_a_library_prints_is_known_with_its_figures_in_both_languages(
+def test_library_messages_are_recognized_with_their_numbers_in_both_languages(
     code: str, log: str, params: dict[str, str]
 ) -> None:
     told = explain_log(f'{{"step": 3, "loss": 1.0}}\nloading …\n{log}')
@@ -202,7 +202,7 @@ def test_what_a_library_prints_is_known_with_its_figures_in_both_languages(
         assert told.at == "train.py:88 in forward"
 
 
-def test_the_table_is_large() -> None:
+def test_the_table_of_messages_is_large() -> None:
     assert len(KNOWN) >= 60
     assert len({code for code, _, _ in KNOWN}) >= 60
 
@@ -222,7 +222,7 @@ CRASHES = [
 
 
 @pytest.mark.parametrize(("log", "exception", "at"), CRASHES, ids=range(len(CRASHES)))
-def test_the_exception_that_ended_it_and_the_users_own_line(log: str, exception: str | None, at: str | None) -> None:
+def test_the_final_exception_and_the_users_line_are_found(log: str, exception: str | None, at: str | None) -> None:
     crash = tracebacks.find_crash(tracebacks.split_lines(log))
     assert (crash and crash.exception, crash and crash.at) == (exception, at)
 
@@ -272,7 +272,7 @@ torch.distributed.elastic.multiprocessing.api.SignalException: Process 4891 got 
 
 
 @pytest.mark.parametrize("log", [LAUNCHER, OF_CHILD + LAUNCHER, OF_CHILD + LAUNCHER + ASKED], ids=range(3))
-def test_what_a_launcher_tells_of_its_child_is_the_childs(log: str) -> None:
+def test_a_launchers_report_is_attributed_to_its_child(log: str) -> None:
     """Also where the launcher was asked to end while it told of it."""
     error = {"type": "ChildFailedError", "message": "", "at": 10.0, "file": "/w/train.py", "line": 12}
     told = explain_log(log, error=error)
@@ -281,7 +281,7 @@ def test_what_a_launcher_tells_of_its_child_is_the_childs(log: str) -> None:
     assert (told.why, told.follows) == ("", False)
 
 
-def test_a_store_whose_port_is_taken_tells_of_no_gone_peer() -> None:
+def test_a_busy_store_port_is_not_reported_as_a_lost_peer() -> None:
     """Though its exception is the one that tells of a store that is gone."""
     said = "The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98"
     told = explain_log(
@@ -291,7 +291,7 @@ def test_a_store_whose_port_is_taken_tells_of_no_gone_peer() -> None:
     assert (told.why, told.follows) == ("PORT_IN_USE", False)
 
 
-def test_a_rank_that_tells_of_a_gone_peer_explains_nothing_where_another_tells_more() -> None:
+def test_a_lost_peer_explains_nothing_where_another_rank_knows_more() -> None:
     logs = {0: raised("RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.2]:1"), 1: raised("KeyError: 'x'")}
     ranks = [RankStatus(n, n, "exited", exit_code=1, ended_at=10.0 + n) for n in (0, 1)]
     told = root_cause.explain_failure(ranks, 0, NAMES, lambda rank: logs[rank].encode())
@@ -306,7 +306,7 @@ def test_a_rank_that_tells_of_a_gone_peer_explains_nothing_where_another_tells_m
         ({"scope": "host", "limit": None, "used": 3 << 30}, "HOST_OUT_OF_MEMORY", "used 3 GiB"),
     ],
 )
-def test_what_the_kernel_killed_says_by_which_limit(kill: Any, code: str, said: str) -> None:
+def test_an_oom_kill_names_the_limit(kill: Any, code: str, said: str) -> None:
     told = explain_log(raised("ValueError: caught long ago"), exit_code=-9, kill={"by": "memory", **kill})
     assert told is not None
     assert (told.why, told.exception) == (code, "")
@@ -324,9 +324,7 @@ def heard(number: int, text: str) -> dict[str, Any]:
     (48, "DBE (double bit error)", "GPU_MEMORY_DAMAGED", "GPU 3 of gn5 (PCI:0000:3b:00) has uncorrectable"),
     (74, "NVLink: fatal error", "GPU_LINK_FAILED", "The NVLink of GPU 3 of gn5 (PCI:0000:3b:00) has failed: Xid 74"),
 ])  # fmt: skip
-def test_what_the_kernel_says_of_a_gpu_comes_before_what_cuda_made_of_it(
-    number: int, text: str, code: str, said: str
-) -> None:
+def test_kernel_messages_about_a_gpu_come_before_cuda_errors(number: int, text: str, code: str, said: str) -> None:
     told = explain_log(raised("RuntimeError: CUDA error: unspecified launch failure"), kill=heard(number, text))
     assert told is not None
     assert told.about is not None
@@ -340,7 +338,7 @@ def test_what_the_kernel_says_of_a_gpu_comes_before_what_cuda_made_of_it(
     assert {"WITHOUT_NODE", "CORDON"} <= {one.code for one in finding.actions}
 
 
-def test_what_a_script_did_on_the_gpu_is_told_by_its_own_exception() -> None:
+def test_a_scripts_gpu_error_is_told_by_its_own_exception() -> None:
     fault = heard(31, "MMU Fault: ENGINE GRAPHICS")
     told = explain_log(raised("IndexError: index out of range in self"), kill=fault)
     assert told is not None
@@ -357,7 +355,7 @@ def test_what_a_script_did_on_the_gpu_is_told_by_its_own_exception() -> None:
         assert [each.code for each in finding.evidence] == evidence
 
 
-def test_what_xla_appends_for_programs_is_left_out() -> None:
+def test_details_appended_by_xla_are_removed() -> None:
     said = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 400.00GiB with allocator GPU_0_bfc on device 0."
     told = explain_log(
         raised(
@@ -368,7 +366,7 @@ def test_what_xla_appends_for_programs_is_left_out() -> None:
     assert (told.why, told.exception) == ("JAX_OUT_OF_MEMORY", f"JaxRuntimeError: {said}")
 
 
-def test_whoever_was_killed_from_outside_is_not_blamed_for_what_it_had_survived() -> None:
+def test_an_external_kill_is_not_explained_by_earlier_errors() -> None:
     assert explain_log(raised("ValueError: caught"), exit_code=-9) is None
 
 
@@ -381,7 +379,7 @@ ALPHABET = [
 
 
 @pytest.mark.timeout(60)
-def test_no_log_whatever_is_in_it_raises_or_takes_for_ever() -> None:
+def test_no_log_raises_or_takes_long() -> None:
     chance = random.Random(7)
     tails = ["".join(chance.choices(ALPHABET, k=4000)) for _ in range(8)]
     tails += [one * (tracebacks.MAX_BYTES // len(one)) for one in ALPHABET[:6]]
@@ -391,7 +389,7 @@ def test_no_log_whatever_is_in_it_raises_or_takes_for_ever() -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_rule_of_a_project_takes_time_linear_in_the_line() -> None:
+def test_a_projects_rule_takes_linear_time() -> None:
     own, wrong = rules.parse_rules(
         '[SLOW]\nlines = ["aaaa{one}a{two}a{three}a{four}a{five}b"]\nmessage = "m"\nhint = "h"\n'
     )

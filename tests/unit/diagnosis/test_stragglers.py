@@ -34,7 +34,7 @@ EVEN = ([0.1, 0.12, 0.09, 0.11], 0.1, "running")
 HELD_UP = ([0.8, 0.79, 0.81, 0.02], 0.5, "running")
 
 
-def test_the_one_that_all_wait_for_is_named_and_becomes_a_warning_when_it_lasts():
+def test_a_straggler_is_named_and_becomes_a_warning_when_it_lasts():
     told = play([EVEN] * 6 + [([0.8, 0.79, 0.81, 0.02], 0.1, "running")] * 30 + [EVEN] * 3)
     assert [(code, level) for _, code, level, _ in told] == [
         (stragglers.STRAGGLER, Level.INFO), (stragglers.STRAGGLER, Level.WARN), (stragglers.STRAGGLER, None),
@@ -65,11 +65,11 @@ def test_the_one_that_all_wait_for_is_named_and_becomes_a_warning_when_it_lasts(
         ([EVEN] * 10 + [([0.1] * 4, 0.14, "running")] * 10) * 3,
     ],
 )
-def test_what_is_as_it_should_be_is_no_news(looks):
+def test_normal_progress_is_not_reported(looks):
     assert play(looks) == []
 
 
-def test_a_run_that_falls_behind_its_own_past_is_told_of_and_over_when_it_is_back():
+def test_a_run_slower_than_its_past_is_reported_until_it_recovers():
     told = play([EVEN] * 10 + [([0.1] * 4, 0.3, "running")] * 30 + [EVEN] * 4)
     assert [(code, level) for _, code, level, _ in told] == [
         (stragglers.SLOWER, Level.INFO), (stragglers.SLOWER, Level.WARN), (stragglers.SLOWER, None),
@@ -78,7 +78,7 @@ def test_a_run_that_falls_behind_its_own_past_is_told_of_and_over_when_it_is_bac
     assert told[0][0] <= 13
 
 
-def test_a_slow_start_is_no_past_to_fall_behind():
+def test_a_slow_start_is_no_baseline():
     assert play([([0.1] * 4, 5.0, "compiling")] * 5 + [EVEN] * 20) == []
 
 
@@ -110,19 +110,19 @@ def peers(**changes):
         ({"cpu": None}, ""),
     ],
 )
-def test_why_a_straggler_is_slow_follows_from_its_place_and_from_what_it_uses(changes, why):
+def test_the_reason_of_a_straggler_follows_from_its_line_and_usage(changes, why):
     alive, slowest = peers(**changes)
     assert stragglers.explain_slowness(alive, slowest) == why
 
 
-def test_what_the_others_do_as_well_explains_no_straggler():
+def test_a_property_shared_by_all_ranks_explains_no_straggler():
     alive, _ = peers()
     others = [replace(one, starved=0.5, written=300 << 20) for one in alive[:3]]
     slowest = replace(alive[3], starved=0.55, written=300 << 20, cpu=1.0)
     assert stragglers.explain_slowness([*others, slowest], slowest) == "computing"
 
 
-def test_a_straggler_is_named_with_its_place_and_against_the_others():
+def test_a_straggler_is_named_with_its_line_and_compared_with_the_others():
     place = {"at": "train.py:8 in load_batch", "inside": "get (queue.py:171)", "share": 0.9}
     alive, slowest = peers(place=place)
     finding = stragglers._build_straggler_finding(alive, slowest, PLACES, Level.WARN, BEGAN)
@@ -139,7 +139,7 @@ def test_a_straggler_is_named_with_its_place_and_against_the_others():
 
 
 @pytest.mark.parametrize("pace", [0.1, 1.0, 4.0, 10.0])
-def test_a_straggler_from_the_first_step_on_is_named_within_a_minute(pace):
+def test_a_straggler_from_the_first_step_is_named_within_a_minute(pace):
     told = play([([0.9, 0.88, 0.91, 0.0], pace, "running")] * 20, step=2.0)
     number, code, _, _ = told[0]
     assert code == stragglers.STRAGGLER
@@ -165,7 +165,7 @@ def test_a_straggler_is_a_warning_within_half_a_minute():
         ({"gpu": {"clock": 1400}}, "STRAGGLER_GPU_IS_SLOW"),
     ],
 )
-def test_what_is_odd_about_a_straggler_is_its_evidence(changes, code):
+def test_unusual_values_of_a_straggler_are_its_evidence(changes, code):
     gpu = {"clock": 1980, "temperature": 60}
     alive = [RankProgress(rank, BEGAN, "running", 100, waiting=0.8, cpu=1.0, gpu=gpu) for rank in range(3)]
     slowest = RankProgress(3, BEGAN, "running", 100, waiting=0.0, cpu=1.0, **{"gpu": gpu, **changes})

@@ -16,7 +16,7 @@ def judge_at(
     return unused_gpus.detect_unused_gpus(history, pulses, PLACES, NOW + moment)
 
 
-def test_ranks_that_stay_without_a_gpu_are_named_once_and_it_is_over_with_the_first_use() -> None:
+def test_ranks_without_gpu_use_are_named_once_until_the_first_use() -> None:
     history = unused_gpus.UnusedGpuHistory()
     assert judge_at(history, 0, True, False, True, False) == FindingChanges()
     news = judge_at(history, unused_gpus.LASTING_SECONDS, True, False, True, False)
@@ -35,14 +35,14 @@ def test_ranks_that_stay_without_a_gpu_are_named_once_and_it_is_over_with_the_fi
     assert judge_at(history, 28, True, True, True, True) == FindingChanges(over=[unused_gpus.GPU_NOT_USED])
 
 
-def test_a_build_without_cuda_is_named_as_the_cause() -> None:
+def test_a_pytorch_build_without_cuda_is_named_as_the_cause() -> None:
     history = unused_gpus.UnusedGpuHistory()
     judge_at(history, 0, False, False, build=True)
     [finding] = judge_at(history, 15, False, False, build=True).found
     assert "was built without CUDA" in messages.render_text(finding.code, "en", **finding.params)[0]
 
 
-def test_what_is_not_known_has_ended_or_has_no_gpu_is_no_finding() -> None:
+def test_unknown_ended_and_cpu_ranks_are_no_finding() -> None:
     history = unused_gpus.UnusedGpuHistory()
     for moment in range(0, 60, 4):
         assert judge_at(history, moment, None, None) == FindingChanges()
@@ -57,7 +57,7 @@ def test_what_is_not_known_has_ended_or_has_no_gpu_is_no_finding() -> None:
     assert judge_at(history, 200, True) == FindingChanges()
 
 
-def test_one_look_long_ago_is_no_finding_and_what_cannot_be_read_any_more_is_over() -> None:
+def test_a_single_old_observation_is_no_finding() -> None:
     history = unused_gpus.UnusedGpuHistory()
     judge_at(history, 0, False)
     stale = {0: RankProgress(0, NOW, gpu_open=False)}

@@ -15,7 +15,7 @@ def judge(*sizes: int | None) -> object:
     return world_sizes.find_differing_world_size(pulses, PLACES)
 
 
-def test_the_rank_whose_number_is_not_the_plans_is_named_with_both() -> None:
+def test_a_rank_whose_world_size_differs_from_the_plan_is_named() -> None:
     pulses = {rank: RankProgress(rank, 1e9, world_size=5 if rank == 2 else 4) for rank in range(4)}
     finding = world_sizes.find_differing_world_size(pulses, PLACES)
     assert finding is not None
@@ -25,7 +25,7 @@ def test_the_rank_whose_number_is_not_the_plans_is_named_with_both() -> None:
     assert "WORLD_SIZE 5" in messages.render_text(finding.code, "zh", **finding.params)[0]
 
 
-def test_ranks_that_join_by_their_local_rank_are_named_as_whom_they_join() -> None:
+def test_ranks_that_join_by_local_rank_are_named_with_the_rank_they_use() -> None:
     finding = world_sizes.find_local_rank_as_rank({2: 0, 3: 1}, PLACES)
     assert finding is not None
     assert (finding.level, [(one.rank, one.node) for one in finding.where]) == (
@@ -48,7 +48,7 @@ def test_ranks_that_join_by_their_local_rank_are_named_as_whom_they_join() -> No
         {7: 0},  # of no rank that is known
     ],
 )
-def test_ranks_that_a_script_numbers_itself_are_no_finding(joined: dict[int, int | None]) -> None:
+def test_ranks_numbered_by_the_script_are_no_finding(joined: dict[int, int | None]) -> None:
     assert world_sizes.find_local_rank_as_rank(joined, PLACES) is None
 
 
@@ -62,5 +62,5 @@ def test_ranks_that_a_script_numbers_itself_are_no_finding(joined: dict[int, int
         (None,) * 4,
     ],
 )
-def test_ranks_that_agree_or_have_not_met_are_no_finding(sizes: tuple[int | None, ...]) -> None:
+def test_equal_or_unconnected_ranks_are_no_finding(sizes: tuple[int | None, ...]) -> None:
     assert judge(*sizes) is None

@@ -69,7 +69,7 @@ def judged(*ranks: RankStatus) -> tuple[object, ...] | None:
         ([rank(0, 1, 10.0, error=error(9.9, *GONE)), rank(1, 1, 10.5, error=error(10.4, *GONE))], ("RANK_FAILED", 0)),
     ],
 )  # fmt: skip
-def test_who_failed_first(ranks: list[RankStatus], expected: tuple[object, ...] | None) -> None:
+def test_the_rank_that_failed_first_is_found(ranks: list[RankStatus], expected: tuple[object, ...] | None) -> None:
     assert judged(*ranks) == expected
     assert judged(*reversed(ranks)) == expected, "the order in which they are listed says nothing"
 
@@ -87,7 +87,7 @@ def test_who_failed_first(ranks: list[RankStatus], expected: tuple[object, ...] 
         (rank(0, 0, 100.0), 99.0, "WORKER_LOST"),
     ],
 )
-def test_a_lost_host_explains_its_peers_errors(end: RankStatus, heard_at: float | None, expected: str) -> None:
+def test_a_lost_host_explains_errors_of_its_peers(end: RankStatus, heard_at: float | None, expected: str) -> None:
     cause = find_failure_cause([end, rank(1, None)], str, [HostLoss(LOST, heard_at)])
     assert cause is not None
     assert cause.code == expected
@@ -113,19 +113,17 @@ def hanging(number: int, still_since: float | None) -> RankStatus:
         ([rank(0, 0, 1000.0), RankStatus(1, 1, "waiting")], []),
     ],
 )  # fmt: skip
-def test_ranks_never_end_that_are_still_long_after_all_others_ended_well(
-    ranks: list[RankStatus], expected: list[int]
-) -> None:
+def test_ranks_still_running_long_after_all_others_succeeded_hang(ranks: list[RankStatus], expected: list[int]) -> None:
     assert [one.rank for one in list_hanging_ranks(ranks, 1000.0 + MAX_IDLE_SECONDS)] == expected
 
 
-def test_of_several_lost_hosts_the_one_that_fell_silent_first_is_named() -> None:
+def test_of_several_lost_hosts_the_first_silent_one_is_named() -> None:
     other = Cause("WORKER_LOST", {"worker": "gn7-0"})
     losses = [HostLoss(LOST, 20.0), HostLoss(other, 10.0)]
     assert find_failure_cause([rank(0, 1, 21.0)], str, losses) == other
 
 
-def test_who_left_before_is_named_with_how_long_ago() -> None:
+def test_an_early_exit_is_named_with_its_time_ago() -> None:
     ranks = [rank(0, 1, 100.04), *(rank(n, 0, 90.0 + n) for n in range(1, 10))]
     cause = find_failure_cause(ranks, lambda node_rank: f"n{node_rank}")
     assert cause is not None
@@ -134,7 +132,7 @@ def test_who_left_before_is_named_with_how_long_ago() -> None:
     }  # fmt: skip
 
 
-def test_the_rank_that_left_first_explains_the_failure_of_those_that_went_on() -> None:
+def test_an_early_exit_explains_the_failure_of_the_remaining_ranks() -> None:
     leaver = RankStatus(2, 1, "exited", 102, 0, 10.0, last_step=17)
     failed = [rank(number, 1, 10.4, error=error(10.3, *GONE)) for number in (0, 1, 3)]
     cause = find_early_exit([*failed, leaver], 0, lambda node_rank: f"n{node_rank}")
@@ -158,11 +156,11 @@ def test_the_rank_that_left_first_explains_the_failure_of_those_that_went_on() -
         [rank(1, 1, 10.0, error=error(9.9, *GONE))],
     ],
 )
-def test_nobody_left_early_who_went_on_was_asked_or_failed(others: list[RankStatus]) -> None:
+def test_no_early_exit_where_ranks_continued_were_stopped_or_failed(others: list[RankStatus]) -> None:
     assert find_early_exit([rank(0, 1, 10.4, error=error(10.3, *GONE)), *others], 0, str) is None
 
 
-def test_a_runner_judges_by_the_same_rule() -> None:
+def test_a_runner_uses_the_same_rule() -> None:
     entries = [
         {"rank": 4, "state": "exited", "exit_code": 1, "ended_at": 10.0, "asked": False},
         {"rank": 5, "state": "exited", "exit_code": -9, "ended_at": 10.1, "asked": False},
@@ -174,7 +172,7 @@ def test_a_runner_judges_by_the_same_rule() -> None:
     assert found.rank == 5
 
 
-def test_a_cause_carries_the_exception_and_the_users_own_line() -> None:
+def test_a_cause_has_the_exception_and_the_users_line() -> None:
     cause = find_failure_cause([rank(3, 1, 10.0, error=error(9.9))], lambda node_rank: "env-003")
     assert cause is not None
     assert messages.render_text(cause.code, "en", **cause.params)[0] == (
@@ -186,7 +184,7 @@ def test_a_cause_carries_the_exception_and_the_users_own_line() -> None:
     )
 
 
-def test_an_unknown_signal_has_a_name_too() -> None:
+def test_an_unknown_signal_has_a_name() -> None:
     cause = find_failure_cause([rank(0, -64, 1.0), rank(1, -65, 2.0)], str)
     assert cause is not None
     assert cause.params["signal"] == "SIGRTMAX"

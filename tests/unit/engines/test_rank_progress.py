@@ -51,7 +51,7 @@ def iter_watch_options(content: Any, found: dict[str, Any]) -> Iterator[Any]:
 
 @pytest.mark.parametrize("engine", plugins.BACKENDS)
 @pytest.mark.parametrize("chosen", [{}, {"pulse": False, "hang_seconds": 90.0}])
-def test_every_engines_runner_is_told_how_it_watches_its_ranks(engine: str, chosen: dict[str, Any]) -> None:
+def test_every_engines_runner_gets_its_watch_options(engine: str, chosen: dict[str, Any]) -> None:
     rendered = goldens.on_engine(goldens.job("env-001", "env-003", **chosen), engine)
     expected = {"pulse": True, "hang_seconds": None} | chosen
     found = list(iter_watch_options([artifact.content for artifact in rendered.artifacts], expected))
@@ -59,7 +59,7 @@ def test_every_engines_runner_is_told_how_it_watches_its_ranks(engine: str, chos
     assert all(one == expected for one in found)
 
 
-def test_a_start_script_says_so_too() -> None:
+def test_a_start_script_has_watch_options() -> None:
     job = goldens.job("env-001", pulse=False, hang_seconds=90.0)
     script = export.render_files(job, "shell", "en")["start-node-0.sh"]
     assert "--no-pulse" in script
@@ -69,7 +69,7 @@ def test_a_start_script_says_so_too() -> None:
     assert (args.pulse, args.hang_seconds) == (False, 90.0)
 
 
-def test_local_reads_what_runners_wrote_beside_their_status(tmp_path: Path) -> None:
+def test_the_local_engine_reads_progress_next_to_the_status(tmp_path: Path) -> None:
     engine = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     assert engine.pulses(HANDLE) == {}
     written(tmp_path / "runs" / HANDLE.name)
@@ -77,7 +77,7 @@ def test_local_reads_what_runners_wrote_beside_their_status(tmp_path: Path) -> N
     assert [spec.name for spec in engine._specs(tmp_path / "runs" / HANDLE.name)] == ["node-0.json"]
 
 
-def test_slurm_reads_them_from_the_folder_that_all_share(tmp_path: Path) -> None:
+def test_slurm_reads_progress_from_the_shared_folder(tmp_path: Path) -> None:
     engine = SlurmBackend({"data_dir": str(tmp_path)})
     written(tmp_path / "runs" / HANDLE.name)
     (tmp_path / "runs" / HANDLE.name / "node-2.pulse.json").symlink_to("/dev/zero")
@@ -93,7 +93,7 @@ def written(folder: Path) -> None:
     (folder / "node-3.pulse.json").write_text('{"pulse": [{"ra')
 
 
-def test_a_pods_lines_tell_of_ranks_and_pulses_and_neither_hides_the_other(tmp_path: Path) -> None:
+def test_a_pods_log_has_rank_output_and_progress(tmp_path: Path) -> None:
     files = AttemptFiles(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
     sink = LogSink(files, 0, range(2))
@@ -114,7 +114,7 @@ def line(*said: Any) -> list[bytes]:
     return [b"2026-11-21T08:00:00.%dZ @%b" % (number, json.dumps(one).encode()) for number, one in enumerate(said)]
 
 
-def test_a_worker_says_how_its_rank_gets_on_and_what_ended_it(tmp_path: Path) -> None:
+def test_a_worker_reports_progress_and_end_of_its_rank(tmp_path: Path) -> None:
     folder = tmp_path / HANDLE.name
     folder.mkdir()
     (folder / "rank.json").write_text(json.dumps({"name": HANDLE.name, "ranks": [{"rank": 1, "log": "/none"}]}))
@@ -132,7 +132,7 @@ def test_a_worker_says_how_its_rank_gets_on_and_what_ended_it(tmp_path: Path) ->
     assert (run.process["error"], run.process["course"], run.pulse) == (ERROR, {"last_step": 80}, None)
 
 
-def test_what_workers_said_is_what_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_reports_become_rank_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     monkeypatch.setattr(agent.engine, "store", store)
     monkeypatch.setattr(store, "pulses", lambda name: [*SAID, {"rank": 9, "step": 1}])

@@ -124,7 +124,7 @@ def storable_and_tellable(seen: Observation) -> None:
     st.lists(LIKE_A_STATUS | ANYTHING, min_size=2, max_size=2),
     st.sampled_from(["RUNNING", "COMPLETED", "FAILED", None]),
 )
-def test_slurm_tells_something_of_whatever_lies_in_the_shared_folder(found: list[Any], listed: str | None) -> None:
+def test_slurm_survives_arbitrary_files_in_the_shared_folder(found: list[Any], listed: str | None) -> None:
     statuses = {rank: status for rank, one in enumerate(found) if (status := runner_reports.parse_status(one))}
     jobs = [SlurmJob(7, 7, "fermi:task-1-1", listed, end=1.0)] if listed else []
     seen = RunDirContents({"nodes": 2, "names": ["a", "b"]}, 7, 7, statuses, None, None)
@@ -133,7 +133,7 @@ def test_slurm_tells_something_of_whatever_lies_in_the_shared_folder(found: list
 
 @settings(max_examples=examples(200))
 @given(LIKE_LAST_WORDS | ANYTHING, st.lists(LIKE_AN_ENTRY) | ANYTHING)
-def test_kubernetes_tells_something_of_whatever_a_pod_printed_and_left(said: Any, ranks: Any) -> None:
+def test_kubernetes_survives_arbitrary_pod_output(said: Any, ranks: Any) -> None:
     ended = {"exitCode": 1, "message": json.dumps(said), "finishedAt": "2026-11-21T08:00:00Z"}
     pod = {
         "metadata": {"name": "p", "uid": "u", "annotations": {names.PROCESSES: "2"}},
@@ -146,7 +146,7 @@ def test_kubernetes_tells_something_of_whatever_a_pod_printed_and_left(said: Any
     storable_and_tellable(kubernetes.build_observation(gang, HANDLE, report))
 
 
-def test_what_a_runner_writes_is_believed() -> None:
+def test_a_valid_runner_report_is_accepted() -> None:
     cause = {"code": "DISK_FULL", "path": "/data", "free": 0, "rank": 1}
     doing = {"code": "CODE_FETCHED", "files": 3}
     status = {"state": "exited", "ranks": [ENTRY], "asked": "SIGTERM", "asked_at": 3.5, "cause": cause, "doing": doing}
@@ -156,13 +156,13 @@ def test_what_a_runner_writes_is_believed() -> None:
     assert runner_reports.parse_termination_message(json.dumps(words)) == words
 
 
-def test_a_rank_counts_once_and_only_as_a_rank_can_be() -> None:
+def test_a_rank_counts_once_and_must_be_valid() -> None:
     wrong = [{"rank": -1}, {"pid": 1 << 40}, {"state": "dancing"}, {"exit_code": 1e400}, {"ended_at": float("nan")}]
     found = [ENTRY, {**ENTRY, "pid": 8}, *({**ENTRY, "rank": 2, **more} for more in wrong), "rank", None]
     assert runner_reports.parse_rank_entries(found) == [ENTRY]
 
 
-def test_what_a_rank_says_of_its_trouble_is_believed_part_by_part() -> None:
+def test_findings_of_a_rank_are_validated_field_by_field() -> None:
     assert runner_reports.parse_rank_entries([{**ENTRY, **NEWS}]) == [{**ENTRY, **NEWS}]
     odd = {**NEWS, "error": {**ERROR, "line": "88", "more": 1, "message": "\0" * 9999}, "kill": "the kernel"}
     found = runner_reports.parse_rank_entries([{**ENTRY, **odd}])
@@ -175,7 +175,7 @@ def test_what_a_rank_says_of_its_trouble_is_believed_part_by_part() -> None:
     assert entry["stalled"]["op"]["sizes"] == [[1] * 8] * 8
 
 
-def test_when_a_rank_began_is_believed_where_it_is_a_moment() -> None:
+def test_the_start_time_of_a_rank_must_be_a_timestamp() -> None:
     trainer = {"step": 17, "total": 30, "epoch": 0.5, "every": 10}
     times = {"called_at": 1.5, "began_at": 2.5, "last_step": 17, "trainer": trainer, "joined_as": 0}
     (seen,) = [build_rank_status(entry, 0) for entry in runner_reports.parse_rank_entries([{**ENTRY, **times}])]
@@ -186,13 +186,13 @@ def test_when_a_rank_began_is_believed_where_it_is_a_moment() -> None:
     assert (seen.called_at, seen.began_at) == (None, None)
 
 
-def test_a_runner_that_knows_nothing_of_trouble_says_what_it_always_said() -> None:
+def test_a_runner_without_findings_reports_as_before() -> None:
     assert runner_reports.parse_rank_entries([ENTRY]) == [ENTRY]
     (seen,) = [build_rank_status(entry, 0) for entry in runner_reports.parse_rank_entries([ENTRY])]
     assert (seen.error, seen.stalled, seen.kill) == (None, None, None)
 
 
-def test_a_pulse_is_believed_where_it_has_a_rank_and_a_moment() -> None:
+def test_progress_needs_a_rank_and_a_timestamp() -> None:
     seen = RankProgress(**PULSE, at=9.0)
     assert runner_reports.parse_pulses([{**PULSE, "at": 9.0}, {**PULSE, "at": 9.5}, {"phase": "running"}, None]) == {
         1: seen
@@ -211,7 +211,7 @@ def test_a_pulse_is_believed_where_it_has_a_rank_and_a_moment() -> None:
 
 @settings(max_examples=examples(100))
 @given(like([{**PULSE, "at": 9.0}]))
-def test_no_pulse_raises_or_says_what_cannot_be_shown(found: Any) -> None:
+def test_malformed_progress_does_not_raise(found: Any) -> None:
     json.dumps([asdict(seen) for seen in runner_reports.parse_pulses(found).values()], allow_nan=False)
 
 
@@ -228,7 +228,7 @@ def run(tmp_path: Path) -> RunDir:
     "name", ["order.json", "node-0.status.json", "stop.json", "submitted.json", "end.json", "slurm.log"]
 )
 @pytest.mark.parametrize("what", ["a pipe", "a link", "a folder", "nested", "endless", "a list", "strings"])
-def test_nothing_that_a_job_leaves_in_its_folder_stops_who_looks(run: RunDir, name: str, what: str) -> None:
+def test_arbitrary_files_of_a_job_stop_no_observer(run: RunDir, name: str, what: str) -> None:
     run.write({"secret.json": {"state": "running", "kill_at": 5, "job": 6, "nodes": 1, "names": ["stolen"]}})
     path = run.path / name
     path.unlink(missing_ok=True)
@@ -253,13 +253,13 @@ def test_nothing_that_a_job_leaves_in_its_folder_stops_who_looks(run: RunDir, na
     assert "stolen" not in str(seen)
 
 
-def test_a_log_that_is_no_file_has_nothing_in_it(tmp_path: Path) -> None:
+def test_a_log_that_is_no_file_is_empty(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "0.log")
     (tmp_path / "1.log").symlink_to("/etc/hostname")
     assert [logfiles.read_chunk(tmp_path / f"{rank}.log", 0, 100).data for rank in (0, 1, 2)] == [b""] * 3
 
 
-def test_what_a_database_cannot_hold_is_in_no_cause() -> None:
+def test_causes_contain_only_what_a_database_accepts() -> None:
     params = {"tail": "a\0b\ud800", "at": float("inf"), "ranks": ["\0", {"\0": float("nan")}]}
     clean = {"tail": "a�b?", "at": None, "ranks": ["�", {"�": None}]}
     assert Cause("JOB_FAILED", params).params == clean

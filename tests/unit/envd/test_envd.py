@@ -111,7 +111,7 @@ def members(kept_run: Kept) -> list[int]:
 # --- JupyterLab ---
 
 
-def test_a_run_of_jupyter_counts_as_running_and_begins_when_somebody_dials(jupyter: Kept) -> None:
+def test_a_jupyter_run_counts_as_running_and_starts_on_the_first_connection(jupyter: Kept) -> None:
     before = jupyter.seen()
     assert (before.phase, before.left, members(jupyter)) == (EnvironmentPhase.RUNNING, True, [])
     assert jupyter.ask({"open": "status"})["service"]["state"] == "idle", "a terminal needs no JupyterLab"
@@ -119,12 +119,12 @@ def test_a_run_of_jupyter_counts_as_running_and_begins_when_somebody_dials(jupyt
     assert jupyter.ask({"open": "status"})["service"]["state"] == "up"
 
 
-def test_its_page_asks_nobody_whether_to_fetch_news(jupyter: Kept) -> None:
+def test_jupyterlab_does_not_ask_about_news(jupyter: Kept) -> None:
     settings = jupyter.json("GET", "/lab/api/settings/@jupyterlab/apputils-extension:notification")
     assert settings["schema"]["properties"]["fetchNews"]["default"] == "false"
 
 
-def test_a_cell_runs_in_a_notebook_and_its_kernel_is_seen_and_ended(jupyter: Kept) -> None:
+def test_a_cell_runs_and_its_kernel_is_listed_and_ended(jupyter: Kept) -> None:
     notebook = {"path": "work.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     kernel = jupyter.json("POST", "/api/sessions", json.dumps(notebook))["kernel"]["id"]
     said, disk = _execute(jupyter, kernel, CELL), jupyter.hosting.render(jupyter.spec).artifacts[0].content
@@ -142,7 +142,7 @@ def test_a_cell_runs_in_a_notebook_and_its_kernel_is_seen_and_ended(jupyter: Kep
     assert jupyter.json("GET", "/api/kernels") == []
 
 
-def test_memory_that_a_kernel_holds_is_told_with_its_name(jupyter: Kept) -> None:
+def test_a_kernel_that_holds_memory_is_named(jupyter: Kept) -> None:
     kernel = jupyter.json("POST", "/api/kernels", "{}")["id"]
     _execute(jupyter, kernel, "held = bytearray(200 << 20); held[::4096] = b'x' * len(held[::4096]); print(1)")
     [holder] = [one for one in jupyter.ask({"open": "status"})["processes"] if one["kernel"] == kernel]
@@ -151,7 +151,7 @@ def test_memory_that_a_kernel_holds_is_told_with_its_name(jupyter: Kept) -> None
     jupyter.ask({"open": "end-kernel", "kernel": kernel})
 
 
-def test_jupyter_serves_whoever_comes_through_the_keeper_and_nobody_else(jupyter: Kept) -> None:
+def test_jupyter_serves_only_connections_through_envd(jupyter: Kept) -> None:
     """Another environment may run as the same user."""
     jupyter.http("GET", "/api/status")
     content = jupyter.hosting.render(jupyter.spec).artifacts[0].content
@@ -165,7 +165,7 @@ def test_jupyter_serves_whoever_comes_through_the_keeper_and_nobody_else(jupyter
     os.close(folder)
 
 
-def test_an_origin_that_is_not_the_doors_own_gets_no_websocket(jupyter: Kept) -> None:
+def test_a_websocket_from_another_origin_is_refused(jupyter: Kept) -> None:
     kernel = jupyter.json("POST", "/api/kernels", "{}")["id"]
     stream = jupyter.open({"open": "port", "door": "jupyter"})
     with pytest.raises(Exception, match="403"):
@@ -178,7 +178,7 @@ def test_an_origin_that_is_not_the_doors_own_gets_no_websocket(jupyter: Kept) ->
     jupyter.ask({"open": "end-kernel", "kernel": kernel})
 
 
-def test_what_a_keeper_hands_over_leads_inside_and_counts_as_a_connection(jupyter: Kept) -> None:
+def test_a_passed_socket_leads_inside_and_counts_as_a_connection(jupyter: Kept) -> None:
     inside, answer = protocol.request_with_fd(jupyter.hosting.dial(jupyter.handle), {"open": "port", "door": "jupyter"})
     assert isinstance(inside, protocol.PassedSocket)
     assert answer == {"ok": True}
@@ -190,7 +190,7 @@ def test_what_a_keeper_hands_over_leads_inside_and_counts_as_a_connection(jupyte
     until(lambda: jupyter.seen().activity.connections == 0)
 
 
-def test_a_jupyter_that_is_killed_comes_up_again(jupyter: Kept) -> None:
+def test_a_killed_jupyter_is_restarted(jupyter: Kept) -> None:
     jupyter.http("GET", "/api/status")
     [server] = [pid for pid in members(jupyter) if b"jupyterlab" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(server, signal.SIGKILL)
@@ -222,7 +222,7 @@ def _execute(run: Kept, kernel: str, code: str) -> str:
 # --- editors ---
 
 
-def test_an_editor_on_the_path_is_used_and_its_socket_has_no_name(
+def test_an_editor_on_the_path_is_used_with_an_unnamed_socket(
     hosting: EnvironmentBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In place of code-server, which takes minutes to install: as strict about its options (its `--help`), it takes no
@@ -239,7 +239,7 @@ def test_an_editor_on_the_path_is_used_and_its_socket_has_no_name(
     run.stop()
 
 
-def test_what_an_editor_would_need_is_said_before_anything_is_made(
+def test_missing_requirements_of_an_editor_are_reported_before_creation(
     hosting: EnvironmentBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = EnvironmentSpec("env-n", "n", "project-1", 1, kind="vscode")
@@ -255,7 +255,7 @@ def test_what_an_editor_would_need_is_said_before_anything_is_made(
 # --- commands and terminals ---
 
 
-def test_a_command_has_its_pipes_its_folder_its_variables_and_its_exit_code(jupyter: Kept) -> None:
+def test_a_command_has_its_streams_directory_variables_and_exit_code(jupyter: Kept) -> None:
     big = os.urandom(3 << 20)
     assert jupyter.run("sh", "-c", "wc -c; echo wrong >&2; exit 3", given=big) == Ran(3, f"{len(big)}\n", "wrong\n")
     workspace = jupyter.hosting.render(jupyter.spec).artifacts[0].content["workspace"]
@@ -269,7 +269,7 @@ def test_a_command_has_its_pipes_its_folder_its_variables_and_its_exit_code(jupy
     assert jupyter.run("pwd", cwd="nowhere").code == 126
 
 
-def test_a_signal_reaches_the_commands_group(jupyter: Kept) -> None:
+def test_a_signal_reaches_the_process_group_of_a_command(jupyter: Kept) -> None:
     stream = jupyter.open(
         {"open": "exec", "command": ["sh", "-c", "trap 'echo got; exit 5' INT; echo on; sleep 60 & wait"]}
     )
@@ -279,7 +279,7 @@ def test_a_signal_reaches_the_commands_group(jupyter: Kept) -> None:
     assert list(said) == [(protocol.OUT, b"got\n"), (protocol.CONTROL, b'{"exit": 5}')]
 
 
-def test_a_terminal_has_a_size_that_changes_and_a_shell(jupyter: Kept) -> None:
+def test_a_terminal_has_a_size_that_can_change(jupyter: Kept) -> None:
     stream = jupyter.open({"open": "exec", "command": None, "tty": {"columns": 101, "rows": 31}})
     stream.sendall(protocol.encode_frame(protocol.IN, b"PS1=; stty -echo size; tty; command -v python; echo ready\n"))
     said, seen = frames(stream), ""
@@ -295,7 +295,7 @@ def test_a_terminal_has_a_size_that_changes_and_a_shell(jupyter: Kept) -> None:
     assert "22 77\r\n" in last.out
 
 
-def test_a_login_shell_that_prints_nothing_says_what_it_waits_for(jupyter: Kept) -> None:
+def test_a_silent_login_shell_reports_what_it_waits_for(jupyter: Kept) -> None:
     """Also to somebody who types meanwhile, which the terminal shows; and not once it has printed something."""
     home = Path(jupyter.hosting.render(jupyter.spec).artifacts[0].content["workspace"]) / "slow"
     (home / ".config/fish").mkdir(parents=True)
@@ -321,7 +321,7 @@ def test_a_login_shell_that_prints_nothing_says_what_it_waits_for(jupyter: Kept)
 
 
 @pytest.mark.parametrize("prints_meanwhile", [False, True])
-def test_a_home_that_does_not_answer_keeps_no_other_caller_waiting(
+def test_a_hanging_home_directory_does_not_block_other_callers(
     monkeypatch: pytest.MonkeyPatch, prints_meanwhile: bool
 ) -> None:
     told: list[bytes] = []
@@ -356,12 +356,12 @@ def test_a_home_that_does_not_answer_keeps_no_other_caller_waiting(
     assert told == ([] if prints_meanwhile else [protocol.encode_control({"starting": found})])
 
 
-def test_a_terminal_that_does_not_know_its_size_has_the_usual_one(jupyter: Kept) -> None:
+def test_a_terminal_without_a_size_gets_the_default(jupyter: Kept) -> None:
     stream = jupyter.open({"open": "exec", "command": ["stty", "size"], "tty": {"columns": 0, "rows": 0}})
     assert ran(stream).out == "24 80\r\n"
 
 
-def test_what_a_caller_started_goes_with_the_caller(jupyter: Kept) -> None:
+def test_processes_of_a_caller_end_with_it(jupyter: Kept) -> None:
     for tty in (None, {"columns": 80, "rows": 24}):
         command = ["sh", "-c", "trap '' HUP TERM; sleep 600 & echo $$ $!; wait"]
         stream = jupyter.open({"open": "exec", "command": command, "tty": tty})
@@ -386,7 +386,7 @@ def test_only_declared_ports_are_opened(jupyter: Kept, port: int) -> None:
         assert jupyter.ask({"open": "port", **other})["code"] == "PORT_UNKNOWN", other
 
 
-def test_a_caller_without_the_token_gets_nothing(jupyter: Kept, data: Path) -> None:
+def test_a_caller_without_the_token_is_refused(jupyter: Kept, data: Path) -> None:
     jupyter.ask({"open": "status"})
     run = data / "environments/env-a/runs/1"
     for said in (b'{"open": "status"}\n', b'{"token": "wrong", "open": "status"}\n', b"nonsense\n", b"[]\n"):
@@ -403,7 +403,7 @@ def test_a_caller_without_the_token_gets_nothing(jupyter: Kept, data: Path) -> N
         assert jupyter.ask(request)["code"] == "KEEPER_REQUEST_INVALID", request
 
 
-def test_an_environment_reaches_neither_another_nor_the_platforms_own(
+def test_environments_are_isolated_from_each_other_and_the_platform(
     hosting: EnvironmentBackend, jupyter: Kept, data: Path
 ) -> None:
     if not hosting.backend.isolation.protects:  # type: ignore[attr-defined]
@@ -428,7 +428,7 @@ def test_an_environment_reaches_neither_another_nor_the_platforms_own(
 # --- lives ---
 
 
-def test_secrets_reach_processes_and_stand_in_no_file(hosting: EnvironmentBackend, data: Path) -> None:
+def test_secrets_reach_processes_and_are_in_no_file(hosting: EnvironmentBackend, data: Path) -> None:
     run = named(hosting, "env-s", kind="custom", secret_env={"KEY": "my-key"}).start({"KEY": "s3cr3t-value"})
     run.until(EnvironmentPhase.RUNNING)
     assert run.run("sh", "-c", 'echo "$KEY"').out == "s3cr3t-value\n"
@@ -437,7 +437,7 @@ def test_secrets_reach_processes_and_stand_in_no_file(hosting: EnvironmentBacken
     run.stop()
 
 
-def test_a_script_serves_a_declared_port_and_what_it_prints_is_the_log(hosting: EnvironmentBackend, port: int) -> None:
+def test_a_script_serves_a_declared_port_and_its_output_is_the_log(hosting: EnvironmentBackend, port: int) -> None:
     script = f"echo begun\nexec {sys.executable} -c '{SERVES}' {port}\n"
     run = named(hosting, "env-c", kind="custom", start_script=script, ports=(EnvironmentPort("web", port),)).start()
     run.until(EnvironmentPhase.RUNNING)
@@ -447,7 +447,7 @@ def test_a_script_serves_a_declared_port_and_what_it_prints_is_the_log(hosting: 
     assert run.stop().cause is None
 
 
-def test_of_a_log_without_end_the_newest_part_is_kept_and_each_byte_keeps_its_place(tmp_path: Path) -> None:
+def test_an_endless_log_keeps_its_newest_part_with_stable_offsets(tmp_path: Path) -> None:
     path, line = tmp_path / "keeper.log", b"x" * 1023 + b"\n"
     with path.open("ab") as log:
         for _ in range(8):
@@ -461,7 +461,7 @@ def test_of_a_log_without_end_the_newest_part_is_kept_and_each_byte_keeps_its_pl
     assert logfiles.read_chunk(path, 8 << 20, 10) == LogChunk(b"", 8 << 20, end=True)
 
 
-def test_a_script_that_fails_again_and_again_is_given_up_with_what_it_said(hosting: EnvironmentBackend) -> None:
+def test_a_script_that_keeps_failing_is_given_up_with_its_output(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-f", kind="custom", start_script="echo no such thing; exit 7").start()
     cause = run.until(EnvironmentPhase.ENDED).cause
     assert cause
@@ -470,7 +470,7 @@ def test_a_script_that_fails_again_and_again_is_given_up_with_what_it_said(hosti
     assert members(run) == []
 
 
-def test_an_environment_that_forks_for_ever_is_ended_and_given_up(data: Path) -> None:
+def test_a_fork_bomb_is_ended_and_given_up(data: Path) -> None:
     """The script stops by itself after 300, should nobody else end it."""
     bounded = plugins.get_environment_backend(
         "local", {"data_dir": str(data), "isolation": "auto", "bounds": {"processes": 60}}
@@ -516,7 +516,7 @@ def ended(run: Kept) -> tuple[str, Mapping[str, Any]]:
     return seen.cause.code, seen.cause.params
 
 
-def test_an_environment_over_its_size_ends_and_begins_again_to_be_cleared_up(hosting: EnvironmentBackend) -> None:
+def test_an_environment_over_its_disk_limit_ends_and_restarts_for_cleanup(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-size", kind="custom", start_script=f"exec {sys.executable} -c '{WRITES}'")
     code, params = ended(begun(run, size=16 << 20))
     assert (code, params["bound"]) == ("ENVIRONMENT_OVER_ITS_SIZE", "16 MiB")
@@ -532,7 +532,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield found
 
 
-def test_an_environment_ends_before_a_disk_is_full_and_begins_once_there_is_room(disk: Path) -> None:
+def test_an_environment_ends_before_the_disk_is_full_and_restarts_when_there_is_space(disk: Path) -> None:
     """64 MiB, of which the platform has a half."""
     connection = {"data_dir": str(disk), "isolation": "auto", "bounds": {"reservePercent": 50}}
     hosting = plugins.get_environment_backend("local", connection)
@@ -553,9 +553,7 @@ def test_an_environment_ends_before_a_disk_is_full_and_begins_once_there_is_room
     again.stop()
 
 
-def test_packages_that_cannot_be_had_end_the_run_with_pips_own_words(
-    hosting: EnvironmentBackend, tmp_path: Path
-) -> None:
+def test_failed_packages_end_the_run_with_pips_output(hosting: EnvironmentBackend, tmp_path: Path) -> None:
     nowhere = (tmp_path / "absent-1.0-py3-none-any.whl").as_uri()
     run = named(hosting, "env-p", packages=(f"absent @ {nowhere}",)).start()
     cause = run.until(EnvironmentPhase.ENDED).cause
@@ -564,7 +562,7 @@ def test_packages_that_cannot_be_had_end_the_run_with_pips_own_words(
     assert "absent-1.0" in cause.params["output"]
 
 
-def test_packages_are_there_with_their_programs_and_are_the_projects(
+def test_packages_and_their_programs_are_installed_per_project(
     hosting: EnvironmentBackend, data: Path, tmp_path: Path
 ) -> None:
     (data / "datasets").mkdir(exist_ok=True)  # one of the folders that an environment may read
@@ -582,7 +580,7 @@ def test_packages_are_there_with_their_programs_and_are_the_projects(
     assert len([path for path in (data / "packages/project-1").iterdir() if path.is_dir()]) == 1, "made once"
 
 
-def test_what_pip_installs_is_the_environments_own_and_outlives_its_runs(
+def test_pip_installs_into_the_environment_and_outlives_its_runs(
     hosting: EnvironmentBackend, data: Path, tmp_path: Path
 ) -> None:
     (data / "datasets").mkdir(exist_ok=True)
@@ -608,7 +606,7 @@ def test_what_pip_installs_is_the_environments_own_and_outlives_its_runs(
     other.stop()
 
 
-def test_starting_and_stopping_again_does_nothing_twice(hosting: EnvironmentBackend, data: Path) -> None:
+def test_starting_and_stopping_are_idempotent(hosting: EnvironmentBackend, data: Path) -> None:
     run = named(hosting, "env-t").start()
     for _ in range(2):
         run.start()
@@ -635,7 +633,7 @@ def test_starting_and_stopping_again_does_nothing_twice(hosting: EnvironmentBack
     assert hosting.delete("env-t") is True
 
 
-def test_a_keeper_that_is_killed_leaves_nothing_and_begins_again_where_it_begins_on_demand(
+def test_a_killed_daemon_leaves_no_process_and_restarts_on_demand(
     hosting: EnvironmentBackend,
 ) -> None:
     run = named(hosting, "env-k").start()
@@ -649,7 +647,7 @@ def test_a_keeper_that_is_killed_leaves_nothing_and_begins_again_where_it_begins
     run.stop()
 
 
-def test_an_environment_of_the_same_name_on_another_platform_is_none_of_ours(
+def test_an_environment_of_the_same_name_on_another_platform_is_ignored(
     hosting: EnvironmentBackend, tmp_path: Path
 ) -> None:
     other = plugins.get_environment_backend("local", {"data_dir": str(tmp_path), "isolation": "off"})
@@ -667,7 +665,7 @@ def test_an_environment_of_the_same_name_on_another_platform_is_none_of_ours(
     assert processes.read_start_time(sleeper) is None
 
 
-def test_a_killed_keeper_of_a_script_is_a_lost_run_of_which_nothing_is_left(hosting: EnvironmentBackend) -> None:
+def test_a_killed_daemon_of_a_script_is_a_lost_run_without_leftovers(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-l", kind="custom", start_script="setsid sleep 600 & sleep 600").start()
     run.until(EnvironmentPhase.RUNNING)
     until(lambda: len(members(run)) >= 3)
@@ -680,7 +678,7 @@ def test_a_killed_keeper_of_a_script_is_a_lost_run_of_which_nothing_is_left(host
     assert members(run) == []
 
 
-def test_a_platform_that_goes_down_takes_environments_along_and_they_come_back_with_it(
+def test_a_platform_shutdown_stops_environments_and_its_start_restarts_them(
     tmp_path: Path,
 ) -> None:
     hosting = plugins.get_environment_backend("local", {"data_dir": str(tmp_path), "isolation": "off"})
@@ -702,7 +700,7 @@ def test_a_platform_that_goes_down_takes_environments_along_and_they_come_back_w
     assert (members(lazy), environment_runs.list_living_runs(tmp_path)) == ([], [])
 
 
-def test_many_who_dial_at_once_meet_one_keeper(hosting: EnvironmentBackend) -> None:
+def test_concurrent_connections_share_one_daemon(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-m").start()
     with ThreadPoolExecutor(6) as pool:
         told = {ran.out for ran in pool.map(lambda _: run.run("sh", "-c", "echo $PPID"), range(6))}
@@ -710,7 +708,7 @@ def test_many_who_dial_at_once_meet_one_keeper(hosting: EnvironmentBackend) -> N
     run.stop()
 
 
-def test_one_that_is_dialled_before_it_is_started_is_waited_for(hosting: EnvironmentBackend) -> None:
+def test_a_connection_before_the_start_waits(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-early")
     with ThreadPoolExecutor(1) as pool:
         said = pool.submit(run.ask, {"open": "status"})
@@ -720,9 +718,7 @@ def test_one_that_is_dialled_before_it_is_started_is_waited_for(hosting: Environ
     run.stop()
 
 
-def test_a_handle_that_nobody_knows_is_absent_and_away(
-    hosting: EnvironmentBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_handle_is_absent(hosting: EnvironmentBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fermi.engines.local.environments.DIAL_SECONDS", 0.1)
     handle = EnvironmentHandle("env-none", 1)
     assert hosting.observe([handle])[handle.name].phase is EnvironmentPhase.ABSENT
@@ -730,7 +726,7 @@ def test_a_handle_that_nobody_knows_is_absent_and_away(
         hosting.dial(handle)
 
 
-def test_the_platform_enters_an_environment_that_nobody_has_opened_without_beginning_it(
+def test_the_platform_enters_an_unopened_environment_without_starting_it(
     hosting: EnvironmentBackend, data: Path
 ) -> None:
     backend: Any = hosting.backend  # type: ignore[attr-defined]
@@ -763,7 +759,7 @@ def began(module: str) -> list[int]:
     ]
 
 
-def test_what_is_begun_through_a_keeper_is_a_stream_of_its_own(hosting: EnvironmentBackend) -> None:
+def test_a_command_through_envd_is_a_stream(hosting: EnvironmentBackend) -> None:
     """As the platform enters environments of worker hosts."""
     run = named(hosting, "env-through").start()
     with managed_environment.enter_environment(hosting.dial(run.handle)) as session:

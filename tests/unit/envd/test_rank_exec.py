@@ -80,7 +80,7 @@ def program(request: pytest.FixtureRequest) -> Iterator[Program]:
     running.close()
 
 
-def test_it_does_as_the_order_says(program: Program, tmp_path: Path) -> None:
+def test_it_follows_the_order(program: Program, tmp_path: Path) -> None:
     order = {
         "env": {"RANK": "3", "MASTER_ADDR": [{"late": "head host"}], "X": "theirs"}, "cwd": str(tmp_path),
         "head": "127.0.0.1", "first": True, "without": ["SECRET"], "name": "task-x-1",
@@ -97,12 +97,12 @@ def test_it_does_as_the_order_says(program: Program, tmp_path: Path) -> None:
     assert "SECRET" not in env
 
 
-def test_without_any_order_a_command_is_where_the_program_was_begun(program: Program) -> None:
+def test_without_an_order_a_command_runs_in_the_current_directory(program: Program) -> None:
     env, cwd = program.shown({})
     assert (env["KEPT"], cwd) == ("kept", os.getcwd())
 
 
-def test_the_packages_of_the_tasks_own_code_come_first(program: Program, tmp_path: Path) -> None:
+def test_packages_of_the_tasks_code_come_first(program: Program, tmp_path: Path) -> None:
     chosen = str(tmp_path / "python-0")
     code_delivery.write_chosen_interpreter(chosen, "/packages/venv/bin/python")
     env, _ = program.shown({"chosen": chosen})
@@ -110,7 +110,7 @@ def test_the_packages_of_the_tasks_own_code_come_first(program: Program, tmp_pat
     assert env["VIRTUAL_ENV"] == "/packages/venv"
 
 
-def test_a_login_shell_keeps_the_path(program: Program, tmp_path: Path) -> None:
+def test_a_login_shell_keeps_path(program: Program, tmp_path: Path) -> None:
     env = {"PATH": f"/of/the/rank:{os.environ['PATH']}", "HOME": str(tmp_path)}
     assert program.ask({"env": env}) == {"ok": True}
     program.stream.sendall(
@@ -127,7 +127,7 @@ def test_a_login_shell_keeps_the_path(program: Program, tmp_path: Path) -> None:
      ({"open": "exec", "command": []}, "KEEPER_REQUEST_INVALID"),
      ({"open": "exec", "command": ["true"], "env": ["X"]}, "KEEPER_REQUEST_INVALID")],
 )  # fmt: skip
-def test_what_it_does_not_do_it_says(request_: dict[str, Any], code: str) -> None:
+def test_unsupported_orders_are_reported(request_: dict[str, Any], code: str) -> None:
     running = Program()
     running.stream.sendall(protocol.encode_line({}))
     assert protocol.send_request(running.stream, request_, 30)["code"] in (code, "KEEPER_REQUEST_INVALID")
@@ -136,7 +136,7 @@ def test_what_it_does_not_do_it_says(request_: dict[str, Any], code: str) -> Non
 
 
 @pytest.mark.parametrize("end", ["stream", "signal", "command"])
-def test_all_that_it_started_ends_with_it(end: str) -> None:
+def test_all_processes_it_started_end_with_it(end: str) -> None:
     running = Program()
     script = LEAVES if end != "command" else "setsid sleep 600 >/dev/null & echo $!; sleep 0.2"
     assert running.ask({}, command=["sh", "-c", script]) == {"ok": True}
@@ -150,7 +150,7 @@ def test_all_that_it_started_ends_with_it(end: str) -> None:
     running.close()
 
 
-def test_nobody_reads_what_it_was_given_out_of_its_memory() -> None:
+def test_its_order_cannot_be_read_from_its_memory() -> None:
     running = Program(SECRET="s3cret")
     code = f"open('/proc/{running.process.pid}/environ').read()"
     assert running.ask({}, command=["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, "-c", code])[
@@ -162,7 +162,7 @@ def test_nobody_reads_what_it_was_given_out_of_its_memory() -> None:
     running.close()
 
 
-def test_one_that_cannot_begin_is_told_with_what_it_complained_of() -> None:
+def test_a_failed_start_is_reported_with_its_output() -> None:
     with pytest.raises(subprocess_stream.ProgramNotReadyError) as silent:
         subprocess_stream.open_ready_stream(["sh", "-c", "echo not today >&2; exit 3"], dict(os.environ), 30)
     assert silent.value.said == "not today"
@@ -172,7 +172,7 @@ def test_one_that_cannot_begin_is_told_with_what_it_complained_of() -> None:
         subprocess_stream.open_ready_stream(["/no/such/program"], {}, 1)
 
 
-def test_what_a_shell_greets_with_is_not_taken_for_an_answer() -> None:
+def test_a_shells_greeting_is_not_taken_for_an_answer() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     words = ["sh", "-c", 'echo Welcome; exec "$@"', "sh", sys.executable, "-m", "fermi.envd.rank_exec"]
     with subprocess_stream.open_ready_stream(words, env, 30) as stream:
@@ -180,7 +180,7 @@ def test_what_a_shell_greets_with_is_not_taken_for_an_answer() -> None:
         assert protocol.send_request(stream, {"open": "exec", "command": ["true"]}) == {"ok": True}
 
 
-def test_pods_and_slurm_nodes_have_all_that_it_imports(tmp_path: Path) -> None:
+def test_pods_and_slurm_nodes_have_all_modules_that_it_imports(tmp_path: Path) -> None:
     for place, runner in (("pod", bundle.POD_MODULES), ("slurm", bundle.SLURM_MODULES)):
         for path, text in bundle.collect_modules(runner, ()).items():
             (tmp_path / place / path).parent.mkdir(parents=True, exist_ok=True)

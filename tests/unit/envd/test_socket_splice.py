@@ -59,7 +59,7 @@ def run(work: Awaitable[int]) -> int:
     return asyncio.run(within())
 
 
-def test_all_arrives_in_order_where_the_reader_is_slower(ways: Ways) -> None:
+def test_all_bytes_arrive_in_order_with_a_slow_reader(ways: Ways) -> None:
     taken, pieces = ways.take(), []
     ways.give(BODY)
     assert run(splice_sockets(ways.out, ways.into, on_data=lambda: pieces.append(1))) == len(BODY)
@@ -67,7 +67,7 @@ def test_all_arrives_in_order_where_the_reader_is_slower(ways: Ways) -> None:
     assert len(pieces) >= len(BODY) // MAX_BUFFER_BYTES
 
 
-def test_no_more_is_taken_than_was_asked_for(ways: Ways) -> None:
+def test_no_more_bytes_are_read_than_requested(ways: Ways) -> None:
     taken = ways.take()
     ways.give(BODY)
     assert run(splice_sockets(ways.out, ways.into, count=100_001)) == 100_001
@@ -76,7 +76,7 @@ def test_no_more_is_taken_than_was_asked_for(ways: Ways) -> None:
     assert taken() == BODY[:100_001]
 
 
-def test_a_thread_takes_no_more_than_was_asked_for(ways: Ways) -> None:
+def test_a_thread_reads_no_more_bytes_than_requested(ways: Ways) -> None:
     taken = ways.take()
     ways.give(BODY)
     assert splice_sockets_blocking(ways.out, ways.into, 3_000_001) == 3_000_001
@@ -85,21 +85,21 @@ def test_a_thread_takes_no_more_than_was_asked_for(ways: Ways) -> None:
     assert taken() == BODY[:3_000_001]
 
 
-def test_a_thread_tells_whose_fault_it_was(ways: Ways) -> None:
+def test_a_thread_reports_which_side_failed(ways: Ways) -> None:
     ways.give(BODY)
     ways.target.close()
     with pytest.raises(TargetClosedError):
         splice_sockets_blocking(ways.out, ways.into, len(BODY))
 
 
-def test_a_thread_carries_as_the_event_loop_does(ways: Ways) -> None:
+def test_a_thread_copies_like_the_event_loop(ways: Ways) -> None:
     taken = ways.take()
     ways.give(BODY)
     assert splice_sockets_blocking(ways.out, ways.into, len(BODY) + 1) == len(BODY), "an early end"
     assert taken() == BODY
 
 
-def test_a_thread_that_waits_ends_when_its_socket_is_shut_down(ways: Ways) -> None:
+def test_a_waiting_thread_ends_when_its_socket_is_shut_down(ways: Ways) -> None:
     found: list[int] = []
     thread = threading.Thread(
         target=lambda: found.append(splice_sockets_blocking(ways.out, ways.into, 10)), daemon=True
@@ -112,14 +112,14 @@ def test_a_thread_that_waits_ends_when_its_socket_is_shut_down(ways: Ways) -> No
     assert found == [4]
 
 
-def test_an_early_end_is_told_by_the_count(ways: Ways) -> None:
+def test_an_early_end_shows_in_the_count(ways: Ways) -> None:
     taken = ways.take()
     ways.give(b"short")
     assert run(splice_sockets(ways.out, ways.into, count=10)) == 5
     assert taken() == b"short"
 
 
-def test_whose_fault_it_was_is_told_apart(ways: Ways) -> None:
+def test_the_failing_side_is_reported(ways: Ways) -> None:
     ways.give(BODY)
     ways.target.close()
     with pytest.raises(TargetClosedError):

@@ -55,7 +55,7 @@ def all_facts() -> list[EnvironmentFacts]:
     ]
 
 
-def test_every_decision_is_one_that_can_be_carried_out() -> None:
+def test_every_decision_can_be_carried_out() -> None:
     for facts in all_facts():
         if facts.state not in STATES_WITH_RUN:
             decisions = [decide_act(facts, None)]
@@ -73,7 +73,7 @@ def test_every_decision_is_one_that_can_be_carried_out() -> None:
                 assert one.cause.code, "whatever ends says why"
 
 
-def test_nothing_happens_because_of_what_is_not_known() -> None:
+def test_unknown_observations_change_nothing() -> None:
     for facts in all_facts():
         running = facts.state in (EnvironmentState.STARTING, EnvironmentState.RUNNING)
         asked = facts.wanted is not DesiredState.RUNNING or facts.restart or facts.idle is not IdleVerdict.USED
@@ -81,14 +81,14 @@ def test_nothing_happens_because_of_what_is_not_known() -> None:
             assert decide_act(facts, EnvironmentStatus(EnvironmentPhase.UNKNOWN)).act is Act.WAIT
 
 
-def test_only_an_engine_that_confirms_it_ends_the_wait_for_what_is_left() -> None:
+def test_only_a_confirmed_end_completes_the_cleanup() -> None:
     for facts in all_facts():
         if facts.state is EnvironmentState.STOPPING and facts.outcome is not None:
             for seen in SEEN:
                 assert (decide_act(facts, seen).act is Act.STOP) == (seen.left is not False)
 
 
-def test_what_may_pass_is_tried_again_and_nothing_else() -> None:
+def test_only_temporary_errors_are_retried() -> None:
     gone = EnvironmentStatus(EnvironmentPhase.ENDED, left=False)
     facts = EnvironmentFacts(EnvironmentState.STOPPING, outcome=CAUSES[EnvironmentReason.LOST], retries=1)
     assert decide_act(facts, gone).to is EnvironmentState.STOPPED
@@ -107,7 +107,7 @@ def test_what_may_pass_is_tried_again_and_nothing_else() -> None:
         ("ENVIRONMENT_WITHOUT_ROOM", EnvironmentState.STOPPED),
     ],
 )
-def test_an_environment_that_its_disk_ended_is_begun_again_where_room_may_come(code: str, to: EnvironmentState) -> None:
+def test_an_environment_ended_by_its_disk_restarts_where_space_may_appear(code: str, to: EnvironmentState) -> None:
     outcome = make_cause(code, {}, plugins.get_causes("local"))
     ending = EnvironmentFacts(
         EnvironmentState.STOPPING, DesiredState.RUNNING, CAUSES[EnvironmentReason.STOPPED], outcome=outcome, retries=3
@@ -116,7 +116,7 @@ def test_an_environment_that_its_disk_ended_is_begun_again_where_room_may_come(c
     assert (decision.act, decision.to, decision.cause) == (Act.CLOSE, to, outcome)
 
 
-def test_a_run_of_which_nothing_is_there_counts_as_running_where_it_begins_on_demand() -> None:
+def test_an_absent_run_counts_as_running_where_it_starts_on_demand() -> None:
     absent = EnvironmentStatus(EnvironmentPhase.ABSENT)
     assert (
         decide_act(EnvironmentFacts(EnvironmentState.RUNNING, sent=True), absent).cause.code == EnvironmentReason.LOST
@@ -130,7 +130,7 @@ def test_a_run_of_which_nothing_is_there_counts_as_running_where_it_begins_on_de
     assert decide_act(EnvironmentFacts(EnvironmentState.STARTING, sent=True), absent).act is Act.START
 
 
-def test_an_engines_queue_is_never_overdue() -> None:
+def test_waiting_in_the_engines_queue_is_never_overdue() -> None:
     late = EnvironmentFacts(EnvironmentState.STARTING, sent=True, overdue=True)
     patient = EnvironmentStatus(EnvironmentPhase.STARTING, waiting=Cause("QUEUE_WAITING", patient=True))
     assert decide_act(late, patient).act is Act.WAIT
@@ -139,14 +139,14 @@ def test_an_engines_queue_is_never_overdue() -> None:
 
 
 @pytest.mark.parametrize("state", EnvironmentState)
-def test_somebody_who_may_change_nothing_is_offered_nothing(state: EnvironmentState) -> None:
+def test_viewers_are_offered_no_actions(state: EnvironmentState) -> None:
     assert list_allowed_actions(state, DesiredState.RUNNING, may_change=False) == []
     assert "start" in list_allowed_actions(EnvironmentState.STOPPED, DesiredState.STOPPED)
     assert "start" not in list_allowed_actions(state, DesiredState.RUNNING)
     assert state in STATES_AT_REST or "delete" not in list_allowed_actions(state, DesiredState.DELETED)
 
 
-def test_what_a_task_trains_in_is_neither_stopped_nor_changed() -> None:
+def test_an_environment_of_a_running_task_is_neither_stopped_nor_changed() -> None:
     assert list_allowed_actions(EnvironmentState.RUNNING, DesiredState.RUNNING, stops_when_idle=True, is_held=True) == [
         "open",
         "keep",
@@ -158,7 +158,7 @@ NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
-def test_one_that_nobody_uses_is_warned_of_and_then_stops() -> None:
+def test_an_idle_environment_is_warned_and_then_stopped() -> None:
     use = IdleFacts(NOON, NOON, minutes=60)
     assert compute_stop_time(use) == NOON + HOUR
     assert judge_idle(replace(use, moment=NOON + 49 * MINUTE)) is IdleVerdict.USED
@@ -168,7 +168,7 @@ def test_one_that_nobody_uses_is_warned_of_and_then_stops() -> None:
     assert judge_idle(replace(warned, moment=NOON + HOUR)) is IdleVerdict.STOP
 
 
-def test_who_is_told_late_has_the_time_all_the_same() -> None:
+def test_a_late_warning_gives_the_full_time() -> None:
     late = IdleFacts(NOON + 3 * HOUR, NOON, minutes=60)
     assert judge_idle(late) is IdleVerdict.WARN
     told = replace(late, warned=NOON + 3 * HOUR)
@@ -176,12 +176,12 @@ def test_who_is_told_late_has_the_time_all_the_same() -> None:
     assert judge_idle(replace(told, moment=NOON + 3 * HOUR + 10 * MINUTE)) is IdleVerdict.STOP
 
 
-def test_one_that_is_used_again_after_the_warning_is_warned_of_anew() -> None:
+def test_use_after_a_warning_resets_it() -> None:
     use = IdleFacts(NOON + 2 * HOUR, NOON + HOUR, minutes=60, warned=NOON + 50 * MINUTE)
     assert judge_idle(use) is IdleVerdict.WARN
 
 
-def test_one_that_is_kept_or_used_or_without_a_limit_never_stops() -> None:
+def test_kept_used_and_unlimited_environments_never_stop() -> None:
     late = IdleFacts(NOON + 9 * HOUR, NOON, minutes=60, warned=NOON + HOUR)
     assert judge_idle(late) is IdleVerdict.STOP
     assert judge_idle(replace(late, keep_until=NOON + 10 * HOUR, warned=None)) is IdleVerdict.USED
@@ -189,5 +189,5 @@ def test_one_that_is_kept_or_used_or_without_a_limit_never_stops() -> None:
     assert judge_idle(replace(late, minutes=None)) is IdleVerdict.USED
 
 
-def test_patience_grows_with_each_end_in_a_row() -> None:
+def test_backoff_grows_with_consecutive_ends() -> None:
     assert [compute_backoff(number).total_seconds() for number in range(4)] == [0, 5, 15, 35]

@@ -51,7 +51,7 @@ def test_the_document_s_table_of_two_machines_of_four():
     assert build_rank_envs(second, 29500)["5"].items() >= {"RANK": "5", "LOCAL_RANK": "1", "ROLE_RANK": "5"}.items()
 
 
-def test_uneven_nodes_are_numbered_as_everywhere():
+def test_uneven_nodes_are_numbered_by_the_rank_rule():
     counts = (2, 4, 8)
     placements = place_nodes([Node(str(n), str(n), gpu_count=count) for n, count in enumerate(counts)], "0")
     for at in placements:
@@ -60,7 +60,7 @@ def test_uneven_nodes_are_numbered_as_everywhere():
         assert seen.world_size == 14
 
 
-def test_one_rank_meets_all_others():
+def test_single_ranks_rendezvous():
     seen = found(
         LaunchArguments(mode="manual", rank=5, world_size=8, nproc=(4,), master_port=1234), {"MASTER_ADDR": "gn6"}
     )
@@ -70,7 +70,7 @@ def test_one_rank_meets_all_others():
     assert found(LaunchArguments(rank=0, world_size=1)).members == 1
 
 
-def test_a_task_of_slurm_is_a_rank():
+def test_a_slurm_task_is_a_rank():
     seen = found(LaunchArguments(), SLURM)
     assert (seen.ranks, seen.world_size, seen.local_world_size, seen.node_rank) == (((3, 1),), 5, 2, 1)
     assert (seen.member, seen.members, seen.master_addr) == (3, 5, "gpu03")
@@ -83,7 +83,7 @@ def test_a_task_of_slurm_is_a_rank():
     assert found(LaunchArguments(mode="manual", nproc=(2,)), SLURM).world_size == 2
 
 
-def test_a_task_of_slurm_can_be_a_node():
+def test_a_slurm_task_can_be_a_node():
     env = SLURM | {"SLURM_NTASKS": "3", "SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_NNODES": "3"}
     seen = found(LaunchArguments(nproc=(4,)), env)
     assert (seen.ranks, seen.world_size, seen.member, seen.members) == (((4, 0), (5, 1), (6, 2), (7, 3)), 12, 1, 3)
@@ -109,7 +109,7 @@ def test_a_task_of_slurm_can_be_a_node():
         (LaunchArguments(mode="slurm"), "LAUNCH_NO_SLURM", "SLURM_PROCID"),
     ],
 )
-def test_what_cannot_be_is_named(asked, code, part):
+def test_invalid_placements_are_named(asked, code, part):
     with pytest.raises(LaunchError) as error:
         found(asked)
     assert error.value.code == code
@@ -125,23 +125,23 @@ def test_what_cannot_be_is_named(asked, code, part):
         ("a-1-[2]-b.example.org", ["a-1-2-b.example.org"]),
     ],
 )
-def test_a_list_of_hosts_is_written_out(text, hosts):
+def test_a_hostlist_is_expanded(text, hosts):
     assert hostlist.expand_hosts(text) == hosts
 
 
 @pytest.mark.parametrize("text", ["", "a[", "a[1-]", "a[2-1]", "a[x]", "a,,b", "a]b", "a[1-9999999999]"])
-def test_what_is_no_list_of_hosts_is_refused(text):
+def test_an_invalid_hostlist_is_refused(text):
     with pytest.raises(LaunchError, match="HOSTLIST_INVALID"):
         hostlist.expand_hosts(text)
 
 
-def test_tasks_per_node_are_written_out():
+def test_tasks_per_node_are_expanded():
     assert hostlist.expand_counts("2(x3),1") == [2, 2, 2, 1]
     with pytest.raises(LaunchError, match="HOSTLIST_INVALID"):
         hostlist.expand_counts("2x")
 
 
-def test_a_batch_script_asks_for_what_was_said():
+def test_a_batch_script_has_the_requested_options():
     batch = sbatch.SbatchOptions(2, 4, name="a name", partition="gpu", account="lab", qos="high", time="1-0", cpus=8)
     text = sbatch.render_script(batch, ["python", "train.py", "--name", "it's $x"])
     for line in ("job-name=\"a name\"", "nodes=2", "ntasks-per-node=4", "gpus-per-node=4", "partition=gpu",
@@ -154,7 +154,7 @@ def test_a_batch_script_asks_for_what_was_said():
 
 
 @needs_shellcheck
-def test_shellcheck_has_nothing_to_say_about_a_batch_script(tmp_path):
+def test_a_batch_script_passes_shellcheck(tmp_path):
     (tmp_path / "run.sh").write_text(sbatch.render_script(sbatch.SbatchOptions(), ["python", *NASTY]))
     done = subprocess.run(["shellcheck", tmp_path / "run.sh"], capture_output=True, text=True)
     assert done.stdout == ""

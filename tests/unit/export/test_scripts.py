@@ -49,12 +49,12 @@ def said_by_bash(words: list[str]) -> list[str]:
 
 @settings(max_examples=examples(40))
 @given(st.lists(TEXT, min_size=1, max_size=30))
-def test_any_text_is_one_word_of_bash_and_stays_as_it_is(texts):
+def test_any_text_is_one_unchanged_word_of_bash(texts):
     assert said_by_bash([quote_word(text) for text in texts]) == texts
     assert said_by_bash([quote_text(text) for text in texts]) == texts
 
 
-def test_what_shells_care_about_stays_as_it_is():
+def test_special_characters_of_shells_are_unchanged():
     assert said_by_bash([quote_word(text) for text in NASTY]) == NASTY
     prefixed = [quote_value((f"{text}=", Late.PYTHON, text), {Late.PYTHON: "BASH_VERSINFO"}) for text in NASTY]
     assert [item[:1] for item in said_by_bash(prefixed)] == [f"{text}="[:1] for text in NASTY]
@@ -80,7 +80,7 @@ json.dump({"env": dict(os.environ), "argv": sys.argv[1:], "cwd": os.getcwd()}, o
 """
 
 
-def test_each_rank_gets_the_plan_s_environment_and_arguments_whatever_is_in_them(tmp_path):
+def test_each_rank_gets_the_plans_environment_and_arguments_unchanged(tmp_path):
     (tmp_path / "a script.py").write_text(DUMP)
     out = tmp_path / "out"
     out.mkdir()
@@ -110,7 +110,7 @@ def test_each_rank_gets_the_plan_s_environment_and_arguments_whatever_is_in_them
 
 @needs_shellcheck
 @pytest.mark.parametrize("target", TARGETS)
-def test_shellcheck_has_nothing_to_say(target, tmp_path):
+def test_scripts_pass_shellcheck(target, tmp_path):
     specs = [
         nasty(hyperparameters={"wandbRunName": "".join(NASTY)}),
         job(2, framework="jax" if target != "torchrun" else "deepspeed"),
@@ -126,7 +126,7 @@ def test_shellcheck_has_nothing_to_say(target, tmp_path):
     assert done.returncode == 0
 
 
-def test_the_readme_says_how_its_code_comes_to_the_nodes():
+def test_the_readme_explains_how_code_reaches_the_nodes():
     bare = export.render_files(job(2, 1), "shell", "en")["README.md"]
     own = export.render_files(job(2, 1, code=Code(snapshot="5b" * 32)), "shell", "en")["README.md"]
     assert "fermi clone" not in bare
@@ -136,7 +136,7 @@ def test_the_readme_says_how_its_code_comes_to_the_nodes():
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("lang", ["zh", "en"])
-def test_the_readme_is_of_that_very_job(target, lang):
+def test_the_readme_describes_its_job(target, lang):
     spec = job(1, 2)
     text = export.render_files(spec, target, lang)["README.md"]
     assert "task-hand-2" in text
@@ -184,7 +184,7 @@ def test_a_compose_file_has_a_service_for_each_node():
     assert '\nhead="node-0"\n' in files["start-node-1.sh"]
 
 
-def test_kubernetes_objects_are_the_backend_s_but_for_the_mark_that_a_platform_looks_for():
+def test_kubernetes_objects_equal_the_backends_without_its_label():
     spec = job(1, 2)
     files = export.render_files(spec, "kubernetes", "en", {"namespace": "training"})
     found = [yaml.safe_load(text) for name, text in sorted(files.items()) if name.startswith("manifests/")]
@@ -206,7 +206,7 @@ echo "Submitted $1"
 """
 
 
-def test_a_slurm_folder_is_copied_to_where_the_nodes_see_it_and_can_be_submitted_again(tmp_path):
+def test_a_slurm_folder_is_copied_to_shared_storage_and_can_be_resubmitted(tmp_path):
     shared = tmp_path / "shared it's"
     folder = write(tmp_path / "job", nasty(), "slurm", folder=str(shared))
     (tmp_path / "bin").mkdir()
@@ -269,7 +269,7 @@ def test_the_nodes_stop_when_the_one_touch_script_is_killed(tmp_path):
         run.close()
 
 
-def test_a_host_that_ssh_cannot_reach_is_named(tmp_path):
+def test_a_host_unreachable_by_ssh_is_named(tmp_path):
     there, gone = nodes(1, 1)
     run = one_touch(tmp_path, job(nodes=(there, replace(gone, ip="gone"))), FAIL)
     assert run.wait() == 255
@@ -299,7 +299,7 @@ SCRIPTS = {"slurm": "submit.sh", "kubernetes": "apply.sh"}  # the others begin w
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_script_names_the_variable_of_a_secret_and_demands_it(target, tmp_path):
+def test_a_script_names_the_variable_of_a_secret_and_requires_it(target, tmp_path):
     (tmp_path / "train.py").write_text("print('never')\n")
     spec = job(1, entrypoint=Entrypoint("train.py"), secret_env={"API_KEY": "the-key"})
     folder = write(tmp_path / "job", spec, target)
@@ -313,7 +313,7 @@ def test_a_script_names_the_variable_of_a_secret_and_demands_it(target, tmp_path
 
 
 @pytest.mark.parametrize("by", ["environment", "file"])
-def test_what_is_set_reaches_the_ranks(by, tmp_path):
+def test_a_secret_variable_reaches_the_ranks(by, tmp_path):
     value = '$(id) it\'s "so"'
     (tmp_path / "train.py").write_text("import os; print('key', os.environ['API_KEY'])\n")
     spec = job(1, entrypoint=Entrypoint("train.py"), secret_env={"API_KEY": "the-key"})
@@ -336,7 +336,7 @@ if [[ " $* " == *" get pods "* ]]; then echo pod/one; fi
 """
 
 
-def test_kubectl_is_given_the_value_on_no_command_line(tmp_path):
+def test_kubectl_gets_the_secret_on_no_command_line(tmp_path):
     folder = write(tmp_path / "job", job(1, secret_env={"API_KEY": "the-key"}), "kubernetes")
     (tmp_path / "kubectl").write_text(KUBECTL)
     (tmp_path / "kubectl").chmod(0o755)
@@ -352,7 +352,7 @@ def test_kubectl_is_given_the_value_on_no_command_line(tmp_path):
     assert "delete --ignore-not-found secret task-hand-hand-2" in log.read_text()
 
 
-def test_scripts_bound_what_a_node_may_use_as_their_cluster_does():
+def test_scripts_have_the_resource_bounds_of_their_cluster():
     asked = {"bounds": {"processes": 64, "memoryGb": 1.5, "reservePercent": 10}}
     for target in ("shell", "torchrun", "compose"):
         script = export.render_files(job(1, 1), target, "en", asked)["start-node-0.sh"]
@@ -362,7 +362,7 @@ def test_scripts_bound_what_a_node_may_use_as_their_cluster_does():
 
 
 @pytest.mark.parametrize("target", ["shell", "torchrun"])
-def test_options_of_the_script_for_all_nodes_reach_each_of_them(tmp_path, target):
+def test_options_of_the_script_for_all_nodes_reach_each_node(tmp_path, target):
     spec = job(1, entrypoint=Entrypoint("train.py"), master_port=free_port())
     (folder := write(tmp_path / "job", spec, target)).joinpath("train.py").write_text("print('began')")
     run = Started(tmp_path / "log", "bash", folder / "start-all.sh", "--confine", "--read", "/no such folder")

@@ -160,7 +160,7 @@ def test_the_batch_triple_is_solved_from_what_is_given(
     assert triple(spec(*DOCUMENT, options=options, hyperparameters=hyperparameters)) == expected
 
 
-def test_a_batch_size_that_gave_way_is_named() -> None:
+def test_a_changed_batch_size_is_named() -> None:
     request = spec(*DOCUMENT, options={"trainBatchSize": 56}, hyperparameters={"batchSize": 8})
     assert found(request) == {"hyperparameters.batchSize": "BATCH_SIZE_GAVE_WAY"}
 
@@ -182,7 +182,7 @@ def test_precision_follows_the_weakest_gpu(
     assert (values["fp16"]["enabled"], values["bf16"]["enabled"]) == (fp16, bf16)
 
 
-def test_one_node_without_cuda_puts_all_ranks_on_cpus() -> None:
+def test_one_node_without_cuda_moves_all_ranks_to_cpus() -> None:
     nodes = (Node("a", "a", gpu_type="A100", gpu_count=2), Node("b", "b"))
     plan = deepspeed.plan(JobSpec("task", "deepspeed", nodes, "a"))
     assert [node.env["DS_ACCELERATOR"] for node in plan.nodes] == ["cpu", "cpu"]
@@ -190,24 +190,24 @@ def test_one_node_without_cuda_puts_all_ranks_on_cpus() -> None:
     assert plan.preload == deepspeed.PRELOAD
 
 
-def test_gpus_are_left_alone_by_what_is_imported_before_the_fork() -> None:
+def test_imports_before_the_fork_do_not_touch_gpus() -> None:
     plan = deepspeed.plan(spec("env-001", emulated=False))
     assert "DS_ACCELERATOR" not in plan.nodes[0].env
     assert not [name for name in plan.preload if "deepspeed" in name]
 
 
-def test_pascal_has_float16_when_deepspeed_is_told() -> None:
+def test_pascal_uses_float16_when_configured() -> None:
     nodes = (Node("a", "a", gpu_type="P100", gpu_count=2),)
     assert deepspeed.plan(JobSpec("task", "deepspeed", nodes, "a")).nodes[0].env["DS_ALLOW_DEPRECATED_FP16"] == "1"
 
 
-def test_a_script_of_the_user_s_own_is_told_where_the_configuration_is() -> None:
+def test_a_custom_script_gets_the_path_of_the_configuration() -> None:
     plan = deepspeed.plan(spec("env-001", entrypoint=Entrypoint("train.py", ("--x",)), hyperparameters={"dtype": [1]}))
     assert plan.nodes[0].command == (Late.PYTHON, "-u", "train.py", "--x")
     assert plan.nodes[0].env["FERMI_DEEPSPEED_CONFIG"] == (Late.FILES_DIR, "/ds_config.json")
 
 
-def test_what_the_user_sets_wins() -> None:
+def test_user_settings_win() -> None:
     options = {"optimizer": "SGD", "offloadOptimizer": "none", "config": {"zero_optimization": {"overlap_comm": False}}}
     hyperparameters = {"learningRate": 0.5, "learningRateScaling": "linear", "gradientClipping": 2, "weightDecay": 0}
     env = {"TORCH_EXTENSIONS_DIR": "/cache"}
@@ -227,7 +227,7 @@ def eight(**changes: Any) -> JobSpec:
     return spec("env-005", **{"hyperparameters": {"layers": 4}, **changes})
 
 
-def test_tensor_parallelism_alone_is_deepspeed_s_own_and_leaves_the_train_batch_to_it() -> None:
+def test_tensor_parallelism_alone_uses_deepspeeds_own_and_its_train_batch() -> None:
     request = eight(strategy={"tensorParallel": 4}, options={"trainBatchSize": 16})
     values = rendered(request)
     assert values["tensor_parallel"] == {"autotp_size": 4}
@@ -240,7 +240,7 @@ def test_tensor_parallelism_alone_is_deepspeed_s_own_and_leaves_the_train_batch_
     assert command[command.index("--tensor_parallel_size") + 1] == "4"
 
 
-def test_a_pipeline_has_stage_1_and_micro_batches_enough_to_keep_it_busy() -> None:
+def test_a_pipeline_has_stage_1_and_enough_micro_batches() -> None:
     request = eight(strategy={"tensorParallel": 2, "pipelineParallel": 2})
     values = rendered(request)
     assert (values["pipeline"], "tensor_parallel" in values) == ({"stages": 2}, False)
@@ -254,14 +254,14 @@ def test_a_pipeline_has_stage_1_and_micro_batches_enough_to_keep_it_busy() -> No
     ]
 
 
-def test_a_model_that_is_too_large_for_its_split_is_named() -> None:
+def test_a_model_too_large_for_its_split_is_named() -> None:
     large = {"layers": 96, "heads": 96, "hiddenSize": 12288, "sequenceLength": 2048, "vocabSize": 50304}
     split = {"tensorParallel": 8}
     assert warned(eight(strategy=split, hyperparameters=large, options={"zeroStage": 0})) == ["DEEPSPEED_OUT_OF_MEMORY"]
     assert warned(eight(strategy=split, options={"zeroStage": 0}, hyperparameters={"heads": 8})) == []
 
 
-def test_all_that_is_wrong_is_named_at_once_with_the_nearest_that_works() -> None:
+def test_all_problems_are_named_with_the_nearest_valid_values() -> None:
     request = spec(*DOCUMENT, strategy={"tensorParallel": 8, "pipelineParallel": 4}, options={"zeroStage": 3})
     problems = validate.find_problems(request)
     assert {problem.code for problem in problems} == {
@@ -272,7 +272,7 @@ def test_all_that_is_wrong_is_named_at_once_with_the_nearest_that_works() -> Non
     assert nearest == {"tensorParallel=1, pipelineParallel=2, dataParallel=7"}
 
 
-def test_the_splits_nearest_to_the_document_s_can_run_on_its_nodes() -> None:
+def test_splits_nearest_to_the_documents_can_run_on_its_nodes() -> None:
     request = spec(*DOCUMENT, strategy=ASKED, hyperparameters={"layers": 28})
     possible = plugins.get_framework("deepspeed").splits(request)
     assert [tuple(one.values()) for one in possible] == [(1, 7, 2), (2, 7, 1), (1, 2, 7)]
@@ -284,7 +284,7 @@ def test_the_splits_nearest_to_the_document_s_can_run_on_its_nodes() -> None:
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-def test_splits_that_are_proposed_run_with_the_stage_that_was_asked_for(stage: int) -> None:
+def test_proposed_splits_run_with_the_requested_stage(stage: int) -> None:
     request = eight(strategy={"dataParallel": 1}, options={"zeroStage": stage})
     possible = plugins.get_framework("deepspeed").splits(request)
     assert possible
@@ -294,7 +294,7 @@ def test_splits_that_are_proposed_run_with_the_stage_that_was_asked_for(stage: i
     assert "pipelineParallel=2" not in str([one.params for one in plugins.get_framework("deepspeed").warnings(request)])
 
 
-def test_a_script_s_own_model_is_judged_by_nobody_but_the_ranks_are() -> None:
+def test_a_custom_scripts_model_is_not_checked_but_its_ranks_are() -> None:
     own = {"entrypoint": Entrypoint("train.py"), "hyperparameters": {"layers": 1, "heads": 1}}
     request = eight(**own, strategy={"tensorParallel": 4, "pipelineParallel": 2})
     env = deepspeed.plan(request).nodes[0].env
@@ -375,7 +375,7 @@ def satisfies_every_rule(spec: JobSpec, plan: Plan) -> None:
         st.sampled_from([*split.DEGREES, "contextParallel"]), st.integers(-1, 1 << 70) | st.text(max_size=2)
     ),
 )
-def test_rules_never_raise_whatever_comes_in(
+def test_rules_never_raise_for_any_input(
     nodes: Any, options: Any, hyperparameters: Any, own: bool, strategy: Any
 ) -> None:
     spec = request(nodes, options, hyperparameters, own, strategy)
@@ -429,7 +429,7 @@ def requests(draw: st.DrawFn) -> JobSpec:
 
 
 @given(requests())
-def test_what_breaks_no_rule_is_rendered_and_deepspeed_itself_accepts_it(
+def test_a_valid_request_is_rendered_and_accepted_by_deepspeed(
     deepspeed_reads: Callable[..., None], spec: JobSpec
 ) -> None:
     plan = deepspeed.plan(spec)
@@ -437,7 +437,7 @@ def test_what_breaks_no_rule_is_rendered_and_deepspeed_itself_accepts_it(
     deepspeed_reads(str(plan.files["ds_config.json"]), plan.world_size, split.read_split(spec))
 
 
-def test_what_we_refuse_deepspeed_refuses_too(deepspeed_reads: Callable[..., None]) -> None:
+def test_refused_settings_are_refused_by_deepspeed_too(deepspeed_reads: Callable[..., None]) -> None:
     good = rendered(spec(*DOCUMENT))
     for change in (
         {"train_batch_size": 64},
@@ -451,7 +451,7 @@ def test_what_we_refuse_deepspeed_refuses_too(deepspeed_reads: Callable[..., Non
     deepspeed_reads(json.dumps(good), 14)
 
 
-def test_defaults_are_the_recipe_s_but_for_the_document_s_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_are_the_recipes_except_the_documents_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     from fermi.train import train_ddp
 
     monkeypatch.delenv("FERMI_HYPERPARAMETERS", raising=False)

@@ -126,7 +126,7 @@ def test_rules_proposals_and_plans_never_raise_and_agree_with_each_other(name: s
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_every_option_is_refused_by_name_and_by_value_with_what_is_allowed_and_the_nearest(name: str) -> None:
+def test_every_option_is_refused_by_name_and_value_with_the_nearest_valid_one(name: str) -> None:
     """Each option of each framework, spelled in capitals and given a value that no schema here allows."""
     rules = plugins.get_framework(name).options["properties"]
     machine = Node("n", "n", gpu_type="A100", gpu_count=8)

@@ -60,12 +60,12 @@ def test_a_broken_rule_is_named_with_its_field(changes, field, code):
     assert codes(validate.find_problems(spec(**changes))) == [(field, code)]
 
 
-def test_a_mesh_that_does_not_fit_gets_the_nearest_one_that_does():
+def test_an_invalid_mesh_gets_the_nearest_valid_one():
     [problem] = fsdp.problems(spec("env-001", "env-003", "env-005", options={"shardSize": 8}))
     assert problem.params == {"found": 8, "worldSize": 14, "nearest": 7, "allowed": "1, 2, 7, 14"}
 
 
-def test_a_script_of_the_users_own_may_call_anything_dtype():
+def test_a_custom_script_may_use_any_dtype():
     own = spec(entrypoint=Entrypoint("a.py"), hyperparameters={"dtype": [1]}, options={"mixedPrecision": "bfloat16"})
     assert validate.find_problems(own) == []
     assert yaml.safe_load(str(fsdp.plan(own).files["fsdp_config.yaml"]))["dtype"] == "bfloat16"
@@ -88,7 +88,7 @@ def test_a_script_of_the_users_own_may_call_anything_dtype():
         (over((1, "a")), 1, []),
     ],
 )
-def test_models_are_sharded_inside_zones_and_nodes(job, size, warned):
+def test_models_are_sharded_within_zones_and_nodes(job, size, warned):
     assert [code for _, code in codes(plugins.get_framework("pytorch-fsdp").warnings(job))] == warned
     plan = fsdp.plan(job)
     assert argument(plan, "--shard_size") == str(size)
@@ -96,7 +96,7 @@ def test_models_are_sharded_inside_zones_and_nodes(job, size, warned):
     assert mesh == {"replicate": job.world_size // size, "shard": size}
 
 
-def test_a_strategy_that_is_not_rendered_is_a_warning():
+def test_an_unrendered_strategy_is_a_warning():
     asked = spec(strategy={"tensorParallel": 2}, options={"sharding": "full", "shardSize": 6})
     assert ("distributedConfig.strategy", "STRATEGY_NOT_RENDERED") in codes(
         plugins.get_framework("pytorch-fsdp").warnings(asked)
@@ -113,7 +113,7 @@ def test_a_strategy_that_is_not_rendered_is_a_warning():
         (("env-001", "env-003"), {"hyperparameters": {"dtype": "bfloat16"}}, "bfloat16"),
     ],
 )
-def test_precision_is_the_users_choice_else_that_of_the_weakest_gpu(environments, changes, dtype):
+def test_precision_is_the_users_choice_or_that_of_the_weakest_gpu(environments, changes, dtype):
     assert argument(fsdp.plan(spec(*environments, **changes)), "--dtype") == dtype
 
 
@@ -125,7 +125,7 @@ def test_options_become_arguments_of_the_recipe():
     assert not flags & set(fsdp.plan(spec()).nodes[0].command)
 
 
-def test_it_is_known_by_its_short_name():
+def test_it_is_found_by_its_short_name():
     assert plugins.get_framework("fsdp") is plugins.get_framework("pytorch-fsdp")
 
 

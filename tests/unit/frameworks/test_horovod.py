@@ -72,7 +72,7 @@ def test_a_broken_rule_is_named_with_its_field(changes, field, code):
     assert codes(validate.find_problems(spec(**changes))) == [(field, code)]
 
 
-def test_hosts_that_are_refused_come_with_ones_that_are_not():
+def test_refused_hosts_come_with_valid_ones():
     for hosts in ("gn6", "gn6:8,gn6:8", "gn6:13"):
         [problem] = validate.find_problems(spec(options={"hosts": hosts}))
         assert problem.params["nearest"] == "192.168.1.10:2,192.168.2.20:4,192.168.3.30:8"
@@ -81,7 +81,7 @@ def test_hosts_that_are_refused_come_with_ones_that_are_not():
     assert (problem.params["slots"], problem.params["worldSize"]) == (13, 14)
 
 
-def test_another_backend_and_another_split_than_horovods_are_warnings():
+def test_another_backend_or_split_is_a_warning():
     strategy = {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}
     assert codes(plugins.get_framework("horovod").warnings(spec(backend="nccl", strategy=strategy))) == [
         ("distributedConfig.strategy", "STRATEGY_NOT_RENDERED"),
@@ -90,7 +90,7 @@ def test_another_backend_and_another_split_than_horovods_are_warnings():
     assert plugins.get_framework("horovod").warnings(spec(strategy={"dataParallel": 14})) == []
 
 
-def test_a_node_without_an_address_for_host_slots_is_a_warning_until_one_is_given():
+def test_a_node_without_an_address_for_host_slots_is_a_warning():
     nodes = (Node("a", "节点 一", ip="fe80::1", gpu_count=1), Node("b", "gn7", gpu_count=2))
     own = JobSpec("t", "horovod", nodes, "a")
     assert codes(plugins.get_framework("horovod").warnings(own)) == [(HOSTS, "HOROVOD_HOST_UNUSABLE")]
@@ -100,7 +100,7 @@ def test_a_node_without_an_address_for_host_slots_is_a_warning_until_one_is_give
     assert horovod.plan(given).files["hostfile"] == "gn6 slots=1\ngn7 slots=2\n"
 
 
-def test_an_empty_strategy_gets_data_parallelism_over_all_ranks():
+def test_an_empty_strategy_means_data_parallelism_over_all_ranks():
     proposal = plugins.get_framework("horovod").propose(spec())
     assert proposal.strategy == {"dataParallel": 14}
     assert codes(list(proposal.reasons)) == [("distributedConfig.strategy", "PROPOSED_DATA_PARALLEL")]
@@ -116,12 +116,12 @@ def test_an_empty_strategy_gets_data_parallelism_over_all_ranks():
         ((4, 1), "0/2 0/1 0/1 0/1 1/2"),
     ],
 )
-def test_uneven_nodes_are_numbered_across_as_horovod_does(gpus, cross):
+def test_uneven_nodes_have_horovods_cross_ranks(gpus, cross):
     ranks = by_rank(horovod.plan(over(*gpus)))
     assert [f"{env['HOROVOD_CROSS_RANK']}/{env['HOROVOD_CROSS_SIZE']}" for env in ranks] == cross.split()
 
 
-def test_options_become_horovods_variables_and_the_flags_of_horovodrun():
+def test_options_become_horovod_variables_and_horovodrun_flags():
     chosen = {"compression": "fp16", "fusionThresholdMb": 64, "cycleTimeMs": 3.5, "autotune": True, "timeline": True,
               "timeoutSeconds": 60}  # fmt: skip
     plan = horovod.plan(spec(options=chosen, hyperparameters={"wandbRunName": "a run"}))
@@ -142,12 +142,12 @@ def test_options_become_horovods_variables_and_the_flags_of_horovodrun():
     assert words[words.index("--wandb_run_name") + 1] == "a run"
 
 
-def test_what_is_not_chosen_is_left_to_horovod():
+def test_unset_options_are_left_to_horovod():
     env = by_rank(horovod.plan(spec()))[0]
     assert not {"HOROVOD_FUSION_THRESHOLD", "HOROVOD_CYCLE_TIME", "HOROVOD_AUTOTUNE", "HOROVOD_TIMELINE"} & env.keys()
 
 
-def test_a_script_of_the_users_own_is_started_in_the_same_way():
+def test_a_custom_script_is_started_in_the_same_way():
     plan = horovod.plan(spec(entrypoint=Entrypoint("my train.py", ("--a b",)), options={"compression": "fp16"}))
     for node in plan.nodes:
         assert [resolve(word, BOUND) for word in node.command] == [

@@ -46,7 +46,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Framework]:
     return add
 
 
-def test_what_a_framework_leaves_out_is_data_parallelism_without_options(register: Callable[..., Framework]) -> None:
+def test_a_minimal_framework_has_data_parallelism_without_options(register: Callable[..., Framework]) -> None:
     smallest = register()
     spec = job("env-001", "env-003", framework="new", options={"made": "up"})
     assert [problem.code for problem in smallest.problems(spec)] == ["OPTION_UNKNOWN"]
@@ -56,7 +56,7 @@ def test_what_a_framework_leaves_out_is_data_parallelism_without_options(registe
     assert texts.get_description(smallest, "en") == ""
 
 
-def test_a_framework_that_splits_the_model_proposes_its_own_split_or_none() -> None:
+def test_a_framework_that_splits_the_model_proposes_a_split_or_none() -> None:
     split = Framework("split", module(INFO=Info(label="Split", parallelism=("tensor", "data")), plan=plan))
     spec = job("env-001", strategy={"tensorParallel": 2})
     assert split.warnings(spec) == []
@@ -76,7 +76,7 @@ def test_a_framework_that_splits_the_model_proposes_its_own_split_or_none() -> N
         ({"INFO": Info(label="X"), "plan": plan, "PRELOAD": "x"}, "its `PRELOAD` is str 'x', not names of modules"),
     ],
 )  # fmt: skip
-def test_an_author_is_told_which_part_is_missing_and_what_was_found(parts: dict[str, Any], said: str) -> None:
+def test_a_missing_part_is_named_to_the_author(parts: dict[str, Any], said: str) -> None:
     with pytest.raises(TypeError) as refused:
         Framework("x", module(**parts))
     assert "some_framework cannot be the framework x: " in str(refused.value)
@@ -84,7 +84,7 @@ def test_an_author_is_told_which_part_is_missing_and_what_was_found(parts: dict[
 
 
 @pytest.mark.parametrize("name", plugins.FRAMEWORKS)
-def test_what_a_framework_sets_for_its_ranks_is_refused_to_users_or_gives_way_to_theirs(name: str) -> None:
+def test_variables_of_a_framework_are_reserved_or_overridable(name: str) -> None:
     """Where both set a variable, nothing is overridden in silence."""
     spec = job("env-001", "env-003", framework=name, emulated=False)
     framework = plugins.get_framework(name)
@@ -95,14 +95,14 @@ def test_what_a_framework_sets_for_its_ranks_is_refused_to_users_or_gives_way_to
             assert {key: {**at.env, **process.env}[key] for key in theirs} == theirs
 
 
-def test_what_one_framework_reserves_is_refused_whatever_the_framework(register: Callable[..., Framework]) -> None:
+def test_variables_reserved_by_one_framework_are_refused_for_all(register: Callable[..., Framework]) -> None:
     register(reserved=("SMALL_.*",))
     assert [problem.code for problem in variables.find_problems({"SMALL_RANK": "1", "SMALLER": "1"})] == [
         "ENV_RESERVED"
     ]
 
 
-def test_a_new_framework_is_recommended_for_the_sizes_that_it_says(register: Callable[..., Framework]) -> None:
+def test_a_new_framework_is_recommended_for_its_declared_sizes(register: Callable[..., Framework]) -> None:
     register(parallelism=("data", "sharded"), model_size=(2 * 10**9, 20 * 10**9))
 
     def first_reasons(parameters: int) -> dict[str, str]:
@@ -117,7 +117,7 @@ def test_a_new_framework_is_recommended_for_the_sizes_that_it_says(register: Cal
     assert first_reasons(10**8)["new"] == "REJECTED_BY_SIZE"
 
 
-def test_a_framework_on_another_library_is_tested_told_apart_and_rendered_by_what_it_declares(
+def test_a_framework_on_another_library_is_handled_by_its_declarations(
     register: Callable[..., Framework],
 ) -> None:
     register(stack="paddle", launcher="")
@@ -132,7 +132,7 @@ def test_a_framework_on_another_library_is_tested_told_apart_and_rendered_by_wha
     assert {one.framework: one.reasons[0].code for one in bad}["new"] == "REJECTED_OTHER_LIBRARY"
 
 
-def test_the_pre_flight_test_asks_any_library_at_least_whether_it_is_there(register: Callable[..., Framework]) -> None:
+def test_the_preflight_test_checks_that_any_library_exists(register: Callable[..., Framework]) -> None:
     with preflight_node.StackProbe(["numpy", "no-such-library"]) as child:
         found = child.devices(60)
     assert found["numpy"]["version"]
@@ -148,6 +148,6 @@ def test_the_pre_flight_test_asks_any_library_at_least_whether_it_is_there(regis
     assert levels("no-such-library") == [("fail", "PREFLIGHT_STACK_ABSENT")]
 
 
-def test_a_stage_of_the_platform_s_own_needs_nothing_but_a_plan() -> None:
+def test_a_platform_stage_needs_only_a_plan() -> None:
     stage = plugins.get_planner("preflight")
     assert stage.plan(job("env-001", framework="preflight")).world_size == 1

@@ -75,7 +75,7 @@ def test_a_broken_rule_is_named_with_its_field(changes, field, code):
     assert [(problem.field, problem.code) for problem in found] == [(field, code)]
 
 
-def test_a_batch_that_cannot_be_shared_out_comes_with_the_nearest_ones_that_can():
+def test_an_indivisible_batch_comes_with_the_nearest_divisible_ones():
     options = {"batchIsGlobal": True}
     [problem] = validate.find_problems(spec_of(hyperparameters={"batchSize": 64}, options=options))
     assert problem.params["nearest"] == (56, 70)
@@ -84,12 +84,12 @@ def test_a_batch_that_cannot_be_shared_out_comes_with_the_nearest_ones_that_can(
     assert validate.find_problems(spec_of(hyperparameters={"batchSize": 70}, options=options)) == []
 
 
-def test_a_script_of_the_users_own_may_compute_and_share_out_as_it_likes():
+def test_a_custom_script_may_compute_and_share_freely():
     own = {"entrypoint": Entrypoint("train.py"), "hyperparameters": {"dtype": "float16", "batchSize": 3}}
     assert validate.find_problems(spec_of(options={"batchIsGlobal": True}, **own)) == []
 
 
-def test_another_backend_and_another_split_than_jax_s_are_warnings():
+def test_another_backend_or_split_is_a_warning():
     strategy = {"dataParallel": 2, "pipelineParallel": 4, "tensorParallel": 8}
     found = has_text(jax.warnings(spec_of(backend="nccl", strategy=strategy)))
     assert [problem.code for problem in found] == ["STRATEGY_NOT_RENDERED", "JAX_BACKEND_FIXED"]
@@ -118,7 +118,7 @@ BIG = {"layers": 40, "hiddenSize": 5120, "heads": 40, "sequenceLength": 2048}  #
          ["STRATEGY_NOT_RENDERED"]),
     ],
 )  # fmt: skip
-def test_the_mesh_is_all_processes_and_what_is_left_empty_is_proposed(
+def test_the_mesh_covers_all_processes_and_empty_values_are_proposed(
     strategy, hyperparameters, mesh, proposed, reasons, warned
 ):
     spec = spec_of(strategy=strategy, hyperparameters=hyperparameters, emulated=True)
@@ -136,7 +136,7 @@ def test_the_mesh_is_all_processes_and_what_is_left_empty_is_proposed(
     assert flags(plan)["--fsdp_parallel"] == str(mesh[1])
 
 
-def test_shards_across_zones_are_warned_of_where_smaller_groups_would_stay_inside():
+def test_shards_across_zones_give_a_warning_where_smaller_groups_fit():
     a, b = (replace(ENVIRONMENTS[name], zone=name) for name in ("env-001", "env-002"))  # two GPUs each
     spec = replace(spec_of("env-001", "env-002", strategy={"fsdpParallel": 4}), nodes=(a, b))
     [warning] = has_text(jax.warnings(spec))
@@ -156,7 +156,7 @@ def test_shards_across_zones_are_warned_of_where_smaller_groups_would_stay_insid
         ({"JAX_PLATFORM_NAME": "cpu"}, True, "cpu", "cpu"),
     ],
 )
-def test_both_of_jax_s_words_for_a_platform_are_told_to_all_ranks_and_mean_the_same(env, emulated, name, platforms):
+def test_both_jax_platform_variables_are_set_equally_on_all_ranks(env, emulated, name, platforms):
     spec = spec_of("env-003", env=env, emulated=emulated)
     assert validate.find_problems(spec) == []
     plan = jax.plan(spec)
@@ -168,7 +168,7 @@ def test_both_of_jax_s_words_for_a_platform_are_told_to_all_ranks_and_mean_the_s
     assert all(("JAX_LOCAL_DEVICE_IDS" in process.env) is on_gpu for process in plan.nodes[0].processes)
 
 
-def test_each_process_on_gpus_sees_its_own_device_and_the_document_s_memory_settings():
+def test_each_gpu_process_sees_its_own_device_and_the_documents_memory_settings():
     plan = jax.plan(spec_of("env-003", emulated=False))
     [node] = plan.nodes
     assert [process.env["JAX_LOCAL_DEVICE_IDS"] for process in node.processes] == ["0", "1", "2", "3"]
@@ -181,7 +181,7 @@ def test_each_process_on_gpus_sees_its_own_device_and_the_document_s_memory_sett
     assert flags(plan)["--dtype"] == "bfloat16"
 
 
-def test_a_node_that_is_emulated_brings_all_to_the_cpu():
+def test_one_emulated_node_moves_all_to_the_cpu():
     nodes = (replace(ENVIRONMENTS["env-001"], emulated=False), ENVIRONMENTS["env-003"])
     plan = jax.plan(replace(spec_of(), nodes=nodes))
     for node in plan.nodes:
@@ -195,7 +195,7 @@ def test_gpus_without_bfloat16_compute_in_float32():
     assert flags(jax.plan(spec_of("env-001", "env-002", emulated=False)))["--dtype"] == "float32"
 
 
-def test_what_the_user_sets_wins_over_our_defaults():
+def test_user_settings_override_our_defaults():
     env = {"XLA_FLAGS": "--xla_dump_to=/tmp", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.5", "JAX_PLATFORMS": "cpu"}
     spec = spec_of(env=env, options={"preallocate": True, "heartbeatTimeoutSeconds": 10})
     assert validate.find_problems(spec) == []
@@ -262,7 +262,7 @@ def test_rules_never_raise_and_a_plan_of_a_spec_without_problems_keeps_them(
     assert mesh["data"] * mesh["fsdp"] == plan.world_size
 
 
-def test_what_is_imported_before_ranks_are_forked_starts_no_thread_and_leaves_jax_to_them():
+def test_imports_before_the_fork_start_no_thread_and_do_not_initialize_jax():
     """jax reads its JAX_ variables when it is imported; threads do not survive a fork."""
     look = "print('jax' in sys.modules, 'torch' in sys.modules, len(os.listdir('/proc/self/task')))"
     program = f"import os, sys, {', '.join(jax.preload)}; {look}; import fermi.train.train_jax; {look}"

@@ -170,7 +170,7 @@ def test_emulated_gpus_are_refused_and_still_previewed() -> None:
     assert launched(megatron.plan(request))["bf16"] == ""
 
 
-def test_batches_that_are_proposed_in_place_of_a_broken_one_work() -> None:
+def test_batches_proposed_for_a_broken_one_are_valid() -> None:
     strategy = {"tensorParallel": 1, "pipelineParallel": 1}
     [problem] = validate.find_problems(spec("env-005", strategy=strategy, options={"globalBatchSize": 20}))
     assert problem.params["nearest"] == "16 / 24"
@@ -181,7 +181,7 @@ def test_batches_that_are_proposed_in_place_of_a_broken_one_work() -> None:
 # Memory and time --------------------------------------------------------------------------------------------------
 
 
-def test_gpt3_takes_what_megatron_s_own_estimate_says() -> None:
+def test_gpt3_needs_the_memory_of_megatrons_own_estimate() -> None:
     """`report_theoretical_memory` of Megatron-LM 0.16.1, for the golden's arguments: 61.63 + 9.57 = 71.20 GiB; it
     counts neither the last stage nor the positions."""
     request = read_request(gpt3())
@@ -194,7 +194,7 @@ def test_gpt3_takes_what_megatron_s_own_estimate_says() -> None:
     assert memory.count_parameters(request.model) == pytest.approx(175e9, rel=0.01)
 
 
-def test_the_reference_model_has_as_many_parameters_as_the_other_frameworks_say() -> None:
+def test_the_reference_model_has_the_parameter_count_of_the_other_frameworks() -> None:
     """It is the same model, with the same learned positions."""
     shape = {"layers": 2, "heads": 4, "hiddenSize": 64, "sequenceLength": 64}
     request = read_request(job("env-001", framework="megatron-lm", hyperparameters=shape))
@@ -215,7 +215,7 @@ def one_gpu(**changes: Any) -> tuple[MegatronRequest, Split]:
     return MegatronRequest(GPT_22B, cluster, UserChoices(4)), Split(**values)
 
 
-def test_activations_are_those_of_the_paper() -> None:
+def test_activation_memory_equals_the_paper() -> None:
     """Korthikanti et al. 2022, figure 8: of what tensor parallelism alone keeps, sequence parallelism leaves half and
     selective recomputation with it a fifth."""
     kept = {
@@ -240,16 +240,14 @@ def test_activations_are_those_of_the_paper() -> None:
     [("bfloat16", False, 18), ("float16", False, 20), ("float32", False, 16),
      ("bfloat16", True, 6 + 12 / 4), ("float16", True, 4 + 16 / 4), ("float32", True, 8 + 8 / 4)],
 )  # fmt: skip
-def test_bytes_per_parameter_are_those_of_megatron_s_guide(
-    dtype: gpus.Precision, distributed: bool, bytes_each: float
-) -> None:
+def test_bytes_per_parameter_equal_megatrons_guide(dtype: gpus.Precision, distributed: bool, bytes_each: float) -> None:
     request, split = one_gpu(data=4, distributed_optimizer=distributed)
     request = replace(request, cluster=replace(request.cluster, dtype=dtype))
     dense, _ = memory.count_stage_parameters(request.model, split)
     assert memory.estimate_memory(request, split).state == pytest.approx(dense * bytes_each)
 
 
-def test_a_model_whose_state_alone_is_too_large_is_refused_and_told_what_would_do() -> None:
+def test_a_model_whose_state_is_too_large_is_refused_with_alternatives() -> None:
     request = gpt3(strategy={})
     small = replace(request, nodes=request.nodes[:2])
     [problem] = validate.find_problems(small)
@@ -261,7 +259,7 @@ def test_a_model_whose_state_alone_is_too_large_is_refused_and_told_what_would_d
     assert validate.find_problems(replace(request, nodes=request.nodes[:8])) == []
 
 
-def test_a_tight_fit_and_an_unknown_gpu_are_warned_of() -> None:
+def test_a_tight_fit_and_an_unknown_gpu_give_warnings() -> None:
     tight = gpt3(options={"globalBatchSize": 1536, "microBatchSize": 4, "recompute": "none"})
     unknown = replace(gpt3(), nodes=tuple(replace(node, gpu_type="X1") for node in gpt3().nodes))
     for request in (tight, unknown):
@@ -271,12 +269,12 @@ def test_a_tight_fit_and_an_unknown_gpu_are_warned_of() -> None:
         assert [warning.code for warning in warnings] == ["MEGATRON_OUT_OF_MEMORY"]
 
 
-def test_a_pipeline_with_few_micro_batches_is_warned_of() -> None:
+def test_a_pipeline_with_few_micro_batches_gives_a_warning() -> None:
     request = gpt3(options={"globalBatchSize": 4, "microBatchSize": 1})
     assert [warning.code for warning in megatron.warnings(request)] == ["MEGATRON_BUBBLE"]
 
 
-def test_costs_tell_what_everybody_knows() -> None:
+def test_the_cost_model_has_known_properties() -> None:
     """Larger bubbles, more recomputation, slower links: each costs."""
     cluster = ClusterShape((8,) * 8, (64,), gpus.find_gpu("A100"), True, "bfloat16")
     request = MegatronRequest(ModelShape(96, 96, 12288, 2048, 51200, tied=True), cluster, UserChoices(1536))
@@ -301,11 +299,11 @@ def test_a_small_model_is_best_trained_data_parallel() -> None:
     assert proposal.options["globalBatchSize"] == 8 * 4
 
 
-def test_across_zones_less_data_parallelism_means_less_on_the_slow_line() -> None:
+def test_across_zones_less_data_parallelism_reduces_slow_traffic() -> None:
     assert megatron.propose(spec(*DOCUMENT)).strategy["tensorParallel"] == 2
 
 
-def test_gpt3_is_split_inside_nodes_and_fits() -> None:
+def test_gpt3_is_split_within_nodes_and_fits() -> None:
     proposal = megatron.propose(gpt3(strategy={}, options={"globalBatchSize": 1536}))
     texts(list(proposal.reasons))
     assert proposal.strategy["tensorParallel"] in (4, 8)
@@ -315,7 +313,7 @@ def test_gpt3_is_split_inside_nodes_and_fits() -> None:
     }
 
 
-def test_what_the_user_gave_is_kept_and_not_repeated() -> None:
+def test_values_set_by_the_user_are_kept_and_not_proposed_again() -> None:
     proposal = megatron.propose(gpt3())
     assert proposal.strategy == {}
     assert proposal.options.keys() == {"recompute", "sequenceParallel", "distributedOptimizer"}
@@ -345,7 +343,7 @@ def every_split(request: MegatronRequest) -> Iterator[Split]:
     st.sampled_from([4, 16, 80]),
     st.booleans(),
 )
-def test_the_search_finds_what_trying_everything_finds(
+def test_the_search_equals_exhaustive_search(
     nodes: tuple[int, ...], layers: int, heads: int, hidden: int, batch: int, gib: int, trainer: bool
 ) -> None:
     cluster = ClusterShape(nodes, (sum(nodes),), gpus.Gpu(gib, 8.0), True, "bfloat16")
@@ -369,7 +367,7 @@ def test_the_search_finds_what_trying_everything_finds(
         assert (found.fits, memory.estimate_memory(request, found.split).total) == (0, least)
 
 
-def test_a_plan_for_4096_ranks_is_worked_out_with_a_proposal() -> None:
+def test_a_plan_for_4096_ranks_has_a_proposal() -> None:
     nodes = tuple(replace(gpt3().nodes[0], id=f"env-{n}", name=f"node-{n:03}") for n in range(512))
     request = replace(gpt3(strategy={}, options={"globalBatchSize": 4096}), nodes=nodes, master="env-0")
     assert validate.find_problems(request) == []
@@ -381,7 +379,7 @@ def test_a_plan_for_4096_ranks_is_worked_out_with_a_proposal() -> None:
 # What is launched -------------------------------------------------------------------------------------------------
 
 
-def test_gpt3_is_launched_as_the_document_says() -> None:
+def test_gpt3_is_launched_as_in_the_document() -> None:
     plan = megatron.plan(gpt3())
     words = launched(plan)
     assert {name: words[name] for name in ("tensor-model-parallel-size", "pipeline-model-parallel-size",
@@ -396,7 +394,7 @@ def test_gpt3_is_launched_as_the_document_says() -> None:
     assert all(node.env["CUDA_DEVICE_MAX_CONNECTIONS"] == "1" for node in plan.nodes)
 
 
-def test_blackwell_needs_no_single_connection() -> None:
+def test_blackwell_does_not_need_cuda_device_max_connections() -> None:
     nodes = (Node("a", "a", gpu_type="B200", gpu_count=2), Node("b", "b", gpu_type="H100", gpu_count=2))
     plan = megatron.plan(JobSpec("task", "megatron-lm", nodes, "a", strategy={"tensorParallel": 2}))
     assert [node.env.get("CUDA_DEVICE_MAX_CONNECTIONS") for node in plan.nodes] == [None, "1"]
@@ -409,7 +407,7 @@ def test_precision_follows_the_weakest_gpu() -> None:
     assert not {"bf16", "fp16"} & plain.keys()
 
 
-def test_an_own_script_gets_our_arguments_before_its_own_and_their_file() -> None:
+def test_a_custom_script_gets_our_arguments_first() -> None:
     request = replace(own("env-005"), entrypoint=Entrypoint("pretrain_gpt.py", ("--mock-data",)))
     node = megatron.plan(request).nodes[0]
     assert node.command[:3] == (Late.PYTHON, "-u", "pretrain_gpt.py")
@@ -422,7 +420,7 @@ def test_an_own_script_gets_our_arguments_before_its_own_and_their_file() -> Non
     assert node.env["FERMI_MEGATRON_ARGS"] == (Late.FILES_DIR, "/megatron_args.txt")
 
 
-def test_hyperparameters_of_an_own_script_may_be_anything() -> None:
+def test_a_custom_script_takes_any_hyperparameters() -> None:
     odd = {"learningRate": [1], "totalSteps": "many", "checkpointEvery": 0, "dtype": {}}
     request = own("env-005", hyperparameters=odd, checkpoint_dir="/checkpoints")
     assert validate.find_problems(request) == []
@@ -458,7 +456,7 @@ degrees = st.sampled_from([*megatron.request.DEGREES])
     st.dictionaries(words | st.text(max_size=6), anything | st.integers(1, 64)),
     st.booleans(),
 )
-def test_rules_never_raise_whatever_comes_in(
+def test_rules_never_raise_for_any_input(
     nodes: Any, strategy: Any, options: Any, hyperparameters: Any, own: bool
 ) -> None:
     entry = Entrypoint("train.py", tuple(hyperparameters)) if own else None
@@ -522,7 +520,7 @@ def satisfies_every_rule(spec: JobSpec, plan: Plan) -> None:
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(requests())
-def test_what_breaks_no_rule_is_rendered_and_the_proposal_breaks_none(spec: JobSpec) -> None:
+def test_a_valid_request_is_rendered_and_its_proposal_is_valid(spec: JobSpec) -> None:
     proposal = megatron.propose(spec)
     as_given = replace(
         spec, strategy={**spec.strategy, **proposal.strategy}, options={**spec.options, **proposal.options}
@@ -586,7 +584,7 @@ def megatron_reads() -> Callable[[dict[str, str], int], None]:
 
 
 @given(requests())
-def test_megatron_core_itself_accepts_what_is_rendered(
+def test_megatron_core_accepts_the_rendered_arguments(
     megatron_reads: Callable[[dict[str, str], int], None], spec: JobSpec
 ) -> None:
     if not validate.find_problems(spec):
@@ -594,7 +592,9 @@ def test_megatron_core_itself_accepts_what_is_rendered(
         megatron_reads(launched(plan), plan.world_size)
 
 
-def test_what_we_refuse_megatron_core_refuses_too(megatron_reads: Callable[[dict[str, str], int], None]) -> None:
+def test_refused_settings_are_refused_by_megatron_core_too(
+    megatron_reads: Callable[[dict[str, str], int], None],
+) -> None:
     good = launched(megatron.plan(gpt3()))
     megatron_reads(good, 64)
     for change in (

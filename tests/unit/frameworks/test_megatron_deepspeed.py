@@ -92,7 +92,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("changes", "field", "code", "nearest"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_rule_is_named_with_its_field_and_what_would_do(
+def test_a_broken_rule_is_named_with_field_and_alternative(
     changes: dict[str, Any], field: str, code: str, nearest: object
 ) -> None:
     found = validate.find_problems(spec(**changes))
@@ -103,7 +103,7 @@ def test_a_broken_rule_is_named_with_its_field_and_what_would_do(
         assert all(messages.render_text(problem.code, language, **problem.params)[0] for problem in found)
 
 
-def test_arguments_and_deepspeed_s_file_agree() -> None:
+def test_arguments_and_deepspeeds_file_agree() -> None:
     job = spec(options={"globalBatchSize": 64, "precision": "float16"}, hyperparameters=SMALL)
     said, file = launched(job), config(job)
     assert file["train_batch_size"] == int(said["global-batch-size"]) == 64
@@ -116,7 +116,7 @@ def test_arguments_and_deepspeed_s_file_agree() -> None:
     assert "no-pipeline-parallel" not in said
 
 
-def test_the_user_s_script_gets_the_arguments_before_its_own() -> None:
+def test_a_custom_script_gets_our_arguments_first() -> None:
     command = [resolve(word, LATE_TEXTS) for word in megatron_deepspeed.plan(spec()).nodes[0].command]
     assert SCRIPT is not None
     assert command[2] == "pretrain_gpt.py"
@@ -126,7 +126,7 @@ def test_the_user_s_script_gets_the_arguments_before_its_own() -> None:
     assert megatron_deepspeed.plan(quiet).nodes[0].command[3:] == SCRIPT.args
 
 
-def test_a_higher_stage_without_a_pipeline_is_found_by_itself() -> None:
+def test_a_higher_stage_without_a_pipeline_is_chosen_automatically() -> None:
     request, split = settled(spec(strategy={}, options={"globalBatchSize": 64, "zeroStage": 3}))
     assert (split.pipeline, split.zero) == (1, 3)
     assert memory.estimate_memory(request, split).total <= memory.compute_usable_bytes(request)
@@ -140,7 +140,7 @@ def test_a_higher_stage_without_a_pipeline_is_found_by_itself() -> None:
         ("float16", 1, (2, 2, 6)), ("float32", 2, (4, 2, 6)),
     ],
 )  # fmt: skip
-def test_zero_splits_optimizer_then_gradients_then_weights(
+def test_zero_stages_split_optimizer_gradients_and_weights(
     dtype: str, stage: int, each: tuple[float, float, float]
 ) -> None:
     """Bytes per parameter over two data-parallel ranks."""
@@ -154,7 +154,7 @@ def test_zero_splits_optimizer_then_gradients_then_weights(
     assert found == pytest.approx(each)
 
 
-def test_gpt_3_on_64_a100_fits_by_zero_1_and_not_without() -> None:
+def test_gpt_3_on_64_a100_fits_only_with_zero_1() -> None:
     request, split = settled(spec())
     assert (split.tensor, split.pipeline, split.data, split.zero, split.recompute) == (8, 4, 2, 1, "full")
     assert memory.estimate_memory(request, split).total / GIB == pytest.approx(67, abs=1)
@@ -163,7 +163,7 @@ def test_gpt_3_on_64_a100_fits_by_zero_1_and_not_without() -> None:
     assert {one.code for one in validate.find_problems(spec(options={"zeroStage": 0}))} == {"MEGATRON_OUT_OF_MEMORY"}
 
 
-def test_above_100_billion_it_is_recommended_first_with_what_it_needs() -> None:
+def test_above_100_billion_it_is_recommended_first() -> None:
     good, _ = recommend_frameworks(gpt3(entrypoint=None, strategy={}, options={}))
     assert [one.framework for one in good][:2] == ["megatron-deepspeed", "megatron-lm"]
     assert good[0].options["zeroStage"] == 1
@@ -171,7 +171,7 @@ def test_above_100_billion_it_is_recommended_first_with_what_it_needs() -> None:
     assert good[1].reasons[0].code == "RECOMMENDED_BY_SIZE"
 
 
-def test_that_it_was_not_tried_on_gpus_is_said() -> None:
+def test_the_missing_test_on_gpus_is_stated() -> None:
     warned = plugins.get_framework("megatron-deepspeed").warnings(spec())
     assert [one.code for one in warned] == ["MEGATRON_DEEPSPEED_UNTRIED"]
 
@@ -203,7 +203,7 @@ def deepspeed_reads() -> Callable[[dict[str, Any], int], None]:
     st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.sampled_from([None, 0, 1, 2, 3]),
     st.sampled_from(["auto", "bfloat16", "float16", "float32"]), st.integers(1, 300),
 )  # fmt: skip
-def test_what_breaks_no_rule_deepspeed_reads_with_megatron_s_numbers(
+def test_deepspeed_reads_a_valid_request_with_megatrons_numbers(
     deepspeed_reads: Callable[[dict[str, Any], int], None], tensor: int, pipeline: int, stage: int | None,
     precision: str, batch: int,
 ) -> None:  # fmt: skip

@@ -18,7 +18,7 @@ def test_every_framework_and_every_option_of_it_has_a_text(name: str, lang: str)
     assert untitled == []
 
 
-def test_texts_come_in_the_reader_s_language_and_the_rules_stay() -> None:
+def test_texts_are_in_the_readers_language() -> None:
     ddp = plugins.get_framework("pytorch-ddp")
     english, chinese = (texts.translate_options(ddp, lang)["properties"]["batchShare"] for lang in ("en", "zh"))
     assert (english["title"], chinese["title"]) == ("Batch shares", "批次的分配")

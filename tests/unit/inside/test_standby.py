@@ -151,7 +151,7 @@ def lab(shared: Lab) -> Lab:
     return shared
 
 
-def test_it_is_kept_and_says_what_memory_it_holds(lab: Lab) -> None:
+def test_a_standby_process_is_kept_and_reports_its_memory(lab: Lab) -> None:
     first, again = lab.pid(), lab.keep()
     assert (again["state"], again["python"]) == ("standing", lab.python)
     assert again["memory"] > 50 << 20
@@ -163,7 +163,7 @@ def test_it_is_kept_and_says_what_memory_it_holds(lab: Lab) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_forked_rank_has_torch_and_else_what_an_executed_one_has(lab: Lab) -> None:
+def test_a_forked_rank_has_torch_and_otherwise_equals_an_executed_one(lab: Lab) -> None:
     assert lab.begin("task-forked-1", {"KEY": "hush"}) == {"id": 1, "ok": True, "began": True}
     lab.begin("task-executed-1", {"KEY": "hush"}, fork=False)
     lab.place.variables["OTHER"] = "1"  # not those with which it began
@@ -180,7 +180,7 @@ def test_a_forked_rank_has_torch_and_else_what_an_executed_one_has(lab: Lab) -> 
     assert forked == executed == alone
 
 
-def test_what_an_attempt_was_given_is_nowhere_once_it_has_begun(lab: Lab) -> None:
+def test_secrets_of_an_attempt_are_gone_once_it_has_started(lab: Lab) -> None:
     secret = "hush-" + os.urandom(8).hex()
     lab.begin("task-secret-1", {"KEY": secret})
     assert lab.said("task-secret-1")["env"]["KEY"] == secret
@@ -192,7 +192,7 @@ def test_what_an_attempt_was_given_is_nowhere_once_it_has_begun(lab: Lab) -> Non
     )
 
 
-def test_attempts_that_begin_at_once_begin_once_each(lab: Lab) -> None:
+def test_concurrent_attempts_start_once_each(lab: Lab) -> None:
     names = [f"task-many{number % 3}-1" for number in range(9)]
     with ThreadPoolExecutor(9) as pool:
         began = [answer["began"] for answer in pool.map(lab.begin, names)]
@@ -200,7 +200,7 @@ def test_attempts_that_begin_at_once_begin_once_each(lab: Lab) -> None:
     assert all(lab.said(name)["torch"] for name in set(names))
 
 
-def test_one_that_is_killed_between_order_and_fork_loses_no_attempt(lab: Lab) -> None:
+def test_a_standby_killed_between_order_and_fork_loses_no_attempt(lab: Lab) -> None:
     pid = lab.pid()
     os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
@@ -211,7 +211,7 @@ def test_one_that_is_killed_between_order_and_fork_loses_no_attempt(lab: Lab) ->
     assert lab.said("task-killed-1")["torch"] is False
 
 
-def test_one_that_hangs_loses_no_attempt(lab: Lab) -> None:
+def test_a_hanging_standby_loses_no_attempt(lab: Lab) -> None:
     pid = lab.pid()
     os.kill(pid, signal.SIGSTOP)
     assert lab.begin("task-hangs-1")["began"]
@@ -219,7 +219,7 @@ def test_one_that_hangs_loses_no_attempt(lab: Lab) -> None:
     assert lab.said("task-hangs-1")["torch"] is False
 
 
-def test_after_an_installation_it_begins_anew(lab: Lab) -> None:
+def test_after_an_installation_the_standby_restarts(lab: Lab) -> None:
     pid = lab.pid()
     inside_engines.install_files(lab.python, inside_engines.metadata("other", "2.0", "other"))
     lab.begin("task-stale-1")
@@ -234,7 +234,7 @@ def test_after_an_installation_it_begins_anew(lab: Lab) -> None:
     assert (found["torch"], found["toy"]) == (True, "1.1")
 
 
-def test_other_variables_than_it_has_begun_with_are_another_environment(lab: Lab) -> None:
+def test_other_variables_need_another_standby(lab: Lab) -> None:
     pid = lab.pid()
     lab.place.variables["NCCL_DEBUG"] = "INFO"
     try:
@@ -246,7 +246,7 @@ def test_other_variables_than_it_has_begun_with_are_another_environment(lab: Lab
         del lab.place.variables["NCCL_DEBUG"]
 
 
-def test_it_ends_when_nobody_asks_for_it(lab: Lab) -> None:
+def test_an_unused_standby_ends(lab: Lab) -> None:
     lab.keep(0)
     until(lambda: lab.standing() is None, what="it was ended")
     assert lab.keep(seconds=0.5)["state"] == "standing"
@@ -255,14 +255,14 @@ def test_it_ends_when_nobody_asks_for_it(lab: Lab) -> None:
     assert lab.said("task-alone-2")["torch"] is False
 
 
-def test_of_two_interpreters_the_last_one_stands_by(lab: Lab) -> None:
+def test_the_last_used_of_two_interpreters_has_the_standby(lab: Lab) -> None:
     first = lab.pid()
     assert lab.keep(python=sys.executable)["state"] == "standing"
     until(lambda: processes.read_start_time(first) is None, what="the first has ended")
     assert lab.pid() != first
 
 
-def test_what_another_process_listens_at_is_told_nothing(lab: Lab) -> None:
+def test_a_foreign_process_on_its_socket_gets_no_order(lab: Lab) -> None:
     pid = lab.pid()
     os.kill(pid, signal.SIGSTOP)
     (folder,) = [one for one in lab.folders() if (channel.read_state(str(one)) or {}).get("pid") == pid]
@@ -278,7 +278,7 @@ def test_what_another_process_listens_at_is_told_nothing(lab: Lab) -> None:
     assert lab.said("task-thief-1")["env"]["KEY"] == "hush"
 
 
-def test_an_interpreter_without_torch_says_why_it_does_not_stand_by(tmp_path: Path) -> None:
+def test_an_interpreter_without_torch_gives_the_reason(tmp_path: Path) -> None:
     bare = inside_engines.make_venv(tmp_path / "bare")
     place = Inside(tmp_path / "environment")
     try:

@@ -99,7 +99,7 @@ def by_path(found: dict[str, Any]) -> dict[str, Any]:
     return {one["python"]: one for one in found["interpreters"]}
 
 
-def test_without_anything_else_the_default_is_what_the_path_has(inside: Inside) -> None:
+def test_the_default_interpreter_is_that_of_path(inside: Inside) -> None:
     folder = inside.home / "bin"
     folder.mkdir()
     (folder / "python3").symlink_to(os.path.realpath(sys.executable))
@@ -109,19 +109,19 @@ def test_without_anything_else_the_default_is_what_the_path_has(inside: Inside) 
     assert by_path(found)[found["default"]]["version"] == sys.version.split()[0]
 
 
-def test_an_activated_virtual_environment_comes_before_the_path(inside: Inside) -> None:
+def test_an_activated_virtual_environment_precedes_path(inside: Inside) -> None:
     python = inside_engines.make_venv(inside.home / "venv")
     found = interpreters.find_interpreters({**inside.variables, "VIRTUAL_ENV": str(inside.home / "venv")}, [])
     assert found["default"] in (python, f"{python}3")
 
 
-def test_the_folder_that_uv_makes_is_found_in_the_home(inside: Inside) -> None:
+def test_a_uv_virtual_environment_is_found_in_the_home_directory(inside: Inside) -> None:
     inside_engines.make_venv(inside.home / ".venv")
     found = interpreters.find_interpreters(inside.variables, [])
     assert found["default"].startswith(str(inside.home / ".venv/bin/"))
 
 
-def test_a_kernelspec_named_python3_comes_before_a_virtual_environment(inside: Inside) -> None:
+def test_a_kernelspec_named_python3_precedes_a_virtual_environment(inside: Inside) -> None:
     mine, other = inside_engines.make_venv(inside.home / "mine"), inside_engines.make_venv(inside.home / "other")
     kernelspec(inside.home / ".local/share/jupyter", "python3", mine)
     kernelspec(inside.home / ".local/share/jupyter", "analysis", other)
@@ -134,7 +134,7 @@ def test_a_kernelspec_named_python3_comes_before_a_virtual_environment(inside: I
     assert interpreters.resolve_interpreter("nothing", found) == ""
 
 
-def test_the_word_python_means_the_interpreter_of_the_folder_that_has_the_kernelspec(inside: Inside) -> None:
+def test_python_in_a_kernelspec_means_the_interpreter_of_its_prefix(inside: Inside) -> None:
     python = inside_engines.make_venv(inside.home / "conda")
     kernelspec(inside.home / "conda/share/jupyter", "python3", "python")
     found = interpreters.find_interpreters({**inside.variables, "CONDA_PREFIX": str(inside.home / "conda")}, [])
@@ -142,7 +142,7 @@ def test_the_word_python_means_the_interpreter_of_the_folder_that_has_the_kernel
     assert os.path.dirname(found["default"]) == os.path.dirname(python)
 
 
-def test_the_folders_of_jupyter_path_come_first(inside: Inside) -> None:
+def test_folders_of_jupyter_path_come_first(inside: Inside) -> None:
     mine, other = inside_engines.make_venv(inside.home / "mine"), inside_engines.make_venv(inside.home / "other")
     kernelspec(inside.home / "said", "python3", mine)
     kernelspec(inside.home / ".local/share/jupyter", "python3", other)
@@ -150,7 +150,7 @@ def test_the_folders_of_jupyter_path_come_first(inside: Inside) -> None:
     assert found["default"] == mine
 
 
-def test_an_interpreter_that_is_named_for_the_environment_comes_before_all(
+def test_a_configured_interpreter_precedes_all(
     inside: Inside, started: list[subprocess.Popen[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one of this machine's processes has it, beside other environments' kernels of the same user."""
@@ -166,7 +166,7 @@ def test_an_interpreter_that_is_named_for_the_environment_comes_before_all(
     assert interpreters.find_interpreters(env)["default"] == mine
 
 
-def test_the_newest_kernel_that_runs_comes_before_all(inside: Inside, started: list[subprocess.Popen[Any]]) -> None:
+def test_the_newest_running_kernel_precedes_all(inside: Inside, started: list[subprocess.Popen[Any]]) -> None:
     spec, older, newer = (inside_engines.make_venv(inside.home / name) for name in ("spec", "older", "newer"))
     kernelspec(inside.home / ".local/share/jupyter", "python3", spec)
     pids = [start_kernel(started, python, inside.variables) for python in (older, newer)]
@@ -174,7 +174,7 @@ def test_the_newest_kernel_that_runs_comes_before_all(inside: Inside, started: l
     assert interpreters.find_interpreters(inside.variables, only(pids[0]))["default"] == older
 
 
-def test_a_kernelspec_that_is_no_json_or_starts_another_program_leads_nowhere(inside: Inside) -> None:
+def test_invalid_kernelspecs_are_ignored(inside: Inside) -> None:
     jupyter = inside.home / ".local/share/jupyter"
     kernelspec(jupyter, "python3", "/opt/start-kernel.sh")
     (jupyter / "kernels/broken").mkdir()
@@ -184,7 +184,7 @@ def test_a_kernelspec_that_is_no_json_or_starts_another_program_leads_nowhere(in
     assert all(not one["kernels"] for one in interpreters.find_interpreters(inside.variables, [])["interpreters"])
 
 
-def test_an_interpreter_that_does_not_run_is_never_the_default(inside: Inside) -> None:
+def test_a_broken_interpreter_is_never_the_default(inside: Inside) -> None:
     kernelspec(inside.home / ".local/share/jupyter", "python3", "/nowhere/bin/python3")
     found = interpreters.find_interpreters(inside.variables, [])
     assert by_path(found)["/nowhere/bin/python3"]["version"] == ""
@@ -198,14 +198,14 @@ def test_two_names_in_one_folder_are_one_interpreter(inside: Inside) -> None:
     assert by_path(found)[python]["sources"] == ["kernelspec", "virtualenv"]
 
 
-def test_more_kernelspecs_than_anybody_needs_are_cut_off(inside: Inside) -> None:
+def test_kernelspecs_are_limited(inside: Inside) -> None:
     for number in range(interpreters.MAX_KERNELS + 20):
         kernelspec(inside.home / ".local/share/jupyter", f"kernel{number}", f"/nowhere/{number}/bin/python")
     found = interpreters.find_interpreters(inside.variables, [])
     assert len(found["interpreters"]) <= interpreters.MAX_INTERPRETERS
 
 
-def test_packages_are_told_by_the_interpreter_that_has_them(tmp_path: Path) -> None:
+def test_packages_are_listed_by_their_interpreter(tmp_path: Path) -> None:
     python = inside_engines.make_venv(tmp_path / "venv")
     inside_engines.install_files(python, inside_engines.metadata("Torch-Like.Toy", "2.5", "toy"))
     editable = json.dumps({"url": "file:///src", "dir_info": {"editable": True}})
@@ -221,7 +221,7 @@ def test_packages_are_told_by_the_interpreter_that_has_them(tmp_path: Path) -> N
     assert found["torch"] == {}
 
 
-def test_a_module_in_the_working_folder_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_in_the_working_directory_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lying.py").write_text("")
     monkeypatch.chdir(tmp_path)
     assert not packages.describe_packages(sys.executable, ["lying"])["imports"]["lying"]["found"]
@@ -242,7 +242,9 @@ def test_torch_is_read_without_importing_it(tmp_path: Path) -> None:
     }
 
 
-def test_nccl_is_named_by_the_library_where_it_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nccl_is_identified_by_its_library_where_it_is_no_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/libnccl.so.2.19.3").touch()
     (tmp_path / "lib/libnccl.so.2").symlink_to("libnccl.so.2.19.3")
@@ -250,14 +252,14 @@ def test_nccl_is_named_by_the_library_where_it_is_no_package(tmp_path: Path, mon
     assert installed.find_nccl_version({}, str(tmp_path)) == "2.19.3"
 
 
-def test_what_a_package_prints_when_python_starts_hides_no_answer(tmp_path: Path) -> None:
+def test_output_of_packages_at_start_up_hides_no_answer(tmp_path: Path) -> None:
     python = inside_engines.make_venv(tmp_path / "venv")
     inside_engines.install_files(python, {"loud.pth": "import sys; print('hello from a .pth')\n"})
     assert "loud" not in packages.describe_packages(python, [])["distributions"]
 
 
 @pytest.mark.parametrize("program", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho '[]'\n", "no program"])
-def test_what_is_no_interpreter_is_refused_with_its_path(tmp_path: Path, program: str) -> None:
+def test_an_invalid_interpreter_is_refused_with_its_path(tmp_path: Path, program: str) -> None:
     path = tmp_path / "python"
     path.write_text(program)
     path.chmod(0o755)
@@ -267,9 +269,7 @@ def test_what_is_no_interpreter_is_refused_with_its_path(tmp_path: Path, program
     assert refused.value.params["python"] == str(path)
 
 
-def test_an_interpreter_that_hangs_is_ended_with_all_that_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hanging_interpreter_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "TIMEOUT_SECONDS", 0.3)
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\nsleep 1000 & echo $! > {tmp_path}/pid\nwait\n")
@@ -281,7 +281,7 @@ def test_an_interpreter_that_hangs_is_ended_with_all_that_it_started(
     until(lambda: processes.read_start_time(pid) is None, what="the child has ended")
 
 
-def test_a_process_with_a_gpu_open_is_a_holder_and_belongs_to_its_kernel(
+def test_a_process_with_an_open_gpu_is_a_memory_holder_of_its_kernel(
     tmp_path: Path, inside: Inside, started: list[subprocess.Popen[Any]]
 ) -> None:
     """The devices are links as /proc shows them: a machine of the tests has none."""
@@ -299,7 +299,7 @@ def test_a_process_with_a_gpu_open_is_a_holder_and_belongs_to_its_kernel(
     assert (kernel["id"], kernel["notebook"], kernel["busy"]) == ("k1", "train.ipynb", None)
 
 
-def test_a_kernel_holds_memory_without_a_gpu_and_a_rank_is_no_holder(
+def test_a_kernel_without_a_gpu_is_a_memory_holder_and_a_rank_is_none(
     inside: Inside, started: list[subprocess.Popen[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_holders, "MIN_KERNEL_BYTES", 1 << 20)
@@ -329,7 +329,7 @@ def test_a_kernel_is_ended_only_if_it_is_still_the_same_process(
     assert processes.read_start_time(sleeper.pid)
 
 
-def test_a_kernel_that_does_not_end_is_said_to_live(
+def test_a_kernel_that_does_not_end_is_reported_alive(
     inside: Inside, started: list[subprocess.Popen[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "END_TIMEOUT_SECONDS", 0.1)
@@ -351,13 +351,13 @@ def test_a_kernel_that_does_not_end_is_said_to_live(
         ({}, 1, {}),
     ],
 )
-def test_memory_is_said_only_where_it_is_surely_this_process(
+def test_memory_is_reported_only_for_certain_processes(
     told: dict[int, int], holders_: int, expected: dict[str, int]
 ) -> None:
     assert memory_holders._choose_gpu_memory(7, holders_, told) == expected
 
 
-def test_a_jupyter_server_says_which_notebook_a_kernel_belongs_to_and_whether_it_is_busy(
+def test_a_jupyter_server_reports_a_kernels_notebook_and_activity(
     inside: Inside, started: list[subprocess.Popen[Any]]
 ) -> None:
     """A real server with a real kernel."""
@@ -418,7 +418,7 @@ def message(code: str) -> dict[str, Any]:
     }
 
 
-def test_the_container_says_its_limits_and_what_it_sees() -> None:
+def test_the_container_reports_its_limits_and_devices() -> None:
     found = container.describe_container("/home/user/.fermi")
     assert found["memory_limit"] > found["memory_used"] > 0
     assert found["processors"] > 0
@@ -434,7 +434,7 @@ def tree(root: Path, files: dict[str, str]) -> str:
     return str(root)
 
 
-def test_limits_of_control_groups_of_version_1_are_read_too(tmp_path: Path) -> None:
+def test_cgroup_v1_limits_are_read(tmp_path: Path) -> None:
     root = tree(tmp_path, {
         "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{8 << 30}\n",
         "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{3 << 30}\n",
@@ -458,7 +458,7 @@ def test_a_container_without_a_limit_says_so(tmp_path: Path) -> None:
     assert not found["memory_is_limited"]
 
 
-def test_rdma_devices_are_named_with_whether_they_can_be_opened(tmp_path: Path) -> None:
+def test_rdma_devices_are_listed_with_their_access(tmp_path: Path) -> None:
     root = tree(tmp_path, {
         "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand\n",
         "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
@@ -470,7 +470,7 @@ def test_rdma_devices_are_named_with_whether_they_can_be_opened(tmp_path: Path) 
     assert one["usable"]
 
 
-def test_a_survey_over_the_stream_answers_what_was_asked_for(inside: Inside) -> None:
+def test_a_survey_over_the_stream_answers_the_request(inside: Inside) -> None:
     python = inside_engines.make_venv(inside.home / "venv")
     kernelspec(inside.home / ".local/share/jupyter", "mine", python)
     inside_engines.install_files(python, inside_engines.metadata("toy", "1.0", "toy"))
@@ -488,7 +488,7 @@ def test_a_survey_over_the_stream_answers_what_was_asked_for(inside: Inside) -> 
             session.ask("survey", parts=["packages"], python="other")
 
 
-def test_a_kernels_name_is_the_interpreter_that_a_node_begins_with(inside: Inside) -> None:
+def test_a_kernels_name_selects_the_nodes_interpreter(inside: Inside) -> None:
     python = inside_engines.make_venv(inside.home / "venv")
     kernelspec(inside.home / ".local/share/jupyter", "mine", python)
     order = {"name": "task-1", "python": "mine"}
@@ -506,7 +506,7 @@ def test_a_kernels_name_is_the_interpreter_that_a_node_begins_with(inside: Insid
     }
 
 
-def test_packages_are_installed_once_and_their_output_is_told(tmp_path: Path, inside: Inside) -> None:
+def test_packages_are_installed_once_and_their_output_reported(tmp_path: Path, inside: Inside) -> None:
     inside_engines.make_wheel(tmp_path / "wheels", "toy", "1.0", "toy")
     inside.variables.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path / "wheels"))
     python = inside_engines.make_venv(inside.home / "venv", pip=True)
@@ -541,7 +541,7 @@ def test_uv_installs_where_an_interpreter_has_no_pip(tmp_path: Path, inside: Ins
     assert packages.describe_packages(python, ["toy"])["imports"]["toy"]["found"]
 
 
-def test_without_pip_and_uv_nothing_is_installed_and_it_says_so(inside: Inside) -> None:
+def test_without_pip_and_uv_nothing_is_installed(inside: Inside) -> None:
     python = inside_engines.make_venv(inside.home / "venv")
     with inside.enter() as session, pytest.raises(InsideError):
         session.ask("install", packages=["toy"], python=python)
@@ -581,7 +581,7 @@ def test_a_second_installation_waits_for_the_first(inside: Inside) -> None:
         "a;b",
     ],
 )
-def test_what_is_no_name_and_version_is_never_installed(wrong: str) -> None:
+def test_invalid_package_specifiers_are_never_installed(wrong: str) -> None:
     with pytest.raises(ValueError, match="no name and version"):
         installation.check_packages([wrong])
 
@@ -589,11 +589,11 @@ def test_what_is_no_name_and_version_is_never_installed(wrong: str) -> None:
 @pytest.mark.parametrize(
     "right", ["einops==0.8.0", "torch", "a", "Jinja2>=3,<4", "uvicorn[standard]~=0.30", "x==1.0+cu121"]
 )
-def test_names_with_versions_and_extras_are_taken(right: str) -> None:
+def test_names_with_versions_and_extras_are_accepted(right: str) -> None:
     assert installation.check_packages([right]) == [right]
 
 
-def test_everything_that_goes_into_an_environment_is_python_3_9() -> None:
+def test_modules_for_environments_are_valid_python_3_9() -> None:
     """Its syntax, and the annotations and keywords that are newer."""
     for path, text in bundle.collect_modules(bundle.INSIDE_MODULES, ()).items():
         parsed = ast.parse(text, path, feature_version=(3, 9))
@@ -606,7 +606,7 @@ def test_everything_that_goes_into_an_environment_is_python_3_9() -> None:
 
 
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13", "3.14"])
-def test_it_runs_with_every_python_that_is_here(inside: Inside, version: str) -> None:
+def test_it_runs_on_every_installed_python(inside: Inside, version: str) -> None:
     python = shutil.which(f"python{version}", path=f"{_pyenv(version)}:{os.environ['PATH']}")
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
         pytest.skip(f"no Python {version} here")
@@ -622,7 +622,7 @@ def _pyenv(version: str) -> str:
     return str(folders[-1]) if folders else ""
 
 
-def test_a_stream_that_says_something_else_is_refused() -> None:
+def test_a_stream_with_another_protocol_is_refused() -> None:
     ours, theirs = socket.socketpair()
     theirs.sendall(b"bash: python3: command not found\n")
     theirs.close()

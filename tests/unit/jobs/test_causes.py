@@ -32,7 +32,7 @@ def test_each_code_is_declared_in_one_place() -> None:
 
 
 @pytest.mark.parametrize("engine", plugins.BACKENDS)
-def test_what_an_engine_gives_is_declared(engine: str, root: Path) -> None:
+def test_causes_returned_by_an_engine_are_declared(engine: str, root: Path) -> None:
     """Nothing follows from a code that nobody declares: no restart, whatever was meant."""
     known = CAUSES.keys() | plugins.get_causes(engine).keys()
     engines = root / "platform" / "fermi" / "engines"
@@ -49,24 +49,24 @@ def test_an_engine_adds_its_own_causes_to_those_of_any() -> None:
 
 
 @pytest.mark.parametrize("code", FORMER)
-def test_a_row_of_an_earlier_release_is_shown_as_it_was(code: str) -> None:
+def test_a_row_of_an_earlier_release_is_shown_unchanged(code: str) -> None:
     for lang in messages.LANGUAGES:
         assert "7" in messages.render_text(code, lang, **FORMER[code])[0]
     assert code == "SLURM_QUEUE" or plugins.get_causes("slurm")[code].retry
 
 
 @pytest.mark.parametrize("code", ["", "A" * 41])
-def test_a_code_that_cannot_be_stored_is_refused_where_it_is_declared(code: str) -> None:
+def test_a_too_long_code_is_refused_at_its_declaration(code: str) -> None:
     with pytest.raises(ValueError, match="1 to 40 letters"):
         declare_causes(Cause(code))
 
 
-def test_what_is_stored_of_an_observation_is_code_and_params_alone() -> None:
+def test_observations_are_stored_as_code_and_parameters() -> None:
     """What follows from a code may change with a release, and is declared."""
     seen = Observation(Phase.FAILED, cause=Cause("A", {"node": "n"}, retry=True), waiting=None).to_json()
     assert (seen["cause"], seen["waiting"]) == ({"code": "A", "params": {"node": "n"}}, None)
 
 
-def test_no_engine_ends_an_attempt_that_makes_its_code_and_packages_ready() -> None:
+def test_no_engine_times_out_an_attempt_in_preparation() -> None:
     for engine in plugins.BACKENDS:
         assert all(plugins.get_causes(engine)[code].patient for code in CODE_PREPARING_CODES), engine

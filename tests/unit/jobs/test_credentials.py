@@ -14,7 +14,7 @@ from fermi.jobs.credentials import MASK, looks_secret, redact_secrets
         ("A", "-----BEGIN RSA PRIVATE KEY-----\nabc"),
     ],
 )  # fmt: skip
-def test_keys_are_noticed(name: str, value: str) -> None:
+def test_keys_are_recognized(name: str, value: str) -> None:
     assert looks_secret(name, value)
 
 
@@ -26,11 +26,11 @@ def test_keys_are_noticed(name: str, value: str) -> None:
         ("URL", "https://example.org/path"), ("LIST", "a" * 64), ("PYTHONPATH", "/a/long/path/with/1/number/in/it"),
     ],
 )  # fmt: skip
-def test_ordinary_values_are_not(name: str, value: str) -> None:
+def test_ordinary_values_are_not_recognized_as_keys(name: str, value: str) -> None:
     assert not looks_secret(name, value)
 
 
-def test_a_value_is_hidden_wherever_it_stands() -> None:
+def test_a_value_is_masked_everywhere() -> None:
     sent = [{"env": {"K": "sesame-1"}, "text": ["export K=sesame-1", 7, None]}]
     assert redact_secrets(sent, {"API_KEY": "sesame-1"}) == [
         {"env": {"K": MASK}, "text": [f"export K={MASK}", 7, None]}

@@ -26,7 +26,7 @@ WELL = DrillEnd("succeeded", "COMPLETED", {})
 BROKEN = DrillEnd("failed", "RANK_KILLED", {"rank": 0, "node": "gn2", "signal": "SIGKILL"})
 
 
-def test_a_recipe_saves_soon_and_goes_on_while_a_script_keeps_its_cadence() -> None:
+def test_a_recipe_saves_soon_and_a_script_keeps_its_interval() -> None:
     short = drill.build_drill_job(replace(JOB, max_restarts=9, drill="on"), "drill-y", "/data/checkpoints/drill-y")
     assert short.hyperparameters["layers"] == 2
     assert short.hyperparameters["checkpointEvery"] == drill.SAVE_EVERY_STEPS < short.hyperparameters["totalSteps"]
@@ -35,7 +35,7 @@ def test_a_recipe_saves_soon_and_goes_on_while_a_script_keeps_its_cadence() -> N
     assert drill.build_drill_job(own, "drill-y", "/c").hyperparameters == JOB.hyperparameters
 
 
-def test_only_a_rehearsal_tells_its_runner_and_the_rank_is_the_heads_last() -> None:
+def test_only_a_drill_configures_its_runner() -> None:
     assert "FERMI_DRILL" not in build_job_env(JOB)
     assert build_job_env(replace(JOB, rehearses=True))["FERMI_DRILL"] == '{"rank": 1}'
 
@@ -61,7 +61,7 @@ def test_only_a_rehearsal_tells_its_runner_and_the_rank_is_the_heads_last() -> N
         (KILLED, RESUMED, DrillEnd("stopped", "STOPPED_BY_USER", {}), "DRILL_STOPPED"),
     ],
 )  # fmt: skip
-def test_the_verdict_names_what_is_wrong(
+def test_the_verdict_names_the_problem(
     killed: RankKilled | None, resumed: ResumedAttempt | None, ending: DrillEnd, code: str
 ) -> None:
     verdict = build_report(killed, resumed, ending, 15.0)["verdict"]
@@ -70,7 +70,7 @@ def test_the_verdict_names_what_is_wrong(
     assert messages.MISSING_VALUE not in messages.render_text(code, "en", **{"advice": "", **verdict["params"]})[0]
 
 
-def test_the_report_has_what_it_cost() -> None:
+def test_the_report_shows_lost_time_and_steps() -> None:
     report = build_report(KILLED, RESUMED, WELL, 15.0)
     assert (report["killedStep"], report["resumedStep"], report["stepsLost"]) == (23, 20, 3)
     assert (report["restartSeconds"], report["resumedSeconds"]) == (1.0, 2.5)
@@ -102,7 +102,7 @@ def advance_drill(found: RankKillDrill, clock: Clock, times: int = 1) -> dict[st
     return about
 
 
-def test_nothing_is_killed_before_something_new_is_complete_and_a_step_was_made(tmp_path: Path, clock: Clock) -> None:
+def test_a_rank_is_killed_only_after_a_new_checkpoint_and_a_step(tmp_path: Path, clock: Clock) -> None:
     steps = [5]
     (tmp_path / "old.pt").write_text("before")
     found = RankKillDrill(1, str(tmp_path), lambda: steps[0])
@@ -118,7 +118,7 @@ def test_nothing_is_killed_before_something_new_is_complete_and_a_step_was_made(
     assert advance_drill(found, clock) == {"path": str(tmp_path / "new.pt"), "size_bytes": 13, "time": clock.now}
 
 
-def test_where_steps_cannot_be_seen_some_seconds_have_to_pass(tmp_path: Path, clock: Clock) -> None:
+def test_without_visible_steps_some_seconds_have_to_pass(tmp_path: Path, clock: Clock) -> None:
     found = RankKillDrill(1, str(tmp_path))
     (tmp_path / "step_20" / "shard").mkdir(parents=True)
     (tmp_path / "step_20" / "shard" / "0.bin").write_text("1234")
@@ -128,7 +128,7 @@ def test_where_steps_cannot_be_seen_some_seconds_have_to_pass(tmp_path: Path, cl
     assert (Path(about["path"]).name, about["size_bytes"]) == ("step_20", 4)
 
 
-def test_one_that_saves_all_the_time_has_saved_what_something_newer_followed(tmp_path: Path, clock: Clock) -> None:
+def test_a_checkpoint_is_complete_once_a_newer_one_follows(tmp_path: Path, clock: Clock) -> None:
     found = RankKillDrill(1, str(tmp_path))
     for step in range(9):
         for old in tmp_path.iterdir():

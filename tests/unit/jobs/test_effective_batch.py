@@ -19,7 +19,7 @@ def batch(framework: str, hyperparameters: dict[str, Any] = GIVEN, **more: Any) 
 
 
 @pytest.mark.parametrize("framework", ["pytorch-ddp", "pytorch-fsdp", "horovod", "deepspeed", "jax"])
-def test_it_is_the_batch_of_a_rank_times_all_ranks_times_the_micro_steps(framework: str) -> None:
+def test_the_effective_batch_is_per_rank_batch_times_ranks_times_micro_steps(framework: str) -> None:
     found = batch(framework)
     assert found is not None
     assert (found.per_rank, found.ranks, found.accumulation, found.effective) == (4, 8, 2, 64)
@@ -43,21 +43,21 @@ def test_ranks_that_split_a_model_count_once(framework: str) -> None:
     assert found.scaled_learning_rate == pytest.approx(0.01 * math.sqrt(2))
 
 
-def test_a_train_batch_decides_what_hyperparameters_only_wish() -> None:
+def test_a_train_batch_overrides_hyperparameters() -> None:
     found = batch("deepspeed", {"batchSize": 3}, options={"trainBatchSize": 64})
     assert found is not None
     assert (found.effective, found.per_rank, found.learning_rate) == (64, 8, 1e-4)
     assert batch("deepspeed", options={"trainBatchSize": 65}) is None
 
 
-def test_a_global_batch_of_jax_is_shared_out() -> None:
+def test_a_jax_global_batch_is_divided() -> None:
     found = batch("jax", {"batchSize": 16}, options={"batchIsGlobal": True})
     assert found is not None
     assert (found.effective, found.per_rank) == (16, 2)
     assert batch("jax", {"batchSize": 15}, options={"batchIsGlobal": True}) is None
 
 
-def test_of_a_script_of_the_users_own_only_what_it_is_told_is_known() -> None:
+def test_a_custom_script_has_only_what_it_is_given() -> None:
     own = Entrypoint("train.py")
     assert batch("pytorch-ddp", {"batchSize": "many"}, entrypoint=own) is None
     found = batch("pytorch-ddp", {"batchSize": 4}, entrypoint=own)

@@ -44,7 +44,7 @@ def codes(found: list[Problem]) -> list[tuple[str, str]]:
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 32), st.integers(1, 8), st.booleans())
-def test_whatever_the_size_the_batch_is_the_same_and_no_rank_has_more_at_once(
+def test_every_size_has_the_same_batch_and_no_rank_more_at_once(
     asked: int, ranks: int, rows: int, steps: int, even: bool
 ) -> None:
     batch = asked * rows * steps
@@ -73,21 +73,21 @@ def test_on_three_of_four_nodes_each_rank_has_fewer_rows_and_there_are_more_micr
     assert plan.world_size == 6
 
 
-def test_a_lost_master_is_replaced_by_the_first_in_the_order_of_ranks_until_it_is_back() -> None:
+def test_a_lost_master_is_replaced_by_the_first_rank_until_it_returns() -> None:
     without = on(job(), "n2", "n3", "n4")
     assert (without.master, [node.id for node in without.nodes]) == ("n2", ["n2", "n3", "n4"])
     assert validate.find_problems(without) == []
     assert on(without, "n1", "n2", "n3", "n4") == job()
 
 
-def test_the_largest_size_comes_first_and_below_the_least_there_is_none() -> None:
+def test_the_largest_size_comes_first_and_none_below_the_minimum() -> None:
     spec = job()
     assert [len(found.nodes) for found in elastic_sizes.list_resized_jobs(spec, FOUR["all"])] == [4, 3, 2]
     assert [len(found.nodes) for found in elastic_sizes.list_resized_jobs(spec, FOUR["three"])] == [3, 2]
     assert list(elastic_sizes.list_resized_jobs(spec, {"n1"})) == []
 
 
-def test_with_more_nodes_than_it_may_have_it_keeps_those_that_it_has() -> None:
+def test_with_surplus_nodes_it_keeps_its_own() -> None:
     spec = job(high=3)
     assert [node.id for node in spec.nodes] == ["n1", "n2", "n3"]
     moved = on(spec, "n1", "n3", "n4")
@@ -95,7 +95,7 @@ def test_with_more_nodes_than_it_may_have_it_keeps_those_that_it_has() -> None:
     assert [node.id for node in on(moved, *FOUR["all"]).nodes] == ["n1", "n3", "n4"]
 
 
-def test_the_learning_rate_is_that_of_the_size_asked_for() -> None:
+def test_the_learning_rate_is_that_of_the_requested_size() -> None:
     spec = job(hyperparameters={"batchSize": 8, "learningRate": 0.01, "learningRateScaling": "linear"})
     framework = plugins.get_framework("ddp")
     assert argument(framework.plan(spec), "--lr_scaling") == "linear"
@@ -104,7 +104,7 @@ def test_the_learning_rate_is_that_of_the_size_asked_for() -> None:
 
 
 @pytest.mark.parametrize("framework", ["horovod", "jax"])
-def test_where_all_ranks_must_have_as_many_only_sizes_that_give_it_count(framework: str) -> None:
+def test_where_ranks_need_equal_shares_only_such_sizes_count(framework: str) -> None:
     spec = job(framework)
     assert elastic_sizes.list_sizes(spec) == [2, 4]
     assert codes(elastic_sizes.find_warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_SIZES")]
@@ -114,7 +114,7 @@ def test_where_all_ranks_must_have_as_many_only_sizes_that_give_it_count(framewo
     assert (given, two.world_size) == (["8", "2"], 4)
 
 
-def test_jax_keeps_weights_in_shards_of_as_many_ranks_as_divide_those_that_are_left() -> None:
+def test_jax_shards_weights_over_a_divisor_of_the_remaining_ranks() -> None:
     spec = job("jax", hyperparameters={"batchSize": 6}, strategy={"dataParallel": 2, "fsdpParallel": 4})
     for names, shards in {("n1", "n2", "n3", "n4"): "4", ("n1", "n2", "n3"): "3", ("n1", "n2"): "4"}.items():
         now = on(spec, *names)
@@ -122,7 +122,7 @@ def test_jax_keeps_weights_in_shards_of_as_many_ranks_as_divide_those_that_are_l
         assert argument(plugins.get_framework("jax").plan(now), "--fsdp_parallel") == shards
 
 
-def test_a_batch_that_jax_shares_out_itself_stays_as_large() -> None:
+def test_a_batch_shared_by_jax_keeps_its_size() -> None:
     spec = job("jax", hyperparameters={"batchSize": 48}, options={"batchIsGlobal": True})
     assert (spec.elastic and spec.elastic.batch, elastic_sizes.list_sizes(spec)) == (48, [2, 3, 4])
     plan = plugins.get_framework("jax").plan(on(spec, "n1", "n2", "n3"))
@@ -130,7 +130,7 @@ def test_a_batch_that_jax_shares_out_itself_stays_as_large() -> None:
     assert "--batch_is_global" not in plan.nodes[0].command
 
 
-def test_deepspeed_keeps_its_train_batch_its_stage_and_its_learning_rate() -> None:
+def test_deepspeed_keeps_train_batch_stage_and_learning_rate() -> None:
     scaled = {"learningRateScaling": "linear", "learningRate": 1e-4}
     spec = job("deepspeed", options={"trainBatchSize": 96}, hyperparameters=scaled)
     assert elastic_sizes.list_sizes(spec) == [2, 3, 4]
@@ -145,14 +145,14 @@ def test_deepspeed_keeps_its_train_batch_its_stage_and_its_learning_rate() -> No
     assert three["optimizer"] == full["optimizer"]
 
 
-def test_a_script_of_ones_own_keeps_its_hyperparameters_and_is_told_its_part() -> None:
+def test_a_custom_script_keeps_its_hyperparameters_and_gets_its_share() -> None:
     spec = job(entrypoint=Entrypoint("train.py"))
     plan = plugins.get_framework("ddp").plan(on(spec, "n1", "n2"))
     assert json.loads(str(plan.nodes[0].env["FERMI_HYPERPARAMETERS"]))["batchSize"] == 8
     assert set(list_values(plan, "FERMI_ACCUMULATION_STEPS")) == {"2"}
 
 
-def test_a_script_that_says_nothing_of_its_batch_runs_on_any_size_and_is_told_the_full_one() -> None:
+def test_a_script_without_a_batch_runs_on_any_size() -> None:
     spec = job(entrypoint=Entrypoint("train.py"), hyperparameters={})
     assert elastic_sizes.list_sizes(spec) == [2, 3, 4]
     assert codes(elastic_sizes.find_warnings(spec)) == [("distributedConfig.elastic", "ELASTIC_BATCH_UNKNOWN")]
@@ -184,16 +184,16 @@ ELASTIC = "distributedConfig.elastic"
         (job(), []),
     ],
 )  # fmt: skip
-def test_what_cannot_be_elastic_is_refused_with_all_reasons_at_once(spec: JobSpec, found: list[Any]) -> None:
+def test_impossible_elastic_settings_are_refused_with_all_reasons(spec: JobSpec, found: list[Any]) -> None:
     assert codes(elastic_sizes.find_problems(spec)) == found
 
 
-def test_a_size_that_a_framework_s_setting_rules_out_is_left_out() -> None:
+def test_sizes_excluded_by_a_frameworks_setting_are_left_out() -> None:
     spec = job("pytorch-fsdp", options={"shardSize": 4})
     assert elastic_sizes.list_sizes(spec) == [2, 4]
 
 
-def test_a_job_that_is_not_elastic_is_what_it_was() -> None:
+def test_a_fixed_job_is_unchanged() -> None:
     spec = replace(job(), elastic=None)
     assert (
         elastic_sizes.set_full_size(spec),
@@ -204,12 +204,12 @@ def test_a_job_that_is_not_elastic_is_what_it_was() -> None:
     assert elastic.build_rank_env(spec) == {}
 
 
-def test_by_hand_nothing_changes_size() -> None:
+def test_exported_jobs_do_not_resize() -> None:
     spec = JobSpec("t", "pytorch-ddp", NODES, "n1", elastic=Elastic(2, 4))
     assert elastic.build_rank_env(spec) == {}
     assert plugins.get_framework("ddp").settled(spec) == spec
 
 
-def test_what_is_stored_is_read_again() -> None:
+def test_stored_values_are_read_back() -> None:
     spec = on(job(), "n1", "n3", "n4")
     assert JobSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec

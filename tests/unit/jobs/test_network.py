@@ -28,13 +28,13 @@ def variables(plan: Plan, name: str) -> list[Value | None]:
 
 
 @pytest.mark.parametrize("framework", sorted(plugins.FRAMEWORKS))
-def test_each_node_has_the_interface_by_which_it_is_reached(framework: str) -> None:
+def test_each_node_uses_the_interface_of_its_address(framework: str) -> None:
     made = plan(framework, network={"env-001": FAST, "env-003": {"interface": "bond1"}})
     assert variables(made, "NCCL_SOCKET_IFNAME") == ["=eth0", "=bond1"]
     assert variables(made, "GLOO_SOCKET_IFNAME") == ["eth0", "bond1"]
 
 
-def test_an_interface_that_is_not_known_is_not_guessed() -> None:
+def test_an_unknown_interface_is_not_guessed() -> None:
     made = plan(network={"env-003": {"interface": "bond1"}})
     assert variables(made, "NCCL_SOCKET_IFNAME") == [None, "=bond1"]
     assert variables(made, "GLOO_SOCKET_IFNAME") == [None, "bond1"]
@@ -50,7 +50,7 @@ def test_an_interface_that_is_not_known_is_not_guessed() -> None:
         (None, None, None, [None, None]),
     ],
 )
-def test_infiniband_is_used_only_where_every_node_is_known_to_have_it(
+def test_infiniband_is_used_only_where_every_node_has_it(
     first: Any, second: Any, disabled: str | None, devices: list[str | None]
 ) -> None:
     facts = {"env-001": first, "env-003": second}
@@ -60,7 +60,7 @@ def test_infiniband_is_used_only_where_every_node_is_known_to_have_it(
     assert variables(made, "NCCL_IB_HCA") == devices
 
 
-def test_infiniband_that_lies_idle_is_worth_knowing() -> None:
+def test_unused_infiniband_is_reported() -> None:
     from dataclasses import replace
 
     nodes = [replace(ENVIRONMENTS["env-001"], network=FAST), ENVIRONMENTS["env-003"]]
@@ -73,19 +73,19 @@ def test_infiniband_that_lies_idle_is_worth_knowing() -> None:
     assert "INFINIBAND_NOT_EVERYWHERE" not in [found.code for found in summary.find_warnings(both)]
 
 
-def test_cpus_need_nothing_of_nccl_s() -> None:
+def test_cpu_jobs_need_no_nccl_variables() -> None:
     made = plan(emulated=True, network={"env-001": FAST, "env-003": FAST})
     assert {name for node in made.nodes for name in node.env if name in NCCL} == set()
     assert variables(made, "GLOO_SOCKET_IFNAME") == ["eth0", "eth0"]
 
 
-def test_nccl_warns_and_a_rank_of_torch_whose_peer_is_gone_ends() -> None:
+def test_nccl_logs_warnings_and_torch_ranks_time_out() -> None:
     assert variables(plan(), "NCCL_DEBUG") == ["WARN", "WARN"]
     for framework, handling in (("pytorch-ddp", "3"), ("pytorch-fsdp", "3"), ("deepspeed", "3"), ("jax", None)):
         assert variables(plan(framework), "TORCH_NCCL_ASYNC_ERROR_HANDLING") == [handling, handling]
 
 
-def test_ranks_of_torch_say_that_they_were_started_as_torchrun_does() -> None:
+def test_torch_ranks_have_torchruns_marker() -> None:
     """Lightning 2.6 looks for this variable, and otherwise asks Slurm's or starts MPI."""
     for framework in ("pytorch-ddp", "pytorch-fsdp", "deepspeed", "jax"):
         found = variables(plan(framework), "TORCHELASTIC_RUN_ID")
@@ -93,7 +93,7 @@ def test_ranks_of_torch_say_that_they_were_started_as_torchrun_does() -> None:
         assert all(found) == (framework != "jax")
 
 
-def test_ranks_have_what_torchrun_gives_them(tmp_path: Path) -> None:
+def test_ranks_have_torchruns_variables(tmp_path: Path) -> None:
     """All but what torchrun's agent uses itself: a store in its own process, a file for errors, its signals."""
     agents = {"TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_SIGNALS_TO_HANDLE"}
     script = tmp_path / "env.py"
@@ -112,7 +112,7 @@ def test_ranks_have_what_torchrun_gives_them(tmp_path: Path) -> None:
     assert (ours["TORCHELASTIC_RESTART_COUNT"], ours["TORCHELASTIC_MAX_RESTARTS"]) == ("2", "5")
 
 
-def test_the_user_s_variables_win() -> None:
+def test_user_variables_win() -> None:
     env = dict.fromkeys((*NCCL, "GLOO_SOCKET_IFNAME"), "mine")
     made = plan(env=env, network={"env-001": FAST, "env-003": FAST})
     for name in env:
@@ -120,7 +120,7 @@ def test_the_user_s_variables_win() -> None:
 
 
 @pytest.mark.parametrize("framework", ["pytorch-ddp", "pytorch-fsdp", "deepspeed"])
-def test_a_timeout_reaches_the_trainer_and_the_user_s_script(framework: str) -> None:
+def test_a_timeout_reaches_the_trainer_and_custom_scripts(framework: str) -> None:
     made = plan(framework, options={"timeoutSeconds": 90})
     assert variables(made, "FERMI_TIMEOUT_SECONDS") == ["90", "90"]
     minutes = "2" if framework == "deepspeed" else None
@@ -128,7 +128,7 @@ def test_a_timeout_reaches_the_trainer_and_the_user_s_script(framework: str) -> 
     assert variables(plan(framework), "FERMI_TIMEOUT_SECONDS") == [None, None]
 
 
-def test_this_machine_knows_its_loopback(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_local_job_uses_loopback(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     from server import host_facts
 
     monkeypatch.setattr(host_facts.socket, "if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
@@ -144,7 +144,7 @@ def test_this_machine_knows_its_loopback(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert host_facts.collect_facts()["network"] == {"interface": "lo"}
 
 
-def test_inside_of_environments_the_devices_count_that_their_containers_can_open() -> None:
+def test_inside_environments_only_devices_of_the_container_count() -> None:
     from dataclasses import replace
 
     from fermi.jobs import network
@@ -167,7 +167,7 @@ def test_inside_of_environments_the_devices_count_that_their_containers_can_open
     assert "NCCL_IB_DISABLE" not in network.build_job_env([replace(seen, engine={})] * 2, "nccl")
 
 
-def test_of_a_survey_only_devices_count_that_are_usable_and_active() -> None:
+def test_only_usable_active_devices_of_a_survey_count() -> None:
     from fermi.engines.kubernetes.survey import _parse_facts
 
     rdma = [

@@ -38,7 +38,7 @@ def test_workers_are_ordered_as_in_the_requirement_document(workers, ordered):
 
 
 @given(st.dictionaries(st.text("abz019", min_size=1, max_size=5), st.integers(0, 8), min_size=1, max_size=8), st.data())
-def test_ranks_are_dense_from_zero_whatever_the_nodes(nodes, data):
+def test_ranks_are_dense_from_zero_for_any_nodes(nodes, data):
     master = data.draw(st.sampled_from(sorted(nodes)))
     placements = place_nodes([node(name, gpus) for name, gpus in nodes.items()], master)
     assert [rank for p in placements for rank in p.ranks] == list(range(sum(max(g, 1) for g in nodes.values())))
@@ -59,11 +59,11 @@ def test_ranks_are_dense_from_zero_whatever_the_nodes(nodes, data):
         ),
     ],
 )
-def test_workers_get_the_places_of_the_requirement_documents_tables(workers, table):
+def test_workers_have_the_ranks_of_the_requirement_documents_tables(workers, table):
     assert [(at.worker, at.rank, at.local_rank, at.node_rank) for at in assign_worker_slots(workers, "gn6")] == table
 
 
-def test_in_a_smaller_world_the_first_ranks_take_part():
+def test_a_smaller_world_takes_the_first_ranks():
     seats = assign_worker_slots(["gn6-0", "gn7-1", "gn6-1", "gn7-0"], "gn7", 3)
     assert [(at.worker, at.rank) for at in seats] == [("gn7-0", 0), ("gn7-1", 1), ("gn6-0", 2), ("gn6-1", None)]
     nodes = [Node("a", "gn6", gpu_count=2, engine={"workers": ["gn6-0", "gn6-1"]}), Node("b", "gn7", gpu_count=2)]
@@ -75,7 +75,7 @@ def test_in_a_smaller_world_the_first_ranks_take_part():
 
 
 @pytest.mark.parametrize("name", ["gn6", "gn6-", "-0", "gn6-01", "gn6-x", "gn6-+1", "gn6-²", "gn/6-0", ""])
-def test_what_is_no_workers_name_is_refused(name):
+def test_an_invalid_worker_name_is_refused(name):
     with pytest.raises(ValueError):
         parse_worker_name(name)
     assert parse_worker_name("a-b-7") == ("a-b", 7)
@@ -85,7 +85,7 @@ def test_what_is_no_workers_name_is_refused(name):
     st.dictionaries(st.sampled_from(["gn39", "gn40", "gn6", "gn7", "a", "gn3"]), st.integers(1, 11), min_size=1),
     st.data(),
 )
-def test_workers_sit_where_their_nodes_are_placed(nodes, data):
+def test_workers_are_placed_with_their_nodes(nodes, data):
     master = data.draw(st.sampled_from(sorted(nodes)))
     size = data.draw(st.integers(1, sum(nodes.values())))
     workers = [f"{name}-{number}" for name, count in nodes.items() for number in range(count)]

@@ -79,7 +79,7 @@ def test_every_code_has_a_text(root: Path) -> None:
     assert not missing
 
 
-def test_every_text_gets_its_parameters_where_all_of_them_are_written_with_the_code(root: Path) -> None:
+def test_every_text_gets_its_parameters(root: Path) -> None:
     """The nearest valid value is found by `validate`, after the rules."""
     known = messages.list_texts("zh")
     wrong = {where: gaps for code, where, params in calls(root) if params is not None and code in known
@@ -88,7 +88,7 @@ def test_every_text_gets_its_parameters_where_all_of_them_are_written_with_the_c
 
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)
-def test_a_text_never_raises_and_shows_a_dash_for_what_is_missing(
+def test_a_text_never_raises_and_shows_a_dash_for_a_missing_parameter(
     lang: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(messages, "report_fault", logging.getLogger("fermi.messages").error)
@@ -103,7 +103,7 @@ def test_a_text_never_raises_and_shows_a_dash_for_what_is_missing(
             messages.render_text(code, lang, **dict.fromkeys(names_in(entry), value))
 
 
-def test_a_language_that_there_is_none_of_reads_english() -> None:
+def test_an_unknown_language_falls_back_to_english() -> None:
     assert messages.render_text("DATA_EMPTY", "xx", path="/p") == messages.render_text("DATA_EMPTY", "en", path="/p")
 
 
@@ -112,14 +112,14 @@ def test_every_declared_cause_has_a_text() -> None:
     assert declared <= messages.list_texts("zh").keys()
 
 
-def test_both_languages_have_the_same_codes_and_each_code_stands_in_one_place() -> None:
+def test_both_languages_have_the_same_codes_once_each() -> None:
     assert set(messages.list_texts("zh")) == set(messages.list_texts("en"))
     others = {messages.FOLDER / lang / "codes.toml" for lang in messages.LANGUAGES if lang != "en"}
     places = [set(tomllib.loads(file.read_text("utf-8"))) for file in files() if file not in others]
     assert sum(map(len, places)) == len(messages.list_texts("en"))
 
 
-def test_codes_stand_in_alphabetical_order() -> None:
+def test_codes_are_in_alphabetical_order() -> None:
     for file in files():
         codes = list(tomllib.loads(file.read_text("utf-8")))
         assert codes == sorted(codes), file
@@ -150,9 +150,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("path", ["brought_by_a_module", "brought_by_a_package/__init__"])
-def test_a_package_from_outside_brings_the_texts_of_its_codes(
-    outside: Path, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+def test_a_plugin_package_has_texts_of_its_codes(outside: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     module, _, package = path.partition("/")
     (outside / f"{path}.py").parent.mkdir(exist_ok=True)
     (outside / f"{path}.py").write_text("raise RuntimeError('asked for its texts alone')")
@@ -167,7 +165,7 @@ def test_a_package_from_outside_brings_the_texts_of_its_codes(
     assert module not in sys.modules
 
 
-def test_texts_that_cannot_be_read_take_no_other_text_away(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_texts_do_not_hide_others(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (outside / "brought_broken.py").write_text("")
     (outside / "brought_broken.toml").write_text("not toml")
     invalidate_caches()
@@ -179,13 +177,13 @@ def test_texts_that_cannot_be_read_take_no_other_text_away(outside: Path, monkey
 
 
 @pytest.mark.parametrize("part", ["message", "hint"])
-def test_both_languages_take_parameters_that_the_other_knows(part: str) -> None:
+def test_both_languages_use_the_same_parameters(part: str) -> None:
     zh, en = messages.list_texts("zh"), messages.list_texts("en")
     different = {code for code in zh if names_in(zh[code]) != names_in(en[code])}
     assert not different
 
 
-def test_both_languages_have_the_same_texts_for_special_cases() -> None:
+def test_both_languages_have_the_same_special_cases() -> None:
     zh, en = messages.list_texts("zh"), messages.list_texts("en")
     special = {code: list(entry["when"]) for code, entry in zh.items() if "when" in entry}
     assert special == {code: list(entry["when"]) for code, entry in en.items() if "when" in entry}
@@ -194,7 +192,7 @@ def test_both_languages_have_the_same_texts_for_special_cases() -> None:
             assert set(zh[code]["when"][condition]) == set(en[code]["when"][condition]) <= {"message", "hint"}
 
 
-def test_each_signal_has_advice_of_its_own() -> None:
+def test_each_signal_has_its_own_advice() -> None:
     where = {"rank": 1, "node": "gn5"}
     hints = {name: messages.render_text("RANK_KILLED", "en", **where, signal=name)[1] for name in SIGNALS}
     assert len(set(hints.values())) == len(SIGNALS)
@@ -203,7 +201,7 @@ def test_each_signal_has_advice_of_its_own() -> None:
     assert "/dev/shm" in hints["SIGBUS"]
 
 
-def test_a_victims_text_names_who_had_left_before() -> None:
+def test_a_victims_text_names_the_early_exit() -> None:
     where = {"rank": 0, "node": "gn5", "exitCode": 1}
     assert "rank 3 " not in messages.render_text("RANK_FAILED", "en", **where)[0]
     assert (
@@ -215,7 +213,7 @@ def test_a_victims_text_names_who_had_left_before() -> None:
 @pytest.mark.parametrize(
     ("count", "shown"), [(1, "1 task fails"), (2, "2 tasks fail"), ("1", "1 task fails"), (0, "0 tasks fail")]
 )
-def test_a_word_follows_the_number_before_it(count: object, shown: str) -> None:
+def test_plurals_follow_the_number(count: object, shown: str) -> None:
     assert messages.fill_text("X", "{count} {count:task fails|tasks fail}", {"count": count}) == shown
 
 
@@ -231,12 +229,12 @@ def leaves(table: dict[str, Any], path: str = "") -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("room", ["admin", "cli", "guides"])
-def test_both_languages_say_the_same_with_the_same_blanks(room: str) -> None:
+def test_both_languages_use_the_same_placeholders(room: str) -> None:
     assert leaves(messages._load_file(room, "zh")) == leaves(messages._load_file(room, "en"))
 
 
 @pytest.mark.parametrize("room", ["admin", "cli", "codes", "guides"])
-def test_no_language_says_what_english_does_not_or_takes_other_blanks(room: str) -> None:
+def test_no_language_has_texts_or_placeholders_that_english_lacks(room: str) -> None:
     english = leaves(messages._load_file(room, "en") if room != "codes" else messages.list_texts("en"))
     known = {(path.rpartition(".")[0] or path, blank) for path, blanks in english.items() for blank in blanks}
     for lang in messages.LANGUAGES:
@@ -247,13 +245,13 @@ def test_no_language_says_what_english_does_not_or_takes_other_blanks(room: str)
 
 
 @pytest.mark.parametrize("room", ["admin", "cli"])
-def test_sentences_stand_in_alphabetical_order(room: str) -> None:
+def test_texts_are_in_alphabetical_order(room: str) -> None:
     for lang in messages.LANGUAGES:
         codes = list(messages._load_file(room, lang))
         assert codes == sorted(codes)
 
 
-def test_every_text_of_the_operators_console_is_said_and_what_is_said_has_a_text(root: Path) -> None:
+def test_the_admin_uses_exactly_its_translated_texts(root: Path) -> None:
     files = [*(root / "apps").rglob("*.py"), root / "platform/server/settings/operators.py"]
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))]
     written = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
@@ -269,7 +267,7 @@ def test_every_text_of_the_operators_console_is_said_and_what_is_said_has_a_text
     assert said - texts == set()
 
 
-def test_moments_are_said_as_utc_and_one_beyond_the_calendar_as_it_is() -> None:
+def test_times_are_rendered_in_utc_and_invalid_ones_unchanged() -> None:
     told = {"environment": "lab", "project": "vision"}
     for until, said in ((1_764_547_200.5, "2025-12-01 00:00 UTC"), ("tomorrow", "tomorrow"), (1e30, "1e+30")):
         assert said in messages.render_text("WAITING_FOR_RESERVATION", "en", until=until, **told)[0]
@@ -280,7 +278,7 @@ def test_moments_are_said_as_utc_and_one_beyond_the_calendar_as_it_is() -> None:
     ("en", "The start failed: The node runner inside a&b was killed before it began."),
     ("zh", "启动失败：{}"),
 ])  # fmt: skip
-def test_a_stored_reason_in_a_text_is_its_sentence(lang: str, sentence: str) -> None:
+def test_a_stored_reason_in_a_text_is_rendered(lang: str, sentence: str) -> None:
     cause = {"code": "INSIDE_RUNNER_KILLED", "environment": "a&b"}
     inner = messages.render_text("INSIDE_RUNNER_KILLED", lang, environment="a&b")[0]
     assert messages.render_text("START_FAILED", lang, cause=cause)[0] == sentence.format(inner)

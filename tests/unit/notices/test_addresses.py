@@ -23,28 +23,28 @@ def probed(root: Path) -> Any:
     return json.loads(ended.stdout)
 
 
-def test_no_accepted_parameter_reaches_a_file_a_program_or_a_socket_of_this_machine(probed: Any) -> None:
+def test_no_accepted_parameter_reaches_a_file_program_or_local_socket(probed: Any) -> None:
     assert probed["reached"] == {}
     assert probed["sent"] == sorted(addresses.ADDRESS_KINDS), "a sample address that is not understood proves nothing"
 
 
-def test_without_the_list_some_would(probed: Any) -> None:
+def test_without_the_list_some_parameters_would(probed: Any) -> None:
     """So the probe sees it where it happens."""
     assert {"slack?template", "discord?template", "workflows?template"} <= {*probed["blind"]}
 
 
-def test_what_is_not_listed_is_refused_of_all_kinds_that_apprise_has(probed: Any) -> None:
+def test_unlisted_parameters_of_every_apprise_kind_are_refused(probed: Any) -> None:
     assert probed["unlisted"] == []
 
 
 @pytest.mark.parametrize("scheme", [
     "syslog", "rsyslog", "dbus", "glib", "gnome", "kde", "qt", "macosx", "windows", "blink1", "mqtt", "apprise",
 ])  # fmt: skip
-def test_kinds_that_act_on_this_machine_or_open_other_connections_are_not_accepted(scheme: str) -> None:
+def test_kinds_that_act_locally_or_open_other_connections_are_refused(scheme: str) -> None:
     assert scheme not in addresses.ADDRESS_KINDS
 
 
-def test_accepted_kinds_send_by_nothing_but_requests(probed: Any) -> None:
+def test_accepted_kinds_send_only_by_requests(probed: Any) -> None:
     """No threads, programs or clients of their own, whose connections might go past the guard."""
     for scheme, module in probed["modules"].items():
         spec = importlib.util.find_spec(module)

@@ -69,7 +69,7 @@ def evaluate_in_sender(sender: SenderProcess, what: str) -> str:
     "open('{folder}/new', 'w')", "open('/dev/shm/new', 'w')", "os.mkdir('{folder}/made')",
     "os.remove('{folder}/secret')", "os.execv('/bin/true', ['true'])", "subprocess.run(['/bin/true'])",
 ])  # fmt: skip
-def test_it_reads_writes_and_executes_nothing_of_the_platform(
+def test_the_sender_cannot_access_files_of_the_platform(
     confined: SenderProcess, root: Path, tmp_path: Path, what: str
 ) -> None:
     tmp_path.chmod(0o777)
@@ -79,11 +79,11 @@ def test_it_reads_writes_and_executes_nothing_of_the_platform(
 
 
 @pytest.mark.skipif(read_landlock_abi() < 6, reason="this kernel's Landlock does not keep signals back")
-def test_it_signals_nobody(confined: SenderProcess) -> None:
+def test_the_sender_cannot_send_signals(confined: SenderProcess) -> None:
     assert evaluate_in_sender(confined, f"os.kill({os.getpid()}, 0)") == "PermissionError"
 
 
-def test_it_inherits_no_setting_no_open_file_and_no_right(confined: SenderProcess) -> None:
+def test_the_sender_inherits_no_setting_file_or_permission(confined: SenderProcess) -> None:
     assert set(eval(evaluate_in_sender(confined, "sorted(os.environ)"))) <= {
         *process._KEPT_VARIABLES,
         "HOME",
@@ -101,12 +101,12 @@ def test_it_inherits_no_setting_no_open_file_and_no_right(confined: SenderProces
         ) == ("PermissionError")
 
 
-def test_it_looks_up_names_and_knows_certificate_authorities(confined: SenderProcess) -> None:
+def test_the_sender_resolves_names_and_has_certificate_authorities(confined: SenderProcess) -> None:
     assert "127.0.0.1" in evaluate_in_sender(confined, "__import__('socket').getaddrinfo('localhost', 80)")
     assert evaluate_in_sender(confined, "len(__import__('ssl').create_default_context().get_ca_certs()) >= 0") == "True"
 
 
-def test_an_order_that_takes_too_long_ends_its_process_and_the_next_one_has_another() -> None:
+def test_an_order_that_takes_too_long_ends_its_process() -> None:
     with SenderProcess() as sender:
         sender.carry_out(CHECK, 60)
         assert sender._process is not None
@@ -122,7 +122,7 @@ def test_an_order_that_takes_too_long_ends_its_process_and_the_next_one_has_anot
     assert not Path(f"/proc/{second}").exists()
 
 
-def test_one_that_is_killed_says_so_and_is_replaced() -> None:
+def test_a_killed_sender_is_reported_and_replaced() -> None:
     with SenderProcess() as sender:
         sender.carry_out(CHECK, 60)
         assert sender._process is not None
@@ -133,21 +133,21 @@ def test_one_that_is_killed_says_so_and_is_replaced() -> None:
         assert sender.carry_out(CHECK, 60) == "json://…"
 
 
-def test_its_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_senders_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_START_CODE", EVALUATES)
     with SenderProcess() as sender, pytest.raises(DeliveryError) as caught:
         evaluate_in_sender(sender, "'x' * 10_000_000")
     assert caught.value.code == "CHANNEL_SENDER_ENDED"
 
 
-def test_there_are_only_so_many_at_once() -> None:
+def test_concurrent_senders_are_limited() -> None:
     with SenderProcess(), SenderProcess(), pytest.raises(SendersBusyError):
         SenderProcess().__enter__()
     with SenderProcess(), SenderProcess():
         pass
 
 
-def test_it_ends_with_the_platform() -> None:
+def test_the_sender_ends_with_the_platform() -> None:
     """Its connection is closed when the platform's process dies, whatever the cause."""
     sender = SenderProcess()
     sender._start()
@@ -158,7 +158,7 @@ def test_it_ends_with_the_platform() -> None:
     sender.end()
 
 
-def test_a_thread_that_ends_takes_no_process_along() -> None:
+def test_the_end_of_a_thread_does_not_end_the_sender() -> None:
     with SenderProcess() as sender:
         thread = threading.Thread(target=sender.carry_out, args=(CHECK, 60))
         thread.start()

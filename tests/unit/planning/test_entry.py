@@ -41,11 +41,11 @@ SCRIPT, MODULE = "entrypoint.script", "entrypoint.module"
         (Entrypoint(module="-m pkg"), [(MODULE, "ENTRYPOINT_MODULE_NAME")]),
     ],
 )
-def test_what_names_no_python_is_refused(named: Entrypoint, expected: list[tuple[str, str]]) -> None:
+def test_an_entry_that_is_not_python_is_refused(named: Entrypoint, expected: list[tuple[str, str]]) -> None:
     assert list_codes(entry.find_problems(named)) == expected
 
 
-def test_a_refusal_says_what_it_is_and_what_to_name_instead() -> None:
+def test_a_refusal_names_the_kind_and_the_alternative() -> None:
     [shell] = entry.find_problems(Entrypoint("run.sh"))
     assert messages.render_text(shell.code, "en", **shell.params)[0].startswith(
         "run.sh is a shell script, not a Python script"
@@ -68,7 +68,7 @@ def test_a_refusal_says_what_it_is_and_what_to_name_instead() -> None:
         (b"", False),
     ],
 )
-def test_what_begins_as_another_program_is_refused_whatever_its_name(text: bytes, refused: bool) -> None:
+def test_content_of_another_program_is_refused_under_any_name(text: bytes, refused: bool) -> None:
     assert (
         list_codes(entry.find_text_problems(Entrypoint("train"), text)) == [(SCRIPT, "ENTRYPOINT_NOT_PYTHON")] * refused
     )
@@ -103,12 +103,12 @@ def test_what_begins_as_another_program_is_refused_whatever_its_name(text: bytes
     ],
     ids=range(21),
 )  # fmt: skip
-def test_what_starts_ranks_in_a_script_is_found_with_its_line(text: str, found: Any) -> None:
+def test_code_that_starts_ranks_is_found_with_its_line(text: str, found: Any) -> None:
     """Without a word in a comment, a docstring or a message counting for one."""
     assert entry.find_rank_start(text.encode()) == found
 
 
-def test_a_script_that_starts_ranks_is_warned_of_and_so_is_a_launcher_as_the_module() -> None:
+def test_scripts_and_modules_that_start_ranks_give_a_warning() -> None:
     spec = job("env-001", entrypoint=Entrypoint("launch.py"))
     [one] = entry.find_warnings(spec, b"import torch.multiprocessing as mp\nmp.spawn(f)\n")
     assert (one.field, one.code, one.params["what"], one.params["line"]) == (
@@ -123,7 +123,7 @@ def test_a_script_that_starts_ranks_is_warned_of_and_so_is_a_launcher_as_the_mod
     assert entry.find_warnings(job("env-001"), b"") == []
 
 
-def test_a_variable_that_no_shell_will_expand_is_warned_of_with_the_placeholder() -> None:
+def test_an_unexpanded_shell_variable_gives_a_warning_with_the_placeholder() -> None:
     args = (
         "--out=$FERMI_CHECKPOINT_DIR",
         "${RANK}/x",
@@ -157,9 +157,7 @@ FILES = [SnapshotFile(path, sha256="0") for path in ("pkg/__init__.py", "pkg/tra
         ("lightning.fabric.cli", [], [(MODULE, "ENTRYPOINT_MODULE_NOT_IN_CODE")]),
     ],
 )
-def test_a_module_is_looked_for_in_the_code_and_may_be_an_installed_one(
-    module: str, problem: list[Any], warning: list[Any]
-) -> None:
+def test_a_module_is_found_in_the_code_or_installed(module: str, problem: list[Any], warning: list[Any]) -> None:
     spec = job("env-001", entrypoint=Entrypoint(module=module), code=Code("0" * 64, "/archive"))
     assert list_codes(code.find_problems(spec, FILES)) == problem
     assert list_codes(code.find_warnings(spec, FILES)) == warning

@@ -18,19 +18,19 @@ def find_imports(files: dict[str, str], script: str = "train.py", module: str = 
     return imports.find_code_imports(entry, listed, blobs.__getitem__)
 
 
-def test_the_scripts_own_imports_are_named_with_their_lines() -> None:
+def test_the_scripts_imports_are_listed_with_lines() -> None:
     found = find_imports({"train.py": "import os\nimport torch.nn as nn, numpy\nfrom einops import rearrange\n"})
     assert found.needed == {"torch": "train.py:2", "numpy": "train.py:2", "einops": "train.py:3"}
 
 
-def test_what_is_imported_inside_of_the_scripts_functions_counts() -> None:
+def test_imports_within_functions_count() -> None:
     found = find_imports(
         {"train.py": "def main():\n    import timm\nclass A:\n    import yaml\nif True:\n    import tqdm\n"}
     )
     assert set(found.needed) == {"timm", "yaml", "tqdm"}
 
 
-def test_what_may_be_absent_does_not_count() -> None:
+def test_optional_imports_do_not_count() -> None:
     text = (
         "from typing import TYPE_CHECKING\n"
         "if TYPE_CHECKING:\n    import stubs\nelse:\n    import real\n"
@@ -43,7 +43,7 @@ def test_what_may_be_absent_does_not_count() -> None:
     assert set(find_imports({"train.py": text}).needed) == {"real", "needed"}
 
 
-def test_files_of_the_code_are_followed_and_are_no_packages() -> None:
+def test_modules_of_the_code_are_followed_and_are_no_packages() -> None:
     files = {
         "train.py": "import model\nfrom lib.data import Loader\nfrom lib import helpers\n",
         "model.py": "import timm\nfrom lib.inner import deep\n",
@@ -62,32 +62,32 @@ def test_files_of_the_code_are_followed_and_are_no_packages() -> None:
     assert {"lib", "inner", "unused", "text"} <= set(found.local)
 
 
-def test_a_script_finds_what_lies_beside_it_and_a_module_what_lies_at_the_top() -> None:
+def test_a_script_imports_from_its_folder_and_a_module_from_the_root() -> None:
     files = {"jobs/train.py": "import helper\nimport shared\n", "jobs/helper.py": "import yaml", "shared.py": ""}
     assert set(find_imports(files, "jobs/train.py").needed) == {"yaml", "shared"}
     assert "shared" in find_imports(files, "jobs/train.py").local
     assert set(find_imports(files, module="jobs.train").needed) == {"helper"}
 
 
-def test_a_package_is_run_by_its_main_module() -> None:
+def test_a_package_runs_its_main_module() -> None:
     files = {"job/__main__.py": "import tqdm\nfrom .a import b\n", "job/a.py": "import fire"}
     assert set(find_imports(files, module="job").needed) == {"tqdm", "fire"}
 
 
-def test_what_is_no_python_needs_nothing() -> None:
+def test_other_files_need_no_packages() -> None:
     assert find_imports({"train.py": "import (\n"}).needed == {}
     assert find_imports({"train.py": "\0"}).needed == {}
     assert find_imports({"other.py": ""}).needed == {}
     assert imports.find_script_imports(b"import torch\n\xff", "/x/train.py").needed == {}
 
 
-def test_a_circle_and_very_many_files_end() -> None:
+def test_import_cycles_and_very_many_files_end() -> None:
     files = {f"m{n}.py": f"import m{n + 1}, package{n}\n" for n in range(MAX_FILES + 50)}
     files |= {"train.py": "import m0\nimport train\n", f"m{MAX_FILES + 50}.py": "import m0"}
     assert len(find_imports(files).needed) == MAX_MODULES
 
 
-def test_of_a_script_alone_the_text_says_all() -> None:
+def test_the_text_of_a_single_script_is_enough() -> None:
     assert imports.find_script_imports(b"import torch\nfrom a.b import c\n", "/data/train.py").needed == {
         "torch": "/data/train.py:1", "a": "/data/train.py:2",
     }  # fmt: skip

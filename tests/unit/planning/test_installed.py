@@ -30,7 +30,7 @@ def found(spec: Any, backend: Any) -> list[tuple[str, str]]:
     return [(one.code, str(one.params["packages"])) for one in installed.find_problems(spec, backend)]
 
 
-def test_this_machine_is_asked_by_the_interpreter_that_trains(tmp_path: Path) -> None:
+def test_the_local_machine_is_checked_with_the_training_interpreter(tmp_path: Path) -> None:
     spec = job("env-001", framework="deepspeed")
     assert found(spec, engine("local", tmp_path)) == []
     bare = engine("local", tmp_path, python=python_without_anything(tmp_path))
@@ -41,7 +41,7 @@ def test_this_machine_is_asked_by_the_interpreter_that_trains(tmp_path: Path) ->
     assert found(spec, engine("local", tmp_path, python="/no/python")) == [], "nobody knows"
 
 
-def test_an_agent_tells_what_its_interpreter_lacks(tmp_path: Path) -> None:
+def test_an_agent_reports_missing_modules_of_its_interpreter(tmp_path: Path) -> None:
     told = host_facts._query_versions(python_without_anything(tmp_path))
     lacks = [name for name, value in told.items() if not value]
     assert {"horovod", "deepspeed", "torch", "jax", "megatron-core"} <= set(lacks)
@@ -55,7 +55,7 @@ def test_an_agent_tells_what_its_interpreter_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["agent", "slurm"])
-def test_what_nobody_can_be_asked_about_is_a_warning(name: str, tmp_path: Path) -> None:
+def test_an_unknown_installation_is_a_warning(name: str, tmp_path: Path) -> None:
     spec, backend = job("env-001", "env-003", framework="horovod"), engine(name, tmp_path)
     assert found(spec, backend) == []
     assert [one.code for one in installed.find_warnings(spec, backend)] == ["FRAMEWORK_NOT_ASKED"]

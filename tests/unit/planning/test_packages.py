@@ -26,7 +26,7 @@ def make_packages(
     )
 
 
-def test_what_an_environment_says_is_read_and_said_again() -> None:
+def test_an_environments_report_round_trips() -> None:
     one = make_packages(torch={"version": "2.5.1+cu124", "nccl": "2.21.5"}, imports={"toy": "Toy_Kit", "no": None},
                Toy_Kit={"version": "1.0", "origin": "editable"})  # fmt: skip
     assert parse_packages(json.loads(json.dumps(one.to_json()))) == one
@@ -35,12 +35,12 @@ def test_what_an_environment_says_is_read_and_said_again() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, [], {}, {"version": 3}, {"version": "x" * 300}, {"version": ""}, "text"])
-def test_what_has_another_shape_is_refused(wrong: Any) -> None:
+def test_a_malformed_report_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="no interpreter"):
         parse_packages(wrong)
 
 
-def test_parts_of_another_shape_are_left_out_and_much_is_cut() -> None:
+def test_malformed_parts_are_dropped_and_long_ones_cut() -> None:
     many = {f"package{n}": {"version": "1"} for n in range(packages.MAX_DISTRIBUTIONS + 100)}
     said = {
         "version": "3.11.2", "python": 5, "torch": ["x"], "distributions": {**many, "x": "1"},
@@ -60,7 +60,7 @@ def test_one_environment_differs_from_nothing() -> None:
     assert packages.find_differences({}) == []
 
 
-def test_what_breaks_training_comes_first() -> None:
+def test_differences_that_break_training_come_first() -> None:
     a = make_packages("3.11.9", {"version": "2.5.1+cu124", "cuda": "12.4", "nccl": "2.21.5"}, toy="1.0", same="1")
     b = make_packages(
         "3.12.1", {"version": "2.4.0+cu121", "cuda": "12.1", "nccl": "2.20.5"}, toy="1.1", same="1", more="2"
@@ -75,7 +75,7 @@ def test_what_breaks_training_comes_first() -> None:
     ]
 
 
-def test_patch_versions_of_python_and_torch_differ_without_breaking_anything() -> None:
+def test_patch_versions_of_python_and_torch_are_harmless() -> None:
     a, b = make_packages("3.11.9", {"version": "2.5.0"}), make_packages("3.11.2", {"version": "2.5.1"})
     assert [(one.name, one.fatal) for one in packages.find_differences({"a": a, "b": b})] == [
         ("torch", False),
@@ -90,7 +90,7 @@ def test_any_other_version_of_nccl_breaks_training() -> None:
     assert (one.name, one.fatal) == ("NCCL", True)
 
 
-def test_nccl_that_is_not_known_does_not_differ() -> None:
+def test_unknown_nccl_does_not_differ() -> None:
     a, b = (
         make_packages(torch={"version": "2.7.0", "nccl": "2.26.2", "cuda": "12.6"}),
         make_packages(torch={"version": "2.7.0"}),
@@ -106,7 +106,7 @@ def test_an_environment_without_torch_differs_fatally() -> None:
 NEEDED = Imports({"einops": "train.py:3"})
 
 
-def test_a_module_that_one_has_is_missing_in_the_others_and_what_has_it_is_named() -> None:
+def test_a_module_missing_elsewhere_is_named_with_its_package() -> None:
     has, lacks = make_packages(imports={"einops": "einops"}, einops="0.8.0"), make_packages(imports={"einops": None})
     (one,) = packages.find_missing_modules({"a": has, "b": lacks, "c": lacks}, NEEDED)
     assert (one.module, one.place, one.environments) == ("einops", "train.py:3", ["b", "c"])
@@ -122,13 +122,13 @@ def test_a_module_that_one_has_is_missing_in_the_others_and_what_has_it_is_named
         {"name": "nvidia_toy_cu12", "version": {"version": "1"}},
     ],
 )
-def test_what_no_index_has_or_belongs_to_the_driver_is_not_installed_by_us(distribution: dict[str, Any]) -> None:
+def test_packages_without_an_index_or_of_the_driver_are_not_installed(distribution: dict[str, Any]) -> None:
     has = make_packages(imports={"einops": distribution["name"]}, **{distribution["name"]: distribution["version"]})
     (one,) = packages.find_missing_modules({"a": has, "b": make_packages(imports={"einops": None})}, NEEDED)
     assert (one.requirement, one.anywhere) == ("", True)
 
 
-def test_a_module_that_no_environment_has_is_installed_only_under_a_well_known_name() -> None:
+def test_a_module_missing_everywhere_is_installed_only_under_a_known_name() -> None:
     both = {
         "a": make_packages(imports={"yaml": None, "ours": None}),
         "b": make_packages(imports={"yaml": None, "ours": None}),
@@ -140,24 +140,24 @@ def test_a_module_that_no_environment_has_is_installed_only_under_a_well_known_n
     ]
 
 
-def test_a_module_that_none_has_may_be_a_file_of_the_code() -> None:
+def test_a_module_missing_everywhere_may_be_a_file_of_the_code() -> None:
     both = {"a": make_packages(imports={"ours": None}), "b": make_packages(imports={"ours": None})}
     assert packages.find_missing_modules(both, Imports({"ours": "t.py:1"}, frozenset({"ours"}))) == []
 
 
-def test_what_was_not_looked_for_is_not_missing() -> None:
+def test_modules_not_looked_for_are_not_missing() -> None:
     assert (
         packages.find_missing_modules({"a": make_packages(imports={"einops": ""}), "b": make_packages()}, NEEDED) == []
     )
 
 
-def test_what_some_lack_is_had_in_the_version_of_the_first_that_has_it() -> None:
+def test_missing_packages_are_installed_in_the_first_found_version() -> None:
     looks = {"a": make_packages(toy="1"), "b": make_packages(toy="2", pip="24", kit="3"), "c": make_packages()}
     found = [(one.name, one.requirement, one.environments) for one in packages.find_missing_distributions(looks)]
     assert found == [("kit", "kit==3", ["a", "c"]), ("pip", "", ["a", "c"]), ("toy", "toy==1", ["c"])]
 
 
-def test_only_what_the_task_imports_is_relevant_to_it() -> None:
+def test_only_imported_packages_are_relevant() -> None:
     a = make_packages("3.11.1", imports={"einops": "einops"}, einops="0.8.0", other="1")
     b = make_packages("3.11.2", imports={"einops": "einops"}, einops="0.7.0", other="2")
     looks = {"a": a, "b": b}

@@ -21,7 +21,7 @@ def over(*nodes: Node, **changes: Any) -> JobSpec:
 
 
 @pytest.mark.parametrize("shape", [{}, {"layers": 3, "hiddenSize": 24, "sequenceLength": 10}])
-def test_a_model_is_counted_to_the_last_weight(shape: dict[str, int]) -> None:
+def test_parameters_are_counted_exactly(shape: dict[str, int]) -> None:
     from fermi.train import train_ddp
 
     words = [f"--{recipes.GPT[name].flag}={value}" for name, value in shape.items()]
@@ -29,31 +29,31 @@ def test_a_model_is_counted_to_the_last_weight(shape: dict[str, int]) -> None:
     assert recipes.count_gpt_parameters(shape) == sum(weight.numel() for weight in model.parameters())
 
 
-def test_gpt_3_s_shape_is_counted_as_gpt_3() -> None:
+def test_gpt_3s_shape_has_gpt_3s_parameter_count() -> None:
     assert recipes.count_gpt_parameters(recipes.choose_typical_sizes(175_000_000_000)) == pytest.approx(175e9, rel=0.02)
 
 
 @given(st.integers(1, 10**18))
-def test_every_size_has_a_typical_shape_that_breaks_no_rule(parameters: int) -> None:
+def test_every_size_has_a_typical_valid_shape(parameters: int) -> None:
     shape = recipes.choose_typical_sizes(parameters)
     assert recipes.find_problems(over(A100, hyperparameters=shape)) == []
 
 
-def test_the_size_of_a_script_s_model_is_known_only_where_somebody_said_it() -> None:
+def test_a_scripts_model_size_is_known_only_if_given() -> None:
     own = Entrypoint("train.py")
     assert recipes.count_model_parameters(over(A100, entrypoint=own)) is None
     assert recipes.count_model_parameters(over(A100, entrypoint=own, model_parameters=7)) == 7
     assert recipes.count_model_parameters(over(A100)) == recipes.count_gpt_parameters({})
 
 
-def test_state_is_16_bytes_a_parameter_and_what_is_split_is_divided() -> None:
+def test_state_is_16_bytes_per_parameter_divided_by_shards() -> None:
     assert memory.compute_needed_gib(2**30) == 16
     assert memory.compute_needed_gib(2**30, weights=1, gradients=4, optimizer=4) == 2 + 14 / 4
     assert memory.compute_needed_gib(2**30, weights=2, gradients=2, optimizer=0) == 2
     assert memory.compute_needed_gib(2**30, in_buckets=True) == 16 + 4
 
 
-def test_several_ranks_of_ddp_have_room_for_the_buckets_that_they_send() -> None:
+def test_ddp_reserves_memory_for_gradient_buckets() -> None:
     """A V100 holds 25.6 GiB of state: 16 bytes of 1.5 billion parameters, and not 20."""
     parameters = 1_500_000_000
 
@@ -74,7 +74,7 @@ def test_several_ranks_of_ddp_have_room_for_the_buckets_that_they_send() -> None
     assert rejected(2)
 
 
-def test_the_smallest_gpu_decides_and_a_rank_without_one_has_its_part_of_the_node() -> None:
+def test_the_smallest_gpu_decides_and_cpu_ranks_share_the_nodes_memory() -> None:
     assert memory.compute_usable_gib([A100, T4]) == 16 * memory.MAX_STATE_SHARE
     assert memory.compute_usable_gib([A100, Node("cpu", "cpu", memory_gb=8)]) == 8 * memory.MAX_STATE_SHARE
 
@@ -89,7 +89,7 @@ def test_the_smallest_gpu_decides_and_a_rank_without_one_has_its_part_of_the_nod
         ((A100,), 4, [4, 4]),
     ],
 )
-def test_batches_follow_the_speed_of_the_gpus(nodes: tuple[Node, ...], batch: int, sizes: list[int]) -> None:
+def test_batch_shares_follow_gpu_speed(nodes: tuple[Node, ...], batch: int, sizes: list[int]) -> None:
     assert batch_shares.compute_batch_sizes(over(*nodes, hyperparameters={"batchSize": batch})) == sizes
 
 
@@ -97,7 +97,7 @@ def test_batches_follow_the_speed_of_the_gpus(nodes: tuple[Node, ...], batch: in
     st.lists(st.tuples(st.sampled_from(sorted(gpus.GPUS)), st.integers(1, 8)), min_size=1, max_size=6),
     st.integers(1, 200),
 )
-def test_parts_of_a_batch_are_the_whole_and_never_nothing(kinds: list[tuple[str, int]], batch: int) -> None:
+def test_batch_shares_sum_to_the_batch_and_are_never_zero(kinds: list[tuple[str, int]], batch: int) -> None:
     nodes = [Node(f"n{at}", f"n{at}", gpu_type=kind, gpu_count=count) for at, (kind, count) in enumerate(kinds)]
     spec = over(*nodes, hyperparameters={"batchSize": batch}, options={"batchShare": "bySpeed"})
     sizes = batch_shares.compute_batch_sizes(spec)
@@ -110,7 +110,7 @@ def test_parts_of_a_batch_are_the_whole_and_never_nothing(kinds: list[tuple[str,
 
 
 @pytest.mark.parametrize("framework", ["pytorch-ddp", "pytorch-fsdp"])
-def test_the_option_is_offered_with_its_effect_and_off_by_default(framework: str) -> None:
+def test_batch_sharing_is_offered_with_its_effect_and_off_by_default(framework: str) -> None:
     spec = over(A100, V100, framework=framework)
     plugin = plugins.get_framework(framework)
     [offer] = [found for found in plugin.warnings(spec) if found.code.startswith("BATCH_SHARE")]
@@ -124,7 +124,7 @@ def test_the_option_is_offered_with_its_effect_and_off_by_default(framework: str
     assert "BATCH_SHARE_BY_SPEED" in [found.code for found in plugin.warnings(chosen)]
 
 
-def test_nothing_is_offered_where_it_would_not_help() -> None:
+def test_batch_sharing_is_not_offered_where_it_does_not_help() -> None:
     ddp = plugins.get_framework("ddp")
     emulated = job("env-001", "env-002")  # CPU processes are as fast as each other
     for spec in (over(A100), over(A100, V100, hyperparameters={"batchSize": 1}), emulated):

@@ -29,12 +29,12 @@ def left(data: dict[str, Any]) -> TaskRequest:
     return json_shape.read_object(TaskRequest, data)[0]
 
 
-def test_an_empty_request_has_the_defaults_and_the_right_shape() -> None:
+def test_an_empty_request_has_the_defaults() -> None:
     assert wrong({}) == {}
     assert left({}) == TaskRequest()
 
 
-def test_what_is_blank_is_so_for_every_reader_of_the_schema() -> None:
+def test_both_regex_engines_agree_on_blank_texts() -> None:
     """Python's `re`, and the engine that knows the standard's white space: a text of U+001F alone was refused, and the
     document allowed it."""
     standard = jsonschema_rs.validator_for({"pattern": json_shape.NOT_BLANK_PATTERN})
@@ -46,7 +46,7 @@ def test_what_is_blank_is_so_for_every_reader_of_the_schema() -> None:
     assert wrong({"taskName": "\x1f"}) == {"taskName": "NAME_REQUIRED"}
 
 
-def test_everything_wrong_comes_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     assert wrong(
         {
             "taskName": 7,
@@ -78,7 +78,7 @@ def test_everything_wrong_comes_at_once() -> None:
     }
 
 
-def test_what_is_wrong_is_left_out_and_the_rest_stays() -> None:
+def test_invalid_values_are_left_out_and_the_rest_kept() -> None:
     found = left(
         {
             "taskName": " night ",
@@ -119,12 +119,12 @@ def test_what_is_wrong_is_left_out_and_the_rest_stays() -> None:
         ({"distributedConfig": {"worldSize": 0}}, {}),
     ],
 )
-def test_a_value_of_another_shape_is_named(data: dict[Any, Any], problems: dict[str, str]) -> None:
+def test_a_value_of_another_type_is_named(data: dict[Any, Any], problems: dict[str, str]) -> None:
     assert wrong(data) == problems
 
 
 @pytest.mark.parametrize("lang", messages.LANGUAGES)
-def test_every_problem_of_a_shape_has_a_text(lang: str) -> None:
+def test_every_shape_problem_has_a_text(lang: str) -> None:
     data = {
         "taskName": "x" * 101, "maxRestarts": -1, "graceSeconds": 1e9, "preflight": "?", "resumeFrom": "/" * 501,
         "environmentIds": {}, "spareEnvironmentIds": ["e"] * 4097, "env": {"A": None}, "secretEnv": {"A": ""},
@@ -139,7 +139,7 @@ def test_every_problem_of_a_shape_has_a_text(lang: str) -> None:
         assert messages.MISSING_VALUE not in message + hint
 
 
-def test_scripts_by_hand_take_what_the_platform_takes() -> None:
+def test_export_accepts_the_platforms_requests() -> None:
     """One file is good for `fermi submit` and `fermi render`."""
     ours, theirs = (json_shape.build_schema(kind)["properties"] for kind in (TaskRequest, ExportRequest))
     assert {name: theirs[name] for name in ours} == ours
@@ -148,7 +148,7 @@ def test_scripts_by_hand_take_what_the_platform_takes() -> None:
     assert wrong({"nodes": [{"name": "gpu-a", "gpus": 2}]}, ExportRequest) == {"nodes.0.gpus": "UNKNOWN_FIELD"}
 
 
-def test_a_world_size_by_hand_counts_and_what_is_written_is_enabled() -> None:
+def test_an_exported_world_size_counts_and_configs_are_enabled() -> None:
     nodes = [{"name": "gpu-a", "gpuCount": 2}, {"name": "gpu-b", "gpuCount": 4}]
     config = {"enabled": False, "worldSize": 3, "masterNode": "gpu-a", "masterPort": 29600}
     job, wrong = by_hand.build_job({"nodes": nodes, "trainData": "/d", "distributedConfig": config})
@@ -156,7 +156,7 @@ def test_a_world_size_by_hand_counts_and_what_is_written_is_enabled() -> None:
     assert (wrong, job.world_size, [node.processes for node in job.nodes], job.master_port) == ([], 3, [2, 1], 29600)
 
 
-def test_the_document_says_what_the_class_says() -> None:
+def test_the_openapi_document_equals_the_class() -> None:
     """Names, types, defaults and bounds; what only the command line reads is not in it."""
     schemas = DOCUMENT["components"]["schemas"]
     theirs = schemas["TaskCreateRequest"]["properties"]
@@ -172,7 +172,7 @@ def test_the_document_says_what_the_class_says() -> None:
     assert not any(word in json.dumps(schemas) for word in json_shape.PRIVATE_KEYWORDS)
 
 
-def test_the_levels_of_a_preflight_test_are_the_tests_own() -> None:
+def test_preflight_levels_equal_those_of_the_tests() -> None:
     assert json_shape.build_schema(TaskRequest)["properties"]["preflight"]["enum"] == ["off", *LEVELS]
 
 
@@ -190,7 +190,7 @@ CONFIG = st.sampled_from(
 
 
 @given(st.dictionaries(NAMES, ANY | st.dictionaries(CONFIG, ANY, max_size=4), max_size=6))
-def test_whatever_is_sent_is_read_without_what_is_wrong(data: dict[str, Any]) -> None:
+def test_any_input_is_read_without_its_invalid_parts(data: dict[str, Any]) -> None:
     for kind in (TaskRequest, ExportRequest):
         found, problems = json_shape.read_object(kind, data)
         assert isinstance(found, kind)

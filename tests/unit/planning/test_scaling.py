@@ -28,14 +28,14 @@ def expected(job: JobSpec, network: NetworkSpeed | None = None) -> ScalingEstima
     return found
 
 
-def test_rows_are_the_document_s_columns_and_one_node_is_the_measure() -> None:
+def test_rows_have_the_documents_columns_relative_to_one_node() -> None:
     rows = expected(over(8)).rows
     assert [(row.nodes, row.ranks, row.theoretical) for row in rows] == [(1, 2, 1), (2, 4, 2), (4, 8, 4), (8, 16, 8)]
     assert rows[0].efficiency == rows[0].speedup == (1, 1)
     assert [row.nodes for row in expected(over(3)).rows] == [1, 2, 3]
 
 
-def test_a_slower_network_a_smaller_batch_and_fewer_accumulated_steps_scale_worse() -> None:
+def test_slower_networks_smaller_batches_and_less_accumulation_scale_worse() -> None:
     def efficiency(job: JobSpec, network: NetworkSpeed = FAST) -> tuple[float, float]:
         return expected(job, network).rows[-1].efficiency
 
@@ -46,27 +46,27 @@ def test_a_slower_network_a_smaller_batch_and_fewer_accumulated_steps_scale_wors
     assert efficiency(over(4, "H100"), SLOW)[0] < efficiency(over(4), SLOW)[0]
 
 
-def test_an_all_reduce_takes_what_the_ring_says() -> None:
+def test_an_all_reduce_takes_the_time_of_a_ring() -> None:
     """Single precision at worst, by 4 ranks on 2 nodes over 1 GB/s: 2 · 3/4 of the gradients' bytes."""
     slow, fast = (expected(over(2), NetworkSpeed((rate, rate), (0.0, 0.0))).step_seconds[1] for rate in (1e9, 1e18))
     assert slow - fast == pytest.approx(2 * 3 / 4 * 4 * recipes.count_gpt_parameters(BERT) / 1e9)
 
 
-def test_a_step_of_fixed_cost_is_given_and_hardly_lost() -> None:
+def test_a_step_of_fixed_cost_scales_almost_ideally() -> None:
     found = expected(job("env-001", "env-002", hyperparameters={"stepDelay": 0.5}))
     assert found.step_seconds[0] > 0.5
     assert found.rows[-1].efficiency[0] > 0.98
     assert "SCALING_STEP_GIVEN" in {reason.code for reason in found.reasons}
 
 
-def test_a_slower_gpu_among_them_holds_up_the_others() -> None:
+def test_the_slowest_gpu_limits_the_others() -> None:
     mixed = (*over(1).nodes, Node("old", "old", zone="a", gpu_type="V100", gpu_count=2))
     found = expected(JobSpec("task", "pytorch-ddp", mixed, "n0", hyperparameters=BERT), FAST)
     assert found.rows[-1].efficiency[1] < 0.5
     assert "SCALING_WAITING_UNEQUAL" in {reason.code for reason in found.reasons}
 
 
-def test_a_split_model_is_measured_against_ranks_that_need_not_talk() -> None:
+def test_a_split_model_is_compared_with_ranks_without_communication() -> None:
     for framework in ("megatron-lm", "megatron-deepspeed"):
         found = expected(gpt3(framework=framework))
         [row] = found.rows
@@ -75,11 +75,11 @@ def test_a_split_model_is_measured_against_ranks_that_need_not_talk() -> None:
         assert "SCALING_SPLIT" in {reason.code for reason in found.reasons}
 
 
-def test_nothing_is_said_of_a_model_of_which_nothing_is_known() -> None:
+def test_an_unknown_model_has_no_estimate() -> None:
     assert scaling.estimate_scaling(gpt3(framework="pytorch-ddp", hyperparameters={}, strategy={}, options={})) is None
 
 
-def test_the_slowest_measured_link_counts_and_a_test_without_a_node_does_not() -> None:
+def test_the_slowest_measured_link_counts() -> None:
     nodes = over(2).nodes
     pairs = [{"from": "n0", "to": "n1", "rttMs": 0.2, "bandwidthMbps": 8000.0},
              {"from": "n1", "to": "n0", "rttMs": 0.4, "bandwidthMbps": 4000.0},
@@ -91,15 +91,13 @@ def test_the_slowest_measured_link_counts_and_a_test_without_a_node_does_not() -
     assert scaling.read_network_speed({}, nodes, "preflight-1") is None
 
 
-def test_how_far_off_is_told_from_the_nearer_end() -> None:
+def test_the_deviation_is_measured_from_the_nearer_end() -> None:
     assert [scaling.compute_deviation(found, (10, 20)) for found in (5, 10, 15, 20, 30)] == [-0.5, 0, 0, 0, 0.5]
 
 
 @pytest.mark.parametrize("framework", plugins.FRAMEWORKS)
 @given(nodes=st.integers(1, 9), gpus=st.sampled_from(["A100", "T4", "unheard of"]), emulated=st.booleans())
-def test_it_is_never_above_the_ideal_and_has_words_for_all(
-    framework: str, nodes: int, gpus: str, emulated: bool
-) -> None:
+def test_the_estimate_never_exceeds_the_ideal(framework: str, nodes: int, gpus: str, emulated: bool) -> None:
     chosen = tuple(Node(f"n{n}", f"n{n}", gpu_type=gpus, gpu_count=2, emulated=emulated) for n in range(nodes))
     spec = JobSpec("task", framework, chosen, "n0")
     if plugins.get_framework(framework).effective_batch(spec) is None:  # it trains only what a script is told

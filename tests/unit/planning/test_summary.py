@@ -17,15 +17,15 @@ def test_a_node_without_gpus_still_runs_one_process() -> None:
     assert (total["totalGpus"], total["worldSize"], total["gpuTypes"]) == (2, 3, ["A100"])
 
 
-def test_alike_nodes_in_one_zone_give_no_warning() -> None:
+def test_equal_nodes_in_one_zone_give_no_warning() -> None:
     assert codes(A, B, master="a") == []
 
 
-def test_a_node_without_gpus_beside_one_with_is_a_difference() -> None:
+def test_a_node_without_gpus_among_gpu_nodes_is_a_difference() -> None:
     assert codes(A, CPU) == ["GPU_TYPES_DIFFER"]
 
 
-def test_a_version_that_only_one_node_states_is_no_difference() -> None:
+def test_a_version_known_for_one_node_is_no_difference() -> None:
     assert codes(A, replace(B, versions={})) == []
     assert codes(A, replace(B, versions={"torch": "2.4"})) == ["VERSIONS_DIFFER"]
 

@@ -33,7 +33,7 @@ def spec(request: dict[str, Any], there: list[Node]) -> Any:
     ("name", "gpus", "parameters"),
     [("llama2-7b", [2], 7e9), ("bert-large", [2, 2], 340e6), ("gpt3-175b", [8] * 8, 175e9)],
 )
-def test_a_use_case_asks_for_the_documents_nodes_and_size_and_breaks_no_rule(
+def test_a_use_case_has_the_documents_nodes_and_size_and_is_valid(
     name: str, gpus: list[int], parameters: float
 ) -> None:
     template = load_templates()[name]
@@ -48,12 +48,12 @@ def test_a_use_case_asks_for_the_documents_nodes_and_size_and_breaks_no_rule(
         assert validate.find_problems(spec(template.small.request(name, small), small)) == []
 
 
-def test_gpt3_is_split_as_the_document_says() -> None:
+def test_gpt3_is_split_as_in_the_document() -> None:
     full = load_templates()["gpt3-175b"].full
     assert full.strategy == {"tensorParallel": 8, "pipelineParallel": 4, "dataParallel": 2}
 
 
-def test_what_is_missing_is_told_and_what_is_there_is_chosen() -> None:
+def test_missing_environments_are_named_and_available_ones_chosen() -> None:
     bert = load_templates()["bert-large"].full
     near = [*nodes(2), *nodes(2, gpu_type="V100")[:1]]
     near[1] = replace(near[1], id="env-v", name="node-v")
@@ -68,7 +68,7 @@ def test_what_is_missing_is_told_and_what_is_there_is_chosen() -> None:
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_use_cases_are_told_in_each_language(lang: str) -> None:
+def test_use_cases_are_described_in_each_language(lang: str) -> None:
     for template in load_templates().values():
         said = template.said(lang)
         assert set(said) == {"title", "need", "setting", "advantages", "notes"}
@@ -83,5 +83,5 @@ def test_use_cases_are_told_in_each_language(lang: str) -> None:
         (1, 3, "SCENE_SMALL"), (2, 4, "SCENE_LARGE"), (16, 40, "SCENE_HUGE"), (1, 64, "SCENE_MEDIUM"),
     ],
 )  # fmt: skip
-def test_every_choice_of_nodes_has_its_row_of_the_documents_table(count: int, gpus: int, code: str) -> None:
+def test_every_number_of_nodes_has_its_row_of_the_documents_table(count: int, gpus: int, code: str) -> None:
     assert scenarios.list_fitting_scenarios(count, gpus)[-1].code == code

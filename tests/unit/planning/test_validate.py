@@ -56,17 +56,17 @@ def test_a_broken_rule_is_named_with_its_field(changes, field, code):
     assert found(job("env-001", "env-003", **changes)) == [(field, code)]
 
 
-def test_all_broken_rules_come_at_once():
+def test_all_broken_rules_are_reported_together():
     spec = job("env-001", env={"RANK": "1", "OK": "1"}, master_port=1, hyperparameters={"a": 1, "batchSize": -1})
     assert len(found(spec)) == 4
 
 
-def test_a_script_of_the_users_own_may_take_any_hyperparameter():
+def test_a_custom_script_takes_any_hyperparameter():
     spec = job("env-001", entrypoint=Entrypoint("train.py"), hyperparameters={"anything": [1, 2]})
     assert found(spec) == []
 
 
-def test_an_unknown_framework_says_which_there_are():
+def test_an_unknown_framework_names_the_known_ones():
     with pytest.raises(UnknownNameError) as error:
         plugins.get_framework("caffe")
     assert "pytorch-ddp" in str(error.value.params["allowed"])

@@ -90,7 +90,7 @@ def both(*links: tuple[int, int]) -> list[tuple[int, int]]:
     return [way for a, b in links for way in ((a, b), (b, a))]
 
 
-def test_nothing_is_wrong_where_nothing_is():
+def test_healthy_nodes_have_no_finding():
     report = translate_verdict(healthy())
     assert report["verdict"] == {
         "level": "pass", "code": "PREFLIGHT_VERDICT_PASS", "params": {"nodes": 4, "pairs": 12, "count": 0},
@@ -99,7 +99,7 @@ def test_nothing_is_wrong_where_nothing_is():
     assert {one["level"] for one in (*report["nodes"], *report["pairs"])} == {"pass"}
 
 
-def test_lines_that_are_no_facts_are_passed_over():
+def test_lines_that_are_no_facts_are_skipped():
     text = b'hello\n{"preflight": "hello", "rank": 1}\n{"preflight": torn\n{"step": 1}\n{"preflight": "x"}\n'
     assert list(parse_facts(text)) == [{"preflight": "hello", "rank": 1}]
 
@@ -113,20 +113,20 @@ def test_lines_that_are_no_facts_are_passed_over():
         (both((0, 1), (0, 2), (0, 3)), [("fail", "NODE_CUT_OFF", [0])]),
     ],
 )
-def test_dead_links_are_blamed_on_as_few_as_explain_them(ways, found):
+def test_dead_links_are_blamed_on_the_fewest_nodes(ways, found):
     report = translate_verdict(dead(healthy(), *ways))
     assert culprits(report) == found
     failed = {(int(p["from"][-1]), int(p["to"][-1])) for p in report["pairs"] if p["level"] == "fail"}
     assert failed == set(ways)
 
 
-def test_where_nobody_reaches_anybody_nobody_is_singled_out():
+def test_where_no_node_reaches_another_none_is_blamed():
     report = translate_verdict(dead(healthy(3), *both((0, 1), (0, 2), (1, 2))), 3)
     assert {code for _, code, _ in culprits(report)} == {"LINK_DEAD"}
     assert len(culprits(report)) == 3
 
 
-def test_a_datagram_tells_which_direction_is_dead():
+def test_datagrams_show_the_dead_direction():
     facts = dead(healthy(), (2, 1), udp=True)
     facts = dead(facts, (1, 2))  # both connections fail, and only what 2 sends arrives
     assert culprits(translate_verdict(facts)) == [("fail", "LINK_ONE_WAY", [1, 2])]
@@ -134,7 +134,7 @@ def test_a_datagram_tells_which_direction_is_dead():
     assert (culprit["params"]["from"], culprit["params"]["to"]) == ("n1", "n2")
 
 
-def test_a_firewall_is_not_a_dead_link():
+def test_a_firewall_is_no_dead_link():
     assert culprits(translate_verdict(dead(healthy(), *both((1, 2)), udp=True))) == [("fail", "PORTS_BLOCKED", [1, 2])]
     assert culprits(translate_verdict(dead(healthy(), (1, 2), udp=True))) == [("fail", "PORTS_BLOCKED", [1, 2])]
 
@@ -160,7 +160,7 @@ def without_head(facts: Facts, rank: int, **head: Any) -> Facts:
         ({"asked": "10.9.9.9", "resolved": ["10.9.9.9"]}, ("fail", "MASTER_ADDR_WRONG", [2])),
     ],
 )
-def test_a_node_that_does_not_find_the_head_says_why(head, found):
+def test_a_node_that_cannot_find_the_head_gives_the_reason(head, found):
     report = translate_verdict(without_head(healthy(), 2, **head))
     assert culprits(report) == [found]
     assert {p["level"] for p in report["pairs"] if p["from"] == "env-2" and p["to"] != "env-0"} == {"unknown"}
@@ -170,7 +170,7 @@ def test_a_node_that_does_not_find_the_head_says_why(head, found):
     ([1, 2, 3], [("fail", "MASTER_PORT_CLOSED", [0])]),
     ([2], [("fail", "MASTER_PORT_BLOCKED", [2])]),
 ])  # fmt: skip
-def test_a_blocked_master_port_is_the_heads_when_nobody_gets_there(blocked, found):
+def test_a_master_port_blocked_for_all_is_the_heads_problem(blocked, found):
     facts = healthy()
     for fact in facts:
         if fact["preflight"] == "head" and fact["rank"] in blocked:
@@ -178,7 +178,7 @@ def test_a_blocked_master_port_is_the_heads_when_nobody_gets_there(blocked, foun
     assert culprits(translate_verdict(facts)) == found
 
 
-def test_a_master_port_that_is_taken_explains_that_nobody_gets_there():
+def test_a_busy_master_port_explains_failed_connections():
     facts = healthy()
     for fact in facts:
         if fact["preflight"] == "head":
@@ -190,7 +190,7 @@ def test_a_master_port_that_is_taken_explains_that_nobody_gets_there():
     ({1: True, 2: False, 3: True}, [("warn", "NAME_WRONG", [2])]),
     ({1: False, 2: False, 3: False}, []),  # nobody knows it: a name that only the platform uses
 ])  # fmt: skip
-def test_a_name_is_wrong_where_it_is_right_elsewhere(answers, found):
+def test_a_wrong_name_resolution_is_found_by_comparison(answers, found):
     facts = healthy()
     for fact in facts:
         if fact["preflight"] == "pair" and fact["to"] == 0:
@@ -223,7 +223,7 @@ def speeds(facts: Facts, **mbps: float) -> Facts:
         (2, {"s01": 900, "s10": 900}, []),
     ],
 )
-def test_slow_is_slow_beside_the_others(count, mbps, found):
+def test_slow_links_are_found_by_comparison(count, mbps, found):
     facts = [f for f in healthy(count) if f.get("to", 0) < count]
     assert culprits(translate_verdict(speeds(facts, **mbps), count)) == found
 
@@ -233,7 +233,7 @@ def test_the_best_of_several_measurements_counts():
     assert culprits(translate_verdict([*speeds(healthy(), s12=20), again])) == []
 
 
-def test_how_fast_a_machine_talks_to_itself_is_no_finding():
+def test_loopback_speed_is_no_finding():
     facts = speeds(healthy(), s12=20)
     for fact in facts:
         if fact["preflight"] == "pair":
@@ -241,7 +241,7 @@ def test_how_fast_a_machine_talks_to_itself_is_no_finding():
     assert culprits(translate_verdict(facts)) == []
 
 
-def test_a_node_far_away_is_worth_a_word():
+def test_a_distant_node_is_a_notice():
     facts = [
         pair(f["rank"], f["to"], rttMs=35.0) if f["preflight"] == "pair" and 3 in (f["rank"], f["to"]) else f
         for f in healthy()
@@ -290,14 +290,14 @@ def test_versions_are_compared_as_far_as_they_must_agree(nodes, found):
         ({"gpus": [{**GPU, "freeMb": 500}]}, 1, [("fail", "GPU_MEMORY_HELD")]),
     ],
 )  # fmt: skip
-def test_a_node_is_judged_by_itself(changes, gpus, found):
+def test_each_node_is_checked_by_itself(changes, gpus, found):
     others = {f"n{rank}": {"gpus": [GPU]} for rank in range(3) if gpus}
     report = translate_verdict(healthy(**others, n3=changes), gpus=gpus)
     assert [(level, code) for level, code, _ in culprits(report)] == found
     assert all(blamed == [3] for *_, blamed in culprits(report))
 
 
-def test_a_node_that_says_nothing_is_named():
+def test_a_silent_node_is_named():
     facts = [f for f in without_head(healthy(), 3) if f["rank"] != 3]
     assert culprits(translate_verdict(facts)) == [("fail", "NODE_SILENT", [3])]
     assert translate_verdict([])["verdict"]["level"] == "fail"
@@ -316,7 +316,7 @@ def test_a_node_that_stopped_half_way_is_named():
         ({"skipped": "torch"}, "unknown", [("warn", "TOGETHER_SKIPPED_TORCH", [])]),
     ],
 )
-def test_what_they_do_together_counts_too(said, level, found):
+def test_collective_tests_count_too(said, level, found):
     facts = [*healthy(), *({"preflight": "together", "rank": rank, **said} for rank in range(4))]
     report = translate_verdict(facts, level="full")
     assert (report["together"]["level"], culprits(report)) == (level, found)
@@ -325,7 +325,7 @@ def test_what_they_do_together_counts_too(said, level, found):
 # What runs on the nodes -----------------------------------------------------------------------------------------------
 
 
-def test_a_plan_has_one_process_per_node_that_may_use_all_its_gpus():
+def test_a_plan_has_one_process_per_node_with_all_its_gpus():
     nodes = (
         Node("env-1", "b", gpu_type="A100", gpu_count=8, ip="10.0.0.1"),
         Node("env-2", "a", gpu_count=2, emulated=True),
@@ -342,14 +342,14 @@ def test_a_plan_has_one_process_per_node_that_may_use_all_its_gpus():
     assert [member.gpus for member in verdict.list_members(job)] == [8, 0]
 
 
-def test_a_pod_is_given_all_of_its_files():
+def test_a_pod_gets_all_files():
     job = JobSpec("preflight-x", "preflight", (Node("env-1", "b", image="image"),), "env-1", attempt=1)
     *_, modules = render(job, plugins.get_planner("preflight").plan(job), {}).artifacts
     for name in ("preflight", "preflight_net", "preflight_node"):
         assert f"fermi__train__{name}.py" in modules.content["data"]
 
 
-def test_it_is_no_framework_that_anybody_could_choose():
+def test_it_cannot_be_chosen_as_a_framework():
     assert "preflight" not in plugins.FRAMEWORKS
 
 
@@ -372,7 +372,7 @@ def read_smi(visible):
     return preflight_node.combine_smi_rows(gpus, holders, visible)
 
 
-def test_nvidia_smi_is_read():
+def test_nvidia_smi_output_is_parsed():
     gpus, driver = read_smi(None)
     assert driver == "550.54.15"
     assert [(gpu["index"], gpu["totalMb"], gpu["freeMb"]) for gpu in gpus] == [
@@ -383,11 +383,11 @@ def test_nvidia_smi_is_read():
 
 
 @pytest.mark.parametrize(("visible", "indices"), [("0,2", [0, 2]), ("GPU-bbbb", [1]), ("", []), (None, [0, 1, 2])])
-def test_only_gpus_that_the_node_may_use_count(visible, indices):
+def test_only_visible_gpus_count(visible, indices):
     assert [gpu["index"] for gpu in read_smi(visible)[0]] == indices
 
 
-def test_in_a_round_no_node_is_in_two_pairs_and_every_pair_has_its_turn():
+def test_each_round_has_disjoint_pairs_and_all_pairs_occur():
     pairs = [(a, b) for a in range(7) for b in range(7) if a != b]
     made = preflight.schedule_rounds(pairs)
     assert sorted(pair for one in made for pair in one) == sorted(pairs)

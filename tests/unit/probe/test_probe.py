@@ -83,7 +83,7 @@ class Start:
         return self.ranks[-1]
 
 
-def test_a_script_sees_nothing_of_the_probe_and_its_own_sitecustomize_runs(start):
+def test_the_probe_is_invisible_to_a_script_and_its_sitecustomize_runs(start):
     theirs = start.folder / "theirs"
     theirs.mkdir()
     (theirs / "sitecustomize.py").write_text("print('theirs', __name__)")
@@ -104,7 +104,7 @@ def test_a_script_sees_nothing_of_the_probe_and_its_own_sitecustomize_runs(start
     assert (one.code, seen.pid, seen.phase, seen.error) == (0, one.pid, "ending", {})
 
 
-def test_the_exception_that_ends_a_rank_is_told_with_the_users_own_frame(start):
+def test_the_final_exception_is_reported_with_the_users_frame(start):
     one = start(
         """
         import json
@@ -122,17 +122,17 @@ def test_the_exception_that_ends_a_rank_is_told_with_the_users_own_frame(start):
     assert "probe" not in one.text  # the traceback is the script's
 
 
-def test_an_exception_that_was_caught_is_not_told(start):
+def test_a_caught_exception_is_not_reported(start):
     assert start("try:\n    1 / 0\nexcept ZeroDivisionError:\n    raise SystemExit(3)").wait().error == {}
 
 
-def test_a_long_message_keeps_its_beginning_and_its_end():
+def test_a_long_message_keeps_its_start_and_end():
     told = describe_error(ValueError("begin" + "x" * 10_000 + "end"), None)["message"]
     assert len(told) <= MAX_MESSAGE_LENGTH
     assert (told[:5], told[-3:]) == ("begin", "end")
 
 
-def test_stacks_come_while_the_main_thread_holds_the_interpreter_in_c(start):
+def test_stacks_are_read_while_c_code_holds_the_gil(start):
     one = start(
         """
         import ctypes, threading, time
@@ -178,7 +178,7 @@ def slowly(path: str) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(("call", "result"), [("save", 1 << 20), ("pause", 0)])
-def test_ten_looks_at_the_stacks_change_no_result_of_a_system_call(start, call, result):
+def test_ten_stack_requests_change_no_result_of_a_system_call(start, call, result):
     one = start(CALLS, CALL=call)
     pid, pipe = until(lambda: one.text.count("\n") and one.text.split())[:2]
     until(lambda: f" in {call}" in one.asked(), what="it is in the call")
@@ -191,7 +191,7 @@ def test_ten_looks_at_the_stacks_change_no_result_of_a_system_call(start, call, 
     assert f"{call} returned {result}\n" in one.text
 
 
-def test_the_signal_ends_nothing_that_has_no_probe(start):
+def test_the_signal_does_not_end_a_process_without_a_probe(start):
     one = start("", command=["sh", "-c", "echo begins; sleep 600 & wait; echo ends"])
     until(lambda: "begins" in one.text)
     os.killpg(one.pid, STACK_SIGNAL)
@@ -200,14 +200,14 @@ def test_the_signal_ends_nothing_that_has_no_probe(start):
     assert one.code == -15
 
 
-def test_a_fatal_signal_says_where_it_came(start):
+def test_a_fatal_signal_reports_its_location(start):
     one = start("import ctypes\ndef forward():\n    ctypes.string_at(0)\nforward()")
     one.wait()
     assert one.code == -11
     assert 'train.py", line 3 in forward' in one.text
 
 
-def test_of_several_pythons_in_a_row_each_has_the_page_in_turn(start):
+def test_consecutive_pythons_take_over_the_page(start):
     one = start(
         "raise KeyError('second')",
         command=["bash", "-c", f"{sys.executable} -c 'raise ValueError(1)'; {sys.executable} train.py; true"],
@@ -217,7 +217,7 @@ def test_of_several_pythons_in_a_row_each_has_the_page_in_turn(start):
     assert seen.pid != one.pid
 
 
-def test_a_child_and_a_fork_leave_the_page_to_their_parent(start):
+def test_child_processes_and_forks_leave_the_page_to_their_parent(start):
     one = start(
         """
         import os, subprocess, sys
@@ -254,7 +254,7 @@ def train(steps):
 """
 
 
-def test_the_steps_of_the_pythons_before_are_kept(start):
+def test_steps_of_earlier_pythons_are_kept(start):
     module(start.folder, "deepspeed.runtime.engine", ENGINE)
     module(start.folder, "steps", STEPS)
     train = f"{sys.executable} -c 'import steps; steps.train({{}})'"
@@ -287,7 +287,7 @@ rank.run_rank_here(command, env)
 """
 
 
-def test_a_process_that_a_forked_rank_spawns_and_that_trains_has_the_page(start):
+def test_a_training_process_spawned_by_a_forked_rank_takes_the_page(start):
     """As `torch.multiprocessing.spawn` starts them: by an interpreter of its own, which inherits no descriptor."""
     module(start.folder, "deepspeed.runtime.engine", ENGINE)
     module(start.folder, "steps", STEPS)
@@ -306,7 +306,7 @@ def test_a_process_that_a_forked_rank_spawns_and_that_trains_has_the_page(start)
     assert one.text.splitlines() == ["3 True"]
 
 
-def test_hugging_faces_trainer_tells_its_step_of_how_many_and_its_epoch(start):
+def test_the_hugging_face_trainer_reports_step_total_and_epoch(start):
     module(
         start.folder,
         "transformers.trainer_callback",
@@ -346,7 +346,7 @@ def test_hugging_faces_trainer_tells_its_step_of_how_many_and_its_epoch(start):
     ]
 
 
-def test_a_rank_that_joins_as_another_one_is_told(start):
+def test_a_rank_that_joins_as_another_one_is_reported(start):
     module(
         start.folder,
         "torch.distributed.rendezvous",
@@ -366,13 +366,13 @@ def test_a_rank_that_joins_as_another_one_is_told(start):
 
 
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])
-def test_a_python_that_reads_no_environment_has_no_pulse_and_runs(start, option):
+def test_a_python_that_ignores_the_environment_runs_without_a_probe(start, option):
     one = start("", command=[sys.executable, option, "-c", "print('runs')"])
     assert one.wait() is None
     assert (one.code, one.text) == (0, "runs\n")
 
 
-def test_a_page_that_is_no_page_is_left_alone(start):
+def test_an_invalid_page_is_ignored(start):
     one = start("print('runs')", command=["bash", "-c", f"exec 3>&- 4>&-; FERMI_PULSE=1,2 {sys.executable} train.py"])
     one.wait()
     assert (one.code, one.text) == (0, "runs\n")
@@ -435,7 +435,7 @@ main()
 """
 
 
-def test_steps_and_phases_of_an_unchanged_pytorch_script(start):
+def test_steps_and_phases_of_an_unchanged_pytorch_script_are_seen(start):
     one = start(TORCH)
     seen = one.wait()
     told = dict(json.loads(line) for line in one.text.splitlines() if line[:1] == "[")
@@ -455,7 +455,7 @@ def test_steps_and_phases_of_an_unchanged_pytorch_script(start):
     assert seen.stepping > 0.0
 
 
-def test_what_libraries_in_c_print_comes_line_by_line_and_is_not_lost(start):
+def test_output_of_c_libraries_is_line_buffered_and_not_lost(start):
     """NCCL prints so. In whole blocks, lines of Python would go on where a block ended."""
     one = start(
         """
@@ -546,7 +546,7 @@ if number == 1:
 """
 
 
-def test_two_forked_ranks_of_which_one_comes_late_to_a_collective(start):
+def test_a_rank_late_to_a_collective_is_seen(start):
     (start.folder / "gang.py").write_text(GANG)
     one = start(
         DDP, command=["env", "-u", PULSE_VARIABLE, *PYTHON, "gang.py", str(ROOT / "platform")], GLOO_SOCKET_IFNAME="lo"
@@ -572,7 +572,7 @@ def test_two_forked_ranks_of_which_one_comes_late_to_a_collective(start):
     }  # fmt: skip
 
 
-def test_what_is_shipped_with_a_runner_has_all_of_the_probe():
+def test_a_shipped_runner_has_the_whole_probe():
     found = {path for path in bundle.collect_modules(bundle.POD_MODULES, ()) if path.startswith("fermi/probe/")}
     folder = Path(setup.__file__).parents[1]
     assert found == {f"fermi/{path.relative_to(folder).as_posix()}" for path in (folder / "probe").rglob("*.py")}
@@ -605,7 +605,7 @@ def test_steps_that_compile_are_counted_until_the_compiler_gives_up(start):
 PLACE = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "gn5", "MASTER_PORT": "29500"}
 
 
-def test_jax_finds_its_place_among_the_ranks_without_arguments(start: "Start") -> None:
+def test_jax_finds_its_rank_without_arguments(start: "Start") -> None:
     """Before what it finds of Slurm, which starts one process on each node here."""
     code = """
         from jax._src import clusters

@@ -30,7 +30,7 @@ def load_batch() -> Iterator[int]:
         thread.join()
 
 
-def test_the_place_is_the_scripts_own_line_the_librarys_function_and_its_share() -> None:
+def test_the_location_is_the_scripts_line_the_librarys_function_and_its_share() -> None:
     with load_batch() as main:
         places = StackSampler(main)
         for number in range(8):
@@ -44,7 +44,7 @@ def test_the_place_is_the_scripts_own_line_the_librarys_function_and_its_share()
     assert found["share"] == 0.75
 
 
-def test_who_only_waits_or_is_gone_is_nowhere_and_old_looks_do_not_count() -> None:
+def test_waiting_and_ended_ranks_have_no_location() -> None:
     with load_batch() as main:
         places = StackSampler(main)
         assert places.most() == {}
@@ -56,7 +56,7 @@ def test_who_only_waits_or_is_gone_is_nowhere_and_old_looks_do_not_count() -> No
     assert places.most() == {}
 
 
-def test_the_longest_place_has_room_on_the_page() -> None:
+def test_the_longest_location_fits_on_the_page() -> None:
     given = setup.create_rank_files()
     page = SharedPage(given.page)
     said = {"at": "x" * MAX_TEXT_LENGTH, "inside": "y" * MAX_TEXT_LENGTH, "share": 0.33}

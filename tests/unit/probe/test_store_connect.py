@@ -35,7 +35,7 @@ def hooked(create: Create) -> Create:
     return module._create_c10d_store
 
 
-def test_pytorch_is_asked_once_its_store_listens(naps: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pytorch_connects_once_its_store_listens(naps: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     port, door = free_port(), socket.socket()
 
     def nap(seconds: float) -> None:
@@ -53,13 +53,13 @@ def test_pytorch_is_asked_once_its_store_listens(naps: list[float], monkeypatch:
     assert (naps[0], naps[-1]) == (store_connect.MIN_PAUSE_SECONDS, store_connect.MAX_PAUSE_SECONDS)
 
 
-def test_rank_0_makes_the_store_and_does_not_wait_for_it(naps: list[float]) -> None:
+def test_rank_0_creates_the_store_and_does_not_wait_for_it(naps: list[float]) -> None:
     assert hooked(lambda *given: given[2])("127.0.0.1", free_port(), 0, 2, timedelta(minutes=30)) == 0
     assert naps == []
 
 
 @pytest.mark.parametrize(("given", "patience"), [(timedelta(minutes=30), 20), (timedelta(seconds=5), 2.5)])
-def test_what_takes_longer_is_left_to_pytorch(given: timedelta, patience: float, naps: list[float]) -> None:
+def test_long_waits_are_left_to_pytorch(given: timedelta, patience: float, naps: list[float]) -> None:
     assert hooked(lambda *given: "PyTorch's")("127.0.0.1", free_port(), 3, 4, given) == "PyTorch's"
     assert patience <= sum(naps) < patience + 0.2
 
@@ -67,7 +67,7 @@ def test_what_takes_longer_is_left_to_pytorch(given: timedelta, patience: float,
 @pytest.mark.parametrize(
     "error", [socket.gaierror(8, "no such name"), OSError(errno.ENETUNREACH, "no route"), KeyError()]
 )
-def test_what_is_no_refusal_is_pytorch_s_to_tell(
+def test_errors_other_than_refusal_are_left_to_pytorch(
     error: Exception, naps: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(*_: Any, **__: Any) -> None:
@@ -78,7 +78,7 @@ def test_what_is_no_refusal_is_pytorch_s_to_tell(
     assert naps == []
 
 
-def test_a_store_of_pytorch_s_own_takes_no_harm() -> None:
+def test_pytorchs_own_store_is_unaffected() -> None:
     """Whoever knocked and went away is no rank: two of two are there when two have come."""
     assert imports.HOOKS["torch.distributed.rendezvous"] == "store_connect.soon"
     rendezvous = importlib.import_module("torch.distributed.rendezvous")
@@ -102,7 +102,7 @@ def test_a_store_of_pytorch_s_own_takes_no_harm() -> None:
     os.close(write)
 
 
-def test_who_knocks_imports_nothing_to_spell_a_name() -> None:
+def test_connecting_imports_no_codec() -> None:
     port = free_port()
     script = "import sys; from fermi.probe import store_connect; "
     script += f"print(store_connect._is_refused('127.0.0.1', {port}), end=' '); "
@@ -111,6 +111,6 @@ def test_who_knocks_imports_nothing_to_spell_a_name() -> None:
     assert done.stdout == "True False\n"
 
 
-def test_a_name_of_another_language_is_looked_up_as_python_does() -> None:
+def test_an_international_name_is_resolved_as_by_python() -> None:
     assert store_connect._encode_host("gn1") == b"gn1"
     assert store_connect._encode_host("nœud") == "nœud"

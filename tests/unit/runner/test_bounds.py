@@ -61,7 +61,7 @@ sys.exit(7)
 """
 
 
-def test_a_task_that_forks_for_ever_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_fork_bomb_is_ended_with_all_its_processes(tmp_path: Path) -> None:
     """The script ends itself after 400 forks, should nobody else do it. What another task does meanwhile goes on."""
     for name in ("bomb", "other"):
         (tmp_path / name).mkdir()
@@ -103,7 +103,7 @@ sys.exit(7)
 """
 
 
-def test_what_a_rank_has_started_counts_as_its_own_when_it_has_ended(tmp_path: Path) -> None:
+def test_processes_left_by_an_ended_rank_still_count(tmp_path: Path) -> None:
     run(tmp_path, LEAVES, 2, name="task-bomb-1", bounds=ordered(processes=100))
     found = cause(tmp_path)
     assert found is not None
@@ -117,7 +117,7 @@ def environment(pid: int) -> list[bytes]:
         return []
 
 
-def test_a_task_that_opens_too_many_files_is_ended(tmp_path: Path) -> None:
+def test_a_task_with_too_many_open_files_is_ended(tmp_path: Path) -> None:
     script = """
 import resource
 assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == 600, "of each process, too"
@@ -135,7 +135,7 @@ sys.exit(7)
     assert "open files" in text(found)
 
 
-def test_a_task_that_eats_the_memory_is_ended_before_the_machine_has_none(tmp_path: Path) -> None:
+def test_a_task_that_uses_too_much_memory_is_ended(tmp_path: Path) -> None:
     script = """
 if rank == 1:
     data = []
@@ -152,7 +152,7 @@ sys.exit(7)
     assert "those of rank 1 the most" in text(found)
 
 
-def test_pages_that_ranks_share_count_once(tmp_path: Path) -> None:
+def test_shared_pages_count_once(tmp_path: Path) -> None:
     """Ranks that are forked from one process share what it has imported: five children have 100 MiB together here."""
     script = """
 data = b"x" * (100 << 20)
@@ -167,7 +167,7 @@ sys.exit(5)
     assert (rank["exit_code"], cause(tmp_path)) == (5, None)
 
 
-def test_a_rank_is_ended_for_memory_before_its_runner_and_the_platform(tmp_path: Path) -> None:
+def test_the_oom_killer_prefers_ranks_to_runner_and_platform(tmp_path: Path) -> None:
     script = """
 def score(pid):
     return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
@@ -206,7 +206,7 @@ sys.exit(7)
 """
 
 
-def test_a_task_that_fills_a_disk_is_ended_while_the_platform_can_still_write(disk: Path) -> None:
+def test_a_task_that_fills_a_disk_is_ended_before_the_platform_fails(disk: Path) -> None:
     """A database of the platform's lies there, and another task trains there."""
     database = sqlite3.connect(disk / "platform.sqlite3", isolation_level=None)
     database.execute("CREATE TABLE lines (text)")
@@ -247,7 +247,7 @@ while not until_end.exists():
     database.close()
 
 
-def test_nothing_begins_on_a_disk_that_has_only_what_is_the_platforms(disk: Path) -> None:
+def test_no_task_starts_on_a_disk_with_only_reserved_space(disk: Path) -> None:
     (disk / "full").write_bytes(b"x" * (40 << 20))
     [rank] = run(disk, "ready()", 1, bounds=ordered(reserve=0.5), grace_seconds=0)
     assert (rank["state"], rank["pid"]) == ("waiting", None)
@@ -257,7 +257,7 @@ def test_nothing_begins_on_a_disk_that_has_only_what_is_the_platforms(disk: Path
     assert "No rank was started on gn5" in text(found)
 
 
-def test_a_task_that_writes_more_than_it_may_is_ended(tmp_path: Path) -> None:
+def test_a_task_over_its_disk_limit_is_ended(tmp_path: Path) -> None:
     env = {"HERE": str(tmp_path), "FERMI_OUTPUT_DIR": str(tmp_path / "outputs")}
     run(tmp_path, WRITES, 1, name="task-x-1", env=env, bounds=ordered(disk=8 << 20))
     found = cause(tmp_path)
@@ -266,7 +266,7 @@ def test_a_task_that_writes_more_than_it_may_is_ended(tmp_path: Path) -> None:
     assert "the bound is 8 MiB" in text(found)
 
 
-def test_who_wrote_nothing_is_not_ended_for_a_disk_that_others_fill(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_wrote_nothing_is_not_ended_for_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what it sees itself: of the reserve, a half and a quarter are left when it looks."""
     size = {"one": 0, "two": 50 << 20}
     free = [100 << 20]
@@ -288,7 +288,7 @@ def test_who_wrote_nothing_is_not_ended_for_a_disk_that_others_fill(monkeypatch:
     assert looks()["two"] is True, "it wrote lately, and next to nothing is left"
 
 
-def test_what_a_script_writes_elsewhere_counts_once_half_of_the_reserve_is_gone(
+def test_files_written_elsewhere_count_once_half_of_the_reserve_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free, written = [100 << 20], [0]
@@ -309,7 +309,7 @@ def test_what_a_script_writes_elsewhere_counts_once_half_of_the_reserve_is_gone(
 # --- control groups ---
 
 
-def test_a_control_group_holds_a_task_to_its_memory_where_one_can_be_made(tmp_path: Path) -> None:
+def test_a_control_group_limits_memory_where_possible(tmp_path: Path) -> None:
     name = f"fermi-test-{os.getpid()}-1"
     probe = f"""
 import sys
@@ -344,12 +344,12 @@ def test_a_hierarchy_without_controllers_gives_no_group(tmp_path: Path, monkeypa
 # --- what is ordered, and what is said ---
 
 
-def test_sizes_are_told_in_three_digits() -> None:
+def test_sizes_are_rendered_in_three_digits() -> None:
     sizes = (0, 999, 1000, 41.2 * (1 << 30), 5 << 40)
     assert [disk_space.format_bytes(size) for size in sizes] == ["0 B", "999 B", "0.977 KiB", "41.2 GiB", "5 TiB"]
 
 
-def test_each_engine_orders_bounds_and_takes_them_from_its_connection() -> None:
+def test_each_engine_passes_bounds_from_its_connection() -> None:
     asked = {"bounds": {"processes": 64, "openFiles": 100, "memoryGb": 1.5, "diskGb": 2, "reservePercent": 10}}
     for engine in plugins.BACKENDS:
         assert checks.find_connection_problems(engine, asked) == [], engine
@@ -362,7 +362,7 @@ def test_each_engine_orders_bounds_and_takes_them_from_its_connection() -> None:
     assert bounds.build_bounds({}, shared=False)["bounds"]["memory"] is False
 
 
-def test_a_pod_is_held_to_its_disk_by_kubelet() -> None:
+def test_the_kubelet_limits_a_pods_disk() -> None:
     spec = job("env-001")
     plan = plugins.get_framework(spec.framework).plan(spec)
     rendered = plugins.get_backend("kubernetes", {"data_dir": "/fermi", "bounds": {"diskGb": 40}}).render(spec, plan)

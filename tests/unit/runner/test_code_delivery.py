@@ -37,7 +37,7 @@ def doing(said: str, code: str = "CODE_PACKAGES_PREPARING") -> dict:
     return {"doing": {"code": code, "said": said}}
 
 
-def test_another_step_is_told_at_once_and_words_within_a_step_now_and_then(monkeypatch, tmp_path):
+def test_a_new_step_is_reported_at_once_and_details_now_and_then(monkeypatch, tmp_path):
     monkeypatch.setattr(code_delivery, "REPORT_PERIOD_SECONDS", 3600.0)
     steps = [[doing("", "CODE_UNPACKING")], [doing("one"), doing("two")], [doing("three")], [doing("four")]]
     wake, never = os.pipe()
@@ -54,7 +54,7 @@ def test_another_step_is_told_at_once_and_words_within_a_step_now_and_then(monke
     os.close(never)
 
 
-def test_one_that_was_ended_is_a_cause_that_names_its_folder(monkeypatch, tmp_path):
+def test_an_ended_preparation_is_a_cause_with_its_folder(monkeypatch, tmp_path):
     wake, never = os.pipe()
     with saying(monkeypatch, tmp_path) as (found, _):
         found.listen(60.0, wake)
@@ -65,7 +65,7 @@ def test_one_that_was_ended_is_a_cause_that_names_its_folder(monkeypatch, tmp_pa
 
 
 @pytest.mark.parametrize("ranks", [1, 8, 200])
-def test_a_termination_message_keeps_file_and_the_end_of_the_error_whatever_was_printed(monkeypatch, tmp_path, ranks):
+def test_a_termination_message_keeps_file_and_end_of_the_error(monkeypatch, tmp_path, ranks):
     monkeypatch.setenv("FERMI_TERMINATION_LOG", str(tmp_path / "end"))
     why = "错误" * 700 + "no compiler"
     message = {

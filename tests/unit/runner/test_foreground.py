@@ -48,14 +48,14 @@ class Hand:
         return run
 
 
-def test_the_exit_code_is_that_of_the_rank_that_failed_first(hand):
+def test_the_exit_code_is_that_of_the_first_failed_rank(hand):
     run = hand("import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(9)\ntime.sleep(600)", "--grace", "5")
     assert run.wait() == 9
     assert "rank 1 (pid " in run.text
     assert "ended with exit code 9" in run.text
 
 
-def test_the_last_line_names_the_exception_and_the_users_own_line(hand):
+def test_the_last_line_has_the_exception_and_the_users_line(hand):
     run = hand(
         "import os\ndef forward():\n    raise ValueError('bad shape (4, 7)')\nif os.environ['RANK'] == '1': forward()"
     )
@@ -64,7 +64,7 @@ def test_the_last_line_names_the_exception_and_the_users_own_line(hand):
     assert ":3 in forward); the other ranks" in run.text
 
 
-def test_ranks_that_hang_are_named_with_where_each_of_them_is(hand):
+def test_hanging_ranks_are_named_with_their_locations(hand):
     code = "import os, time\ndef load():\n    time.sleep(600)\nif os.environ['RANK'] == '1': load()\ntime.sleep(600)"
     run = hand(code, "--hang-seconds", "1", ranks=3)
     run.until_says("ranks 0, 2 are at <string>:5 in <module>; rank 1 is at <string>:3 in load")
@@ -72,20 +72,20 @@ def test_ranks_that_hang_are_named_with_where_each_of_them_is(hand):
     assert run.wait() == 143
 
 
-def test_a_rank_that_a_signal_ended_gives_128_and_its_number(hand):
+def test_a_rank_ended_by_a_signal_gives_128_plus_its_number(hand):
     run = hand("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", ranks=1)
     assert run.wait() == 128 + signal.SIGKILL
     assert "was ended by SIGKILL" in run.text
 
 
-def test_lines_are_marked_and_kept_in_files(hand, tmp_path):
+def test_lines_have_their_rank_and_are_kept_in_files(hand, tmp_path):
     run = hand("import os\nprint('hello', os.environ['RANK'])\nprint('no end', end='')", "--logs", str(tmp_path / "l"))
     text = run.succeed()
     assert [lines_of(text, rank) for rank in (0, 1)] == [["hello 0", "no end"], ["hello 1", "no end"]]
     assert [(tmp_path / "l" / f"{rank}.log").read_text() for rank in (0, 1)] == ["hello 0\nno end", "hello 1\nno end"]
 
 
-def test_a_progress_bar_is_shown_as_it_is_now_and_once_when_it_ends(hand, tmp_path):
+def test_a_progress_bar_is_shown_in_its_current_state_and_once_at_the_end(hand, tmp_path):
     go = tmp_path / "go"
     code = (
         f"import os, time\nfor n in range(3): print(f'\\r {{n}}%  ', end='')\n"
@@ -110,7 +110,7 @@ def test_a_signal_ends_all_ranks(hand, number, code):
     assert not any(alive(int(lines_of(run.text, rank)[0])) for rank in (0, 1))
 
 
-def test_under_nohup_the_end_of_the_terminal_ends_nothing(hand):
+def test_under_nohup_closing_the_terminal_ends_nothing(hand):
     run = hand(SLEEP, ranks=1, under=["nohup"])
     run.until_says("[rank 0] ")
     run.send(signal.SIGHUP)
@@ -118,7 +118,7 @@ def test_under_nohup_the_end_of_the_terminal_ends_nothing(hand):
     assert run.wait() == 143  # the first that counts
 
 
-def test_a_second_signal_kills_what_does_not_end(hand):
+def test_a_second_signal_kills_remaining_processes(hand):
     run = hand(STUBBORN, ranks=1)
     run.until_says("[rank 0] ")
     run.send(signal.SIGINT)
@@ -127,7 +127,7 @@ def test_a_second_signal_kills_what_does_not_end(hand):
     assert not alive(int(lines_of(run.text, 0)[0]))
 
 
-def test_what_a_rank_leaves_behind_ends_with_it(hand):
+def test_processes_left_by_a_rank_end_with_it(hand):
     left = f"import subprocess, sys\nprint(subprocess.Popen([sys.executable, '-c', {SLEEP!r}]).pid, flush=True)"
     text = hand(left, ranks=1).succeed()
     assert not alive(int(lines_of(text, 0)[0]))
@@ -147,7 +147,7 @@ sys.exit(7)
 """
 
 
-def test_ranks_that_fork_for_ever_are_ended_and_the_terminal_says_why(hand):
+def test_a_fork_bomb_is_ended_with_a_message(hand):
     """The script ends itself after a minute, should nobody else do it."""
     run = hand(FORKS, "--processes", "100", "--no-pulse", ranks=1, FERMI_TASK_ID=str(hand.folder))
     assert run.wait() == 128 + signal.SIGKILL
@@ -158,13 +158,13 @@ def test_ranks_that_fork_for_ever_are_ended_and_the_terminal_says_why(hand):
     assert [pid for pid, _ in processes.list_living_processes() if mark in environment(pid)] == []
 
 
-def test_without_a_bound_nothing_is_counted(hand):
+def test_without_a_bound_nothing_is_measured(hand):
     bounds = ["--processes", "0", "--open-files", "0", "--reserve-percent", "0"]
     code = "import os\npids = [os.fork() or os._exit(0) for _ in range(50)]\nprint(len(pids))"
     assert lines_of(hand(code, *bounds, ranks=1).succeed(), 0) == ["50"]
 
 
-def test_a_run_that_writes_more_than_it_may_is_ended(hand, tmp_path):
+def test_a_run_over_its_disk_limit_is_ended(hand, tmp_path):
     code = f"""
 import os, time
 for number in range(400):
@@ -180,7 +180,7 @@ os._exit(7)
     assert "the bound is 8 MiB: keep fewer checkpoints and outputs, or raise --disk-gb" in run.text
 
 
-def test_no_rank_begins_where_the_disk_has_only_what_is_kept(tmp_path):
+def test_no_rank_starts_on_a_disk_with_only_reserved_space(tmp_path):
     change = "from fermi.runner import disk_usage\ndisk_usage.MAX_RESERVE_BYTES = 1 << 60"
     run = altered(tmp_path, change, "print('began')", "--reserve-percent", "100", ranks=1)
     try:
@@ -217,7 +217,7 @@ print("home", os.path.basename(os.path.expanduser("~")))
 """
 
 
-def test_a_confined_rank_writes_where_it_was_given_and_nowhere_else(hand, tmp_path):
+def test_a_confined_rank_writes_only_to_allowed_folders(hand, tmp_path):
     for name in ("given", "checkpoints"):
         (tmp_path / name).mkdir()
     code = tries(*(tmp_path / name for name in ("given/a", "checkpoints/b", "here", "logs/0.log", ".fermi-home/c")))
@@ -230,7 +230,7 @@ def test_a_confined_rank_writes_where_it_was_given_and_nowhere_else(hand, tmp_pa
     assert "wrote a" in (tmp_path / "logs" / "0.log").read_text()
 
 
-def test_a_confined_rank_cannot_read_the_keys_of_the_person_who_started_it(hand, tmp_path):
+def test_a_confined_rank_cannot_read_the_users_keys(hand, tmp_path):
     home = tmp_path / "person"
     job, key, data = home / "job", home / ".ssh" / "id_ed25519", home / "data" / "train.bin"
     for path in (key, data, job / "script"):
@@ -257,7 +257,7 @@ for path in {[str(key), str(data), str(job / "script")]!r}:
         ([], {"HOME": "{folder}/person"}, "holds your home: start in a folder of the job's own"),
     ],
 )
-def test_what_cannot_be_confined_is_not_started(hand, tmp_path, options, env, why):
+def test_a_rank_that_cannot_be_confined_is_not_started(hand, tmp_path, options, env, why):
     (tmp_path / "person").mkdir()
     given = {name: value.format(folder=tmp_path) for name, value in env.items()}
     run = hand("print('began')", "--confine", *options, ranks=1, **given)
@@ -276,7 +276,7 @@ def test_what_cannot_be_confined_is_not_started(hand, tmp_path, options, env, wh
     ],
     ids=["Landlock", "mount namespaces"],
 )  # fmt: skip
-def test_a_machine_that_cannot_confine_starts_nothing_and_names_what_it_lacks(tmp_path, change, why):
+def test_a_machine_without_sandboxes_starts_nothing_and_names_what_is_missing(tmp_path, change, why):
     run = altered(tmp_path, change, "print('began')", "--confine", ranks=1)
     try:
         assert run.wait() == 71
@@ -296,7 +296,7 @@ def altered(folder, change: str, script: str, *options: str, ranks: int = 2) -> 
 
 
 @pytest.mark.parametrize("also", ["", "os.setsid = lambda: time.sleep(0.5) or begin()"], ids=["", "a slow start"])
-def test_a_rank_that_never_ends_after_all_others_is_ended_and_named(tmp_path, also):
+def test_a_rank_that_never_exits_after_the_others_is_ended_and_named(tmp_path, also):
     """Also where its process got the processor long after its runner."""
     hangs = "import os, signal\nif os.environ['RANK'] == '1': signal.sigwait([signal.SIGUSR2])"
     run = altered(tmp_path, f"node.MAX_IDLE_SECONDS = 1.0\n{also}", hangs)
@@ -307,7 +307,7 @@ def test_a_rank_that_never_ends_after_all_others_is_ended_and_named(tmp_path, al
         run.close()
 
 
-def test_a_stop_that_comes_before_a_rank_leads_its_session_reaches_it(tmp_path):
+def test_an_early_stop_reaches_a_rank_before_it_has_a_session(tmp_path):
     """The rank's process asks for the stop itself, just before it makes its session."""
     early = "os.setsid = lambda: os.kill(os.getppid(), signal.SIGTERM) or time.sleep(0.5) or begin()"
     run = altered(tmp_path, early, SLEEP, "--grace", "3600", ranks=1)
@@ -325,7 +325,7 @@ def test_a_port_in_use_is_named_with_its_holder_and_no_rank_starts(hand):
     assert "[rank" not in run.text
 
 
-def test_nodes_that_do_not_come_are_named(hand):
+def test_missing_nodes_are_named(hand):
     several = ["--nodes", "3", "--patience", "0.2"]
     head = hand(SLEEP, *several)
     assert head.wait() == 71
@@ -335,7 +335,7 @@ def test_nodes_that_do_not_come_are_named(hand):
     assert "MASTER_UNREACHABLE: 127.0.0.1:" in member.text
 
 
-def test_ranks_end_when_standard_input_does(tmp_path):
+def test_ranks_end_when_standard_input_closes(tmp_path):
     command = [
         *RUNNER,
         "--port",
@@ -357,7 +357,7 @@ def test_ranks_end_when_standard_input_does(tmp_path):
     assert not alive(pid)
 
 
-def test_no_rank_begins_when_standard_input_ends_while_the_nodes_meet(tmp_path):
+def test_no_rank_starts_when_standard_input_closes_at_the_barrier(tmp_path):
     words = ["--port", str(free_port()), "--nodes", "2", "--until-eof", "--rank", "0", "RANK=0", "--"]
     command = [*RUNNER, *words, sys.executable, "-c", "print('began')"]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "platform")}

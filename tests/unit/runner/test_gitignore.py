@@ -43,7 +43,7 @@ def kept_by_git(folder: Path) -> list[str]:
     return sorted(filter(None, subprocess.run(words, capture_output=True, text=True, check=True).stdout.split("\0")))
 
 
-def test_every_line_alone_and_many_together_mean_what_they_mean_to_git(folder: Path) -> None:
+def test_every_pattern_matches_as_in_git(folder: Path) -> None:
     chance = random.Random(7)
     files = [[line] for line in LINES]
     files += [chance.choices(LINES, k=chance.randint(2, 6)) for _ in range(150)]
@@ -56,7 +56,7 @@ def test_every_line_alone_and_many_together_mean_what_they_mean_to_git(folder: P
         assert [one.path for one in tree.list_files(folder)] == kept_by_git(folder), lines
 
 
-def test_fermiignore_has_the_last_word_and_a_pipe_is_none(folder: Path) -> None:
+def test_fermiignore_overrides_and_a_pipe_is_ignored(folder: Path) -> None:
     shutil.rmtree(folder / ".git")
     (folder / ".gitignore").write_text("*\n")
     (folder / ".fermiignore").write_text("!b.py\n")
@@ -67,7 +67,7 @@ def test_fermiignore_has_the_last_word_and_a_pipe_is_none(folder: Path) -> None:
         tree.list_files(folder)
 
 
-def test_what_jupyter_and_python_keep_beside_files_is_left_out_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_jupyter_checkpoints_and_python_caches_are_excluded_unless_included(tmp_path: Path) -> None:
     for path in ("a.py", ".ipynb_checkpoints/a-checkpoint.py", "lib/__pycache__/b.pyc", "lib/b.py"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
@@ -81,7 +81,7 @@ def test_what_jupyter_and_python_keep_beside_files_is_left_out_unless_it_is_aske
     ]
 
 
-def test_a_folder_that_only_lies_inside_of_a_repository_does_not_come_from_it(tmp_path: Path) -> None:
+def test_a_folder_within_a_foreign_repository_does_not_use_its_rules(tmp_path: Path) -> None:
     def git(*words: str) -> None:
         who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
         subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True)

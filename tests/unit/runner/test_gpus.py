@@ -22,7 +22,7 @@ PRINTED = """0, 1980, 1980, 61, 0x0000000000000000
 """
 
 
-def test_clocks_heat_and_why_one_is_slowed_are_read_and_an_idle_one_is_not_slowed() -> None:
+def test_clocks_temperature_and_throttle_reasons_are_read() -> None:
     assert gpus.parse_figures(f"index, clocks\n{PRINTED}nonsense, 1") == {
         0: {"clock": 1980, "most": 1980, "temperature": 61},
         1: {"clock": 1185, "most": 1980, "temperature": 87, "slowed": "heat"},
@@ -37,7 +37,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "list_open_gpus", lambda pid: {1} if pid == os.getpid() else set())
 
 
-def test_the_program_is_asked_beside_the_training_and_only_where_a_rank_has_a_gpu(
+def test_the_program_runs_in_the_background_and_only_where_a_rank_has_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: None
 ) -> None:
     program = tmp_path / "nvidia-smi"
@@ -57,7 +57,7 @@ def test_the_program_is_asked_beside_the_training_and_only_where_a_rank_has_a_gp
     assert (node.of(os.getpid()) or {})["temperature"] == 87
 
 
-def test_without_the_program_nothing_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, opened: None) -> None:
+def test_without_the_program_nothing_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, opened: None) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     node = GpuMonitor()
     node.look(100.0, [os.getpid()])
@@ -75,7 +75,7 @@ def devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_whether_a_process_has_a_gpu_open_is_read_from_its_descriptors(devices: Path) -> None:
+def test_open_gpus_are_found_in_file_descriptors(devices: Path) -> None:
     assert gpus.has_nvidia_gpus()
     with (devices / "nvidiactl").open():  # NVML's clients have this one, and no GPU
         assert gpus.has_gpu_open([os.getpid()]) is False
@@ -88,7 +88,7 @@ def test_whether_a_process_has_a_gpu_open_is_read_from_its_descriptors(devices: 
     assert gpus.has_gpu_open([]) is None
 
 
-def test_what_cannot_be_read_is_not_known(devices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_values_are_unknown(devices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(folder: str) -> list[str]:
         raise PermissionError(13, "Permission denied", folder)
 
@@ -115,7 +115,7 @@ class Silent:
         return b""
 
 
-def test_a_rank_that_trains_is_asked_for_its_gpu_until_it_has_one_open(devices: Path) -> None:
+def test_a_training_rank_is_checked_for_its_gpu_until_it_has_one_open(devices: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as rank:

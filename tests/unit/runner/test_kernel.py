@@ -19,7 +19,7 @@ def group(folder: Path, limit: str, oom: int, oom_kill: int) -> str:
     return str(folder)
 
 
-def test_a_limit_that_was_hit_is_named_with_what_was_used(tmp_path: Path) -> None:
+def test_a_hit_limit_is_named_with_the_usage(tmp_path: Path) -> None:
     pod, machine = tmp_path / "machine" / "pod", tmp_path / "machine"
     memory = OomDetector([group(pod, str(2 * GIB), 0, 3), group(machine, "max", 0, 3)])
     assert memory.explains(NOBODY) is None, "nothing new has happened"
@@ -27,7 +27,7 @@ def test_a_limit_that_was_hit_is_named_with_what_was_used(tmp_path: Path) -> Non
     assert memory.explains(NOBODY) == {"by": "memory", "scope": "cgroup", "limit": 2 * GIB, "used": 2 * GIB}
 
 
-def test_without_a_limit_it_was_the_machine_that_had_no_more(tmp_path: Path) -> None:
+def test_without_a_limit_the_machine_was_out_of_memory(tmp_path: Path) -> None:
     memory = OomDetector([group(tmp_path, "max", 0, 0)])
     group(tmp_path, "max", 0, 1)
     found = memory.explains(NOBODY)
@@ -35,7 +35,7 @@ def test_without_a_limit_it_was_the_machine_that_had_no_more(tmp_path: Path) -> 
     assert (found["by"], found["scope"], found["used"]) == ("memory", "host", None)
 
 
-def test_the_older_cgroups_say_the_same(tmp_path: Path) -> None:
+def test_cgroup_v1_reports_the_same(tmp_path: Path) -> None:
     (tmp_path / "memory.limit_in_bytes").write_text(f"{GIB}\n")
     (tmp_path / "memory.max_usage_in_bytes").write_text(f"{GIB}\n")
     counts = tmp_path / "memory.oom_control"
@@ -45,13 +45,11 @@ def test_the_older_cgroups_say_the_same(tmp_path: Path) -> None:
     assert memory.explains(NOBODY) == {"by": "memory", "scope": "cgroup", "limit": GIB, "used": GIB}
 
 
-def test_what_cannot_be_read_explains_nothing(tmp_path: Path) -> None:
+def test_unreadable_counters_explain_nothing(tmp_path: Path) -> None:
     assert OomDetector([str(tmp_path / "absent")]).explains(NOBODY) is None
 
 
-def test_the_group_that_the_kernel_names_need_not_be_the_runners_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_kernels_group_may_differ_from_the_runners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = (
         b"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/step/3,task_memcg"
     )

@@ -30,11 +30,11 @@ def line(peer: str = "0200000A:1267", state: str = "01", tx: int = 0, timer: str
         (line("B80D0120000000000000000001000000:1267", tx=1), TcpConnection(77, "2001:db8::1", 4711, 1, 0)),
     ],
 )
-def test_what_waits_for_an_answer_is_told_with_the_peer(text: str, found: TcpConnection | None) -> None:
+def test_a_pending_connection_is_reported_with_its_peer(text: str, found: TcpConnection | None) -> None:
     assert links.parse_connection(text) == found
 
 
-def test_a_connection_is_told_with_how_long_it_has_had_no_answer() -> None:
+def test_a_connection_is_reported_with_its_time_without_answer() -> None:
     since: dict[int, float] = {}
     cut, busy = TcpConnection(7, "10.0.0.2", 4711, 512, 4), TcpConnection(8, "10.0.0.3", 4711, 512, 0)
     assert [one["seconds"] for one in links.describe_silent_connections([cut, busy], since, 100.0)] == [3.0], (

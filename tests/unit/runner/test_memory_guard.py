@@ -85,7 +85,7 @@ def notebook(container: Container) -> Iterator[subprocess.Popen[str]]:
     process.wait()
 
 
-def test_ranks_that_take_all_that_is_left_end_with_the_figures_and_the_notebook_goes_on(
+def test_ranks_that_use_all_memory_are_ended_and_the_notebook_survives(
     tmp_path: Path, container: Container, notebook: subprocess.Popen[str]
 ) -> None:
     idle = "if rank == 0:\n    time.sleep(600)\n"
@@ -135,12 +135,12 @@ def test_a_page_cache_as_large_as_the_limit_ends_nothing(tmp_path: Path, contain
     assert killed(container) == 0
 
 
-def test_a_limit_that_is_none_needs_no_guard(tmp_path: Path) -> None:
+def test_an_unlimited_group_needs_no_guard(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max\n")
     assert memory_guard.find_limited_group([str(tmp_path)]) is None
 
 
-def test_what_is_used_leaves_out_what_the_kernel_takes_back(tmp_path: Path) -> None:
+def test_reclaimable_memory_is_not_counted(tmp_path: Path) -> None:
     """Names as the kernel has them: Documentation/admin-guide/cgroup-v2.rst, and of version 1 cgroup-v1/memory.rst."""
     second, first = tmp_path / "second", tmp_path / "first"
     files(second, {
@@ -183,7 +183,7 @@ def percent(*figures: tuple[float, float]) -> list[MemorySample]:
         ([(99.2, 2)], False),  # their end would not help
     ],
 )
-def test_two_proofs_are_needed(figures: list[tuple[float, float]], ends: bool) -> None:
+def test_two_observations_are_needed(figures: list[tuple[float, float]], ends: bool) -> None:
     assert is_running_out(percent(*figures), 100 << 30) is ends
 
 

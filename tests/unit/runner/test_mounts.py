@@ -67,7 +67,7 @@ def folder():
     shutil.rmtree(path)
 
 
-def test_the_pre_flight_test_measures_no_file_system_of_the_view(folder: Path) -> None:
+def test_the_preflight_test_measures_no_file_system_of_the_view(folder: Path) -> None:
     """The parents of what a task was given lie on one of 4 MB."""
     for name in ("own", "data/workspace"):
         (folder / name).mkdir(parents=True)
@@ -84,7 +84,7 @@ def test_the_pre_flight_test_measures_no_file_system_of_the_view(folder: Path) -
     assert {disk["totalMb"] for disk in json.loads(done.stdout)} == {total}
 
 
-def test_a_view_holds_what_was_given_and_nothing_else(folder: Path) -> None:
+def test_a_view_has_only_allowed_paths(folder: Path) -> None:
     for name in ("data/read", "data/secret", "data/write", "beside"):
         (folder / name).mkdir(parents=True)
     given = {f"{folder}/data": "r", f"{folder}/data/secret": "", f"{folder}/data/write": "rwm"}
@@ -104,7 +104,7 @@ def test_a_view_holds_what_was_given_and_nothing_else(folder: Path) -> None:
     assert found["tmp"] in ([], [parts[2] for parts in inside])
 
 
-def test_a_path_that_leads_over_links_works_as_it_is_written(folder: Path) -> None:
+def test_a_path_over_links_works_as_written(folder: Path) -> None:
     (folder / "disk" / "set").mkdir(parents=True)
     (folder / "disk" / "set" / "x").write_text("1")
     (folder / "near").symlink_to("disk")
@@ -115,12 +115,12 @@ def test_a_path_that_leads_over_links_works_as_it_is_written(folder: Path) -> No
     assert mounts.find_links(path) == {f"{folder}/far": f"{folder}/near", f"{folder}/near": "disk"}
 
 
-def test_links_that_lead_in_a_circle_end(tmp_path: Path) -> None:
+def test_circular_links_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     assert set(mounts.find_links(f"{tmp_path}/a/x")) == {f"{tmp_path}/a", f"{tmp_path}/b"}
 
 
-def test_what_cannot_be_made_says_which_step_failed(tmp_path: Path) -> None:
+def test_a_failed_mount_names_its_step(tmp_path: Path) -> None:
     with pytest.raises(mounts.ViewError):
         mounts.make_view({"/usr": "r"}, (), str(tmp_path / "absent"))

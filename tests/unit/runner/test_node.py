@@ -85,7 +85,7 @@ node.main(sys.argv[1], {})
 """
 
 
-def test_what_the_node_and_its_ranks_use_is_told_while_they_run(tmp_path: Path) -> None:
+def test_usage_of_node_and_ranks_is_reported_while_they_run(tmp_path: Path) -> None:
     script = """
 import json
 data = b"x" * (30 << 20) if rank == 1 else b""
@@ -115,7 +115,7 @@ node.main(sys.argv[1], {})
 """
 
 
-def test_a_forked_rank_cannot_read_the_log_that_its_runner_may(tmp_path: Path) -> None:
+def test_a_forked_rank_cannot_read_the_runners_log(tmp_path: Path) -> None:
     (tmp_path / "kmsg").touch()
     (tmp_path / "gpus" / "0000:3b:00.0").mkdir(parents=True)
     script = """
@@ -127,7 +127,7 @@ sys.exit(any(path.endswith("kmsg") for path in opened))
     assert rank["exit_code"] == 0
 
 
-def test_a_rank_whose_gpu_is_lost_ends_with_what_the_kernel_said_of_it(tmp_path: Path) -> None:
+def test_a_rank_with_a_lost_gpu_ends_with_the_kernels_message(tmp_path: Path) -> None:
     (tmp_path / "kmsg").touch()
     for pci in ("0000:3b:00.0", "0000:af:00.0"):
         (tmp_path / "gpus" / pci).mkdir(parents=True)
@@ -146,7 +146,7 @@ time.sleep(600)
     assert (other["asked"], other["kill"]) == (True, None)
 
 
-def test_siblings_that_wait_are_ended_at_once_and_those_that_save_get_their_time(tmp_path: Path) -> None:
+def test_waiting_peers_are_ended_at_once_and_saving_peers_get_their_grace(tmp_path: Path) -> None:
     script = f"""
 if rank == 0:
     until("ready-1"), until("ready-2")
@@ -172,7 +172,7 @@ while True:
 
 
 @pytest.mark.parametrize("fork", [True, False])
-def test_a_rank_that_raised_before_it_was_asked_to_end_ends_by_its_exception(fork: bool, tmp_path: Path) -> None:
+def test_a_rank_that_raised_before_the_stop_ends_by_its_exception(fork: bool, tmp_path: Path) -> None:
     """It leaves its group for a while, in which a peer fails for want of it; the request to end comes then."""
     script = """
 import atexit
@@ -205,7 +205,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("fork", [True, False])
-def test_the_programs_of_the_ranks_interpreter_are_found_first(fork: bool, tmp_path: Path) -> None:
+def test_programs_of_the_ranks_interpreter_come_first_on_path(fork: bool, tmp_path: Path) -> None:
     """As in an activated virtual environment; a PATH that the task's `env` sets keeps its order behind that."""
     env = {"HERE": str(tmp_path), "PATH": "/of/the/user:/usr/bin:/bin"}
     [rank] = run(tmp_path, "print(os.environ['PATH'])", 1, fork=fork, env=env)
@@ -214,7 +214,7 @@ def test_the_programs_of_the_ranks_interpreter_are_found_first(fork: bool, tmp_p
     assert (tmp_path / "0.log").read_text() == f"{folder}:/of/the/user:/usr/bin:/bin\n"
 
 
-def test_a_stop_gives_those_that_do_nothing_all_of_their_grace(tmp_path: Path) -> None:
+def test_a_stop_gives_idle_ranks_all_of_their_grace(tmp_path: Path) -> None:
     """Whoever asks for a stop may have to wait for a rank that waits for something else."""
     script = """
 def leave(*_):
@@ -231,7 +231,7 @@ while True:
     assert "gone well" in (tmp_path / "0.log").read_text()
 
 
-def test_a_port_that_is_taken_before_the_start_is_named_with_its_holder_and_starts_nothing(tmp_path: Path) -> None:
+def test_a_port_busy_before_the_start_is_named_with_its_holder_and_starts_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", free_port())) as other:
         port = other.getsockname()[1]
         [rank] = run(tmp_path, "print('began')", 1, port=port)
@@ -261,7 +261,7 @@ def of_task(folder: Path, port: int, task: str = "task-x") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("caught", [False, True], ids=["raises", "prints"])
-def test_a_port_that_is_taken_while_rank_0_starts_is_why_it_failed(caught: bool, tmp_path: Path) -> None:
+def test_a_port_taken_during_the_start_of_rank_0_is_the_cause(caught: bool, tmp_path: Path) -> None:
     """Whether it raises that, or a process that it has started prints it."""
     script = LISTENS + ("try:\n    meet()\nexcept OSError as error:\n    sys.exit(str(error))" if caught else "meet()")
     port = free_port()
@@ -278,7 +278,7 @@ def test_a_port_that_is_taken_while_rank_0_starts_is_why_it_failed(caught: bool,
     assert f"pid {os.getpid()} (" in told["holder"]
 
 
-def test_a_failure_beside_a_port_that_somebody_has_taken_explains_itself(tmp_path: Path) -> None:
+def test_a_failure_next_to_a_taken_port_explains_itself(tmp_path: Path) -> None:
     """Only rank 0 listens there, and only its own word says that it could not."""
     port = free_port()
     script = "ready(); until('taken'); raise ValueError('bad batch')"
@@ -310,7 +310,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize(("who", "code"), [("child", "RANKS_STARTED_RANKS"), ("rank", "PORT_IN_USE")])
-def test_a_port_that_the_task_itself_has_is_no_strangers(who: str, code: str, first: int, tmp_path: Path) -> None:
+def test_the_tasks_own_port_has_no_foreign_holder(who: str, code: str, first: int, tmp_path: Path) -> None:
     """Ranks that start processes of their own meet at one port: rank 0 may come first or last. Nobody else's process
     is blamed, the rank that failed says why, and nothing is tried again for free."""
     port = free_port()
@@ -336,7 +336,7 @@ def test_a_port_that_the_task_itself_has_is_no_strangers(who: str, code: str, fi
     assert code != "RANKS_STARTED_RANKS" or ("MASTER_PORT" in said and str(kill["holder"]) in hint)
 
 
-def test_a_port_that_a_rank_merely_prints_tells_no_strangers_command_line(tmp_path: Path) -> None:
+def test_a_printed_port_reveals_no_foreign_command_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", free_port())) as other:
         port = other.getsockname()[1]
         line = f"The server socket has failed to bind to [::]:{port} (errno: 98"
@@ -346,7 +346,7 @@ def test_a_port_that_a_rank_merely_prints_tells_no_strangers_command_line(tmp_pa
     }  # fmt: skip
 
 
-def test_a_process_of_another_user_is_no_tasks() -> None:
+def test_a_process_of_another_user_is_not_the_tasks() -> None:
     env = {**os.environ, "FERMI_TASK_ID": "task-other", "RANK": "3"}
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=env) as other:
         assert until(lambda: causes.find_owner(other.pid, os.geteuid()) == ("task-other", 3))
@@ -354,7 +354,7 @@ def test_a_process_of_another_user_is_no_tasks() -> None:
         other.communicate(b"\n")
 
 
-def test_a_port_that_the_script_chooses_names_the_task_that_has_it(tmp_path: Path) -> None:
+def test_a_port_chosen_by_the_script_names_the_task_that_holds_it(tmp_path: Path) -> None:
     """The other task's process, as this machine's engine starts it: forked, known by the log that it prints to."""
     log = tmp_path / "logs" / "task-other" / "1" / "3.log"
     log.parent.mkdir(parents=True)
@@ -386,7 +386,7 @@ def test_a_port_that_the_script_chooses_names_the_task_that_has_it(tmp_path: Pat
     assert ("SEE_TASK", "task-other") in {(one.code, one.params.get("task")) for one in finding.actions}
 
 
-def test_a_rank_that_fails_with_its_port_to_itself_fails_by_itself(tmp_path: Path) -> None:
+def test_a_failed_rank_with_its_own_port_fails_by_itself(tmp_path: Path) -> None:
     script = (
         LISTENS
         + """
@@ -401,7 +401,7 @@ sys.exit(1)
     assert cause(tmp_path) is None
 
 
-def test_a_forked_rank_is_named_without_the_words_of_what_it_was_forked_from(tmp_path: Path) -> None:
+def test_a_forked_holder_is_named_without_its_parents_command_line(tmp_path: Path) -> None:
     script = (
         LISTENS
         + """
@@ -417,7 +417,7 @@ listen()
     assert second["kill"]["holder"] == f"pid {first['pid']}"
 
 
-def test_the_local_engine_says_who_has_the_port(tmp_path: Path) -> None:
+def test_the_local_engine_names_the_holder_of_the_port(tmp_path: Path) -> None:
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     with socket.create_server(("127.0.0.1", free_port())) as other:
         spec = replace(job("env-001"), master_port=other.getsockname()[1])
@@ -452,7 +452,7 @@ with open(pathlib.Path(os.environ["HERE"], "filling"), "wb", buffering=0) as fil
 """
 
 
-def test_a_full_disk_ends_no_runner_and_is_why_the_rank_failed(disk: Path) -> None:
+def test_a_full_disk_ends_no_runner_and_is_the_cause(disk: Path) -> None:
     [rank] = run(disk, FILL + "sys.exit(5)", 1)
     assert (rank["state"], rank["exit_code"]) == ("exited", 5)
     told = cause(disk)
@@ -463,7 +463,7 @@ def test_a_full_disk_ends_no_runner_and_is_why_the_rank_failed(disk: Path) -> No
     assert not [path for path in disk.iterdir() if path.suffix in (".tmp", ".reserve")]
 
 
-def test_training_on_a_full_disk_goes_on_and_can_be_stopped(disk: Path) -> None:
+def test_training_on_a_full_disk_continues_and_can_be_stopped(disk: Path) -> None:
     """Where nothing of the disk is kept for the platform."""
     script, door = disk / "train.py", disk.parent / "door"
     os.mkfifo(door)
@@ -503,7 +503,7 @@ while True:
 """
 
 
-def test_a_rank_that_does_nothing_at_all_for_long_says_since_when_and_others_do_not(tmp_path: Path) -> None:
+def test_an_idle_rank_reports_since_when(tmp_path: Path) -> None:
     before = time.time()
 
     def still() -> list[float | None]:
@@ -525,13 +525,13 @@ HOW = "print(os.sched_getscheduler(0) == os.SCHED_BATCH, flush=True)"
 
 
 @pytest.mark.parametrize(("visible", "batch"), [("", True), ("0,1", False)])
-def test_ranks_on_processors_alone_take_none_from_each_other(tmp_path: Path, visible: str, batch: bool) -> None:
+def test_cpu_ranks_have_disjoint_cpus(tmp_path: Path, visible: str, batch: bool) -> None:
     env = {"HERE": str(tmp_path), "CUDA_VISIBLE_DEVICES": visible}
     run(tmp_path, HOW, 1, env=env)
     assert (tmp_path / "0.log").read_text(encoding="utf-8") == f"{batch}\n"
 
 
-def test_a_policy_that_somebody_chose_stays(tmp_path: Path) -> None:
+def test_an_existing_scheduling_policy_is_kept(tmp_path: Path) -> None:
     script = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n"
     script += "from fermi.runner import processes; processes.use_batch_scheduling(); print(os.sched_getscheduler(0))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
@@ -550,7 +550,7 @@ if rank == 1:
 
 
 @pytest.mark.parametrize(("end", "said"), [("", True), ("sys.exit(rank)", False)])
-def test_a_rank_that_leaves_its_training_in_the_background_is_told_of(tmp_path: Path, end: str, said: bool) -> None:
+def test_training_left_in_the_background_is_reported(tmp_path: Path, end: str, said: bool) -> None:
     """Not helpers of libraries, no other programs, and no fork in the rank's own session; and only of a success."""
     ranks = run(tmp_path, LEAVES + end, 2)
     left = {"by": "left", "processes": 1, "line": f"{sys.executable} -c import time; time.sleep(600) training"}
@@ -559,7 +559,7 @@ def test_a_rank_that_leaves_its_training_in_the_background_is_told_of(tmp_path: 
     assert [one.code for one in root_cause.find_left_running([entry], ["gn5"])] == ["PROCESSES_LEFT_RUNNING"] * said
 
 
-def test_a_daemon_that_a_rank_forks_is_told_of(tmp_path: Path) -> None:
+def test_a_daemon_forked_by_a_rank_is_reported(tmp_path: Path) -> None:
     script = "if os.fork() == 0:\n    os.setsid()\n    ready()\n    time.sleep(600)\nuntil('ready-0')\n"
     [rank] = run(tmp_path, script, 1)
     assert (rank["exit_code"], rank["kill"]["by"], rank["kill"]["processes"]) == (0, "left", 1)

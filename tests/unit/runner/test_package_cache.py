@@ -22,7 +22,7 @@ def made(cache: Path, name: str, hours_ago: float) -> Path:
     return folder
 
 
-def test_what_was_wanted_longest_ago_goes_and_never_what_is_held_or_fresh(tmp_path: Path) -> None:
+def test_the_least_recently_used_packages_are_removed_except_held_or_fresh_ones(tmp_path: Path) -> None:
     old, held, older, fresh = (
         made(tmp_path, name, hours) for name, hours in (("a", 5), ("b", 50), ("c", 9), ("d", 0.5))
     )
@@ -63,7 +63,7 @@ source = {{ {} }}
         (LOCK.format('editable = "lib"'), "uv", True, True),
     ],
 )
-def test_packages_that_are_parts_of_the_code_are_made_again_for_other_code(
+def test_packages_that_are_part_of_the_code_are_rebuilt_for_other_code(
     text: str, kind: str, by_tree: bool, by_place: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(package_cache, "_build_environment", lambda *about: about[4].mkdir())
@@ -82,7 +82,7 @@ def test_packages_that_are_parts_of_the_code_are_made_again_for_other_code(
     assert (folder("there", "one") != first) is by_place
 
 
-def test_of_attempts_at_an_index_that_cannot_be_reached_the_newest_is_told() -> None:
+def test_of_failed_index_attempts_the_newest_is_reported() -> None:
     attempt = (
         "WARNING: Retrying (Retry(total={}, read=None)) after connection broken by 'NewConnectionError(…)': /torch/"
     )

@@ -22,10 +22,10 @@ ENV = {
         ("{output_dir}", "{output_dir}"),  # of which it knows nothing
     ],
 )
-def test_each_stands_for_a_variable_of_the_rank_and_nothing_else_is_touched(text: str, filled: str) -> None:
+def test_each_placeholder_is_replaced_by_the_ranks_variable(text: str, filled: str) -> None:
     assert placeholders.fill_text(text, ENV) == filled
 
 
-def test_secrets_and_the_platforms_own_variables_hold_none() -> None:
+def test_secrets_and_platform_variables_are_not_expanded() -> None:
     given = {**ENV, "OUT": "{rank}.log", "KEY": "{rank}", "FERMI_HYPERPARAMETERS": '{"a": "{rank}"}'}
     assert placeholders.fill_env(given, ["KEY"]) == {**given, "OUT": "3.log"}

@@ -6,14 +6,14 @@ from fermi.runner import pressure
 from fermi.runner.pressure import Pressure
 
 
-def test_shares_are_of_the_time_between_two_looks_and_only_what_there_is() -> None:
+def test_pressure_is_the_share_of_time_between_two_reads() -> None:
     before, now = Pressure(1.0, 10.0, 5.0, None, 0.0, 7.0), Pressure(3.0, 16.0, 5.0, 3.0, 4096.0, 7.0)
     assert pressure.compute_shares(before, now, 10.0) == {"starved": 0.2, "throttled": 0.6, "read": 410}
     assert pressure.compute_shares(before, now._replace(throttled=999.0), 10.0)["throttled"] == 1.0
     assert pressure.compute_shares(before, now, 0.0) == {}
 
 
-def test_a_look_never_fails_and_says_what_this_machine_tells() -> None:
+def test_reading_pressure_never_fails() -> None:
     found = pressure.read_pressure(os.getpid())
     assert found.stolen is not None
     assert all(value is None or value >= 0 for value in found)

@@ -24,7 +24,7 @@ def made(path: Path, mode: int = 0o755) -> str:
     return str(path)
 
 
-def test_a_folder_that_strangers_or_tasks_can_write_to_is_left_out(folder: Path) -> None:
+def test_a_folder_writable_by_others_or_tasks_is_left_out(folder: Path) -> None:
     own, strange = made(folder / "own"), made(folder / "strange", 0o777)
     below, given = made(folder / "strange" / "bin"), made(folder / "data" / "tools")
     link = folder / "link"
@@ -41,12 +41,12 @@ def test_a_folder_of_another_user_is_left_out(folder: Path) -> None:
     assert programs.filter_trusted_path(f"{theirs}:/usr/bin") == "/usr/bin"
 
 
-def test_where_nothing_can_be_trusted_the_systems_folders_are_searched() -> None:
+def test_without_a_trusted_folder_system_folders_are_searched() -> None:
     assert programs.filter_trusted_path("bin::.") == programs.DEFAULT_PATH
     assert shutil.which("sh", path=programs.DEFAULT_PATH)
 
 
-def test_every_process_of_the_platform_keeps_such_folders_alone(folder: Path) -> None:
+def test_every_process_of_the_platform_uses_trusted_folders_only(folder: Path) -> None:
     """As settings are imported: by web, worker, beat, watcher and commands of manage.py."""
     strange = made(folder / "strange", 0o777)
     (folder / "strange" / "git").write_text("#!/bin/sh\necho taken\n")

@@ -37,7 +37,7 @@ def _serve(listening: socket.socket, heard: list[str]) -> None:
                 connection.sendall(f"ERROR: Unknown command {line}".encode())
 
 
-def test_the_report_is_taken_without_its_lines_and_greetings(server: tuple[str, list[str]]) -> None:
+def test_the_report_is_read_without_lines_and_greetings(server: tuple[str, list[str]]) -> None:
     address, heard = server
     assert ras.query_status({"NCCL_RAS_ADDR": address}) == [
         "NCCL version 2.27.3", "Job summary", "Errors", "INCOMPLETE: Missing data from 1 process"
@@ -45,7 +45,7 @@ def test_the_report_is_taken_without_its_lines_and_greetings(server: tuple[str, 
     assert heard == ["timeout 1", "status"]
 
 
-def test_each_node_s_ranks_get_a_free_address_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_nodes_ranks_get_their_own_free_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ras.ADDRESS_VARIABLE, raising=False)
     host, _, port = ras.choose_address().rpartition(":")
     assert host == "127.0.0.1"
@@ -61,5 +61,5 @@ def test_each_node_s_ranks_get_a_free_address_of_their_own(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "env", [{"NCCL_RAS_ENABLE": "0"}, {"NCCL_RAS_ADDR": "127.0.0.1:1"}, {"NCCL_RAS_ADDR": "nonsense"}]
 )
-def test_where_nobody_answers_there_is_nothing(env: dict[str, str]) -> None:
+def test_without_a_server_there_is_no_report(env: dict[str, str]) -> None:
     assert ras.query_status(env) == []

@@ -114,7 +114,7 @@ def attempt(other: int, how: str) -> dict[str, Any]:
     return found
 
 
-def test_without_a_filter_a_process_changes_all_of_its_user(other: int) -> None:
+def test_without_a_filter_a_process_may_change_others_of_its_user(other: int) -> None:
     """What the test below would miss."""
     seen = attempt(other, "free")
     assert seen["other"] == {}
@@ -122,7 +122,7 @@ def test_without_a_filter_a_process_changes_all_of_its_user(other: int) -> None:
     assert seen["bound"]
 
 
-def test_a_filtered_process_and_its_children_change_no_other(other: int) -> None:
+def test_filtered_processes_cannot_change_others(other: int) -> None:
     before: list[Any] = [
         os.getpriority(os.PRIO_PROCESS, other),
         os.sched_getscheduler(other),
@@ -146,14 +146,14 @@ def test_a_filtered_process_and_its_children_change_no_other(other: int) -> None
     ] == before  # fmt: skip
 
 
-def test_a_filtered_process_changes_itself(other: int) -> None:
+def test_a_filtered_process_may_change_itself(other: int) -> None:
     seen = attempt(other, "filtered")
     assert (seen["self"], seen["bound itself"]) == ({}, True)
     # the second time some is refused to ordinary users by the kernel: a lower nice value, to leave SCHED_IDLE
     assert seen["itself"] == attempt(other, "free")["itself"]
 
 
-def test_libraries_that_name_threads_by_their_ids_work() -> None:
+def test_libraries_that_name_threads_by_id_work() -> None:
     """ZeroMQ gives each of its threads the policy that it has, and ends a program where that fails."""
     program = "import ctypes, zmq; from fermi.runner import seccomp; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)\n"
     program += "seccomp.install_filter(); socket = zmq.Context().socket(zmq.REP); "
@@ -162,7 +162,7 @@ def test_libraries_that_name_threads_by_their_ids_work() -> None:
     assert (done.stdout, done.returncode) == ("on\n", 0), done.stderr
 
 
-def test_a_thread_that_is_bound_by_its_id_runs_on_unbound(other: int) -> None:
+def test_binding_a_thread_by_id_succeeds_without_effect(other: int) -> None:
     """As the C library binds threads, on whose failure OpenMP ends the program."""
     bind = "import ctypes, os, threading; from fermi.runner import seccomp; libc = ctypes.CDLL(None)\n"
     bind += "libc.prctl(38, 1, 0, 0, 0); seccomp.install_filter(); libc.pthread_self.restype = ctypes.c_void_p\n"
@@ -173,7 +173,7 @@ def test_a_thread_that_is_bound_by_its_id_runs_on_unbound(other: int) -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other interfaces of x86_64")
-def test_the_calls_of_another_interface_are_no_way_around() -> None:
+def test_system_calls_of_another_abi_are_refused() -> None:
     def ask(how: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-c", OTHER_INTERFACES, how], capture_output=True, text=True, timeout=120
@@ -186,7 +186,7 @@ def test_the_calls_of_another_interface_are_no_way_around() -> None:
     assert filtered.stdout.splitlines() == ["-1 38", "-38"], filtered.stderr
 
 
-def test_every_step_of_a_filter_leads_to_one_that_is_there() -> None:
+def test_every_jump_of_the_filter_is_valid() -> None:
     """Of each architecture, also those that the tests do not run on."""
     for machine in seccomp.ARCHITECTURES.values():
         steps = seccomp.build_filter(machine, 4711)
@@ -198,9 +198,7 @@ def test_every_step_of_a_filter_leads_to_one_that_is_there() -> None:
 
 
 @pytest.mark.parametrize(("given", "dumpable"), [("", "0"), ("0", "0"), ("1", "1")])
-def test_a_process_that_refuses_tracers_is_not_dumpable_unless_somebody_wants_to_trace_it(
-    given: str, dumpable: str
-) -> None:
+def test_a_process_that_refuses_tracers_is_not_dumpable(given: str, dumpable: str) -> None:
     program = "import ctypes; from fermi.runner.processes import refuse_tracers; refuse_tracers(); "
     program += "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     env = {**os.environ, "FERMI_TRACEABLE": given}

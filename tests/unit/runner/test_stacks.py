@@ -22,7 +22,7 @@ Current thread 0x00007f2a [python] (most recent call first):
 """
 
 
-def test_the_main_thread_is_told_from_others_and_the_users_own_line_from_libraries() -> None:
+def test_the_main_thread_and_the_users_line_are_found() -> None:
     frames = stacks.parse_threads("\0\0" + DUMP)[0]
     assert frames[1] == StackFrame("/srv/project/code/data.py", 88, "load_batch")
     assert stacks.find_own_line(frames, "/srv/project") == "code/data.py:88 in load_batch"
@@ -32,7 +32,7 @@ def test_the_main_thread_is_told_from_others_and_the_users_own_line_from_librari
     assert stacks.find_own_line(frames, "/elsewhere") == "data.py:88 in load_batch"
 
 
-def test_threads_of_the_users_own_are_told_beside_it() -> None:
+def test_other_threads_of_the_user_are_reported() -> None:
     own = 'Thread 0x2 (most recent call first):\n  File "/srv/project/train.py", line 7 in refresh\n' + "\n".join(
         DUMP.splitlines()[2:4]
     )
@@ -43,17 +43,17 @@ def test_threads_of_the_users_own_are_told_beside_it() -> None:
 @pytest.mark.parametrize(
     "text", ["", "no stack", "Thread 0x1 (most recent call first):\n  <no Python frame>", "\xff" * 9]
 )
-def test_what_is_no_dump_has_no_frames(text: str) -> None:
+def test_invalid_dumps_have_no_frames(text: str) -> None:
     assert stacks.parse_threads(text) == []
     assert stacks.find_own_line([], "/") == ""
 
 
-def test_taking_leave_is_told_by_the_function_of_the_library_alone() -> None:
+def test_teardown_is_recognized_by_the_librarys_function() -> None:
     assert stacks.has_shutdown_frame(["wait (threading.py:1)", "destroy_process_group (torch/distributed/c10d.py:2)"])
     assert not stacks.has_shutdown_frame(["destroy_process_group (train.py:2)", "shutdown (threading.py:1)"])
 
 
-def test_who_is_signalled_is_of_the_session_has_a_handler_and_waits_for_the_interpreter() -> None:
+def test_a_signalled_process_is_of_the_session_with_a_handler_and_an_interpreter() -> None:
     given = setup.create_rank_files()
     seen = SharedPage(given.page)
     seen.number("magic", MAGIC)

@@ -24,12 +24,12 @@ def make_evidence(at: float, ranks: list[int] | None, state: str = "R") -> stall
 
 
 @pytest.mark.parametrize(("ranks", "still"), [(SELF, False), (PAIR, True), (None, True)])
-def test_who_spins_in_a_collective_waits_for_peers_where_it_has_some(ranks: list[int] | None, still: bool) -> None:
+def test_a_rank_that_spins_in_a_collective_waits_for_peers(ranks: list[int] | None, still: bool) -> None:
     assert stall_evidence.is_idle(make_evidence(10, ranks), make_evidence(15, ranks)) is still
     assert stall_evidence.describe_collective(make_evidence(15, ranks).sample)["in"] == ("all_reduce" if still else "")
 
 
-def test_in_a_group_of_its_own_alone_a_rank_that_sleeps_waits_for_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alone_in_its_group_a_sleeping_rank_waits_for_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stall_evidence.gpus, "list_open_gpus", lambda pid: {0})
     row = {"index": "0", "utilization.gpu": "100"}
     monkeypatch.setattr(stall_evidence.nvidia_smi, "run_query", lambda *_, **__: [row])

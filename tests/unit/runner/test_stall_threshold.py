@@ -53,34 +53,34 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("life", HEALTHY.values(), ids=HEALTHY)
-def test_a_rank_that_gets_on_as_ever_is_never_looked_at(life: list[Second]) -> None:
+def test_a_progressing_rank_is_never_inspected(life: list[Second]) -> None:
     assert alarms(life) == []
 
 
 @pytest.mark.parametrize("past", [1, 10, 1000])
-def test_a_hang_among_steps_is_seen_after_eight_seconds(past: int) -> None:
+def test_a_hang_between_steps_is_detected_after_eight_seconds(past: int) -> None:
     life = [*[("starting", False, True)] * 30, *[STEP] * (3 + past)]
     assert alarms([*life, *repeat(HANGS, 20)])[0] == len(life) + 8
 
 
-def test_a_rest_is_seen_as_early_as_ever_where_long_evaluations_have_taught_patience_with_silence() -> None:
+def test_long_evaluations_do_not_delay_the_detection_of_idle_ranks() -> None:
     life = [*[STEP] * 50, *computing(7), *computing(20), *computing(40), *[STEP] * 50]
     assert alarms([*life, *repeat(HANGS, 20)])[0] == len(life) + 8
     assert alarms([*life, *repeat(("running", False, True), 170)])[0] == len(life) + 123
 
 
-def test_before_the_third_step_and_in_other_phases_it_takes_three_quarters_of_a_minute() -> None:
+def test_before_the_third_step_and_in_other_phases_detection_takes_45_seconds() -> None:
     assert alarms([STEP, STEP, *repeat(HANGS, 70)])[0] == 47
     assert alarms(repeat(("starting", False, False), 70))[0] == 45
     for phase in ("compiling", "evaluating", "saving"):
         assert alarms([*[STEP] * 9, (phase, True, True), *repeat((phase, False, False), 70)])[0] == 55
 
 
-def test_a_teardown_that_hangs_is_seen_after_eight_seconds() -> None:
+def test_a_hanging_teardown_is_detected_after_eight_seconds() -> None:
     assert alarms([STEP, ("ending", True, True), *repeat(("ending", False, False), 9)])[0] == 10
 
 
-def test_what_is_learnt_is_bounded_and_what_the_task_asks_for_replaces_it() -> None:
+def test_learnt_thresholds_are_bounded_and_overridden_by_the_task() -> None:
     life = computing(2000)
     assert alarms([*[STEP] * 3, *life, *repeat(("running", False, True), 1900)])[-1] == 3 + len(life) + 1900
     assert StallThreshold(0.0).of("silence") < MAX_SECONDS

@@ -25,7 +25,7 @@ def report_stalls(*looks: list[dict[str, Any] | None]) -> list[str]:
     return lines
 
 
-def test_ranks_are_told_of_by_where_they_are_once_and_so_is_their_going_on() -> None:
+def test_stalled_ranks_are_reported_once_with_their_locations() -> None:
     waits = stalled("train.py:120 in main", **{"in": "all_reduce"})
     look = [waits, waits, stalled(), waits]
     later = [one | {"looked_at": 140.0} for one in look]
@@ -36,7 +36,7 @@ def test_ranks_are_told_of_by_where_they_are_once_and_so_is_their_going_on() -> 
     ]
 
 
-def test_while_one_works_the_others_wait_for_it_and_that_is_worth_a_line_after_a_minute_only() -> None:
+def test_a_slow_rank_that_others_wait_for_is_reported_after_a_minute() -> None:
     works, waits = stalled("train.py:9 in evaluate", still=False), stalled("train.py:7 in main", **{"in": "barrier"})
     assert report_stalls([works, waits]) == []
     [line] = report_stalls([works | {"looked_at": 161.0}, waits])
@@ -54,11 +54,11 @@ def test_while_one_works_the_others_wait_for_it_and_that_is_worth_a_line_after_a
         (stalled("", **{"in": "all_reduce"}, links=[LINK]), "in all_reduce, where 10.0.0.2:4711 does not answer"),
     ],
 )
-def test_where_a_rank_is(one: dict[str, Any], where: str) -> None:
+def test_the_location_of_a_rank_is_rendered(one: dict[str, Any], where: str) -> None:
     assert terminal_report.describe_place(one) == where
 
 
-def test_why_a_rank_ended() -> None:
+def test_the_end_of_a_rank_is_rendered() -> None:
     error = {"type": "ValueError", "message": "bad shape\nmore", "file": "train.py", "line": 88, "function": "forward"}
     kill = {"by": "memory", "scope": "cgroup", "limit": 2 << 30, "used": None}
     assert (
@@ -81,7 +81,7 @@ def test_why_a_rank_ended() -> None:
     )
 
 
-def test_a_bound_that_was_passed_is_told_with_figures_and_what_to_do() -> None:
+def test_an_exceeded_bound_is_reported_with_numbers_and_advice() -> None:
     figures = {
         "rank": 3, "processes": 100, "threads": 120, "processBound": 100, "threadBound": 800, "files": 700,
         "fileBound": 600, "used": "41.2 GiB", "size": "41 GiB", "bound": "40 GiB", "wrote": "3 GiB", "seconds": 9,

@@ -94,7 +94,7 @@ def need(*, landlock: bool) -> None:
 
 
 @WAYS
-def test_threads_are_named_where_the_driver_is(*, view: bool, landlock: bool) -> None:
+def test_threads_can_be_named_where_the_driver_is(*, view: bool, landlock: bool) -> None:
     need(landlock=landlock)
     found = confined("/dev/null", view=view, landlock=landlock)
     by_child, by_itself = found["names"]
@@ -105,7 +105,7 @@ def test_threads_are_named_where_the_driver_is(*, view: bool, landlock: bool) ->
 
 
 @WAYS
-def test_nothing_of_other_processes_or_the_kernel_is_written(*, view: bool, landlock: bool) -> None:
+def test_other_processes_and_the_kernel_cannot_be_written(*, view: bool, landlock: bool) -> None:
     """But for processes of the same user where neither root nor another user keeps them apart (decision 87): then the
     platform's own are root's, because they cannot be traced."""
     need(landlock=landlock)
@@ -116,7 +116,7 @@ def test_nothing_of_other_processes_or_the_kernel_is_written(*, view: bool, land
 
 
 @WAYS
-def test_without_the_driver_nothing_of_proc_is_written(*, view: bool, landlock: bool) -> None:
+def test_without_the_driver_proc_cannot_be_written(*, view: bool, landlock: bool) -> None:
     need(landlock=landlock)
     found = confined("/dev/absent", view=view, landlock=landlock)
     assert "cuda-thread" not in found["names"]

@@ -32,9 +32,7 @@ FOR_EVER, FOR_A_WHILE = "0x0", "0x7ffd1000"
         ("", False, False),
     ],
 )
-def test_a_wait_that_only_the_own_process_can_end_is_told_from_one_that_a_timer_ends(
-    call: str, locked: bool, timed: bool
-) -> None:
+def test_a_wait_that_only_the_own_process_can_end_differs_from_a_timer(call: str, locked: bool, timed: bool) -> None:
     assert thread_waits.is_lock_wait(call.split(), "x86_64") is locked
     assert thread_waits.is_timed_wait(call.split(), "x86_64") is timed
     assert not thread_waits.is_lock_wait(call.split(), "riscv64"), "calls have other numbers there"
@@ -45,7 +43,7 @@ POLLS = "import time\nwhile True: time.sleep(0.2)"
 
 
 @pytest.mark.parametrize(("script", "moves"), [(CHILD.format(POLLS), True), ("import os\nos.read(0, 1)", False)])
-def test_a_program_of_its_own_that_wakes_up_shows_in_a_rank_also_from_another_session(script: str, moves: bool) -> None:
+def test_activity_of_a_child_program_counts_for_its_rank(script: str, moves: bool) -> None:
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, start_new_session=True) as rank:
 
         def look() -> thread_waits.ThreadWaits:
@@ -101,16 +99,16 @@ def news(*printed: str) -> list[bool]:
         (["a\nb\nc\n", "b\nc\na\n", "d\n"], [True, False, True]),
     ],
 )
-def test_a_line_that_repeats_is_no_progress_and_one_that_counts_is(lines: list[str], progress: list[bool]) -> None:
+def test_a_repeated_line_is_no_progress_and_a_counting_one_is(lines: list[str], progress: list[bool]) -> None:
     assert news(*lines) == progress
 
 
-def test_a_flood_of_one_line_is_no_progress_either() -> None:
+def test_a_flood_of_one_line_is_no_progress() -> None:
     line = "x" * 40 + "\n"
     assert news(line, line * 500, line * 500) == [True, False, False]
 
 
-def test_who_computes_while_nobody_counts_its_collectives_waits_in_none() -> None:
+def test_a_computing_rank_without_counted_collectives_waits_in_none() -> None:
     given = setup.create_rank_files()
     page = SharedPage(given.page)
     page.number("magic", MAGIC)

@@ -52,14 +52,14 @@ def run(folder: Path, own: Path, runner: str = sys.executable) -> dict[str, Any]
     return said
 
 
-def test_a_forked_rank_has_the_packages_of_its_environment_and_is_told_so(tmp_path: Path, own: Path) -> None:
+def test_a_forked_rank_has_its_environments_packages(tmp_path: Path, own: Path) -> None:
     said = run(tmp_path, own)
     there = str(packages(own) / "tiny.py")
     assert said == {"tiny": there, "python": str(own / "bin/python"), "prefix": str(own), "executed": False}
 
 
 @pytest.mark.parametrize("name", ["contextlib.py", "json", "more.pth", "nvidia"])
-def test_a_rank_is_executed_where_its_environment_has_another_of_what_is_imported(
+def test_a_rank_is_executed_where_its_environment_has_another_imported_package(
     tmp_path: Path, own: Path, name: str
 ) -> None:
     """The standard library wins over packages of its names, in a forked rank and in an executed one."""
@@ -69,7 +69,7 @@ def test_a_rank_is_executed_where_its_environment_has_another_of_what_is_importe
     assert (said["executed"], said["prefix"]) == (True, str(own))
 
 
-def test_a_rank_is_executed_where_its_environment_stands_on_another_interpreter(tmp_path: Path, own: Path) -> None:
+def test_a_rank_is_executed_where_its_environment_has_another_interpreter(tmp_path: Path, own: Path) -> None:
     about = json.loads((own / "made.json").read_text())
     (own / "made.json").write_text(json.dumps({**about, "base": "/usr/bin/another"}))
     assert run(tmp_path, own)["executed"]
@@ -77,7 +77,7 @@ def test_a_rank_is_executed_where_its_environment_stands_on_another_interpreter(
     assert run(tmp_path, own)["executed"]
 
 
-def test_what_was_looked_for_in_vain_is_not_there_for_what_looked(own: Path) -> None:
+def test_a_venv_with_a_module_that_was_missing_before_is_not_adopted(own: Path) -> None:
     program = (
         "from fermi.runner import venv; venv.record_missing_modules(); venv.record_missing_modules()\n"
         "try: import optional_thing.part\nexcept ImportError: pass\n"

@@ -82,7 +82,7 @@ def watched(
             ended.result()
 
 
-def test_who_hangs_is_told_from_those_that_compute_wait_for_a_child_or_print(tmp_path: Path) -> None:
+def test_hanging_ranks_differ_from_computing_waiting_and_printing_ones(tmp_path: Path) -> None:
     before = time.time()
 
     def looked_at_twice() -> bool:
@@ -116,7 +116,7 @@ def test_who_hangs_is_told_from_those_that_compute_wait_for_a_child_or_print(tmp
     assert all(one["rss_bytes"] > 1 << 20 and one["phase"] == "starting" for one in pulses)
 
 
-def test_a_rank_that_goes_on_is_not_stalled_any_more(tmp_path: Path) -> None:
+def test_a_rank_that_continues_is_no_longer_stalled(tmp_path: Path) -> None:
     script = """
 until("go")
 print("on", flush=True)
@@ -134,7 +134,7 @@ time.sleep(600)
     watched(tmp_path, script, 1, stalled_and_over)
 
 
-def test_an_exception_ends_a_rank_that_hangs_in_its_teardown_and_is_told(tmp_path: Path) -> None:
+def test_an_exception_ends_a_rank_that_hangs_in_its_teardown(tmp_path: Path) -> None:
     script = """
 import threading
 if rank == 0:
@@ -151,7 +151,7 @@ threading.Event().wait()
     assert (other["asked"], other["error"]) == (True, None)
 
 
-def test_without_a_pulse_nothing_is_looked_at(tmp_path: Path) -> None:
+def test_without_a_probe_nothing_is_inspected(tmp_path: Path) -> None:
     [rank] = run(tmp_path, "print(os.environ.get('FERMI_PULSE'), flush=True); raise ValueError('bad')", 1)
     assert (rank["exit_code"], rank["error"], rank["stalled"]) == (1, None, None)
     assert (tmp_path / "0.log").read_text().startswith("None\n")

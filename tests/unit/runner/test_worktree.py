@@ -34,7 +34,7 @@ def given(tmp_path: Path) -> Given:
     return Given(tmp_path)
 
 
-def test_a_new_tree_is_the_snapshot(given):
+def test_a_new_tree_equals_the_snapshot(given):
     given.check_out("task-1-1")
     assert given.texts() == FILES
     assert sorted(path.name for path in given.tree.parent.iterdir()) == [
@@ -42,7 +42,7 @@ def test_a_new_tree_is_the_snapshot(given):
     ]  # fmt: skip
 
 
-def test_the_next_attempt_finds_what_is_new_and_the_snapshots_files_as_they_were(given):
+def test_the_next_attempt_keeps_new_files_and_restores_snapshot_files(given):
     given.check_out("task-1-1")
     (given.tree / "out").mkdir()
     (given.tree / "out" / "last.pt").write_text("step 30")
@@ -57,7 +57,7 @@ def test_the_next_attempt_finds_what_is_new_and_the_snapshots_files_as_they_were
     assert (given.tree / "out" / "last.pt").stat().st_mtime_ns == before
 
 
-def test_what_is_as_it_should_be_is_not_written_again(given):
+def test_unchanged_files_are_not_written_again(given):
     given.check_out("task-1-1")
     inode = (given.tree / "train.py").stat().st_ino
     (given.folder / "code.tar").unlink()
@@ -65,14 +65,14 @@ def test_what_is_as_it_should_be_is_not_written_again(given):
     assert (given.tree / "train.py").stat().st_ino == inode
 
 
-def test_within_an_attempt_the_second_node_leaves_alone_what_the_first_has_changed(given):
+def test_within_an_attempt_the_second_node_keeps_changes_of_the_first(given):
     given.check_out("task-1-1")
     (given.tree / "train.py").write_text("changed by a rank")
     given.check_out("task-1-1")
     assert given.texts()["train.py"] == "changed by a rank"
 
 
-def test_a_folder_in_the_place_of_a_file_stays_with_what_is_in_it(given):
+def test_a_folder_in_place_of_a_file_keeps_its_contents(given):
     given.check_out("task-1-1")
     (given.tree / "train.py").unlink()
     (given.tree / "train.py").mkdir()
@@ -82,7 +82,7 @@ def test_a_folder_in_the_place_of_a_file_stays_with_what_is_in_it(given):
 
 
 @pytest.mark.parametrize("way", ["lib", "lib/deep", "train.py"])
-def test_links_that_ranks_have_put_there_lead_nobody_out_of_the_tree(given, tmp_path, way):
+def test_links_created_by_ranks_are_not_followed(given, tmp_path, way):
     given.check_out("task-1-1")
     outside = tmp_path / "outside"
     (outside / "deep").mkdir(parents=True)
@@ -98,7 +98,7 @@ def test_links_that_ranks_have_put_there_lead_nobody_out_of_the_tree(given, tmp_
     assert {path.read_text() for path in outside.rglob("*") if path.is_file()} == {"somebody else's"}
 
 
-def test_a_hard_link_to_another_file_is_replaced_and_the_file_is_not_touched(given, tmp_path):
+def test_a_hard_link_to_another_file_is_replaced(given, tmp_path):
     given.check_out("task-1-1")
     other = tmp_path / "other"
     other.write_text("somebody else's")
@@ -108,7 +108,7 @@ def test_a_hard_link_to_another_file_is_replaced_and_the_file_is_not_touched(giv
     assert (given.texts()["train.py"], other.read_text()) == (FILES["train.py"], "somebody else's")
 
 
-def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(given):
+def test_a_pipe_in_place_of_a_file_does_not_block(given):
     given.check_out("task-1-1")
     (given.tree / "train.py").unlink()
     os.mkfifo(given.tree / "train.py")
@@ -116,7 +116,7 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(given):
     assert given.texts() == FILES
 
 
-def test_a_damaged_archive_leaves_no_new_tree_and_an_old_one_as_it_is(given):
+def test_a_damaged_archive_creates_no_tree_and_keeps_an_old_one(given):
     archive = given.folder / "code.tar"
     whole = archive.read_bytes()
     archive.write_bytes(whole.replace(b"WORD = 1", b"WORD = 2"))
@@ -134,14 +134,14 @@ def test_a_damaged_archive_leaves_no_new_tree_and_an_old_one_as_it_is(given):
     assert not list(given.tree.parent.glob("*.new-*"))
 
 
-def test_a_folder_that_cannot_be_made_is_the_cause(given, tmp_path):
+def test_a_folder_that_cannot_be_created_is_the_cause(given, tmp_path):
     (tmp_path / "trees").write_text("a file")
     with pytest.raises(CodeDeliveryError, match="CODE_NOT_UNPACKED") as found:
         given.check_out("task-1-1")
     assert str(tmp_path / "trees") in found.value.params["path"]
 
 
-def test_who_comes_second_waits_for_the_first(given):
+def test_the_second_process_waits_for_the_first(given):
     given.tree.parent.mkdir(parents=True)
     second = threading.Thread(target=given.check_out, args=("task-1-1",))
     waits = threading.Event()
@@ -180,7 +180,7 @@ def common(given):
 
 @pytest.mark.parametrize("mode", [0o000, 0o400, 0o500])
 @pytest.mark.parametrize("way", ["", "lib", "lib/deep"])
-def test_a_folder_that_ranks_have_closed_is_opened_again(common, way, mode):
+def test_a_folder_without_permissions_is_reopened(common, way, mode):
     common.check_out("task-1-1")
     (common.tree / way / "new").write_text("new")
     for name in FILES:

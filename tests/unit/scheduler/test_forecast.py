@@ -16,7 +16,7 @@ def forecast(*parts: Any, **more: Any) -> dict[str, Forecast]:
 
 
 @given(scenes())
-def test_each_that_waits_has_one_and_its_times_are_in_order(scene: SchedulerSnapshot) -> None:
+def test_each_waiting_task_has_an_ordered_estimate(scene: SchedulerSnapshot) -> None:
     decision = make_decision(scene)
     found = estimate_starts(scene, decision)
     assert found.keys() == {turn.task for turn in decision.turns if not turn.start}
@@ -29,7 +29,7 @@ def test_each_that_waits_has_one_and_its_times_are_in_order(scene: SchedulerSnap
             assert one.late is None or one.begins <= one.late
 
 
-def test_a_task_starts_when_the_one_before_it_will_probably_have_ended() -> None:
+def test_a_task_starts_at_the_estimated_end_of_the_one_before_it() -> None:
     holder = held("h", "a", until=NOW + 4 * HOUR, expected=NOW + 2 * HOUR)
     tasks = [
         waiting("first", "a", since=NOW - 90, max_run=3 * HOUR, expected_run=HOUR),
@@ -42,7 +42,7 @@ def test_a_task_starts_when_the_one_before_it_will_probably_have_ended() -> None
     assert found["third"] == Forecast(None, None, None, ("second",))
 
 
-def test_what_comes_free_first_is_taken_and_an_unknown_end_is_waited_for_last() -> None:
+def test_the_earliest_free_environments_are_used_and_unknown_ends_last() -> None:
     holders = [held("h", "a"), held("i", "b", until=NOW + HOUR), held("j", "c", leaving=True)]
     tasks = [waiting("t", select=Select(2), max_run=HOUR), waiting("u", select=Select(3))]
     found = forecast(tasks, [place("a"), place("b"), place("c")], holders)
@@ -52,7 +52,7 @@ def test_what_comes_free_first_is_taken_and_an_unknown_end_is_waited_for_last() 
     assert (alone["t"].early, alone["t"].begins) == (NOW, NOW + GRACE_SECONDS)
 
 
-def test_it_begins_when_others_have_given_way_if_that_is_sooner() -> None:
+def test_a_task_starts_after_preemption_if_that_is_sooner() -> None:
     young = held("h", "a", preemptible=True, since=NOW, min_run=300, until=NOW + 9 * HOUR)
     found = forecast([waiting("t", "a", priority=1)], [place("a")], [young])
     assert found["t"] == Forecast(

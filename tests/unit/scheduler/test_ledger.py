@@ -20,12 +20,12 @@ def found(since: float, until: float, *runs: AttemptTimes) -> dict[str, float]:
     return {name: value for name, value in parts_to_dict(compute_breakdown(since, until, runs)).items() if value}
 
 
-def test_an_attempt_that_completes_starts_and_trains():
+def test_a_completed_attempt_has_start_up_and_training():
     run = AttemptTimes(began=10, running=12, stepped=15, passed=15, steps_known=True, ending=100, ended=101)
     assert found(10, 101, run) == {"starting": 5, "training": 85, "saving": 1}
 
 
-def test_what_was_trained_before_is_redone_until_the_highest_step_is_passed():
+def test_training_is_redone_until_the_highest_step_is_passed():
     first = AttemptTimes(
         began=0, running=1, stepped=5, passed=5, steps_known=True, signed=50, ending=53, ended=55, failed=True
     )
@@ -35,46 +35,46 @@ def test_what_was_trained_before_is_redone_until_the_highest_step_is_passed():
     }  # fmt: skip
 
 
-def test_an_attempt_that_never_passes_what_was_there_has_only_redone_it():
+def test_an_attempt_below_the_highest_step_is_only_redone():
     run = AttemptTimes(began=0, stepped=1, passed=None, steps_known=True, signed=9, ending=9, ended=10, failed=True)
     assert found(0, 10, run) == {"starting": 1, "redone": 8, "lost": 1}
 
 
-def test_without_steps_the_newest_checkpoint_tells_what_is_redone():
+def test_without_steps_the_newest_checkpoint_shows_what_is_redone():
     first = AttemptTimes(began=0, running=2, ending=20, ended=20, failed=True, saved=14)
     second = AttemptTimes(began=20, running=22, ending=50, ended=50)
     assert found(0, 50, first, second) == {"starting": 2 + 2, "training": 18 + 22, "redone": 6}
 
 
-def test_one_that_was_asked_to_end_saves_and_what_is_held_without_an_attempt_is_idle():
+def test_a_stopped_attempt_has_saving_time_and_leases_without_attempt_are_idle():
     run = AttemptTimes(began=3, running=4, stepped=5, passed=5, steps_known=True, ending=20, ended=24)
     assert found(0, 30, run) == {"idle": 3 + 6, "starting": 2, "training": 15, "saving": 4}
 
 
-def test_a_gang_that_did_not_advance_has_hung_and_its_end_is_lost():
+def test_a_hung_gang_has_hanging_and_lost_time():
     run = AttemptTimes(began=0, stepped=2, passed=2, steps_known=True, signed=10, ending=40, ended=44, failed=True,
               hangs=[(12, None)])  # fmt: skip
     assert found(0, 50, run) == {"starting": 2, "training": 8, "lost": 2 + 4 + 6, "hung": 28}
 
 
-def test_a_hang_that_was_over_takes_from_training_what_it_lasted():
+def test_a_resolved_hang_is_subtracted_from_training():
     run = AttemptTimes(began=0, stepped=2, passed=2, steps_known=True, ending=50, ended=50, hangs=[(10, 20), (15, 25)])
     assert found(0, 50, run) == {"starting": 2, "training": 8 + 25, "hung": 15}
 
 
-def test_waiting_counts_against_the_effective_training_time_and_not_against_goodput():
+def test_waiting_counts_for_ettr_and_not_for_goodput():
     parts = compute_breakdown(0, 10, [AttemptTimes(began=0, running=2)])
     assert (compute_goodput(parts), compute_ettr(parts, 6)) == (0.8, 0.5)
     assert compute_ettr(compute_breakdown(5, 5, []), 0) is None
 
 
-def test_nothing_held_has_no_goodput():
+def test_without_leases_there_is_no_goodput():
     assert compute_goodput(compute_breakdown(5, 5, [])) is None
     assert compute_goodput(compute_breakdown(0, 10, [AttemptTimes(began=0, running=5)])) == 0.5
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_the_parts_add_up_to_what_was_held_whatever_is_known(seed: int):
+def test_the_parts_sum_to_the_held_time(seed: int):
     """And each stretch begins where the one before it ended."""
     dice = random.Random(seed)
     at, runs = dice.uniform(0, 20), []

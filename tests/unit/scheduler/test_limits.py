@@ -31,7 +31,7 @@ SPENT = Problem("", "BUDGET_SPENT", {"project": "lab"})
         ({"stopped": SPENT, "only_preemptible": True}, "BUDGET_SPENT"),
     ],
 )
-def test_a_limit_that_a_start_would_break_is_named(known: dict[str, Any], code: str | None) -> None:
+def test_the_limit_that_a_start_would_exceed_is_named(known: dict[str, Any], code: str | None) -> None:
     found = find_broken_limit(waiting("t", "c"), Project("lab", **known), GpuUsage(HELD, PLACES))
     assert (found.code if found else None) == code
     if found and code != "BUDGET_SPENT":
@@ -39,7 +39,7 @@ def test_a_limit_that_a_start_would_break_is_named(known: dict[str, Any], code: 
             assert messages.MISSING_VALUE not in messages.render_text(found.code, lang, **found.params)[0]
 
 
-def test_what_gives_way_starts_though_the_budget_is_spent_where_that_is_allowed() -> None:
+def test_preemptible_tasks_start_on_a_spent_budget_where_allowed() -> None:
     task = waiting("t", "c", preemptible=True)
     assert find_broken_limit(task, Project("lab", stopped=SPENT, only_preemptible=True), GpuUsage(HELD, PLACES)) is None
     assert find_broken_limit(task, Project("lab", stopped=SPENT), GpuUsage(HELD, PLACES)) == SPENT

@@ -12,7 +12,7 @@ def names(found: list) -> list[str]:
 
 
 @given(scenes())
-def test_an_order_is_everything_once_by_class_and_within_a_project_by_age(scene: SchedulerSnapshot) -> None:
+def test_tasks_are_ordered_by_class_and_within_a_project_by_age(scene: SchedulerSnapshot) -> None:
     found = order_tasks(scene.waiting, scene.held, scene.projects, scene.now)
     assert sorted(names(found)) == sorted(task.task for task in scene.waiting)
     classes = [raise_class_by_age(task, scene.now) for task in found]
@@ -28,12 +28,12 @@ def test_an_order_is_everything_once_by_class_and_within_a_project_by_age(scene:
 
 
 @given(scenes())
-def test_the_order_of_rows_changes_nothing(scene: SchedulerSnapshot) -> None:
+def test_the_order_of_rows_does_not_matter(scene: SchedulerSnapshot) -> None:
     found = order_tasks(scene.waiting, scene.held, scene.projects, scene.now)
     assert names(order_tasks(reversed(scene.waiting), reversed(scene.held), scene.projects, scene.now)) == names(found)
 
 
-def test_projects_of_equal_use_take_turns_by_weight() -> None:
+def test_projects_of_equal_use_alternate_by_weight() -> None:
     tasks = [waiting(f"{project}{i}", "e", project=project, since=NOW - 9 + i) for project in "ab" for i in range(6)]
     projects = {"a": Project("a", weight=2), "b": Project("b", weight=1)}
     found = names(order_tasks(tasks, (), projects, NOW))
@@ -41,14 +41,14 @@ def test_projects_of_equal_use_take_turns_by_weight() -> None:
         assert sum(name.startswith("a") for name in found[:cut]) == 2 * cut // 3
 
 
-def test_who_has_used_less_comes_first_and_what_is_held_now_counts() -> None:
+def test_the_project_with_less_use_comes_first_and_current_leases_count() -> None:
     tasks = [waiting("a1", "e", project="a", since=NOW - 100), waiting("b1", "e", project="b", since=NOW - 50)]
     assert names(order_tasks(tasks, (), {}, NOW)) == ["a1", "b1"]
     assert names(order_tasks(tasks, (), {"a": Project("a", used=100.0)}, NOW)) == ["b1", "a1"]
     assert names(order_tasks(tasks, [held("h", "x", project="a")], {}, NOW, {"x": 8})) == ["b1", "a1"]
 
 
-def test_half_of_what_was_used_a_week_ago_is_forgotten() -> None:
+def test_use_decays_by_half_in_a_week() -> None:
     assert (
         abs(decay_seconds(1e9) - 2 * (decay_seconds(1e9) - decay_seconds(HALF_LIFE_SECONDS) + 0))
         < decay_seconds(1e9) * 1e-9
@@ -56,14 +56,14 @@ def test_half_of_what_was_used_a_week_ago_is_forgotten() -> None:
     assert HOUR * 0.99 < decay_seconds(HOUR) < HOUR
 
 
-def test_a_task_rises_by_one_class_a_day_up_to_urgent() -> None:
+def test_a_task_rises_by_one_class_a_day() -> None:
     low = [waiting(f"low{days}", "e", priority=-1, since=NOW - days * DAY_SECONDS) for days in (0, 1, 2, 3, 30)]
     assert [raise_class_by_age(task, NOW).name for task in low] == ["LOW", "NORMAL", "HIGH", "URGENT", "URGENT"]
     urgent = waiting("urgent", "e", priority=100)
     assert names(order_tasks([urgent, *low], (), {}, NOW))[:3] == ["low30", "low3", "urgent"]
 
 
-def test_a_moved_task_stands_where_it_was_moved_to() -> None:
+def test_a_moved_task_stays_at_its_position() -> None:
     tasks = [
         waiting("first", "e", since=1.0),
         waiting("second", "e", since=2.0),

@@ -43,7 +43,7 @@ def by_trying_all(select: Select, free: Sequence[EnvironmentInfo]) -> tuple[int,
 
 
 @given(selects(), fleets())
-def test_no_choice_is_better_by_zones_then_gpus_left_over_then_number_then_health(
+def test_no_choice_is_better_by_zones_gpus_left_over_number_and_health(
     select: Select, free: tuple[EnvironmentInfo, ...]
 ) -> None:
     chosen = choose_environments(waiting("t", select=select), free)
@@ -61,7 +61,7 @@ def test_no_choice_is_better_by_zones_then_gpus_left_over_then_number_then_healt
 
 
 @given(selects(), fleets(), st.randoms())
-def test_the_order_of_the_fleet_changes_nothing(select: Select, free: tuple[EnvironmentInfo, ...], random: Any) -> None:
+def test_the_order_of_the_fleet_does_not_matter(select: Select, free: tuple[EnvironmentInfo, ...], random: Any) -> None:
     task = waiting("t", select=select)
     mixed = list(free)
     random.shuffle(mixed)
@@ -72,7 +72,7 @@ counts = st.dictionaries(st.sampled_from((1, 2, 3, 4, 5, 6, 7, 8)), st.integers(
 
 
 @given(counts, st.integers(1, 60), st.none() | st.integers(1, 8))
-def test_a_mixture_is_exact_where_one_is_and_the_nearest_above_where_not(
+def test_a_combination_of_sizes_is_exact_or_the_nearest_above(
     there: dict[int, int], total: int, nodes: int | None
 ) -> None:
     reached = {(0, 0)}
@@ -86,7 +86,7 @@ def test_a_mixture_is_exact_where_one_is_and_the_nearest_above_where_not(
         assert (sum(size * count for size, count in found.items()), sum(found.values())) == best
 
 
-def test_a_mixture_of_thousands_of_gpus_is_found() -> None:
+def test_a_combination_for_thousands_of_gpus_is_found() -> None:
     for there, total, nodes in (
         ({8: 600, 6: 300}, 4999, None), ({8: 4000, 4: 900}, 20_001, None), ({8: 900, 4: 900}, 5000, 1000),
     ):  # fmt: skip
@@ -102,18 +102,18 @@ def test_fourteen_gpus_are_two_and_four_and_eight_before_two_of_eight() -> None:
     assert names(choose_environments(waiting("t", select=Select(total_gpus=14)), free)) == ["a", "c", "d"]
 
 
-def test_of_equal_ones_those_of_one_link_are_chosen_and_a_failure_counts_more() -> None:
+def test_environments_of_one_link_and_without_failures_are_preferred() -> None:
     free = [place("a", link="x"), place("b", link="y"), place("c", link="x"), place("d", link="y", health=1)]
     assert sorted(names(choose_environments(waiting("t", select=Select(2, 4)), free))) == ["a", "c"]
     free[0] = place("a", link="x", health=1)
     assert sorted(names(choose_environments(waiting("t", select=Select(2, 4)), free))) == ["b", "c"]
 
 
-def test_the_master_is_where_most_ranks_are_and_neighbours_follow_each_other() -> None:
+def test_the_master_is_where_most_ranks_are_and_neighbours_are_adjacent() -> None:
     free = [place("a", 2), place("b", 8, zone="b"), place("c", 4), place("d", 4, zone="b")]
     assert names(choose_environments(waiting("t", select=Select(total_gpus=18)), free)) == ["b", "d", "c", "a"]
 
 
-def test_all_are_of_one_cluster() -> None:
+def test_all_environments_are_of_one_cluster() -> None:
     free = [place("a"), place("b", cluster="d"), place("c", cluster="d")]
     assert names(choose_environments(waiting("t", select=Select(2), cluster=""), free)) == ["b", "c"]

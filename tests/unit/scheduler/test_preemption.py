@@ -70,7 +70,7 @@ def by_trying_all(scene: SchedulerSnapshot) -> tuple[int, float] | None:
 
 
 @given(contests())
-def test_the_fewest_give_way_and_of_these_who_lose_the_least_and_nobody_in_vain(scene: SchedulerSnapshot) -> None:
+def test_the_fewest_and_cheapest_tasks_are_preempted(scene: SchedulerSnapshot) -> None:
     decision = make_decision(scene)
     by_id = {one.id: one for one in scene.places}
     going = [one for one in scene.held if one.task in victims(decision)]
@@ -94,7 +94,7 @@ def test_the_fewest_give_way_and_of_these_who_lose_the_least_and_nobody_in_vain(
 
 
 @given(scenes())
-def test_nobody_gives_way_who_need_not(scene: SchedulerSnapshot) -> None:
+def test_no_task_is_preempted_without_need(scene: SchedulerSnapshot) -> None:
     decision = make_decision(scene)
     by_id = {one.id: one for one in scene.places}
     tasks = {task.task: task for task in scene.waiting}
@@ -133,7 +133,7 @@ def test_nobody_gives_way_who_need_not(scene: SchedulerSnapshot) -> None:
                 assert all(is_open_to(task.project, "c", one) and matches_request(task.select, one) for one in chosen)
 
 
-def test_a_named_environment_is_given_up_by_who_is_preemptible_and_of_a_lower_class() -> None:
+def test_only_preemptible_tasks_of_a_lower_class_free_a_named_environment() -> None:
     task = waiting("t", "a", "b", priority=1)
     places = [place("a"), place("b")]
     holders = [held("h", "a", preemptible=True), held("i", "b", preemptible=True)]
@@ -144,14 +144,14 @@ def test_a_named_environment_is_given_up_by_who_is_preemptible_and_of_a_lower_cl
         assert not make_decision(scene([task], places, [holders[0], other])).preempt
 
 
-def test_nobody_gives_way_before_its_min_run_and_then_the_decision_is_due() -> None:
+def test_no_task_is_preempted_before_its_min_run() -> None:
     young = held("h", "a", preemptible=True, since=NOW - 100, min_run=300)
     found = make_decision(scene([waiting("t", "a", priority=1)], [place("a")], [young]))
     assert (found.preempt, found.again) == ((), NOW + 200)
     assert (first(found).room_at, first(found).after) == (NOW + 200, ("h",))
 
 
-def test_who_waits_until_others_have_had_their_min_run_is_told_so_unless_it_begins_before() -> None:
+def test_waiting_for_the_min_run_of_others_is_the_reason() -> None:
     places = [place("a"), place("b"), place("c")]
     holders = [
         held("h", "a", preemptible=True, since=NOW - 100, min_run=300),
@@ -175,7 +175,7 @@ def guaranteed(lab: int | None, shop: int | None) -> list[Project]:
     return [Project("lab", guaranteed=lab), Project("shop", guaranteed=shop)]
 
 
-def test_a_project_takes_back_what_it_is_guaranteed_from_who_borrows() -> None:
+def test_a_project_takes_back_its_guarantee_from_borrowers() -> None:
     places = [place(name) for name in "abcd"]
     holders = [held(f"h{name}", name, project="shop", priority=100) for name in "abcd"]
     task = waiting("t", select=Select(1, 4))
@@ -187,7 +187,7 @@ def test_a_project_takes_back_what_it_is_guaranteed_from_who_borrows() -> None:
     assert not make_decision(scene([wide], places, holders, guaranteed(12, 8))).preempt
 
 
-def test_tasks_go_first_whose_going_leaves_their_project_its_guarantee() -> None:
+def test_tasks_beyond_their_projects_guarantee_are_preempted_first() -> None:
     places = [place("a", 8), place("b", 4)]
     holders = [
         held("large", "a", project="shop", since=NOW - 60),
@@ -197,7 +197,7 @@ def test_tasks_go_first_whose_going_leaves_their_project_its_guarantee() -> None
     assert victims(make_decision(scene([task], places, holders, guaranteed(4, 8)))) == {"small"}
 
 
-def test_who_borrows_takes_nothing_from_who_does_not() -> None:
+def test_borrowers_preempt_only_borrowers() -> None:
     places = [place("a"), place("b")]
     mine = held("mine", "a", project="shop", preemptible=True)
     task = waiting("t", "a", priority=1)
@@ -206,13 +206,13 @@ def test_who_borrows_takes_nothing_from_who_does_not() -> None:
     assert victims(make_decision(scene([task], places, [mine], guaranteed(0, 0)))) == {"mine"}
 
 
-def test_what_borrows_is_preempted_by_a_higher_class_whoever_it_is() -> None:
+def test_borrowing_tasks_are_preempted_by_any_higher_class() -> None:
     task, holder = waiting("t", "a", priority=1), held("h", "a", project="shop")
     assert not make_decision(scene([task], [place("a")], [holder], ROOMY)).preempt
     assert victims(make_decision(scene([task], [place("a")], [holder], guaranteed(4, 0)))) == {"h"}
 
 
-def test_nobody_is_asked_twice_and_what_is_given_up_goes_to_who_asked() -> None:
+def test_a_preemption_is_requested_once_and_serves_its_requester() -> None:
     """A task that comes first, but may take nothing, does not get what others gave up for another."""
     places = [place("a"), place("b")]
     holders = [held("h", "a", preemptible=True), held("i", "b", since=NOW - 9 * HOUR)]
@@ -232,7 +232,7 @@ def _told(task: WaitingTask, decision: Decision) -> WaitingTask:
     return waiting(task.task, select=task.select, priority=task.priority, promised=needs)
 
 
-def test_who_starts_in_the_same_decision_gives_way_to_nobody() -> None:
+def test_a_task_started_in_the_same_decision_is_not_preempted() -> None:
     places = [place("a")]
     tasks = [
         waiting("new", "a", priority=-1, preemptible=True, since=NOW - 80 * HOUR),
@@ -242,7 +242,7 @@ def test_who_starts_in_the_same_decision_gives_way_to_nobody() -> None:
     assert (first(found).start, found.preempt) == (("a",), ())
 
 
-def test_of_as_few_as_possible_the_cheapest_together_give_way() -> None:
+def test_the_cheapest_of_the_smallest_sets_is_preempted() -> None:
     """One and three environments lose less than two and two do."""
     places = [place(name) for name in "abcdefgh"]
     holders = [
@@ -253,7 +253,7 @@ def test_of_as_few_as_possible_the_cheapest_together_give_way() -> None:
     assert victims(make_decision(scene([task], places, holders))) == {"one", "three"}
 
 
-def test_who_stays_gives_way_to_nobody_and_nobody_waits_for_that() -> None:
+def test_tasks_that_are_not_preemptible_are_not_waited_for() -> None:
     """A pre-flight test, and what an engine's own queue has begun; also where a project takes back its guarantee."""
     task = waiting("t", "a", priority=100)
     for more in ({"preemptible": True}, {"preemptible": True, "since": NOW - 100, "min_run": 300}, {}):

@@ -10,7 +10,7 @@ from fermi.scheduler.snapshot import EnvironmentInfo, Select
 from tests.unit.scheduler.snapshots import fleets, place, selects, waiting
 
 
-def test_a_wish_is_said_without_a_language() -> None:
+def test_a_request_is_formatted_without_a_language() -> None:
     assert format_request(Select(3, 4, gpu_types=("A100",))) == "3 × 4 A100"
     assert format_request(Select(3)) == "3"
     assert format_request(Select(total_gpus=14, gpu_types=("A100", "V100"))) == "14 A100 / V100"
@@ -21,14 +21,14 @@ def test_a_wish_is_said_without_a_language() -> None:
 
 
 @given(selects(), fleets(usable=True))
-def test_what_is_impossible_is_what_an_empty_fleet_does_not_have(
+def test_a_request_is_impossible_if_an_empty_fleet_cannot_serve_it(
     select: Select, places: tuple[EnvironmentInfo, ...]
 ) -> None:
     found = check_possible(select, "lab", "c", places)
     assert (found is None) == bool(choose_environments(waiting("t", select=select), places))
 
 
-def test_what_is_impossible_says_how_much_there_is_and_what_each_condition_rules_out() -> None:
+def test_an_impossible_request_shows_what_each_condition_excludes() -> None:
     places = [
         place("a"),
         place("b", 2),

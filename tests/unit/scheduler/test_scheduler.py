@@ -20,7 +20,7 @@ def why(turn: QueueEntry) -> str:
 
 
 @given(scenes())
-def test_what_starts_may_start_there(scene: SchedulerSnapshot) -> None:
+def test_every_start_is_allowed(scene: SchedulerSnapshot) -> None:
     decision = make_decision(scene)
     by_id = {one.id: one for one in scene.places}
     tasks = {task.task: task for task in scene.waiting}
@@ -54,13 +54,13 @@ def test_what_starts_may_start_there(scene: SchedulerSnapshot) -> None:
 
 
 @given(scenes())
-def test_what_is_kept_is_kept_for_one(scene: SchedulerSnapshot) -> None:
+def test_kept_environments_are_kept_for_one_task(scene: SchedulerSnapshot) -> None:
     kept = [key for turn in make_decision(scene).turns for key in turn.needs]
     assert len(kept) == len(set(kept))
 
 
 @given(scenes(reserved=False))
-def test_who_keeps_begins_no_later_than_was_said_whoever_starts_before(scene: SchedulerSnapshot) -> None:
+def test_a_task_with_kept_environments_starts_no_later_than_promised(scene: SchedulerSnapshot) -> None:
     """Each holder and each that starts takes all the time that it may."""
     decision = make_decision(scene)
     ends = {key: one.until for one in scene.held for key in one.places}
@@ -74,7 +74,7 @@ def test_who_keeps_begins_no_later_than_was_said_whoever_starts_before(scene: Sc
 
 
 @given(scenes())
-def test_equal_scenes_have_equal_decisions_and_time_alone_changes_none_before_again(scene: SchedulerSnapshot) -> None:
+def test_equal_snapshots_have_equal_decisions(scene: SchedulerSnapshot) -> None:
     decision = make_decision(scene)
     assert make_decision(replace(scene, waiting=scene.waiting[::-1], held=scene.held[::-1])) == decision
     assert decision.again is None or decision.again > NOW
@@ -93,7 +93,7 @@ def test_a_wide_task_is_not_starved_by_small_ones() -> None:
     assert why(found["small0"]) == "WAITING_FOR_TURN"
 
 
-def test_a_short_task_goes_before_a_wide_one_that_it_does_not_delay() -> None:
+def test_a_short_task_is_backfilled_before_a_wide_one() -> None:
     places = [place(f"e{i}") for i in range(3)]
     wide = waiting("wide", select=Select(3), since=NOW - 100)
     short = waiting("short", select=Select(1), max_run=HOUR)
@@ -104,7 +104,7 @@ def test_a_short_task_goes_before_a_wide_one_that_it_does_not_delay() -> None:
     assert not found["long"].start
 
 
-def test_a_task_that_needs_other_environments_goes_before() -> None:
+def test_a_task_whose_environments_are_free_starts_before_earlier_tasks() -> None:
     tasks = [waiting("first", "a", "b", since=NOW - 100), waiting("second", "b"), waiting("third", "c")]
     found = turns(make_decision(scene(tasks, [place("a"), place("b"), place("c")], [held("h", "a")])))
     assert found["third"].start == ("c",)
@@ -113,7 +113,7 @@ def test_a_task_that_needs_other_environments_goes_before() -> None:
     assert found["first"].why.params == {"held": "a (h)", "holders": [{"environment": "a", "task": "h"}]}
 
 
-def test_who_may_not_start_keeps_nothing() -> None:
+def test_a_task_that_may_not_start_keeps_no_environments() -> None:
     limited = waiting("limited", "a", since=NOW - 100)
     gone = waiting("gone", "a", "b", since=NOW - 90)
     other = waiting("other", "a", project="shop")
@@ -124,14 +124,14 @@ def test_who_may_not_start_keeps_nothing() -> None:
     assert (why(found["gone"]), found["other"].start) == ("ENVIRONMENT_UNAVAILABLE", ("a",))
 
 
-def test_a_limit_holds_within_one_decision() -> None:
+def test_limits_hold_within_one_decision() -> None:
     tasks = [waiting(f"t{i}", select=Select(1)) for i in range(4)]
     lab = Project("lab", most_gpus=8)
     found = turns(make_decision(scene(tasks, [place(f"e{i}") for i in range(4)], projects=[lab])))
     assert [why(turn) for turn in found.values()] == ["", "", "LIMIT_GPUS", "LIMIT_GPUS"]
 
 
-def test_reserved_times_are_kept_free_for_their_project_and_drained_for_maintenance() -> None:
+def test_reserved_times_are_kept_for_their_project_and_drained_for_maintenance() -> None:
     places = [place("a"), place("b")]
     windows = [
         Reservation("r", frozenset("a"), NOW + HOUR, NOW + 9 * HOUR, "shop"),
@@ -147,7 +147,7 @@ def test_reserved_times_are_kept_free_for_their_project_and_drained_for_maintena
     assert turns(make_decision(scene(short[1:], places, reservations=windows)))["owner"].start == ("a",)
 
 
-def test_what_was_promised_is_nobody_else_s_even_who_comes_first() -> None:
+def test_promised_environments_go_to_no_other_task() -> None:
     places = [place("a"), place("b")]
     tasks = [
         waiting("first", select=Select(1), priority=1),
@@ -162,7 +162,7 @@ def test_what_was_promised_is_nobody_else_s_even_who_comes_first() -> None:
     assert found["first"].start == ("a",)
 
 
-def test_rules_of_a_framework_choose_another_set_or_make_it_wait() -> None:
+def test_framework_rules_choose_another_set_or_make_it_wait() -> None:
     places = [place("a", 8), place("b", 4), place("c", 2), place("d", 8)]
     task = waiting("t", select=Select(total_gpus=14))
     equal = turns(make_decision(scene([task], places), lambda task, some: len({one.gpus for one in some}) == 1))["t"]

@@ -22,7 +22,7 @@ def starts(one: SchedulerSnapshot, changed: WaitingTask) -> bool:
 
 
 @given(scenes(most=4))
-def test_a_shorter_run_or_a_higher_class_that_is_proposed_does(scene: SchedulerSnapshot) -> None:
+def test_every_proposed_change_would_start_the_task(scene: SchedulerSnapshot) -> None:
     for task in scene.waiting:
         found = codes(scene, task.task)
         if "SOONER_SHORTER" in found:
@@ -35,7 +35,7 @@ def test_a_shorter_run_or_a_higher_class_that_is_proposed_does(scene: SchedulerS
             assert not found
 
 
-def test_fewer_gpus_another_type_and_another_zone() -> None:
+def test_fewer_gpus_another_type_and_another_zone_are_proposed() -> None:
     places = [
         place("a", 2, zone_name="zone a"), place("b", 4), place("c", 4, gpu_type="V100"), place("d", 4, zone="b"),
     ]  # fmt: skip
@@ -47,13 +47,13 @@ def test_fewer_gpus_another_type_and_another_zone() -> None:
     assert codes(scene([task], places)) == {}
 
 
-def test_a_mixture_with_fewer_gpus_is_the_largest_that_is_free() -> None:
+def test_the_largest_free_combination_is_proposed() -> None:
     task = waiting("t", select=Select(total_gpus=14))
     found = codes(scene([task], [place("a", 8), place("b", 4)]))
     assert found["SOONER_FEWER_GPUS"]["instead"] == "12 GPU"
 
 
-def test_environments_that_are_excluded_or_not_named() -> None:
+def test_excluded_and_unnamed_environments_are_proposed() -> None:
     places = [place("a"), place("b")]
     task = waiting("t", select=Select(1, exclude=("b",)))
     assert codes(scene([task], places, [held("h", "a")]))["SOONER_NOT_EXCLUDED"] == {"environments": "b"}
@@ -61,14 +61,14 @@ def test_environments_that_are_excluded_or_not_named() -> None:
     assert found == {"SOONER_BY_CAPACITY": {"wanted": "1 × 4 A100", "environments": "b"}}
 
 
-def test_a_run_that_is_short_enough_to_delay_nobody() -> None:
+def test_a_shorter_run_is_proposed() -> None:
     wide = waiting("wide", select=Select(2), since=NOW - 90)
     holders = [held("h", "a", until=NOW + HOUR)]
     one = scene([wide, waiting("t", select=Select(1))], [place("a"), place("b")], holders)
     assert codes(one)["SOONER_SHORTER"] == {"seconds": 3600, "hours": "1.0"}
 
 
-def test_a_higher_class_that_its_project_may_use() -> None:
+def test_a_permitted_higher_class_is_proposed() -> None:
     first = waiting("first", "a", since=NOW - 90)
     two = [first, waiting("t", "a")]
     assert codes(scene(two, [place("a")])) == {"SOONER_HIGHER_CLASS": {"priority": "high"}}

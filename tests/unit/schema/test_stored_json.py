@@ -28,13 +28,13 @@ def plan_of(job: JobSpec) -> Plan:
     return plugins.get_framework(job.framework).plan(attempt)
 
 
-def test_every_form_that_rows_have_had_is_kept() -> None:
+def test_every_stored_version_has_examples() -> None:
     versions = {path.parent.name for path in JOBS}
     assert versions == {"before-versions", *(f"version-{number}" for number in range(1, serialization.VERSION + 1))}
 
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.parent.name)
-def test_a_job_of_any_release_is_planned(path: Path) -> None:
+def test_a_job_of_any_release_can_be_planned(path: Path) -> None:
     job = JobSpec.from_json(read(path))
     assert (job.task_id, job.framework, job.master, job.world_size) == ("task-0a1b2c3d", "pytorch-ddp", "env-1", 6)
     assert job.entrypoint == Entrypoint("/work/train.py", ("--epochs", "3"))
@@ -44,13 +44,13 @@ def test_a_job_of_any_release_is_planned(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", RENDERED, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_what_any_release_rendered_is_sent_as_it_was(path: Path) -> None:
+def test_rendered_jobs_of_any_release_are_sent_unchanged(path: Path) -> None:
     data = read(path)
     found = Rendered.from_json(data).to_json()
     assert {**found, "version": None} == {**data, "version": None}
 
 
-def test_what_is_stored_is_read_as_it_was() -> None:
+def test_stored_values_are_read_unchanged() -> None:
     job = JobSpec.from_json(read(JOBS[0]))
     assert JobSpec.from_json(through_json(job.to_json())) == job
     assert through_json(job.to_json())["version"] == serialization.VERSION
@@ -72,13 +72,13 @@ def changed(**changes: Any) -> dict[str, Any]:
         ({"spares": ["env-9"], "hyperparameters": 7}, "spares", ("env-9",)),
     ],
 )
-def test_what_another_release_means_otherwise_is_read_as_far_as_it_goes(
+def test_unknown_values_of_another_release_are_read_as_far_as_possible(
     changes: dict[str, Any], name: str, expected: object
 ) -> None:
     assert getattr(JobSpec.from_json(changed(**changes)), name) == expected
 
 
-def test_of_a_node_only_what_is_strange_is_lost() -> None:
+def test_only_unknown_parts_of_a_node_are_dropped() -> None:
     nodes = changed()["nodes"]
     nodes[0] = {**nodes[0], "gpu_count": "two", "rack": "r7"}
     found = JobSpec.from_json(changed(nodes=nodes)).nodes
@@ -87,7 +87,7 @@ def test_of_a_node_only_what_is_strange_is_lost() -> None:
 
 
 @pytest.mark.parametrize("name", list(changed()))
-def test_a_job_without_any_one_key_is_read(name: str) -> None:
+def test_a_job_with_any_key_missing_is_read(name: str) -> None:
     without = {key: value for key, value in changed().items() if key != name}
     found = JobSpec.from_json(without)
     assert isinstance(found.nodes, tuple)

@@ -105,7 +105,7 @@ def broken(spec: JobSpec) -> dict[str, Problem]:
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_refusal_says_what_was_found_what_is_allowed_and_the_nearest(case: str) -> None:
+def test_a_refusal_has_the_found_the_allowed_and_the_nearest_value(case: str) -> None:
     framework, changes, field, code, words, near = BROKEN[case]
     problem = broken(job(*ALL, framework=plugins.resolve_framework_name(framework), **changes))[field]
     assert problem.code == code
@@ -128,7 +128,7 @@ def test_a_refusal_says_what_was_found_what_is_allowed_and_the_nearest(case: str
          "The hyperparameter batchSize cannot be -3; expected: a whole number, at least 1 and at most 65536."),
     ],
 )  # fmt: skip
-def test_a_refusal_is_a_sentence_in_the_readers_language(case: str, zh: str, en: str) -> None:
+def test_a_refusal_is_rendered_in_the_readers_language(case: str, zh: str, en: str) -> None:
     framework, changes, field, code, _, _ = BROKEN[case]
     problem = broken(job(*ALL, framework=plugins.resolve_framework_name(framework), **changes))[field]
     assert [messages.render_text(code, lang, **problem.params)[0] for lang in ("zh", "en")] == [zh, en]
@@ -139,7 +139,7 @@ RENAMING = {"OPTION_UNKNOWN", "HYPERPARAMETER_UNKNOWN", "DEEPSPEED_KEY_UNKNOWN",
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_with_the_nearest_value_the_rule_is_kept(case: str) -> None:
+def test_the_nearest_value_keeps_the_rule(case: str) -> None:
     framework, changes, field, code, _, near = BROKEN[case]
     spec = job(*ALL, framework=plugins.resolve_framework_name(framework), **changes)
     for choice in near if isinstance(near, tuple) else (near,):
@@ -169,7 +169,7 @@ def replace_field(spec: JobSpec, field: str, choice: Any, *, renamed: bool) -> J
     return replace(spec, **{{"masterPort": "master_port", "backend": "backend", "modelId": "recipe"}[name]: choice})
 
 
-def test_a_framework_that_there_is_not_is_told_the_nearest_and_all() -> None:
+def test_an_unknown_framework_names_the_nearest_and_all() -> None:
     with pytest.raises(UnknownNameError) as error:
         plugins.get_framework("deep-speed")
     for lang in messages.LANGUAGES:
@@ -178,14 +178,14 @@ def test_a_framework_that_there_is_not_is_told_the_nearest_and_all() -> None:
             assert word in text
 
 
-def test_what_the_platform_decides_names_where_it_is_decided() -> None:
+def test_a_value_decided_by_the_platform_names_its_source() -> None:
     spec = job(*ALL, framework="deepspeed", options={"config": {"fp16": {"enabled": True}}})
     problem = broken(spec)[f"{OPTION}.config.fp16.enabled"]
     for lang in messages.LANGUAGES:
         assert "hyperparameters.dtype" in messages.render_text(problem.code, lang, **problem.params)[1]
 
 
-def test_a_batch_cannot_be_shared_out_by_the_speed_of_gpus_that_are_not_known() -> None:
+def test_batch_sharing_needs_known_gpu_speeds() -> None:
     nodes = (Node("a", "a", gpu_type="A100", gpu_count=1), Node("b", "b", gpu_type="X9000", gpu_count=1))
     for framework in ("pytorch-ddp", "pytorch-fsdp"):
         spec = JobSpec("task", framework, nodes, "a", options={"batchShare": "bySpeed"})
@@ -201,7 +201,7 @@ numbers = st.integers() | st.floats() | st.text(max_size=6) | st.none() | st.lis
 
 
 @given(numbers, st.integers(-5, 5), st.integers(6, 20), st.booleans())
-def test_the_nearest_number_lies_within_bounds(found: Any, low: int, high: int, whole: bool) -> None:
+def test_the_nearest_number_is_within_bounds(found: Any, low: int, high: int, whole: bool) -> None:
     near = suggestions.suggest_number(found, low, high, integer=whole)
     assert near is None or low <= near <= high
     assert near is None or not whole or isinstance(near, int)

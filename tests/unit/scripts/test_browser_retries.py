@@ -18,7 +18,7 @@ ALL = sorted(file.name for file in BROWSER_TESTS.glob("*.test.js"))
         (["models and zones"], ALL),  # it is in pages.js
     ],
 )  # fmt: skip
-def test_the_files_of_what_failed_run_again(failed: list[str], files: list[str]) -> None:
+def test_files_with_failures_run_again(failed: list[str], files: list[str]) -> None:
     command = list_retry_files(failed)
     assert [Path(word).name for word in command if word.endswith(".js")] == files
     assert "--test-concurrency=1" in command

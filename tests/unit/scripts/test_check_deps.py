@@ -18,7 +18,7 @@ CLEAN = {"dependencies": [{"name": "a", "version": "1", "vulns": []}]}
 NOTHING = {"vulnerabilities": {}}
 
 
-def test_without_a_network_it_says_that_it_skipped(root: Path, tmp_path: Path) -> None:
+def test_without_a_network_the_check_is_skipped(root: Path, tmp_path: Path) -> None:
     with socket.socket() as taken:  # bound, and nobody listens: each connection is refused at once
         taken.bind(("127.0.0.1", 0))
         proxy = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -39,7 +39,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, python: dict[str, Any], npm: dict[st
     monkeypatch.setattr(check_deps, "_run_json", lambda *command, **_: npm if command[0] == "npm" else python)
 
 
-def test_what_is_known_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_known_vulnerability_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     flaw = {"id": "PYSEC-1", "fix_versions": ["1.1"]}
     vite = {"name": "vite", "range": "<8", "severity": "high", "fixAvailable": True}
     python = {"dependencies": [{"name": "a", "version": "1", "vulns": [flaw]}, {"name": "b", "skip_reason": "?"}]}
@@ -55,7 +55,7 @@ def test_what_is_known_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     ]
 
 
-def test_nothing_known_passes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_known_vulnerability_passes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     answer(monkeypatch, CLEAN, NOTHING)
     assert check_deps.main() == 0
     assert capsys.readouterr().out.startswith("Python packages: 0 known weaknesses\nnpm packages: 0 known weaknesses\n")
@@ -69,7 +69,7 @@ def test_nothing_known_passes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         ({"dependencies": None}, {"error": "?"}),
     ],
 )
-def test_an_answer_that_says_nothing_is_no_clean_bill(
+def test_an_empty_answer_is_not_a_pass(
     python: dict[str, Any], npm: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(monkeypatch, python, npm)
@@ -80,19 +80,19 @@ def test_an_answer_that_says_nothing_is_no_clean_bill(
 @pytest.mark.parametrize(
     "program", ["print('[]')", "print('{')", "raise SystemExit('no route')", "import time; time.sleep(99)"]
 )
-def test_a_program_that_answers_nothing_useful_is_skipped(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_with_useless_output_is_skipped(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "sleep" in program:
         monkeypatch.setattr(check_deps, "MAX_SECONDS", 0.01)
     with pytest.raises(check_deps.SkippedError):
         check_deps._run_json(sys.executable, "-c", program)
 
 
-def test_a_program_that_is_not_there_is_skipped() -> None:
+def test_a_missing_program_is_skipped() -> None:
     with pytest.raises(check_deps.SkippedError):
         check_deps._run_json("/nowhere/npm")
 
 
-def test_images_are_named_until_they_have_a_digest(root: Path, tmp_path: Path) -> None:
+def test_images_without_a_digest_are_named(root: Path, tmp_path: Path) -> None:
     files = ("deploy/docker/Dockerfile", "docker-compose.yml", "deploy/helm/fermi/values.yaml")
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def test_images_are_named_until_they_have_a_digest(root: Path, tmp_path: Path) -
     assert len(list(check_deps.list_images(tmp_path))) == 6
 
 
-def test_all_that_is_installed_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_installed_package_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def look(*command: str, **_: object) -> dict[str, Any]:

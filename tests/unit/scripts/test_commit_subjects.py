@@ -37,7 +37,7 @@ def test_an_area_and_an_imperative_pass(tmp_path: Path, subject: str) -> None:
         ("proxy: Close " + "connections " * 6 + "now", "characters; at most 71"),
     ],
 )
-def test_anything_else_is_named(tmp_path: Path, subject: str, why: str) -> None:
+def test_other_subjects_are_named(tmp_path: Path, subject: str, why: str) -> None:
     code, output = check(tmp_path, subject)
     assert code == 1
     assert why in output

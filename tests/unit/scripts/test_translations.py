@@ -21,11 +21,11 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_was_read_is_in_step(project: Path) -> None:
+def test_a_reviewed_page_is_up_to_date(project: Path) -> None:
     assert translations.list_stale(project) == []
 
 
-def test_the_headings_that_changed_in_english_are_named(project: Path) -> None:
+def test_headings_changed_in_english_are_named(project: Path) -> None:
     page = project / "docs" / "slurm.md"
     page.write_text(ENGLISH.replace("| where |", "| where it answers |"), "utf-8")
     assert translations.list_stale(project) == ["docs/zh/slurm.md: changed in English: 'Keys'"]
@@ -56,27 +56,27 @@ def test_a_generated_table_is_in_step_by_itself(project: Path) -> None:
     ("added", "named"),
     [("\n## 更多\n", "headings"), ("\n```\nls\n```\n", "code blocks"), ("\n|a|\n|---|\n", "tables")],
 )
-def test_a_page_of_another_shape_is_named(project: Path, added: str, named: str) -> None:
+def test_a_page_with_other_headings_is_named(project: Path, added: str, named: str) -> None:
     page = project / "docs" / "zh" / "slurm.md"
     page.write_text(CHINESE + added, "utf-8")
     [said] = translations.list_stale(project)
     assert said.startswith(f"docs/zh/slurm.md: {named}: ")
 
 
-def test_a_page_without_its_other_is_named(project: Path) -> None:
+def test_a_page_without_its_twin_is_named(project: Path) -> None:
     (project / "docs" / "slurm.md").unlink()
     assert translations.list_stale(project) == ["docs/zh/slurm.md: there is no docs/slurm.md"]
     (project / "docs" / "zh" / "slurm.md").unlink()
     assert translations.list_stale(project) == ["docs/zh/in-step.json: there is no docs/zh/slurm.md"]
 
 
-def test_a_page_that_was_never_read_is_named(project: Path) -> None:
+def test_an_unreviewed_page_is_named(project: Path) -> None:
     (project / "docs" / "new.md").write_text("# New\n", "utf-8")
     (project / "docs" / "zh" / "new.md").write_text("# 新\n", "utf-8")
     assert "docs/zh/new.md: new in English: 'New'" in translations.list_stale(project)
 
 
-def test_a_link_to_the_english_page_is_named_where_there_is_a_chinese_one(project: Path) -> None:
+def test_a_link_to_an_english_page_with_a_chinese_twin_is_named(project: Path) -> None:
     readme = project / "README.zh.md"
     readme.write_text("# F\n\n[English](README.md), [Slurm](docs/slurm.md#keys)\n", "utf-8")
     assert translations.list_stale(project) == ["README.zh.md: docs/zh/slurm.md is there in Chinese"]

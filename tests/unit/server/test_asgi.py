@@ -77,7 +77,7 @@ def bare() -> Any:
         yield
 
 
-def test_a_request_runs_in_a_lasting_thread_and_is_over_when_it_is_answered() -> None:
+def test_a_request_runs_in_a_pool_thread() -> None:
     finished = []
     request_finished.connect(lambda **_: finished.append(threading.current_thread().name), weak=False, dispatch_uid="t")
 
@@ -97,7 +97,7 @@ def test_a_request_runs_in_a_lasting_thread_and_is_over_when_it_is_answered() ->
         request_finished.disconnect(dispatch_uid="t")
 
 
-def test_a_stream_is_sent_from_the_event_loop_and_closed_when_the_client_leaves() -> None:
+def test_a_stream_runs_on_the_event_loop_and_closes_with_the_client() -> None:
     closed.clear()
 
     async def watch() -> bytes:
@@ -114,7 +114,7 @@ def test_a_stream_is_sent_from_the_event_loop_and_closed_when_the_client_leaves(
 
 
 @pytest.mark.filterwarnings("error:StreamingHttpResponse must consume synchronous iterators")
-def test_a_sync_body_is_read_in_the_pool_piece_by_piece() -> None:
+def test_a_sync_body_is_read_in_the_pool() -> None:
     async def ask() -> list[bytes]:
         client = Client("/in-pieces")
         await DjangoHandler()(client.scope, client.receive, client.send)
@@ -126,7 +126,7 @@ def test_a_sync_body_is_read_in_the_pool_piece_by_piece() -> None:
     assert all(piece.split()[1].startswith(b"request_") for piece in pieces)  # a thread of the pool, whichever
 
 
-def test_an_error_is_answered() -> None:
+def test_an_error_in_a_view_is_answered() -> None:
     async def ask() -> int:
         client = Client("/broken")
         await DjangoHandler()(client.scope, client.receive, client.send)
@@ -136,7 +136,7 @@ def test_an_error_is_answered() -> None:
     assert asyncio.run(ask()) == 500
 
 
-def test_a_client_that_leaves_while_sending_gets_no_answer() -> None:
+def test_a_client_that_disconnects_while_sending_gets_no_answer() -> None:
     async def ask() -> bool:
         client = Client("/plain")
         client.incoming = [{"type": "http.disconnect"}]
@@ -163,7 +163,7 @@ def collect_messages(app: Any, client: Client) -> list[Any]:
         (OperationalError("away"), 503, "DATABASE_UNAVAILABLE"),
     ],
 )
-def test_what_fails_before_django_is_answered_in_the_envelope(error: Exception, status: int, code: str) -> None:
+def test_an_error_before_django_is_answered_with_the_envelope(error: Exception, status: int, code: str) -> None:
     async def broken(*_: Any) -> None:
         raise error
 
@@ -178,7 +178,7 @@ def test_what_fails_before_django_is_answered_in_the_envelope(error: Exception, 
     assert "secret" not in str(told)
 
 
-def test_an_answer_that_has_begun_is_cut() -> None:
+def test_a_failing_started_answer_is_cut() -> None:
     async def breaks_off(_: Any, __: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError("broken on purpose")
@@ -190,7 +190,7 @@ def test_an_answer_that_has_begun_is_cut() -> None:
 
 
 @pytest.mark.parametrize("declared", [0, 900])
-def test_a_body_that_is_too_large_is_refused_as_soon_as_it_is_known_to_be(declared: int) -> None:
+def test_a_too_large_body_is_refused_early(declared: int) -> None:
     client = Client("/plain")
     client.incoming = [{"type": "http.request", "body": b"x" * 8, "more_body": True} for _ in range(100)]
     with pytest.raises(ApiError, match="BODY_TOO_LARGE"):
@@ -198,7 +198,7 @@ def test_a_body_that_is_too_large_is_refused_as_soon_as_it_is_known_to_be(declar
     assert len(client.incoming) == (100 if declared else 98)
 
 
-def test_the_body_of_somebody_unknown_is_not_read_where_it_may_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_body_of_an_anonymous_client_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is it waited for: the answer to an upload by nobody does not depend on what is sent."""
     handler = DjangoHandler()
     bodies: list[Any] = []
@@ -227,7 +227,7 @@ def test_the_body_of_somebody_unknown_is_not_read_where_it_may_be_large(monkeypa
         (0, [b'{"workers":[' + b",".join([b"{}"] * 150_000) + b"]}"], "BODY_TOO_MANY_VALUES"),
     ],
 )
-def test_a_heartbeat_that_is_too_large_is_neither_parsed_nor_handed_on(
+def test_a_too_large_heartbeat_is_neither_parsed_nor_passed_on(
     monkeypatch: pytest.MonkeyPatch, declared: int, pieces: list[bytes], code: str
 ) -> None:
     monkeypatch.setattr(HeartbeatEndpoint, "_start", lambda _: None)

@@ -18,7 +18,7 @@ def due(passed: float) -> tuple[float, list[str]]:
     return moment, [entry["task"] for entry in entries]
 
 
-def test_what_is_due_at_the_same_moment_is_sent_together_the_most_frequent_first() -> None:
+def test_messages_due_together_are_sent_most_frequent_first() -> None:
     found, passed = [], 0.0
     while passed < 10:
         passed, names = due(passed)
@@ -33,18 +33,18 @@ def test_what_is_due_at_the_same_moment_is_sent_together_the_most_frequent_first
     ]
 
 
-def test_what_was_missed_is_not_made_up_for() -> None:
+def test_missed_messages_are_not_sent_later() -> None:
     assert due(100.3) == (102, ["often"])
 
 
-def test_every_scheduled_message_names_a_task_that_the_worker_has() -> None:
+def test_every_scheduled_message_has_a_task() -> None:
     worker.loader.import_default_modules()
     assert [
         entry["task"] for entry in celery_settings.CELERY_BEAT_SCHEDULE.values() if entry["task"] not in worker.tasks
     ] == []
 
 
-def test_a_broker_that_is_away_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_beat_survives_a_missing_broker(caplog: pytest.LogCaptureFixture) -> None:
     away = redis.Redis(unix_socket_path="/nowhere/broker.sock", retry=None)
     beat.send_due(
         away, [celery_settings.CELERY_BEAT_SCHEDULE["training"], celery_settings.CELERY_BEAT_SCHEDULE["workers"]]

@@ -31,7 +31,7 @@ def home() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("open_files", [256, 1024])
-def test_the_broker_leaves_the_limits_as_they_are(open_files: int, home: Path) -> None:
+def test_the_broker_keeps_resource_limits(open_files: int, home: Path) -> None:
     """Debian gives a user 1024 open files, and up to 524288: an ordinary `make up` begins with these."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard <= broker.MAX_CLIENTS + broker.RESERVED_FILES:

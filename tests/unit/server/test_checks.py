@@ -11,7 +11,7 @@ from server.up.checks import StartupError
 from tests.platform_process import free_port
 
 
-def test_a_data_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
+def test_a_data_directory_is_created_with_mode_700(tmp_path: Path) -> None:
     data = checks.prepare_data_dir(tmp_path / "deep" / "data")
     assert data.stat().st_mode & 0o777 == 0o700
     assert list(data.iterdir()) == []
@@ -29,12 +29,12 @@ def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
         checks.prepare_data_dir(tmp_path / "file")
 
 
-def test_a_directory_that_refuses_writes_is_refused_by_name() -> None:
+def test_an_unwritable_directory_is_refused_by_name() -> None:
     with pytest.raises(StartupError, match="/proc/self cannot be written to"):  # so it is for root, too
         checks.prepare_data_dir(Path("/proc/self"))
 
 
-def test_a_full_disk_is_said_with_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_with_the_needed_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=5 * 2**20)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     with pytest.raises(StartupError, match=r"full \(5 MB free, 200 MB needed\)"):
@@ -47,7 +47,7 @@ def test_a_free_port_is_accepted_and_left_free() -> None:
     checks.check_address("127.0.0.1", port)
 
 
-def test_a_busy_port_is_refused_with_what_to_do() -> None:
+def test_a_busy_port_is_refused_with_advice() -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         with pytest.raises(StartupError, match=rf"Port {port} on 127.0.0.1 is in use: .*PORT="):
@@ -55,7 +55,7 @@ def test_a_busy_port_is_refused_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536])
-def test_a_number_that_is_no_port_is_refused(port: int) -> None:
+def test_an_invalid_port_is_refused(port: int) -> None:
     with pytest.raises(StartupError, match="is not a port"):
         checks.check_address("127.0.0.1", port)
 

@@ -13,7 +13,7 @@ from tests.polling import until
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
-def test_a_child_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_child_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF_S", (0.01,))
     child = ChildProcess("web", SLEEP, build_environment())
     child.start()
@@ -49,7 +49,7 @@ def test_the_pause_grows_while_a_child_keeps_dying(monkeypatch: pytest.MonkeyPat
     assert pauses == [0.5, 1, 2, 4]
 
 
-def test_a_stopped_child_is_not_started_again() -> None:
+def test_a_stopped_child_is_not_restarted() -> None:
     child = ChildProcess("web", SLEEP, build_environment())
     child.start()
     child.keep()
@@ -61,7 +61,7 @@ def test_a_stopped_child_is_not_started_again() -> None:
     assert not child.alive()
 
 
-def test_a_child_that_is_restarted_comes_again_without_a_pause_or_a_complaint(
+def test_a_restarted_child_starts_without_a_pause_or_warning(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "BACKOFF_S", (3600,))
@@ -116,7 +116,7 @@ def test_a_child_that_ignores_the_request_is_killed() -> None:
     assert not child.alive()
 
 
-def test_every_wanted_line_is_shown_under_the_name_of_its_process(capfd: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_prefixed_with_their_process(capfd: pytest.CaptureFixture[str]) -> None:
     code = "print('one'); print('noise!'); print('two')"
     child = ChildProcess("beat", [sys.executable, "-c", code], build_environment(), lambda line: "noise" not in line)
     child.start()
@@ -125,11 +125,11 @@ def test_every_wanted_line_is_shown_under_the_name_of_its_process(capfd: pytest.
     assert capfd.readouterr().out == "beat   | one\nbeat   | two\n"
 
 
-def test_an_end_is_told_in_words() -> None:
+def test_an_exit_is_described() -> None:
     assert describe_exit(3) == "ended with code 3"
     assert describe_exit(-9) == "was killed by SIGKILL"
 
 
-def test_children_find_the_projects_packages(tmp_path: Path) -> None:
+def test_children_can_import_the_projects_packages(tmp_path: Path) -> None:
     assert build_environment(FERMI_DATA=str(tmp_path))["FERMI_DATA"] == str(tmp_path)
     assert build_environment()["PYTHONPATH"].endswith("/platform")

@@ -45,7 +45,7 @@ def test_equal_sources_give_equal_bytes(wheel: client_wheel.ClientWheel) -> None
     assert client_wheel.build_wheel() == wheel
 
 
-def test_pip_installs_what_the_platform_serves(wheel: client_wheel.ClientWheel, tmp_path: Path) -> None:
+def test_pip_installs_the_served_wheel(wheel: client_wheel.ClientWheel, tmp_path: Path) -> None:
     found = Client().get("/client.whl", follow=True)
     assert found.redirect_chain == [(f"/client/{wheel.name}", 302)]
     (tmp_path / wheel.name).write_bytes(found.content)
@@ -72,7 +72,7 @@ def test_pip_installs_what_the_platform_serves(wheel: client_wheel.ClientWheel, 
     assert "--worker-id" in said.stdout, said.stderr
 
 
-def test_another_name_is_answered_with_the_command_that_installs_this_one(wheel: client_wheel.ClientWheel) -> None:
+def test_another_file_name_is_answered_with_the_install_command(wheel: client_wheel.ClientWheel) -> None:
     found = Client().get("/client/fermi_training-9.9-py3-none-any.whl")
     assert found.status_code == 404
     assert found.content.decode() == f"pip install http://testserver/client/{wheel.name}\n"

@@ -51,7 +51,7 @@ def serving(root: Path, tmp_path: Path) -> Iterator[dict[str, ChildProcess]]:
         child.kill()
 
 
-def test_a_change_is_a_file_written_added_or_removed(root: Path) -> None:
+def test_written_added_and_removed_files_are_changes(root: Path) -> None:
     before = scan_source(root)
     written, added = root / "apps/training/models.py", root / "platform/server/added.toml"
     written.write_text("a = 10\n")
@@ -62,7 +62,7 @@ def test_a_change_is_a_file_written_added_or_removed(root: Path) -> None:
     assert list_changed(after, scan_source(root)) == [str(added)]
 
 
-def test_what_an_editor_or_the_interpreter_leaves_is_no_change(root: Path) -> None:
+def test_editor_and_cache_files_are_no_changes(root: Path) -> None:
     before = scan_source(root)
     (root / "apps/training/__pycache__").mkdir()
     (root / "apps/training/__pycache__/models.cpython-311.pyc").touch()
@@ -71,7 +71,7 @@ def test_what_an_editor_or_the_interpreter_leaves_is_no_change(root: Path) -> No
     assert list_changed(before, scan_source(root)) == []
 
 
-def test_a_change_starts_again_what_is_written_in_python(root: Path, serving: dict[str, ChildProcess]) -> None:
+def test_a_change_restarts_python_processes(root: Path, serving: dict[str, ChildProcess]) -> None:
     before = {name: child.process for name, child in serving.items()}
     added = root / "apps/training/added.py"
 
@@ -83,7 +83,7 @@ def test_a_change_starts_again_what_is_written_in_python(root: Path, serving: di
     assert [serving[name].process for name in ("broker", "vite")] == [before["broker"], before["vite"]]
 
 
-def test_a_migration_that_fails_is_told_and_stops_nothing(
+def test_a_failing_migration_is_reported_and_stops_nothing(
     root: Path, serving: dict[str, ChildProcess], capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = serving["web"].process
@@ -97,6 +97,6 @@ def test_a_migration_that_fails_is_told_and_stops_nothing(
     assert "`manage.py migrate` ended with code 2" in capfd.readouterr().out
 
 
-def test_other_machines_are_never_served(tmp_path: Path) -> None:
+def test_the_dev_server_listens_on_loopback_only(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="this machine alone"):
         DevPlatform(tmp_path, ListenAddress("0.0.0.0", 8000)).run()

@@ -32,7 +32,7 @@ LIGHT = {"apps.common", "apps.common.celery_messages", "apps.common.request_id"}
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-def test_a_process_that_serves_no_pages_imports_none(process: str) -> None:
+def test_processes_without_pages_import_no_views(process: str) -> None:
     asked = f"import sys, django; django.setup(); {PROCESSES[process]}; print(*sys.modules)"
     env = build_environment(FERMI_DATA=os.environ["FERMI_DATA"], FERMI_SECRET_KEY="for tests only")
     done = subprocess.run([sys.executable, "-c", asked], env=env, cwd=ROOT, check=True, capture_output=True, text=True)
@@ -42,7 +42,7 @@ def test_a_process_that_serves_no_pages_imports_none(process: str) -> None:
 
 
 @pytest.mark.parametrize("process", [*PROCESSES, "web"])
-def test_a_process_that_traces_nothing_imports_nothing_that_would(process: str) -> None:
+def test_processes_without_tracing_import_no_tracing(process: str) -> None:
     """Of OpenTelemetry, the client of Redis imports the interface where there is one."""
     served = {**PROCESSES, "web": "import server.asgi, server.urls"}[process]
     asked = f"import sys, django; django.setup(); {served}; print(*sys.modules)"

@@ -30,7 +30,7 @@ def query_liveness(line: socket.socket) -> bytes:
     return line.recv(liveness.MAX_MESSAGE_BYTES)
 
 
-def test_a_web_process_answers_while_all_of_its_threads_wait_and_says_that_none_gets_on(line: socket.socket) -> None:
+def test_a_web_process_with_blocked_threads_answers_and_reports_it(line: socket.socket) -> None:
     go = threading.Event()
 
     async def serve() -> None:
@@ -54,7 +54,7 @@ def test_a_web_process_answers_while_all_of_its_threads_wait_and_says_that_none_
         go.set()
 
 
-def test_a_worker_answers_from_a_thread_of_its_own(line: socket.socket) -> None:
+def test_a_worker_answers_from_its_own_thread(line: socket.socket) -> None:
     pool, go, busy = TaskPool(2), threading.Event(), threading.Barrier(3)
 
     def work() -> None:
@@ -78,13 +78,13 @@ def test_a_worker_answers_from_a_thread_of_its_own(line: socket.socket) -> None:
         pool.executor.shutdown()
 
 
-def test_who_is_asked_nothing_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_question_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(liveness.LIVENESS_VARIABLE, raising=False)
     assert not liveness.is_supervised()
     celery._answer_supervisor(SimpleNamespace())
 
 
-def test_the_end_of_the_line_ends_the_thread(line: socket.socket) -> None:
+def test_the_end_of_the_pipe_ends_the_thread(line: socket.socket) -> None:
     pool = TaskPool(1)
     celery._answer_supervisor(SimpleNamespace(pool=pool))
     assert query_liveness(line)

@@ -26,11 +26,11 @@ def spoken(tmp_path: Path, **env: str) -> str:
     return done.stderr
 
 
-def test_lines_for_people(tmp_path: Path) -> None:
+def test_log_lines_are_readable(tmp_path: Path) -> None:
     assert spoken(tmp_path).rstrip().endswith("INFO    fermi.test hello there abc-12345678")
 
 
-def test_objects_for_machines(tmp_path: Path) -> None:
+def test_json_log_lines_have_fields(tmp_path: Path) -> None:
     record = json.loads(spoken(tmp_path, FERMI_LOG="json"))
     assert record.pop("time")
     assert record == {
@@ -42,5 +42,5 @@ def test_objects_for_machines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", ["WARNING", "ERROR"])
-def test_a_level_hides_what_is_below_it(tmp_path: Path, level: str) -> None:
+def test_a_log_level_hides_lower_ones(tmp_path: Path, level: str) -> None:
     assert spoken(tmp_path, FERMI_LOG_LEVEL=level) == ""

@@ -35,19 +35,19 @@ def status(url: str, token: str = "") -> int:
         return error.code
 
 
-def test_a_port_with_a_token_tells_only_who_has_it() -> None:
+def test_a_port_with_a_token_requires_it() -> None:
     with listening("secret") as url:
         assert status(f"{url}/metrics", "secret") == 200
         assert status(f"{url}/metrics", "another") == 401
         assert status(f"{url}/admin/", "secret") == 404
 
 
-def test_a_port_without_one_tells_everybody() -> None:
+def test_a_port_without_a_token_is_open() -> None:
     with listening("") as url:
         assert status(f"{url}/metrics") == 200
 
 
-def test_only_loopback_or_the_operators_word_opens_it() -> None:
+def test_only_loopback_or_an_explicit_setting_opens_it() -> None:
     assert choose_token("127.0.0.1", "secret", open_to_all=False) == ""
     assert choose_token("0.0.0.0", "secret", open_to_all=False) == "secret"
     assert choose_token("0.0.0.0", "", open_to_all=True) == ""

@@ -29,7 +29,7 @@ def sleeper() -> Iterator["subprocess.Popen[bytes]"]:
     process.wait()
 
 
-def test_the_run_directory_is_its_owners_alone(record: Pidfile) -> None:
+def test_the_run_directory_has_mode_700(record: Pidfile) -> None:
     assert record.dir.stat().st_mode & 0o777 == 0o700
 
 
@@ -48,15 +48,13 @@ def test_nothing_runs_before_the_first_start(tmp_path: Path) -> None:
     assert Pidfile(tmp_path).stop_leftovers() == []
 
 
-def test_what_a_killed_platform_left_is_ended(record: Pidfile, sleeper: "subprocess.Popen[bytes]") -> None:
+def test_processes_left_by_a_killed_platform_are_ended(record: Pidfile, sleeper: "subprocess.Popen[bytes]") -> None:
     record.write([PlatformProcess.of("worker", sleeper.pid)])
     assert record.stop_leftovers() == ["worker"]
     assert sleeper.wait() != 0
 
 
-def test_a_process_that_got_the_pid_of_a_dead_child_is_left_alone(
-    record: Pidfile, sleeper: "subprocess.Popen[bytes]"
-) -> None:
+def test_a_process_with_a_reused_pid_is_not_ended(record: Pidfile, sleeper: "subprocess.Popen[bytes]") -> None:
     now = PlatformProcess.of("worker", sleeper.pid)
     assert now.start_time is not None
     record.write([replace(now, start_time=now.start_time - 1), replace(now, boot_id="of another boot")])
@@ -64,14 +62,12 @@ def test_a_process_that_got_the_pid_of_a_dead_child_is_left_alone(
     assert sleeper.poll() is None
 
 
-def test_a_torn_record_is_no_record(record: Pidfile) -> None:
+def test_a_damaged_record_is_ignored(record: Pidfile) -> None:
     (record.dir / "processes.json").write_text('[{"name": "web", ')
     assert record.processes() == []
 
 
-def test_a_long_data_path_gets_a_short_run_directory_that_every_process_finds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_data_path_has_a_short_run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tmp_path / ("x" * 120)
     data.mkdir()
     first = Pidfile(data)
@@ -85,7 +81,7 @@ def test_a_long_data_path_gets_a_short_run_directory_that_every_process_finds(
         first.dir.rmdir()
 
 
-def test_a_run_directory_that_is_a_trap_is_refused(tmp_path: Path) -> None:
+def test_an_insecure_run_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StartupError, match="belongs to somebody else"):

@@ -44,7 +44,7 @@ def fill(path: Path, size: int) -> None:
     path.write_bytes(b"x" * size)
 
 
-def test_readiness_writes_and_sees_a_disk_that_fills(client: Client, disk: Path) -> None:
+def test_readiness_writes_and_detects_a_disk_that_fills(client: Client, disk: Path) -> None:
     assert ready(client) == (True, [])
     fill(disk / "most", (4 << 20) * 95 // 100)
     well, [warning] = ready(client)
@@ -59,7 +59,7 @@ def test_readiness_writes_and_sees_a_disk_that_fills(client: Client, disk: Path)
     assert ready(client)[0]
 
 
-def test_readiness_sees_a_disk_that_takes_nothing(client: Client, disk: Path) -> None:
+def test_readiness_detects_an_unwritable_disk(client: Client, disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     assert not ready(client)[0]
     assert list(disk.iterdir()) == []
@@ -69,7 +69,7 @@ def faults(client: Client) -> dict[str, str]:
     return {fault["part"]: fault["code"] for fault in client.get("/readyz").json()["faults"]}
 
 
-def test_a_disk_that_is_full_is_named_so(client: Client, disk: Path) -> None:
+def test_a_full_disk_is_named(client: Client, disk: Path) -> None:
     with (disk / "all").open("wb") as all_of_it:
         os.posix_fallocate(all_of_it.fileno(), 0, disks.read_free_space(str(disk))["free"])
     assert faults(client)["disk"] == "DATA_DISK_FULL"
@@ -93,7 +93,7 @@ def test_readiness_writes_one_row_to_the_database_and_at_most_once_a_second(
 
 @pytest.mark.database
 @pytest.mark.django_db(transaction=True)
-def test_a_database_that_takes_no_writes_is_named(client: Client) -> None:
+def test_a_read_only_database_is_named(client: Client) -> None:
     on, off = ("PRAGMA query_only = 1", "PRAGMA query_only = 0")
     if connection.vendor == "postgresql":
         on, off = ("SET default_transaction_read_only = on", "SET default_transaction_read_only = off")
@@ -116,7 +116,7 @@ def test_a_database_that_takes_no_writes_is_named(client: Client) -> None:
         (redis.exceptions.ConnectionError("refused"), "BROKER_UNAVAILABLE"),
     ],
 )
-def test_why_the_broker_takes_nothing_is_named(
+def test_the_reason_of_a_failing_broker_is_named(
     client: Client, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str
 ) -> None:
     def refuse(*args: Any, **options: Any) -> None:

@@ -95,7 +95,7 @@ async def arrived(connection: Connection, part: str) -> HttpProtocol:
     [(NOTHING, "head"), (HALF_A_HEAD, "head"), (HALF_A_BODY, "body"), (HALF_A_CHUNK, "body")],
 )
 @pytest.mark.parametrize("before", [False, True], ids=["first", "after another"])
-def test_half_a_request_ends(said: bytes, part: str, before: bool) -> None:
+def test_an_incomplete_request_times_out(said: bytes, part: str, before: bool) -> None:
     async def half() -> None:
         async with connected() as connection:
             if before:
@@ -118,7 +118,7 @@ def test_half_a_request_ends(said: bytes, part: str, before: bool) -> None:
     asyncio.run(half())
 
 
-def test_a_body_that_goes_on_coming_has_time() -> None:
+def test_a_body_that_keeps_arriving_has_time() -> None:
     async def slow() -> None:
         async with connected() as connection:
             await connection.say(HALF_A_BODY)
@@ -136,7 +136,7 @@ def test_a_body_that_goes_on_coming_has_time() -> None:
     asyncio.run(slow())
 
 
-def test_requests_that_follow_each_other_are_not_one_that_takes_long() -> None:
+def test_consecutive_requests_are_timed_separately() -> None:
     async def busy() -> None:
         async with connected() as connection:
             for turn in range(4):
@@ -148,7 +148,7 @@ def test_requests_that_follow_each_other_are_not_one_that_takes_long() -> None:
     asyncio.run(busy())
 
 
-def test_a_body_that_somebody_lets_take_its_time_does() -> None:
+def test_a_view_may_allow_a_slow_body() -> None:
     async def door(scope: Any, receive: Any, send: Any) -> None:
         scope.setdefault("extensions", {})[SLOW_BODY_ALLOWED] = True
         await echo(scope, receive, send)

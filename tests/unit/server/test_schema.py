@@ -19,17 +19,17 @@ def migrated(data: Path, *names: str) -> None:
         database.executemany("INSERT INTO django_migrations (app, name) VALUES ('x', ?)", [(name,) for name in names])
 
 
-def test_a_new_data_directory_needs_them(tmp_path: Path) -> None:
+def test_a_new_data_directory_needs_migrations(tmp_path: Path) -> None:
     assert schema.needs_migration(tmp_path)
 
 
-def test_a_database_that_was_migrated_by_this_code_does_not(tmp_path: Path) -> None:
+def test_a_database_migrated_by_this_code_does_not(tmp_path: Path) -> None:
     migrated(tmp_path, "0001")
     schema.record_migrated(tmp_path)
     assert not schema.needs_migration(tmp_path)
 
 
-def test_a_database_put_back_from_an_older_copy_needs_them_again(tmp_path: Path) -> None:
+def test_a_restored_older_database_needs_migrations(tmp_path: Path) -> None:
     migrated(tmp_path, "0001", "0002")
     schema.record_migrated(tmp_path)
     (tmp_path / "fermi.sqlite3").unlink()
@@ -37,7 +37,7 @@ def test_a_database_put_back_from_an_older_copy_needs_them_again(tmp_path: Path)
     assert schema.needs_migration(tmp_path)
 
 
-def test_changed_migrations_need_them_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_migrations_have_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = tmp_path / "code"
     (code / "apps" / "training" / "migrations").mkdir(parents=True)
     (code / "requirements.txt").write_text("django==5.2\n")
@@ -49,7 +49,7 @@ def test_changed_migrations_need_them_again(tmp_path: Path, monkeypatch: pytest.
     assert schema.needs_migration(tmp_path)
 
 
-def test_a_database_elsewhere_is_always_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_external_database_is_always_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     migrated(tmp_path, "0001")
     schema.record_migrated(tmp_path)
     monkeypatch.setenv("DATABASE_URL", "postgresql://db/fermi")

@@ -12,9 +12,7 @@ from server import env
 from tests.platform_process import ROOT
 
 
-def test_the_secret_key_is_made_once_and_only_its_owner_reads_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_secret_key_is_created_once_with_mode_600(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FERMI_SECRET_KEY", raising=False)
     keys: list[str] = []
     threads = [threading.Thread(target=lambda: keys.append(env.read_secret_key(tmp_path))) for _ in range(8)]
@@ -27,7 +25,7 @@ def test_the_secret_key_is_made_once_and_only_its_owner_reads_it(
     assert [(path.name, path.stat().st_mode & 0o777) for path in tmp_path.iterdir()] == [("secret_key", 0o600)]
 
 
-def test_a_given_secret_key_is_not_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_secret_key_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERMI_SECRET_KEY", "given")
     assert env.read_secret_key(tmp_path) == "given"
     assert list(tmp_path.iterdir()) == []
@@ -60,7 +58,7 @@ def test_celery_gets_its_own_spelling_of_a_socket() -> None:
 
 
 @pytest.mark.parametrize(("text", "value"), [("", True), ("0", False), ("no", False), ("False", False), ("1", True)])
-def test_flags_are_read_the_way_people_write_them(text: str, value: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boolean_flags_accept_usual_spellings(text: str, value: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FERMI_X", text)
     assert env.read_flag("FERMI_X", default=True) is value
 
@@ -80,7 +78,7 @@ def test_flags_are_read_the_way_people_write_them(text: str, value: bool, monkey
         ("FERMI_WORKER_LOST", "nan", "a number of seconds greater than 0"),
     ],
 )
-def test_a_value_that_cannot_be_ends_any_process_with_what_there_is(
+def test_an_invalid_value_ends_the_process_with_the_valid_ones(
     name: str, value: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env.check_settings()
@@ -90,7 +88,7 @@ def test_a_value_that_cannot_be_ends_any_process_with_what_there_is(
     assert ended.value.code == f"{name} must be {wanted}, not {value!r}."
 
 
-def test_a_process_of_the_platform_says_so_without_a_traceback(tmp_path: Path) -> None:
+def test_a_process_reports_an_invalid_setting_without_a_traceback(tmp_path: Path) -> None:
     more = {"FERMI_ISOLATION": "docker", "FERMI_DATA": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
     for program in (["manage.py", "check"], ["-m", "server.beat"], ["-m", "server.web"]):
         done = subprocess.run(
@@ -117,7 +115,7 @@ def test_a_process_of_the_platform_says_so_without_a_traceback(tmp_path: Path) -
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
     ],
 )
-def test_a_collector_switches_traces_on(given: dict[str, str], traced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collector_enables_tracing(given: dict[str, str], traced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_SDK_DISABLED"):
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
@@ -125,7 +123,7 @@ def test_a_collector_switches_traces_on(given: dict[str, str], traced: bool, mon
     assert env.has_trace_collector() is traced
 
 
-def test_without_the_packages_nothing_is_traced_and_that_is_said(
+def test_without_its_packages_tracing_is_off_with_a_message(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def absent(name: str) -> None:

@@ -74,7 +74,7 @@ def replaced(found: ProcessSupervision, child: ChildProcess) -> Callable[[], boo
     return look
 
 
-def test_a_process_whose_threads_all_wait_is_ended_and_started_again(
+def test_a_process_with_blocked_threads_is_restarted(
     begin: Any, notes: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Also where it does not end when it is asked to."""
@@ -86,7 +86,7 @@ def test_a_process_whose_threads_all_wait_is_ended_and_started_again(
     assert "none of its threads completed work" in capfd.readouterr().out
 
 
-def test_a_process_that_is_stopped_is_noted_as_long_as_it_is(begin: Any, notes: Path) -> None:
+def test_a_stopped_process_is_noted_while_it_is_stopped(begin: Any, notes: Path) -> None:
     child, found = begin("web"), ProcessSupervision(os.getpid(), notes)
     before = child.process
     before.signal(signal.SIGSTOP)
@@ -127,7 +127,7 @@ def one_thread(pid: int) -> None:
     ("change", "name"),
     [(nice, "nice = "), (idle, "policy = SCHED_IDLE"), (few_files, "RLIMIT_NOFILE = 8:"), (one_thread, "nice = ")],
 )
-def test_a_process_that_somebody_changed_is_started_again(
+def test_a_process_with_changed_limits_is_restarted(
     begin: Any, notes: Path, change: Callable[[int], None], name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     child, found = begin("watch"), ProcessSupervision(os.getpid(), notes)
@@ -141,7 +141,7 @@ def test_a_process_that_somebody_changed_is_started_again(
     assert "were changed from outside" in capfd.readouterr().out
 
 
-def test_one_that_is_changed_again_is_named_and_not_started_again_at_once(begin: Any, notes: Path) -> None:
+def test_a_process_changed_again_is_named_and_not_restarted_at_once(begin: Any, notes: Path) -> None:
     child, found = begin("watch"), ProcessSupervision(os.getpid(), notes)
     nice(child.process.pid)
     until(replaced(found, child), what="it was replaced")
@@ -153,7 +153,7 @@ def test_one_that_is_changed_again_is_named_and_not_started_again_at_once(begin:
     assert child.alive()
 
 
-def test_what_the_machine_changes_for_all_is_no_attack() -> None:
+def test_changes_that_affect_the_whole_machine_are_ignored() -> None:
     start = {"processors": "0-7", "nice": "0", "RLIMIT_NOFILE": "1024:4096", "RLIMIT_AS": "-1:-1"}
     narrowed = {**start, "processors": "0-3"}
     assert limits.find_changes(narrowed, [start, narrowed]) == {}
@@ -168,7 +168,7 @@ def test_limits_may_be_raised_and_not_lowered() -> None:
     assert limits.find_changes({**start, "RLIMIT_AS": "1000:-1"}, [start]).keys() == {"RLIMIT_AS"}
 
 
-def test_a_process_of_ours_is_as_we_are() -> None:
+def test_a_child_has_our_attributes() -> None:
     """Whatever the system makes of input and output, which it tells in several ways."""
     program = "import threading, time; [threading.Thread(target=time.sleep, args=(600,)).start() for _ in range(3)]; "
     program += "open('/proc/self/status').read(); print(1, flush=True); input()"
@@ -196,7 +196,7 @@ def test_readyz_shows_the_notes(client: Client, settings: Any, tmp_path: Path, d
     assert client.get("/readyz").json()["warnings"] == []
 
 
-def test_a_kept_child_that_hangs_is_not_waited_for_at_the_end(begin: Any) -> None:
+def test_a_hanging_kept_child_is_not_waited_for_at_shutdown(begin: Any) -> None:
     child = begin("web", "deaf")
     child.replace(3600)
     child.stop()

@@ -35,17 +35,17 @@ def seen(proxies: list[str], client: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("client", ["127.0.0.1", "10.0.0.9", "203.0.113.5"])
-def test_without_a_proxy_nobody_is_believed(client: str) -> None:
+def test_without_a_configured_proxy_forwarded_headers_are_ignored(client: str) -> None:
     assert seen([], client) == (client, "http")
 
 
-def test_a_configured_proxy_is_believed_from_the_right() -> None:
+def test_forwarded_addresses_are_read_from_the_right_up_to_the_proxy() -> None:
     assert seen(["10.0.0.0/8"], "10.0.0.1") == ("198.51.100.7", "https")
     assert seen(["10.0.0.1"], "10.0.0.1") == ("10.0.0.9", "https")
     assert seen(["10.0.0.0/8"], "127.0.0.1") == ("127.0.0.1", "http")
 
 
-def test_this_machine_is_believed_only_where_a_proxy_was_said_to_stand_in_front(
+def test_loopback_is_trusted_only_behind_a_configured_proxy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(NAME, raising=False)
@@ -58,7 +58,7 @@ def test_this_machine_is_believed_only_where_a_proxy_was_said_to_stand_in_front(
 
 
 @pytest.mark.parametrize("text", ["*", "proxy.example.org", "10.0.0.1/8", "10.0.0"])
-def test_what_is_no_network_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_an_invalid_network_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(NAME, text)
     with pytest.raises(env.InvalidSettingError, match=NAME):
         env.read_setting(NAME)
@@ -72,7 +72,7 @@ def test_what_is_no_network_is_named(monkeypatch: pytest.MonkeyPatch, text: str)
         ("", b"localhost", False),
     ],
 )
-def test_a_request_for_the_public_host_has_its_scheme_and_none_by_a_header(
+def test_the_scheme_of_the_public_host_comes_from_the_setting(
     settings: Any, public: str, host: bytes, secure: bool
 ) -> None:
     settings.PUBLIC_URL = public

@@ -32,51 +32,51 @@ def lively(dog: Watchdog) -> Watchdog:
     return dog
 
 
-def test_a_process_that_does_not_answer_hangs() -> None:
+def test_an_unresponsive_process_hangs() -> None:
     assert after(MAX_SILENCE_S, looks(lively(Watchdog(WEB)))) == ""
     assert after(MAX_SILENCE_S + 2 * LOOK, looks(lively(Watchdog(WEB)))) == "PROCESS_HUNG"
 
 
-def test_one_that_waits_for_a_processor_is_given_the_time_again() -> None:
+def test_a_process_waiting_for_a_cpu_gets_more_time() -> None:
     """With thirty times the work that the machine can do it has a thirtieth of the time."""
     dog = lively(Watchdog(WEB))
     assert after(15 * MAX_SILENCE_S, looks(dog, waits=LOOK * 29 / 30)) == ""
 
 
-def test_one_that_answers_late_begins_again() -> None:
+def test_a_late_answer_resets_the_timer() -> None:
     dog = lively(Watchdog(WEB))
     for number in range(20):
         assert after(MAX_SILENCE_S - LOOK, looks(dog)) == ""
         assert dog.look(LOOK, b"%d 1" % number, ProcessSample("S", {1: 0.0})) is None
 
 
-def test_one_that_starts_is_waited_for() -> None:
+def test_a_starting_process_is_waited_for() -> None:
     assert after(100 * MAX_SILENCE_S, looks(Watchdog(WEB))) == ""
 
 
 @pytest.mark.parametrize("state", ["T", "t"])
-def test_one_that_is_stopped_is_named_and_left_alone(state: str) -> None:
+def test_a_stopped_process_is_named_and_not_restarted(state: str) -> None:
     dog = lively(Watchdog(WEB))
     assert after(100 * MAX_SILENCE_S, looks(dog, state=state)) == "PROCESS_STOPPED"
     assert dog.look(LOOK, None, ProcessSample(state, {1: 0.0})) == WatchdogVerdict("PROCESS_STOPPED", ends=False)
     assert dog.look(LOOK, None, ProcessSample("S", {1: 0.0})) is None
 
 
-def test_one_whose_main_thread_waits_for_a_disk_is_left_alone() -> None:
+def test_a_process_waiting_for_a_disk_is_not_restarted() -> None:
     assert after(100 * MAX_SILENCE_S, looks(lively(Watchdog(WEB)), state="D")) == ""
 
 
-def test_where_the_system_tells_nothing_nothing_is_judged() -> None:
+def test_without_process_statistics_nothing_is_judged() -> None:
     dog = lively(Watchdog(WEB))
     assert not any(dog.look(LOOK, None, ProcessSample("S", None)) for _ in range(1000))
 
 
-def test_a_pool_that_gets_nowhere_hangs_while_its_process_answers() -> None:
+def test_a_blocked_pool_hangs_although_its_process_answers() -> None:
     assert after(WEB, looks(lively(Watchdog(WEB)), answer=b"7 0")) == ""
     assert after(WEB + 3 * LOOK, looks(lively(Watchdog(WEB)), answer=b"7 0")) == "PROCESS_POOL_HUNG"
 
 
-def test_a_pool_that_finishes_something_or_computes_does_not_hang() -> None:
+def test_a_working_pool_does_not_hang() -> None:
     dog = lively(Watchdog(WEB))
     for number in range(100):
         assert dog.look(LOOK, b"7 %d" % number, ProcessSample("S", {1: 0.0})) is None

@@ -26,7 +26,7 @@ def answer(connection: socket.socket) -> bytes:
     return said[-2:]
 
 
-def test_a_request_that_came_while_another_was_answered_is_read_before_connections_are_closed() -> None:
+def test_a_request_in_flight_is_answered_before_connections_close() -> None:
     asked: list[str] = []
 
     async def application(scope: Any, _: Any, send: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
@@ -53,11 +53,11 @@ def test_a_request_that_came_while_another_was_answered_is_read_before_connectio
     assert sorted(asked) == ["/before", "/first", "/second"]
 
 
-def test_an_idle_connection_stays_longer_than_proxies_keep_theirs() -> None:
+def test_keep_alive_is_longer_than_that_of_proxies() -> None:
     assert KEEP_ALIVE_SECONDS > 60
 
 
-def test_half_a_request_is_noticed_while_nothing_else_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_request_is_noticed_without_other_traffic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.web.CHECK_INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr("server.http.REQUEST_TIMEOUT_SECONDS", 0.0)
 

@@ -16,14 +16,14 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_processes, "count_cores", lambda: 4)
 
 
-def test_a_number_is_all_at_once_and_never_more() -> None:
+def test_a_fixed_number_starts_at_once_and_stays() -> None:
     count = web_processes.ProcessCount(3)
     assert (count.at_once, count.most) == (3, 3)
     count.wanted(0, {1: 0, 2: 0, 3: 0})
     assert count.wanted(5, {1: 5, 2: 5, 3: 5}) == 3
 
 
-def test_by_itself_it_begins_with_one_and_adds_one_when_all_are_busy() -> None:
+def test_auto_starts_with_one_and_adds_processes_when_all_are_busy() -> None:
     count = web_processes.ProcessCount(None)
     assert count.at_once == 1
     assert count.wanted(0, {1: 100}) == 1  # since when, nobody knows yet
@@ -34,7 +34,7 @@ def test_by_itself_it_begins_with_one_and_adds_one_when_all_are_busy() -> None:
     assert count.wanted(25, {1: 121, 2: 10}) == 3
 
 
-def test_one_that_was_started_again_counts_from_then() -> None:
+def test_a_restarted_process_counts_from_its_restart() -> None:
     count = web_processes.ProcessCount(None)
     count.wanted(0, {1: 100})
     assert count.wanted(5, {2: 4}) == 1
@@ -42,12 +42,12 @@ def test_one_that_was_started_again_counts_from_then() -> None:
 
 
 @pytest.mark.parametrize(("cores", "most"), [(1, 1), (2, 2), (4, 4), (64, web_processes.MAX_PROCESSES)])
-def test_there_are_no_more_than_cores(monkeypatch: pytest.MonkeyPatch, cores: int, most: int) -> None:
+def test_processes_are_limited_by_cores(monkeypatch: pytest.MonkeyPatch, cores: int, most: int) -> None:
     monkeypatch.setattr(web_processes, "count_cores", lambda: cores)
     assert web_processes.ProcessCount(None).most == most
 
 
-def test_what_a_process_used_only_grows_and_one_that_is_gone_used_nothing() -> None:
+def test_cpu_time_only_grows() -> None:
     before = web_processes.read_cpu_seconds(os.getpid())
     sum(range(1_000_000))
     assert web_processes.read_cpu_seconds(os.getpid()) >= before > 0
@@ -55,19 +55,19 @@ def test_what_a_process_used_only_grows_and_one_that_is_gone_used_nothing() -> N
 
 
 @pytest.mark.parametrize(("text", "wish"), [("", None), ("auto", None), ("1", 1), ("3", 3)])
-def test_the_setting(monkeypatch: pytest.MonkeyPatch, text: str, wish: int | None) -> None:
+def test_the_setting_is_parsed(monkeypatch: pytest.MonkeyPatch, text: str, wish: int | None) -> None:
     monkeypatch.setenv("FERMI_WEB", text)
     assert env.read_setting("FERMI_WEB") == wish
 
 
 @pytest.mark.parametrize("text", ["0", "many", "-1", "65", "2.5"])
-def test_a_setting_that_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_an_invalid_setting_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("FERMI_WEB", text)
     with pytest.raises(env.InvalidSettingError, match="FERMI_WEB must be auto or a whole number"):
         env.read_setting("FERMI_WEB")
 
 
-def test_connections_wait_at_the_socket_while_nobody_serves() -> None:
+def test_connections_queue_at_the_socket_while_no_process_serves() -> None:
     port = free_port()
     with (
         web_processes.open_socket(ListenAddress("127.0.0.1", port)),
@@ -76,7 +76,7 @@ def test_connections_wait_at_the_socket_while_nobody_serves() -> None:
         client.sendall(b"GET / HTTP/1.1\r\n")
 
 
-def test_metrics_of_each_have_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_has_its_metrics_port(monkeypatch: pytest.MonkeyPatch) -> None:
     assert web_processes.build_metrics_variables(2) == {}
     monkeypatch.setenv("FERMI_METRICS_PORT", "9464")
     assert [web_processes.build_metrics_variables(number)["FERMI_METRICS_PORT"] for number in (1, 2, 3)] == [

@@ -115,7 +115,7 @@ class Driver:
         return self.xids.pop()
 
 
-def test_a_driver_is_asked_for_all_that_a_board_knows() -> None:
+def test_every_known_value_of_a_board_is_read() -> None:
     boards = [Board("GPU-aaa"), Board("GPU-bbb")]
     rates = CounterRates()
     nvml = NvmlReader(None, rates, Driver(*boards))
@@ -132,7 +132,7 @@ def test_a_driver_is_asked_for_all_that_a_board_knows() -> None:
     assert nvml.memory == {os.getpid(): 2 << 30, 1: 0}
 
 
-def test_what_a_board_does_not_support_is_left_out_and_the_rest_told() -> None:
+def test_unsupported_values_are_left_out() -> None:
     refuses = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetCurrentClocksEventReasons",
                "nvmlDeviceGetFieldValues", "nvmlDeviceRegisterEvents")  # fmt: skip
     told = NvmlReader(None, CounterRates(), Driver(Board("GPU-old", refuses))).look(1.0)[0]
@@ -141,29 +141,29 @@ def test_what_a_board_does_not_support_is_left_out_and_the_rest_told() -> None:
     assert told["gpu"] == 87
 
 
-def test_drivers_before_510_tell_used_memory_with_what_they_keep_for_themselves() -> None:
+def test_drivers_before_510_include_reserved_memory() -> None:
     told = NvmlReader(None, CounterRates(), Driver(Board("GPU-old", ("nvmlMemory_v2",)))).look(1.0)[0]
     assert told["gpu_memory"] == (3 << 30) + RESERVED
 
 
-def test_only_the_gpus_that_the_ranks_may_use_count_in_their_order() -> None:
+def test_only_visible_gpus_count_in_their_order() -> None:
     boards = [Board("GPU-aaa"), Board("GPU-bbb", ("nvmlDeviceGetUtilizationRates",)), Board("GPU-ccc")]
     found = NvmlReader("GPU-bbb,0", CounterRates(), Driver(*boards)).look(1.0)
     assert sorted(found) == [0, 1]
     assert "gpu" not in found[0]
 
 
-def test_without_a_driver_nvml_says_so_by_an_error() -> None:
+def test_without_a_driver_nvml_raises() -> None:
     with pytest.raises(pynvml.NVMLError):
         NvmlReader(None, CounterRates(), Driver())
 
 
-def test_reasons_become_the_few_that_somebody_can_do_something_about() -> None:
+def test_throttle_reasons_become_a_few_actionable_ones() -> None:
     assert encode_slowdown(0) == encode_slowdown(1) == encode_slowdown(2) == 0  # idle, or set to a clock
     assert encode_slowdown(0x40 | 0x08) == 2 + 4
 
 
-def test_the_memory_of_a_ranks_processes_is_the_ranks() -> None:
+def test_memory_of_a_ranks_processes_is_summed() -> None:
     sampler = TelemetrySampler([], known=NvmlReader(None, CounterRates(), Driver(Board("GPU-aaa"))))
     values = sampler.sample({5: os.getpid()}, {5: 0})["values"]
     assert values["rank_gpu_memory:5"] == 1 << 30
@@ -171,7 +171,7 @@ def test_the_memory_of_a_ranks_processes_is_the_ranks() -> None:
     sampler.close()
 
 
-def test_nvidia_smi_is_asked_now_and_then_and_never_waited_for(tmp_path: Path) -> None:
+def test_nvidia_smi_runs_periodically_in_the_background(tmp_path: Path) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text("""#!/bin/sh
 echo "0, GPU-aaa, 35, 1024, 81920, 250.50, 61, 1410, 1593, 0x0000000000000004, 0"
@@ -190,7 +190,7 @@ echo "1, GPU-bbb, [N/A], 10, 81920, [N/A], 40, 210, 1593, Not Active, [N/A]"
     assert found[1]["throttled"] == 1.0
 
 
-def test_without_nvidia_smi_nothing_is_known() -> None:
+def test_without_nvidia_smi_nothing_is_reported() -> None:
     board = NvidiaSmiReader(None, ["/nowhere/nvidia-smi"])
     assert board.look(1.0) == board.look(20.0) == {}
 
@@ -221,7 +221,7 @@ class Rocm:
         raise Rocm.AmdSmiException
 
 
-def test_amd_gpus_are_told_of_by_the_same_names() -> None:
+def test_amd_gpus_have_the_same_metric_names() -> None:
     told = AmdSmiReader(None, CounterRates(), Rocm).look(1.0)[0]
     assert told == {"gpu": 55, "gpu_memory": 283 << 20, "gpu_memory_total": 196592 << 20, "power": 140,
                     "temperature": 44, "sm_clock": 132, "memory_clock": 900}  # fmt: skip

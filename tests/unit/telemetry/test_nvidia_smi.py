@@ -18,7 +18,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def test_rows_are_by_field_and_what_a_gpu_does_not_tell_is_left_out(tool: Path) -> None:
+def test_rows_are_parsed_by_field_and_missing_values_left_out(tool: Path) -> None:
     tool.write_text(
         """#!/bin/sh
 [ "$*" = "--query-gpu=index,power.draw,name --format=csv,noheader,nounits" ] || exit 2
@@ -38,7 +38,7 @@ echo "nonsense"
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho '0, 1'; exit 9", "#!/bin/sh\nexec sleep 60", "#!/nowhere"])
-def test_a_tool_that_fails_or_hangs_or_cannot_run_says_nothing(tool: Path, script: str) -> None:
+def test_a_failing_or_hanging_tool_reports_nothing(tool: Path, script: str) -> None:
     tool.write_text(script, encoding="utf-8")
     assert nvidia_smi.run_query(("index", "name"), seconds=0.2) is None
 
@@ -52,14 +52,14 @@ def test_a_machine_without_the_tool_has_no_answer(monkeypatch: pytest.MonkeyPatc
     (0x40 | 0x08, ["heat", "hardware"]), ("0x0000000000000004", ["power"]), ("0x1", []), (0x200, ["other"]),
     ("Not Active", []), (None, []),
 ])  # fmt: skip
-def test_a_mask_names_why_a_gpu_is_slowed(mask: str | int | None, told: list[str]) -> None:
+def test_a_mask_becomes_throttle_reasons(mask: str | int | None, told: list[str]) -> None:
     assert nvidia_smi.list_slowdown_reasons(mask) == told
 
 
 @pytest.mark.parametrize(("visible", "expected"), [
     (None, [0, 1, 2]), ("", []), ("2,0", [2, 0]), ("GPU-b", [1]), ("1,7,0", [1]), ("0,0", [0]), ("nonsense", []),
 ])  # fmt: skip
-def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, expected: list[int]) -> None:
+def test_visible_devices_are_parsed_as_by_cuda(visible: str | None, expected: list[int]) -> None:
     assert nvidia_smi.list_visible_gpus(visible, ["GPU-aaa", "GPU-bbb", "GPU-ccc"]) == expected
 
 
@@ -69,7 +69,7 @@ def answer(asked: BackgroundCommand, now: float) -> str:
     return said[0]
 
 
-def test_beside_asks_once_in_a_period_and_a_failure_is_an_empty_answer() -> None:
+def test_a_background_command_runs_once_per_period_and_failures_are_empty() -> None:
     asked = BackgroundCommand(15.0)
     assert asked.is_due(100.0)
     asked.ask(["echo", "ready"], 100.0)
@@ -83,7 +83,7 @@ def test_beside_asks_once_in_a_period_and_a_failure_is_an_empty_answer() -> None
     assert asked.take(130.0) is None
 
 
-def test_beside_kills_what_takes_too_long() -> None:
+def test_a_background_command_is_killed_after_its_timeout() -> None:
     asked = BackgroundCommand(15.0)
     asked.ask(["sleep", "600"], 0.0)
     assert asked.take(slow_command.TIMEOUT_SECONDS) is None

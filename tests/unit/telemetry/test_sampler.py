@@ -52,7 +52,7 @@ def look_twice(tree: Path, seconds: float, **changes: str) -> dict[str, float]:
     return node.look(100.0 + seconds)
 
 
-def test_counters_become_rates_of_the_time_between_two_looks(tree: Path) -> None:
+def test_counters_become_rates_between_two_samples(tree: Path) -> None:
     ticks, processors = os.sysconf("SC_CLK_TCK"), os.cpu_count() or 1
     busy = processors * ticks  # one second of all processors
     found = look_twice(tree, 2.0, **{
@@ -68,14 +68,14 @@ def test_counters_become_rates_of_the_time_between_two_looks(tree: Path) -> None
     assert not any(key.endswith((":lo", ":veth12")) for key in found)
 
 
-def test_a_first_look_and_a_counter_that_began_anew_give_no_rate(tree: Path) -> None:
+def test_a_first_sample_and_a_reset_counter_have_no_rate(tree: Path) -> None:
     found = look_twice(tree, 5.0, **{"/proc/net/dev": NET.format(lo=0, rx=10, tx=2500)})
     assert "received:eth0" not in found
     assert "sent:eth0" in found
     assert "cpu" not in NodeReader(ProcFiles(str(tree)), CounterRates()).look(1.0)
 
 
-def test_a_list_that_the_kernel_gives_in_several_pages_is_read_to_its_end() -> None:
+def test_a_list_in_several_pages_is_read_completely() -> None:
     files = ProcFiles()
     text = files.read("/proc/self/maps")
     files.close()
@@ -83,7 +83,7 @@ def test_a_list_that_the_kernel_gives_in_several_pages_is_read_to_its_end() -> N
     assert b"[stack]" in text
 
 
-def test_a_container_has_what_the_tightest_of_its_groups_gives_it(tree: Path) -> None:
+def test_a_container_has_the_tightest_limits_of_its_groups(tree: Path) -> None:
     groups = "/sys/fs/cgroup"
     write(tree, "/proc/self/cgroup", "0::/pods/one\n")
     write(tree, f"{groups}/pods/one/cpu.max", "max 100000\n")
@@ -98,14 +98,14 @@ def test_a_container_has_what_the_tightest_of_its_groups_gives_it(tree: Path) ->
     assert (found["memory"], found["memory_total"]) == (4000, 8192)
 
 
-def test_nothing_readable_is_nothing_known(tmp_path: Path) -> None:
+def test_unreadable_files_give_no_values(tmp_path: Path) -> None:
     known = NodeReader(ProcFiles(str(tmp_path)), CounterRates(), ["/nowhere"]).look(1.0)
     assert known == {}
     assert RankReader(ProcFiles(str(tmp_path)), CounterRates()).look({0: 1}, 1.0) == {}
 
 
 @pytest.mark.parametrize("text", ["", "cpu", "garbage\n\n\0", "cpu  1 2\n"])
-def test_a_torn_file_never_raises(tree: Path, text: str) -> None:
+def test_a_truncated_file_never_raises(tree: Path, text: str) -> None:
     for path in ("/proc/stat", "/proc/loadavg", "/proc/meminfo", "/proc/net/dev", "/proc/self/cgroup"):
         write(tree, path, text)
     NodeReader(ProcFiles(str(tree)), CounterRates(), [str(tree)]).look(1.0)
@@ -120,7 +120,7 @@ while True: sum(range(10000))
 """
 
 
-def test_a_rank_is_its_process_and_what_descends_from_it() -> None:
+def test_a_rank_includes_its_descendants() -> None:
     with subprocess.Popen([sys.executable, "-c", SPINS], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -145,7 +145,7 @@ def test_a_rank_is_its_process_and_what_descends_from_it() -> None:
     assert all(metrics.parse_key(key) for key in values)
 
 
-def test_several_samples_become_one_as_each_metric_says() -> None:
+def test_samples_are_aggregated_by_metric() -> None:
     first = {"at": 15.0, "values": {"cpu": 10, "ecc:0": 1, "throttled:0": 1, "xid:0": 31, "memory_total": 5}}
     second = {"at": 20.0, "values": {"cpu": 20, "ecc:0": 2, "throttled:0": 4, "xid:0": 79, "received:eth0": 7}}
     third = {"at": 30.0, "values": {"cpu": 99}}
@@ -164,5 +164,5 @@ def test_several_samples_become_one_as_each_metric_says() -> None:
     ("cpu", ("cpu", "")), ("gpu:3", ("gpu", "3")), ("received:mlx5_0/1", ("received", "mlx5_0/1")),
     ("cpu:1", None), ("gpu", None), ("gpu:", None), ("nonsense", None), ("disk_used:" + 65 * "x", None),
 ])  # fmt: skip
-def test_a_key_is_a_metric_and_what_it_is_of(key: str, known: tuple[str, str] | None) -> None:
+def test_a_key_has_a_metric_and_its_object(key: str, known: tuple[str, str] | None) -> None:
     assert metrics.parse_key(key) == known

@@ -57,7 +57,7 @@ def kernel(tmp_path: Path) -> Iterator[Kernel]:
     (LOST, 79, 0x3B, None), (DOUBLE_BIT, 48, 0xAF, 4711), (LINK, 74, 0xAF, 4711), (SLICE, 94, 0x3B, 7194),
     (OLD, 13, 0x3B, None), ("[  100.5] kernel: " + LOST, 79, 0x3B, None),
 ])  # fmt: skip
-def test_every_form_of_the_line_is_read(line: str, number: int, bus: int, pid: int | None) -> None:
+def test_every_form_of_the_line_is_parsed(line: str, number: int, bus: int, pid: int | None) -> None:
     found = parse_line(line, 100.0)
     assert found is not None
     assert (found.number, found.bus, found.pid) == (number, (0, bus, 0), pid)
@@ -68,11 +68,11 @@ def test_every_form_of_the_line_is_read(line: str, number: int, bus: int, pid: i
     "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46", "NVRM: GPU at PCI:0000:3b:00: GPU-aaa",
     "NVRM: Xid (PCI:zz): 79,", "", "NVRM: Xid (PCI:0000:3b:00):",
 ])  # fmt: skip
-def test_what_only_looks_like_one_is_none(line: str) -> None:
+def test_similar_lines_are_ignored(line: str) -> None:
     assert parse_line(line, 1.0) is None
 
 
-def test_an_error_belongs_to_the_gpu_at_that_place_of_the_bus(kernel: Kernel, devices: Path) -> None:
+def test_an_error_belongs_to_the_gpu_with_its_bus_id(kernel: Kernel, devices: Path) -> None:
     known = XidReader(None, kernel.path, str(devices))
     assert known.look() == {}
     kernel.say(LINK)
@@ -84,16 +84,14 @@ def test_an_error_belongs_to_the_gpu_at_that_place_of_the_bus(kernel: Kernel, de
 
 
 @pytest.mark.parametrize(("visible", "expected"), [("1", {0: 48}), ("GPU-bbb,0", {0: 48, 1: 79}), ("", {})])
-def test_only_the_gpus_that_the_ranks_may_use_count(
-    visible: str, expected: dict[int, int], kernel: Kernel, devices: Path
-) -> None:
+def test_only_visible_gpus_count(visible: str, expected: dict[int, int], kernel: Kernel, devices: Path) -> None:
     known = XidReader(visible, kernel.path, str(devices))
     kernel.say(LOST)
     kernel.say(DOUBLE_BIT)
     assert known.look() == expected
 
 
-def test_what_was_said_before_is_not_news(tmp_path: Path, devices: Path) -> None:
+def test_old_messages_are_not_reported(tmp_path: Path, devices: Path) -> None:
     log = tmp_path / "log"
     log.write_text(f"3,1,1,-;{LOST}\n", encoding="ascii")
     known = XidReader(None, str(log), str(devices))
@@ -103,9 +101,7 @@ def test_what_was_said_before_is_not_news(tmp_path: Path, devices: Path) -> None
     assert known.look() == {1: 74}
 
 
-def test_an_error_explains_the_end_of_its_process_and_of_the_rank_that_had_the_gpu(
-    kernel: Kernel, devices: Path
-) -> None:
+def test_an_error_explains_the_end_of_its_process_and_rank(kernel: Kernel, devices: Path) -> None:
     known = XidReader(None, kernel.path, str(devices))
     assert known.explains(0, 9) is None
     kernel.say(DOUBLE_BIT)
@@ -115,7 +111,7 @@ def test_an_error_explains_the_end_of_its_process_and_of_the_rank_that_had_the_g
     assert known.explains(7, 9) is None
 
 
-def test_a_fault_of_one_processs_kernel_says_nothing_of_others_on_the_same_gpu(kernel: Kernel, devices: Path) -> None:
+def test_a_fault_of_one_process_does_not_affect_others_on_its_gpu(kernel: Kernel, devices: Path) -> None:
     known = XidReader(None, kernel.path, str(devices))
     fault = "NVRM: Xid (PCI:0000:3b:00): 31, pid=4711, name=python, Ch 00000008, MMU Fault: ENGINE GRAPHICS"
     kernel.say(fault)
@@ -124,7 +120,7 @@ def test_a_fault_of_one_processs_kernel_says_nothing_of_others_on_the_same_gpu(k
     assert known.explains(0, 4711) == {"by": "gpu", "gpu": 0, "xid": 31, "line": fault}
 
 
-def test_of_two_processes_that_fault_on_one_gpu_each_is_told_its_own(kernel: Kernel, devices: Path) -> None:
+def test_two_faulting_processes_on_one_gpu_get_their_own_errors(kernel: Kernel, devices: Path) -> None:
     known = XidReader(None, kernel.path, str(devices))
     lines = {
         pid: f"NVRM: Xid (PCI:0000:3b:00): 31, pid={pid}, name=python, channel 0x{channel}, intr 00000000. MMU Fault: "
@@ -141,14 +137,14 @@ def test_of_two_processes_that_fault_on_one_gpu_each_is_told_its_own(kernel: Ker
     assert known.explains(0, 3076) is None
 
 
-def test_an_error_of_long_ago_explains_nothing(kernel: Kernel, devices: Path) -> None:
+def test_an_old_error_explains_nothing(kernel: Kernel, devices: Path) -> None:
     known = XidReader(None, kernel.path, str(devices))
     kernel.say(LOST, time.monotonic() - xids.EXPLAINS_SECONDS - 1)
     assert known.look() == {0: 79}
     assert known.explains(0, 9) is None
 
 
-def test_where_the_log_may_not_be_read_the_journal_tells(tmp_path: Path, devices: Path) -> None:
+def test_without_access_to_the_log_the_journal_is_read(tmp_path: Path, devices: Path) -> None:
     journal = tmp_path / "journalctl"
     at = time.time() + 60
     journal.write_text(
@@ -161,13 +157,13 @@ def test_where_the_log_may_not_be_read_the_journal_tells(tmp_path: Path, devices
     assert (tmp_path / "asked").read_text(encoding="ascii").startswith("--since=@")
 
 
-def test_without_any_right_nothing_is_known(tmp_path: Path, devices: Path) -> None:
+def test_without_any_access_nothing_is_known(tmp_path: Path, devices: Path) -> None:
     known = XidReader(None, str(tmp_path / "absent"), str(devices), ["/nowhere/journalctl"])
     assert known.look() == known.look() == {}
     assert known.explains(0, 9) is None
 
 
-def test_without_gpus_nothing_is_opened(tmp_path: Path) -> None:
+def test_without_gpus_no_log_is_opened(tmp_path: Path) -> None:
     assert XidReader(None, str(tmp_path / "absent"), str(tmp_path / "none")).look() == {}
 
 

@@ -12,7 +12,7 @@ from tests.lazy import lazy_import
 torch, train_ddp = lazy_import("torch"), lazy_import("fermi.train.train_ddp")
 
 
-def test_workers_and_preloading_change_no_sample_and_workers_end_with_the_steps(tmp_path: Path) -> None:
+def test_loader_processes_and_preloading_change_no_sample(tmp_path: Path) -> None:
     path = tmp_path / "train.bin"
     path.write_bytes(np.random.default_rng(0).integers(0, 256, 4096, np.uint16).tobytes())
     words = [f"--train_data_path={path}", "--block_size=8", "--batch_size=3", "--gradient_accumulation_steps=2"]
@@ -45,7 +45,7 @@ def test_the_largest_token_is_found_among_the_first_million(tmp_path: Path, abov
         train_ddp.map_tokens(str(path), too_small)
 
 
-def test_what_is_not_given_comes_from_the_environment_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defaults_come_from_the_environment_at_call_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for path in ("a.bin", "b.bin"):
         monkeypatch.setenv("FERMI_TRAIN_DATA", path)
         monkeypatch.setenv("FERMI_TIMEOUT_SECONDS", "7")

@@ -30,7 +30,7 @@ def imported_trainers() -> None:
     assert world_jax.JaxWorld
 
 
-def test_without_jax_it_says_in_a_line_what_to_install():
+def test_without_jax_the_install_command_is_shown():
     script = (
         "import runpy, sys; sys.modules['jax'] = None; runpy.run_module('fermi.train.train_jax', run_name='__main__')"
     )
@@ -40,7 +40,7 @@ def test_without_jax_it_says_in_a_line_what_to_install():
     assert "Traceback" not in done.stderr
 
 
-def test_initial_weights_are_torch_s_from_the_same_seed():
+def test_initial_weights_equal_torchs_for_the_same_seed():
     for seed in (0, 1337, 2**40 + 5):
         args = train_ddp.parse_args([*SMALL, f"--seed={seed}"])
         torch.manual_seed(seed)
@@ -51,7 +51,7 @@ def test_initial_weights_are_torch_s_from_the_same_seed():
             np.testing.assert_allclose(ours[name], weight.numpy(), atol=1e-6, rtol=0)
 
 
-def test_an_update_is_torch_s_adamw_after_torch_s_clipping():
+def test_an_update_equals_torchs_clipping_and_adamw():
     args = train_ddp.parse_args([*SMALL, "--weight_decay=0.1"])
     weights = gpt_jax.make_initial_weights(args)
     theirs = {name: torch.nn.Parameter(torch.from_numpy(weight.copy())) for name, weight in weights.items()}
@@ -75,7 +75,7 @@ def test_an_update_is_torch_s_adamw_after_torch_s_clipping():
         np.testing.assert_allclose(weights[name], weight.detach().numpy(), atol=2e-6)
 
 
-def test_data_and_learning_rate_are_those_of_train_ddp(tmp_path):
+def test_data_and_learning_rate_equal_train_ddp(tmp_path):
     path = tmp_path / "train.bin"
     path.write_bytes(bytes(range(0, 256, 2)) * 40)
     words = [f"--train_data_path={path}", "--block_size=8", "--vocab_size=65536", "--batch_size=2", "--eval_batches=2"]
@@ -97,7 +97,7 @@ def test_data_and_learning_rate_are_those_of_train_ddp(tmp_path):
         assert common.compute_learning_rate(args, trainer.step, 3) == trainer.learning_rate()
 
 
-def test_options_and_their_defaults_are_those_of_train_ddp(monkeypatch):
+def test_options_and_defaults_equal_train_ddp(monkeypatch):
     ddp_only = {"distributed", "world_size", "backend", "tf32", "dropout", "timeout_seconds", "local_batch_size"}
     ddp_only |= {"static_graph", "find_unused_parameters", "gradient_as_bucket_view", "bucket_cap_mb"}
     theirs = {name: value for name, value in vars(train_ddp.parse_args(SMALL)).items() if name not in ddp_only}
@@ -112,7 +112,7 @@ def test_options_and_their_defaults_are_those_of_train_ddp(monkeypatch):
         assert getattr(train_jax.parse_args(["--train_data_path=train.bin"]), parameter.flag) == value
 
 
-def test_tensorboard_gets_the_metrics_where_there_is_no_torch(tmp_path, capsys):
+def test_tensorboard_gets_metrics_without_torch(tmp_path, capsys):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     words = [*SMALL, f"--checkpoint_dir={tmp_path}", "--use_tensorboard", "--batch_size=2"]
     args = train_jax.parse_args(
@@ -131,7 +131,7 @@ def test_tensorboard_gets_the_metrics_where_there_is_no_torch(tmp_path, capsys):
     assert json.loads(started).items() >= {"effective_batch_size": 24, "peak_learning_rate": 2.0}.items()
 
 
-def test_a_checkpoint_comes_back_as_it_was_and_runs_no_code(tmp_path):
+def test_a_checkpoint_round_trips_and_runs_no_code(tmp_path):
     one = {"a.weight": np.array([[1.5, math.pi]], np.float32), "a.bias": np.array([np.nan], np.float32)}
     state = train_jax.TrainState(one, {k: v + 1 for k, v in one.items()}, {k: v + 2 for k, v in one.items()})
     arrays = {f"{kind}/{name}": array for kind, tree in state._asdict().items() for name, array in tree.items()}
@@ -149,12 +149,12 @@ def test_a_checkpoint_comes_back_as_it_was_and_runs_no_code(tmp_path):
             train_jax.read_checkpoint_header(bad)
 
 
-def test_a_weight_is_split_along_its_longest_axis_that_can_be_divided():
+def test_a_weight_is_split_along_its_longest_divisible_axis():
     shapes = [((6, 4), 2), ((4, 6), 2), ((6, 5), 5), ((7, 5), 2), ((3,), 3), ((1,), 2)]
     assert [mesh_jax.find_longest_axis(shape, parts) for shape, parts in shapes] == [0, 1, 1, None, 0, None]
 
 
-def test_batches_come_in_order_whoever_prepares_them_and_however_early():
+def test_batches_arrive_in_order_with_any_loader():
     def prepare(step):
         made.append((step, threading.current_thread() is threading.main_thread()))
         return step * step
@@ -181,7 +181,7 @@ class Terminal(io.StringIO):
         pass
 
 
-def test_in_a_terminal_lines_are_for_people_and_the_bar_stays_below_them(monkeypatch):
+def test_in_a_terminal_lines_are_readable_and_the_bar_stays_below(monkeypatch):
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setattr(terminal, "MAX_UPDATES_PER_SECOND", float("inf"))
     report = terminal.make_report(train_jax.parse_args([*SMALL, "--total_steps=2"]), 0)
@@ -200,7 +200,7 @@ def test_in_a_terminal_lines_are_for_people_and_the_bar_stays_below_them(monkeyp
     assert sys.stdout.getvalue().count("\n") == 4
 
 
-def test_elsewhere_each_line_is_json_and_there_is_no_bar(capsys):
+def test_without_a_terminal_lines_are_json_without_a_bar(capsys):
     report = terminal.make_report(train_jax.parse_args(SMALL), 0)
     report.progress(1)
     report.metrics(1, loss=math.inf)
@@ -223,7 +223,7 @@ def test_a_bar_is_never_wider_than_its_terminal():
         ("cuda", "rocm", True),
     ],
 )  # fmt: skip
-def test_jax_s_two_words_for_a_platform_must_not_contradict_each_other(name, listed, refused, monkeypatch):
+def test_contradictory_jax_platform_variables_are_refused(name, listed, refused, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORM_NAME", name)
     monkeypatch.setenv("JAX_PLATFORMS", listed)
     with pytest.raises(common.ConfigError, match=f"{name.lower()}, but") if refused else nullcontext():
@@ -256,7 +256,7 @@ STEP = {
         ([], {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}, (0, 0, 1, None, "none")),
     ],
 )  # fmt: skip
-def test_a_process_finds_its_place_from_flags_variables_or_slurm(words, variables, world, monkeypatch):
+def test_a_process_finds_its_rank_from_flags_variables_or_slurm(words, variables, world, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert world_jax.JaxWorld.find(train_jax.parse_args([*SMALL, *words])) == world
@@ -289,7 +289,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("words", "complaint"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_work_is_one_line_and_exit_code_2(words, complaint, tmp_path, monkeypatch, capsys):
+def test_invalid_options_are_one_line_and_exit_code_2(words, complaint, tmp_path, monkeypatch, capsys):
     for name, content in {"small": b"\x2c\1" * 5, "good": b"\1\0" * 100}.items():
         (tmp_path / name).write_bytes(content)
     argv = []

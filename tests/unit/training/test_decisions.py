@@ -40,7 +40,7 @@ SEEN = [
 
 
 @pytest.mark.parametrize("seen", SEEN, ids=lambda o: f"{o.phase}-left={o.left}")
-def test_every_decision_walks_an_arrow_and_frees_nothing_too_early(seen):
+def test_every_decision_is_an_allowed_transition_and_frees_nothing_too_early(seen):
     for facts in FACTS:
         check_invariants(facts, seen)
 
@@ -111,12 +111,12 @@ def test_only_a_task_whose_ranks_all_run_is_steady():
         (TaskState.STARTING, Phase.SUCCEEDED, ReconcileAction.MOVE),
     ],
 )
-def test_what_is_seen_of_a_living_attempt_decides(state, phase, act):
+def test_the_observation_of_a_running_attempt_decides(state, phase, act):
     assert decide_action(TaskFacts(state), Observation(phase, left=True)).act is act
 
 
 @pytest.mark.parametrize(("hangs", "outcome"), [(1, COMPLETED), (0, CAUSES[TaskReason.NEVER_ENDED])])
-def test_who_never_ends_is_ended_and_is_a_failure_only_where_it_is_rank_0(hangs, outcome):
+def test_a_rank_that_never_exits_is_ended_and_fails_the_task_only_as_rank_0(hangs, outcome):
     done = RankStatus(1 - hangs, 1 - hangs, "exited", 7, 0, 1000.0)
     seen = Observation(Phase.RUNNING, True, (done, RankStatus(hangs, hangs, "running", 8, still_since=1000.0)))
     decision = decide_action(TaskFacts(TaskState.RUNNING, moment=1000.0 + MAX_IDLE_SECONDS), seen)
@@ -129,7 +129,7 @@ def test_who_never_ends_is_ended_and_is_a_failure_only_where_it_is_rank_0(hangs,
     assert decide_action(TaskFacts(TaskState.RUNNING, outcome=outcome), seen).act is ReconcileAction.CANCEL
 
 
-def test_a_running_attempt_that_the_engine_does_not_have_any_more_was_lost():
+def test_a_running_attempt_that_disappeared_was_lost():
     """Whoever deleted it took all that could tell of it."""
     for seen in (Observation(Phase.ABSENT), Observation(Phase.FAILED)):
         assert decide_action(TaskFacts(TaskState.RUNNING), seen) == ReconcileDecision(
@@ -138,7 +138,7 @@ def test_a_running_attempt_that_the_engine_does_not_have_any_more_was_lost():
     assert CAUSES[TaskReason.ATTEMPT_LOST].retry
 
 
-def test_what_the_engine_waits_for_is_said_and_is_why_the_start_failed_when_its_time_is_over():
+def test_the_engines_waiting_reason_is_shown_and_explains_a_start_timeout():
     waits = Observation(Phase.STARTING, left=True, waiting=Cause("SHORT_OF_GPUS", {"node": "n1"}))
     assert decide_action(TaskFacts(TaskState.STARTING), waits) == ReconcileDecision(
         ReconcileAction.SUBMIT, cause=waits.waiting
@@ -148,7 +148,7 @@ def test_what_the_engine_waits_for_is_said_and_is_why_the_start_failed_when_its_
     )
 
 
-def test_waiting_in_the_engines_own_queue_is_never_overdue():
+def test_waiting_in_the_engines_queue_is_never_overdue():
     waits = Observation(Phase.STARTING, left=True, waiting=Cause("IN_A_QUEUE", patient=True))
     assert decide_action(TaskFacts(TaskState.STARTING, overdue=True), waits).act is ReconcileAction.SUBMIT
     assert (
@@ -157,7 +157,7 @@ def test_waiting_in_the_engines_own_queue_is_never_overdue():
     )
 
 
-def test_what_is_suspended_after_it_ran_is_over_and_before_that_waits():
+def test_a_suspended_attempt_is_over_if_it_ran_and_waits_otherwise():
     waits = Observation(Phase.STARTING, left=True, waiting=Cause("SUSPENDED", {"node": "n1"}, halts=True))
     assert decide_action(TaskFacts(TaskState.RUNNING), waits) == ReconcileDecision(
         ReconcileAction.RECORD, cause=waits.waiting
@@ -167,14 +167,14 @@ def test_what_is_suspended_after_it_ran_is_over_and_before_that_waits():
     )
 
 
-def test_a_success_counts_even_when_a_stop_was_asked_for():
+def test_a_success_counts_even_when_a_stop_was_requested():
     decision = decide_action(
         TaskFacts(TaskState.RUNNING, stop_requested=True), Observation(Phase.SUCCEEDED, left=False)
     )
     assert decision.cause.code == TaskReason.COMPLETED
 
 
-def test_an_attempt_that_is_to_be_resized_saves_and_ends_and_another_follows():
+def test_an_attempt_to_be_resized_saves_ends_and_is_followed():
     runs = Observation(Phase.RUNNING, left=True)
     resizing = CAUSES[TaskReason.RESIZING]
     assert decide_action(TaskFacts(TaskState.RUNNING, resize_requested=True), runs) == ReconcileDecision(
@@ -201,12 +201,12 @@ def test_a_stop_wins_over_a_failure_seen_at_the_same_time():
     assert decision.cause.code == TaskReason.STOPPED_BY_USER
 
 
-def test_a_stop_while_a_failed_attempt_is_cleaned_up_prevents_the_restart():
+def test_a_stop_during_the_cleanup_of_a_failure_prevents_the_restart():
     facts = TaskFacts(TaskState.RUNNING, stop_requested=True, outcome=RANK_FAILED, attempts_left=3)
     assert decide_action(facts, Observation(Phase.FAILED, left=False)).to is TaskState.STOPPING
 
 
-def test_a_host_that_proves_lost_while_the_attempt_ends_takes_the_place_of_a_ranks_error():
+def test_a_host_found_lost_during_the_end_replaces_a_ranks_error():
     lost = Observation(Phase.FAILED, left=False, cause=LOST)
     facts = TaskFacts(TaskState.RUNNING, outcome=RANK_FAILED, attempts_left=1)
     assert decide_action(facts, lost) == ReconcileDecision(ReconcileAction.RECORD, cause=lost.cause)
@@ -228,13 +228,13 @@ def test_a_host_that_proves_lost_while_the_attempt_ends_takes_the_place_of_a_ran
         (RANK_FAILED, 5, TaskState.STOPPING, TaskState.STOPPED),
     ],
 )
-def test_an_attempt_of_which_nothing_is_left_closes_by_its_outcome(outcome, attempts_left, state, to):
+def test_an_attempt_without_leftovers_closes_with_its_outcome(outcome, attempts_left, state, to):
     facts = TaskFacts(state, outcome=outcome, attempts_left=attempts_left)
     assert decide_action(facts, Observation(Phase.FAILED, left=False)).to is to
 
 
 @pytest.mark.parametrize(("overdue", "code"), [(False, ""), (True, TaskReason.STOP_UNCONFIRMED)])
-def test_an_end_that_the_engine_does_not_confirm_in_time_is_said_and_tried_again(overdue, code):
+def test_an_unconfirmed_end_is_reported_and_retried(overdue, code):
     facts = TaskFacts(TaskState.STOPPING, overdue=overdue, outcome=STOPPED)
     decision = decide_action(facts, Observation(Phase.UNKNOWN))
     assert (decision.act, decision.cause.code) == (ReconcileAction.CANCEL, code)
@@ -247,12 +247,12 @@ def test_without_an_attempt_only_stop_and_deadline_end_a_task(state):
     assert decide_action(TaskFacts(state, overdue=True), None).to is TaskState.FAILED
 
 
-def test_final_states_have_no_way_on_and_can_be_deleted():
+def test_final_states_have_no_transition_and_can_be_deleted():
     assert {state for state in TaskState if "delete" in allowed_actions(state)} == FINAL_STATES
     assert all("stop" in allowed_actions(state) for state in (TaskState.QUEUED, TaskState.STARTING, TaskState.RUNNING))
 
 
-def test_what_is_found_in_the_output_ends_an_attempt_that_runs_or_has_failed_and_no_success_or_stop():
+def test_a_finding_in_the_output_ends_running_and_failed_attempts_only():
     bad = CAUSES[TaskReason.BAD_LOSS]
     for phase in (Phase.RUNNING, Phase.FAILED):
         decision = decide_action(TaskFacts(TaskState.RUNNING, found=bad), Observation(phase, True, cause=RANK_FAILED))
@@ -277,7 +277,7 @@ def stuck(rank, into=""):
 
 
 @pytest.mark.parametrize("on_hang", ["restart", "stop", "report"])
-def test_a_certain_hang_ends_the_attempt_unless_it_is_only_to_be_reported(on_hang):
+def test_a_certain_hang_ends_the_attempt_unless_configured_to_report(on_hang):
     seen = Observation(Phase.RUNNING, True, (stuck(0, "all_reduce"), stuck(1)))
     decision = decide_action(TaskFacts(TaskState.RUNNING, moment=1012.0, on_hang=on_hang), seen)
     assert decision.act is (ReconcileAction.WAIT if on_hang == "report" else ReconcileAction.RECORD)
@@ -285,7 +285,7 @@ def test_a_certain_hang_ends_the_attempt_unless_it_is_only_to_be_reported(on_han
     assert decision.cause.params["ranks"] == "1"
 
 
-def test_a_doubt_ends_nothing_and_is_no_reason_until_it_lasts():
+def test_a_suspicion_ends_nothing_and_is_no_reason_until_it_lasts():
     sleeps = RankStatus(1, 0, "running", 101, stalled={**stuck(1).stalled, "waits": "hrtimer_nanosleep"})
     seen = Observation(Phase.RUNNING, True, (stuck(0, "all_reduce"), sleeps))
     assert decide_action(TaskFacts(TaskState.RUNNING, moment=1012.0, on_hang="restart"), seen) == ReconcileDecision(
@@ -295,7 +295,7 @@ def test_a_doubt_ends_nothing_and_is_no_reason_until_it_lasts():
     assert (later.act, later.cause.code) == (ReconcileAction.WAIT, TaskReason.HANG_SUSPECTED)
 
 
-def test_what_is_likely_is_a_reason_and_ends_nothing_until_it_has_lasted():
+def test_a_likely_hang_is_a_reason_and_ends_the_attempt_only_when_it_lasts():
     reads = RankStatus(1, 0, "running", 101, stalled={**stuck(1).stalled, "locked": False})
     seen = Observation(Phase.RUNNING, True, (stuck(0, "all_reduce"), reads))
     found = [
@@ -306,7 +306,7 @@ def test_what_is_likely_is_a_reason_and_ends_nothing_until_it_has_lasted():
     assert [one.cause.code for one in found] == [TaskReason.HANG] * 2
 
 
-def test_who_is_left_behind_by_a_success_is_ended_as_a_success():
+def test_ranks_left_by_a_success_are_ended_as_a_success():
     seen = Observation(Phase.RUNNING, True, (RankStatus(0, 0, "exited", 100, 0, 1000.0), stuck(1)))
     decision = decide_action(TaskFacts(TaskState.RUNNING, moment=1012.0, on_hang="restart"), seen)
     assert (decision.act, decision.cause.code) == (ReconcileAction.RECORD, TaskReason.COMPLETED)
@@ -317,7 +317,7 @@ GAVE_WAY = DECLARED["GAVE_WAY"]
 
 
 @pytest.mark.parametrize("state", [TaskState.STARTING, TaskState.RUNNING])
-def test_a_task_that_is_asked_to_leave_ends_its_attempt_and_goes_back_to_the_queue_at_no_cost(state):
+def test_a_preempted_task_ends_its_attempt_and_is_requeued_at_no_cost(state):
     seen = Observation(Phase.RUNNING, True)
     facts = TaskFacts(state, leave=GAVE_WAY, attempts_left=1)
     assert decide_action(facts, seen) == ReconcileDecision(ReconcileAction.RECORD, cause=GAVE_WAY)
@@ -329,7 +329,7 @@ def test_a_task_that_is_asked_to_leave_ends_its_attempt_and_goes_back_to_the_que
     assert (GAVE_WAY.retry, GAVE_WAY.asked, GAVE_WAY.free) == (True, True, general.ALWAYS_FREE)
 
 
-def test_what_completes_before_it_leaves_has_completed_and_a_stop_comes_before_a_pause():
+def test_completion_precedes_preemption_and_a_stop_precedes_a_pause():
     done = TaskFacts(TaskState.RUNNING, leave=DECLARED["PAUSED"])
     assert decide_action(done, Observation(Phase.SUCCEEDED, False)).cause.code == TaskReason.COMPLETED
     stopped = TaskFacts(TaskState.RUNNING, stop_requested=True, leave=DECLARED["PAUSED"])

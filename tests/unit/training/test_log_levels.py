@@ -95,20 +95,20 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "level", "at"), LINES, ids=[line[:60] for line, _, _ in LINES])
-def test_a_line_says_its_level_and_its_time(line: str, level: str | None, at: str | None) -> None:
+def test_level_and_time_of_a_line_are_parsed(line: str, level: str | None, at: str | None) -> None:
     said = parse_level(line, CLOCK)
     assert said.level == level
     assert said.at == (at and datetime.fromisoformat(at).replace(tzinfo=UTC))
 
 
-def test_times_without_a_zone_are_of_the_zone_that_is_set() -> None:
+def test_times_without_a_zone_use_the_configured_zone() -> None:
     clock = TimestampParser(lambda: datetime(2026, 1, 1, tzinfo=UTC), ZoneInfo("Asia/Shanghai"))
     assert parse_level("2026-11-22 18:00:00 ready", clock).at == datetime(2026, 11, 22, 10, tzinfo=UTC)
     assert parse_level("2026-11-22 10:00:00Z ready", clock).at == datetime(2026, 11, 22, 10, tzinfo=UTC)
     assert parse_level("I1231 23:00:00.0 7 x] late", clock).at == datetime(2025, 12, 31, 15, tzinfo=UTC)
 
 
-def test_the_year_is_asked_for_only_where_a_time_has_none() -> None:
+def test_the_year_is_inferred_only_where_a_time_has_none() -> None:
     def never() -> datetime:
         raise AssertionError
 
@@ -123,7 +123,7 @@ def test_the_year_is_asked_for_only_where_a_time_has_none() -> None:
 @example("9999-12-31 23:59:59-12:00 x")
 @example("{" * 70_000)
 @example('{"time": 1e308, "level": "info"}')
-def test_no_line_makes_it_raise(line: str) -> None:
+def test_no_line_raises(line: str) -> None:
     for zone in (UTC, ZoneInfo("Pacific/Kiritimati")):
         level, at, _ = parse_level(line, TimestampParser(lambda: datetime(2026, 11, 22, tzinfo=UTC), zone))
         assert level is None or level in levels.LEVELS
@@ -142,7 +142,7 @@ def levels_of(*lines: str) -> list[str | None]:
     return [level for level, _ in taken(*lines)]
 
 
-def test_a_traceback_is_of_one_level_to_its_end() -> None:
+def test_a_traceback_has_one_level_to_its_end() -> None:
     traceback = (
         "[rank0]: Traceback (most recent call last):",
         '[rank0]:   File "train.py", line 3, in <module>',
@@ -155,7 +155,7 @@ def test_a_traceback_is_of_one_level_to_its_end() -> None:
     assert levels_of(*traceback, "2026-11-22 10:00:00,1 - INFO - next", "x")[-2:] == ["info", None]
 
 
-def test_what_stands_for_itself_is_not_of_the_level_above() -> None:
+def test_independent_lines_do_not_inherit_a_level() -> None:
     for line in ('{"step": 1, "loss": 2.0}', " 10%|█  | 1/10", "2026-11-22 10:00:00 ready", "{'loss': 1.2}"):
         assert levels_of("ERROR: lost", line, "plain") == ["error", None, None]
 
@@ -165,14 +165,14 @@ def test_below_a_line_that_is_no_error_only_indented_lines_belong_to_it() -> Non
     assert levels_of(*lines) == ["warning", "warning", None, None]
 
 
-def test_a_time_holds_for_the_lines_below_that_have_none() -> None:
+def test_a_time_applies_to_following_lines_without_one() -> None:
     at = datetime(2026, 11, 22, 10, tzinfo=UTC)
     later = at + timedelta(seconds=1)
     lines = ("plain", "2026-11-22 10:00:00 INFO x", "print", '{"step": 1}', "2026-11-22 10:00:01 y", "z")
     assert [time for _, time in taken(*lines)] == [None, at, at, at, later, later]
 
 
-def test_neither_reaches_further_than_whoever_begins_in_the_middle_looks_back() -> None:
+def test_level_and_time_reach_no_further_than_a_reader_looks_back() -> None:
     above = LevelContext(CLOCK)
     above.take(0, "2026-11-22 10:00:00 ERROR x")
     assert above.take(levels.MAX_REACH_BYTES, "y")[0] == "error"
@@ -180,7 +180,7 @@ def test_neither_reaches_further_than_whoever_begins_in_the_middle_looks_back() 
 
 
 @given(st.lists(st.sampled_from([*(line for line, _, _ in LINES), "  indented", "x" * 5000]), max_size=60), st.data())
-def test_lines_that_are_skipped_count_as_if_they_were_read(lines: list[str], data: st.DataObject) -> None:
+def test_skipped_lines_count_as_read(lines: list[str], data: st.DataObject) -> None:
     read_all, skipping, offset = LevelContext(CLOCK), LevelContext(CLOCK), 0
     for line in lines:
         taken_here = read_all.take(offset, line)
@@ -192,5 +192,5 @@ def test_lines_that_are_skipped_count_as_if_they_were_read(lines: list[str], dat
 
 
 @pytest.mark.parametrize("line", [line for line, level, _ in LINES if level == "error"])
-def test_whatever_says_it_is_an_error_is_looked_at_when_the_first_one_is_sought(line: str) -> None:
+def test_every_error_line_is_considered_for_the_first_error(line: str) -> None:
     assert first_error._compile_hints().search(line.encode())

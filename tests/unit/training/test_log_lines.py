@@ -41,11 +41,11 @@ from apps.training.logs.lines import (
         ("{'loss': 1.25, 'step': 7}", PrintedPoint(7, {"loss": 1.25}, None)),
     ],
 )
-def test_numbers_printed_at_a_step_are_a_point(line: str, point: PrintedPoint) -> None:
+def test_numbers_printed_with_a_step_are_a_point(line: str, point: PrintedPoint) -> None:
     assert parse_line(line.encode()) == point
 
 
-def test_an_object_with_an_event_is_one_even_when_it_has_a_step() -> None:
+def test_an_object_with_an_event_is_an_event_even_with_a_step() -> None:
     found = {"event": "checkpoint", "step": 5, "path": "p", "more": [{"x": None}, True], "time": 7.5}
     assert parse_line(json.dumps(found).encode()) == PrintedEvent("checkpoint", found, 7.5)
 
@@ -76,16 +76,16 @@ def test_an_object_with_an_event_is_one_even_when_it_has_a_step() -> None:
         "{'event': 'started', 'step': 'x'}",
     ],
 )
-def test_what_is_neither_is_just_log(line: str) -> None:
+def test_other_lines_are_plain_log(line: str) -> None:
     assert parse_line(line.encode()) is None
 
 
-def test_texts_that_a_database_refuses_are_mended() -> None:
+def test_texts_that_a_database_refuses_are_sanitized() -> None:
     said = parse_line(rb'{"event": "a\u0000b", "c\ud800": "\udfff", "n": [1e999, 123456789012345678901234567890]}')
     assert said == PrintedEvent("a�b", {"event": "a�b", "c?": "?", "n": [None, None]}, None)
 
 
-def test_torn_and_random_bytes_are_just_log() -> None:
+def test_truncated_and_random_bytes_are_plain_log() -> None:
     lot = random.Random(1)
     for _ in range(2000):
         line = bytearray(b'{"step": 1, "event": "x", "loss": 1.5}')
@@ -94,7 +94,7 @@ def test_torn_and_random_bytes_are_just_log() -> None:
         parse_line(bytes(line))
 
 
-def test_the_first_line_of_a_trainer_is_found_where_it_begins() -> None:
+def test_the_first_line_of_a_trainer_is_found() -> None:
     line = b"{'loss': 1.0, 'epoch': 0.5}\n"
     before = b"INFO " + line + line[:-1] + b" of 3\n"
     assert find_epoch_line(before + line + line) == len(before)
@@ -102,7 +102,7 @@ def test_the_first_line_of_a_trainer_is_found_where_it_begins() -> None:
     assert find_epoch_line(before) == -1
 
 
-def test_lines_that_begin_with_a_brace_are_found_and_over_long_ones_are_not() -> None:
+def test_lines_that_start_with_a_brace_are_found_unless_too_long() -> None:
     long = b"{" + b"x" * MAX_LINE_BYTES
     exact = b"{" + b"x" * (MAX_LINE_BYTES - 2)
     text = b"{1}\nplain {0}\n {0}\n\n{2}\n" + long + b"\n" + exact + b"\n{3}\n"
@@ -124,7 +124,7 @@ def test_lines_that_begin_with_a_brace_are_found_and_over_long_ones_are_not() ->
         ("iter 10: loss nan, time 1.00ms", PrintedPoint(10, {"loss": None}, None, plain=True)),
     ],
 )
-def test_lines_for_people_that_are_known_are_points(line: str, point: PrintedPoint) -> None:
+def test_known_human_readable_lines_are_points(line: str, point: PrintedPoint) -> None:
     assert parse_line(line.encode()) == point
 
 
@@ -141,6 +141,6 @@ def test_lines_for_people_that_are_known_are_points(line: str, point: PrintedPoi
         "step 3: train loss 1, val loss x, loss 3",
     ],
 )
-def test_what_only_begins_like_them_is_log(line: str) -> None:
+def test_similar_lines_are_plain_log(line: str) -> None:
     found = parse_line(line.encode())
     assert found is None or "val_loss" not in found.values

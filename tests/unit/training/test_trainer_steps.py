@@ -32,7 +32,7 @@ def epoch_of(step: int, batches: int, accumulated: int = 1) -> float:
         (100_000, 1, 500, 20_000),
     ],
 )
-def test_lines_that_come_every_so_many_steps_have_their_steps(
+def test_lines_at_regular_intervals_have_steps(
     rounded: str, batches: int, accumulated: int, every: int, total: int
 ) -> None:
     lines = list(range(every, total + 1, every))
@@ -45,7 +45,7 @@ def test_lines_that_come_every_so_many_steps_have_their_steps(
         assert found == lines
 
 
-def test_the_first_step_an_evaluation_and_the_last_line_have_their_steps() -> None:
+def test_first_step_evaluation_and_last_line_have_steps() -> None:
     trainer = TrainerPosition(10, 146, 10 / 146, 10)
 
     def step_of(step: int, before: int, *, trains: bool) -> int:
@@ -58,7 +58,7 @@ def test_the_first_step_an_evaluation_and_the_last_line_have_their_steps() -> No
     assert step_of(146, 140, trains=False) == 146, "the summary at the end"
 
 
-def test_a_trainer_is_known_once_it_has_made_a_step() -> None:
+def test_a_trainer_is_recognized_once_it_has_made_a_step() -> None:
     begun = {"step": 0, "total": 30, "epoch": 0.0, "every": 10}
     goes = {**begun, "step": 3, "epoch": 0.1}
     assert TrainerPosition.of([None, begun]) is None

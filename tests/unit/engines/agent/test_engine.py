@@ -30,7 +30,7 @@ def rendered(spec: JobSpec):
     return plugins.get_backend("agent", {"data_dir": "/fermi"}).render(spec, plan)
 
 
-def test_one_order_per_worker_with_its_one_rank():
+def test_each_worker_gets_one_order_with_one_rank():
     found = render.build_orders(rendered(job(node("gn7", [0, 1]), node("gn6", [0, 2, 10]))))
     assert [(o.worker, o.rank, o.node_rank, o.node) for o in found] == [
         ("gn7-0", 0, 0, "gn7"), ("gn7-1", 1, 0, "gn7"), ("gn6-0", 2, 1, "gn6"), ("gn6-2", 3, 1, "gn6"),
@@ -46,17 +46,17 @@ def test_one_order_per_worker_with_its_one_rank():
     assert len({order.digest for order in found}) == 5
 
 
-def test_only_the_runner_of_rank_0_looks_at_its_port():
+def test_only_the_runner_of_rank_0_checks_its_port():
     found = render.build_orders(rendered(job(node("gn7", [0, 1]), node("gn6", [0]), master_port=29512)))
     assert [order.body["spec"].get("port") for order in found] == [29512, None, None]
 
 
-def test_a_rank_that_is_still_says_since_when():
+def test_a_stalled_rank_reports_since_when():
     [rank] = state.build_observation(AttemptReports(False, [replace(RUNNING, still_since=12.5)])).ranks
     assert rank.still_since == 12.5
 
 
-def test_a_pre_flight_test_is_one_process_on_the_first_worker_of_each_node():
+def test_a_preflight_test_is_one_process_on_the_first_worker_of_each_node():
     spec = replace(job(node("gn7", [0, 1]), node("gn6", [2, 10]), entrypoint=None), framework="preflight")
     plan = plugins.get_planner("preflight").plan(spec)
     found = render.build_orders(plugins.get_backend("agent", {"data_dir": "/fermi"}).render(spec, plan))
@@ -70,7 +70,7 @@ def test_the_same_plan_has_the_same_digests():
     assert other[0].digest != render.build_orders(rendered(spec))[0].digest
 
 
-def test_gpus_are_listed_so_that_the_local_rank_is_the_workers_own():
+def test_gpus_are_ordered_so_that_the_local_rank_selects_the_workers_own():
     def visible(*of: Node, **changes) -> str | None:
         return render.build_orders(rendered(job(*of, **changes)))[0].body["spec"]["env"].get("CUDA_VISIBLE_DEVICES")
 
@@ -80,14 +80,14 @@ def test_gpus_are_listed_so_that_the_local_rank_is_the_workers_own():
     assert visible(node("gn6", [2, 3], emulated=True)) == ""
 
 
-def test_the_head_is_where_the_others_reach_it():
+def test_the_head_address_is_reachable_by_the_others():
     assert node("gn6", [0], engine={"address": "10.0.0.6"}).address == "10.0.0.6"
     assert node("gn6", [0]).address == "host-gn6"
     assert Node("e", "gn6", ip="10.0.0.7").address == "10.0.0.7"
     assert Node("e", "gn6").address == "gn6"
 
 
-def test_what_only_the_host_knows_stays_open():
+def test_values_known_only_to_the_host_stay_open():
     spec = render.build_orders(rendered(job(node("gn6", [0]))))[0].body["spec"]
     assert spec["command"][0] == [{"late": "python"}]
     assert spec["env"]["FERMI_DDP_CONFIG"] == [{"late": "files directory"}, "/pytorch_ddp_config.yaml"]
@@ -160,14 +160,14 @@ LOST = replace(RUNNING, status="lost", heard_at=99.0)
         ([replace(SHIPPING, status="lost"), DONE], True, Phase.SUCCEEDED, False, None),
     ],
 )
-def test_reports_become_an_observation(reports, stopped, phase, left, cause):
+def test_worker_reports_become_an_observation(reports, stopped, phase, left, cause):
     placed = [replace(one, rank=rank, worker=f"gn6-{rank}") for rank, one in enumerate(reports)]
     seen = state.build_observation(AttemptReports(stopped, tuple(reversed(placed))))
     assert (seen.phase, seen.left, seen.cause and seen.cause.code) == (phase, left, cause)
     assert [rank.rank for rank in seen.ranks] == list(range(len(reports)))
 
 
-def test_an_attempt_is_never_over_while_a_worker_may_still_have_it():
+def test_an_attempt_is_not_over_while_a_worker_may_still_run_it():
     """Of every pair of reports: `left` is False only when no worker that is heard says, or could say, otherwise."""
     for pair in product((ORDERED, RUNNING, DONE, SHIPPING, KILLED, NEVER, LOST), repeat=2):
         for stopped in (False, True):
@@ -175,12 +175,12 @@ def test_an_attempt_is_never_over_while_a_worker_may_still_have_it():
                 assert all(one.left is False or (one.status == "lost" and stopped) for one in pair)
 
 
-def test_an_attempt_that_nobody_knows_is_absent_and_may_still_begin():
+def test_an_unknown_attempt_is_absent_and_may_still_start():
     assert state.build_observation(None).phase is Phase.ABSENT
     assert state.build_observation(None).left is None
 
 
-def test_the_check_says_who_is_there(monkeypatch):
+def test_the_check_lists_workers(monkeypatch):
     check, store = plugins.get_check("agent"), MemoryStore()
     monkeypatch.setattr(engine, "store", None)
     assert [one.code for one in check.findings({})] == ["WORKER_STORE_MISSING"]
@@ -199,7 +199,7 @@ def test_the_check_says_who_is_there(monkeypatch):
     assert found[1].params == {"workers": "gn6-1"}
 
 
-def test_what_runners_make_ready_is_why_an_attempt_has_not_begun():
+def test_preparation_is_the_reason_why_an_attempt_has_not_started():
     unpacking = report(state="starting", left=True, doing={"code": "CODE_UNPACKING"})
     words = {"file": "requirements.txt", "said": "Collecting numpy"}
     preparing = {"code": "CODE_PACKAGES_PREPARING", **words}
@@ -214,7 +214,7 @@ def test_what_runners_make_ready_is_why_an_attempt_has_not_begun():
     assert state.build_observation(AttemptReports(False, (RUNNING, DONE))).waiting is None
 
 
-def test_why_packages_could_not_be_prepared_is_the_cause_with_the_host():
+def test_a_failed_package_preparation_names_the_host():
     said = {"code": "CODE_PACKAGES_FAILED", "file": "requirements.txt", "why": "No matching distribution found"}
     failed = replace(NEVER, node="gn7", node_rank=1, rank=1, cause=said)
     cause = state.build_observation(AttemptReports(False, (RUNNING, failed))).cause

@@ -95,7 +95,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 FIRST = Handle("task-x-1", "task-x", 1, 2)
 
 
-def test_ranks_run_in_their_environments_and_their_output_comes_here(lab: Lab) -> None:
+def test_ranks_run_in_their_environments_and_their_output_is_collected(lab: Lab) -> None:
     rendered = lab.rendered("wait")
     lab.backend.submit(rendered, {"KEY": "hush"})
     lab.backend.submit(rendered, {"KEY": "hush"})
@@ -119,14 +119,14 @@ def test_ranks_run_in_their_environments_and_their_output_comes_here(lab: Lab) -
     assert not [name for name in os.listdir(lab.data / "inside") if name.startswith("task-x-1")]
 
 
-def test_what_fails_is_told_with_its_rank(lab: Lab) -> None:
+def test_a_failure_names_its_rank(lab: Lab) -> None:
     lab.backend.submit(lab.rendered("fails"))
     cause = lab.until(FIRST, Phase.FAILED).cause
     assert cause
     assert (cause.code, cause.params["exitCode"], cause.params["node"]) == ("RANK_FAILED", 3, "lab env-b")
 
 
-def test_what_is_cancelled_ends_and_what_was_cancelled_before_never_begins(lab: Lab) -> None:
+def test_a_cancelled_attempt_ends_or_never_starts(lab: Lab) -> None:
     lab.backend.submit(lab.rendered("wait"))
     lab.until(FIRST, Phase.RUNNING)
     assert {rank.state for rank in lab.cancel(FIRST).ranks} == {"exited"}
@@ -139,7 +139,7 @@ def test_what_is_cancelled_ends_and_what_was_cancelled_before_never_begins(lab: 
     assert len(lab.hosts.streams) == dialled, "no environment heard of it"
 
 
-def test_an_environment_that_ends_takes_its_ranks_along(lab: Lab) -> None:
+def test_an_environment_that_ends_ends_its_ranks(lab: Lab) -> None:
     lab.backend.submit(lab.rendered("wait"))
     lab.until(FIRST, Phase.RUNNING)
     envd_client.Kept(lab.hosts.hosting, EnvironmentSpec("env-b", "b", "nlp", 1, kind="custom")).stop()
@@ -153,7 +153,7 @@ def test_an_environment_that_ends_takes_its_ranks_along(lab: Lab) -> None:
     assert lab.cancel(FIRST).left is False
 
 
-def test_a_host_that_is_lost_ends_the_attempt_and_is_asked_again_when_it_is_back(lab: Lab) -> None:
+def test_a_lost_host_ends_the_attempt_and_is_asked_again_when_it_is_back(lab: Lab) -> None:
     lab.backend.submit(lab.rendered("wait"))
     lab.until(FIRST, Phase.RUNNING)
     lab.hosts.lose()

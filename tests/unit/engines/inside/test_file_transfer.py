@@ -55,7 +55,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made.end()
 
 
-def test_what_ranks_have_written_comes_with_its_time(place: Place) -> None:
+def test_files_of_ranks_are_downloaded_with_their_times(place: Place) -> None:
     written = place.write("checkpoints/task-x/step-10/weights.pt", BIG)
     place.write("checkpoints/task-x/empty", b"")
     place.write("outputs/task-x/report.txt", b"done")
@@ -70,7 +70,7 @@ def test_what_ranks_have_written_comes_with_its_time(place: Place) -> None:
     assert download.is_checkpoint_complete(place.data, f"{place.data}/checkpoints/task-x/step-10")
 
 
-def test_a_file_that_was_cut_off_goes_on_where_it_was(place: Place) -> None:
+def test_an_interrupted_download_resumes(place: Place) -> None:
     """Each call has time for a piece or so, in a stream of its own."""
     place.write("checkpoints/task-x/weights.pt", BIG)
     lengths = list[int]()
@@ -86,7 +86,7 @@ def test_a_file_that_was_cut_off_goes_on_where_it_was(place: Place) -> None:
     assert (place.data / "checkpoints/task-x/weights.pt").read_bytes() == BIG
 
 
-def test_a_part_that_is_not_the_file_is_read_again(place: Place) -> None:
+def test_a_corrupt_part_is_read_again(place: Place) -> None:
     """As after a crash of the platform's machine, which may leave zeros."""
     place.write("checkpoints/task-x/weights.pt", BIG)
     with pytest.raises(BackendError):
@@ -97,7 +97,7 @@ def test_a_part_that_is_not_the_file_is_read_again(place: Place) -> None:
     assert (place.data / "checkpoints/task-x/weights.pt").read_bytes() == BIG
 
 
-def test_what_is_too_large_is_left_out_and_said(place: Place) -> None:
+def test_too_large_files_are_skipped_and_reported(place: Place) -> None:
     place.write("checkpoints/task-x/step-10/weights.pt", b"x" * 1000)
     place.write("checkpoints/task-x/step-20/weights.pt", b"x" * 5000)
     place.collect(TransferLimits(folder=2000))
@@ -125,7 +125,7 @@ def test_links_and_pipes_are_not_followed(place: Place, tmp_path: Path) -> None:
     assert os.listdir(place.data / "checkpoints/task-x") == ["good"]
 
 
-def test_a_next_attempt_gets_what_it_lacks_and_only_that(place: Place) -> None:
+def test_the_next_attempt_gets_only_missing_files(place: Place) -> None:
     for path, content in (("step-10/a.pt", BIG), ("step-20/a.pt", b"new"), ("latest", b"step-20")):
         file = place.data / "checkpoints/task-x" / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def test_a_next_attempt_gets_what_it_lacks_and_only_that(place: Place) -> None:
     assert os.listdir(place.data / "checkpoints/task-x/step-10") == []
 
 
-def test_what_a_task_goes_on_from_and_reads_is_sent(place: Place) -> None:
+def test_checkpoint_and_dataset_are_uploaded(place: Place) -> None:
     for path in (
         "checkpoints/task-old/step-5/a.pt", "checkpoints/task-old/step-6/a.pt", "datasets/set/train.bin",
         "datasets/other/train.bin", "trees/task-x/code/out/state.json", "checkpoints/task-x/step-1",
@@ -174,7 +174,7 @@ def test_what_a_task_goes_on_from_and_reads_is_sent(place: Place) -> None:
     ({"env": {"KEY": "/d/datasets/../secret_key"}}, {}),
     ({"env": {"KEY": "/d/checkpoints/task-other/step-1"}}, {}),
 ])  # fmt: skip
-def test_what_cannot_be_sent_is_refused_with_its_limit(
+def test_an_upload_beyond_the_limit_is_refused(
     tmp_path: Path, named: dict[str, Any], found: dict[str, str] | None
 ) -> None:
     for path, size in (("datasets/set/train.bin", 1), ("datasets/large/train.bin", 5), ("secret_key", 1),
@@ -187,7 +187,7 @@ def test_what_cannot_be_sent_is_refused_with_its_limit(
     assert found is None or {name: value for name, value in (said or {}).items() if name != "path"} == found
 
 
-def test_what_was_sent_is_compared(place: Place) -> None:
+def test_uploaded_files_are_verified(place: Place) -> None:
     data = b"weights"
     with place.enter() as session:
         about = {"path": "checkpoints/task-x/a", "size": len(data), "mtime": 1}
@@ -217,7 +217,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_a_hostile_list_leads_nowhere(tmp_path: Path) -> None:
+def test_paths_in_a_hostile_listing_are_refused(tmp_path: Path) -> None:
     (tmp_path / "logs/task-x/1").mkdir(parents=True)
     one, asked = NodeDownload(tmp_path, ATTEMPT, 0, TransferLimits()), Asked()
     rows: list[Any] = [[path, 1, 1, False] for path in HOSTILE]
@@ -232,7 +232,7 @@ def test_a_hostile_list_leads_nowhere(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["logs"]
 
 
-def test_answers_that_nobody_asked_for_write_nothing(tmp_path: Path) -> None:
+def test_unrequested_answers_write_nothing(tmp_path: Path) -> None:
     (tmp_path / "logs/task-x/1").mkdir(parents=True)
     one, asked = NodeDownload(tmp_path, ATTEMPT, 0, TransferLimits()), Asked()
     one.process_list({"files": [["checkpoints/x", 5, 1, False]], "final": True})
@@ -253,7 +253,7 @@ def test_answers_that_nobody_asked_for_write_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoints/task-x").exists()
 
 
-def test_a_link_in_the_task_s_folder_here_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_the_tasks_local_folder_is_not_followed(tmp_path: Path) -> None:
     """A rank beside, which writes there too, may have put it."""
     (tmp_path / "logs/task-x/1").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
@@ -267,7 +267,7 @@ def test_a_link_in_the_task_s_folder_here_is_not_followed(tmp_path: Path) -> Non
     assert [said["code"] for said in one.record.left_out] == ["INSIDE_FILES_FAILED"]
 
 
-def test_of_what_two_nodes_have_the_first_brings_it_and_both_bring_their_own(tmp_path: Path) -> None:
+def test_a_file_of_two_nodes_is_downloaded_once(tmp_path: Path) -> None:
     (tmp_path / "logs/task-x/1").mkdir(parents=True)
     both = [["outputs/log", 1, 1, False]]
     nodes = [NodeDownload(tmp_path, ATTEMPT, node, TransferLimits()) for node in (0, 1)]
@@ -284,7 +284,7 @@ def test_of_what_two_nodes_have_the_first_brings_it_and_both_bring_their_own(tmp
     assert sorted(os.listdir(tmp_path / "checkpoints/task-x/step")) == ["0", "1"]
 
 
-def test_what_ranks_remove_goes_but_never_the_last(tmp_path: Path) -> None:
+def test_files_removed_by_ranks_are_removed_except_the_last_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "logs/task-x/1").mkdir(parents=True)
     one, asked = NodeDownload(tmp_path, ATTEMPT, 0, TransferLimits()), Asked()
     rows = [[f"checkpoints/{step}", 1, 1, False] for step in (10, 20)]
@@ -303,7 +303,7 @@ def test_what_ranks_remove_goes_but_never_the_last(tmp_path: Path) -> None:
     assert take([["outputs/x", 1, 1, False]]) == ["20"]
 
 
-def test_a_file_that_changes_while_it_is_read_is_waited_for(place: Place) -> None:
+def test_a_file_that_changes_while_read_is_retried(place: Place) -> None:
     path = place.write("checkpoints/task-x/weights.pt", BIG)
     (place.data / "logs/task-x/1").mkdir(parents=True)
     one = NodeDownload(place.data, ATTEMPT, 0, TransferLimits())

@@ -20,7 +20,7 @@ def refusing(code: str, *, permanent: bool) -> Callable[[], InsideSession]:
     return enter
 
 
-def test_an_attempt_that_could_never_be_begun_is_over_once_it_is_to_end(tmp_path: Path) -> None:
+def test_an_attempt_that_never_started_is_over_once_stopped(tmp_path: Path) -> None:
     """An image without Python: nobody can ask in it, and nothing was begun in it."""
     files, changed = AttemptFiles(tmp_path, "task-x", 1), threading.Event()
     followers = EnvironmentFollowers(tmp_path, lambda name: changed.set())
@@ -33,7 +33,7 @@ def test_an_attempt_that_could_never_be_begun_is_over_once_it_is_to_end(tmp_path
         followers.stop()
 
 
-def test_an_environment_that_may_come_back_is_waited_for(tmp_path: Path) -> None:
+def test_an_environment_that_may_return_is_waited_for(tmp_path: Path) -> None:
     files, tries = AttemptFiles(tmp_path, "task-x", 1), list[float]()
 
     def enter() -> InsideSession:
@@ -50,7 +50,7 @@ def test_an_environment_that_may_come_back_is_waited_for(tmp_path: Path) -> None
         followers.stop()
 
 
-def test_each_attempt_is_asked_what_became_of_its_own_container(tmp_path: Path) -> None:
+def test_each_attempt_asks_for_its_own_container(tmp_path: Path) -> None:
     """Both are followed by one stream."""
     gone = {"code": "CONTAINER_RESTARTED", "params": {}}
     files, changed = AttemptFiles(tmp_path, "task-x", 1), threading.Event()
@@ -84,7 +84,7 @@ class Another:
         yield {"of": "task-x-1", "status": {"state": "exited", "ranks": [], "restarted": True, "left": False}}, b""
 
 
-def test_the_end_of_a_container_is_waited_for_when_another_life_of_it_answers_first(tmp_path: Path) -> None:
+def test_an_answer_of_another_container_life_does_not_end_the_wait(tmp_path: Path) -> None:
     """The kubelet tells the API server later than it begins the container again."""
     gone = {"code": "OUT_OF_MEMORY", "params": {}}
     told = iter([None, None])
@@ -113,7 +113,7 @@ class Silent(Another):
         self.closed.wait()
 
 
-def test_an_attempt_that_is_forgotten_meanwhile_holds_no_stream(tmp_path: Path) -> None:
+def test_a_forgotten_attempt_holds_no_stream(tmp_path: Path) -> None:
     """As where it was taken up once more by a process that had not heard yet that it is forgotten."""
     session, heard = Silent(), threading.Event()
     followers = EnvironmentFollowers(tmp_path, lambda name: heard.set())

@@ -19,7 +19,7 @@ SPEC = {"name": "task-x-1", "node_rank": 0, "ranks": []}
     ],
     ids=["killed", "complains", "says-nothing"],
 )
-def test_a_runner_that_ends_before_it_begins_says_why_and_whether_to_try_again(
+def test_a_runner_that_exits_before_it_starts_gives_reason_and_retry(
     tmp_path: Path, does: str, code: str, permanent: bool, why: str | None
 ) -> None:
     python = tmp_path / "python"

@@ -36,7 +36,7 @@ def checked(cause):
     return cause
 
 
-def test_too_few_gpus_are_waited_for(lab, backend):
+def test_insufficient_gpus_are_waited_for(lab, backend):
     lab.cluster.add_dev_pod("dev-a", "machine-a", gpus=8)
     cause = waiting(backend, job(4, emulated=False))
     assert cause.code == "GPU_INSUFFICIENT"
@@ -44,13 +44,13 @@ def test_too_few_gpus_are_waited_for(lab, backend):
     assert "Insufficient nvidia.com/gpu" in cause.params["evidence"]
 
 
-def test_emulated_gpus_ask_for_none(lab, backend):
+def test_emulated_gpus_request_none(lab, backend):
     lab.cluster.add_dev_pod("dev-a", "machine-a", gpus=8)
     spec = job(4)
     until_seen(backend, submit(backend, spec), lambda seen: seen.phase is Phase.SUCCEEDED)
 
 
-def test_too_little_memory_is_waited_for(lab):
+def test_insufficient_memory_is_waited_for(lab):
     cause = waiting(lab.backend(requests={"memory": "9000Gi"}, limits={"memory": "9000Gi"}), job(1))
     assert cause.code == "RESOURCES_INSUFFICIENT"
 
@@ -61,13 +61,13 @@ def test_a_taint_is_waited_for(lab, backend):
     assert waiting(backend, job(1, engine={"node": "machine-t"})).code == "NODE_TAINTED"
 
 
-def test_a_machine_that_is_not_there_fails_at_once(backend):
+def test_a_missing_machine_fails_at_once(backend):
     cause = failed(backend, job(1, engine={"node": "machine-z"}))
     assert cause.code == "NODE_MISSING"
     assert not KNOWN[cause.code].retry
 
 
-def test_a_claim_that_is_not_there_fails_at_once(backend):
+def test_a_missing_volume_claim_fails_at_once(backend):
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
     mount = {"name": "data", "mountPath": "/nowhere"}
     cause = failed(backend, job(1, engine={"volumes": [volume], "volumeMounts": [mount]}))
@@ -91,13 +91,13 @@ def test_a_volume_that_cannot_be_mounted_yet_is_waited_for(backend):
         ("FailedMapVolume", "VOLUME_UNAVAILABLE"),
     ],
 )
-def test_why_a_machine_cannot_create_the_containers_is_said(lab, backend, event, code):
+def test_a_container_creation_error_of_a_machine_is_reported(lab, backend, event, code):
     lab.cluster.script(POD, Waits("ContainerCreating", "rpc error: code = Unavailable", event))
     cause = waiting(backend, job(1))
     assert (cause.code, cause.params["evidence"]) == (code, f"{event}: rpc error: code = Unavailable")
 
 
-def test_of_several_events_the_newest_counts():
+def test_the_newest_of_several_events_counts():
     said = {
         reason: {"reason": reason, "message": reason.lower(), "lastTimestamp": at}
         for reason, at in (
@@ -112,24 +112,24 @@ def test_of_several_events_the_newest_counts():
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
-def test_an_image_that_does_not_exist_fails_at_once(lab, backend, reason):
+def test_a_missing_image_fails_at_once(lab, backend, reason):
     lab.cluster.script(POD, Waits(reason, 'failed to resolve reference "training:1": not found'))
     assert failed(backend, job(1)).code == "IMAGE_UNAVAILABLE"
 
 
-def test_an_image_whose_registry_does_not_answer_is_waited_for(lab, backend):
+def test_an_unreachable_image_registry_is_waited_for(lab, backend):
     lab.cluster.script(POD, Waits("ImagePullBackOff", 'Back-off pulling image "training:1": i/o timeout'))
     assert waiting(backend, job(1)).code == "IMAGE_UNAVAILABLE"
 
 
-def test_a_container_that_cannot_be_configured_fails_at_once(lab, backend):
+def test_a_container_config_error_fails_at_once(lab, backend):
     lab.cluster.script(POD, Waits("CreateContainerConfigError", 'secret "token" not found'))
     cause = failed(backend, job(1))
     assert cause.code == "CONTAINER_INVALID"
     assert "token" in cause.params["evidence"]
 
 
-def test_out_of_memory_names_the_pod_and_wins_over_its_peers_errors(lab, backend):
+def test_out_of_memory_names_the_pod_and_precedes_errors_of_peers(lab, backend):
     lab.cluster.script("task-x-1-node-0*", Exits(1, after=0.3))
     lab.cluster.script("task-x-1-node-1*", Exits(137, after=0.3, reason="OOMKilled"))
     one = submit(backend, job(1, 1))
@@ -137,7 +137,7 @@ def test_out_of_memory_names_the_pod_and_wins_over_its_peers_errors(lab, backend
     assert checked(seen.cause).params["node"] == "dev-b"
 
 
-def test_an_evicted_pod_is_named_with_the_kubelets_words(lab, backend):
+def test_an_evicted_pod_is_named_with_the_kubelets_message(lab, backend):
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
@@ -147,7 +147,7 @@ def test_an_evicted_pod_is_named_with_the_kubelets_words(lab, backend):
     assert "low on resource" in cause.params["evidence"]
 
 
-def test_a_pod_that_somebody_deletes_is_missed(lab, backend):
+def test_a_deleted_pod_is_reported(lab, backend):
     lab.cluster.script(POD, Sleeps(deaf=True))
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
@@ -156,7 +156,7 @@ def test_a_pod_that_somebody_deletes_is_missed(lab, backend):
     assert checked(until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED).cause).code == "POD_DELETED"
 
 
-def test_a_rank_that_fails_is_named_with_its_last_lines(lab, backend):
+def test_a_failed_rank_is_named_with_its_last_lines(lab, backend):
     script = "import os, sys; print('fine'); sys.exit('no such layer') if os.environ['RANK'] == '2' else None"
     cause = failed(backend, job(1, 2, script=script))
     assert cause.code == "RANK_FAILED"
@@ -165,7 +165,7 @@ def test_a_rank_that_fails_is_named_with_its_last_lines(lab, backend):
     assert cause.params["pod"].startswith("task-x-1-node-1-")
 
 
-def test_an_interpreter_that_is_not_in_the_image_is_no_ranks_fault(lab):
+def test_a_missing_interpreter_is_no_ranks_failure(lab):
     cause = failed(lab.backend(python="/nowhere/python3"), job(1))
     assert cause.code in ("CONTAINER_INVALID", "RANK_FAILED")
     assert "nowhere" in cause.params["evidence"]
@@ -187,7 +187,7 @@ def test_a_webhook_that_refuses_pods_fails_at_once(lab, backend):
 
 @pytest.mark.parametrize("policy", [False, True], ids=["webhook", "policy"])
 @pytest.mark.parametrize("resource", ["services", "jobs", "pods"])
-def test_whatever_admission_refuses_is_denied_and_not_rejected(lab, backend, resource, policy):
+def test_any_admission_refusal_is_denied_and_not_rejected(lab, backend, resource, policy):
     lab.cluster.admission.deny(resource, message="name a cost centre", policy=policy)
     if resource == "pods":  # the Job controller is refused
         cause = failed(backend, job(1))
@@ -199,11 +199,11 @@ def test_whatever_admission_refuses_is_denied_and_not_rejected(lab, backend, res
     assert "cost centre" in raised.value.params["evidence"]
 
 
-def test_a_service_account_that_is_not_there_fails_at_once(backend):
+def test_a_missing_service_account_fails_at_once(backend):
     assert failed(backend, job(1, engine={"serviceAccount": "nobody"})).code == "ADMISSION_DENIED"
 
 
-def test_nodes_that_do_not_find_each_other_give_up_with_a_name(lab):
+def test_a_failed_rendezvous_names_the_missing_node(lab):
     impatient = {"containers": [{"name": "node", "env": [{"name": "FERMI_PATIENCE_SECONDS", "value": "0.5"}]}]}
     lab.cluster.script("task-x-1-node-1*", Sleeps())
     cause = failed(lab.backend(pod=impatient), job(1, 1))
@@ -211,7 +211,7 @@ def test_nodes_that_do_not_find_each_other_give_up_with_a_name(lab):
     assert cause.params["evidence"] == "1"
 
 
-def test_a_head_whose_port_somebody_else_has_names_it_and_the_holder(lab, backend):
+def test_a_busy_port_on_the_head_names_its_holder(lab, backend):
     """As on the machine's own network."""
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
@@ -220,7 +220,7 @@ def test_a_head_whose_port_somebody_else_has_names_it_and_the_holder(lab, backen
     assert cause.params["holder"].startswith(f"pid {os.getpid()} (")
 
 
-def test_a_full_disk_that_a_runner_found_is_the_cause(lab, backend):
+def test_a_full_disk_found_by_a_runner_is_the_cause(lab, backend):
     """The runner's own words in the termination message, as `fermi.runner.pod` writes them."""
     about = {"path": "/fermi/checkpoints", "free": 0, "total": 1 << 30, "rank": 1}
     said = {
@@ -240,7 +240,7 @@ def test_a_full_disk_that_a_runner_found_is_the_cause(lab, backend):
     assert (cause.code, cause.params["path"], cause.params["rank"]) == ("DISK_FULL", "/fermi/checkpoints", 1)
 
 
-def test_a_job_past_its_time_limit_says_so(lab):
+def test_a_job_over_its_time_limit_is_reported(lab):
     lab.cluster.script(POD, Sleeps())
     seen = until_seen(
         backend := lab.backend(max_run_seconds=1), submit(backend, job(1)), lambda seen: seen.phase is Phase.FAILED

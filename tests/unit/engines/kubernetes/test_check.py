@@ -60,21 +60,19 @@ def test_a_cluster_with_everything_passes(kubernetes: FakeCluster, check: Check)
     assert found["GPUS_FOUND"].params == {"gpus": "nvidia.com/gpu × 12", "nodes": 3}
 
 
-def test_one_that_cannot_be_reached_says_why(kubernetes: FakeCluster, check: Check) -> None:
+def test_an_unreachable_cluster_gives_the_reason(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.stop_api()
     found = check()
     assert levels(found) == {"KUBERNETES_UNREACHABLE": "fail"}
     assert found["KUBERNETES_UNREACHABLE"].params["why"]
 
 
-def test_a_kubeconfig_that_is_not_there_is_told(check: Check) -> None:
+def test_a_missing_kubeconfig_is_reported(check: Check) -> None:
     assert levels(check(kubeconfig="/no/such/file")) == {"ENGINE_NOT_CONFIGURED": "fail"}
 
 
 @pytest.mark.parametrize("key", ["certificate-authority", "tokenFile", "client-certificate"])
-def test_a_file_that_a_kubeconfig_names_and_that_is_not_there_is_named(
-    kubernetes: FakeCluster, check: Check, key: str
-) -> None:
+def test_a_missing_file_of_a_kubeconfig_is_named(kubernetes: FakeCluster, check: Check, key: str) -> None:
     config = yaml.safe_load(kubernetes.kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     cluster["server"] = "https://127.0.0.1:1"
@@ -84,33 +82,33 @@ def test_a_file_that_a_kubeconfig_names_and_that_is_not_there_is_named(
     assert "/no/such/file" in check()["ENGINE_NOT_CONFIGURED"].params["why"]
 
 
-def test_credentials_that_are_not_accepted_are_told(kubernetes: FakeCluster, check: Check) -> None:
+def test_rejected_credentials_are_reported(kubernetes: FakeCluster, check: Check) -> None:
     config = yaml.safe_load(kubernetes.kubeconfig.read_text())
     config["users"][0]["user"]["token"] = "expired"
     kubernetes.kubeconfig.write_text(yaml.safe_dump(config))
     assert levels(check()) == {"KUBERNETES_UNAUTHORIZED": "fail"}
 
 
-def test_a_kubeconfig_without_credentials_is_told(kubernetes: FakeCluster, check: Check) -> None:
+def test_a_kubeconfig_without_credentials_is_reported(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.server.anonymous = True
     kubernetes.write_kubeconfig()
     assert levels(check()) == {"KUBERNETES_NO_CREDENTIALS": "fail"}
 
 
-def test_an_address_without_tls_is_told(kubernetes: FakeCluster, check: Check) -> None:
+def test_an_address_without_tls_is_reported(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.server.speaks_https = True
     assert levels(check()) == {"KUBERNETES_NOT_HTTPS": "fail"}
 
 
 @pytest.mark.parametrize("token", ["ad\tmin", "令牌"])
-def test_a_token_that_no_request_can_carry_is_told(kubernetes: FakeCluster, check: Check, token: str) -> None:
+def test_a_token_that_no_request_can_carry_is_reported(kubernetes: FakeCluster, check: Check, token: str) -> None:
     config = yaml.safe_load(kubernetes.kubeconfig.read_text())
     config["users"][0]["user"]["token"] = token
     kubernetes.kubeconfig.write_text(yaml.safe_dump(config))
     assert levels(check()) == {"CREDENTIALS_UNSENDABLE": "fail"}
 
 
-def test_a_newline_behind_a_token_is_none_of_it(kubernetes: FakeCluster, check: Check) -> None:
+def test_a_newline_after_a_token_is_ignored(kubernetes: FakeCluster, check: Check) -> None:
     """`echo secret > token` ends with one."""
     config = yaml.safe_load(kubernetes.kubeconfig.read_text())
     config["users"][0]["user"]["token"] += "\n"
@@ -123,14 +121,12 @@ def test_an_old_version_fails(kubernetes: FakeCluster, check: Check) -> None:
     assert levels(check())["KUBERNETES_TOO_OLD"] == "fail"
 
 
-def test_a_missing_namespace_fails_with_the_command_that_makes_it(check: Check) -> None:
+def test_a_missing_namespace_fails_with_the_command_that_creates_it(check: Check) -> None:
     missing = check(namespace="nowhere")["NAMESPACE_MISSING"]
     assert (missing.level, missing.remedy) == (CheckLevel.FAIL, "kubectl create namespace nowhere")
 
 
-def test_a_namespace_that_may_not_be_looked_at_is_missing_or_nothing_is_allowed_in_it(
-    kubernetes: FakeCluster, check: Check
-) -> None:
+def test_a_namespace_that_cannot_be_read_is_judged_by_its_permissions(kubernetes: FakeCluster, check: Check) -> None:
     """With the documented rights, which live in the namespace: without it, the API server answers 403 to everything in
     it, because it looks at rights before it looks for the object."""
     kubernetes.access.deny("get", "namespaces")
@@ -194,24 +190,24 @@ def test_a_pod_that_reads_and_writes_through_the_volume_passes(volume: Volume) -
     assert volume.check(volume.data_dir, platform_user=os.geteuid())["VOLUME_USABLE"].params["user"] == user
 
 
-def test_a_volume_that_is_not_the_platforms_data_directory_fails(volume: Volume, tmp_path: Path) -> None:
+def test_a_volume_other_than_the_data_directory_fails(volume: Volume, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     assert levels(volume.check(other)) == {"VOLUME_OTHER": "fail"}
 
 
-def test_a_volume_is_not_tried_out_before_there_is_an_environment(volume: Volume) -> None:
+def test_a_volume_is_not_tested_without_an_environment(volume: Volume) -> None:
     assert levels(volume.check()) == {"VOLUME_UNTESTED": "warn"}
 
 
-def test_a_pod_that_does_not_begin_says_why(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_pod_that_does_not_start_gives_the_reason(volume: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "TIMEOUT_SECONDS", 1.0)
     volume.cluster.script("fermi-probe-*", Waits("ImagePullBackOff", "Back-off pulling image"))
     found = volume.check(volume.data_dir)["VOLUME_UNTESTED"]
     assert "ImagePullBackOff" in found.params["why"]
 
 
-def test_keys_in_the_volume_are_told(volume: Volume, tmp_path: Path) -> None:
+def test_secret_keys_in_the_volume_are_reported(volume: Volume, tmp_path: Path) -> None:
     (volume.data_dir / "secret_key").write_text("x")
     (tmp_path / "elsewhere").write_text("x")
     private = [str(volume.data_dir / "secret_key"), str(volume.data_dir / "gone"), str(tmp_path / "elsewhere")]
@@ -222,7 +218,7 @@ def test_keys_in_the_volume_are_told(volume: Volume, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("umask", "handed_over", "code"), [
     (0o022, True, "VOLUME_USABLE"), (0o077, True, "VOLUME_UNREADABLE"), (0o022, False, "VOLUME_UNWRITABLE"),
 ])  # fmt: skip
-def test_the_pods_script_finds_what_its_user_may_not(
+def test_the_probe_script_finds_denied_paths(
     monkeypatch: pytest.MonkeyPatch, umask: int, handed_over: bool, code: str
 ) -> None:
     """As a process of user 1000 in real folders of root's: of mode 0700 or 0755, and one that a server which takes root
@@ -275,7 +271,7 @@ def kept(data_dir: Path, pod: dict[str, Any]) -> None:
     ({"read": "other content", "written": ""}, "VOLUME_OTHER"),
     ({}, "VOLUME_UNTESTED"),
 ])  # fmt: skip
-def test_what_the_pod_says_is_what_is_found(tmp_path: Path, said: dict[str, Any], code: str) -> None:
+def test_the_probe_pods_output_becomes_the_result(tmp_path: Path, said: dict[str, Any], code: str) -> None:
     answer = tmp_path / "answer"
     answer.write_text("word")
     ended = {"exitCode": 0, "message": json.dumps(said)}
@@ -291,7 +287,7 @@ def test_what_the_pod_says_is_what_is_found(tmp_path: Path, said: dict[str, Any]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.purpose == "training"], ids=lambda rule: rule.resource)
-def test_every_permission_that_training_needs_is_missed_with_the_rule_to_add(
+def test_every_missing_permission_is_reported_with_the_rule_to_add(
     kubernetes: FakeCluster,
     check: Check,
     rule: Any,
@@ -312,7 +308,7 @@ def test_every_permission_that_training_needs_is_missed_with_the_rule_to_add(
     [("nodes", "nodes"), ("leases.coordination.k8s.io", "fencing"), ("statefulsets.apps", "discovery"),
      ("resourceclaims.resource.k8s.io", "dra"), ("pods/exec", "inside")],
 )  # fmt: skip
-def test_what_training_can_do_without_is_advised(
+def test_optional_permissions_are_recommended(
     kubernetes: FakeCluster,
     check: Check,
     denied: str,
@@ -327,7 +323,7 @@ def test_what_training_can_do_without_is_advised(
     assert "PERMISSIONS_GRANTED" in found
 
 
-def test_a_permission_is_asked_for_only_where_the_connection_has_a_use_for_it(
+def test_permissions_are_required_only_where_the_connection_uses_them(
     kubernetes: FakeCluster,
     check: Check,
 ) -> None:
@@ -351,7 +347,7 @@ def ready(cluster: FakeCluster, name: str, namespace: str) -> set[str]:
     return {one["type"] for one in found.get("conditions") or [] if one["status"] == "True"}
 
 
-def test_a_dev_environment_of_each_namespace_is_entered(kubernetes: FakeCluster, check: Check) -> None:
+def test_one_dev_environment_of_each_namespace_is_entered(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.add_node("node-a", gpus=8)
     assert check(environmentNamespaces=["notebooks"])["INSIDE_UNTRIED"].level is CheckLevel.PASS
     kubernetes.add_namespace("notebooks")
@@ -364,7 +360,7 @@ def test_a_dev_environment_of_each_namespace_is_entered(kubernetes: FakeCluster,
     assert elsewhere.params["environment"] == "notebooks/lab"
 
 
-def test_an_environment_that_cannot_be_entered_says_why(kubernetes: FakeCluster, check: Check) -> None:
+def test_an_environment_that_cannot_be_entered_gives_the_reason(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.add_node("node-a", gpus=8)
     add_shell(kubernetes, "dev")
     unusable = check(python="/no/such/python")["INSIDE_PYTHON_UNUSABLE"]
@@ -376,7 +372,7 @@ def test_an_environment_that_cannot_be_entered_says_why(kubernetes: FakeCluster,
     assert "inside" in render_text("PERMISSION_ADVISED", "en", **found["PERMISSION_ADVISED"].params)[0]
 
 
-def test_an_environment_that_does_not_answer_keeps_nobody_waiting(
+def test_an_unresponsive_environment_is_skipped(
     kubernetes: FakeCluster, check: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(entry_check, "TIMEOUT_SECONDS", 0.1)
@@ -388,7 +384,7 @@ def test_an_environment_that_does_not_answer_keeps_nobody_waiting(
     assert silent.params == {"environment": "fermi/dev", "why": "no answer in 0.1 s"}
 
 
-def test_rights_in_a_namespace_of_environments_are_told_one_by_one(kubernetes: FakeCluster, check: Check) -> None:
+def test_permissions_in_an_environment_namespace_are_reported_one_by_one(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.add_namespace("notebooks")
     assert "PERMISSIONS_GRANTED_INSIDE" in check(environmentNamespaces=["notebooks"])
     kubernetes.access.deny("create", "pods/exec", "notebooks")
@@ -408,13 +404,13 @@ def test_rights_in_a_namespace_of_environments_are_told_one_by_one(kubernetes: F
     )
 
 
-def test_a_namespace_of_environments_that_is_missing_is_a_warning(check: Check) -> None:
+def test_a_missing_environment_namespace_is_a_warning(check: Check) -> None:
     missing = check(environmentNamespaces=["nowhere"])["NAMESPACE_MISSING"]
     assert (missing.level, missing.params["namespace"]) == (CheckLevel.WARN, "nowhere")
 
 
 @pytest.mark.parametrize("namespaces", ["notebooks", ["Notebooks"], ["a/b"], [f"n{i}" for i in range(21)], [""]])
-def test_what_is_no_list_of_namespaces_is_refused(namespaces: Any) -> None:
+def test_an_invalid_list_of_namespaces_is_refused(namespaces: Any) -> None:
     assert checks.find_connection_problems("kubernetes", {"environmentNamespaces": namespaces})
 
 
@@ -424,7 +420,7 @@ def test_nodes_without_gpus_are_a_warning(kubernetes: FakeCluster, check: Check)
 
 
 @pytest.mark.parametrize(("option", "value", "feature"), [("jobset", True, "JobSet"), ("queue", "gpus", "Kueue")])
-def test_what_the_connection_asks_for_must_be_installed(
+def test_apis_required_by_the_connection_must_be_installed(
     kubernetes: FakeCluster,
     check: Check,
     option: str,
@@ -444,12 +440,12 @@ def test_a_queue_without_jobset_fails(kubernetes: FakeCluster, check: Check) -> 
     assert "QUEUE_NEEDS_JOBSET" not in check(queue="gpus", jobset=True)
 
 
-def test_a_queue_that_is_not_there_fails(kubernetes: FakeCluster, check: Check) -> None:
+def test_a_missing_queue_fails(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.server.features.add("kueue")
     assert levels(check(queue="gpus"))["QUEUE_MISSING"] == "fail"
 
 
-def test_every_queue_and_class_of_the_connection_is_looked_for(kubernetes: FakeCluster, check: Check) -> None:
+def test_every_queue_and_priority_class_of_the_connection_is_checked(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.install("kueue", "jobset")
     kubernetes.add_queue("gpus")
     kubernetes.add_class("express", 1000)
@@ -463,7 +459,7 @@ def test_every_queue_and_class_of_the_connection_is_looked_for(kubernetes: FakeC
     assert "PRIORITY_CLASS_MISSING" not in check(priority_classes={"high": "express"})
 
 
-def test_whether_kueue_tells_places_is_said(kubernetes: FakeCluster, check: Check) -> None:
+def test_support_for_queue_positions_is_reported(kubernetes: FakeCluster, check: Check) -> None:
     kubernetes.install("kueue", "jobset")
     kubernetes.add_queue("gpus")
     assert levels(check(queue="gpus", jobset=True))["QUEUE_POSITIONS_ABSENT"] == "warn"

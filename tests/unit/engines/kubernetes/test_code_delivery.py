@@ -44,14 +44,14 @@ def gang(*, brings: bool = True) -> Gang:
         ({0: {"silence": "no route to host"}}, Phase.RUNNING, "LOG_UNAVAILABLE", "dev-0"),
     ],
 )
-def test_an_attempt_that_brings_code_runs_once_all_its_ranks_do(reports, phase, code, node) -> None:
+def test_an_attempt_with_code_runs_once_all_its_ranks_do(reports, phase, code, node) -> None:
     """A log that nobody hands out ends nothing."""
     seen = state.build_observation(gang(), HANDLE, reports)
     waits = seen.waiting
     assert (seen.phase, waits and waits.code, waits and waits.params["node"]) == (phase, code, node)
 
 
-def test_an_attempt_without_code_runs_with_its_pods_whether_or_not_anything_was_heard() -> None:
+def test_an_attempt_without_code_runs_with_its_pods() -> None:
     assert state.build_observation(gang(brings=False), HANDLE, {}).phase is Phase.RUNNING
 
 
@@ -60,7 +60,7 @@ def lines(*said: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("hostile", ["5", "[]", '{"code": 7}', '"CODE_UNPACKING"'])
-def test_what_a_runner_is_at_is_taken_out_of_its_log_until_its_ranks_begin(tmp_path, hostile: str) -> None:
+def test_preparation_lines_are_removed_from_the_log_until_ranks_start(tmp_path, hostile: str) -> None:
     files = AttemptFiles(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
     sink = LogSink(files, 0, range(1))
@@ -80,7 +80,7 @@ def test_what_a_runner_is_at_is_taken_out_of_its_log_until_its_ranks_begin(tmp_p
     assert files.rank(0).read_bytes() == b"it trains\n"
 
 
-def test_without_any_watcher_too_an_attempt_that_brings_code_is_seen_to_run(lab) -> None:
+def test_an_attempt_with_code_is_seen_to_run_without_a_watcher(lab) -> None:
     """Whoever asks for it has its pods' logs read."""
     lab.cluster.add_claim("fermi-data", lab.data_dir)
     volume = {"persistentVolumeClaim": {"claimName": "fermi-data"}}

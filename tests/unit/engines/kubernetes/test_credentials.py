@@ -38,7 +38,7 @@ def plugin(folder: Path, token: Path) -> dict:
     return {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script), "interactiveMode": "Never"}
 
 
-def test_a_task_goes_on_with_the_token_of_a_renewed_kubeconfig(lab, backend):
+def test_a_task_continues_with_the_token_of_a_renewed_kubeconfig(lab, backend):
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
@@ -48,7 +48,7 @@ def test_a_task_goes_on_with_the_token_of_a_renewed_kubeconfig(lab, backend):
     until(lambda: (backend.cancel(one, 0.0), observe_one(backend, one).left is False)[1], what="stopped")
 
 
-def test_a_watch_that_was_refused_goes_on_once_the_token_is_renewed(lab, backend):
+def test_a_refused_watch_continues_once_the_token_is_renewed(lab, backend):
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
@@ -60,7 +60,7 @@ def test_a_watch_that_was_refused_goes_on_once_the_token_is_renewed(lab, backend
     until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED)
 
 
-def test_a_token_file_is_read_again_when_it_changes(lab, tmp_path):
+def test_a_token_file_is_reread_when_it_changes(lab, tmp_path):
     """As a kubelet renews a projected token: a link that points to another folder."""
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -79,7 +79,7 @@ def test_a_token_file_is_read_again_when_it_changes(lab, tmp_path):
     assert lab.cluster.server.unauthorized == refused, "the change was seen before it was asked"
 
 
-def test_a_plug_in_is_asked_again_when_its_token_is_refused(lab, tmp_path):
+def test_a_credential_plugin_is_run_again_when_its_token_is_refused(lab, tmp_path):
     token = tmp_path / "token"
     token.write_text("first")
     lab.cluster.accept("first")
@@ -94,7 +94,7 @@ def test_a_plug_in_is_asked_again_when_its_token_is_refused(lab, tmp_path):
     assert (tmp_path / "ran").read_text() == "xx"
 
 
-def test_many_requests_that_are_refused_at_once_ask_a_plug_in_once(lab, tmp_path):
+def test_concurrent_refusals_run_a_credential_plugin_once(lab, tmp_path):
     token = tmp_path / "token"
     token.write_text("first")
     lab.cluster.accept("first")
@@ -107,7 +107,7 @@ def test_many_requests_that_are_refused_at_once_ask_a_plug_in_once(lab, tmp_path
     assert (tmp_path / "ran").read_text() == "xx"
 
 
-def test_credentials_that_are_refused_for_good_are_said_and_may_be_renewed(lab):
+def test_permanently_refused_credentials_are_reported_and_can_be_renewed(lab):
     one = client(lab)
     listed(one)
     lab.cluster.accept("second")
@@ -119,7 +119,7 @@ def test_credentials_that_are_refused_for_good_are_said_and_may_be_renewed(lab):
     listed(one)
 
 
-def test_a_plug_in_that_fails_is_named(lab, tmp_path):
+def test_a_failing_credential_plugin_is_named(lab, tmp_path):
     lab.cluster.write_kubeconfig(exec={**plugin(tmp_path, tmp_path / "nothing"), "command": "/nowhere/login"})
     with pytest.raises(BackendError) as raised:
         listed(client(lab))
@@ -134,7 +134,7 @@ def test_a_plug_in_that_fails_is_named(lab, tmp_path):
         ({"client-certificate": "/nowhere/crt", "client-key": "/nowhere/key"}, "/nowhere/crt"),
     ],
 )
-def test_a_file_that_is_not_there_is_named(lab, user, named):
+def test_a_missing_file_is_named(lab, user, named):
     lab.cluster.write_kubeconfig(**user)
     with pytest.raises(BackendError) as raised:
         listed(client(lab))
@@ -143,7 +143,7 @@ def test_a_file_that_is_not_there_is_named(lab, user, named):
 
 
 @pytest.mark.parametrize("text", ["", "no: [yaml", "just words", "- 1\n- 2\n", "users: 7\nclusters: 8\n"])
-def test_a_file_that_is_no_kubeconfig_is_named(lab, text):
+def test_an_invalid_kubeconfig_is_named(lab, text):
     lab.cluster.kubeconfig.write_text(text)
     with pytest.raises(BackendError) as raised:
         listed(client(lab))
@@ -151,6 +151,6 @@ def test_a_file_that_is_no_kubeconfig_is_named(lab, text):
     assert str(lab.cluster.kubeconfig) in raised.value.params["why"]
 
 
-def test_a_token_that_ends_with_a_newline_is_a_token(lab):
+def test_a_newline_at_the_end_of_a_token_is_removed(lab):
     lab.cluster.write_kubeconfig(token="fake-token\n")
     listed(client(lab))

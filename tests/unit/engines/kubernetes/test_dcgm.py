@@ -62,7 +62,7 @@ def pod(name: str, node_rank: int, node: str = "machine-a") -> dict[str, object]
     return {"metadata": {"name": name, "labels": {names.NODE_RANK: str(node_rank)}}, "spec": {"nodeName": node}}
 
 
-def test_figures_get_our_names_and_units() -> None:
+def test_metrics_get_our_names_and_units() -> None:
     text = "# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).\n# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n" + "".join([
         line("DEV_GPU_UTIL", 87), line("DEV_POWER_USAGE", 412.5), line("DEV_GPU_TEMP", 66), line("DEV_SM_CLOCK", 1410),
         line("DEV_MEM_CLOCK", 1593), line("DEV_FB_USED", 1000), line("DEV_FB_FREE", 500), line("DEV_FB_RESERVED", 24),
@@ -76,12 +76,12 @@ def test_figures_get_our_names_and_units() -> None:
     }]}  # fmt: skip
 
 
-def test_a_pods_gpus_count_from_zero_in_the_order_of_their_numbers() -> None:
+def test_gpus_of_a_pod_are_numbered_from_zero_in_order() -> None:
     text = line("DEV_GPU_UTIL", 60, 6) + line("DEV_GPU_UTIL", 30, 3) + line("DEV_GPU_UTIL", 99, 1, pod="two")
     assert parse_text(text) == {"one": [{"gpu": 30}, {"gpu": 60}], "two": [{"gpu": 99}]}
 
 
-def test_a_pod_that_prometheus_renamed_is_the_one_that_has_the_gpu() -> None:
+def test_a_pod_label_renamed_by_prometheus_is_recognized() -> None:
     text = line("DEV_GPU_UTIL", 5, label="exported_pod", more=',pod="dcgm-exporter-7c6vs"')
     assert parse_text(text) == {"one": [{"gpu": 5}]}
 
@@ -92,18 +92,18 @@ def test_a_pod_that_prometheus_renamed_is_the_one_that_has_the_gpu() -> None:
     line("DEV_GPU_UTIL", 5, pod=""), line("DEV_GPU_UTIL", 5, more=',GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"'),
     'DCGM_FI_DEV_GPU_UTIL{gpu="0"', "<html>", "",
 ])  # fmt: skip
-def test_what_is_not_supported_or_is_nobodys_is_left_out(text: str) -> None:
+def test_unsupported_and_unassigned_metrics_are_left_out(text: str) -> None:
     assert not any(any(gpus) for gpus in parse_text(text).values())
 
 
-def test_memory_errors_count_from_one_answer_to_the_next() -> None:
+def test_memory_errors_are_counted_between_scrapes() -> None:
     rates = CounterRates()
     parse_metrics(line("DEV_ECC_DBE_VOL_TOTAL", 7), rates, 1.0)
     rates.turn()
     assert parse_metrics(line("DEV_ECC_DBE_VOL_TOTAL", 9), rates, 11.0) == {"one": [{"ecc": 2}]}
 
 
-def test_the_newest_sample_of_a_node_gets_what_the_exporter_says(exporter: Callable[[str], str]) -> None:
+def test_the_newest_sample_of_a_node_gets_the_exporters_values(exporter: Callable[[str], str]) -> None:
     url = exporter(line("DEV_GPU_UTIL", 87)) + "/metrics"
     older, newest = (Sample(0, at, {"cpu": at, "gpu:0": 1.0, "power:0": 9.0}) for at in (10.0, 25.0))
     other = Sample(1, 25.0, {"gpu:0": 2.0})
@@ -111,7 +111,7 @@ def test_the_newest_sample_of_a_node_gets_what_the_exporter_says(exporter: Calla
     assert found == [older, other, Sample(0, 25.0, {"cpu": 25.0, "gpu:0": 87.0})]
 
 
-def test_each_node_has_an_exporter_of_its_own_where_the_address_says_so(exporter: Callable[[str], str]) -> None:
+def test_each_node_has_its_own_exporter_where_the_address_says_so(exporter: Callable[[str], str]) -> None:
     exporter(line("DEV_GPU_UTIL", 10), "/machine-a")
     base = exporter(line("DEV_GPU_UTIL", 20, pod="two"), "/machine-b")
     samples = [Sample(rank, 5.0, {"gpu:0": 1.0}, emulated=True) for rank in range(3)]
@@ -120,13 +120,13 @@ def test_each_node_has_an_exporter_of_its_own_where_the_address_says_so(exporter
     assert found == [Sample(0, 5.0, {"gpu:0": 10.0}), Sample(1, 5.0, {"gpu:0": 20.0}), samples[2]]
 
 
-def test_an_exporter_that_does_not_answer_leaves_what_the_pod_said(exporter: Callable[[str], str]) -> None:
+def test_an_unreachable_exporter_leaves_the_pods_values(exporter: Callable[[str], str]) -> None:
     samples = [Sample(0, 5.0, {"gpu:0": 1.0})]
     for url in (exporter("") + "/nothing-here", "http://127.0.0.1:1/metrics"):
         assert DcgmExporters(url).instead(samples, [pod("one", 0)]) == samples
 
 
-def test_a_cluster_with_an_exporter_tells_its_values_of_a_running_task(
+def test_a_running_task_has_values_of_the_clusters_exporter(
     lab: Lab, exporter: Callable[[str], str]
 ) -> None:  # fmt: skip
     lab.cluster.script(POD, Sleeps())

@@ -14,7 +14,7 @@ def running(lab, backend, deaf: bool = False):
     return one
 
 
-def test_a_pod_that_does_not_end_holds_its_environment(lab, backend):
+def test_a_terminating_pod_keeps_its_environment_leased(lab, backend):
     one = running(lab, backend, deaf=True)
     backend.cancel(one, 600.0)
     until(lambda: lab.cluster.pods(POD)[0]["metadata"].get("deletionTimestamp"))
@@ -37,13 +37,13 @@ def cancel(backend, one):
     return observe_one(backend, one)
 
 
-def test_a_pod_on_a_dead_node_is_deleted_by_force(lab, backend, monkeypatch):
+def test_a_pod_on_a_dead_node_is_force_deleted(lab, backend, monkeypatch):
     one = lost(lab, backend, monkeypatch)
     until(lambda: cancel(backend, one).left is False, what="gone")
     assert not lab.cluster.pods(POD)
 
 
-def test_a_pod_on_a_node_that_still_beats_is_left_alone(lab, backend, monkeypatch):
+def test_a_pod_on_a_node_with_heartbeats_is_not_force_deleted(lab, backend, monkeypatch):
     one = lost(lab, backend, monkeypatch, processes_die=False, lease_age=0.0)
     looked = len(lab.cluster.calls("get", "leases"))
     until(lambda: cancel(backend, one) and len(lab.cluster.calls("get", "leases")) > looked + 2, what="looked at")
@@ -52,7 +52,7 @@ def test_a_pod_on_a_node_that_still_beats_is_left_alone(lab, backend, monkeypatc
     lab.cluster.restore_node("machine-a")
 
 
-def test_without_the_right_to_look_at_nodes_nothing_is_forced(lab, backend, monkeypatch):
+def test_without_permission_to_read_nodes_nothing_is_force_deleted(lab, backend, monkeypatch):
     lab.cluster.access.deny("get", "nodes")
     one = lost(lab, backend, monkeypatch)
     asked = len(lab.cluster.calls("get", "nodes"))
@@ -61,7 +61,7 @@ def test_without_the_right_to_look_at_nodes_nothing_is_forced(lab, backend, monk
     lab.cluster.restore_node("machine-a")
 
 
-def test_where_it_may_be_said_a_dead_node_is_out_of_service(lab, monkeypatch):
+def test_with_permission_a_dead_node_is_tainted_out_of_service(lab, monkeypatch):
     backend = lab.backend(out_of_service_taint=True)
     one = lost(lab, backend, monkeypatch)
 
@@ -73,7 +73,7 @@ def test_where_it_may_be_said_a_dead_node_is_out_of_service(lab, monkeypatch):
     until(tainted, what="tainted")
 
 
-def test_cancelling_again_and_again_costs_nothing_more(lab, backend):
+def test_repeated_cancelling_makes_no_requests(lab, backend):
     one = running(lab, backend, deaf=True)
     backend.cancel(one, 600.0)
     until(lambda: lab.cluster.pods(POD)[0]["metadata"].get("deletionTimestamp"))

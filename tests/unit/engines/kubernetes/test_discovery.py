@@ -68,7 +68,7 @@ def running(seen: Seen, key: str) -> DiscoveredEnvironment:
     return found
 
 
-def test_a_pod_is_an_environment_with_all_that_training_beside_it_needs(two_nodes: FakeCluster, seen: Seen) -> None:
+def test_a_pod_is_an_environment_with_what_training_pods_need(two_nodes: FakeCluster, seen: Seen) -> None:
     notes = {"fermi.io/owner": "ada", "fermi.io/python": "/opt/python"}
     labels = {**DEV, "fermi.io/project": "research"}
     two_nodes.add_claim("home", two_nodes.scratch)
@@ -104,7 +104,7 @@ def test_a_pod_is_an_environment_with_all_that_training_beside_it_needs(two_node
     ({"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "2"}}, (16, 128)),
     ({"limits": {"memory": "4Gi"}}, (64, 4)),
 ])  # fmt: skip
-def test_an_environment_is_as_large_as_its_own_container_may_become(resources: dict[str, Any], size: Any) -> None:
+def test_an_environment_has_the_limits_of_its_own_container(resources: dict[str, Any], size: Any) -> None:
     """Limits, else requests, else its GPUs' share of the node; sidecars are none of it."""
     allocatable = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8"}
     nodes = {"/node-a": {"metadata": {}, "status": {"allocatable": allocatable}}}
@@ -118,7 +118,7 @@ def test_an_environment_is_as_large_as_its_own_container_may_become(resources: d
         assert (one.cpu_cores, one.memory_gb, one.image) == (*size, "training:1")
 
 
-def test_a_sidecar_in_front_is_not_taken_for_the_environment() -> None:
+def test_a_sidecar_is_not_taken_for_the_environment() -> None:
     sidecar, main = {"name": "proxy", "image": "p"}, {"name": "dev", "image": "i", "resources": {"limits": GPU}}
     meta = {"name": "dev", "namespace": "n"}
     one = pods.read_environment({"metadata": meta, "spec": {"containers": [sidecar, main]}}, {}, lambda *_: 0, "p")
@@ -128,7 +128,7 @@ def test_a_sidecar_in_front_is_not_taken_for_the_environment() -> None:
 GPU = {"nvidia.com/gpu": "1"}
 
 
-def test_what_a_pod_needs_to_reach_its_network_adapters_is_taken_over() -> None:
+def test_a_pods_network_adapter_settings_are_taken_over() -> None:
     limits = {**GPU, "rdma/hca_shared_devices_a": "1", "vpc.amazonaws.com/efa": "4", "example.com/fpga": "1"}
     main = {
         "name": "dev", "image": "i", "imagePullPolicy": "Never", "resources": {"limits": limits},
@@ -143,14 +143,14 @@ def test_what_a_pod_needs_to_reach_its_network_adapters_is_taken_over() -> None:
     assert found["devices"] == {"rdma/hca_shared_devices_a": 1, "vpc.amazonaws.com/efa": 4}
 
 
-def test_pods_without_the_label_are_nobodys_environment(two_nodes: FakeCluster, seen: Seen) -> None:
+def test_pods_without_the_label_are_ignored(two_nodes: FakeCluster, seen: Seen) -> None:
     two_nodes.add_dev_pod("other", "node-a", gpus=1)
     two_nodes.add_dev_pod("mine", "node-b", gpus=1, labels=DEV)
     running(seen, "fermi/mine")
     assert set(seen.found) == {"fermi/mine"}
 
 
-def test_a_pod_that_is_added_changed_and_deleted_is_seen_each_time(two_nodes: FakeCluster, seen: Seen) -> None:
+def test_added_changed_and_deleted_pods_are_seen(two_nodes: FakeCluster, seen: Seen) -> None:
     seen.until(lambda found: seen.told, "the empty cluster is told")
     two_nodes.add_dev_pod("dev", "node-b", gpus=4, labels=DEV)
     assert running(seen, "fermi/dev").gpu_type == "V100"
@@ -160,21 +160,21 @@ def test_a_pod_that_is_added_changed_and_deleted_is_seen_each_time(two_nodes: Fa
     seen.until(lambda found: not found, "its absence")
 
 
-def test_a_pod_that_waits_for_its_image_is_not_running_and_not_unhealthy(two_nodes: FakeCluster, seen: Seen) -> None:
+def test_a_pod_pulling_its_image_is_neither_running_nor_unhealthy(two_nodes: FakeCluster, seen: Seen) -> None:
     two_nodes.script("slow", Waits("ContainerCreating"))
     two_nodes.add_pod("slow", {"nodeName": "node-a", "containers": [{"name": "dev", "image": "i"}]}, labels=DEV)
     one = seen.until(lambda found: found.get("fermi/slow"), "it is seen")
     assert (one.running, one.healthy) == (False, True)
 
 
-def test_gpus_held_by_a_claim_are_counted_and_the_claim_is_passed_on(two_nodes: FakeCluster, seen: Seen) -> None:
+def test_gpus_of_a_resource_claim_are_counted_and_the_claim_passed_on(two_nodes: FakeCluster, seen: Seen) -> None:
     two_nodes.server.features.add("dra")
     two_nodes.add_dev_pod("dev", "node-a", gpus=4, claim="four-gpus", labels=DEV)
     one = running(seen, "fermi/dev")
     assert (one.gpu_count, one.engine["resourceClaims"]) == (4, ["four-gpus"])
 
 
-def test_all_dev_environments_of_a_node_hold_its_gpus(two_nodes: FakeCluster, seen: Seen) -> None:
+def test_gpus_of_all_dev_environments_of_a_node_are_held(two_nodes: FakeCluster, seen: Seen) -> None:
     """Also those that the platform makes, which are not among what is found."""
     two_nodes.add_dev_pod("dev", "node-a", gpus=2, labels=DEV)
     two_nodes.add_dev_pod("made", "node-a", gpus=4, labels={"fermi.io/hosted": "env-1", "fermi.io/run": "1"})
@@ -186,7 +186,7 @@ def test_all_dev_environments_of_a_node_hold_its_gpus(two_nodes: FakeCluster, se
     assert (found.keys(), found["fermi/dev"].engine["gpus"]["there"]) == ({"fermi/dev"}, 8)
 
 
-def test_a_namespace_that_the_connection_names_is_followed_and_no_other(two_nodes: FakeCluster) -> None:
+def test_only_configured_namespaces_are_followed(two_nodes: FakeCluster) -> None:
     for name in ("notebooks", "private", "stranger"):
         two_nodes.add_namespace(name)
         two_nodes.add_dev_pod("dev", "node-a", gpus=1, namespace=name, labels=DEV)
@@ -211,7 +211,7 @@ def test_emulated_gpus_are_shown_as_such(two_nodes: FakeCluster, seen: Seen) -> 
     assert (one.gpu_count, one.gpu_type, one.emulated) == (2, "A100", True)
 
 
-def test_a_stateful_set_that_is_scaled_to_nothing_is_a_stopped_environment(two_nodes: FakeCluster, seen: Seen) -> None:
+def test_a_stateful_set_scaled_to_zero_is_a_stopped_environment(two_nodes: FakeCluster, seen: Seen) -> None:
     sets = named("statefulsets")
     limits = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}
     container = {"name": "dev", "image": "codercom/code-server", "resources": {"limits": limits}}
@@ -228,7 +228,7 @@ def test_a_stateful_set_that_is_scaled_to_nothing_is_a_stopped_environment(two_n
     assert running(seen, "fermi/lab-0").zone == "zone-b"
 
 
-def test_without_permission_to_read_nodes_the_rest_is_seen(kubernetes: FakeCluster) -> None:
+def test_without_permission_to_read_nodes_pods_are_still_discovered(kubernetes: FakeCluster) -> None:
     kubernetes.add_node("node-a", gpus=8)
     kubernetes.access.deny("*", "nodes")
     kubernetes.add_dev_pod("dev", "node-a", gpus=2, labels=DEV)
@@ -240,14 +240,14 @@ def test_without_permission_to_read_nodes_the_rest_is_seen(kubernetes: FakeClust
         seen.close()
 
 
-def test_a_cluster_that_cannot_be_asked_raises(kubernetes: FakeCluster) -> None:
+def test_an_unreachable_cluster_raises(kubernetes: FakeCluster) -> None:
     kubernetes.access.deny("list", "pods")
     with pytest.raises(BackendError):
         next(follow({"kubeconfig": str(kubernetes.kubeconfig), "namespace": "fermi"}, threading.Event()))
 
 
 @pytest.mark.parametrize("trouble", ["break_connections", "compact_and_break", "restart"])
-def test_the_watch_goes_on_after_trouble(
+def test_the_watch_continues_after_errors(
     two_nodes: FakeCluster, seen: Seen, trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mirror, "MIN_PAUSE_SECONDS", 0.01)
@@ -264,7 +264,7 @@ def test_the_watch_goes_on_after_trouble(
     assert set(seen.found) == {"fermi/first", "fermi/second"}
 
 
-def test_the_first_picture_has_what_was_found_inside(two_nodes: FakeCluster) -> None:
+def test_the_first_snapshot_has_survey_results(two_nodes: FakeCluster) -> None:
     """Or environments would count as not looked into after each restart of the platform, and tasks run beside them."""
     for name in ("one", "two"):
         two_nodes.add_dev_pod(name, "node-a", labels=DEV)
@@ -273,7 +273,7 @@ def test_the_first_picture_has_what_was_found_inside(two_nodes: FakeCluster) -> 
     assert [bool(found.engine.get("inside")) for found in first] == [True, True]
 
 
-def test_an_interpreter_that_is_made_later_is_found(
+def test_an_interpreter_created_later_is_found(
     two_nodes: FakeCluster, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as a virtual environment that somebody makes in the notebook: looked for again, without other news."""
@@ -294,7 +294,7 @@ def test_an_interpreter_that_is_made_later_is_found(
 @pytest.mark.parametrize(("script", "why"), [
     (Waits("ImagePullBackOff"), "ImagePullBackOff"), (Exits(1), "CrashLoopBackOff, exit code 1"),
 ])  # fmt: skip
-def test_an_environment_that_does_not_run_says_why_it_cannot_be_entered(
+def test_a_stopped_environment_gives_the_reason_why_it_cannot_be_entered(
     two_nodes: FakeCluster, seen: Seen, script: Waits | Exits, why: str
 ) -> None:
     two_nodes.script("dev", script)
@@ -304,7 +304,7 @@ def test_an_environment_that_does_not_run_says_why_it_cannot_be_entered(
     assert not seen.found["fermi/dev"].running
 
 
-def test_nothing_is_forgotten_while_an_api_server_begins(
+def test_nothing_is_removed_while_an_api_server_starts(
     two_nodes: FakeCluster, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It forbids everything until it has read who may do what (seen on Kubernetes 1.36)."""
@@ -320,7 +320,7 @@ def test_nothing_is_forgotten_while_an_api_server_begins(
     assert seen.found["fermi/first"].zone == "zone-a"
 
 
-def test_an_idle_cluster_is_not_asked_anything(two_nodes: FakeCluster, seen: Seen) -> None:
+def test_an_idle_cluster_gets_no_requests(two_nodes: FakeCluster, seen: Seen) -> None:
     two_nodes.add_dev_pod("dev", "node-a", labels=DEV)
     seen.until(lambda found: found.get("fermi/dev") and found["fermi/dev"].engine.get("inside"), "it is looked into")
     before, told = len(two_nodes.calls()), seen.told
@@ -332,5 +332,5 @@ def test_an_idle_cluster_is_not_asked_anything(two_nodes: FakeCluster, seen: See
 @pytest.mark.parametrize(
     ("text", "value"), [("2", 2), ("500m", 0.5), ("2Gi", 2**31), ("1e3", 1000), ("128974848", 128974848), ("x", 0)]
 )
-def test_quantities_are_numbers(text: str, value: float) -> None:
+def test_quantities_are_parsed_as_numbers(text: str, value: float) -> None:
     assert pods.parse_quantity(text) == value

@@ -37,7 +37,7 @@ def test_every_code_is_listed(root: Path) -> None:
     assert codes() <= set(re.findall(r"`([A-Z_]+)`", text(root)))
 
 
-def test_the_column_of_restarts_is_what_the_platform_does(root: Path) -> None:
+def test_the_column_of_restarts_matches_the_platform(root: Path) -> None:
     section = text(root).split("## Reason codes")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`[A-Z_`, ]+`) \|.*\| (yes|no) \|$", section, re.MULTILINE)
     listed = {code: word == "yes" for names, word in rows for code in re.findall(r"[A-Z_]+", names)}

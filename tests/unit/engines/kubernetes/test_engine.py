@@ -39,7 +39,7 @@ def end(backend, one):
     backend.forget(one)
 
 
-def test_who_still_asks_when_the_connection_was_closed_begins_anew(lab, backend):
+def test_a_closed_connection_is_reopened_on_use(lab, backend):
     """The watch of a cluster that was changed or deleted closes it while another thread may be about to submit."""
     end(backend, submit(backend, job(1, 2)))
     backend.close()
@@ -47,7 +47,7 @@ def test_who_still_asks_when_the_connection_was_closed_begins_anew(lab, backend)
     until(lambda: not left_in(lab.cluster), what="nothing left")  # the root goes after what it owns
 
 
-def test_everything_of_an_attempt_goes_with_its_root(lab, backend):
+def test_all_objects_of_an_attempt_are_deleted_with_its_root(lab, backend):
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1, 2))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
@@ -59,7 +59,7 @@ def test_everything_of_an_attempt_goes_with_its_root(lab, backend):
     until(lambda: not left_in(lab.cluster), what="nothing left")
 
 
-def test_an_attempt_begins_where_owners_may_not_be_kept_from_deletion(lab, backend):
+def test_an_attempt_starts_where_block_owner_deletion_is_forbidden(lab, backend):
     """OpenShift checks it of whoever sets an owner; we do not ask for it. All goes with its root all the same."""
     lab.cluster.access.deny("update", "*/finalizers")
     one = submit(backend, job(1, 1))
@@ -68,7 +68,7 @@ def test_an_attempt_begins_where_owners_may_not_be_kept_from_deletion(lab, backe
     until(lambda: not left_in(lab.cluster), what="nothing left")
 
 
-def test_pods_fit_the_restricted_level(lab, backend):
+def test_pods_meet_the_restricted_level(lab, backend):
     lab.cluster.api.change(
         resources.NAMESPACES, lab.cluster.api.get(resources.NAMESPACES, "", lab.cluster.namespace),
         lambda obj: obj["metadata"].update(labels={"pod-security.kubernetes.io/enforce": "restricted"}),
@@ -78,7 +78,7 @@ def test_pods_fit_the_restricted_level(lab, backend):
 
 @pytest.mark.parametrize("nth", range(1, 7))
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_creation_that_breaks_off_anywhere_is_completed_by_the_next_submit(lab, nth, after):
+def test_an_interrupted_creation_is_completed_by_the_next_submit(lab, nth, after):
     """6 writes: the root, the Service, three Jobs, the mark."""
     lab.cluster.script(POD, Sleeps())
     first, second = lab.backend(), lab.backend()
@@ -97,7 +97,7 @@ def test_a_creation_that_breaks_off_anywhere_is_completed_by_the_next_submit(lab
 
 @pytest.mark.parametrize("nth", range(1, 6))
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_an_end_that_breaks_off_anywhere_is_completed_by_going_on(lab, nth, after):
+def test_an_interrupted_cancellation_is_completed_by_the_next(lab, nth, after):
     """Writes: the mark, two jobs, two pods; then what `forget` deletes."""
     lab.cluster.script(POD, Sleeps())
     backend = lab.backend()
@@ -112,7 +112,7 @@ def test_an_end_that_breaks_off_anywhere_is_completed_by_going_on(lab, nth, afte
     assert fault.struck == 1
 
 
-def test_an_api_server_that_fails_while_it_is_asked_ends_nothing(lab, backend):
+def test_an_api_server_error_during_observation_ends_nothing(lab, backend):
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
@@ -124,7 +124,7 @@ def test_an_api_server_that_fails_while_it_is_asked_ends_nothing(lab, backend):
     assert observe_one(backend, one).phase is Phase.RUNNING
 
 
-def test_two_who_submit_at_once_create_once(lab):
+def test_concurrent_submissions_create_once(lab):
     lab.cluster.script(POD, Sleeps())
     backends = [lab.backend() for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
@@ -134,7 +134,7 @@ def test_two_who_submit_at_once_create_once(lab):
     assert len(lab.cluster.pods(POD)) == 2
 
 
-def test_a_submitted_attempt_is_not_begun_again_when_its_jobs_are_no_more(lab, backend):
+def test_a_submitted_attempt_without_jobs_is_not_started_again(lab, backend):
     """Kubernetes removes finished Jobs after their time to live."""
     spec = job(1)
     one = submit(backend, spec)
@@ -145,7 +145,7 @@ def test_a_submitted_attempt_is_not_begun_again_when_its_jobs_are_no_more(lab, b
     assert not lab.cluster.names("jobs")
 
 
-def test_an_attempt_whose_objects_are_gone_has_failed_once_the_cluster_confirms_it(lab, backend):
+def test_an_attempt_whose_objects_are_gone_has_failed_once_confirmed(lab, backend):
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
@@ -155,7 +155,7 @@ def test_an_attempt_whose_objects_are_gone_has_failed_once_the_cluster_confirms_
     assert seen.cause.code == "POD_DELETED"
 
 
-def test_what_is_created_while_it_is_cancelled_does_not_stay(lab, backend):
+def test_objects_created_during_cancellation_are_deleted(lab, backend):
     """The mark comes between the first look at the root and the last creation."""
     lab.cluster.script(POD, Sleeps())
     spec, other = job(1, 1), lab.backend()
@@ -182,7 +182,7 @@ def cancel_in_thread(action):
     return hook
 
 
-def test_what_an_api_server_forbids_that_has_just_begun_may_be_allowed_later(lab):
+def test_a_forbidden_answer_of_a_starting_api_server_is_temporary(lab):
     """It has not read yet who may do what: a task that starts then does not fail for that."""
     client, access = lab.backend().client, lab.cluster.server.access
 
@@ -220,14 +220,14 @@ def test_what_an_api_server_forbids_that_has_just_begun_may_be_allowed_later(lab
         (Refused(503, "ServiceUnavailable", "apiserver is shutting down"), "ENGINE_UNREACHABLE", False),
     ],
 )
-def test_a_refusal_says_whether_asking_again_can_help(lab, backend, refused, code, permanent):
+def test_a_refusal_says_whether_a_retry_can_help(lab, backend, refused, code, permanent):
     lab.cluster.faults.refuse("create", "jobs", refused)
     with pytest.raises(BackendError) as raised:
         submit(backend, job(1))
     assert (raised.value.code, raised.value.permanent) == (code, permanent)
 
 
-def test_too_many_requests_are_sent_again_at_the_pace_asked_for(lab, backend):
+def test_a_429_is_retried_after_the_given_time(lab, backend):
     too_many = Refused(429, "TooManyRequests", "the server has received too many requests")
     fault = lab.cluster.faults.refuse("create", "*", too_many, times=3)
     submit(backend, job(1))
@@ -235,7 +235,7 @@ def test_too_many_requests_are_sent_again_at_the_pace_asked_for(lab, backend):
     assert lab.cluster.names("jobs")
 
 
-def test_idle_attempts_cost_no_request(lab, backend):
+def test_idle_attempts_make_no_request(lab, backend):
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
@@ -250,7 +250,7 @@ def test_idle_attempts_cost_no_request(lab, backend):
     assert asked() == before
 
 
-def test_a_cluster_that_cannot_be_reached_is_an_error_and_not_an_absence(lab):
+def test_an_unreachable_cluster_is_an_error_and_not_absence(lab):
     spec = job(1)
     lab.cluster.stop_api()
     backend = lab.backend()
@@ -259,7 +259,7 @@ def test_a_cluster_that_cannot_be_reached_is_an_error_and_not_an_absence(lab):
     lab.cluster.start_api()
 
 
-def test_a_memory_that_is_behind_does_not_say_that_an_attempt_is_absent(lab):
+def test_a_stale_cache_does_not_report_absence(lab):
     lab.cluster.script(POD, Sleeps())
     backend, other = lab.backend(), lab.backend()
     observe_one(backend, handle(job(9)))
@@ -270,7 +270,7 @@ def test_a_memory_that_is_behind_does_not_say_that_an_attempt_is_absent(lab):
     assert observe_one(backend, one).phase is Phase.UNKNOWN
 
 
-def test_attempts_of_nobody_are_orphans(lab, backend):
+def test_unknown_attempts_are_orphans(lab, backend):
     lab.cluster.script("task-*", Sleeps())
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
@@ -281,13 +281,13 @@ def test_attempts_of_nobody_are_orphans(lab, backend):
     until(lambda: not left_in(lab.cluster), what="nothing left")
 
 
-def test_environments_of_another_namespace_and_without_an_image_are_refused(backend):
+def test_environments_of_another_namespace_or_without_an_image_are_refused(backend):
     spec = job(1, engine={"namespace": "elsewhere"})
     spec = replace(spec, nodes=(replace(spec.nodes[0], image=""),))
     assert [problem.code for problem in backend.problems(spec)] == ["NAMESPACE_FOREIGN", "IMAGE_MISSING"]
 
 
-def test_the_grace_of_a_deletion_is_never_none(lab, backend):
+def test_the_grace_period_of_a_deletion_is_never_zero(lab, backend):
     """Zero would remove the pod from the API while its processes go on."""
     lab.cluster.script(POD, Sleeps(deaf=True))
     one = submit(backend, job(1))
@@ -298,7 +298,7 @@ def test_the_grace_of_a_deletion_is_never_none(lab, backend):
     until_seen(backend, one, gone)
 
 
-def test_each_object_is_created_and_deleted_with_one_request_however_often_one_asks(lab):
+def test_each_object_is_created_and_deleted_with_one_request(lab):
     """Several processes at the same attempt, each of which is told again and again to go on."""
     lab.cluster.script(POD, Sleeps())
     backends, spec = [lab.backend() for _ in range(3)], job(1, 1, 1)
@@ -347,7 +347,7 @@ def writes(lab):
     return [(call.verb, call.resource, call.code) for call in lab.cluster.calls("write", user_agent="fermi")]
 
 
-def test_one_process_creates_each_object_once_however_often_it_is_asked(lab, backend):
+def test_one_process_creates_each_object_once(lab, backend):
     lab.cluster.script(POD, Sleeps())
     spec = job(1, 1, 1)
     backend.orphans(())
@@ -372,7 +372,7 @@ def submit_with_secret(backend, spec):
     return handle(spec)
 
 
-def test_a_value_is_in_the_attempts_secret_and_in_no_other_object(lab, backend):
+def test_a_secret_value_is_only_in_the_attempts_secret(lab, backend):
     script = f"import os; raise SystemExit(os.environ['API_KEY'] != {KEY[::-1]!r}[::-1])"
     one = submit_with_secret(backend, job(1, 2, script=script, secret_env=SECRET))
     [secret] = [obj for obj in lab.cluster.all("secrets") if obj["metadata"]["name"] == one.name]  # it goes at the end
@@ -388,7 +388,7 @@ def test_a_value_is_in_the_attempts_secret_and_in_no_other_object(lab, backend):
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["one that ended", "one that is cancelled"])
-def test_values_of_secrets_go_with_their_attempt_and_not_with_the_sweep(lab, backend, ended):
+def test_secret_values_are_deleted_with_their_attempt(lab, backend, ended):
     lab.cluster.script(POD, Exits(0) if ended else Sleeps())
     spec = job(1, secret_env={"TOKEN": "hub"})
     backend.submit(rendered(backend, spec), {"TOKEN": "s3cret"})
@@ -403,7 +403,7 @@ def test_values_of_secrets_go_with_their_attempt_and_not_with_the_sweep(lab, bac
     assert one.name in lab.cluster.names("configmaps"), "what else there is of it waits for the sweep"
 
 
-def test_without_the_right_to_delete_secrets_they_wait_for_the_sweep(lab, backend):
+def test_without_permission_to_delete_secrets_the_sweep_does_it(lab, backend):
     why = 'secrets "task-x-1" is forbidden: User "u" cannot delete resource "secrets" in API group ""'
     lab.cluster.faults.refuse("delete", "secrets", Refused(403, "Forbidden", why))
     lab.cluster.script(POD, Sleeps())
@@ -413,7 +413,7 @@ def test_without_the_right_to_delete_secrets_they_wait_for_the_sweep(lab, backen
     assert handle(spec).name in lab.cluster.names("secrets")
 
 
-def test_two_threads_may_look_at_an_attempt_that_changed(lab, backend, monkeypatch):
+def test_two_threads_may_observe_a_changed_attempt(lab, backend, monkeypatch):
     """Both have found it in what was known: the second one to forget it finds nothing."""
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1))
@@ -429,7 +429,7 @@ def test_two_threads_may_look_at_an_attempt_that_changed(lab, backend, monkeypat
     assert observe_one(backend, one).phase is Phase.RUNNING
 
 
-def test_a_submission_that_was_cut_short_after_the_secret_goes_on(lab, backend):
+def test_a_submission_interrupted_after_the_secret_continues(lab, backend):
     spec = job(1, script="import os; os.environ['API_KEY']", secret_env=SECRET)
     lab.cluster.faults.refuse("create", "jobs", errors.internal())
     with pytest.raises(BackendError):
@@ -438,7 +438,7 @@ def test_a_submission_that_was_cut_short_after_the_secret_goes_on(lab, backend):
     until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED)
 
 
-def test_what_a_webhook_says_of_a_secret_is_passed_on_without_its_value(lab, backend):
+def test_a_webhook_message_about_a_secret_is_shown_without_its_value(lab, backend):
     told = f'policy: data "{KEY}" / "{base64.b64encode(KEY.encode()).decode()}" has not enough entropy'
     lab.cluster.faults.refuse("create", "secrets", errors.webhook_denied("entropy.example.org", told))
     with pytest.raises(BackendError) as caught:
@@ -448,7 +448,7 @@ def test_what_a_webhook_says_of_a_secret_is_passed_on_without_its_value(lab, bac
     assert base64.b64encode(KEY.encode()).decode() not in repr(caught.value.params) + str(caught.value)
 
 
-def test_the_platform_asks_for_no_secret_and_a_task_without_one_makes_none(lab, backend):
+def test_a_task_without_secrets_creates_none(lab, backend):
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED)
     assert not [obj for obj in lab.cluster.all("secrets") if obj["metadata"]["name"] == one.name]

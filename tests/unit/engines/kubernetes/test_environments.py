@@ -93,7 +93,7 @@ def run(lab: Lab, command: str, handle: EnvironmentHandle = FIRST) -> str:
     raise AssertionError(printed)
 
 
-def test_a_life_with_a_real_keeper_keeps_its_disk_and_leaves_nothing(lab: Lab) -> None:
+def test_an_environment_with_real_envd_keeps_its_disk_and_leaves_no_objects(lab: Lab) -> None:
     first = replace(SPEC, env={"COLOUR": "blue"}, secret_env={"TOKEN": "hub"}, ports=(EnvironmentPort("board", 6006),))
     lab.start(first, TOKEN="s3cret")
     seen = lab.until(EnvironmentPhase.RUNNING)
@@ -127,7 +127,7 @@ def test_a_life_with_a_real_keeper_keeps_its_disk_and_leaves_nothing(lab: Lab) -
     assert lab.engine.delete("env-1")
 
 
-def test_a_task_trains_inside_of_an_environment_of_ours_on_the_gpus_that_it_holds(lab: Lab, tmp_path: Path) -> None:
+def test_a_task_trains_inside_a_managed_environment_on_its_gpus(lab: Lab, tmp_path: Path) -> None:
     lab.cluster.add_dev_pod("dev", "node-a", gpus=1, labels={"fermi.io/dev-environment": "true"})
     lab.start(replace(SPEC, gpu_type="A100", gpu_count=3))
     seen = lab.until(EnvironmentPhase.RUNNING)
@@ -156,7 +156,7 @@ def test_a_task_trains_inside_of_an_environment_of_ours_on_the_gpus_that_it_hold
         backend.close()
 
 
-def test_an_environment_runs_although_it_cannot_be_looked_into(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_that_cannot_be_surveyed_runs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.cluster.access.deny("get", "pods/exec")
     lab.start()
     assert lab.until(EnvironmentPhase.RUNNING).facts["engine"]["inside"]["why"] == "INSIDE_FORBIDDEN"
@@ -165,7 +165,7 @@ def test_an_environment_runs_although_it_cannot_be_looked_into(lab: Lab, monkeyp
     assert lab.until(EnvironmentPhase.RUNNING).facts["engine"]["inside"] == {}
 
 
-def test_a_way_in_ends_quietly_whoever_leaves_first(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_ends_quietly_on_both_sides(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller that goes while bytes are on their way to it, and a pod that goes under its caller."""
     raised: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
@@ -199,7 +199,7 @@ def shared(lab: Lab) -> list[str]:
     return [name for name in lab.cluster.names("configmaps") if name.startswith("fermi-modules-")]
 
 
-def test_a_secret_goes_with_the_run_that_had_it(lab: Lab) -> None:
+def test_a_secret_is_deleted_with_its_run(lab: Lab) -> None:
     """When the run is stopped, and, where nobody stopped it, when the next one begins."""
     lab.cluster.script("env-1-0", Sleeps())
     first = replace(SPEC, secret_env={"TOKEN": "hub"})
@@ -220,9 +220,7 @@ def test_a_secret_goes_with_the_run_that_had_it(lab: Lab) -> None:
     assert lab.seen(EnvironmentHandle("env-1", 2)).left is False
 
 
-def test_all_runs_of_a_release_share_its_modules_which_go_when_nothing_needs_them(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_of_a_release_share_its_modules_until_unused(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.cluster.script("env-1-0", Sleeps())
     lab.cluster.script("env-2-0", Sleeps())
     lab.start()
@@ -252,9 +250,7 @@ def test_all_runs_of_a_release_share_its_modules_which_go_when_nothing_needs_the
     assert shared(lab) == []
 
 
-def test_modules_that_somebody_came_to_need_as_they_were_removed_are_made_again(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_modules_needed_during_their_deletion_are_created_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     made = module_configmap.build_config_map({"fermi/__init__.py": ""}, lab.cluster.namespace)
     module_configmap.ensure_config_map(lab.engine.client, made)
     monkeypatch.setattr(module_configmap, "MIN_AGE_SECONDS", -60.0)
@@ -270,7 +266,7 @@ def test_modules_that_somebody_came_to_need_as_they_were_removed_are_made_again(
     assert (again["data"], again["immutable"]) == (made["data"], True)
 
 
-def test_a_run_that_was_stopped_before_it_began_never_begins(lab: Lab) -> None:
+def test_a_run_stopped_before_it_started_never_starts(lab: Lab) -> None:
     assert lab.seen() == EnvironmentStatus(EnvironmentPhase.ABSENT, None)
     lab.engine.stop(FIRST, 5)
     lab.start()
@@ -278,7 +274,7 @@ def test_a_run_that_was_stopped_before_it_began_never_begins(lab: Lab) -> None:
     assert lab.cluster.names("statefulsets") == []
 
 
-def test_a_start_that_was_cut_short_is_finished_by_the_next(lab: Lab) -> None:
+def test_an_interrupted_start_is_completed_by_the_next(lab: Lab) -> None:
     lab.cluster.script("env-1-0", Sleeps())
     for kind in ("persistentvolumeclaims", "services", "statefulsets"):
         lab.cluster.faults.refuse("create", kind, errors.internal())
@@ -300,7 +296,7 @@ def test_a_start_that_was_cut_short_is_finished_by_the_next(lab: Lab) -> None:
         (Waits("ErrImagePull", "manifest unknown"), EnvironmentPhase.ENDED, "IMAGE_UNAVAILABLE"),
     ],
 )
-def test_why_it_does_not_begin_is_said(lab: Lab, script: Any, phase: EnvironmentPhase, code: str) -> None:
+def test_the_reason_why_it_does_not_start_is_given(lab: Lab, script: Any, phase: EnvironmentPhase, code: str) -> None:
     lab.cluster.script("env-1-0", script)
     lab.start()
     seen = lab.until(phase)
@@ -312,7 +308,7 @@ def test_why_it_does_not_begin_is_said(lab: Lab, script: Any, phase: Environment
     lab.end()
 
 
-def test_while_its_pod_is_replaced_it_is_starting_and_says_so(lab: Lab) -> None:
+def test_an_environment_whose_pod_is_replaced_is_starting(lab: Lab) -> None:
     lab.cluster.script("env-1-0", Sleeps(deaf=True))
     lab.start()
     until(lambda: lab.seen().facts.get("host"), what="it is placed")
@@ -329,7 +325,7 @@ def test_while_its_pod_is_replaced_it_is_starting_and_says_so(lab: Lab) -> None:
     lab.cluster.manager.pause(on=False)
 
 
-def test_one_that_fits_no_node_says_what_is_missing(lab: Lab) -> None:
+def test_an_environment_that_fits_no_node_names_what_is_missing(lab: Lab) -> None:
     lab.start(replace(SPEC, gpu_count=9))
     until(lambda: lab.seen().waiting is not None, what="the scheduler has spoken")
     waiting = lab.seen().waiting
@@ -338,7 +334,7 @@ def test_one_that_fits_no_node_says_what_is_missing(lab: Lab) -> None:
     assert waiting.params["node"] == "notes"
 
 
-def test_where_no_node_bears_a_zone_an_environment_runs_all_the_same(kubernetes: FakeCluster) -> None:
+def test_an_environment_runs_where_no_node_has_a_zone(kubernetes: FakeCluster) -> None:
     kubernetes.add_node("bare", zone="")
     kubernetes.script("env-1-0", Sleeps())
     lab = Lab(kubernetes)
@@ -349,7 +345,7 @@ def test_where_no_node_bears_a_zone_an_environment_runs_all_the_same(kubernetes:
     lab.engine.client.close()
 
 
-def test_its_zone_is_the_one_that_its_node_bears(lab: Lab) -> None:
+def test_its_zone_is_that_of_its_node(lab: Lab) -> None:
     lab.cluster.script("env-1-0", Sleeps())
     lab.cluster.add_node("bare", zone="")
     assert lab.engine.zones() == {"zone-a"}
@@ -357,7 +353,7 @@ def test_its_zone_is_the_one_that_its_node_bears(lab: Lab) -> None:
     until(lambda: lab.seen().facts.get("zone") == "zone-a", what="its zone is known")
 
 
-def test_zones_are_not_known_without_the_right_to_look_at_nodes(lab: Lab) -> None:
+def test_without_permission_to_read_nodes_zones_are_unknown(lab: Lab) -> None:
     lab.cluster.access.deny(resource="nodes")
     lab.cluster.script("env-1-0", Sleeps())
     assert lab.engine.zones() is None
@@ -366,7 +362,7 @@ def test_zones_are_not_known_without_the_right_to_look_at_nodes(lab: Lab) -> Non
     assert "zone" not in lab.seen().facts
 
 
-def test_one_that_no_node_has_the_labels_for_waits_for_a_node_that_is_added(lab: Lab) -> None:
+def test_an_environment_without_matching_node_labels_waits_for_a_node(lab: Lab) -> None:
     """As an autoscaler adds it, after it has seen a pod that fits nowhere."""
     lab.cluster.script("env-1-0", Sleeps())
     lab.start(replace(SPEC, zone="zone-b"))
@@ -379,14 +375,14 @@ def test_one_that_no_node_has_the_labels_for_waits_for_a_node_that_is_added(lab:
     until(lambda: lab.seen().facts.get("host") == "new", what="it is on the new node")
 
 
-def test_one_that_is_kept_to_a_machine_which_is_not_there_ends(lab: Lab) -> None:
+def test_an_environment_pinned_to_a_missing_machine_ends(lab: Lab) -> None:
     lab.start(replace(SPEC, host="elsewhere"))
     cause = lab.until(EnvironmentPhase.ENDED).cause
     assert cause
     assert cause.code == "NODE_MISSING"
 
 
-def test_a_quota_is_named_where_no_pod_could_be_made(lab: Lab) -> None:
+def test_a_quota_that_prevents_the_pod_is_named(lab: Lab) -> None:
     lab.cluster.add_quota("small", {"requests.memory": "1Mi"})
     lab.start()
     until(lambda: lab.seen().waiting is not None, what="the controller has spoken")
@@ -395,7 +391,7 @@ def test_a_quota_is_named_where_no_pod_could_be_made(lab: Lab) -> None:
     assert waiting.code == "QUOTA_EXCEEDED"
 
 
-def test_discovery_leaves_alone_what_the_platform_made(lab: Lab) -> None:
+def test_discovery_ignores_managed_environments(lab: Lab) -> None:
     lab.cluster.script("env-1-0", Sleeps())
     lab.cluster.add_dev_pod("theirs", "node-a", labels={"fermi.io/dev-environment": "true"})
     lab.start()
@@ -409,7 +405,7 @@ def test_discovery_leaves_alone_what_the_platform_made(lab: Lab) -> None:
     assert [one.name for one in seen] == ["theirs"]
 
 
-def test_gpus_are_claimed_where_a_device_class_is_named_and_shared_with_what_trains_there() -> None:
+def test_gpus_are_claimed_by_device_class_and_shared_with_training_inside() -> None:
     connection = {"environments": {"deviceClass": "gpu.nvidia.com", "storageClass": "fast"}, "namespace": "fermi"}
     made = {
         one.kind: one.content
@@ -435,7 +431,7 @@ def test_gpus_are_claimed_where_a_device_class_is_named_and_shared_with_what_tra
     ]
 
 
-def test_the_claim_and_its_pod_are_what_the_api_server_takes(kubernetes: FakeCluster) -> None:
+def test_the_resource_claim_and_its_pod_are_accepted_by_the_api_server(kubernetes: FakeCluster) -> None:
     kubernetes.install("dra")
     kubernetes.script("env-1-0", Sleeps())
     lab = Lab(kubernetes, environments={"deviceClass": "gpu.nvidia.com"})
@@ -447,7 +443,7 @@ def test_the_claim_and_its_pod_are_what_the_api_server_takes(kubernetes: FakeClu
     lab.engine.client.close()
 
 
-def test_what_it_does_is_what_it_asks_permission_for() -> None:
+def test_every_request_is_covered_by_its_documented_permissions() -> None:
     plain = {rule.resource for rule, _ in permissions.iterate_rules({})}
     assert {"statefulsets", "persistentvolumeclaims", "pods/portforward", "pods/exec"} <= plain
     verbs = {
@@ -459,7 +455,7 @@ def test_what_it_does_is_what_it_asks_permission_for() -> None:
     assert {"get", "create", "delete"} <= verbs
 
 
-def test_bad_specs_are_refused() -> None:
+def test_invalid_specs_are_refused() -> None:
     engine = environments.KubernetesEnvironmentBackend({})
     codes = [
         one.code
@@ -470,7 +466,7 @@ def test_bad_specs_are_refused() -> None:
     assert codes == ["IMAGE_NEEDED", "PORT_IS_KEEPERS"]
 
 
-def test_a_disk_of_a_class_that_cannot_grow_is_refused_another_size_and_used_as_it_is(kubernetes: FakeCluster) -> None:
+def test_a_disk_that_cannot_grow_refuses_another_size(kubernetes: FakeCluster) -> None:
     kubernetes.add_storage_class("fixed", grows=False)
     kubernetes.add_node("node-a")
     kubernetes.script("env-1-0", Sleeps())
@@ -488,7 +484,7 @@ def test_a_disk_of_a_class_that_cannot_grow_is_refused_another_size_and_used_as_
     lab.engine.client.close()
 
 
-def test_a_disk_that_can_grow_is_tried_and_left_as_it_is(lab: Lab) -> None:
+def test_a_disk_that_can_grow_is_checked_without_changing_it(lab: Lab) -> None:
     lab.cluster.script("env-1-0", Sleeps())
     lab.start()
     until(lambda: lab.cluster.all("persistentvolumeclaims")[0]["status"]["phase"] == "Bound", what="it is bound")
@@ -502,7 +498,7 @@ def test_a_disk_that_can_grow_is_tried_and_left_as_it_is(lab: Lab) -> None:
     assert problem.code == "ENGINE_FORBIDDEN"
 
 
-def test_why_its_service_failed_is_told_and_its_log_outlives_its_pod(lab: Lab) -> None:
+def test_the_cause_of_a_failed_service_and_its_log_outlive_the_pod(lab: Lab) -> None:
     said = "no such model 模型"
     lab.start(replace(SPEC, start_script=f"echo {said}; exit 3"))
     cause = lab.until(EnvironmentPhase.ENDED).cause
@@ -529,7 +525,7 @@ def test_why_its_service_failed_is_told_and_its_log_outlives_its_pod(lab: Lab) -
 
 
 @pytest.mark.parametrize("said", ["", "{", '{"cause": {"code": "NODE_LOST"}}', '{"cause": {"code": 3}}', "[]"])
-def test_words_that_no_keeper_says_are_evidence_alone(said: str) -> None:
+def test_unknown_messages_of_envd_are_only_evidence(said: str) -> None:
     ended = {"exitCode": 1, "reason": "Error", "message": said}
     status = {"phase": "Running", "containerStatuses": [{"name": "node", "lastState": {"terminated": ended}}]}
     cause = environments._find_end({"metadata": {"name": "env-1-0"}, "spec": {"nodeName": "node-a"}, "status": status})
@@ -537,7 +533,7 @@ def test_words_that_no_keeper_says_are_evidence_alone(said: str) -> None:
     assert cause.code == "KEEPER_ENDED"
 
 
-def test_a_keepers_last_words_fit_into_what_kubernetes_keeps_of_them() -> None:
+def test_envds_last_message_fits_the_termination_message() -> None:
     params = {"kind": "custom", "exitCode": 1, "output": "模" * 2000, "why": '"' * 2000}
     said = build_termination_message({"code": "SERVICE_CRASHED", "params": params})
     assert len(said) <= 4096
@@ -547,7 +543,7 @@ def test_a_keepers_last_words_fit_into_what_kubernetes_keeps_of_them() -> None:
     assert cause.params["output"].endswith("模")
 
 
-def test_a_keeper_that_ends_is_the_end_of_the_run(lab: Lab) -> None:
+def test_the_end_of_envd_is_the_end_of_the_run(lab: Lab) -> None:
     lab.cluster.script("env-1-0", Sleeps())
     lab.start()
     until(lambda: lab.cluster.names("pods") == ["env-1-0"], what="its pod is there")

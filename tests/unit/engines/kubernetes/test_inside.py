@@ -46,11 +46,11 @@ def ends_while_it_goes(kubernetes: FakeCluster) -> None:
     kubernetes.api.delete(resources.PODS, "fermi", "dev", {})
 
 
-def test_one_that_runs_has_no_fate(environments: PodEnvironments, begun: dict[str, str]) -> None:
+def test_a_running_container_has_no_end(environments: PodEnvironments, begun: dict[str, str]) -> None:
     assert environments.find_end(NODE, begun) is None
 
 
-def test_a_pod_that_is_deleted_is_no_restart_of_its_container(
+def test_a_deleted_pod_is_no_container_restart(
     kubernetes: FakeCluster, environments: PodEnvironments, begun: dict[str, str]
 ) -> None:
     ends_while_it_goes(kubernetes)
@@ -61,7 +61,7 @@ def test_a_pod_that_is_deleted_is_no_restart_of_its_container(
     ("EvictionByEvictionAPI", "EVICTED"), ("PreemptionByScheduler", "POD_PREEMPTED"),
     ("DeletionByTaintManager", "NODE_LOST"),
 ])  # fmt: skip
-def test_who_took_a_pod_away_is_said(
+def test_the_reason_of_a_pods_deletion_is_given(
     kubernetes: FakeCluster, environments: PodEnvironments, begun: dict[str, str], reason: str, code: str
 ) -> None:
     """The condition comes before the deletion (kubernetes/kubernetes, pkg/registry/core/pod/storage/eviction.go)."""
@@ -74,7 +74,7 @@ def test_who_took_a_pod_away_is_said(
     assert (found, params["evidence"]) == (code, f"{reason}: Eviction API: evicting")
 
 
-def test_one_that_took_too_much_memory_says_its_limit(
+def test_an_oom_killed_container_names_its_limit(
     kubernetes: FakeCluster, environments: PodEnvironments, begun: dict[str, str]
 ) -> None:
     kubernetes.kill_container(kubernetes.pods("dev")[0], "OOMKilled")
@@ -83,7 +83,7 @@ def test_one_that_took_too_much_memory_says_its_limit(
     )  # fmt: skip
 
 
-def test_one_that_was_killed_was_restarted(
+def test_a_killed_container_was_restarted(
     kubernetes: FakeCluster, environments: PodEnvironments, begun: dict[str, str]
 ) -> None:
     kubernetes.kill_container(kubernetes.pods("dev")[0])

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not os.environ.get("FERMI_CRDS"), reason="FERMI_
 FEATURES = ("jobset", "kueue")
 
 
-def test_a_jobset_trains_as_jobs_do(lab):
+def test_a_jobset_trains_like_jobs(lab):
     backend = lab.backend(jobset=True)
     lab.watched(backend)
     one = submit(backend, job(1, 2, script="import os; print(os.environ['RANK'])"))
@@ -45,7 +45,7 @@ def test_a_cancelled_jobset_leaves_nothing(lab):
 
 
 @pytest.mark.parametrize("jobset", [False, True], ids=["jobs", "jobset"])
-def test_what_kueue_says_is_why_it_waits_and_admission_begins_it(lab, jobset):
+def test_kueues_message_is_the_waiting_reason_until_admission(lab, jobset):
     backend = lab.backend(jobset=jobset, queue="gpus")
     lab.cluster.hold("task-*", "insufficient unused quota for nvidia.com/gpu")
     one = submit(backend, job(1))
@@ -57,7 +57,7 @@ def test_what_kueue_says_is_why_it_waits_and_admission_begins_it(lab, jobset):
     until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED)
 
 
-def test_a_queue_admits_a_jobset_as_a_whole_where_it_would_admit_half_of_the_jobs(lab):
+def test_a_queue_admits_a_jobset_as_a_whole(lab):
     """Two tasks whose Jobs are admitted one by one can each hold half of the quota for ever."""
     lab.cluster.kueue.quota = 1
     apart = lab.backend(queue="gpus")
@@ -79,12 +79,12 @@ def test_a_queue_admits_a_jobset_as_a_whole_where_it_would_admit_half_of_the_job
     until_seen(together, whole, lambda seen: seen.phase is Phase.SUCCEEDED)
 
 
-def test_kueue_decides_whose_turn_it_is_where_the_connection_names_a_queue(lab):
+def test_kueue_orders_tasks_where_the_connection_names_a_queue(lab):
     assert lab.backend(jobset=True, queue="gpus").queues
     assert not lab.backend(jobset=True).queues
 
 
-def test_what_waits_in_a_queue_can_be_cancelled(lab):
+def test_a_task_waiting_in_a_queue_can_be_cancelled(lab):
     backend = lab.backend(jobset=True, queue="gpus")
     lab.cluster.hold("task-*", "no quota")
     one = submit(backend, job(1))

@@ -31,7 +31,7 @@ def labels(backend, spec):
 
 
 @pytest.mark.parametrize("jobset", [False, True], ids=["job", "jobset"])
-def test_kueue_is_told_what_was_asked_for_and_nothing_else(lab, jobset):
+def test_kueue_gets_exactly_the_requested_settings(lab, jobset):
     queue = {"default": "gpus", "projects": {"nlp": "words", "project-7": "pictures"}}
     backend = lab.backend(jobset=jobset, queue=queue, priority_classes=CLASSES)
     assert labels(backend, job(1)) == {QUEUE: "gpus"}
@@ -44,7 +44,7 @@ def test_kueue_is_told_what_was_asked_for_and_nothing_else(lab, jobset):
     assert "activeDeadlineSeconds" not in str(bounded.to_json()), "Kueue counts for the gang as a whole"
 
 
-def test_without_a_queue_pods_get_the_class_and_the_jobs_the_limit(lab):
+def test_without_a_queue_pods_get_the_priority_class_and_jobs_the_limit(lab):
     backend = lab.backend(priority_classes=CLASSES, max_run_seconds=7200)
 
     def spec(**asked):
@@ -56,7 +56,7 @@ def test_without_a_queue_pods_get_the_class_and_the_jobs_the_limit(lab):
     assert spec(max_run=1e6) == (None, 7200), "never beyond the connection's own limit"
 
 
-def test_a_pods_class_that_is_not_there_is_refused_and_one_that_is_runs(lab):
+def test_a_missing_priority_class_is_refused_and_an_existing_one_used(lab):
     lab.cluster.add_pod_class("express", 1000)
     backend = lab.backend(priority_classes=CLASSES)
     until_seen(backend, submit(backend, job(1, priority="urgent")), lambda seen: seen.phase is Phase.SUCCEEDED)
@@ -67,7 +67,7 @@ def test_a_pods_class_that_is_not_there_is_refused_and_one_that_is_runs(lab):
     assert "no PriorityClass with name background" in seen.cause.params["evidence"]
 
 
-def test_a_higher_class_waits_before_a_lower_one_and_each_is_told_its_place(lab):
+def test_a_higher_class_waits_ahead_and_positions_are_reported(lab):
     lab.cluster.add_class("express", 1000)
     lab.cluster.hold("task-*")
     backend = lab.backend(jobset=True, queue="gpus", priority_classes=CLASSES)
@@ -87,7 +87,7 @@ def test_a_higher_class_waits_before_a_lower_one_and_each_is_told_its_place(lab)
 
 
 @pytest.mark.parametrize("how", ["not served", "forbidden", "broken"])
-def test_where_kueue_does_not_tell_the_place_everything_else_is_told(lab, how):
+def test_without_positions_the_other_reasons_are_reported(lab, how):
     if how == "not served":
         lab.cluster.server.features.remove("visibility")
     elif how == "forbidden":
@@ -101,7 +101,7 @@ def test_where_kueue_does_not_tell_the_place_everything_else_is_told(lab, how):
     assert seen.waiting.params == {"queue": "gpus", "evidence": "no quota"}
 
 
-def test_the_place_is_asked_for_once_for_all_who_wait_there(lab, monkeypatch):
+def test_positions_are_read_once_for_all_waiting_tasks(lab, monkeypatch):
     monkeypatch.setattr(positions, "CACHE_SECONDS", 600.0)
     lab.cluster.hold("task-*")
     backend = lab.backend(jobset=True, queue="gpus")
@@ -112,7 +112,7 @@ def test_the_place_is_asked_for_once_for_all_who_wait_there(lab, monkeypatch):
     assert len(lab.cluster.calls("get", "localqueues/pendingworkloads")) == 1
 
 
-def test_a_class_that_kueue_does_not_know_is_why_it_waits(lab):
+def test_an_unknown_workload_class_is_the_waiting_reason(lab):
     """It has no Workload then, and would wait for ever."""
     backend = lab.backend(jobset=True, queue="gpus", priority_classes=CLASSES)
     seen = until_seen(backend, submit(backend, job(1, priority="low")), lambda seen: seen.waiting)
@@ -120,7 +120,7 @@ def test_a_class_that_kueue_does_not_know_is_why_it_waits(lab):
     assert "background" in seen.waiting.params["evidence"]
 
 
-def test_whom_kueue_ends_because_its_time_is_over_has_run_too_long(lab):
+def test_a_task_ended_by_kueue_for_its_time_limit_ran_too_long(lab):
     lab.cluster.script("task-*", Sleeps())
     backend = lab.backend(jobset=True, queue="gpus")
     one = submit(backend, job(1, max_run=3600.0))
@@ -129,7 +129,7 @@ def test_whom_kueue_ends_because_its_time_is_over_has_run_too_long(lab):
     assert until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED).cause.code == "RUN_TIMEOUT"
 
 
-def test_who_waits_is_cancelled_without_a_trace_and_the_next_attempt_stands_in_line_anew(lab):
+def test_a_waiting_task_is_cancelled_without_leftovers_and_the_next_attempt_queues_again(lab):
     """As a pause does, and what comes after it."""
     lab.cluster.hold("task-*")
     backend = lab.backend(jobset=True, queue="gpus")
@@ -151,5 +151,5 @@ def test_who_waits_is_cancelled_without_a_trace_and_the_next_attempt_stands_in_l
         ({"queue": {"default": "gpus"}}, "QUEUE_NEEDS_JOBSET"),
     ],
 )
-def test_a_queue_that_is_not_for_everybody_is_refused(connection, code):
+def test_an_invalid_queue_is_refused(connection, code):
     assert [one.code for one in checks.find_connection_problems("kubernetes", connection)] == [code]

@@ -39,14 +39,14 @@ def until_drained(backend, one):
     return until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED and seen.left is False)
 
 
-def test_ranks_of_one_pod_are_told_apart(lab, backend):
+def test_ranks_of_one_pod_have_separate_logs(lab, backend):
     lab.watched(backend)
     one = submit(backend, job(2, 1, script=COUNT))
     until_drained(backend, one)
     assert [text(backend, one, rank) for rank in range(3)] == [whole(rank) for rank in range(3)]
 
 
-def test_broken_streams_and_a_restarted_api_server_lose_and_double_nothing(lab, backend):
+def test_broken_streams_and_api_restarts_lose_and_duplicate_nothing(lab, backend):
     lab.watched(backend)
     one = submit(backend, job(2, script=COUNT))
     for number in (50, 200, 350):
@@ -56,7 +56,7 @@ def test_broken_streams_and_a_restarted_api_server_lose_and_double_nothing(lab, 
     assert [text(backend, one, rank) for rank in range(2)] == [whole(0), whole(1)]
 
 
-def test_a_watcher_that_dies_is_followed_by_another_that_goes_on(lab):
+def test_another_watcher_continues_after_one_died(lab):
     first, second = lab.backend(), lab.backend()
     stop = lab.watched(first)
     one = submit(first, job(2, script=COUNT))
@@ -68,7 +68,7 @@ def test_a_watcher_that_dies_is_followed_by_another_that_goes_on(lab):
     assert [text(second, one, rank) for rank in range(2)] == [whole(0), whole(1)]
 
 
-def test_without_any_watcher_a_log_is_read_before_its_attempt_counts_as_gone(lab, backend):
+def test_without_a_watcher_a_log_is_read_before_its_attempt_is_gone(lab, backend):
     one = submit(backend, job(1, script="print('all of it')"))
     until_drained(backend, one)
     assert text(backend, one, 0) == "all of it\n"
@@ -82,7 +82,7 @@ def test_logs_stay_when_their_pods_are_deleted(lab, backend):
     assert text(backend, one, 0) == "all of it\n"
 
 
-def test_how_ranks_ended_is_known_when_their_pods_are_gone(lab, backend):
+def test_exit_codes_are_kept_when_pods_are_deleted(lab, backend):
     one = submit(backend, job(2, script="import os, sys; sys.exit(3) if os.environ['RANK'] == '1' else None"))
     until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED and seen.left is False)
     backend.client.delete("Job", f"{one.name}-node-0")
@@ -92,7 +92,7 @@ def test_how_ranks_ended_is_known_when_their_pods_are_gone(lab, backend):
     assert all(rank.pid for rank in seen.ranks)
 
 
-def test_what_a_stopped_rank_prints_last_is_kept(lab, backend):
+def test_the_last_output_of_a_stopped_rank_is_kept(lab, backend):
     script = """
 import signal, sys, time
 def leave(*_):
@@ -109,7 +109,7 @@ time.sleep(600)
     assert text(backend, one, 0) == "ready\nsaved a checkpoint\n"
 
 
-def test_a_line_that_comes_twice_or_in_pieces_is_written_once(tmp_path):
+def test_repeated_and_partial_lines_are_written_once(tmp_path):
     files = AttemptFiles(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
     lines = [b"2026-11-21T08:00:00.1Z 3:0:one", b"2026-11-21T08:00:00.2Z 3+4:two", b"2026-11-21T08:00:00.3Z 3:7: more"]
@@ -121,7 +121,7 @@ def test_a_line_that_comes_twice_or_in_pieces_is_written_once(tmp_path):
     assert files.rank(3).read_bytes() == b"one\ntwo more\n"
 
 
-def test_what_the_node_rotated_away_is_said_and_keeps_positions_true(tmp_path):
+def test_lines_rotated_away_by_the_node_are_reported_and_offsets_stay_right(tmp_path):
     files = AttemptFiles(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
     LogSink(files, 0, range(4)).take([b"2026-11-21T08:00:00.1Z 0:0:one", b"2026-11-21T08:00:00.2Z 0:500:later"])
@@ -143,7 +143,7 @@ os.kill(runner, signal.SIGKILL)  # as if its memory had run out
 """
 
 
-def test_a_script_that_speaks_in_its_runners_name_harms_itself_only(lab):
+def test_a_script_that_imitates_its_runner_harms_only_itself(lab):
     """A pod's runner may not be looked into (see the next test), which root with all capabilities need not mind."""
     backend = lab.backend()
     lab.watched(backend)
@@ -159,7 +159,7 @@ def test_a_script_that_speaks_in_its_runners_name_harms_itself_only(lab):
     assert backend.observe([one, other])[other.name].phase in (Phase.STARTING, Phase.RUNNING)
 
 
-def test_an_interpreter_that_cannot_run_us_leaves_its_words(lab):
+def test_output_of_a_broken_interpreter_is_kept(lab):
     backend = lab.backend(python="/bin/ls")
     one = submit(backend, job(1))
     seen = until_seen(backend, one, lambda seen: seen.phase is Phase.FAILED and seen.left is False)
@@ -167,7 +167,7 @@ def test_an_interpreter_that_cannot_run_us_leaves_its_words(lab):
     assert AttemptFiles(lab.data_dir, one.task_id, 1).node(0, "log").read_text()
 
 
-def test_only_one_process_follows_a_pod(lab):
+def test_a_pod_is_followed_by_one_process(lab):
     lab.cluster.script(POD, Sleeps(lines=("0:0:hello",)))
     backends = [lab.backend(), lab.backend()]
     one = submit(backends[0], job(1))
@@ -180,7 +180,7 @@ def test_only_one_process_follows_a_pod(lab):
     assert os.path.exists(AttemptFiles(lab.data_dir, one.task_id, 1).node(0, "lock"))
 
 
-def test_nodes_of_any_time_zone_are_asked_in_utc():
+def test_nodes_of_any_time_zone_are_queried_in_utc():
     assert truncate_timestamp("2026-11-21T16:00:00.123456789+08:00") == "2026-11-21T08:00:00Z"
     assert truncate_timestamp("2026-11-21T08:00:00.9Z") == "2026-11-21T08:00:00Z"
 
@@ -189,7 +189,7 @@ def test_an_absent_log_is_empty(backend):
     assert backend.logs(handle(job(1)), 0, 0).data == b""
 
 
-def test_a_node_that_does_not_hand_out_a_log_is_asked_ever_more_seldom_and_named(lab, backend, monkeypatch):
+def test_a_node_that_serves_no_log_is_backed_off_and_named(lab, backend, monkeypatch):
     monkeypatch.setattr(logs, "PAUSE_SECONDS", (0.01, 0.05))
     lab.watched(backend)
     lab.cluster.script(POD, Sleeps())
@@ -212,7 +212,7 @@ def test_a_node_that_does_not_hand_out_a_log_is_asked_ever_more_seldom_and_named
     until_seen(backend, one, lambda seen: not seen.waiting)
 
 
-def test_a_node_that_comes_back_is_asked_at_once_however_long_it_was_silent(lab, backend, monkeypatch):
+def test_a_returned_node_is_queried_at_once(lab, backend, monkeypatch):
     monkeypatch.setattr(logs, "PAUSE_SECONDS", (3600.0, 3600.0))
     monkeypatch.setattr(logs, "MAX_PAUSE_SECONDS", 3600.0)
     lab.watched(backend)
@@ -230,7 +230,7 @@ def test_a_node_that_comes_back_is_asked_at_once_however_long_it_was_silent(lab,
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_followers_that_are_stopped_let_others_follow_and_may_be_asked_again(lab, again):
+def test_stopped_followers_let_others_follow_and_can_restart(lab, again):
     first, second = lab.backend(), lab.backend()
     lab.watched(first).set()
     one = submit(first, job(1, script=COUNT))

@@ -41,13 +41,13 @@ def clock(kubernetes: FakeCluster) -> Clock:
     return made
 
 
-def test_a_machine_that_does_not_renew_its_lease_is_silent_and_one_that_comes_back_is_not(clock: Clock) -> None:
+def test_a_machine_that_does_not_renew_its_lease_is_silent_until_it_returns(clock: Clock) -> None:
     assert clock.after(30, "a", "b") == set()
     assert clock.after(5, "a", "b") == {"c"}
     assert clock.after(5, "a", "b", "c") == set()
 
 
-def test_the_clocks_of_machines_do_not_matter(clock: Clock) -> None:
+def test_clocks_of_machines_do_not_matter(clock: Clock) -> None:
     """Leases say when they were renewed by the machine's clock, which may be hours away."""
     clock.at += 5.0
     clock.cluster.kubelets.renew("c", 0.0)
@@ -56,11 +56,11 @@ def test_the_clocks_of_machines_do_not_matter(clock: Clock) -> None:
     assert clock.after(5, "a", "b") == {"c"}
 
 
-def test_where_most_say_nothing_it_is_not_the_machines(clock: Clock) -> None:
+def test_where_most_machines_are_silent_none_is_blamed(clock: Clock) -> None:
     assert clock.after(60, "a") == set()
 
 
-def test_what_was_not_looked_at_is_not_known(clock: Clock) -> None:
+def test_unobserved_leases_are_unknown(clock: Clock) -> None:
     """The API server was away, or this process slept: leases could not be renewed, or nobody saw it."""
     clock.at += 60.0
     assert clock.after(5, "a", "b") == set()
@@ -68,7 +68,7 @@ def test_what_was_not_looked_at_is_not_known(clock: Clock) -> None:
     assert clock.after(5, "a", "b") == {"c"}
 
 
-def test_without_the_right_to_look_no_machine_is_silent(kubernetes: FakeCluster) -> None:
+def test_without_permission_no_machine_is_silent(kubernetes: FakeCluster) -> None:
     clock = Clock(kubernetes, "a")
     kubernetes.access.deny("list", "leases.coordination.k8s.io")
     with pytest.raises(BackendError) as refused:
@@ -79,7 +79,7 @@ def test_without_the_right_to_look_no_machine_is_silent(kubernetes: FakeCluster)
     clock.leases.stop()
 
 
-def test_a_task_names_the_machine_that_says_nothing_and_goes_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_names_its_silent_machine_and_continues(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = lab.backend()
     lab.cluster.script(POD, Sleeps())
     one = submit(backend, job(1, 1))

@@ -53,7 +53,7 @@ def ended(backend, one):
 
 @pytest.mark.parametrize("code", [0, 143, 7])
 @pytest.mark.parametrize("jobset", KINDS)
-def test_a_pod_that_is_deleted_is_no_ranks_end(lab, jobset, code):
+def test_a_deleted_pod_is_no_failure_of_its_rank(lab, jobset, code):
     backend = lab.backend(jobset=jobset)
     one = running(lab, backend, code)
     pod = lab.cluster.pods("task-x-1-node-1-*")[0]["metadata"]["name"]
@@ -63,7 +63,7 @@ def test_a_pod_that_is_deleted_is_no_ranks_end(lab, jobset, code):
 
 
 @pytest.mark.parametrize("code", [0, 143])
-def test_a_job_that_is_deleted_is_no_ranks_end(lab, code):
+def test_a_deleted_job_is_no_failure_of_its_rank(lab, code):
     backend = lab.backend()
     one = running(lab, backend, code)
     lab.backend().client.delete("Job", names.build_node_name(one.name, 0), propagation="Background")
@@ -71,7 +71,7 @@ def test_a_job_that_is_deleted_is_no_ranks_end(lab, code):
     assert (cause.code, cause.params["node"]) == ("POD_DELETED", "dev-a")
 
 
-def test_a_whole_attempt_whose_ranks_are_done_when_their_pods_are_deleted_has_succeeded(lab):
+def test_an_attempt_whose_ranks_succeeded_before_deletion_has_succeeded(lab):
     backend = lab.backend()
     one = submit(backend, job(1, script="print('done')"))
     until(lambda: [pod["status"]["phase"] for pod in lab.cluster.pods(POD)] == ["Succeeded"], what="done")
@@ -81,7 +81,7 @@ def test_a_whole_attempt_whose_ranks_are_done_when_their_pods_are_deleted_has_su
 
 @pytest.mark.parametrize("code", [None, 0])
 @pytest.mark.parametrize("jobset", KINDS)
-def test_a_suspended_attempt_is_over_and_says_so(lab, jobset, code):
+def test_a_suspended_attempt_is_over(lab, jobset, code):
     backend = lab.backend(jobset=jobset)
     one = running(lab, backend, code)
     lab.cluster.suspend("jobsets" if jobset else "jobs")
@@ -91,7 +91,7 @@ def test_a_suspended_attempt_is_over_and_says_so(lab, jobset, code):
 
 
 @pytest.mark.parametrize("jobset", KINDS)
-def test_whoever_comes_late_sees_that_it_is_suspended(lab, jobset):
+def test_a_late_observer_sees_the_suspension(lab, jobset):
     running(lab, lab.backend(jobset=jobset))
     lab.cluster.suspend("jobsets" if jobset else "jobs")
     until(lambda: not lab.cluster.pods(POD), what="its pods are gone")
@@ -103,7 +103,7 @@ def test_whoever_comes_late_sees_that_it_is_suspended(lab, jobset):
 
 @pytest.mark.parametrize("code", [None, 0, 143])
 @pytest.mark.parametrize("jobset", KINDS)
-def test_what_kueue_preempts_is_preempted(lab, jobset, code):
+def test_an_attempt_preempted_by_kueue_is_preempted(lab, jobset, code):
     backend = lab.backend(jobset=jobset, queue="gpus")
     one = running(lab, backend, code)
     lab.cluster.preempt()
@@ -115,7 +115,7 @@ def test_what_kueue_preempts_is_preempted(lab, jobset, code):
 
 
 @pytest.mark.parametrize("jobset", KINDS)
-def test_an_attempt_that_kueue_admits_once_more_is_over_all_the_same(lab, jobset):
+def test_an_attempt_admitted_again_by_kueue_is_still_over(lab, jobset):
     """It would run a second time under one name."""
     one = running(lab, lab.backend(jobset=jobset, queue="gpus"))
     lab.cluster.preempt()
@@ -127,7 +127,7 @@ def test_an_attempt_that_kueue_admits_once_more_is_over_all_the_same(lab, jobset
     until(lambda: (backend.cancel(one, 0.0), observe_one(backend, one).left is False)[1], what="gone")
 
 
-def test_a_pod_that_makes_room_for_a_more_important_one_is_preempted(lab):
+def test_a_pod_evicted_for_a_higher_priority_is_preempted(lab):
     """As the scheduler does it: the condition, then the deletion."""
     backend = lab.backend()
     one = running(lab, backend, 143)
@@ -142,7 +142,7 @@ def test_a_pod_that_makes_room_for_a_more_important_one_is_preempted(lab):
     assert ended(backend, one).code == "POD_PREEMPTED"
 
 
-def test_ranks_that_save_because_their_pod_is_deleted_get_their_whole_time(lab):
+def test_ranks_that_save_after_a_deletion_get_the_whole_grace(lab):
     """Our own deletion, which follows, does not shorten it."""
     backend = lab.backend()
     lab.cluster.script("task-*", Sleeps(deaf=True))

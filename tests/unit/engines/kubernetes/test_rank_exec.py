@@ -54,7 +54,7 @@ def training(lab: Lab, backend: KubernetesBackend) -> Iterator[Beside]:
     backend.cancel(handle(spec), 0.0)
 
 
-def test_a_command_has_the_variables_and_the_directory_of_its_rank_and_no_secret(training: Beside) -> None:
+def test_a_command_has_its_ranks_variables_and_directory_and_no_secrets(training: Beside) -> None:
     done = training.run(2, "python3", "-c", SHOWN, env={"MINE": "yes"})
     assert (done.code, done.err) == (0, "")
     env, cwd = json.loads(done.out)
@@ -65,7 +65,7 @@ def test_a_command_has_the_variables_and_the_directory_of_its_rank_and_no_secret
     assert pod["metadata"]["uid"] in cwd
 
 
-def test_a_command_ends_with_its_connection_and_takes_all_along(training: Beside) -> None:
+def test_a_command_and_its_children_end_with_the_connection(training: Beside) -> None:
     stream = training.dial(0)
     script = "setsid sleep 600 & echo $!; sleep 600"
     protocol.send_request(stream, {"open": "exec", "command": ["sh", "-c", script]})
@@ -75,7 +75,7 @@ def test_a_command_ends_with_its_connection_and_takes_all_along(training: Beside
     until(lambda: not alive(int(said)), what="what it left behind is gone")
 
 
-def test_much_passes_in_both_directions(training: Beside) -> None:
+def test_large_data_passes_in_both_directions(training: Beside) -> None:
     stream = training.dial(1)
     protocol.send_request(stream, {"open": "exec", "command": ["cat"]})
     stream.settimeout(60)
@@ -90,7 +90,7 @@ def test_much_passes_in_both_directions(training: Beside) -> None:
     assert got == data
 
 
-def test_a_pod_that_has_ended_or_is_not_there_has_no_rank_that_runs(training: Beside) -> None:
+def test_an_ended_or_missing_pod_has_no_running_rank(training: Beside) -> None:
     assert training.refused(7).code == "RANK_NOT_RUNNING"
     known = training.backend.beside(training.plan, training.handle, 0)
     training.backend.cancel(training.handle, 0.0)
@@ -100,7 +100,7 @@ def test_a_pod_that_has_ended_or_is_not_there_has_no_rank_that_runs(training: Be
     until(lambda: training.refused(0).code == "RANK_NOT_RUNNING", what="it is heard of")
 
 
-def test_a_missing_right_is_told_with_the_words_of_the_api_server(training: Beside) -> None:
+def test_a_missing_permission_is_reported_with_the_api_servers_message(training: Beside) -> None:
     training.lab.cluster.server.access.deny("create", "pods/exec")
     error = training.refused(0)
     assert error.code == "ENGINE_FORBIDDEN"
@@ -111,7 +111,7 @@ def test_a_missing_right_is_told_with_the_words_of_the_api_server(training: Besi
     assert 'cannot get resource "pods/exec"' in str(error.params["why"])
 
 
-def test_a_machine_that_died_is_told_in_the_end(training: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_machine_is_reported_eventually(training: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     training.lab.cluster.kubelets.dead.add("machine-a")
     error = training.refused(0)
     assert error.code == "RANK_OUT_OF_REACH"
@@ -122,7 +122,7 @@ def test_a_machine_that_died_is_told_in_the_end(training: Beside, monkeypatch: p
     assert training.refused(0).code == "RANK_OUT_OF_REACH"
 
 
-def test_older_clusters_speak_the_protocol_before(training: Beside) -> None:
+def test_older_clusters_use_protocol_v4(training: Beside) -> None:
     server = training.lab.cluster.server
     server.execution = (pod_exec.V4,)
     assert training.run(0, "echo", "there").out == "there\n"
@@ -130,14 +130,14 @@ def test_older_clusters_speak_the_protocol_before(training: Beside) -> None:
     assert training.refused(0).code == "RANK_OUT_OF_REACH"
 
 
-def test_a_program_that_cannot_begin_says_why(training: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_cannot_start_gives_the_reason(training: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_exec, "EXEC_MODULE", "fermi.envd.nothing")
     error = training.refused(0)
     assert error.code == "RANK_OUT_OF_REACH"
     assert "No module named fermi.envd.nothing" in str(error.params["why"])
 
 
-def test_a_container_without_a_process_of_ours_is_no_place_for_one(lab: Lab, backend: KubernetesBackend) -> None:
+def test_a_container_without_our_runner_is_refused(lab: Lab, backend: KubernetesBackend) -> None:
     lab.cluster.script("task-x-1-node-*", Sleeps())
     spec = job()
     backend.submit(rendered(backend, spec))

@@ -80,7 +80,7 @@ def env(obj) -> dict[str, str]:
     return {variable["name"]: variable.get("value") for variable in pod(obj)["containers"][0]["env"]}
 
 
-def test_ranks_and_their_places_are_in_the_pods_environment():
+def test_ranks_are_in_the_pods_environment():
     jobs = jobs_of(document_job())
     assert [(env(job)["NODE_RANK"], env(job)["WORLD_SIZE"]) for job in jobs] == [("0", "14"), ("1", "14"), ("2", "14")]
     ranks = [[one["rank"] for one in json.loads(env(job)["FERMI_RANKS"])] for job in jobs]
@@ -88,7 +88,7 @@ def test_ranks_and_their_places_are_in_the_pods_environment():
     assert {env(job)["MASTER_ADDR"] for job in jobs} == {"node-0.task-golden-1.research.svc"}
 
 
-def test_pods_are_pinned_to_their_environments_machine_and_take_its_gpus():
+def test_pods_are_pinned_to_their_machine_and_request_its_gpus():
     jobs = jobs_of(document_job(emulated=False))
     terms = [
         pod(job)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
@@ -102,7 +102,7 @@ def test_pods_are_pinned_to_their_environments_machine_and_take_its_gpus():
     assert pod(jobs[1])["resourceClaims"] == [{"name": "gpus-0", "resourceClaimName": "llm-gpus"}]
 
 
-def test_a_pod_is_run_and_reaches_the_network_as_its_environment_does():
+def test_a_pod_has_the_security_and_network_settings_of_its_environment():
     engine = {"node": "gpu-1", "imagePullPolicy": "Never", "runtimeClassName": "nvidia", "capabilities": ["IPC_LOCK"],
               "devices": {"rdma/hca": 1}}  # fmt: skip
     spec = document_job(emulated=False)
@@ -114,12 +114,12 @@ def test_a_pod_is_run_and_reaches_the_network_as_its_environment_does():
     assert container["resources"]["requests"]["rdma/hca"] == container["resources"]["limits"]["rdma/hca"] == "1"
 
 
-def test_emulated_gpus_ask_for_processors_only():
+def test_emulated_gpus_request_only_cpus():
     for job in jobs_of(document_job()):
         assert pod(job)["containers"][0]["resources"]["requests"].keys() == {"cpu", "memory"}
 
 
-def test_the_gang_restarts_as_a_whole_and_nothing_stays_for_ever():
+def test_pods_are_never_restarted_singly_and_jobs_have_a_ttl():
     for job in jobs_of(document_job(), max_run_seconds=60):
         spec = job["spec"]
         assert (spec["backoffLimit"], spec["podReplacementPolicy"]) == (0, "Failed")
@@ -127,7 +127,7 @@ def test_the_gang_restarts_as_a_whole_and_nothing_stays_for_ever():
         assert pod(job)["restartPolicy"] == "Never"
 
 
-def test_pods_get_what_they_need_from_us_and_no_secret():
+def test_pods_have_our_variables_and_no_secret():
     config, _, job, *_, modules = objects(document_job())
     sources = [one["configMap"] for one in pod(job)["volumes"][0]["projected"]["sources"]]
     assert [one["name"] for one in sources] == [one["metadata"]["name"] for one in (config, modules)]
@@ -145,7 +145,7 @@ def test_pods_get_what_they_need_from_us_and_no_secret():
     assert len(json.dumps(config)) < 20_000
 
 
-def test_what_has_the_same_modules_shares_them_and_others_do_not():
+def test_equal_modules_share_a_config_map():
     first, second = (objects(replace(document_job(), attempt=number)) for number in (1, 2))
     assert first[0] != second[0]
     assert first[-1] == second[-1]
@@ -155,7 +155,7 @@ def test_what_has_the_same_modules_shares_them_and_others_do_not():
     assert other["metadata"]["name"] != first[-1]["metadata"]["name"]
 
 
-def test_a_queue_admits_what_is_created_suspended():
+def test_queued_jobs_are_created_suspended():
     for job in jobs_of(document_job(), queue="gpus"):
         assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
         assert job["spec"]["suspend"] is True
@@ -165,12 +165,12 @@ def test_a_queue_admits_what_is_created_suspended():
     assert not any("suspend" in one["template"]["spec"] for one in jobset["spec"]["replicatedJobs"])
 
 
-def test_what_a_user_writes_is_not_expanded():
+def test_variables_of_users_are_not_expanded():
     job = objects(replace(document_job(), env={"GREETING": "$(HOSTNAME) $HOME"}))[2]
     assert env(job)["GREETING"] == "$$(HOSTNAME) $HOME"
 
 
-def test_a_patch_merges_what_has_a_name_and_replaces_the_rest():
+def test_a_patch_merges_by_name_and_replaces_the_rest():
     patch = {
         "containers": [{"name": "node", "volumeMounts": [{"name": "tools", "mountPath": "/tools"}]}],
         "volumes": [{"name": "tools", "hostPath": {"path": "/opt/tools"}}],

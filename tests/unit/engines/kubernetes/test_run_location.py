@@ -46,7 +46,9 @@ def settled(backend: KubernetesBackend, run_in: Any = "auto", **engine: Any) -> 
     ({"inside": {"why": "INSIDE_FORBIDDEN"}}, False, "INSIDE_FORBIDDEN"),
     ({}, False, "INSIDE_NOT_LOOKED_AT"),
 ])  # fmt: skip
-def test_one_way_is_taken_and_said(backend: KubernetesBackend, engine: dict[str, Any], inside: bool, why: str) -> None:
+def test_the_only_possible_run_location_is_used_with_its_reason(
+    backend: KubernetesBackend, engine: dict[str, Any], inside: bool, why: str
+) -> None:
     assert settled(backend, **engine) == (inside, why, [])
 
 
@@ -54,7 +56,7 @@ def test_one_way_is_taken_and_said(backend: KubernetesBackend, engine: dict[str,
     ({"inside": {"why": "INSIDE_NO_PYTHON"}, "gpus": FULL}, ["INSIDE_NO_PYTHON", "BESIDE_GPUS_HELD"]),
     ({"inside": ENTERED, "namespace": "private"}, ["INSIDE_OTHER_NAMESPACE", "BESIDE_OTHER_NAMESPACE"]),
 ])  # fmt: skip
-def test_where_neither_way_is_possible_both_reasons_are_said(
+def test_without_any_possible_run_location_both_reasons_are_given(
     backend: KubernetesBackend, engine: dict[str, Any], why: list[str]
 ) -> None:
     assert settled(backend, **engine)[2] == why
@@ -66,15 +68,13 @@ def test_where_neither_way_is_possible_both_reasons_are_said(
     ("beside", {"inside": ENTERED, "gpus": {"there": 8, "held": 6}}, ["BESIDE_GPUS_HELD"]),
     ("beside", {"inside": ENTERED, "gpus": {"there": 8, "held": 4}}, []),
 ])  # fmt: skip
-def test_what_was_asked_for_and_is_not_possible_is_refused(
+def test_an_impossible_requested_run_location_is_refused(
     backend: KubernetesBackend, run_in: str, engine: dict[str, Any], why: list[str]
 ) -> None:
     assert settled(backend, run_in, **engine)[2] == why
 
 
-def test_a_namespace_that_the_connection_does_not_name_is_never_looked_at(
-    kubernetes: FakeCluster, backend: KubernetesBackend
-) -> None:
+def test_an_unconfigured_namespace_is_never_surveyed(kubernetes: FakeCluster, backend: KubernetesBackend) -> None:
     """Also where an environment that was registered by hand says so."""
     kubernetes.add_namespace("private")
     kubernetes.add_node("machine-a")

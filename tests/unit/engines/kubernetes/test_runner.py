@@ -43,7 +43,7 @@ def lines(output: bytes) -> list[bytes]:
     return [line for line in output.splitlines() if not line.startswith(b"@")]
 
 
-def test_lines_bear_their_rank_and_position(tmp_path):
+def test_lines_have_rank_and_position(tmp_path):
     process = pod(tmp_path, "import os; print('one'); print('rank', os.environ['RANK'])", ranks=2)
     output, _ = process.communicate(timeout=60)
     assert sorted(lines(output)) == [b"0:0:one", b"0:4:rank 0", b"1:0:one", b"1:4:rank 1"]
@@ -53,7 +53,7 @@ def test_lines_bear_their_rank_and_position(tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv, of util-linux")
-def test_a_rank_cannot_speak_in_its_runner_s_name(tmp_path):
+def test_a_rank_cannot_imitate_its_runner(tmp_path):
     """With the capabilities of a container: CAP_SYS_PTRACE is none of those that containerd, CRI-O and Docker give by
     default (containerd's pkg/oci/spec.go, CRI-O's internal/config/capabilities, moby's oci/caps)."""
     script = """
@@ -72,7 +72,7 @@ print(open("/proc/self/environ").read() != "" and "its own is not")
     assert said == [b"fd/1 is refused", b"mem is refused", b"its own is not"]
 
 
-def test_bytes_of_any_kind_come_through(tmp_path):
+def test_arbitrary_bytes_pass_unchanged(tmp_path):
     script = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 100 + b'x' * 40000 + b'\\nno end')"
     output, _ = pod(tmp_path, script).communicate(timeout=60)
     whole = b""
@@ -85,7 +85,7 @@ def test_bytes_of_any_kind_come_through(tmp_path):
     assert whole == bytes(range(256)) * 100 + b"x" * 40000 + b"\nno end"
 
 
-def test_the_exit_code_and_the_last_words_are_the_failed_ranks(tmp_path):
+def test_exit_code_and_last_output_are_the_failed_ranks(tmp_path):
     script = "import os, sys, time; sys.exit('out of luck') if os.environ['RANK'] == '1' else time.sleep(600)"
     process = pod(tmp_path, script, ranks=2)
     process.communicate(timeout=60)
@@ -99,14 +99,14 @@ def test_a_signal_is_an_exit_code_above_128(tmp_path):
     assert process.returncode == 128 + signal.SIGKILL
 
 
-def test_the_termination_message_fits_however_many_ranks_there_are(tmp_path):
+def test_the_termination_message_is_bounded_for_any_number_of_ranks(tmp_path):
     process = pod(tmp_path, "import sys; print('x' * 5000); sys.exit(1)", ranks=16)
     process.communicate(timeout=60)
     assert len((tmp_path / "end").read_bytes()) <= 4096
     assert json.loads((tmp_path / "end").read_text())["ranks"]
 
 
-def test_a_request_to_end_reaches_the_ranks(tmp_path):
+def test_sigterm_is_passed_to_the_ranks(tmp_path):
     script = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
@@ -122,7 +122,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("code", [0, 143])
-def test_ranks_that_end_well_because_the_pod_is_asked_to_end_have_not_succeeded(tmp_path, code):
+def test_ranks_that_exit_with_0_because_of_sigterm_have_not_succeeded(tmp_path, code):
     script = f"""
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))
@@ -139,7 +139,7 @@ time.sleep(600)
     assert before <= json.loads((tmp_path / "end").read_text())["terminated"] <= time.time()
 
 
-def test_a_pod_that_is_asked_to_end_while_it_waits_for_the_others_starts_no_rank(tmp_path):
+def test_a_pod_terminated_at_the_barrier_starts_no_rank(tmp_path):
     process = pod(tmp_path, "print('began')", nodes=2, port=free_port())
     assert b"waiting on port" in process.stdout.readline()
     process.terminate()
@@ -174,13 +174,13 @@ def together(nodes: int, port: int, **patience) -> tuple[list[str], list[str]]:
     return gone, said
 
 
-def test_all_nodes_go_once_all_are_there():
+def test_all_nodes_start_once_all_are_present():
     gone, _ = together(9, free_port())
     assert len(gone) == 8
     assert {address in ("127.0.0.1", "::1") for address in gone} == {True}
 
 
-def test_an_address_of_the_head_that_leads_nowhere_does_not_hide_the_next(monkeypatch):
+def test_an_unreachable_head_address_does_not_hide_the_next(monkeypatch):
     """As on a machine without IPv6, where a name has such an address too. Nobody listens at a broadcast address."""
     found = socket.getaddrinfo
 
@@ -198,13 +198,13 @@ def test_rank_0_can_listen_on_the_port_afterwards():
     socket.create_server(("127.0.0.1", port)).close()
 
 
-def test_the_head_names_the_nodes_that_are_missing():
+def test_the_head_names_missing_nodes():
     with pytest.raises(barrier.RendezvousError) as gave_up:
         barrier.wait_as_head("task-x-1", 5, free_port(), lambda _: None, never, 0.3)
     assert (gave_up.value.cause, gave_up.value.detail) == ("NODES_MISSING", "1-4")
 
 
-def test_a_node_says_what_it_waits_for_and_gives_up_with_a_name():
+def test_a_waiting_node_names_the_head_and_times_out():
     said: list[str] = []
     with pytest.raises(barrier.RendezvousError) as gave_up:
         barrier.wait_as_member("task-x-1", 1, "nowhere.invalid", 29500, said.append, never, 0.5)
@@ -212,7 +212,7 @@ def test_a_node_says_what_it_waits_for_and_gives_up_with_a_name():
     assert said[0].startswith("waiting for the master node at nowhere.invalid:29500")
 
 
-def test_a_node_of_another_attempt_is_not_let_in():
+def test_a_node_of_another_attempt_is_refused():
     port = free_port()
 
     def knock() -> None:
@@ -227,12 +227,12 @@ def test_a_node_of_another_attempt_is_not_let_in():
     assert gave_up.value.detail == "1"
 
 
-def test_the_interface_is_the_one_that_reaches_the_head():
+def test_the_interface_towards_the_head_is_chosen():
     assert interfaces.find_interface_to("127.0.0.1") == "lo"
     assert interfaces.find_interface_to("nowhere.invalid") == ""
 
 
-def test_nothing_is_waited_for_once_the_pod_is_to_end():
+def test_a_terminating_pod_waits_for_nothing():
     stop = threading.Event()
     waiting = threading.Thread(target=barrier.wait_as_head, args=("t", 2, free_port(), lambda _: None, stop.is_set))
     waiting.start()

@@ -48,12 +48,12 @@ def sent(planner: str, connection: Mapping[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("connection", CONNECTIONS)
 @pytest.mark.parametrize("planner", ["pytorch-ddp", "deepspeed", "jax", "preflight"])
-def test_pods_of_attempts_and_of_pre_flight_tests_have_none(planner: str, connection: str) -> None:
+def test_attempt_and_preflight_pods_have_no_token(planner: str, connection: str) -> None:
     holds(sent(planner, CONNECTIONS[connection]), 3)
 
 
 @pytest.mark.parametrize("target", export.TARGETS)
-def test_pods_that_people_start_by_hand_have_none(target: str) -> None:
+def test_exported_pods_have_no_token(target: str) -> None:
     files = export.render_files(replace(document_job(), attempt=1), target, "en", {})
     manifests = [yaml.safe_load(text) for name, text in files.items() if name.startswith("manifests/")]
     assert bool(manifests) == (target == "kubernetes"), "a target that writes pods too is to be looked at here"
@@ -61,7 +61,7 @@ def test_pods_that_people_start_by_hand_have_none(target: str) -> None:
         holds(manifests, 3)
 
 
-def test_the_pod_that_tries_the_data_volume_out_has_none() -> None:
+def test_the_volume_probe_pod_has_no_token() -> None:
     dev = {"spec": {"containers": [{"name": "dev", "image": "training:1"}], "serviceAccountName": "research"}}
     connection = {"data_dir": "/fermi", "data": DATA}
     holds(
@@ -72,7 +72,7 @@ def test_the_pod_that_tries_the_data_volume_out_has_none() -> None:
     )
 
 
-def test_the_token_that_a_dev_pod_got_is_not_taken_over() -> None:
+def test_a_dev_pods_token_is_not_taken_over() -> None:
     """As the admission plug-in ServiceAccount adds it to each pod (kubernetes, plugin/pkg/admission/serviceaccount)."""
     container = {
         "name": "dev", "image": "training:1", "resources": {"limits": {"nvidia.com/gpu": "1"}},

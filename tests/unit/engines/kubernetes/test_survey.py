@@ -44,13 +44,11 @@ def survey_pod(surveys: EnvironmentSurveys, kubernetes: FakeCluster, python: str
     return dict(until(lambda: surveys.of(pod, "dev", python), what="something is known of it"))
 
 
-def test_one_that_keeps_silent_once_is_asked_again_and_nothing_is_said_of_it(
+def test_one_missed_answer_is_retried_and_not_reported(
     surveys: EnvironmentSurveys, kubernetes: FakeCluster, tmp_path: Path
 ) -> None:
     assert "python" in survey_pod(surveys, kubernetes, silent_for(1, tmp_path))
 
 
-def test_one_that_keeps_silent_twice_is_said_to(
-    surveys: EnvironmentSurveys, kubernetes: FakeCluster, tmp_path: Path
-) -> None:
+def test_two_missed_answers_are_reported(surveys: EnvironmentSurveys, kubernetes: FakeCluster, tmp_path: Path) -> None:
     assert survey_pod(surveys, kubernetes, silent_for(2, tmp_path))["why"] == "INSIDE_SILENT"

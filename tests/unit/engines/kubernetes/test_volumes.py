@@ -31,7 +31,7 @@ def seen(spec: JobSpec, **connection: Any) -> dict[str, str]:
     return found
 
 
-def test_a_task_sees_its_dataset_to_read_and_its_checkpoints_to_write() -> None:
+def test_a_task_reads_its_dataset_and_writes_its_checkpoints() -> None:
     assert seen(JOB) == {"/data/datasets/v1": "ro", "/data/checkpoints/task-x": "rw"}
     elsewhere = replace(JOB, train_data="/srv/fermi/datasets/v1/t.bin", valid_data="", checkpoint_dir="")
     assert seen(elsewhere, data={"volume": DATA["volume"]}) == {"/srv/fermi/datasets/v1": "ro"}
@@ -47,14 +47,14 @@ def test_a_task_sees_its_dataset_to_read_and_its_checkpoints_to_write() -> None:
     ("/home/ada/train.py", ("/data/secret_key", "/data/logs/task-y", "/data/checkpoints/task-y"), {}, {}),
     ("/home/ada/train.py", ("/data/datasets/../secret_key", "/data", "/data/", "/database/datasets/x/y"), {}, {}),
 ])  # fmt: skip
-def test_a_script_sees_what_it_and_its_arguments_name_in_the_open_folders_and_nothing_else(
+def test_a_script_sees_only_paths_that_it_and_its_arguments_name(
     script: str, args: tuple[str, ...], env: dict[str, str], more: dict[str, str]
 ) -> None:
     own = replace(JOB, train_data="", valid_data="", entrypoint=Entrypoint(script, args), env=env)
     assert seen(own) == {"/data/checkpoints/task-x": "rw", **more}
 
 
-def test_what_it_resumes_from_is_read_only_unless_it_is_its_own() -> None:
+def test_a_resume_path_is_read_only_unless_it_is_the_tasks_own() -> None:
     other = replace(JOB, resume_from="/data/checkpoints/task-y/step_5")
     assert seen(other)["/data/checkpoints/task-y"] == "ro", "the folder that no script can exchange for a link"
     assert len(seen(other)) == 3
@@ -63,7 +63,7 @@ def test_what_it_resumes_from_is_read_only_unless_it_is_its_own() -> None:
     assert seen(replace(JOB, checkpoint_dir="/data/checkpoints")) == {"/data/datasets/v1": "ro"}, "never everybody's"
 
 
-def test_a_script_that_no_pod_gets_to_see_is_refused_with_where_to_put_it(backend: Any) -> None:
+def test_a_script_invisible_to_pods_is_refused_with_advice(backend: Any) -> None:
     backend.connection |= {"data": DATA}
     for script, fits in (("/data/mine/train.py", False), ("/data/workspace/a/train.py", True), ("train.py", True)):
         found = backend.problems(replace(on_machines(1), entrypoint=Entrypoint(script)))
@@ -89,7 +89,7 @@ def rules_of(obj: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", VOLUMES)
-def test_a_volume_of_the_environment_that_is_called_like_one_of_ours_gets_another_name(name: str) -> None:
+def test_a_volume_name_that_conflicts_with_ours_is_changed(name: str) -> None:
     made = beside({"name": name, "mountPath": "/home/ada"})
     (mount,) = [one for one in pod(made)["containers"][0]["volumeMounts"] if one["mountPath"] == "/home/ada"]
     assert mount["name"] == (name if name == "home" else f"dev-{name}")
@@ -98,14 +98,14 @@ def test_a_volume_of_the_environment_that_is_called_like_one_of_ours_gets_anothe
 
 
 @pytest.mark.parametrize("path", ["/data", "/data/", "/dev/shm", "/fermi/run", "/fermi/job/", "/data/datasets/v1"])
-def test_where_we_mount_something_the_environments_mount_gives_way_and_the_preview_says_so(path: str) -> None:
+def test_a_mount_that_conflicts_with_ours_is_dropped_and_previewed(path: str) -> None:
     made = beside({"name": "home", "mountPath": path}, {"name": "home", "mountPath": "/home/ada", "subPath": "ada"})
     mounts = pod(made)["containers"][0]["volumeMounts"]
     assert [one["mountPath"] for one in mounts if one["name"] == "home"] == ["/home/ada"]
     assert made["spec"]["template"]["metadata"]["annotations"]["fermi.io/not-taken-over"] == f"{path} (home)"
 
 
-def test_an_environment_that_mounts_the_whole_data_volume_does_not_bring_it_along() -> None:
+def test_an_environments_mount_of_the_whole_data_volume_is_dropped() -> None:
     source = {"name": "all", "persistentVolumeClaim": {"claimName": "fermi-data", "readOnly": True}}
     made = beside(
         {"name": "all", "mountPath": "/mnt/everything"}, {"name": "all", "mountPath": "/home/ada", "subPath": "ada"},
@@ -117,13 +117,13 @@ def test_an_environment_that_mounts_the_whole_data_volume_does_not_bring_it_alon
     assert "/mnt/everything (all)" in made["spec"]["template"]["metadata"]["annotations"]["fermi.io/not-taken-over"]
 
 
-def test_pods_run_as_whom_the_operator_names_or_else_as_the_platform_but_never_as_root() -> None:
+def test_pods_run_as_the_configured_user_or_the_platforms_but_never_as_root() -> None:
     assert volumes.get_user({}) == volumes.get_user({"platform_user": 0}) == 1000
     assert volumes.get_user({"platform_user": 4711}) == 4711
     assert volumes.get_user({"platform_user": 4711, "run_as_user": 2000}) == 2000
 
 
-def test_the_folder_that_a_pod_writes_to_is_made_for_its_user(tmp_path: Path, backend: Any) -> None:
+def test_the_folder_that_a_pod_writes_to_belongs_to_its_user(tmp_path: Path, backend: Any) -> None:
     """By the platform, because the kubelet would make it as root's."""
     backend.connection |= {"data": {**DATA, "mountPath": str(tmp_path)}, "run_as_user": os.geteuid() + 1}
     spec = replace(on_machines(1), checkpoint_dir=str(tmp_path / "checkpoints/task-x"))

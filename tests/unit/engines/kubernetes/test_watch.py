@@ -24,7 +24,7 @@ def lists(lab) -> int:
     return len(lab.cluster.calls("list", "pods"))
 
 
-def test_a_broken_watch_goes_on_where_it_was(lab, backend):
+def test_a_broken_watch_resumes(lab, backend):
     one = running(lab, backend)
     before = lists(lab)
     lab.cluster.break_connections()
@@ -33,7 +33,7 @@ def test_a_broken_watch_goes_on_where_it_was(lab, backend):
     assert lists(lab) == before
 
 
-def test_a_version_that_is_forgotten_means_a_new_list(lab, backend):
+def test_an_expired_version_causes_a_new_list(lab, backend):
     one = running(lab, backend)
     before = lists(lab)
     lab.cluster.faults.hang("watch", "*", times=None)
@@ -47,7 +47,7 @@ def test_a_version_that_is_forgotten_means_a_new_list(lab, backend):
     assert lists(lab) > before
 
 
-def test_what_was_deleted_while_nobody_watched_is_gone_after_the_list(lab, backend):
+def test_objects_deleted_during_an_outage_disappear_with_the_list(lab, backend):
     one = running(lab, backend)
     other = lab.backend()
     lab.cluster.faults.hang("watch", "*", times=None)
@@ -65,7 +65,7 @@ def test_an_event_cut_in_the_middle_is_read_again(lab, backend):
     assert observe_one(backend, one).phase is Phase.RUNNING
 
 
-def test_a_change_is_told_at_once_and_once_more(lab, backend):
+def test_a_change_is_published_at_once_and_once_more(lab, backend):
     lab.watched(backend)
     lab.cluster.script(POD, Exits(0, after=0.2))
     one = submit(backend, job(1))
@@ -79,7 +79,7 @@ def test_a_change_is_told_at_once_and_once_more(lab, backend):
     assert len(lab.changes) == quiet
 
 
-def test_a_forked_process_begins_its_own(lab, backend):
+def test_a_forked_process_starts_its_own_watch(lab, backend):
     one = running(lab, backend)
     child = os.fork()
     if child == 0:
@@ -95,7 +95,7 @@ def watches() -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith(("watch-", "log-"))}
 
 
-def test_a_cluster_that_is_followed_no_more_costs_no_thread_and_no_request(lab, backend):
+def test_an_unfollowed_cluster_has_no_thread_and_no_request(lab, backend):
     """It was deleted, or is reached in a new way: see `apps.training.reconcile.engine_watch.create_engine_watchers`."""
     before = watches()
     stop = lab.watched(backend)
@@ -112,7 +112,7 @@ def test_a_cluster_that_is_followed_no_more_costs_no_thread_and_no_request(lab, 
     assert backend._watch._listeners == []
 
 
-def test_a_memory_that_nobody_asks_for_is_given_up(lab, backend, monkeypatch):
+def test_an_unused_cache_is_dropped(lab, backend, monkeypatch):
     before = watches()
     one = running(lab, backend)
     monkeypatch.setattr(watch, "IDLE_SECONDS", 0.0)
@@ -121,7 +121,7 @@ def test_a_memory_that_nobody_asks_for_is_given_up(lab, backend, monkeypatch):
     assert observe_one(backend, one).phase is Phase.RUNNING
 
 
-def test_an_outage_is_one_line_for_each_kind(lab, backend, caplog: pytest.LogCaptureFixture):
+def test_an_outage_is_one_log_line_per_kind(lab, backend, caplog: pytest.LogCaptureFixture):
     running(lab, backend)
     lab.cluster.kubeconfig.unlink()
     lab.cluster.break_connections()

@@ -56,7 +56,7 @@ def inside(kept: Kept) -> Path:
     return Path(kept.hosting.data_dir) / "environments" / "env-a" / "runs" / str(kept.spec.run) / "inside"  # type: ignore[attr-defined]
 
 
-def test_the_image_is_pulled_and_that_is_said_meanwhile(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
+def test_the_image_is_pulled_and_reported_meanwhile(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.slow()
     kept = named(hosting).start()
     seen = until(lambda: (now := kept.seen()).doing and now.doing.params["line"] and now)
@@ -69,13 +69,13 @@ def test_the_image_is_pulled_and_that_is_said_meanwhile(hosting: LocalEnvironmen
     assert podman.containers() == []
 
 
-def test_an_image_that_is_there_is_not_pulled(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
+def test_an_existing_image_is_not_pulled(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     named(hosting).start().until(EnvironmentPhase.RUNNING)
     assert podman.asked("pull") == []
 
 
-def test_asked_twice_it_starts_once_also_by_the_next_agent(
+def test_starting_twice_starts_once_even_with_another_agent(
     hosting: LocalEnvironmentBackend, podman: Podman, tmp_path: Path
 ) -> None:
     podman.has(IMAGE)
@@ -90,7 +90,7 @@ def test_asked_twice_it_starts_once_also_by_the_next_agent(
     assert podman.containers() == []
 
 
-def test_one_whose_agent_died_before_the_container_began_begins_with_the_next(
+def test_a_run_whose_agent_died_before_the_container_starts_with_the_next(
     hosting: LocalEnvironmentBackend, podman: Podman, tmp_path: Path
 ) -> None:
     podman.slow()
@@ -102,9 +102,7 @@ def test_one_whose_agent_died_before_the_container_began_begins_with_the_next(
     assert podman.containers() == ["env-a-1"]
 
 
-def test_one_that_is_stopped_while_its_image_is_pulled_never_begins(
-    hosting: LocalEnvironmentBackend, podman: Podman
-) -> None:
+def test_a_run_stopped_during_the_pull_never_starts(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.slow()
     kept = named(hosting).start()
     until(lambda: podman.asked("pull"))
@@ -115,7 +113,7 @@ def test_one_that_is_stopped_while_its_image_is_pulled_never_begins(
     assert podman.runs() == []
 
 
-def test_neither_variables_nor_secrets_are_among_the_words(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
+def test_variables_and_secrets_are_not_on_the_command_line(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting, env={"PLAIN": "open-to-few"}, secret_env={"KEY": "name"}, start_script="echo in-a-script")
     kept.start({"KEY": "hush"}).until(EnvironmentPhase.RUNNING)
@@ -126,7 +124,7 @@ def test_neither_variables_nor_secrets_are_among_the_words(hosting: LocalEnviron
     assert "hush" not in "".join(path.read_text() for path in inside(kept).glob("*.json"))
 
 
-def test_sizes_and_guards_are_the_engines(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
+def test_limits_and_security_options_are_passed_to_the_engine(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     named(hosting, cpu_cores=3, memory_gb=5, shared_memory_gb=2).start().until(EnvironmentPhase.RUNNING)
     [words] = podman.runs()
@@ -137,7 +135,7 @@ def test_sizes_and_guards_are_the_engines(hosting: LocalEnvironmentBackend, podm
     assert [word.endswith(",readonly") for word in mounts] == [True, True, False, False, False]
 
 
-def test_a_run_that_goes_on_too_long_after_it_was_asked_is_ended_by_the_engine(
+def test_a_run_that_ignores_the_stop_is_ended_by_the_engine(
     hosting: LocalEnvironmentBackend, podman: Podman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminate, "RUNNER_OVERDUE_SECONDS", 0.0)
@@ -150,7 +148,7 @@ def test_a_run_that_goes_on_too_long_after_it_was_asked_is_ended_by_the_engine(
     assert podman.containers() == []
 
 
-def test_a_container_that_was_killed_is_lost_and_is_removed(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
+def test_a_killed_container_is_lost_and_removed(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting).start()
     kept.until(EnvironmentPhase.RUNNING)
@@ -162,7 +160,7 @@ def test_a_container_that_was_killed_is_lost_and_is_removed(hosting: LocalEnviro
     assert kept.seen() == seen, "a run has one life"
 
 
-def test_one_that_had_too_little_memory_says_so(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
+def test_an_oom_killed_container_says_so(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting, memory_gb=2).start()
     kept.until(EnvironmentPhase.RUNNING)
@@ -173,7 +171,7 @@ def test_one_that_had_too_little_memory_says_so(hosting: LocalEnvironmentBackend
     assert (cause.code, cause.params["memory"]) == ("CONTAINER_OUT_OF_MEMORY", 2)
 
 
-def test_an_engine_that_does_not_answer_decides_nothing(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
+def test_an_unresponsive_engine_changes_nothing(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting).start()
     kept.until(EnvironmentPhase.RUNNING)
@@ -192,7 +190,7 @@ def test_an_engine_that_does_not_answer_decides_nothing(hosting: LocalEnvironmen
     ({"run": [127, 'runc: exec: "python3": executable file not found in $PATH']}, "IMAGE_WITHOUT_PYTHON"),
     ({"run": [126, "crun: exec format error: OCI runtime error"]}, "CONTAINER_NOT_STARTED"),
 ])  # fmt: skip
-def test_what_will_not_go_well_ends_with_its_cause(
+def test_a_permanent_error_ends_the_run_with_its_cause(
     hosting: LocalEnvironmentBackend, podman: Podman, says: dict[str, Any], code: str
 ) -> None:
     hosting.containers.engine()
@@ -209,7 +207,7 @@ def test_what_will_not_go_well_ends_with_its_cause(
     ("pinging container registry x: dial tcp: lookup x: no such host", "IMAGE_REGISTRY_AWAY"),
     ("reading manifest 1 in x: toomanyrequests: You have reached your pull rate limit", "IMAGE_REGISTRY_AWAY"),
 ])  # fmt: skip
-def test_what_may_go_well_later_is_tried_again_and_says_why_it_waits(
+def test_a_temporary_error_is_retried_with_its_reason(
     hosting: LocalEnvironmentBackend, podman: Podman, words: str, code: str
 ) -> None:
     podman.says(pull=[125, words])
@@ -231,7 +229,7 @@ def test_gpus_that_the_engine_cannot_give_are_named(hosting: LocalEnvironmentBac
     ]  # fmt: skip
 
 
-def test_a_container_that_is_not_ours_is_left_alone(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
+def test_foreign_containers_are_not_touched(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     podman.add("env-a-1", **{"io.fermi.run": "env-a-1", "io.fermi.data": "/another/agent"})
     podman.add("database")
@@ -244,7 +242,7 @@ def test_a_container_that_is_not_ours_is_left_alone(hosting: LocalEnvironmentBac
     assert podman.containers() == ["database", "env-a-1"]
 
 
-def test_deleting_removes_the_disk_and_what_bears_its_labels(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
+def test_deleting_removes_the_disk_and_labelled_containers(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     kept = named(hosting).start()
     kept.until(EnvironmentPhase.RUNNING)
@@ -258,7 +256,7 @@ def test_deleting_removes_the_disk_and_what_bears_its_labels(hosting: LocalEnvir
     assert podman.containers() == ["another"]
 
 
-def test_what_is_written_in_the_container_is_not_believed(
+def test_status_files_written_inside_the_container_are_not_trusted(
     hosting: LocalEnvironmentBackend, podman: Podman, tmp_path: Path
 ) -> None:
     podman.has(IMAGE)
@@ -282,7 +280,7 @@ def test_what_is_written_in_the_container_is_not_believed(
     assert kept.seen().left is True, "the engine knows that it runs"
 
 
-def test_without_an_engine_an_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_without_a_container_engine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     for wanted, for_good in ((True, False), (False, True)):
         hosting = plugins.get_environment_backend("local", {"data_dir": str(tmp_path), "containers": wanted})
@@ -292,7 +290,7 @@ def test_without_an_engine_an_image_is_refused(tmp_path: Path, monkeypatch: pyte
         assert (refused.value.code, refused.value.permanent) == ("HOST_WITHOUT_CONTAINERS", for_good)
 
 
-def test_on_the_platforms_own_machine_an_environment_is_a_process_whatever_its_image(tmp_path: Path) -> None:
+def test_on_the_platforms_machine_an_environment_is_a_process(tmp_path: Path) -> None:
     hosting = plugins.get_environment_backend("local", {"data_dir": str(tmp_path)})
     assert hosting
     assert "container" not in hosting.render(EnvironmentSpec("env-a", "a", "p", 1, image=IMAGE)).artifacts[0].content

@@ -40,7 +40,9 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_podman_counts_once_it_has_run_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_podman_counts_as_available_once_it_has_run_a_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     podman = Podman(tmp_path / "podman")
     monkeypatch.setenv("PATH", str(podman.folder / "bin"))
     podman.says(rootfs=[126, "crun: cgroups in hybrid mode not supported: OCI runtime error"])
@@ -62,7 +64,7 @@ def test_podman_counts_once_it_has_run_a_container(tmp_path: Path, monkeypatch: 
     )
 
 
-def test_docker_counts_where_its_daemon_answers(path: Path, tmp_path: Path) -> None:
+def test_docker_counts_as_available_when_its_daemon_answers(path: Path, tmp_path: Path) -> None:
     docker(path, {"ServerErrors": ["Cannot connect to the Docker daemon"], "ServerVersion": ""})
     assert container_engines.find_container_engine(tmp_path / "a") is None
     docker(path, DOCKER, code=1)
@@ -74,7 +76,7 @@ def test_docker_counts_where_its_daemon_answers(path: Path, tmp_path: Path) -> N
     assert found.limits == {"cpu", "memory", "pids"}
 
 
-def test_gpus_go_by_their_indices_to_either_engine() -> None:
+def test_gpus_are_passed_by_index() -> None:
     podman, docked = ContainerEngine("podman", "podman", "5"), ContainerEngine("docker", "docker", "27")
     given = {"gpu_count": 2, "gpus": (0, 3)}
     assert {"--device=nvidia.com/gpu=0", "--device=nvidia.com/gpu=3"} < {*words(podman, **given)}
@@ -86,19 +88,19 @@ def test_gpus_go_by_their_indices_to_either_engine() -> None:
             assert not [word for word in said if word.startswith(("--gpus", "--device"))]
 
 
-def test_limits_that_an_engine_cannot_hold_are_not_asked_for() -> None:
+def test_unsupported_limits_are_not_passed() -> None:
     said = words(ContainerEngine("podman", "podman", "5", limits=frozenset({"memory"})), cpu_cores=4, memory_gb=8)
     assert "--memory=8g" in said
     assert not [word for word in said if word.startswith(("--cpus", "--pids-limit"))]
 
 
-def test_an_engine_that_remaps_users_is_told_not_to() -> None:
+def test_user_remapping_is_turned_off() -> None:
     assert "--userns=host" in words(ContainerEngine("docker", "docker", "27", remaps_users=True))
     assert not [word for word in words(ContainerEngine("docker", "docker", "27")) if word.startswith("--userns")]
 
 
 @pytest.mark.parametrize("name", ["--privileged", "-v/:/host", "", "a b", "a\nb"])
-def test_a_name_that_would_be_an_option_is_no_image(name: str) -> None:
+def test_an_image_name_that_looks_like_an_option_is_refused(name: str) -> None:
     with pytest.raises(images.BackendError, match="IMAGE_NOT_FOUND"):
         images.has_image(ContainerEngine("podman", "/nothing", "5"), name)
 
@@ -113,13 +115,13 @@ def test_a_name_that_would_be_an_option_is_no_image(name: str) -> None:
     ("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?", "CONTAINERS_AWAY", False),
     ("Error: something else", "IMAGE_PULL_FAILED", True),
 ])  # fmt: skip
-def test_each_refusal_of_a_pull_has_its_cause(said: str, code: str, permanent: bool) -> None:
+def test_each_pull_error_has_its_cause(said: str, code: str, permanent: bool) -> None:
     error = images.build_pull_error(ContainerEngine("docker", "docker", "27"), "lab:1", f"Trying…\n{said}\n")
     assert (error.code, error.permanent) == (code, permanent)
     assert said in (error.params.get("evidence"), error.params.get("why"))
 
 
-def test_an_interpreter_that_is_too_old_is_told_from_one_that_is_not_there() -> None:
+def test_a_too_old_interpreter_is_told_from_a_missing_one() -> None:
     ended = containers.ContainerState(True, True, False, containers.OLD_PYTHON_EXIT_CODE)
     old = containers.find_end_cause(ended, {"image": "lab"}, ["3.9.2"], has_started=False)
     assert (old.code, old.params["found"]) == ("IMAGE_WITHOUT_PYTHON", "Python 3.9.2")
@@ -129,14 +131,14 @@ def test_an_interpreter_that_is_too_old_is_told_from_one_that_is_not_there() -> 
     assert (other.code, other.params["evidence"]) == ("CONTAINER_NOT_STARTED", "No module named x")
 
 
-def test_a_state_that_nobody_knows_counts_as_running() -> None:
+def test_an_unknown_state_counts_as_running() -> None:
     box = containers.ContainerSpec("env-a-1", "env-a", Path("/d"), Path("/r"), Path("/w"), Path("/h"))
     said = json.dumps({"labels": box.labels, "state": {"Status": "thawing"}})
     assert containers.parse_state(said, box) == containers.ContainerState(True, True, True)
     assert not containers.parse_state(json.dumps({"labels": None, "state": {"Status": "exited"}}), box).ours
 
 
-def test_what_is_in_use_by_name_is_no_fault_of_the_image() -> None:
+def test_a_name_in_use_is_no_fault_of_the_image() -> None:
     box = containers.ContainerSpec("env-a-1", "env-a", Path("/d"), Path("/r"), Path("/w"), Path("/h"))
     done = CommandResult(
         125, "", 'docker: Error response from daemon: Conflict. The container name "/env-a-1" is already in use\n'
@@ -147,7 +149,7 @@ def test_what_is_in_use_by_name_is_no_fault_of_the_image() -> None:
     )
 
 
-def test_a_keeper_in_a_container_counts_the_disk_and_nothing_that_its_engine_holds() -> None:
+def test_envd_in_a_container_counts_only_the_disk() -> None:
     spec = EnvironmentSpec("env-a", "a", "project-1", 1, image="training:1", disk_gb=20)
     ordered = bounds.build_bounds({"bounds": {"reservePercent": 10}}, shared=True)
     assert containers.render_container(spec, {}, 10.0, ordered)["keeper"]["bounds"] == {

@@ -22,7 +22,7 @@ from tests.goldens import job
 from tests.polling import until
 
 
-def test_submitting_again_never_leaves_a_rank_with_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submitting_again_never_leaves_a_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank that read its script between truncating and writing ended at once, with exit code 0."""
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     monkeypatch.setattr(backend.launcher, "launch", lambda *_: None)
@@ -37,9 +37,7 @@ def test_submitting_again_never_leaves_a_rank_with_half_a_file(tmp_path: Path, m
     assert [(file.name, file.read_text()) for file in left] == [("config", "second")]
 
 
-def test_what_a_task_could_not_read_is_refused_before_it_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_script_is_refused_before_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     for name in ("elsewhere/train.py", "given/train.py", "given/5.pt", "elsewhere/5.pt", "data/workspace/train.py",
                  "data/token.py"):  # fmt: skip
@@ -64,7 +62,7 @@ def test_what_a_task_could_not_read_is_refused_before_it_begins(
     assert wrong == [("resumeFrom", "PATH_NOT_GIVEN")]
 
 
-def test_ranks_get_their_own_checkpoints_and_the_folder_they_resume_from(
+def test_ranks_can_open_their_checkpoints_and_the_resume_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the data directory is named by a link."""
@@ -125,7 +123,7 @@ def observed(folder: Path, ranks: int = 2) -> Observation:
 
 
 @pytest.mark.parametrize("code", [0, 143])
-def test_an_end_that_somebody_else_asked_for_is_no_success_and_no_ranks_failure(tmp_path: Path, code: int) -> None:
+def test_an_end_requested_by_others_is_neither_success_nor_failure(tmp_path: Path, code: int) -> None:
     """A service manager, a shutdown: the runner gets SIGTERM. The platform asks by a file."""
     runner = start(tmp_path, 0, SAVES.format(code=code), [0, 1])
     runner.send_signal(signal.SIGTERM)
@@ -146,7 +144,7 @@ raise ConnectionError("connection closed by peer")
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_runner_that_somebody_asked_to_end_explains_its_peers_errors(tmp_path: Path, asked: bool) -> None:
+def test_a_terminated_runner_explains_errors_of_its_peers(tmp_path: Path, asked: bool) -> None:
     """And not the other way round: who failed before anybody asked is the culprit."""
     runners = [start(tmp_path, 0, SAVES.format(code=143), [0]), start(tmp_path, 1, LOSES_ITS_PEER, [1])]
     order = runners if asked else runners[::-1]
@@ -162,7 +160,7 @@ def test_a_runner_that_somebody_asked_to_end_explains_its_peers_errors(tmp_path:
     assert (seen.cause.code, seen.cause.params["node"]) == expected
 
 
-def test_a_request_of_somebody_elses_is_known_while_ranks_still_save(tmp_path: Path) -> None:
+def test_an_external_stop_is_known_while_ranks_save(tmp_path: Path) -> None:
     runner = start(
         tmp_path, 0, LOSES_ITS_PEER.replace("import os", "import os, signal\nsignal.signal(15, int)\nimport os"), [0]
     )
@@ -173,7 +171,7 @@ def test_a_request_of_somebody_elses_is_known_while_ranks_still_save(tmp_path: P
     runner.wait(60)
 
 
-def test_a_module_is_looked_for_in_the_workspace_and_may_be_an_installed_one(tmp_path: Path) -> None:
+def test_a_module_is_found_in_the_workspace_or_installed(tmp_path: Path) -> None:
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     package = backend.workspace / "pkg"
     package.mkdir(parents=True)
@@ -194,7 +192,7 @@ def test_a_module_is_looked_for_in_the_workspace_and_may_be_an_installed_one(tmp
     assert node["command"][1:] == ["-u", "-m", "pkg.train", "--epochs", "3"]
 
 
-def test_a_script_that_was_written_in_one_of_a_tasks_environments_trains_from_there(
+def test_a_script_in_an_environments_workspace_is_trained_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The master's first, and never one of another project's."""
@@ -252,9 +250,7 @@ def test_a_script_that_was_written_in_one_of_a_tasks_environments_trains_from_th
         ("MY_LEARNING_RATE", True),
     ],
 )
-def test_ranks_are_executed_where_a_library_reads_a_variable_while_it_is_imported(
-    tmp_path: Path, name: str, forks: bool
-) -> None:
+def test_ranks_are_executed_where_a_library_reads_a_variable_at_import(tmp_path: Path, name: str, forks: bool) -> None:
     spec = replace(job("env-001"), env={name: "1"})
     rendered = LocalBackend({"data_dir": str(tmp_path), "warm": False}).render(
         spec, plugins.get_framework("ddp").plan(spec)
@@ -263,7 +259,7 @@ def test_ranks_are_executed_where_a_library_reads_a_variable_while_it_is_importe
     assert (bool(launch["preload"]), first["fork"]) == (forks, forks)
 
 
-def test_ranks_have_the_gpus_that_their_environment_was_given(tmp_path: Path) -> None:
+def test_ranks_have_the_gpus_of_their_environment(tmp_path: Path) -> None:
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     spec = job("env-001")
     [node] = spec.nodes
@@ -297,9 +293,7 @@ def nodes_of(backend: LocalBackend, spec: JobSpec) -> dict[str, Any]:
     return {one.content["node"]: one.content for one in rendered.artifacts if one.kind == "node"}
 
 
-def test_ranks_run_with_what_was_installed_in_their_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_run_with_packages_of_their_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing was, the platform's interpreter has the same."""
     monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False, "isolation": "landlock"})
@@ -323,7 +317,7 @@ def test_ranks_run_with_what_was_installed_in_their_environment(
     assert {one["command"][0] for one in outside.values()} == {sys.executable}
 
 
-def test_another_projects_environment_is_only_trained_outside(tmp_path: Path) -> None:
+def test_another_projects_environment_is_only_used_outside(tmp_path: Path) -> None:
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     disk = kept_here(tmp_path, "env-001", project="vision")
     made(disk)
@@ -340,7 +334,7 @@ def test_another_projects_environment_is_only_trained_outside(tmp_path: Path) ->
     assert (problem.field, problem.code) == ("distributedConfig.runIn", "INSIDE_OTHER_PROJECT")
 
 
-def test_what_members_put_in_place_of_their_interpreter_leads_the_platform_nowhere(tmp_path: Path) -> None:
+def test_a_replaced_interpreter_does_not_mislead_the_platform(tmp_path: Path) -> None:
     """It is neither run nor followed to a file: names in a folder are all that is looked at."""
     backend = LocalBackend({"data_dir": str(tmp_path), "warm": False})
     disk = kept_here(tmp_path, "env-001")
@@ -376,7 +370,7 @@ def wrong_with(backend: LocalBackend, spec: JobSpec) -> list[tuple[str, str]]:
     return [(one.code, str(one.params.get("why", ""))) for one in backend.problems(settled)]
 
 
-def test_an_interpreter_that_ranks_could_not_run_is_refused_before_they_begin(tmp_path: Path) -> None:
+def test_an_unusable_interpreter_is_refused_before_the_start(tmp_path: Path) -> None:
     backend = LocalBackend({"data_dir": str(tmp_path / "data"), "warm": False, "isolation": "auto"})
     disk, other = (kept_here(tmp_path / "data", key) for key in ("env-001", "env-002"))
     spec = replace(job("env-001"), project="nlp")

@@ -65,7 +65,7 @@ def standing(launching: Launcher) -> int:
     return launching._standing_by._process.pid
 
 
-def test_it_stays_for_the_next_launch_and_leaves_no_zombie(starting: Launcher, tmp_path: Path) -> None:
+def test_it_serves_the_next_launch_and_leaves_no_zombie(starting: Launcher, tmp_path: Path) -> None:
     starting.stand_by(PRELOAD)
     first = standing(starting)
     for name in ("a-1", "b-1", "b-2"):
@@ -75,7 +75,7 @@ def test_it_stays_for_the_next_launch_and_leaves_no_zombie(starting: Launcher, t
     assert Path(f"/proc/{first}/task/{first}/children").read_text(encoding="utf-8") == ""
 
 
-def test_what_imports_something_else_takes_its_place(starting: Launcher, tmp_path: Path) -> None:
+def test_a_launcher_with_other_imports_replaces_it(starting: Launcher, tmp_path: Path) -> None:
     starting.stand_by(PRELOAD)
     idle, asked = starting._standing_by, "import sys; print('colorsys' in sys.modules)"
     order(starting, tmp_path / "a-1", asked, "colorsys")
@@ -88,7 +88,7 @@ def test_what_imports_something_else_takes_its_place(starting: Launcher, tmp_pat
     until(lambda: not used.is_running(), what="it ends when it has done what it was told")
 
 
-def test_a_cold_one_leaves_when_it_has_done_its_work(tmp_path: Path) -> None:
+def test_a_cold_launcher_exits_after_its_work(tmp_path: Path) -> None:
     cold = Launcher(sys.executable, warm=False)
     cold.stand_by(PRELOAD)
     assert not cold._standing_by
@@ -123,7 +123,7 @@ def test_no_page_of_a_rank_has_the_secrets_of_another_order(starting: Launcher, 
     assert (read_log(tmp_path / "a-1"), read_log(tmp_path / "b-1")) == ("True\n", "False\n")
 
 
-def test_what_was_installed_meanwhile_is_what_ranks_import(
+def test_packages_installed_meanwhile_are_imported_by_ranks(
     starting: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = tmp_path / "site-packages"
@@ -143,7 +143,7 @@ def test_what_was_installed_meanwhile_is_what_ranks_import(
     assert standing(starting) == first, "it began anew, with the order in hand"
 
 
-def test_an_order_that_fails_is_told_and_the_next_is_carried_out(starting: Launcher, tmp_path: Path) -> None:
+def test_a_failed_order_is_reported_and_the_next_one_runs(starting: Launcher, tmp_path: Path) -> None:
     starting.stand_by(PRELOAD)
     for name in ("x-1", "y-1"):
         starting.launch(name, [], PRELOAD, tmp_path / "no folder" / "launch.log")
@@ -155,7 +155,7 @@ def test_an_order_that_fails_is_told_and_the_next_is_carried_out(starting: Launc
     assert read_log(tmp_path / "a-1") == "trained\n"
 
 
-def test_one_that_dies_is_replaced(starting: Launcher, tmp_path: Path) -> None:
+def test_a_dead_launcher_is_replaced(starting: Launcher, tmp_path: Path) -> None:
     order(starting, tmp_path / "a-1", "print('trained')")
     dead = starting._standing_by
     assert dead
@@ -165,13 +165,13 @@ def test_one_that_dies_is_replaced(starting: Launcher, tmp_path: Path) -> None:
     assert read_log(tmp_path / "b-1") == "trained\n"
 
 
-def test_a_file_that_a_script_left_open_is_written_out(starting: Launcher, tmp_path: Path) -> None:
+def test_a_file_left_open_by_a_script_is_flushed(starting: Launcher, tmp_path: Path) -> None:
     """As the interpreter does at its end, which a forked rank does not wait for."""
     order(starting, tmp_path / "a-1", "left = open('left', 'w'); left.write('all of it')")
     assert (tmp_path / "a-1" / "left").read_text(encoding="utf-8") == "all of it"
 
 
-def test_a_rank_of_many_threads_begins_with_none_that_do_nothing(starting: Launcher, tmp_path: Path) -> None:
+def test_a_forked_rank_has_no_idle_threads(starting: Launcher, tmp_path: Path) -> None:
     """PyTorch's pthreadpool would start them at once, and again in each worker of a DataLoader."""
     script = "import os, torch; print(torch.get_num_threads(), len(os.listdir('/proc/self/task')))"
     order(starting, tmp_path / "a-1", script, "torch", env={"OMP_NUM_THREADS": "4"})
@@ -179,22 +179,20 @@ def test_a_rank_of_many_threads_begins_with_none_that_do_nothing(starting: Launc
 
 
 @pytest.mark.parametrize("ends", ["raise SystemExit", "os.kill(os.getpid(), 9)"])
-def test_what_a_library_in_c_prints_is_in_the_log_at_once(starting: Launcher, tmp_path: Path, ends: str) -> None:
+def test_output_of_c_libraries_is_in_the_log_at_once(starting: Launcher, tmp_path: Path, ends: str) -> None:
     """NCCL prints its warnings this way, and does not flush."""
     order(starting, tmp_path / "a-1", f"import ctypes, os; ctypes.CDLL(None).printf(b'NCCL WARN a line'); {ends}")
     assert read_log(tmp_path / "a-1") == "NCCL WARN a line"
 
 
-def test_a_file_that_a_library_in_c_left_open_is_written_out(starting: Launcher, tmp_path: Path) -> None:
+def test_a_file_left_open_by_a_c_library_is_flushed(starting: Launcher, tmp_path: Path) -> None:
     script = "import ctypes; libc = ctypes.CDLL(None); libc.fopen.restype = ctypes.c_void_p\n"
     script += "libc.fputs(b'all of it', ctypes.c_void_p(libc.fopen(b'left', b'w')))"
     order(starting, tmp_path / "a-1", script)
     assert (tmp_path / "a-1" / "left").read_text(encoding="utf-8") == "all of it"
 
 
-def test_what_runners_and_ranks_import_themselves_is_there_once_it_stands_by(
-    starting: Launcher, tmp_path: Path
-) -> None:
+def test_modules_of_runners_and_ranks_are_preloaded(starting: Launcher, tmp_path: Path) -> None:
     asked = "import sys; from fermi.runner.fork_server import DEFERRED_MODULES as late; "
     asked += "print(sorted(set(late) - set(sys.modules)))"
     for name in ("a-1", "b-1"):  # the first of a fresh process would not wait for them
@@ -202,7 +200,7 @@ def test_what_runners_and_ranks_import_themselves_is_there_once_it_stands_by(
     assert read_log(tmp_path / "b-1") == "[]\n"
 
 
-def test_what_an_optimizer_looks_up_first_starts_no_thread() -> None:
+def test_the_first_import_of_an_optimizer_starts_no_thread() -> None:
     """A process that has threads cannot be forked for ranks."""
     script = (
         "import os, torch; from fermi.runner import fork_server; look = lambda: len(os.listdir('/proc/self/task')); "

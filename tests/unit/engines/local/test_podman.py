@@ -76,7 +76,7 @@ def named(hosting: LocalEnvironmentBackend, image: str, run: int = 1, **more: An
     return Kept(hosting, EnvironmentSpec("env-a", "a", "project-1", run, image=image, **{"kind": "custom", **more}))
 
 
-def test_a_script_runs_in_a_container_and_its_door_leads_inside(hosting: LocalEnvironmentBackend, image: str) -> None:
+def test_a_script_runs_in_a_container_and_its_port_is_reachable(hosting: LocalEnvironmentBackend, image: str) -> None:
     port = 20000 + os.getpid() % 10000
     kept = named(
         hosting, image, start_script=SERVES.format(port=port), ports=(EnvironmentPort("web", port),),
@@ -133,7 +133,7 @@ def _command_lines() -> list[str]:
     return found
 
 
-def test_a_container_is_held_to_its_sizes(hosting: LocalEnvironmentBackend, image: str) -> None:
+def test_a_container_is_held_to_its_limits(hosting: LocalEnvironmentBackend, image: str) -> None:
     engine = hosting.containers.engine()
     if not (engine and engine.limits >= {"cpu", "memory"}):
         pytest.skip("this engine holds nobody to sizes")
@@ -146,7 +146,7 @@ def test_a_container_is_held_to_its_sizes(hosting: LocalEnvironmentBackend, imag
     kept.stop()
 
 
-def test_what_kills_a_container_is_seen_and_nothing_of_it_stays(hosting: LocalEnvironmentBackend, image: str) -> None:
+def test_a_killed_container_is_detected_and_removed(hosting: LocalEnvironmentBackend, image: str) -> None:
     kept = named(hosting, image, start_script="while :; do sleep 1; done").start()
     kept.until(EnvironmentPhase.RUNNING)
     podman("kill", "env-a-1")
@@ -155,7 +155,7 @@ def test_what_kills_a_container_is_seen_and_nothing_of_it_stays(hosting: LocalEn
     assert made(hosting.data_dir) == []
 
 
-def test_an_image_without_python_says_so(hosting: LocalEnvironmentBackend, tmp_path: Path) -> None:
+def test_an_image_without_python_is_reported(hosting: LocalEnvironmentBackend, tmp_path: Path) -> None:
     for image in imported("bare", images.make(tmp_path / "root.tar", python=False)):
         cause = named(hosting, image).start().until(EnvironmentPhase.ENDED).cause
         assert cause
@@ -163,7 +163,7 @@ def test_an_image_without_python_says_so(hosting: LocalEnvironmentBackend, tmp_p
     assert made(hosting.data_dir) == []
 
 
-def test_an_image_that_nobody_has_says_so(hosting: LocalEnvironmentBackend) -> None:
+def test_a_missing_image_is_reported(hosting: LocalEnvironmentBackend) -> None:
     kept = named(hosting, "localhost:1/no/such/image:1").start()
     waits = until(lambda: (now := kept.seen()).waiting and now.waiting.code == "IMAGE_REGISTRY_AWAY" and now)
     assert waits.left is True
@@ -171,9 +171,7 @@ def test_an_image_that_nobody_has_says_so(hosting: LocalEnvironmentBackend) -> N
     assert until(lambda: (now := kept.seen()).left is False and now).cause is None
 
 
-def test_jupyterlab_serves_its_keeper_and_no_other_process_of_the_container(
-    hosting: LocalEnvironmentBackend, lab: str
-) -> None:
+def test_jupyterlab_serves_only_envd(hosting: LocalEnvironmentBackend, lab: str) -> None:
     kept = named(hosting, lab, kind="jupyter", memory_gb=2).start()
     kept.until(EnvironmentPhase.RUNNING)
     assert kept.http("GET", "/lab")[0] == 200
@@ -185,7 +183,7 @@ def test_jupyterlab_serves_its_keeper_and_no_other_process_of_the_container(
     assert kept.stop().phase is EnvironmentPhase.ENDED
 
 
-def test_an_image_without_jupyterlab_says_so(hosting: LocalEnvironmentBackend, image: str) -> None:
+def test_an_image_without_jupyterlab_is_reported(hosting: LocalEnvironmentBackend, image: str) -> None:
     cause = named(hosting, image, kind="jupyter").start().until(EnvironmentPhase.ENDED).cause
     assert cause
     assert (cause.code, cause.params["image"]) == ("JUPYTERLAB_MISSING", image)
@@ -213,7 +211,7 @@ def agent(folder: Path, server: Any) -> EnvironmentRunner:
     return EnvironmentRunner(kept, server, lambda _: "token", lambda: None, lambda *_: None)
 
 
-def test_a_container_that_a_dead_agent_left_is_found_shown_and_ended_when_it_is_fenced(
+def test_a_container_left_by_a_dead_agent_is_found_and_ended_when_fenced(
     hosting: LocalEnvironmentBackend, image: str, tmp_path: Path
 ) -> None:
     script = "echo begun $KEY; while :; do sleep 1; done"

@@ -9,14 +9,14 @@ from fermi.engines.slurm.rejections import ERROR_CODES
 from fermi.planning import plugins
 
 
-def test_every_key_of_a_connection_is_explained(root: Path) -> None:
+def test_every_key_of_a_connection_is_documented(root: Path) -> None:
     text = (root / "docs" / "slurm.md").read_text()
     table = text.partition("## The connection")[2].partition("## What is submitted")[0]
     told = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
     assert told == CONNECTION["properties"].keys()
 
 
-def test_every_state_has_its_row_and_every_cause_says_rightly_whether_another_attempt_follows(root: Path) -> None:
+def test_every_state_and_cause_is_documented_with_its_restart(root: Path) -> None:
     text = (root / "docs" / "slurm.md").read_text()
     assert all(f"`{state}`" in text for state in causes.END_STATES | causes.RUNNING_STATES | causes.PENDING_STATES)
     rows = re.findall(r"^\| ((?:`[A-Z_]+`(?:, )?)+) \|.*\| (yes|no|–) \|$", text, re.MULTILINE)

@@ -28,7 +28,7 @@ GAVE_UP = {"state": "exited", "cause": {"code": "PACKAGES_FAILED", "params": {"o
 STOP = {"grace_seconds": 0.0, "kill_at": NOW - 100}
 
 
-def test_what_is_asked_of_slurm() -> None:
+def test_a_job_has_the_requested_resources() -> None:
     rendered = environment_job.render(SPEC, CONNECTION)
     script, submission, keeper = (artifact.content for artifact in rendered.artifacts)
     assert submission["components"] == [
@@ -100,13 +100,15 @@ TABLE: list[tuple[str, RunFiles, tuple[SlurmJob, ...], tuple[str, bool | None, s
 
 
 @pytest.mark.parametrize(("found", "jobs", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_what_is_seen(found: RunFiles, jobs: tuple[SlurmJob, ...], expected: tuple[str, bool | None, str]) -> None:
+def test_an_observation_follows_from_files_and_job_state(
+    found: RunFiles, jobs: tuple[SlurmJob, ...], expected: tuple[str, bool | None, str]
+) -> None:
     seen = environment_job.build_status(found, jobs, NOW)
     cause = seen.cause or seen.waiting or seen.doing
     assert (seen.phase.value, seen.left, cause.code if cause else "") == expected
 
 
-def test_what_slurm_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_settings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = environments.SlurmEnvironmentBackend({"user": "somebody-else", "bin": "/nowhere"})
     found = engine.problems(replace(SPEC, image="training:1"))
     assert [(one.field, one.code) for one in found] == [

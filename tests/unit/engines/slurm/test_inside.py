@@ -82,7 +82,7 @@ TABLE: list[tuple[str, RunDirContents, tuple[SlurmJob, ...], tuple[int, ...], tu
 
 
 @pytest.mark.parametrize(("found", "jobs", "steps", "told"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_what_is_seen(
+def test_an_observation_follows_from_files_and_step_state(
     found: RunDirContents, jobs: tuple[SlurmJob, ...], steps: tuple[int, ...], told: tuple[str, bool | None, str]
 ) -> None:
     missing = {rank: NOW - 60 for rank in found.started_inside if rank not in steps}
@@ -94,14 +94,14 @@ def test_what_is_seen(
             assert "{" not in "".join(messages.render_text(cause.code, language, **cause.params))
 
 
-def test_a_shared_folder_may_be_behind_slurm() -> None:
+def test_a_shared_folder_may_lag_behind_slurm() -> None:
     """The step is gone, and how its runner ended is not to be seen yet."""
     jobs = {job.id: job for job in BOTH}
     found = state.build_inside_observation(seen(*RUNNING), jobs, (0,), {1: NOW - 1}, NOW)
     assert (found.phase.value, found.left) == ("unknown", True)
 
 
-def test_steps_are_known_by_their_names() -> None:
+def test_steps_are_identified_by_their_names() -> None:
     steps = {"fermi:task-x-1/0": ["7.1"], "fermi:task-x-1/12": ["8.0", "8.3"], "bash": ["7.0"],
              "fermi:task-y-1": ["9.0"], "fermi:task-z-1/a": ["9.1"], "fermi": ["3.0"]}  # fmt: skip
     assert components.group_steps(steps) == {"task-x-1": {0: ["7.1"], 12: ["8.0", "8.3"]}}
@@ -123,7 +123,7 @@ def render(spec: JobSpec, **connection: Any) -> Rendered:
     return plugins.get_backend("slurm", {"folder": "/shared/fermi", **connection}).render(spec, plan)
 
 
-def test_without_other_nodes_nothing_is_submitted() -> None:
+def test_without_nodes_outside_no_job_is_submitted() -> None:
     """Ranks are confined to their environment; a container of the cluster is for jobs of its own."""
     container = {"runtime": "apptainer", "image": "/images/torch.sif"}
     spec = placed(job("env-001", "env-003"), {"allocation": 7}, {"job": 9, "node": "n2"})
@@ -145,7 +145,7 @@ def test_without_other_nodes_nothing_is_submitted() -> None:
     json.dumps(found["order.json"])
 
 
-def test_of_a_mixture_the_rest_is_a_job() -> None:
+def test_the_nodes_outside_of_a_mixed_task_are_one_job() -> None:
     spec = placed(job("env-001", "env-003", "env-005"), {"allocation": 7})
     found: dict[str, Any] = dict(build_files(render(spec)))
     assert found["order.json"]["ranks"] == [1, 2]
@@ -157,7 +157,7 @@ def test_of_a_mixture_the_rest_is_a_job() -> None:
     assert "> head.tmp && mv head.tmp head" in str(build_files(render(outside))["job.sh"])
 
 
-def test_a_job_beside_an_allocation_asks_for_its_machine() -> None:
+def test_a_job_next_to_an_allocation_requests_its_machine() -> None:
     spec = job("env-001")
     node = replace(spec.nodes[0], engine={"allocation": 7}, host="n1", way=RunLocation(False, "WAY_BESIDE_ASKED"))
     assert "#SBATCH --nodelist=n1\n" in str(build_files(render(replace(spec, nodes=(node,))))["job.sh"])
@@ -179,7 +179,7 @@ MACHINES = {"n1": SlurmMachine("n1", frozenset({"MIXED"}), gres="gpu:a100:8(S:0-
         ({"job": 9, "user": "alice"}, 8, True, ("WAY_INSIDE_GPUS", "SLURM_ALLOCATION_USER", "BESIDE_GPUS_HELD")),
     ],
 )
-def test_which_ways_there_are(
+def test_possible_run_locations_are_listed(
     engine: dict[str, Any], gpus: int, enters: bool, expected: tuple[str, str | None, str | None]
 ) -> None:
     node = Node("env-1", "notes", host="n1", gpu_count=gpus, engine=engine)
@@ -220,7 +220,7 @@ def find(data: Path, *jobs: SlurmJob, python: str = "", **engine: Any) -> StepLo
     return inside.Allocations(data, "/there", controller).place(allocations.build_order(node, python, ()))
 
 
-def test_the_newest_run_of_an_environment_counts(tmp_path: Path) -> None:
+def test_the_newest_run_of_an_environment_is_used(tmp_path: Path) -> None:
     made(tmp_path, 9, job=6)
     run = made(tmp_path, 10)
     job = SlurmJob(7, 7, "fermi-environment:env-1-10", "RUNNING", nodes="n2")
@@ -239,7 +239,7 @@ def test_the_newest_run_of_an_environment_counts(tmp_path: Path) -> None:
         find(tmp_path, job)
 
 
-def test_somebody_elses_allocation_is_not_entered(tmp_path: Path) -> None:
+def test_foreign_allocations_are_not_entered(tmp_path: Path) -> None:
     job = SlurmJob(9, 9, "fermi", "RUNNING", nodes="n[1-2]", user="root-of-all")
     with pytest.raises(BackendError) as refused:
         find(tmp_path, job, job=9, node="n2")
@@ -249,7 +249,7 @@ def test_somebody_elses_allocation_is_not_entered(tmp_path: Path) -> None:
         find(tmp_path, replace(job, user="", comment="taken back"), job=9, node="n2")
 
 
-def test_what_was_begun_is_believed_in_its_shape_only(tmp_path: Path) -> None:
+def test_malformed_start_records_are_ignored(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     run.write_places(PLACES, "10.0.0.1")
     assert (run.places(), (tmp_path / "head").read_text()) == (PLACES, "10.0.0.1")
@@ -272,7 +272,7 @@ def test_what_was_begun_is_believed_in_its_shape_only(tmp_path: Path) -> None:
         ("n[1-999999]", []),
     ],
 )
-def test_node_lists_are_read_as_slurm_writes_them(nodes: str, names: list[str]) -> None:
+def test_node_lists_are_parsed_as_slurm_writes_them(nodes: str, names: list[str]) -> None:
     assert discover.expand_node_list(nodes) == names
 
 
@@ -305,11 +305,11 @@ def test_each_node_of_an_offered_allocation_is_an_environment() -> None:
         {"nodes": ""},
     ],
 )
-def test_nothing_else_is_one(change: dict[str, Any]) -> None:
+def test_other_jobs_are_no_environments(change: dict[str, Any]) -> None:
     assert discover.find_environments([driver.parse_job({**ROW, **change})]) == []
 
 
-def test_one_that_is_suspended_is_not_used() -> None:
+def test_a_suspended_allocation_is_not_used() -> None:
     assert [
         one.running for one in discover.find_environments([driver.parse_job({**ROW, "job_state": "SUSPENDED"})])
     ] == [False, False]

@@ -50,7 +50,7 @@ def script(rendered: Rendered) -> str:
 @pytest.mark.parametrize("connection", CONNECTIONS)
 @pytest.mark.parametrize("nodes", NODES)
 @pytest.mark.parametrize("where", [pinned, lambda spec: spec], ids=["pinned", "anywhere"])
-def test_the_script_is_clean(connection: str, nodes: str, where: Any, tmp_path: Path) -> None:
+def test_the_script_passes_shellcheck(connection: str, nodes: str, where: Any, tmp_path: Path) -> None:
     spec = where(job(*NODES[nodes], emulated=False))
     path = tmp_path / "job.sh"
     path.write_text(script(render(spec, **CONNECTIONS[connection])))
@@ -61,7 +61,7 @@ def test_the_script_is_clean(connection: str, nodes: str, where: Any, tmp_path: 
     assert done.returncode == 0, done.stdout
 
 
-def test_no_value_gets_out_of_its_quotes(tmp_path: Path) -> None:
+def test_values_cannot_break_out_of_quotes(tmp_path: Path) -> None:
     """All that the script says is what it was told, word for word; but for a line's end, which becomes a space."""
     said = " ".join(HOSTILE.splitlines())
     names = ("partition", "account", "qos", "reservation", "constraint", "conda")
@@ -105,7 +105,7 @@ def test_a_job_runs_once_and_not_after_it_was_cancelled(tmp_path: Path) -> None:
     assert begin() == (75, "")
 
 
-def test_uneven_nodes_are_components_and_equal_ones_are_one() -> None:
+def test_uneven_nodes_are_het_components_and_equal_nodes_one() -> None:
     text = script(render(pinned(job("env-001", "env-003", "env-005", emulated=False))))
     assert re.findall(r"#SBATCH --(?:gres|nodelist)=(\S+)", text) == [
         "gpu-env-001", "gpu:2", "gpu-env-003", "gpu:4", "gpu-env-005", "gpu:8",
@@ -117,7 +117,7 @@ def test_uneven_nodes_are_components_and_equal_ones_are_one() -> None:
     assert "#SBATCH --nodelist=gpu-env-002,gpu-env-001" in even, "the master first, then by name"
 
 
-def test_what_an_environment_says_of_itself_wins(tmp_path: Path) -> None:
+def test_options_of_an_environment_override(tmp_path: Path) -> None:
     spec = job("env-003")
     facts = {"partition": "big", "gres": "gpu:a100:4", "mem": "10G", "cpus": 3, "python": "/env/bin/python"}
     text = script(render(replace(spec, nodes=(replace(spec.nodes[0], engine=facts),)), partition="small", mem="0"))
@@ -126,7 +126,7 @@ def test_what_an_environment_says_of_itself_wins(tmp_path: Path) -> None:
     assert "/env/bin/python -m fermi.runner.slurm" in text
 
 
-def test_what_an_attempt_needs_lies_in_its_folder() -> None:
+def test_files_of_an_attempt_are_in_its_folder() -> None:
     found = build_files(render(pinned(job("env-001", "env-003"))))
     assert {"job.sh", "order.json", "node-0.json", "node-1.json", "files/pytorch_ddp_config.yaml",
             "fermi/runner/slurm.py", "fermi/runner/node.py", "fermi/train/train_ddp.py"} <= found.keys()  # fmt: skip
@@ -137,12 +137,12 @@ def test_what_an_attempt_needs_lies_in_its_folder() -> None:
     ("limit", "wanted"),
     [("90", 90), ("1:30", 2), ("10:00:00", 600), ("1-0", 1440), ("2-12:30", 3630), ("1-00:00:01", 1441)],
 )
-def test_time_limits_are_read_as_sbatch_reads_them(limit: str, wanted: int) -> None:
+def test_time_limits_are_parsed_as_by_sbatch(limit: str, wanted: int) -> None:
     assert parse_minutes(limit) == wanted
 
 
 @pytest.mark.parametrize(("size", "wanted"), [("0", 0), ("500", 500), ("2048K", 2), ("4G", 4096), ("1T", 1048576)])
-def test_sizes_are_read_as_sbatch_reads_them(size: str, wanted: int) -> None:
+def test_sizes_are_parsed_as_by_sbatch(size: str, wanted: int) -> None:
     assert parse_megabytes(size) == wanted
 
 
@@ -152,7 +152,7 @@ def submission() -> tuple[dict[str, Any], SlurmSubmission]:
     return options, SlurmSubmission("#!/bin/bash\n", "/shared/fermi/runs/x", [options], {"PATH": "/bin"})
 
 
-def test_old_versions_take_sbatchs_options() -> None:
+def test_old_slurmrestd_gets_sbatch_options() -> None:
     options, asked = submission()
     assert rest._build_option_fields(options, asked) == {
         "name": "task-golden-1", "comment": "fermi:task-golden-1", "no_requeue": True, "time_limit": "1-00:00:00",
@@ -163,7 +163,7 @@ def test_old_versions_take_sbatchs_options() -> None:
     }  # fmt: skip
 
 
-def test_new_versions_take_typed_fields() -> None:
+def test_new_slurmrestd_gets_typed_fields() -> None:
     options, asked = submission()
 
     def number(value: int) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def test_two_environments_of_one_machine_are_refused() -> None:
         ("tasks", CheckLevel.PASS, "SLURM_RANKS_CONFINED"),
     ],
 )
-def test_the_check_says_as_whom_ranks_run_and_what_that_opens_to_them(
+def test_the_check_reports_the_ranks_user_and_its_access(
     user: str | None, level: CheckLevel, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("getpass.getuser", lambda: "platform")
@@ -228,7 +228,7 @@ def test_the_check_says_as_whom_ranks_run_and_what_that_opens_to_them(
         assert found.params["user"] in messages.render_text(found.code, lang, **found.params)[0]
 
 
-def test_slurm_decides_whose_turn_it_is() -> None:
+def test_slurm_orders_the_tasks() -> None:
     assert plugins.get_backend("slurm", {}).queues
 
 
@@ -237,7 +237,7 @@ def render_directives(connection: dict[str, Any], **changes: Any) -> dict[str, s
     return dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)", text, re.MULTILINE))
 
 
-def test_what_differs_by_project_and_by_priority_is_asked_for_of_slurm() -> None:
+def test_options_by_project_and_priority_are_passed_to_slurm() -> None:
     connection = {
         "partition": {"default": "main", "projects": {"project-1": "lab", "nlp": "words"}},
         "account": {"projects": {"nlp": "nlp-account"}},
@@ -269,7 +269,7 @@ def test_what_differs_by_project_and_by_priority_is_asked_for_of_slurm() -> None
         ("0", 3600, "62"),  # Slurm's word for no limit
     ],
 )
-def test_a_task_that_says_how_long_it_runs_asks_for_no_more_and_never_for_more_than_the_connection(
+def test_a_tasks_time_limit_is_passed_up_to_the_connections(
     limit: str, max_run: float | None, wanted: str | None
 ) -> None:
     connection = {"time_limit": limit} if limit else {}

@@ -35,7 +35,7 @@ def spec(folder: Path, port: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_a_port_that_somebody_else_has_is_named_with_its_holder_and_no_rank_begins(tmp_path: Path, nodes: int) -> None:
+def test_a_busy_port_is_named_with_its_holder_and_no_rank_starts(tmp_path: Path, nodes: int) -> None:
     """Whether the nodes were to meet there before, or rank 0 alone was to listen."""
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
@@ -63,9 +63,7 @@ def test_ranks_get_an_address_for_nccl_s_ras_unless_the_task_has_one(tmp_path: P
     assert said == own or (not own and said.startswith("127.0.0.1:"))
 
 
-def test_a_full_disk_is_written_down_beside_what_slurm_s_runners_always_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_recorded_next_to_the_usual_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = files.RunnerPaths(str(tmp_path / "node-0.json"))
     runner = slurm.build_node(spec(tmp_path, free_port()), paths)
     runner.ranks[0].update(state="exited", exit_code=1, ended_at=100.0)
@@ -74,7 +72,7 @@ def test_a_full_disk_is_written_down_beside_what_slurm_s_runners_always_write(
     assert runner.status["cause"] == {"code": "DISK_FULL", "path": "/scratch", "free": 0, "total": 1, "rank": 0}
 
 
-def test_a_job_that_was_stopped_before_its_nodes_met_starts_no_rank(tmp_path: Path) -> None:
+def test_a_job_stopped_before_its_rendezvous_starts_no_rank(tmp_path: Path) -> None:
     (tmp_path / "stop.json").write_text('{"grace_seconds": 0}')
     code, status = run(tmp_path, 2, free_port())
     assert (code, status["state"], status["asked"]) == (slurm.ENDED_EARLY, "exited", "")

@@ -29,7 +29,7 @@ def order(spec: JobSpec, **connection: Any) -> dict[str, Any] | None:
     return found.get("confine")
 
 
-def test_a_task_is_given_its_own_folders_and_nothing_else_of_the_data_directory() -> None:
+def test_a_task_gets_only_its_own_folders_of_the_data_directory() -> None:
     spec = replace(
         job("env-001"), project="nlp", attempt=2, checkpoint_dir="/shared/fermi/checkpoints/task-x",
         output_dir="/shared/fermi/outputs/task-x", resume_from="/shared/fermi/checkpoints/task-y/step-9",
@@ -56,7 +56,7 @@ def test_a_task_is_given_its_own_folders_and_nothing_else_of_the_data_directory(
     ("framework", "env", "given"),
     [("deepspeed", {}, True), ("ddp", {}, False), ("deepspeed", {"TORCH_EXTENSIONS_DIR": "/x"}, False)],
 )
-def test_of_the_plans_files_a_task_may_write_where_it_compiles(
+def test_a_task_may_write_only_to_its_build_folder_of_the_plans_files(
     framework: str, env: dict[str, str], given: bool
 ) -> None:
     spec = replace(job("env-001"), framework=framework, env=env)
@@ -67,14 +67,14 @@ def test_of_the_plans_files_a_task_may_write_where_it_compiles(
 
 
 @pytest.mark.parametrize("off", [{"confine": False}, {"isolation": "off"}])
-def test_what_is_turned_off_is_not_asked_for(off: dict[str, Any]) -> None:
+def test_disabled_sandboxes_are_not_requested(off: dict[str, Any]) -> None:
     assert order(job("env-001"), **off) is None
     told = dict.fromkeys(("workspace", "home", "service", "tools", "cache"), "/shared/fermi/x")
     assert slurm_sandbox.confine_environment(told, "/shared/fermi", off, "/shared/fermi/x/modules") == {}
     assert order(job("env-001"), isolation="off", confine=True)
 
 
-def test_a_container_is_shown_but_for_the_home_and_what_was_mounted() -> None:
+def test_a_container_is_readable_except_home_and_mounts() -> None:
     container = {"runtime": "pyxis", "image": "x", "mounts": ["/lustre/data:/data", "/models"]}
     found = order(job("env-001"), container=container)
     assert found
@@ -91,7 +91,7 @@ def test_a_container_is_shown_but_for_the_home_and_what_was_mounted() -> None:
         ("/shared/fermi2/x.py", False), ("/scratch/../root/x.py", False), ("/archive/x.py", True),
     ],
 )  # fmt: skip
-def test_a_script_that_ranks_could_not_read_is_refused_by_name(script: str, allowed: bool) -> None:
+def test_an_unreadable_script_is_refused_by_name(script: str, allowed: bool) -> None:
     backend = plugins.get_backend("slurm", {**CONNECTION, "reads": ["/archive"]})
     codes = [one.code for one in backend.problems(replace(job("env-001"), entrypoint=Entrypoint(script)))]
     assert codes == ([] if allowed else ["SLURM_PATH_NOT_GIVEN"])
@@ -99,7 +99,7 @@ def test_a_script_that_ranks_could_not_read_is_refused_by_name(script: str, allo
     assert not off.problems(replace(job("env-001"), entrypoint=Entrypoint(script)))
 
 
-def test_an_environment_is_given_its_disk_and_prepares_into_its_cache() -> None:
+def test_an_environment_gets_its_disk_and_its_package_cache() -> None:
     spec = EnvironmentSpec("environment-x", "x", "nlp", 1, disk_gb=20)
     rendered = plugins.get_environment_backend("slurm", {**CONNECTION}).render(spec)
     told = next(one.content for one in rendered.artifacts if one.kind == "keeper")
@@ -186,7 +186,7 @@ def can_view(tmp_path: Path) -> bool:
 
 
 @pytest.mark.parametrize("missing", ["", NO_VIEW, NO_LANDLOCK], ids=["all", "no mount namespace", "no Landlock"])
-def test_a_rank_gets_at_its_own_alone_with_either_of_the_two(tmp_path: Path, missing: str) -> None:
+def test_either_sandbox_confines_a_rank_to_its_own_files(tmp_path: Path, missing: str) -> None:
     if missing != NO_LANDLOCK and not sandbox.read_landlock_abi():
         pytest.skip("this kernel has no Landlock, or it is turned off")
     if missing == NO_LANDLOCK and not can_view(tmp_path):
@@ -200,7 +200,7 @@ def test_a_rank_gets_at_its_own_alone_with_either_of_the_two(tmp_path: Path, mis
         assert "this machine cannot keep ranks from all that is not theirs" in text
 
 
-def test_on_a_node_that_has_neither_a_rank_runs_and_its_log_says_what_lacks(tmp_path: Path) -> None:
+def test_on_a_node_without_sandboxes_a_rank_runs_and_logs_what_is_missing(tmp_path: Path) -> None:
     _, text = run(tmp_path, f"{NO_VIEW}\n{NO_LANDLOCK}")
     said = text.splitlines()[0]
     assert said.startswith("fermi: this machine cannot keep ranks from all that is not theirs: ")
@@ -208,7 +208,9 @@ def test_on_a_node_that_has_neither_a_rank_runs_and_its_log_says_what_lacks(tmp_
     assert "no Landlock" in said
 
 
-def test_a_machine_that_must_confine_starts_no_rank_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_must_confine_starts_no_rank_without_a_sandbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 0)
     asked = {"own": [], "home": str(tmp_path / "home"), "paths": {}, "landlock": True}
     for optional, fails in ((True, False), (False, True)):
@@ -217,7 +219,7 @@ def test_a_machine_that_must_confine_starts_no_rank_without(tmp_path: Path, monk
         made.close()
 
 
-def test_caches_of_compiled_kernels_lie_in_the_home(tmp_path: Path) -> None:
+def test_caches_of_compiled_kernels_are_in_the_home_directory(tmp_path: Path) -> None:
     """Of torch and Triton, which both look for them when they are imported: that is the runner's home."""
     home = tmp_path / "home"
     made = sandbox.Sandbox({"own": [], "home": str(home)}, "x", {"TMPDIR": str(tmp_path)})
@@ -226,7 +228,7 @@ def test_caches_of_compiled_kernels_lie_in_the_home(tmp_path: Path) -> None:
     made.close()
 
 
-def test_a_home_that_cannot_be_made_is_a_temporary_folder(tmp_path: Path) -> None:
+def test_a_home_directory_that_cannot_be_created_is_a_temporary_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     asked = {"own": [], "home": str(tmp_path / "file" / "home"), "optional": True}
     made = sandbox.Sandbox(asked, "x", {"TMPDIR": str(tmp_path)})

@@ -122,11 +122,13 @@ TABLE: list[tuple[str, RunDirContents, tuple[SlurmJob, ...], tuple[str, bool | N
 
 
 @pytest.mark.parametrize(("found", "jobs", "wanted"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_what_is_seen(found: RunDirContents, jobs: tuple[SlurmJob, ...], wanted: tuple[str, bool | None, str]) -> None:
+def test_an_observation_follows_from_files_and_job_state(
+    found: RunDirContents, jobs: tuple[SlurmJob, ...], wanted: tuple[str, bool | None, str]
+) -> None:
     assert observe_run(found, *jobs) == wanted
 
 
-def test_a_runner_that_gave_up_says_why() -> None:
+def test_a_runner_that_gave_up_gives_the_reason() -> None:
     alone = node(1, "waiting", cause={"code": "MASTER_UNREACHABLE", "evidence": "gn7:29500: refused"})
     one = state.build_observation(seen(node(0, "waiting"), {**alone, "state": "exited"}), [job("RUNNING")], HANDLE, NOW)
     assert (one.phase, one.cause.code, one.cause.params["node"]) == (Phase.FAILED, "MASTER_UNREACHABLE", "b")
@@ -140,7 +142,7 @@ def test_a_runner_that_gave_up_says_why() -> None:
         {"code": "DISK_FULL", "path": "/scratch", "free": 0, "total": 1 << 30, "rank": 0},
     ],
 )
-def test_what_a_runner_found_out_on_its_own_machine_is_the_cause(cause: dict[str, Any]) -> None:
+def test_a_problem_found_by_a_runner_is_the_cause(cause: dict[str, Any]) -> None:
     broken = node(0, "exited", 1, cause=cause)
     for jobs in ([job("RUNNING")], [job("FAILED")], []):
         one = state.build_observation(seen(broken, node(1), end={}), jobs, HANDLE, NOW)
@@ -149,7 +151,7 @@ def test_what_a_runner_found_out_on_its_own_machine_is_the_cause(cause: dict[str
         assert messages.render_text(one.cause.code, "en", **one.cause.params)
 
 
-def test_a_rank_that_is_still_says_since_when() -> None:
+def test_a_stalled_rank_reports_since_when() -> None:
     hangs = node(1)
     hangs["ranks"][0]["still_since"] = 12.5
     one = state.build_observation(seen(node(0, "exited", 0), hangs), [job("RUNNING")], HANDLE, NOW)
@@ -168,12 +170,12 @@ def test_a_rank_that_is_still_says_since_when() -> None:
         ([], ("", set())),
     ],
 )
-def test_states_and_flags_of_any_version_are_told_apart(said: Any, wanted: tuple[str, set[str]]) -> None:
+def test_states_and_flags_of_any_version_are_parsed(said: Any, wanted: tuple[str, set[str]]) -> None:
     name, flags = driver.split_state(said)
     assert (name, set(flags)) == wanted
 
 
-def test_jobs_of_old_and_new_versions_are_read_alike() -> None:
+def test_jobs_of_old_and_new_versions_are_parsed() -> None:
     old = {"job_id": 8, "het_job_id": 7, "comment": "fermi:x-1", "job_state": "FAILED", "exit_code": 256, "end_time": 5}
     code = {"return_code": {"set": True, "number": 1}, "signal": {"id": {"set": False}}}
     times = {"het_job_id": {"set": True, "number": 7}, "end_time": {"set": True, "number": 5}}
@@ -187,7 +189,7 @@ def pending(number: int, priority: int, partition: str = "main", **more: Any) ->
     return SlurmJob(id=number, state="PENDING", partition=partition, **values)
 
 
-def test_a_place_is_by_priority_then_number_among_those_that_could_begin_in_the_partition() -> None:
+def test_a_position_counts_startable_jobs_of_the_partition_by_priority() -> None:
     jobs = [
         pending(1, 50), pending(2, 70), pending(3, 50), pending(4, 90, "other"), pending(5, 60, "other,main"),
         pending(6, 0, reason="JobHeldUser"), pending(7, 99, reason="Dependency"),
@@ -199,7 +201,7 @@ def test_a_place_is_by_priority_then_number_among_those_that_could_begin_in_the_
     assert places == {8: 1, 9: 1, 2: 2, 5: 2, 1: 4, 3: 5, 4: 1, 6: None, 7: None, 10: None}
 
 
-def test_the_place_and_the_expected_beginning_are_told_where_slurm_knows_them() -> None:
+def test_position_and_expected_start_are_reported_where_known() -> None:
     ours = job("PENDING", reason="Priority", partition="main", priority=50, start=NOW + 3599)
     params = state.build_observation(seen(), [ours], HANDLE, NOW, PendingQueue([pending(3, 60), ours])).waiting.params
     assert (params["position"], NOW + 3540 <= params["begins"] < NOW + 3600) == (2, True)
