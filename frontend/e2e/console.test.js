@@ -56,7 +56,7 @@ async function create() {
 const looksRight = (name) => looks(page, name);
 
 test(
-  "a stranger is sent to sign in, and a wrong password is said so",
+  "an anonymous user is redirected to sign in, and a wrong password is reported",
   async () => {
     await open("/training");
     await page.waitForURL(/\/sign-in\?next=%2Ftraining/);
@@ -81,7 +81,7 @@ test(
   { signedIn: false },
 );
 
-test("a form that is not filled in is refused on its fields", async () => {
+test("an empty form shows errors at its fields", async () => {
   await open("/training/create");
   await card("pytorch-dev-env").click();
   await button("创建并启动训练").click();
@@ -92,7 +92,7 @@ test("a form that is not filled in is refused on its fields", async () => {
   assert.equal(await name.getAttribute("aria-invalid"), null);
 });
 
-test("the master is chosen again when it is unticked", async () => {
+test("unticking the master chooses another one", async () => {
   await open("/training/create");
   for (const name of ["pytorch-dev-env", "llm-training-env", "nlp-research-lab"]) await card(name).click();
   const master = page.getByLabel("主节点", { exact: true });
@@ -104,7 +104,7 @@ test("the master is chosen again when it is unticked", async () => {
 });
 
 journey("a task on one environment, from its creation to its removal", [
-  step("a task on one environment trains before one's eyes", async () => {
+  step("a task on one environment shows live metrics", async () => {
     await fillIn("e2e-one", 100_000, "pytorch-dev-env");
     await page.getByText("单机训练", { exact: true }).waitFor();
     await create();
@@ -115,7 +115,7 @@ journey("a task on one environment, from its creation to its removal", [
     await page.getByRole("img", { name: /^损失/ }).locator("canvas").waitFor();
     await page.getByRole("group", { name: "训练日志" }).getByText(/loss/).first().waitFor();
   }),
-  step("a killed rank is seen, and training goes on from the checkpoint", async () => {
+  step("a killed rank is shown, and training resumes from the checkpoint", async () => {
     await page.getByRole("tab", { name: "检查点" }).click();
     await page.getByRole("tabpanel").locator("tbody tr").first().waitFor({ timeout: TRAINING_MS });
     await page.getByRole("button", { name: /^rank 1/ }).hover();
@@ -128,13 +128,13 @@ journey("a task on one environment, from its creation to its removal", [
     await page.getByRole("tab", { name: "日志" }).click();
     await looksRight("task-running");
   }),
-  step("a task stops when told to", async () => {
+  step("a task is stopped", async () => {
     await button("停止").click();
     await page.getByRole("alertdialog").getByRole("button", { name: "停止" }).click();
     await status("已停止").waitFor({ timeout: TRAINING_MS });
     await button("删除").waitFor();
   }),
-  step("the list shows it, and filters by what is in the address", async () => {
+  step("the list shows it and is filtered by the address", async () => {
     await open("/training");
     await page.getByRole("link", { name: "e2e-one" }).waitFor();
     await looksRight("tasks");
@@ -145,7 +145,7 @@ journey("a task on one environment, from its creation to its removal", [
     await page.waitForURL(/status=stopped/);
     await page.getByRole("link", { name: "e2e-one" }).waitFor();
   }),
-  step("English is one click away and stays", async () => {
+  step("the language is switched with one click and remembered", async () => {
     await button("Switch to English").click();
     await page.getByRole("heading", { name: "Training tasks" }).waitFor();
     await page.reload();
@@ -158,7 +158,7 @@ journey("a task on one environment, from its creation to its removal", [
     await button("切换到中文").click();
     await status("已停止").waitFor();
   }),
-  step("a deleted task is gone", async () => {
+  step("a deleted task disappears", async () => {
     await button("删除").click();
     await page.getByRole("alertdialog").getByRole("button", { name: "删除" }).click();
     await page.waitForURL("**/training");
@@ -199,7 +199,7 @@ journey("a DDP task on two environments, and its clone", [
     await page.getByRole("tabpanel").locator("pre").waitFor();
     await looksRight("task-files");
   }),
-  step("the log is searched where it is", async () => {
+  step("the log is searched by the platform", async () => {
     await page.getByRole("tab", { name: "日志" }).click();
     await page.getByLabel("进程", { exact: true }).selectOption("all");
     await page.getByLabel("在日志中查找").fill('"loss"');
@@ -218,7 +218,7 @@ journey("a DDP task on two environments, and its clone", [
 pageTests({ test, now: () => ({ page, fermi }), looksRight, eventually, trainingMs: TRAINING_MS });
 
 test(
-  "after signing out the pages are closed",
+  "pages cannot be opened after signing out",
   async () => {
     await page.goto(fermi.signInLink());
     await page.waitForURL("**/overview");

@@ -11,7 +11,7 @@ const { test } = defineCreateSuite({
       given),
 });
 
-test("nothing chosen: the page says what is left to do before anything is pressed", async () => {
+test("an empty form lists the missing fields before it is submitted", async () => {
   await open();
   await page.getByText("勾选环境后，这里会显示汇总。").waitFor();
   await page.getByText("请至少选择一个开发环境").waitFor();
@@ -23,7 +23,7 @@ test("nothing chosen: the page says what is left to do before anything is presse
   assert.equal(await named("taskName").evaluate((element) => element === document.activeElement), true);
 });
 
-test("every form that is refused is refused on its field, before the button is pressed", async () => {
+test("every invalid field is shown before the form is submitted", async () => {
   await open("?environments=env-001,env-003");
   await page.getByLabel("分布式框架").selectOption("deepspeed");
   await named("taskName").fill("refused");
@@ -78,7 +78,7 @@ test("every form that is refused is refused on its field, before the button is p
   );
 });
 
-test("an environment that is not running cannot be ticked and says why", async () => {
+test("an environment that is not running cannot be selected and shows the reason", async () => {
   await open();
   const stopped = card("vscode-debug-env");
   assert.equal(await stopped.getAttribute("aria-disabled"), "true");
@@ -89,7 +89,7 @@ test("an environment that is not running cannot be ticked and says why", async (
   assert.match(await facts.innerText(), /未在运行/);
 });
 
-test("an environment that stopped since it was ticked is refused on its card", async () => {
+test("an environment that stopped after it was selected shows an error on its card", async () => {
   await open("?environments=env-004");
   await eventually(
     async () => (await card("vscode-debug-env").getAttribute("aria-invalid")) === "true",
@@ -99,7 +99,7 @@ test("an environment that stopped since it was ticked is refused on its card", a
   await page.getByText("已选 0", { exact: true }).waitFor();
 });
 
-test("the master is the first ticked, chosen again when it is unticked, and changed in the panel", async () => {
+test("the first selected environment is the master, which can be changed", async () => {
   await open();
   await page.getByText("llm-training-env", { exact: true }).click(); // the card, beside its box
   await card("pytorch-dev-env").focus();
@@ -142,7 +142,7 @@ test("the preview shows ranks, files and the engine's objects, and follows the f
   await looksRight("create-preview");
 });
 
-test("a recommendation follows the model's size and is taken over", async () => {
+test("a recommendation follows the model size and can be applied", async () => {
   await open("?environments=env-003,env-005");
   await page.getByLabel("模型参数量").fill("70B");
   await page.getByText("推荐 DeepSpeed").waitFor();
@@ -151,7 +151,7 @@ test("a recommendation follows the model's size and is taken over", async () => 
   await looksRight("create-recommended");
 });
 
-test("a draft survives a reload, in either language and theme, until one starts over", async () => {
+test("a draft survives a reload in both languages and themes until it is discarded", async () => {
   await open();
   await named("taskName").fill("unsent");
   await card("cv-experiment-env").click();
@@ -174,7 +174,7 @@ test("a draft survives a reload, in either language and theme, until one starts 
   await button("切换到中文").click();
 });
 
-test("the keyboard goes through the form in the order in which it is read", async () => {
+test("the tab order of the form is its reading order", async () => {
   await open("?environments=env-001,env-003");
   await page.getByText("还需完成 1 项").waitFor();
   await named("taskName").focus();
@@ -209,7 +209,7 @@ test("the keyboard goes through the form in the order in which it is read", asyn
   );
 });
 
-test("of the document's 2 × 4 × 8 on 14 GPUs, the nearest splits are one click away", async () => {
+test("the nearest valid splits to 2 × 4 × 8 on 14 GPUs can be applied with one click", async () => {
   await open();
   for (const name of ["pytorch-dev-env", "llm-training-env", "nlp-research-lab"]) await card(name).click();
   await page.getByLabel("分布式框架").selectOption({ label: "DeepSpeed" });
@@ -226,7 +226,7 @@ test("of the document's 2 × 4 × 8 on 14 GPUs, the nearest splits are one click
   assert.equal(await named("distributedConfig.strategy.dataParallel").inputValue(), "7");
 });
 
-test("five thousand environments scroll and filter", async (context) => {
+test("five thousand environments can be scrolled and filtered", async (context) => {
   if (!fermi.seed) return context.skip("the platform is not ours to seed");
   fermi.seed(5000);
   context.after(() => fermi.seed(0, "unseed.py"));

@@ -23,7 +23,7 @@ async function openModule(query) {
   await named("entrypoint.script").fill("-m training");
 }
 
-test("each environment says where its ranks run, and why", async () => {
+test("each environment shows the run location of its ranks and the reason", async () => {
   await openModule(ALL);
   await eventually(
     async () => (await reasons().innerText()).includes("环境持有 2 个 GPU"),
@@ -44,7 +44,7 @@ test("each environment says where its ranks run, and why", async () => {
   await looksRight("create-run-in");
 });
 
-test("what cannot be had is refused at the control, and the preview leads there", async () => {
+test("an impossible run location shows an error at its control, and the preview links to it", async () => {
   await openModule(ALL);
   await choice(/^环境内/).check();
   const wrong = page.getByRole("group", { name: "运行位置", exact: true }).getByText("没有找到 Python");
@@ -67,14 +67,14 @@ test("what cannot be had is refused at the control, and the preview leads there"
   assert.match(await both.innerText(), /无法在 closed 之外训练/);
 });
 
-test("this machine offers the choice too, and trains inside an environment that runs here", async () => {
+test("an environment on this machine offers the run locations, and trains inside", async () => {
   await open("?environments=env-001");
   await page.getByText("还需完成 1 项").waitFor();
   assert.equal(await named(RUN_IN).count(), 3);
   assert.equal((await reasons().getByRole("listitem").innerText()).split(/\n+/)[1], "环境内");
 });
 
-test("the task says it, and a clone keeps what was asked for", async () => {
+test("the task shows the run location, and a clone keeps the request", async () => {
   await openModule("?environments=env-full");
   await choice(/^环境内/).check();
   await named("distributedConfig.python").fill("/opt/conda/bin/python");

@@ -48,7 +48,7 @@ async function stopped() {
   await page.locator("h1").getByText("已停止", { exact: true }).waitFor({ timeout: TRAINING_MS });
 }
 
-test("scenario 1: one environment, from tick to first metric", async () => {
+test("scenario 1: one environment, from selection to first metric", async () => {
   await openFor("scenario-one");
   await card("pytorch-dev-env").click();
   await page.getByText("单机训练", { exact: true }).waitFor();
@@ -63,7 +63,7 @@ test("scenario 1: one environment, from tick to first metric", async () => {
   await stopped();
 });
 
-test("scenario 2: two environments in one zone under DDP, from tick to first metric", async () => {
+test("scenario 2: two environments in one zone with DDP, from selection to first metric", async () => {
   await openFor("scenario-two");
   for (const name of ["pytorch-dev-env", "cv-experiment-env"]) await card(name).click();
   await page.getByRole("heading", { name: "分布式训练配置" }).waitFor();
@@ -84,7 +84,7 @@ test("scenario 2: two environments in one zone under DDP, from tick to first met
 });
 
 journey("scenario 3, and its clone", [
-  step("scenario 3: three zones with DeepSpeed, from tick to first metric", async () => {
+  step("scenario 3: three zones with DeepSpeed, from selection to first metric", async () => {
     await openFor("scenario-three");
     for (const name of ["pytorch-dev-env", "llm-training-env", "nlp-research-lab"]) await card(name).click();
     await page.getByLabel("分布式框架").selectOption({ label: "DeepSpeed" });
@@ -101,7 +101,7 @@ journey("scenario 3, and its clone", [
     await stopped();
   }),
 
-  step("clone brings the same form back, and retry its newest checkpoint with it", async () => {
+  step("clone fills the same form, and retry adds the newest checkpoint", async () => {
     const id = await page.evaluate(async () => {
       const answer = await (await fetch("/api/v1/training-tasks?search=scenario-three")).json();
       return answer.data.items[0].taskId;

@@ -79,7 +79,7 @@ const stepInSight = (at) =>
     return Math.min(...steps.map(Number));
   });
 
-test("a regular expression is found by the platform, and marked", async () => {
+test("a regular expression is searched by the platform and highlighted", async () => {
   await openLog();
   await button("正则表达式").click();
   await search().fill("step \\d*99 of");
@@ -89,7 +89,7 @@ test("a regular expression is found by the platform, and marked", async () => {
   await looksRight("logs-expression");
 });
 
-test("an expression that cannot be read is said so where it is typed", async () => {
+test("an invalid expression shows an error at its field", async () => {
   await openLog();
   await button("正则表达式").click();
   await search().fill("step (");
@@ -98,7 +98,7 @@ test("an expression that cannot be read is said so where it is typed", async () 
   await looksRight("logs-expression-refused");
 });
 
-test("an expression that would take a browser years takes nothing from the page", async () => {
+test("an expensive expression does not block the page", async () => {
   await openLog();
   await button("正则表达式").click();
   await search().fill("(a+)+$|!");
@@ -108,7 +108,7 @@ test("an expression that would take a browser years takes nothing from the page"
   await page.locator("mark", { hasText: "a!" }).waitFor();
 });
 
-test("what a running task prints is found as it comes", async () => {
+test("new output of a running task is searched as it arrives", async () => {
   await openLog();
   await search().fill("late");
   await page.getByText("没有匹配的行").waitFor();
@@ -116,7 +116,7 @@ test("what a running task prints is found as it comes", async () => {
   await page.getByText("1 行匹配", { exact: true }).waitFor();
 });
 
-test("levels: warnings of one rank, and all of a traceback on the other", async () => {
+test("level filters show warnings of one rank and a whole traceback of the other", async () => {
   await openLog();
   await page.getByLabel("级别").selectOption("warning");
   await page.getByText("6 行匹配", { exact: true }).waitFor();
@@ -129,7 +129,7 @@ test("levels: warnings of one rank, and all of a traceback on the other", async 
   await looksRight("logs-errors");
 });
 
-test("a line that was found is shown among all others", async () => {
+test("a found line is shown in its context", async () => {
   await openLog();
   await page.getByLabel("级别").selectOption("error");
   await chooseRank("1");
@@ -139,7 +139,7 @@ test("a line that was found is shown among all others", async () => {
   await log().getByText("step 300 of rank 1").waitFor();
 });
 
-test("the first error is a key away, from whichever rank", async () => {
+test("a key jumps to the first error of any rank", async () => {
   await openLog();
   await chooseRank("0");
   await log().getByText("rank 0").first().waitFor();
@@ -152,7 +152,7 @@ test("the first error is a key away, from whichever rank", async () => {
   await page.keyboard.press("Escape");
 });
 
-test("times: beside the lines, as bounds, and as a place to go to", async () => {
+test("times are shown with lines, used as filters and as a jump target", async () => {
   await openLog();
   await chooseRank("1");
   await log().getByText("rank 1").first().waitFor();
@@ -175,7 +175,7 @@ test("times: beside the lines, as bounds, and as a place to go to", async () => 
   await button("时间").click();
 });
 
-test("side by side, ranks are scrolled together by the time of their lines", async () => {
+test("ranks side by side scroll together by time", async () => {
   await openLog();
   await chooseRank("1");
   await log().getByText("rank 1").first().waitFor();

@@ -47,7 +47,7 @@ async function drag(name, from, to) {
   await page.mouse.up();
 }
 
-test("each line of a task of 14 ranks has a name and a value, at one moment in all charts", async () => {
+test("all charts of 14 ranks show names and values at the same moment", async () => {
   await openTask("task-fourteen");
   await chart("损失$").waitFor();
   const newest = await entries("GPU 利用率");
@@ -68,7 +68,7 @@ test("each line of a task of 14 ranks has a name and a value, at one moment in a
   await looksRight("machines-of-a-task");
 });
 
-test("a stretch that was dragged across stays in the address, and in sight after another tab", async () => {
+test("a selected time range stays in the address and after a tab change", async () => {
   await openTask("task-fourteen");
   await drag("GPU 利用率", 0.6, 0.8);
   await page.waitForURL(/from=\d+&to=\d+/);
@@ -84,7 +84,7 @@ test("a stretch that was dragged across stays in the address, and in sight after
   await page.waitForURL((url) => !url.searchParams.has("from"));
 });
 
-test("charts, nodes and ranks are chosen, and the charts remembered", async () => {
+test("charts, nodes and ranks can be selected, and charts are remembered", async () => {
   await openTask("task-fourteen");
   const choose = page.locator("summary", { hasText: "选择" });
   await choose.click();
@@ -107,7 +107,7 @@ test("charts, nodes and ranks are chosen, and the charts remembered", async () =
   await eventually(async () => (await chart("GPU 降速").count()) === 0, "the charts as at first");
 });
 
-test("of 512 ranks the slow one is named", async () => {
+test("the slow one of 512 ranks is named", async () => {
   await openTask("task-wide");
   assert.ok((await entries("GPU 利用率")).some((text) => /^最小\s+Rank 300\s/.test(text)));
   await looksRight("machines-of-512-ranks");
@@ -121,7 +121,7 @@ async function isInLine() {
   assert.ok(inColumn(strip.x) && Math.abs(strip.width - width) <= 2, `${JSON.stringify(strip)} and ${x}, ${width}`);
 }
 
-test("an environment's tasks stand on the axis of its charts", async () => {
+test("charts of an environment show its tasks on the time axis", async () => {
   await open("/environments/env-worker-00");
   await chart("GPU 利用率").waitFor();
   const tasks = page.getByRole("region", { name: "使用者" });
@@ -136,7 +136,7 @@ test("an environment's tasks stand on the axis of its charts", async () => {
   await page.setViewportSize({ width: 1440, height: 900 });
 });
 
-test("a worker has a page of its own, with the tasks that ran there", async () => {
+test("the page of a worker shows its tasks", async () => {
   await open("/workers");
   await page.getByRole("link", { name: "gn6-0" }).click();
   await page.waitForURL("**/workers/gn6-0");

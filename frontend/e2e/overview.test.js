@@ -22,7 +22,7 @@ const looksRight = (name) => looks(page, name);
 const region = (name) => page.locator("section", { has: page.getByRole("heading", { name }) });
 const entries = () => region("需要处理").getByRole("list").locator("> li");
 
-test("an operator's first page counts all GPUs and all that needs somebody", async () => {
+test("an operator's overview counts all GPUs and alerts", async () => {
   await open("/");
   await page.waitForURL("**/overview");
   await page.getByRole("link", { name: /^GPU 总数: 8,0\d\d$/ }).waitFor();
@@ -32,7 +32,7 @@ test("an operator's first page counts all GPUs and all that needs somebody", asy
   await looksRight("overview");
 });
 
-test("a kind is paged to its end, and its address can be passed on", async () => {
+test("alerts of a kind are paged, and the address can be shared", async () => {
   await open("/overview");
   await page.getByRole("button", { name: /环境异常/ }).click();
   await page.waitForURL(/kind=environment_unhealthy/);
@@ -48,7 +48,7 @@ test("a kind is paged to its end, and its address can be passed on", async () =>
   await page.waitForURL(/\/environments\/env-/);
 });
 
-test("what is one's own is a switch away", async () => {
+test("a switch filters the user's own tasks", async () => {
   await open("/overview");
   await page.getByRole("button", { name: "我的", exact: true }).click();
   await page.waitForURL(/view=mine/);
@@ -60,7 +60,7 @@ test("what is one's own is a switch away", async () => {
   await looksRight("overview-mine");
 });
 
-test("it speaks English, and looks at one zone or type", async () => {
+test("the overview in English can be filtered by zone and GPU type", async () => {
   await open("/overview?by=people&span=month");
   await page.getByRole("button", { name: "Switch to English" }).click();
   await page.getByRole("heading", { name: "Needs attention" }).waitFor();

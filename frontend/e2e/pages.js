@@ -75,7 +75,7 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     assert.equal((await ask()).status, 401);
   });
 
-  test("environments are listed, filtered by the address, cordoned and taken back", async () => {
+  test("environments are listed, filtered by address, cordoned and uncordoned", async () => {
     const { page } = now();
     await open("/environments");
     await page.getByRole("link", { name: "nlp-research-lab", exact: true }).waitFor();
@@ -92,7 +92,7 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     await page.locator("h1").getByText("暂停调度").waitFor({ state: "detached" });
   });
 
-  test("a dataset is added by a path, and becomes ready before one's eyes", async () => {
+  test("a dataset is added by path, and its status updates to ready", async () => {
     const { page } = now();
     await open("/datasets");
     await button("添加数据集").click();
@@ -108,7 +108,7 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     await looksRight("datasets");
   });
 
-  test("models and zones", async () => {
+  test("models and zones are listed", async () => {
     const { page } = now();
     await open("/models");
     await page.getByRole("heading", { name: "gpt-small" }).waitFor();
@@ -165,7 +165,7 @@ export function pageTests({ test, now, looksRight, eventually, trainingMs }) {
     }
   });
 
-  test("operators: the overview, a task's plan, a drained environment", async () => {
+  test("operators: overview, plan of a task and draining of an environment", async () => {
     const { page, fermi } = now();
     const script = fermi.write("sleeps.py", SLEEPS);
     const { taskId } = await submit("for-operators", ["env-local"], { entrypoint: { script, args: [] } });

@@ -67,12 +67,12 @@ async function openFailed() {
   await page.locator("h1").getByText("失败", { exact: true }).waitFor();
 }
 
-test("each rank is a cell that says its state", async () => {
+test("each rank is a cell with its state", async () => {
   await openRunning();
   await eventually(async () => (await cells(/^rank \d+, 运行$/).count()) === RANKS, `${RANKS} running ranks`);
 });
 
-test("they are coloured by what they use, as soon as it is measured", async () => {
+test("cells are coloured by usage once it is measured", async () => {
   await openRunning();
   await eventually(async () => (await page.locator('option[value="gpu"]').count()) === 1, "a measured GPU");
   await page.getByLabel("着色依据").selectOption("gpu");
@@ -80,7 +80,7 @@ test("they are coloured by what they use, as soon as it is measured", async () =
   await looksRight("task-ranks");
 });
 
-test("pointing previews, pressing keeps, and arrows move", async () => {
+test("hovering previews a rank, clicking selects it and arrow keys move", async () => {
   await openRunning();
   await cells(/^rank 9,/).click();
   await cells(/^rank 3,/).hover();
@@ -94,7 +94,7 @@ test("pointing previews, pressing keeps, and arrows move", async () => {
   assert.ok(Number(above) < 6, `the node above has ranks 2 to 5, not ${above}`);
 });
 
-test("on a phone the inspector stays in sight while the map is scrolled through", async () => {
+test("on a phone the inspector stays visible while the map is scrolled", async () => {
   await openRunning();
   const before = page.viewportSize();
   await page.setViewportSize({ width: 390, height: 500 });
@@ -106,7 +106,7 @@ test("on a phone the inspector stays in sight while the map is scrolled through"
   await page.setViewportSize(before);
 });
 
-test("the rank that failed is told from those that the platform ended", async () => {
+test("the failed rank differs from those that the platform ended", async () => {
   await openFailed();
   await cells(`rank ${FAILS}, 最先失败`).waitFor();
   await eventually(async () => (await cells(/^rank \d+, 由平台结束$/).count()) === RANKS - 1, "the others ended");
@@ -130,7 +130,7 @@ const shift = () =>
       }),
   );
 
-test("on a phone the page of a task that failed does not move while it comes", async () => {
+test("on a phone the page of a failed task does not shift while it loads", async () => {
   await openFailed();
   const before = page.viewportSize();
   await page.setViewportSize({ width: 390, height: 900 });

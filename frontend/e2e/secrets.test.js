@@ -84,7 +84,7 @@ async function endsWith(value, done, logs) {
 }
 
 journey("a secret, from being set to being removed", [
-  step("a secret is set, and listed by its name alone", async () => {
+  step("a secret is set and listed by name only", async () => {
     answers = await listen();
     script = fermi.write("keyed.py", SCRIPT);
     await page.goto(`${fermi.url}/settings`);
@@ -106,7 +106,7 @@ journey("a secret, from being set to being removed", [
     await looksRight("settings-secrets");
   }),
 
-  step("a task trains with it, and nothing that is said of the task has the value", async () => {
+  step("a task trains with it, and no answer about the task has its value", async () => {
     await open("?environments=env-001");
     await named("taskName").fill("keyed");
     await takeScript();
@@ -125,7 +125,7 @@ journey("a secret, from being set to being removed", [
     await endsWith(FIRST, "已完成", "训练日志");
   }),
 
-  step("a group's settings name the secret", async () => {
+  step("group settings refer to the secret by name", async () => {
     await goTo("/workers/groups");
     await button("新建分组").first().click();
     await dialog().getByLabel("名称").fill("keyed");
@@ -141,7 +141,7 @@ journey("a secret, from being set to being removed", [
     await page.keyboard.press("Escape");
   }),
 
-  step("in English: another value is set, and a clone of the task gets it", async () => {
+  step("in English: the value is replaced, and a clone of the task gets it", async () => {
     await goTo("/settings");
     await button("Switch to English").click();
     await page.getByRole("heading", { name: "Secrets", exact: true }).waitFor();
@@ -167,7 +167,7 @@ journey("a secret, from being set to being removed", [
     await endsWith(SECOND, "Succeeded", "Training log");
   }),
 
-  step("a secret is removed after a question", async () => {
+  step("a secret is removed after a confirmation", async () => {
     await goTo("/settings");
     await button("Remove the secret wandb").click();
     await page.getByRole("alertdialog").getByRole("button", { name: "Remove", exact: true }).click();
@@ -175,7 +175,7 @@ journey("a secret, from being set to being removed", [
     await unseen("the settings after a removal");
   }),
 
-  step("the answers that were looked through are those that could have told", async () => {
+  step("every answer that could contain the value was checked", async () => {
     const read = new Set(answers.filter(({ text }) => text).map(({ path }) => path.replace(/task-[^/]+/, "task")));
     const project = [...read].find((path) => path.startsWith("PUT /api/v1/projects/"))?.split("/")[4];
     for (const path of [

@@ -59,7 +59,7 @@ const submitWaiting = once(async () => {
 });
 
 journey("the queue", [
-  step("tasks that wait for one environment stand in line, and say what must end first", async () => {
+  step("tasks that wait for one environment are queued and show what must end first", async () => {
     await submitWaiting();
     await open("/queue");
     await waitingIs("waits-urgently", "waits-1", "waits-2", "waits-3");
@@ -83,7 +83,7 @@ journey("the queue", [
   }),
 ]);
 
-test("a reservation is made in the calendar, refused at its field, and stands on the timeline", async () => {
+test("a reservation is made in the calendar, validated and shown on the timeline", async () => {
   await open("/queue");
   await submitWaiting();
   await open("/queue/reservations");
@@ -115,7 +115,7 @@ test("a reservation is made in the calendar, refused at its field, and stands on
   await looksRight("timeline-table");
 });
 
-test("a project gets limits and a budget, and a price makes usage cost something", async () => {
+test("a project gets limits and a budget, and usage has a cost once a price is set", async () => {
   await open("/settings");
   await submitWaiting();
   await button("修改配额").first().click();
@@ -145,7 +145,7 @@ test("a project gets limits and a budget, and a price makes usage cost something
   assert.match(file.suggestedFilename(), /^usage-task-.*\.csv$/);
 });
 
-test("a thousand environments on the timeline are a few rows of the page", async (context) => {
+test("a timeline of a thousand environments renders a few rows", async (context) => {
   fermi.seed(1000);
   context.after(() => fermi.seed(0, "unseed.py"));
   await open("/queue/timeline");
@@ -155,7 +155,7 @@ test("a thousand environments on the timeline are a few rows of the page", async
   await page.getByText("node-00999", { exact: true }).waitFor();
 });
 
-test("the platform chooses, and the task pauses and goes on", async () => {
+test("the platform chooses environments, and the task is paused and resumed", async () => {
   await open("/training/create");
   await page.locator('[name="taskName"]').fill("chosen");
   await button("为我选择").click();
@@ -184,7 +184,7 @@ test("the platform chooses, and the task pauses and goes on", async () => {
   await api(`/training-tasks/${id}/stop`, {});
 });
 
-test("the same in English", async () => {
+test("scheduling in English", async () => {
   await open("/queue");
   await button("Switch to English").click();
   for (const [path, name] of [

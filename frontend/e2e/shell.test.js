@@ -24,7 +24,7 @@ const lines = () =>
     return [header.getBoundingClientRect().bottom, ...seen.map((each) => each.getBoundingClientRect().top)];
   });
 
-test("before JavaScript is there a page has its outline, and nothing jumps when it is", async () => {
+test("a page has its outline before JavaScript loads, without layout shift", async () => {
   for (const width of WIDTHS) {
     await page.setViewportSize({ width, height: 900 });
     await page.route("**/assets/*.js", (route) => route.abort());
@@ -39,7 +39,7 @@ test("before JavaScript is there a page has its outline, and nothing jumps when 
   await page.setViewportSize({ width: 1440, height: 900 });
 });
 
-test("no page is left out of the navigation, in either language", async () => {
+test("every page is in the navigation in both languages", async () => {
   await open("/zones");
   for (const language of ["English", "中文"]) {
     for (const width of [768, 1024, 1280, 1440]) {
@@ -63,7 +63,7 @@ test("no page is left out of the navigation, in either language", async () => {
   await page.setViewportSize({ width: 1440, height: 900 });
 });
 
-test("the palette finds an environment by part of its name, and the keyboard alone goes there", async () => {
+test("the palette finds an environment by part of its name with the keyboard alone", async () => {
   await open("/zones");
   await page.getByText("北京可用区A").waitFor();
   await page.keyboard.press("Control+k");
@@ -82,7 +82,7 @@ test("the palette finds an environment by part of its name, and the keyboard alo
   await page.waitForURL("**/models");
 });
 
-test("a model that was found has the focus where it is shown", async () => {
+test("a model found in the palette has the focus on its page", async () => {
   await open("/zones");
   await page.getByText("北京可用区A").waitFor();
   await page.keyboard.press("Control+k");
@@ -92,7 +92,7 @@ test("a model that was found has the focus where it is shown", async () => {
   await page.waitForFunction(() => document.activeElement?.id === "model-001");
 });
 
-test("a list is ordered by the platform, keeps its look under a name, and fits more into a screen", async () => {
+test("a list is sorted by the platform, saved as a view and shown compactly", async () => {
   await open("/environments");
   await page.getByRole("link", { name: "cv-experiment-env", exact: true }).waitFor();
   const names = () => page.locator("tbody tr td:first-child a").allInnerTexts();
@@ -126,7 +126,7 @@ test("a list is ordered by the platform, keeps its look under a name, and fits m
   assert.deepEqual(await rowHeights(), dense, "how close rows are is remembered");
 });
 
-test("the bell opens, and an address that nobody has allowed says how to allow it", async () => {
+test("the inbox opens, and a forbidden webhook address shows how to allow it", async () => {
   await open("/settings/notices");
   await page.getByRole("button", { name: "添加渠道" }).click();
   const dialog = page.getByRole("dialog");

@@ -53,7 +53,7 @@ async function ranksAre(group, ...expected) {
 }
 
 journey("workers, from hosts that join to a group that trains", [
-  step("hosts join with the command that is shown once, and appear as they send heartbeats", async () => {
+  step("hosts join with a command shown once and appear with their first heartbeat", async () => {
     await open("/workers");
     await page.getByText("还没有 Worker").waitFor();
     await button("添加 Worker").first().click();
@@ -92,7 +92,7 @@ journey("workers, from hosts that join to a group that trains", [
     await ranksAre("bert", "gn6-0 0 0 0", "gn39-0 1 0 1", "gn40-0 2 0 2", "gn7-0 3 0 3");
   }),
 
-  step("a worker's environment is shown as its process would get it", async () => {
+  step("the environment variables of a worker's process are shown", async () => {
     await open("/workers?group=none");
     await page.getByRole("checkbox", { name: "选择 gn6-1", exact: true }).waitFor();
     assert.equal(await page.getByRole("checkbox", { name: "选择 gn6-0", exact: true }).count(), 0);
@@ -118,7 +118,7 @@ journey("workers, from hosts that join to a group that trains", [
     await ranksAre("bert", "gn6-0 0 0 0", "gn6-1 1 1 0", "gn7-0 2 0 1", "gn7-1 3 1 1");
   }),
 
-  step("a group starts as a training task, and stops", async () => {
+  step("a group is started as a training task and stopped", async () => {
     await button("启动").click();
     await confirm("启动");
     await page.locator("section h2").getByText("训练中", { exact: true }).waitFor();
@@ -138,7 +138,7 @@ journey("workers, from hosts that join to a group that trains", [
   }),
 ]);
 
-test("a pre-flight test of two environments is judged before one's eyes", async () => {
+test("a pre-flight test of two environments updates to its verdict", async () => {
   await open("/environments/env-001");
   await page.getByRole("link", { name: "运行预检" }).click();
   await page.getByRole("checkbox", { name: /cv-experiment-env/ }).check();

@@ -12,10 +12,10 @@ ALL = sorted(file.name for file in BROWSER_TESTS.glob("*.test.js"))
 @pytest.mark.parametrize(
     ("failed", "files"),
     [
-        (["it is made and runs"], ["environments-life.test.js"]),
-        (["it is made and runs", "a model that was found has the focus where it is shown"],
-         ["environments-life.test.js", "shell.test.js"]),
-        (["models and zones"], ALL),  # it is in pages.js
+        (["it is created and runs"], ["managed-environments.test.js"]),
+        (["it is created and runs", "a model found in the palette has the focus on its page"],
+         ["managed-environments.test.js", "shell.test.js"]),
+        (["models and zones are listed"], ALL),  # it is in pages.js
     ],
 )  # fmt: skip
 def test_files_with_failures_run_again(failed: list[str], files: list[str]) -> None:

@@ -26,7 +26,7 @@ const confirm = (name) => page.getByRole("alertdialog").getByRole("button", { na
 const eventually = (look, what) => poll(page, look, what, WAIT_MS);
 
 journey("an environment, from its creation to its removal", [
-  step("what is wrong with a new environment is said on its fields", async () => {
+  step("problems of a new environment are shown at its fields", async () => {
     await open("/environments");
     await button("新建环境").click();
     await dialog()
@@ -50,7 +50,7 @@ journey("an environment, from its creation to its removal", [
     assert.deepEqual(await violations(page), [], "the dialog");
   }),
 
-  step("it is made and runs", async () => {
+  step("it is created and runs", async () => {
     await dialog().getByLabel("GPU 数量").fill("2");
     await dialog().getByLabel("CPU 核数").fill("2");
     await dialog().getByRole("button", { name: "创建", exact: true }).click();
@@ -59,7 +59,7 @@ journey("an environment, from its creation to its removal", [
     await status("运行中").waitFor({ timeout: WAIT_MS });
   }),
 
-  step("its JupyterLab opens on a host name of its own, and a script is written there", async () => {
+  step("its JupyterLab opens on its own host name, and a script is written there", async () => {
     const opened = page.context().waitForEvent("page");
     await page.getByRole("link", { name: "打开 JupyterLab", exact: true }).click();
     lab = await opened;
@@ -75,7 +75,7 @@ journey("an environment, from its creation to its removal", [
     await lab.getByRole("tab", { name: "train.py", exact: true }).waitFor();
   }),
 
-  step("a cell runs, and the console shows what its kernel does", async () => {
+  step("a cell runs, and the console shows the activity of its kernel", async () => {
     await lab.getByRole("button", { name: "New Launcher" }).first().click();
     await lab.locator('.jp-LauncherCard[data-category="Notebook"]:visible').first().click();
     await lab.locator(".jp-NotebookPanel .cm-content").first().click();
@@ -97,7 +97,7 @@ journey("an environment, from its creation to its removal", [
     assert.deepEqual(await violations(page), [], "the terminal");
   }),
 
-  step("a terminal that shows nothing says what its shell waits for", async () => {
+  step("a silent terminal shows what its shell waits for", async () => {
     await page.keyboard.type("echo 'sleep 613' | tee ~/.bashrc > ~/.zshrc; echo written\n");
     await page.locator(".xterm-rows > div", { hasText: /^written/ }).waitFor();
     await button("新开一个 shell").click();
@@ -109,7 +109,7 @@ journey("an environment, from its creation to its removal", [
     await page.locator(".xterm-rows > div", { hasText: /^removed/ }).waitFor();
   }),
 
-  step("ticked with two others, it trains the script on 14 ranks", async () => {
+  step("selected with two others, it trains the script on 14 ranks", async () => {
     await page.getByRole("link", { name: "在此训练", exact: true }).click();
     await page.getByLabel("任务名称").fill("fourteen");
     assert.equal(await page.getByRole("checkbox", { name: /^lab/ }).isChecked(), true, "whence one came is ticked");
@@ -132,7 +132,7 @@ journey("an environment, from its creation to its removal", [
     await log.getByText("written in the lab: rank 13 of 14").waitFor();
   }),
 
-  step("what it trains in is neither stopped nor deleted meanwhile", async () => {
+  step("an environment in use cannot be stopped or deleted", async () => {
     const task = page.url();
     await open(`/environments/${id}`);
     await page.getByText("任务用完之前").waitFor();
@@ -144,7 +144,7 @@ journey("an environment, from its creation to its removal", [
     await status("已停止").waitFor({ timeout: WAIT_MS });
   }),
 
-  step("a quota that is used up is told in the dialog", async () => {
+  step("an exhausted quota is shown in the dialog", async () => {
     const answer = await fetch(`${fermi.url}/api/v1/projects/default/limits`, {
       method: "PUT",
       headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
@@ -162,7 +162,7 @@ journey("an environment, from its creation to its removal", [
     await page.keyboard.press("Escape");
   }),
 
-  step("a stopped one says so behind its door, and a deleted one is gone", async () => {
+  step("the proxy address of a stopped environment says so, and a deleted one disappears", async () => {
     await page.getByRole("link", { name: "lab", exact: true }).click();
     await button("停止").click();
     await confirm("停止");

@@ -9,7 +9,7 @@ const { test } = defineCreateSuite({
   use: (given) => ({ page, open, unfold, looksRight, button, card, named, chosenText } = given),
 });
 
-test("use cases fill the form as far as there are environments, and their small variants can be sent", async () => {
+test("use cases fill the form with available environments, and their small variants can be submitted", async () => {
   await open();
   await unfold(USE_CASES);
   const gpt3 = page.locator("li", { hasText: "训练GPT-3 175B参数模型" });
@@ -28,7 +28,7 @@ test("use cases fill the form as far as there are environments, and their small 
   await page.waitForURL(/\/training\/task-/);
 });
 
-test("several zones bring what speaks for and against them, and the row of the table of scenarios", async () => {
+test("several zones show pros, cons and the row of the scenario table", async () => {
   await open();
   for (const name of ["pytorch-dev-env", "llm-training-env", "nlp-research-lab"]) await card(name).click();
   for (const words of ["更多资源可用", "网络延迟高（RTT 通常为 5-50ms，尚未实测）", "单一可用区资源不足"])
@@ -38,7 +38,7 @@ test("several zones bring what speaks for and against them, and the row of the t
   await looksRight("create-choosing");
 });
 
-test("a framework that is not installed says so, and choosing it says how it is built", async () => {
+test("a framework that is not installed shows how to build it", async () => {
   await open();
   for (const name of ["pytorch-dev-env", "cv-experiment-env"]) await card(name).click();
   const framework = named("distributedConfig.framework");
@@ -52,7 +52,7 @@ test("a framework that is not installed says so, and choosing it says how it is 
   await looksRight("create-not-installed");
 });
 
-test("the same in English, with mistakes", async () => {
+test("use cases and errors in English", async () => {
   await open();
   await button("Switch to English").click();
   await unfold("Start from a use case");

@@ -24,7 +24,7 @@ async function whileFrozen(body) {
 }
 const silent = () => page.getByText("平台没有回应", { exact: false });
 
-test("a page that asks for nothing says that a frozen platform does not answer, and no more once it does", async () => {
+test("an idle page shows that the platform is unreachable, and recovers", async () => {
   if (!OWN) return;
   await open("/");
   await page.getByRole("heading", { level: 1 }).waitFor();
@@ -39,7 +39,7 @@ test("a page that asks for nothing says that a frozen platform does not answer, 
   await silent().waitFor({ state: "detached" });
 });
 
-test("a task's page is not called live while nothing comes", async () => {
+test("a task page is not shown as live without updates", async () => {
   if (!OWN) return;
   const answer = await fetch(`${fermi.url}/api/v1/training-tasks`, {
     method: "POST",
@@ -67,7 +67,7 @@ test("a task's page is not called live while nothing comes", async () => {
 });
 
 test(
-  "who is signed out is told how to get a link on the platform's machine",
+  "a signed-out user sees how to get a link on the platform's machine",
   async () => {
     await page.goto(fermi.signInLink());
     await page.getByRole("button", { name: "退出登录" }).click();
