@@ -1,4 +1,4 @@
-"""Talking to a keeper, as the platform does."""
+"""Talks to envd as the platform does."""
 
 import json
 import socket

@@ -34,7 +34,7 @@ TINY = {
 }
 
 
-class Kitchen:
+class ParallelJobs:
     """A local backend whose jobs are started together. `framework`: the one that jobs are of, if nothing else is
     said; `preload`: what is imported before ranks are forked, if not what the framework names."""
 

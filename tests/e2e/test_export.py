@@ -15,7 +15,7 @@ from fermi.tokenized_data import TokenizedPair, iter_stdlib_files, tokenize_text
 from tests import exported_scripts
 from tests.exported_scripts import ROOT, Started, fake_ssh, fermi, lines_of
 from tests.loss_curves import Curve, assert_alike
-from tests.parallel_jobs import Kitchen, curve
+from tests.parallel_jobs import ParallelJobs, curve
 from tests.platform_process import free_port
 
 pytestmark = pytest.mark.e2e
@@ -38,14 +38,14 @@ def started() -> Iterator[list[Started]]:
 
 def cooked(folder: Path, data: TokenizedPair, framework: str, **changes: Any) -> tuple[JobSpec, Curve]:
     """A job of 1 + 2 ranks, and the curve that the local engine gets."""
-    kitchen = Kitchen(folder, data, framework)
-    job = exported_scripts.local(kitchen.job("by-hand", (1, 2), **changes))
-    kitchen.submit(job)
-    kitchen.start()
+    parallel_jobs = ParallelJobs(folder, data, framework)
+    job = exported_scripts.local(parallel_jobs.job("by-hand", (1, 2), **changes))
+    parallel_jobs.submit(job)
+    parallel_jobs.start()
     try:
-        return job, curve(kitchen.done("by-hand"))
+        return job, curve(parallel_jobs.done("by-hand"))
     finally:
-        kitchen.close()
+        parallel_jobs.close()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from fermi.jobs.spec import Entrypoint, Late, Phase, resolve
 from fermi.planning import plugins
 from fermi.tokenized_data import iter_stdlib_files, tokenize_text
 from tests.loss_curves import assert_alike
-from tests.parallel_jobs import Kitchen, curve, events
+from tests.parallel_jobs import ParallelJobs, curve, events
 from tests.platform_process import Running
 from tests.polling import until
 
@@ -48,127 +48,138 @@ print(json.dumps(about), flush=True)
 
 
 @pytest.fixture(scope="module")
-def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kitchen]:
+def parallel_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ParallelJobs]:
     folder = tmp_path_factory.mktemp("horovod")
-    kitchen = Kitchen(folder, tokenize_text(iter_stdlib_files(max_bytes=300_000), folder / "data"), "horovod")
-    kitchen.backend.workspace.mkdir()
-    (kitchen.backend.workspace / "own.py").write_text(OWN_SCRIPT)
-    kitchen.submit(kitchen.job("ddp", (1,), "pytorch-ddp", hyperparameters={"batchSize": 12}))
-    kitchen.submit(kitchen.job("single", (1,), hyperparameters={"batchSize": 12}))
-    kitchen.submit(kitchen.job("2+2", (2, 2), hyperparameters={"batchSize": 3}))
-    kitchen.submit(kitchen.job("1+2", (1, 2), hyperparameters=ACCUMULATED, options=ONE_BY_ONE))
+    parallel_jobs = ParallelJobs(
+        folder, tokenize_text(iter_stdlib_files(max_bytes=300_000), folder / "data"), "horovod"
+    )
+    parallel_jobs.backend.workspace.mkdir()
+    (parallel_jobs.backend.workspace / "own.py").write_text(OWN_SCRIPT)
+    parallel_jobs.submit(parallel_jobs.job("ddp", (1,), "pytorch-ddp", hyperparameters={"batchSize": 12}))
+    parallel_jobs.submit(parallel_jobs.job("single", (1,), hyperparameters={"batchSize": 12}))
+    parallel_jobs.submit(parallel_jobs.job("2+2", (2, 2), hyperparameters={"batchSize": 3}))
+    parallel_jobs.submit(parallel_jobs.job("1+2", (1, 2), hyperparameters=ACCUMULATED, options=ONE_BY_ONE))
     everything = {"compression": "fp16", "fusionThresholdMb": 1, "cycleTimeMs": 2.5, "autotune": True, "timeline": True}
     half = {"batchSize": 6, "dtype": "bfloat16"}
-    kitchen.submit(kitchen.job("everything", (2,), options=everything, hyperparameters=half))
-    kitchen.submit(kitchen.job("2+4+8", (2, 4, 8), entrypoint=Entrypoint("own.py", ("--a b",)), hyperparameters={}))
+    parallel_jobs.submit(parallel_jobs.job("everything", (2,), options=everything, hyperparameters=half))
+    parallel_jobs.submit(
+        parallel_jobs.job("2+4+8", (2, 4, 8), entrypoint=Entrypoint("own.py", ("--a b",)), hyperparameters={})
+    )
     killed = {**ACCUMULATED, "stepDelay": 0.2}
-    kitchen.submit(kitchen.job("killed", (1, 2), hyperparameters=killed, options=ONE_BY_ONE))
-    kitchen.submit(kitchen.job("stopped", (1, 1), hyperparameters=SLOW))
-    kitchen.start()
-    yield kitchen
-    kitchen.close()
+    parallel_jobs.submit(parallel_jobs.job("killed", (1, 2), hyperparameters=killed, options=ONE_BY_ONE))
+    parallel_jobs.submit(parallel_jobs.job("stopped", (1, 1), hyperparameters=SLOW))
+    parallel_jobs.start()
+    yield parallel_jobs
+    parallel_jobs.close()
 
 
-def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(kitchen: Kitchen) -> None:
-    kitchen.says("killed", "a checkpoint", lambda records: events(records, "checkpoint"))
-    victim = next(rank for rank in kitchen.look("killed").ranks if rank.rank == 2)
+def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(parallel_jobs: ParallelJobs) -> None:
+    parallel_jobs.says("killed", "a checkpoint", lambda records: events(records, "checkpoint"))
+    victim = next(rank for rank in parallel_jobs.look("killed").ranks if rank.rank == 2)
     assert victim.pid is not None
     forked = Path(f"/proc/{victim.pid}/cmdline").read_bytes()
     assert b"fermi.runner.fork_server" in forked, "importing Horovod started a thread: ranks had to be executed"
     os.kill(victim.pid, signal.SIGKILL)
-    ended = kitchen.wait("killed", Phase.FAILED, Phase.SUCCEEDED)
+    ended = parallel_jobs.wait("killed", Phase.FAILED, Phase.SUCCEEDED)
     assert ended.cause is not None
     assert ended.cause.code == "RANK_KILLED"
-    until(lambda: kitchen.look("killed").left is False or kitchen.backend.cancel(kitchen.handles["killed"], 0.0))
-    before = curve(kitchen.records("killed"))
+    until(
+        lambda: (
+            parallel_jobs.look("killed").left is False
+            or parallel_jobs.backend.cancel(parallel_jobs.handles["killed"], 0.0)
+        )
+    )
+    before = curve(parallel_jobs.records("killed"))
 
-    again = kitchen.job(
+    again = parallel_jobs.job(
         "killed", (1, 2), hyperparameters=ACCUMULATED, options=ONE_BY_ONE, attempt=2, resume_from="auto"
     )
-    kitchen.submit(again)
-    kitchen.start()
-    records = kitchen.done("killed")
+    parallel_jobs.submit(again)
+    parallel_jobs.start()
+    records = parallel_jobs.done("killed")
     [resumed] = events(records, "resumed")
     assert 2 <= resumed["step"] < 6
-    uninterrupted = curve(kitchen.done("1+2"))
+    uninterrupted = curve(parallel_jobs.done("1+2"))
     assert min(curve(records)) == resumed["step"] + 1
     assert {**before, **curve(records)} == uninterrupted
 
 
-def test_a_stop_saves_and_ends_all_ranks_at_one_step(kitchen: Kitchen) -> None:
-    kitchen.says("stopped", "step 3", lambda records: 3 in curve(records))
-    kitchen.backend.cancel(kitchen.handles["stopped"], 60.0)
-    until(lambda: kitchen.look("stopped").left is False, seconds=150, what="all ranks ended")
-    assert [rank.exit_code for rank in kitchen.look("stopped").ranks] == [143, 143], kitchen.log("stopped")
-    records = kitchen.records("stopped")
+def test_a_stop_saves_and_ends_all_ranks_at_one_step(parallel_jobs: ParallelJobs) -> None:
+    parallel_jobs.says("stopped", "step 3", lambda records: 3 in curve(records))
+    parallel_jobs.backend.cancel(parallel_jobs.handles["stopped"], 60.0)
+    until(lambda: parallel_jobs.look("stopped").left is False, seconds=150, what="all ranks ended")
+    assert [rank.exit_code for rank in parallel_jobs.look("stopped").ranks] == [143, 143], parallel_jobs.log("stopped")
+    records = parallel_jobs.records("stopped")
     [stopped], [saved] = events(records, "stopped"), events(records, "checkpoint")
     assert stopped["step"] == saved["step"] == max(curve(records))
     assert [path.name for path in Path(saved["path"]).parent.glob("checkpoint_step_*")] == [Path(saved["path"]).name]
 
 
-def test_a_single_process_learns_what_ddp_learns(kitchen: Kitchen) -> None:
-    single = curve(kitchen.done("single"))
-    assert_alike(single, curve(kitchen.done("ddp")))
+def test_a_single_process_learns_what_ddp_learns(parallel_jobs: ParallelJobs) -> None:
+    single = curve(parallel_jobs.done("single"))
+    assert_alike(single, curve(parallel_jobs.done("ddp")))
     assert single[6]["val_loss"] < single[1]["loss"]
 
 
-def test_checkpoints_of_ddp_and_horovod_are_interchangeable(kitchen: Kitchen) -> None:
+def test_checkpoints_of_ddp_and_horovod_are_interchangeable(parallel_jobs: ParallelJobs) -> None:
     runs = (("ddp", "horovod"), ("single", "pytorch-ddp"))
     for saved, framework in runs:
-        checkpoint = events(kitchen.done(saved), "checkpoint")[1]
-        kitchen.submit(
-            kitchen.job(f"{framework}-after-{saved}", (1,), framework, hyperparameters={"batchSize": 12},
+        checkpoint = events(parallel_jobs.done(saved), "checkpoint")[1]
+        parallel_jobs.submit(
+            parallel_jobs.job(f"{framework}-after-{saved}", (1,), framework, hyperparameters={"batchSize": 12},
                         resume_from=checkpoint["path"])
         )  # fmt: skip
-    kitchen.start()
+    parallel_jobs.start()
     for saved, framework in runs:
-        whole, again = curve(kitchen.done(saved)), curve(kitchen.done(f"{framework}-after-{saved}"))
+        whole, again = curve(parallel_jobs.done(saved)), curve(parallel_jobs.done(f"{framework}-after-{saved}"))
         assert_alike(again, {step: whole[step] for step in (5, 6)})
 
 
 @pytest.mark.parametrize(("nodes", "processes"), [("2+2", 4), ("1+2", 3)])
-def test_several_processes_reach_the_loss_of_one(nodes: str, processes: int, kitchen: Kitchen) -> None:
-    records, single = kitchen.done(nodes), curve(kitchen.done("single"))
+def test_several_processes_reach_the_loss_of_one(nodes: str, processes: int, parallel_jobs: ParallelJobs) -> None:
+    records, single = parallel_jobs.done(nodes), curve(parallel_jobs.done("single"))
     assert events(records, "started")[0]["world_size"] == processes
     assert_alike(curve(records), single)
 
 
-def test_a_custom_script_has_the_ranks_that_horovod_would_assign(kitchen: Kitchen) -> None:
+def test_a_custom_script_has_the_ranks_that_horovod_would_assign(parallel_jobs: ParallelJobs) -> None:
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 
-    kitchen.wait("2+4+8", Phase.SUCCEEDED, Phase.FAILED)
+    parallel_jobs.wait("2+4+8", Phase.SUCCEEDED, Phase.FAILED)
     for slot in get_host_assignments(parse_hosts("a:2,b:4,c:8"), 14):
-        log = kitchen.log("2+4+8", slot.rank)
+        log = parallel_jobs.log("2+4+8", slot.rank)
         said: dict[str, Any] = json.loads(log.splitlines()[-1]) if log.startswith("before init\n{") else {"log": log}
         assert said == {
             "rank": slot.rank, "size": 14, "local_rank": slot.local_rank, "local_size": slot.local_size,
             "cross_rank": slot.cross_rank, "cross_size": slot.cross_size, "total": 91, "args": ["--a b"],
             "main": "__main__", "beside": True,
         }  # fmt: skip
-    assert kitchen.look("2+4+8").phase == Phase.SUCCEEDED
+    assert parallel_jobs.look("2+4+8").phase == Phase.SUCCEEDED
 
 
-def test_compression_fusion_autotuning_and_a_timeline_train(kitchen: Kitchen) -> None:
-    records = kitchen.done("everything")
+def test_compression_fusion_autotuning_and_a_timeline_train(parallel_jobs: ParallelJobs) -> None:
+    records = parallel_jobs.done("everything")
     assert events(records, "started")[0]["dtype"] == "bfloat16"
     assert curve(records)[6]["val_loss"] < curve(records)[1]["loss"]
-    timeline = kitchen.folder / "checkpoints" / "everything" / "horovod_timeline_1.json"
+    timeline = parallel_jobs.folder / "checkpoints" / "everything" / "horovod_timeline_1.json"
     assert "allreduce" in timeline.read_text().lower()
 
 
-def test_without_rank_0_the_others_fail_in_one_line(tmp_path: Path, kitchen: Kitchen) -> None:
-    job = kitchen.job("alone", (1, 1), options={"timeoutSeconds": 1}, hyperparameters=SLOW)
-    kitchen.submit(job)
-    kitchen.waiting = [spec for spec in kitchen.waiting if spec.stem == "node-1"]
-    kitchen.start()
-    until(lambda: kitchen.log("alone", 1), what="the rank's last words")
-    assert kitchen.log("alone", 1).startswith(f"horovod_start: no rendezvous at 127.0.0.1:{job.master_port} within 1 s")
-    assert "Traceback" not in kitchen.log("alone", 1)
+def test_without_rank_0_the_others_fail_in_one_line(tmp_path: Path, parallel_jobs: ParallelJobs) -> None:
+    job = parallel_jobs.job("alone", (1, 1), options={"timeoutSeconds": 1}, hyperparameters=SLOW)
+    parallel_jobs.submit(job)
+    parallel_jobs.waiting = [spec for spec in parallel_jobs.waiting if spec.stem == "node-1"]
+    parallel_jobs.start()
+    until(lambda: parallel_jobs.log("alone", 1), what="the rank's last words")
+    assert parallel_jobs.log("alone", 1).startswith(
+        f"horovod_start: no rendezvous at 127.0.0.1:{job.master_port} within 1 s"
+    )
+    assert "Traceback" not in parallel_jobs.log("alone", 1)
 
 
-def test_the_command_for_starting_by_hand_trains_the_same(kitchen: Kitchen) -> None:
-    single = curve(kitchen.done("single"))
-    job = kitchen.job("by-hand", (2,), options={"hosts": "localhost:2"}, hyperparameters={"batchSize": 6})
+def test_the_command_for_starting_by_hand_trains_the_same(parallel_jobs: ParallelJobs) -> None:
+    single = curve(parallel_jobs.done("single"))
+    job = parallel_jobs.job("by-hand", (2,), options={"hosts": "localhost:2"}, hyperparameters={"batchSize": 6})
     plan = plugins.get_framework("horovod").plan(job)
     line = resolve(plan.files["horovodrun.sh"], {Late.PYTHON: sys.executable})
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

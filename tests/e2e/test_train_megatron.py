@@ -21,7 +21,7 @@ from fermi.frameworks import megatron
 from fermi.jobs.spec import Handle, JobSpec, Node, Phase
 from fermi.tokenized_data import TokenizedPair, iter_stdlib_files, tokenize_text
 from tests.loss_curves import assert_alike
-from tests.parallel_jobs import TINY, Kitchen, curve, events
+from tests.parallel_jobs import TINY, ParallelJobs, curve, events
 from tests.platform_process import ROOT, Running
 from tests.polling import until
 
@@ -62,7 +62,7 @@ def gpus() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-class Split(Kitchen):
+class Split(ParallelJobs):
     """Jobs on nodes whose GPUs count as real. What needs more of those than there are is left out."""
 
     def __init__(self, folder: Path, data: TokenizedPair) -> None:
@@ -100,31 +100,31 @@ KILLED = {
 
 
 @pytest.fixture(scope="module")
-def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
+def parallel_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
     folder = tmp_path_factory.mktemp("megatron")
-    kitchen = Split(folder, tokenize_text(iter_stdlib_files(max_bytes=300_000), folder / "data"))
-    kitchen.submit(kitchen.job("single", (1,)))
+    parallel_jobs = Split(folder, tokenize_text(iter_stdlib_files(max_bytes=300_000), folder / "data"))
+    parallel_jobs.submit(parallel_jobs.job("single", (1,)))
     for name, (nodes, strategy, options) in SPLITS.items():
-        kitchen.submit(kitchen.job(name, nodes, strategy=strategy, options=options))
-    kitchen.submit(kitchen.job("half", (2, 2), strategy=split(2), options=HALF))
+        parallel_jobs.submit(parallel_jobs.job(name, nodes, strategy=strategy, options=options))
+    parallel_jobs.submit(parallel_jobs.job("half", (2, 2), strategy=split(2), options=HALF))
     for name, (_, job) in KILLED.items():
-        kitchen.submit(kitchen.job(name, (2, 2), **job, hyperparameters=SLOW))
+        parallel_jobs.submit(parallel_jobs.job(name, (2, 2), **job, hyperparameters=SLOW))
     endless = {**SLOW, "totalSteps": 10_000, "evalEvery": 0, "checkpointEvery": 0}
-    kitchen.submit(kitchen.job("stopped", (1, 1), strategy=split(pipeline=2), hyperparameters=endless))
-    kitchen.start()
-    yield kitchen
-    kitchen.close()
+    parallel_jobs.submit(parallel_jobs.job("stopped", (1, 1), strategy=split(pipeline=2), hyperparameters=endless))
+    parallel_jobs.start()
+    yield parallel_jobs
+    parallel_jobs.close()
 
 
-def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(kitchen: Split) -> None:
+def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(parallel_jobs: Split) -> None:
     """A plain optimizer, and one whose state is spread over the ranks, with masters of weights in half precision."""
-    waiting = {name for name in KILLED if kitchen.handle(name)}
+    waiting = {name for name in KILLED if parallel_jobs.handle(name)}
 
     def kill_at_the_first_checkpoint() -> bool:
         for name in list(waiting):
-            seen = kitchen.look(name)
-            assert seen.phase not in (Phase.FAILED, Phase.SUCCEEDED), kitchen.log(name)
-            if events(kitchen.records(name), "checkpoint"):
+            seen = parallel_jobs.look(name)
+            assert seen.phase not in (Phase.FAILED, Phase.SUCCEEDED), parallel_jobs.log(name)
+            if events(parallel_jobs.records(name), "checkpoint"):
                 os.kill(next(rank.pid for rank in seen.ranks if rank.rank == 3), signal.SIGKILL)
                 waiting.remove(name)
         return not waiting
@@ -132,55 +132,59 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(kitchen: S
     until(kill_at_the_first_checkpoint, seconds=240, what="checkpoints")
     before = {}
     for name, (_, job) in KILLED.items():
-        assert kitchen.wait(name, Phase.FAILED, Phase.SUCCEEDED).cause.code == "RANK_KILLED"
-        until(lambda name=name: kitchen.look(name).left is False or kitchen.backend.cancel(kitchen.handle(name), 0.0))
-        before[name] = curve(kitchen.records(name))
-        kitchen.submit(kitchen.job(name, (2, 2), **job, attempt=2, resume_from="auto"))
-    kitchen.start()
+        assert parallel_jobs.wait(name, Phase.FAILED, Phase.SUCCEEDED).cause.code == "RANK_KILLED"
+        until(
+            lambda name=name: (
+                parallel_jobs.look(name).left is False or parallel_jobs.backend.cancel(parallel_jobs.handle(name), 0.0)
+            )
+        )
+        before[name] = curve(parallel_jobs.records(name))
+        parallel_jobs.submit(parallel_jobs.job(name, (2, 2), **job, attempt=2, resume_from="auto"))
+    parallel_jobs.start()
     for name, (whole, _) in KILLED.items():
-        again = kitchen.done(name)
+        again = parallel_jobs.done(name)
         [resumed] = events(again, "resumed")
         assert 2 <= resumed["step"] < 6
         assert min(curve(again)) == resumed["step"] + 1
-        assert {**before[name], **curve(again)} == curve(kitchen.done(whole))
+        assert {**before[name], **curve(again)} == curve(parallel_jobs.done(whole))
 
 
-def test_a_stop_saves_and_ends_all_ranks_at_one_step(kitchen: Split) -> None:
-    kitchen.says("stopped", "step 3", lambda records: 3 in curve(records))
-    kitchen.backend.cancel(kitchen.handle("stopped"), 60.0)
-    seen = kitchen.wait("stopped", Phase.FAILED, Phase.SUCCEEDED)
-    until(lambda: kitchen.look("stopped").left is False)
+def test_a_stop_saves_and_ends_all_ranks_at_one_step(parallel_jobs: Split) -> None:
+    parallel_jobs.says("stopped", "step 3", lambda records: 3 in curve(records))
+    parallel_jobs.backend.cancel(parallel_jobs.handle("stopped"), 60.0)
+    seen = parallel_jobs.wait("stopped", Phase.FAILED, Phase.SUCCEEDED)
+    until(lambda: parallel_jobs.look("stopped").left is False)
     assert {rank.exit_code for rank in seen.ranks if rank.state == "exited"} == {143}
-    records = kitchen.records("stopped")
+    records = parallel_jobs.records("stopped")
     [stopped], [saved] = events(records, "stopped"), events(records, "checkpoint")
     assert stopped["step"] == saved["step"] == max(curve(records))
 
 
-def test_a_single_process_learns(kitchen: Split) -> None:
-    single = kitchen.done("single")
+def test_a_single_process_learns(parallel_jobs: Split) -> None:
+    single = parallel_jobs.done("single")
     assert events(single, "finished") == [{"event": "finished", "step": 6}]
     assert curve(single)[6]["val_loss"] < curve(single)[1]["loss"] - 0.3
 
 
 @pytest.mark.parametrize("name", SPLITS)
-def test_every_split_reaches_the_loss_of_one_process(name: str, kitchen: Split) -> None:
-    records = kitchen.done(name)
+def test_every_split_reaches_the_loss_of_one_process(name: str, parallel_jobs: Split) -> None:
+    records = parallel_jobs.done(name)
     nodes, strategy, _ = SPLITS[name]
-    [started], [alone] = events(records, "started"), events(kitchen.done("single"), "started")
+    [started], [alone] = events(records, "started"), events(parallel_jobs.done("single"), "started")
     assert started["parameters"] == alone["parameters"]
     assert (started["tensor"], started["pipeline"]) == (strategy["tensorParallel"], strategy["pipelineParallel"])
     assert started["data"] == sum(nodes) // (started["tensor"] * started["pipeline"])
-    assert_alike(curve(records), curve(kitchen.done("single")))
+    assert_alike(curve(records), curve(parallel_jobs.done("single")))
 
 
-def test_half_precision_keeps_master_weights_and_learns_as_much(kitchen: Split) -> None:
-    records = kitchen.done("half")
+def test_half_precision_keeps_master_weights_and_learns_as_much(parallel_jobs: Split) -> None:
+    records = parallel_jobs.done("half")
     assert events(records, "started")[0]["dtype"] == "bfloat16"
-    assert curve(records)[6]["val_loss"] == pytest.approx(curve(kitchen.done("single"))[6]["val_loss"], rel=0.01)
+    assert curve(records)[6]["val_loss"] == pytest.approx(curve(parallel_jobs.done("single"))[6]["val_loss"], rel=0.01)
 
 
-def test_checkpoints_are_complete_folders_and_old_ones_deleted(kitchen: Split) -> None:
-    saved = events(kitchen.done("2+2 tensor and pipeline"), "checkpoint")
+def test_checkpoints_are_complete_folders_and_old_ones_deleted(parallel_jobs: Split) -> None:
+    saved = events(parallel_jobs.done("2+2 tensor and pipeline"), "checkpoint")
     assert [event["step"] for event in saved] == [2, 4, 6]
     folder = Path(saved[-1]["path"])
     names = sorted(path.name for path in folder.parent.glob("checkpoint_step_*"))
@@ -190,12 +194,12 @@ def test_checkpoints_are_complete_folders_and_old_ones_deleted(kitchen: Split) -
     assert sum((folder / part).stat().st_size for part in parts) == saved[-1]["size_bytes"]
 
 
-def test_a_checkpoint_of_another_split_is_refused(kitchen: Split) -> None:
-    path = events(kitchen.done("2+2 tensor and pipeline"), "checkpoint")[-1]["path"]
-    kitchen.submit(kitchen.job("other", (2,), strategy=split(2), resume_from=path))
-    kitchen.start()
-    assert kitchen.wait("other", Phase.SUCCEEDED, Phase.FAILED).phase == Phase.FAILED
-    assert "it was saved with --pipeline_model_parallel_size 2" in kitchen.log("other")
+def test_a_checkpoint_of_another_split_is_refused(parallel_jobs: Split) -> None:
+    path = events(parallel_jobs.done("2+2 tensor and pipeline"), "checkpoint")[-1]["path"]
+    parallel_jobs.submit(parallel_jobs.job("other", (2,), strategy=split(2), resume_from=path))
+    parallel_jobs.start()
+    assert parallel_jobs.wait("other", Phase.SUCCEEDED, Phase.FAILED).phase == Phase.FAILED
+    assert "it was saved with --pipeline_model_parallel_size 2" in parallel_jobs.log("other")
 
 
 def test_without_cuda_the_trainer_says_so_in_one_line() -> None:

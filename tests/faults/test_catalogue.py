@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.catalogue import registry, trial
 from tests.faults.catalogue.__main__ import each
-from tests.faults.catalogue.lab import Ground
+from tests.faults.catalogue.lab import FaultLab
 from tests.faults.catalogue.trial import Result
 
 pytestmark = [pytest.mark.faults]
@@ -21,10 +21,10 @@ HEALTHY = "evaluation_by_one"
 @pytest.fixture(scope="module")
 def played() -> Iterator[dict[str, Result]]:
     """All at once: most of the time they wait."""
-    with Ground() as ground:
-        todo = [partial(trial.fault, ground, name, registry.fault(name)) for name in QUICK]
+    with FaultLab() as fault_lab:
+        todo = [partial(trial.fault, fault_lab, name, registry.fault(name)) for name in QUICK]
         [(name, run)] = registry.healthy(1, [HEALTHY])
-        yield {one.name: one for one in each([partial(trial.healthy, ground, name, run), *todo], 5)}
+        yield {one.name: one for one in each([partial(trial.healthy, fault_lab, name, run), *todo], 5)}
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -16,7 +16,7 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.environments import connection
 from tests.platform_process import free_port
 from tests.polling import until
-from tests.proxy.fake_envd import Keeper
+from tests.proxy.fake_envd import FakeEnvd
 from tests.proxy.web_service import Service
 
 ENVIRONMENT = "env-7kq2m9x4td"
@@ -58,7 +58,7 @@ class Console:
 
 
 class Inside:
-    """A browser behind a door: it has a cookie of that host."""
+    """A browser at a proxy address: it has a cookie of that host."""
 
     def __init__(self, port: int, address: str) -> None:
         parts = urlsplit(address)
@@ -118,22 +118,22 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def _keeper(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
-    running = Keeper(tmp_path_factory.mktemp("k") / "s", {"jupyter": service.port, "second": service.port})
+def _envd(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeEnvd]:
+    running = FakeEnvd(tmp_path_factory.mktemp("k") / "s", {"jupyter": service.port, "second": service.port})
     yield running
     running.close()
 
 
 @pytest.fixture
-def keeper(_keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> Keeper:
-    monkeypatch.setattr(connection, "dial_envd", lambda environment: _keeper.dial())
-    _keeper.away = False
-    _keeper.asked.clear()
-    return _keeper
+def envd(_envd: FakeEnvd, monkeypatch: pytest.MonkeyPatch) -> FakeEnvd:
+    monkeypatch.setattr(connection, "dial_envd", lambda environment: _envd.dial())
+    _envd.away = False
+    _envd.asked.clear()
+    return _envd
 
 
 @pytest.fixture
-def world(transactional_db: None, keeper: Keeper) -> DevEnvironment:
+def world(transactional_db: None, envd: FakeEnvd) -> DevEnvironment:
     project = Project.objects.create(pk="project-one", name="one")
     Project.objects.create(pk="project-two", name="two")
     cluster = Cluster.objects.create(pk="local", name="local", backend="local")

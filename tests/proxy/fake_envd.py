@@ -1,4 +1,4 @@
-"""A keeper's place taken: it speaks `fermi.envd.protocol` on a Unix socket, and what it opens is real: TCP connections
+"""Stands for envd: it speaks `fermi.envd.protocol` on a Unix socket, and what it opens is real: TCP connections
 to a service, and processes."""
 
 import os
@@ -15,7 +15,7 @@ from typing import Any
 from fermi.envd import protocol
 
 
-class Keeper:
+class FakeEnvd:
     """`doors`: name -> port on loopback. `away`: nobody listens."""
 
     def __init__(self, path: Path, doors: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""A stream to a keeper: what its reader leaves waits at the other end."""
+"""A stream to envd: bytes that its reader does not take wait at the other end."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""HTTP through a door: what goes in, what comes out, and who cannot."""
+"""HTTP through the proxy: requests, responses and access."""
 
 import hashlib
 import socket
@@ -17,7 +17,7 @@ from apps.proxy import access_watch, http_proxy, tickets
 from apps.proxy.models import Entry
 from tests.polling import until
 from tests.proxy.conftest import ENVIRONMENT, Console, Inside
-from tests.proxy.fake_envd import Keeper
+from tests.proxy.fake_envd import FakeEnvd
 from tests.proxy.web_service import LARGE, Service
 
 
@@ -147,19 +147,19 @@ def test_a_slow_reader_does_not_fill_memory(inside: Inside) -> None:
     assert count > LARGE - 100
 
 
-def test_ambiguous_requests_are_refused(inside: Inside, keeper: Keeper) -> None:
+def test_ambiguous_requests_are_refused(inside: Inside, envd: FakeEnvd) -> None:
     heads = (
         "POST /seen HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
         "POST /seen HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\nTransfer-Encoding: xchunked\r\n\r\nabcdef",
         "GET /seen HTTP/1.1\r\nHost: {}\r\nHost: localhost\r\nCookie: {}\r\n\r\n",
         "GET /seen HTTP/1.1\r\nHost: {}\r\nX: a\r\n b\x00c\r\nCookie: {}\r\n\r\n",
     )
-    keeper.asked.clear()
+    envd.asked.clear()
     for head in heads:
         with inside.dial() as sock:
             sock.sendall(head.format(inside.host, inside.cookie).encode())
             assert sock.recv(4096).split(b" ")[1] in (b"400", b"501"), head
-    assert not keeper.asked
+    assert not envd.asked
 
 
 def test_a_body_with_two_lengths_is_reframed(inside: Inside) -> None:
@@ -220,7 +220,7 @@ def test_a_program_gets_an_address_whose_token_can_be_revoked(member: Console) -
     member.user.api_tokens.all().delete() if hasattr(
         member.user, "api_tokens"
     ) else member.user.auth_token_set.all().delete()
-    until(lambda: inside.get("/seen").status_code in (401, 404), what="the door is shut")
+    until(lambda: inside.get("/seen").status_code in (401, 404), what="access has ended")
 
 
 @pytest.mark.parametrize("end", ["sign out", "role", "inactive", "environment", "expired session", "password"])
@@ -241,7 +241,7 @@ def test_access_ends_within_seconds_of_its_revocation(member: Console, inside: I
         case "password":
             member.user.set_password("another long password")
             member.user.save()
-    until(lambda: inside.get("/seen").status_code in (401, 404), what="the door is shut")
+    until(lambda: inside.get("/seen").status_code in (401, 404), what="access has ended")
 
 
 def test_an_open_stream_ends_with_the_access(member: Console, inside: Inside) -> None:
@@ -308,31 +308,31 @@ def test_a_link_from_another_site_works_and_a_form_does_not(inside: Inside) -> N
 
 
 def test_an_unreachable_service_is_reported_in_the_readers_language(
-    inside: Inside, keeper: Keeper, service: Service
+    inside: Inside, envd: FakeEnvd, service: Service
 ) -> None:
-    keeper.away = True
-    keeper.drop_all()
+    envd.away = True
+    envd.drop_all()
     page = until(lambda: (a := inside.get("/seen", Accept="text/html", Accept_Language="en")).status_code == 502 and a)
     assert "DOOR_BROKE" in page.text
     assert "notebook" in page.text
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert inside.get("/seen").json()["error"] == "DOOR_BROKE"
-    keeper.away = False
-    keeper.doors["jupyter"] = 1
+    envd.away = False
+    envd.doors["jupyter"] = 1
     try:
         assert inside.get("/seen").json()["error"] == "PORT_CLOSED"
     finally:
-        keeper.doors["jupyter"] = service.port
+        envd.doors["jupyter"] = service.port
     assert inside.get("/seen").status_code == 200
 
 
-def test_an_interrupted_response_is_not_taken_for_complete(inside: Inside, keeper: Keeper) -> None:
+def test_an_interrupted_response_is_not_taken_for_complete(inside: Inside, envd: FakeEnvd) -> None:
     with pytest.raises(httpx.RemoteProtocolError):
         inside.get("/broken")
     with inside.http.stream("GET", "/sse", headers=inside.headers()) as answer:
         lines = answer.iter_lines()
         next(lines)
-        keeper.drop_all()
+        envd.drop_all()
         with pytest.raises(httpx.RemoteProtocolError):
             list(lines)
     assert inside.get("/seen").status_code == 200
@@ -345,7 +345,7 @@ def test_a_stopped_environment_is_reported(inside: Inside, world: DevEnvironment
 
 
 def test_the_consoles_own_host_is_not_proxied(inside: Inside) -> None:
-    """What names no door is Django's, whose list of hosts is as short as ever."""
+    """A host that is no proxy address is Django's, whose list of hosts is as short as ever."""
     inside.host = "evil.example"
     assert inside.get("/healthz").status_code == 400
     inside.host = f"a.b.localhost:{inside.port}"

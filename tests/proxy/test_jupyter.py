@@ -1,4 +1,4 @@
-"""Real JupyterLab, kept by a real keeper, through a door: its page, a kernel, a cell."""
+"""Real JupyterLab, run by real envd, through the proxy: its page, a kernel, a cell."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""WebSockets: through a door, and the API's own channels."""
+"""WebSockets: through the proxy, and the API's own channels."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from fermi.envd import protocol
 from fermi.runner import files, processes
 from tests.polling import until
 from tests.proxy.conftest import ENVIRONMENT, Console, Inside
-from tests.proxy.fake_envd import Keeper
+from tests.proxy.fake_envd import FakeEnvd
 from tests.proxy.web_service import Service
 
 CHANNEL = f"/api/v1/dev-environments/{ENVIRONMENT}/channel"
@@ -71,7 +71,7 @@ def output(connection: ClientConnection) -> tuple[bytes, bytes, int]:
     raise AssertionError(f"no end: {found}")
 
 
-# Through a door ------------------------------------------------------------------------------------------------------
+# Through the proxy ---------------------------------------------------------------------------------------------------
 
 
 def test_messages_of_both_kinds_pass_in_both_directions(inside: Inside, service: Service) -> None:
@@ -129,13 +129,13 @@ def test_an_open_websocket_ends_with_the_access(member: Console, inside: Inside,
             assert closed.value.rcvd.code == 1008
 
 
-def test_the_loss_of_envd_closes_the_websocket(inside: Inside, keeper: Keeper) -> None:
+def test_the_loss_of_envd_closes_the_websocket(inside: Inside, envd: FakeEnvd) -> None:
     with at_door(inside) as connection:
         connection.recv(30)
-        keeper.drop_all()
+        envd.drop_all()
         with pytest.raises(ConnectionClosed):
             connection.recv(30)
-    keeper.away = True
+    envd.away = True
     status, body = refused(lambda: at_door(inside))
     assert (status, json.loads(body)["error"]) == (502, "DOOR_BROKE")
 
@@ -168,14 +168,14 @@ def test_a_slow_reader_is_sent_no_more_until_it_catches_up(member: Console) -> N
         assert connection.recv(timeout=30) == bytes((protocol.OUT,)) + b"later"
 
 
-def test_a_terminal_is_opened_by_the_consoles_own_pages(member: Console, keeper: Keeper) -> None:
+def test_a_terminal_is_opened_by_the_consoles_own_pages(member: Console, envd: FakeEnvd) -> None:
     cookie = {"Cookie": f"sessionid={member.session}"}
     with channel(member, origin=member.origin, additional_headers=cookie) as connection:
         assert send_message(connection, open="exec", tty={"columns": 80, "rows": 24})["ok"]
         connection.send(bytes([protocol.IN]) + b"echo $((6*7)); exit 3\n")
         out, _, code = output(connection)
         assert (b"42" in out, code) == (True, 3)
-    assert keeper.asked[-1] == {
+    assert envd.asked[-1] == {
         "open": "exec", "command": None, "cwd": "", "env": {}, "tty": {"columns": 80, "rows": 24},
     }  # fmt: skip
     assert AuditEvent.objects.filter(action="environment.shell", data={}).count() == 1

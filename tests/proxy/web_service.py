@@ -1,4 +1,4 @@
-"""What stands behind a door: a Tornado server, as a notebook is one."""
+"""A service of an environment behind the proxy: a Tornado server, as Jupyter is one."""
 
 import asyncio
 import hashlib

@@ -71,7 +71,7 @@ class Job:
 
 
 class Engine:
-    """`watch` sees every scene with its decision before the decision is carried out."""
+    """`watch` sees every snapshot with its decision before the decision is carried out."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Engine:
 
     # What is decided
 
-    def scene(self) -> SchedulerSnapshot:
+    def snapshot(self) -> SchedulerSnapshot:
         if self._tuple is None:
             self._tuple = tuple(self.places.values())
         projects = {name: self._project(project) for name, project in self.projects.items()}
@@ -135,11 +135,11 @@ class Engine:
         return SchedulerSnapshot(self.now, waiting, held, self._tuple, projects, tuple(self.reservations))
 
     def _turn(self) -> None:
-        scene = self.scene()
-        decision = self.decide(scene)
+        snapshot = self.snapshot()
+        decision = self.decide(snapshot)
         self.decisions += 1
         for watch in self.watch:
-            watch(self, scene, decision)
+            watch(self, snapshot, decision)
         for turn in decision.turns:
             if turn.start:
                 self._start(self.jobs[turn.task], turn.start)

@@ -22,15 +22,15 @@ BLOCKED = ("LIMIT_", "BUDGET_", "ENVIRONMENT_UNAVAILABLE")
 """Codes of a task that no environment would help."""
 
 
-def watch(engine: Engine, scene: SchedulerSnapshot, decision: Decision) -> None:
-    check(scene, decision)
+def watch(engine: Engine, snapshot: SchedulerSnapshot, decision: Decision) -> None:
+    check(snapshot, decision)
 
 
-def check(scene: SchedulerSnapshot, decision: Decision) -> None:
+def check(snapshot: SchedulerSnapshot, decision: Decision) -> None:
     """One decision by itself."""
-    waiting = {task.task: task for task in scene.waiting}
-    places = {place.id: place for place in scene.places}
-    held = {key: one for one in scene.held for key in one.places}
+    waiting = {task.task: task for task in snapshot.waiting}
+    places = {place.id: place for place in snapshot.places}
+    held = {key: one for one in snapshot.held for key in one.places}
     turns = sorted(decision.turns, key=lambda turn: turn.number)
     assert [turn.task for turn in turns if turn.task not in waiting] == [], "a turn for a task that does not wait"
     assert Counter(turn.task for turn in turns) == Counter(waiting.keys()), "each that waits has one turn"
@@ -41,15 +41,15 @@ def check(scene: SchedulerSnapshot, decision: Decision) -> None:
     for turn in turns:
         if turn.start:
             suits(waiting[turn.task], [places[key] for key in turn.start])
-            not_reserved(scene, waiting[turn.task], turn)
+            not_reserved(snapshot, waiting[turn.task], turn)
         else:
             assert turn.why, f"{turn.task} waits and nobody knows why"
-    within_limits(scene, turns, waiting, places)
-    only_backfill(scene, turns, waiting)
+    within_limits(snapshot, turns, waiting, places)
+    only_backfill(snapshot, turns, waiting)
     reserved_once(turns)
     for one in decision.preempt:
-        may_preempt(scene, turns, one, waiting, places)
-    enough_room(scene, decision, places)
+        may_preempt(snapshot, turns, one, waiting, places)
+    enough_room(snapshot, decision, places)
 
 
 def suits(task: WaitingTask, chosen: list[EnvironmentInfo]) -> None:
@@ -69,20 +69,20 @@ def suits(task: WaitingTask, chosen: list[EnvironmentInfo]) -> None:
     assert len({place.cluster for place in chosen}) == 1, f"{task.task}: more than one cluster"
 
 
-def not_reserved(scene: SchedulerSnapshot, task: WaitingTask, turn: QueueEntry) -> None:
-    for window in scene.reservations:
-        if window.ends <= scene.now or window.project == task.project or not window.places & set(turn.start):
+def not_reserved(snapshot: SchedulerSnapshot, task: WaitingTask, turn: QueueEntry) -> None:
+    for window in snapshot.reservations:
+        if window.ends <= snapshot.now or window.project == task.project or not window.places & set(turn.start):
             continue
-        assert ends(scene, task) <= window.begins, f"{task.task} runs into the reservation {window.id}"
+        assert ends(snapshot, task) <= window.begins, f"{task.task} runs into the reservation {window.id}"
 
 
-def ends(scene: SchedulerSnapshot, task: WaitingTask) -> float:
+def ends(snapshot: SchedulerSnapshot, task: WaitingTask) -> float:
     """By when it surely ends if it starts now."""
-    return NEVER if task.max_run is None else scene.now + task.max_run
+    return NEVER if task.max_run is None else snapshot.now + task.max_run
 
 
 def within_limits(
-    scene: SchedulerSnapshot,
+    snapshot: SchedulerSnapshot,
     turns: list[QueueEntry],
     waiting: Mapping[str, WaitingTask],
     places: Mapping[str, EnvironmentInfo],
@@ -101,14 +101,14 @@ def within_limits(
         tasks_of_user[project, user] += 1
         shared[project] += sum(place.gpus for place in chosen if place.shared)
 
-    for held in scene.held:
+    for held in snapshot.held:
         count(held.project, held.user, held.places)
     for turn in turns:
         if not turn.start:
             continue
         task = waiting[turn.task]
         count(task.project, task.user, turn.start)
-        project = scene.projects[task.project]
+        project = snapshot.projects[task.project]
         allowed = project.users.get(task.user, project.each_user)
         assert not project.stopped or project.only_preemptible, f"{task.task} starts though its project is stopped"
         if project.only_preemptible:
@@ -123,7 +123,9 @@ def within_limits(
             assert not project.gpu_types or places[key].gpu_type in project.gpu_types, "a type that it may not use"
             assert not project.zones or places[key].zone in project.zones, "a zone that it may not use"
         if any(places[key].shared for key in turn.start):
-            assert turn.borrowed == beyond(scene, task.project, shared[task.project]), f"{task.task}: borrowed or not"
+            assert turn.borrowed == beyond(snapshot, task.project, shared[task.project]), (
+                f"{task.task}: borrowed or not"
+            )
 
 
 def at_most(found: float, high: float | None, what: str) -> None:
@@ -134,7 +136,7 @@ def hours_left(spent: float, high: float | None, what: str) -> None:
     assert high is None or spent < high, f"{spent} {what} of {high} are spent"
 
 
-def only_backfill(scene: SchedulerSnapshot, turns: list[QueueEntry], waiting: Mapping[str, WaitingTask]) -> None:
+def only_backfill(snapshot: SchedulerSnapshot, turns: list[QueueEntry], waiting: Mapping[str, WaitingTask]) -> None:
     """Who starts before an earlier one that waits for environments takes none that are kept for it, unless it gives
     them back in time."""
     kept: dict[str, QueueEntry] = {}
@@ -143,7 +145,7 @@ def only_backfill(scene: SchedulerSnapshot, turns: list[QueueEntry], waiting: Ma
         for key in turn.start:
             if (earlier := kept.get(key)) is not None:
                 assert earlier.begins is not None, f"{task.task} delays {earlier.task}"
-                assert ends(scene, task) <= earlier.begins, f"{task.task} delays {earlier.task}"
+                assert ends(snapshot, task) <= earlier.begins, f"{task.task} delays {earlier.task}"
         if not turn.start:
             kept.update({key: turn for key in turn.needs if key not in kept})
 
@@ -156,46 +158,46 @@ def reserved_once(turns: list[QueueEntry]) -> None:
 
 
 def may_preempt(
-    scene: SchedulerSnapshot,
+    snapshot: SchedulerSnapshot,
     turns: list[QueueEntry],
     one: Preemption,
     waiting: Mapping[str, WaitingTask],
     places: Mapping[str, EnvironmentInfo],
 ) -> None:
     by = waiting[one.by]
-    victim = next((held for held in scene.held if held.task == one.task), None)
+    victim = next((held for held in snapshot.held if held.task == one.task), None)
     assert victim is not None, f"{one.task} holds nothing and shall give way"
     assert not victim.leaving, f"{one.task} is leaving already"
-    assert victim.since + victim.min_run <= scene.now, f"{one.task} may still run for its min_run"
-    borrowed = beyond(scene, victim.project, shared_gpus(scene, turns, waiting, victim.project, places))
+    assert victim.since + victim.min_run <= snapshot.now, f"{one.task} may still run for its min_run"
+    borrowed = beyond(snapshot, victim.project, shared_gpus(snapshot, turns, waiting, victim.project, places))
     if one.why == "PRIORITY":
         assert victim.preemptible or borrowed, f"{one.task} need not give way"
         assert classify_priority(by.priority) > classify_priority(victim.priority), f"{by.task} is of no higher class"
     else:
         assert one.why == "GUARANTEE"
-        assert scene.projects[by.project].guaranteed is not None, f"{by.project} is guaranteed nothing"
+        assert snapshot.projects[by.project].guaranteed is not None, f"{by.project} is guaranteed nothing"
         assert victim.project != by.project, f"{by.project} takes back from itself"
-        assert beyond(scene, victim.project, shared_gpus(scene, turns, waiting, victim.project, places)), (
+        assert beyond(snapshot, victim.project, shared_gpus(snapshot, turns, waiting, victim.project, places)), (
             f"{victim.project} has borrowed nothing"
         )
 
 
-def beyond(scene: SchedulerSnapshot, project: str, gpus: int) -> bool:
+def beyond(snapshot: SchedulerSnapshot, project: str, gpus: int) -> bool:
     """Whether so many shared GPUs are more than its own, where anybody is guaranteed any."""
-    return any(one.guaranteed is not None for one in scene.projects.values()) and gpus > (
-        scene.projects[project].guaranteed or 0
+    return any(one.guaranteed is not None for one in snapshot.projects.values()) and gpus > (
+        snapshot.projects[project].guaranteed or 0
     )
 
 
 def shared_gpus(
-    scene: SchedulerSnapshot,
+    snapshot: SchedulerSnapshot,
     turns: list[QueueEntry],
     waiting: Mapping[str, WaitingTask],
     project: str,
     places: Mapping[str, EnvironmentInfo],
 ) -> int:
     """What it holds, with what starts now and what others make room for."""
-    keys = [key for held in scene.held if held.project == project for key in held.places]
+    keys = [key for held in snapshot.held if held.project == project for key in held.places]
     for turn in turns:
         making = turn.why is not None and turn.why.code == "MAKING_ROOM"
         if waiting[turn.task].project == project:
@@ -203,18 +205,18 @@ def shared_gpus(
     return sum(places[key].gpus for key in keys if places[key].shared)
 
 
-def enough_room(scene: SchedulerSnapshot, decision: Decision, places: Mapping[str, EnvironmentInfo]) -> None:
+def enough_room(snapshot: SchedulerSnapshot, decision: Decision, places: Mapping[str, EnvironmentInfo]) -> None:
     """Nobody gives way in vain: with the victims and those that leave already, all that the task needs is free; and
     each victim has something that it needs."""
     started = {key for turn in decision.turns for key in turn.start}
-    by_task = {held.task: held for held in scene.held}
+    by_task = {held.task: held for held in snapshot.held}
     going = {one.task for one in decision.preempt}
     assert len({one.task for one in decision.preempt}) == len(decision.preempt), "asked to give way twice"
     for turn in decision.turns:
         victims = {one.task for one in decision.preempt if one.by == turn.task}
         if not victims:
             continue
-        staying = {key for held in scene.held if not held.leaving and held.task not in going for key in held.places}
+        staying = {key for held in snapshot.held if not held.leaving and held.task not in going for key in held.places}
         assert turn.needs, f"others give way for {turn.task}, which needs nothing"
         assert not set(turn.needs) & (staying | started), f"others give way for {turn.task} in vain"
         assert all(places[key].usable for key in turn.needs), f"others give way for {turn.task} in vain"
@@ -230,7 +232,7 @@ class Promises:
     def __init__(self) -> None:
         self.task, self.begins, self.made, self.kept = "", NEVER, 0.0, 0
 
-    def __call__(self, engine: Engine, scene: SchedulerSnapshot, decision: Decision) -> None:
+    def __call__(self, engine: Engine, snapshot: SchedulerSnapshot, decision: Decision) -> None:
         turns = sorted(decision.turns, key=lambda turn: turn.number)
         first = next((turn for turn in turns if turn.start or not blocked(turn)), None)
         if first is None or first.task != self.task or engine.disturbed >= self.made:
@@ -240,11 +242,11 @@ class Promises:
         if first.start:
             self.kept += self.begins < NEVER
         else:
-            assert scene.now < self.begins, f"{first.task} was to start at {self.begins}, it is {scene.now}"
-        going = {key for held in scene.held if held.leaving for key in held.places}
+            assert snapshot.now < self.begins, f"{first.task} was to start at {self.begins}, it is {snapshot.now}"
+        going = {key for held in snapshot.held if held.leaving for key in held.places}
         if first.begins is not None and not going & set(first.needs) and not decision.preempt:
             assert first.begins <= self.begins, f"{first.task} was to start at {self.begins}, now at {first.begins}"
-            self.begins, self.made = first.begins, scene.now
+            self.begins, self.made = first.begins, snapshot.now
 
 
 def blocked(turn: QueueEntry) -> bool:
@@ -257,22 +259,22 @@ class Busy:
     def __init__(self, decide: Decide) -> None:
         self.decide = decide
 
-    def __call__(self, engine: Engine, scene: SchedulerSnapshot, decision: Decision) -> None:
-        if not scene.held and not scene.reservations and not any(turn.start for turn in decision.turns):
-            could = [task.task for task in scene.waiting if starts_alone(scene, task, self.decide)]
+    def __call__(self, engine: Engine, snapshot: SchedulerSnapshot, decision: Decision) -> None:
+        if not snapshot.held and not snapshot.reservations and not any(turn.start for turn in decision.turns):
+            could = [task.task for task in snapshot.waiting if starts_alone(snapshot, task, self.decide)]
             assert not could, f"everything is idle, and {could[:3]} wait"
 
 
-def starts_alone(scene: SchedulerSnapshot, task: WaitingTask, decide: Decide) -> bool:
-    alone = dataclasses.replace(scene, waiting=(task,), held=(), reservations=())
+def starts_alone(snapshot: SchedulerSnapshot, task: WaitingTask, decide: Decide) -> bool:
+    alone = dataclasses.replace(snapshot, waiting=(task,), held=(), reservations=())
     return bool(decide(alone).turns[0].start)
 
 
 def nobody_waits_for_ever(engine: Engine) -> None:
     """At the end only those wait that could not start if they were alone."""
     assert not engine.held
-    scene = engine.scene()
-    left = [task.task for task in scene.waiting if starts_alone(scene, task, engine.decide)]
+    snapshot = engine.snapshot()
+    left = [task.task for task in snapshot.waiting if starts_alone(snapshot, task, engine.decide)]
     assert not left, f"{left[:3]} wait for ever"
 
 

@@ -87,10 +87,10 @@ class Guarantees:
         self.bound, self.taken_back = bound, 0
         self.since: dict[str, float] = {}
 
-    def __call__(self, engine: Engine, scene: SchedulerSnapshot, decision: Decision) -> None:
+    def __call__(self, engine: Engine, snapshot: SchedulerSnapshot, decision: Decision) -> None:
         self.taken_back += sum(one.why == "GUARANTEE" for one in decision.preempt)
-        held = dict.fromkeys(scene.projects, 0)
-        for one in scene.held:
+        held = dict.fromkeys(snapshot.projects, 0)
+        for one in snapshot.held:
             held[one.project] += engine.gpus(one.places)
         first: dict[str, WaitingTask] = {}
         for turn in sorted(decision.turns, key=lambda turn: turn.number):
@@ -99,12 +99,12 @@ class Guarantees:
                 held[ask.project] += engine.gpus(turn.start)
             else:
                 first.setdefault(ask.project, ask)
-        for name, project in scene.projects.items():
+        for name, project in snapshot.projects.items():
             task = first.get(name)
             if task is None or held[name] + 4 * task.select.nodes > project.guaranteed:
                 self.since.pop(name, None)
             else:
-                waits = scene.now - self.since.setdefault(name, scene.now)
+                waits = snapshot.now - self.since.setdefault(name, snapshot.now)
                 assert waits <= self.bound, f"{task.task} of {name} has waited {waits} s for what is guaranteed"
 
 
@@ -130,15 +130,15 @@ def test_a_project_gets_its_guarantee_once_borrowers_had_min_run_and_grace(seed:
 
 
 def test_time_alone_changes_nothing_before_the_announced_moment() -> None:
-    """`again`: between events, the same scene a little later gets the same decision until then."""
+    """`again`: between events, the same snapshot a little later gets the same decision until then."""
     looked = 0
 
-    def later(engine: Engine, scene: SchedulerSnapshot, decision: Decision) -> None:
+    def later(engine: Engine, snapshot: SchedulerSnapshot, decision: Decision) -> None:
         nonlocal looked
-        soonest = min(decision.again or float("inf"), scene.now + HOUR)
+        soonest = min(decision.again or float("inf"), snapshot.now + HOUR)
         if decision.preempt or any(turn.start for turn in decision.turns):
             return
-        again = make_decision(dataclasses.replace(scene, now=scene.now + (soonest - scene.now) * 0.999))
+        again = make_decision(dataclasses.replace(snapshot, now=snapshot.now + (soonest - snapshot.now) * 0.999))
         assert not again.preempt
         assert not any(turn.start for turn in again.turns)
         looked += 1

@@ -56,14 +56,14 @@ def test_a_failure_keeps_environments_and_a_run_ends_at_its_time_limit() -> None
 
 
 def test_a_preempted_task_keeps_its_age_and_checkpoint() -> None:
-    def by_name(scene: SchedulerSnapshot) -> Decision:
+    def by_name(snapshot: SchedulerSnapshot) -> Decision:
         """`u` before `v`, whatever the rules say, and `v` gives way to it."""
-        names = sorted(one.task for one in scene.waiting)
-        free = ("a", "b") if not scene.held else ()
+        names = sorted(one.task for one in snapshot.waiting)
+        free = ("a", "b") if not snapshot.held else ()
         turns = [
             QueueEntry(name, number, free if number == 1 else (), why=WAITS) for number, name in enumerate(names, 1)
         ]
-        asked = names == ["u"] and bool(scene.held) and not scene.held[0].leaving
+        asked = names == ["u"] and bool(snapshot.held) and not snapshot.held[0].leaving
         return Decision(tuple(turns), (Preemption("v", "u", "PRIORITY"),) if asked else ())
 
     victim, urgent = (
@@ -114,7 +114,7 @@ def test_a_decision_that_breaks_a_rule_is_detected(turn: QueueEntry, says: str) 
     places = (place("a"), place("b"), place("c"), place("d", usable=False), place("e"))
     held = RunningTask("v", "p", "ann", ("b",), 0)
     window = Reservation("r", frozenset("e"), 100, 200)
-    scene = SchedulerSnapshot(0, (make_waiting_task("t", 2),), (held,), places, {"p": Project("p")}, (window,))
-    rules.check(scene, Decision((QueueEntry("t", 1, ("a", "c")),)))
+    snapshot = SchedulerSnapshot(0, (make_waiting_task("t", 2),), (held,), places, {"p": Project("p")}, (window,))
+    rules.check(snapshot, Decision((QueueEntry("t", 1, ("a", "c")),)))
     with pytest.raises(AssertionError, match=says):
-        rules.check(scene, Decision((turn,)))
+        rules.check(snapshot, Decision((turn,)))

@@ -23,7 +23,7 @@ __all__ = ["redis"]
 
 
 @pytest.fixture
-def postman(redis: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[wakeups.BackgroundPublisher]:
+def publisher(redis: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[wakeups.BackgroundPublisher]:
     """What `hints.send` leaves is his, and nothing is left when the test is over."""
     found = wakeups.BackgroundPublisher(wakeups._deliver_batch)
     monkeypatch.setattr(wakeups, "_publisher", found)
@@ -32,7 +32,7 @@ def postman(redis: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[wakeups.
     assert found.finish(60)
 
 
-def test_a_wakeup_reaches_its_listeners(postman: wakeups.BackgroundPublisher, redis: Broker) -> None:
+def test_a_wakeup_reaches_its_listeners(publisher: wakeups.BackgroundPublisher, redis: Broker) -> None:
     redis.start()
     with pubsub.listen_for_wakeups("task:1") as bell:
         assert bell.wait(60)  # connected
@@ -47,16 +47,16 @@ def test_without_a_free_thread_wakeups_wait_for_the_next_one(
         raise RuntimeError("can't start new thread")
 
     passed: list[wakeups.Wakeup] = []
-    postman = wakeups.BackgroundPublisher(passed.extend)
+    publisher = wakeups.BackgroundPublisher(passed.extend)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refused)
-        postman.take(("first",))
-    postman.take(("second",))
-    assert postman.finish(60)
+        publisher.take(("first",))
+    publisher.take(("second",))
+    assert publisher.finish(60)
     assert passed == [("first",), ("second",)]
 
 
-class Door:
+class BlockedPublisher:
     """Lets no delivery through before it is opened; what has passed."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Door:
 
 
 def test_a_worker_acts_on_a_wakeup(
-    postman: wakeups.BackgroundPublisher, redis: Broker, settings: Any, monkeypatch: pytest.MonkeyPatch
+    publisher: wakeups.BackgroundPublisher, redis: Broker, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis.start()
     monkeypatch.setattr(Logging, "setup", lambda *_, **__: None)  # else it sets the level of everybody's logs
@@ -107,57 +107,57 @@ def test_a_worker_drops_expired_wakeups(redis: Broker, settings: Any, monkeypatc
 
 
 def test_pending_wakeups_are_sent_together_and_once() -> None:
-    door = Door()
-    postman = wakeups.BackgroundPublisher(door)
-    postman.take(("first",))
-    assert door.begun.wait(60)
+    blocked = BlockedPublisher()
+    publisher = wakeups.BackgroundPublisher(blocked)
+    publisher.take(("first",))
+    assert blocked.begun.wait(60)
     for hint in (("b", "2"), ("a",), ("b", "1"), ("a",), ("first",)):
-        postman.take(hint)
-    door.open.set()
-    assert postman.finish(60)
-    assert door.passed == [[("first",)], [("b", "2"), ("a",), ("b", "1"), ("first",)]]
+        publisher.take(hint)
+    blocked.open.set()
+    assert publisher.finish(60)
+    assert blocked.passed == [[("first",)], [("b", "2"), ("a",), ("b", "1"), ("first",)]]
 
 
 def test_pending_wakeups_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wakeups, "MAX_QUEUED_WAKEUPS", 2)
-    door = Door()
-    postman = wakeups.BackgroundPublisher(door)
-    postman.take(("first",))
-    assert door.begun.wait(60)
+    blocked = BlockedPublisher()
+    publisher = wakeups.BackgroundPublisher(blocked)
+    publisher.take(("first",))
+    assert blocked.begun.wait(60)
     for number in range(5):
-        postman.take((str(number),))
-    door.open.set()
-    assert postman.finish(60)
-    assert door.passed[1:] == [[("0",), ("1",)]]
+        publisher.take((str(number),))
+    blocked.open.set()
+    assert publisher.finish(60)
+    assert blocked.passed[1:] == [[("0",), ("1",)]]
 
 
 def test_a_missing_broker_is_logged_once_per_outage(
-    postman: wakeups.BackgroundPublisher, redis: Broker, caplog: pytest.LogCaptureFixture
+    publisher: wakeups.BackgroundPublisher, redis: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     def said() -> int:
         return len([record for record in caplog.records if record.levelno == logging.WARNING])
 
     def arrived() -> bool:
         wakeups.enqueue_task("tests.hint")
-        return postman.finish(60) and pubsub.get_client().llen(QUEUE) > 0
+        return publisher.finish(60) and pubsub.get_client().llen(QUEUE) > 0
 
     for number in (1, 2):
         for index in range(20):
             wakeups.enqueue_task("tests.hint", str(index))
-            assert postman.finish(60)
+            assert publisher.finish(60)
         assert said() == number
         redis.start()
         until(arrived, what="a hint arrives")
         redis.stop()
 
 
-def test_a_forked_process_sends_its_own_wakeups(postman: wakeups.BackgroundPublisher, redis: Broker) -> None:
+def test_a_forked_process_sends_its_own_wakeups(publisher: wakeups.BackgroundPublisher, redis: Broker) -> None:
     redis.start()
     wakeups.enqueue_task("tests.hint", "parent")
-    assert postman.finish(60)
+    assert publisher.finish(60)
     pid = os.fork()
     if pid == 0:
         wakeups.enqueue_task("tests.hint", "child")
-        os._exit(0 if wakeups._publisher is not postman and wakeups._publisher.finish(60) else 1)
+        os._exit(0 if wakeups._publisher is not publisher and wakeups._publisher.finish(60) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert pubsub.get_client().llen(QUEUE) == 2

@@ -53,7 +53,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def poked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tasks that were handed to the reconciler."""
     sent: list[str] = []
     monkeypatch.setattr(wakeups, "_send", lambda name, *args: sent.extend(args))
@@ -169,36 +169,36 @@ def test_a_backlog_beyond_one_pass_is_read_at_once(task: Task, watcher: Watcher)
     assert points() == 1
 
 
-def test_a_change_wakes_the_reconciler_once(task: Task, watcher: Watcher, poked: list[str]) -> None:
+def test_a_change_wakes_the_reconciler_once(task: Task, watcher: Watcher, woken: list[str]) -> None:
     later = now().replace(year=2100)
     for moment in (0.0, 1.0):
         watcher.look(moment)
-    assert poked == ["task-x"], "the first look is news"
+    assert woken == ["task-x"], "the first look is news"
     Task.objects.update(due_at=later)
     engine_access.get_backend(task.cluster).cancel(engine_access.build_handle(task, 1), 0.0)
     for moment in (2.0, 3.0):
         watcher.look(moment)
-    assert poked == ["task-x", "task-x"]
+    assert woken == ["task-x", "task-x"]
     assert Task.objects.get().due_at < later
 
 
-def test_an_unstored_change_wakes_the_reconciler_again(task: Task, watcher: Watcher, poked: list[str]) -> None:
+def test_an_unstored_change_wakes_the_reconciler_again(task: Task, watcher: Watcher, woken: list[str]) -> None:
     """The message was lost, or whoever had it looked before they could see it."""
     watcher.look(0.0)
     watcher.look(CONFIRM_SECONDS - 1)
-    assert poked == ["task-x"]
+    assert woken == ["task-x"]
     watcher.look(CONFIRM_SECONDS)
-    assert poked == ["task-x"] * 2
+    assert woken == ["task-x"] * 2
     handle = engine_access.build_handle(task, 1)
     seen = engine_access.get_backend(task.cluster).observe([handle])[handle.name]
     store_observations([(task.attempts.get(), seen)])
     for moment in (2 * CONFIRM_SECONDS, 3 * CONFIRM_SECONDS):
         watcher.look(moment)
-    assert poked == ["task-x"] * 2
+    assert woken == ["task-x"] * 2
 
 
 def test_an_attempt_that_becomes_unobservable_or_returns_is_a_change(
-    task: Task, watcher: Watcher, poked: list[str], monkeypatch: pytest.MonkeyPatch
+    task: Task, watcher: Watcher, woken: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(self: LocalBackend, handles: Any) -> Any:
         raise BackendError("ENGINE_UNREACHABLE", why="no route")
@@ -208,13 +208,13 @@ def test_an_attempt_that_becomes_unobservable_or_returns_is_a_change(
         broken.setattr(LocalBackend, "observe", away)
         for moment in (1.0, 1.0 + ERROR_PAUSE_SECONDS):
             watcher.look(moment)
-        assert poked == ["task-x"] * 2
+        assert woken == ["task-x"] * 2
     watcher.look(1.0 + 2 * ERROR_PAUSE_SECONDS)
-    assert poked == ["task-x"] * 3
+    assert woken == ["task-x"] * 3
 
 
 def test_ranks_that_start_one_by_one_wake_the_reconciler_once(
-    task: Task, watcher: Watcher, poked: list[str], monkeypatch: pytest.MonkeyPatch
+    task: Task, watcher: Watcher, woken: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing hangs on one of them, and there may be hundreds; whatever else changes is handed on at once."""
     seen = [Observation(Phase.STARTING, True)]
@@ -224,14 +224,14 @@ def test_ranks_that_start_one_by_one_wake_the_reconciler_once(
         seen[0] = Observation(Phase.STARTING, True, begun)
         watcher.look(turn * TICK_SECONDS)
     assert (
-        len(poked) == 1 + int(10 * TICK_SECONDS / GATHER_SECONDS) - 1
+        len(woken) == 1 + int(10 * TICK_SECONDS / GATHER_SECONDS) - 1
     )  # a look comes every TICK: every third one tells
-    published = len(poked)
+    published = len(woken)
     seen[0] = replace(seen[0], waiting=Cause("POD_PENDING", {}))
     watcher.look(11 * TICK_SECONDS)
     seen[0] = replace(seen[0], phase=Phase.RUNNING)
     watcher.look(12 * TICK_SECONDS)
-    assert len(poked) == published + 2
+    assert len(woken) == published + 2
 
 
 def test_one_call_per_cluster_observes_all_attempts(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ def test_an_unreadable_task_does_not_stop_others_and_is_retried(task: Task, sett
 
 
 def test_an_unreachable_cluster_does_not_stop_reading_and_is_backed_off(
-    task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, poked: list[str]
+    task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, woken: list[str]
 ) -> None:
     def away(self: LocalBackend, handles: Any) -> Any:
         raise BackendError("ENGINE_UNREACHABLE", why="no route")
@@ -283,7 +283,7 @@ def test_an_unreachable_cluster_does_not_stop_reading_and_is_backed_off(
     assert points() == 20
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     watcher.look(2 * ERROR_PAUSE_SECONDS)
-    assert poked == ["task-x"]
+    assert woken == ["task-x"]
 
 
 @pytest.fixture

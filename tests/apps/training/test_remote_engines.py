@@ -24,7 +24,7 @@ from tests.polling import until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-class Elsewhere:
+class RemoteEngine:
     """A remote engine that has `here`, and forgets what it is told to."""
 
     def __init__(self, *here: str) -> None:
@@ -54,52 +54,52 @@ def _parts(name: str) -> tuple[str, int]:
 
 
 @pytest.fixture
-def elsewhere(task: Task, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
-    engine = Elsewhere()
+def remote(task: Task, monkeypatch: pytest.MonkeyPatch) -> RemoteEngine:
+    engine = RemoteEngine()
     monkeypatch.setattr(engine_watch, "get_backend", lambda cluster: engine)
     return engine
 
 
 @pytest.fixture
-def poked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     sent: list[str] = []
     monkeypatch.setattr(wakeups, "_send", lambda name, *args: sent.extend(args))
     return sent
 
 
 def test_only_remote_engines_are_followed_and_swept(tmp_path: Path) -> None:
-    assert isinstance(Elsewhere(), RemoteBackend)
+    assert isinstance(RemoteEngine(), RemoteBackend)
     assert not isinstance(LocalBackend({"data_dir": str(tmp_path), "warm": False}), RemoteBackend)
 
 
-def test_ended_and_unknown_attempts_are_removed_and_live_ones_kept(task: Task, elsewhere: Elsewhere) -> None:
+def test_ended_and_unknown_attempts_are_removed_and_live_ones_kept(task: Task, remote: RemoteEngine) -> None:
     begin_attempt(task, 2)
-    elsewhere.here = ["task-x-1", "task-x-2", "task-gone-7"]
+    remote.here = ["task-x-1", "task-x-2", "task-gone-7"]
     assert engine_watch.delete_orphans() == 2
-    assert elsewhere.here == ["task-x-2"]
+    assert remote.here == ["task-x-2"]
     assert engine_watch.delete_orphans() == 0
 
 
-def test_an_attempt_that_starts_during_the_query_is_no_orphan(task: Task, elsewhere: Elsewhere) -> None:
-    elsewhere.here = ["task-x-2"]
-    elsewhere.before_answering = lambda: begin_attempt(task, 2)
+def test_an_attempt_that_starts_during_the_query_is_no_orphan(task: Task, remote: RemoteEngine) -> None:
+    remote.here = ["task-x-2"]
+    remote.before_answering = lambda: begin_attempt(task, 2)
     assert engine_watch.delete_orphans() == 0
 
 
 def test_an_unreachable_engine_does_not_stop_the_sweep_of_others(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     Cluster.objects.create(name="other", backend="local")
-    away, there = Elsewhere(), Elsewhere("task-gone-1")
+    away, there = RemoteEngine(), RemoteEngine("task-gone-1")
     away.away = True
     monkeypatch.setattr(engine_watch, "get_backend", lambda cluster: there if cluster.name == "other" else away)
     assert engine_watch.delete_orphans() == 1
 
 
-def test_engine_events_wake_the_reconciler(task: Task, elsewhere: Elsewhere, poked: list[str]) -> None:
-    elsewhere.here = ["task-x-1"]
+def test_engine_events_wake_the_reconciler(task: Task, remote: RemoteEngine, woken: list[str]) -> None:
+    remote.here = ["task-x-1"]
     following = engine_watch.create_engine_watchers()
     following.look()
     try:
-        until(lambda: poked == ["task-x"], what="the hint")
+        until(lambda: woken == ["task-x"], what="the hint")
     finally:
         following.close()
 
@@ -186,9 +186,9 @@ def test_different_spellings_of_a_path_are_equal(mounted: Cluster, settings: Any
     ],
 )
 def test_each_engine_has_its_data_path(task: Task, settings: Any, backend: str, connection: dict[str, Any]) -> None:
-    elsewhere = Cluster(name="elsewhere", backend=backend, connection=connection)
-    assert paths.to_cluster_path(elsewhere, f"{settings.DATA_DIR}/x") == "/mnt/fermi/x"
-    assert paths.to_platform_path(elsewhere, "/mnt/fermi/x") == f"{settings.DATA_DIR}/x"
+    remote = Cluster(name="elsewhere", backend=backend, connection=connection)
+    assert paths.to_cluster_path(remote, f"{settings.DATA_DIR}/x") == "/mnt/fermi/x"
+    assert paths.to_platform_path(remote, "/mnt/fermi/x") == f"{settings.DATA_DIR}/x"
 
 
 def test_a_cluster_without_a_mount_uses_our_paths(task: Task, settings: Any) -> None:

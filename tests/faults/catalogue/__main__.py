@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.faults.catalogue import registry, report, trial
 from tests.faults.catalogue.answer import dump
-from tests.faults.catalogue.lab import Ground
+from tests.faults.catalogue.lab import FaultLab
 from tests.faults.catalogue.trial import Result
 
 OUT = Path(__file__).resolve().parents[3] / "build" / "faults"
@@ -30,14 +30,14 @@ def main() -> int:
     runs = registry.healthy(count, wanted if asked.no_faults else ())
     began = time.monotonic()
     OUT.mkdir(parents=True, exist_ok=True)
-    with Ground() as ground:
+    with FaultLab() as fault_lab:
         left_out = [(name, why) for name, part in faults if (why := part.needs())]
         absent = {name for name, _ in left_out}
         together = [(name, part) for name, part in faults if name not in absent and not part.alone]
         alone = [(name, part) for name, part in faults if name not in absent and part.alone]
-        found = list(each([lambda n=name, p=part: trial.fault(ground, n, p) for name, part in together], asked.jobs))
-        found += each([lambda n=name, p=part: trial.fault(ground, n, p) for name, part in alone], 1)
-        well = list(each([lambda n=name, p=part: trial.healthy(ground, n, p) for name, part in runs], asked.jobs))
+        found = list(each([lambda n=name, p=part: trial.fault(fault_lab, n, p) for name, part in together], asked.jobs))
+        found += each([lambda n=name, p=part: trial.fault(fault_lab, n, p) for name, part in alone], 1)
+        well = list(each([lambda n=name, p=part: trial.healthy(fault_lab, n, p) for name, part in runs], asked.jobs))
     for result in found:
         (OUT / f"{result.name}.json").write_text(dump(result.said))
         (OUT / f"{result.name}.log").write_text(result.printed)

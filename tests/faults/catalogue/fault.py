@@ -13,7 +13,7 @@ from tests.platform_process import FINAL
 from tests.polling import until
 
 if TYPE_CHECKING:
-    from tests.faults.catalogue.lab import Ground
+    from tests.faults.catalogue.lab import FaultLab
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Expected:
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`script`: what every rank runs, beside `knowable.py`, `gang.py` and `files`. It says itself when it goes wrong
-    (`knowable()`), unless `inject` does (`scene.stamp()`). `gpus`: of each environment; `environments` finds others
+    (`knowable()`), unless `inject` does (`run.stamp()`). `gpus`: of each environment; `environments` finds others
     than this machine's. `ends`: states one of which the task has to reach with the answer still right; without any it
     is stopped. `alone`: it meddles with the platform itself, so nothing else may happen meanwhile."""
 
@@ -44,8 +44,8 @@ class Fault:
     gpus: Sequence[int] = (1, 1)
     request: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
-    inject: Callable[["Scene"], None] | None = None
-    environments: Callable[["Scene"], list[str]] | None = None
+    inject: Callable[["FaultRun"], None] | None = None
+    environments: Callable[["FaultRun"], list[str]] | None = None
     ends: Sequence[str] = ("failed",)
     alone: bool = False
     needs: Callable[[], str] = lambda: ""
@@ -64,12 +64,12 @@ class Healthy:
     """Of a hundred."""
 
 
-class Scene:
+class FaultRun:
     """One fault or run, as it happens: what its injector is handed. Names of nodes are those of its environments."""
 
-    def __init__(self, ground: "Ground", name: str, part: Fault | Healthy) -> None:
-        self.ground, self.platform, self.name, self.part = ground, ground.platform, name, part
-        self.slug = f"job{next(ground.numbers)}"  # what a fault is called must not stand in any answer
+    def __init__(self, fault_lab: "FaultLab", name: str, part: Fault | Healthy) -> None:
+        self.fault_lab, self.platform, self.name, self.part = fault_lab, fault_lab.platform, name, part
+        self.slug = f"job{next(fault_lab.numbers)}"  # what a fault is called must not stand in any answer
         self.folder = self.platform.data / "workspace" / self.slug
         self.stamps = self.folder / "stamps"
         self.nodes: list[str] = []
@@ -146,7 +146,7 @@ class Scene:
 
     def begin(self) -> None:
         find = self.part.environments if isinstance(self.part, Fault) else None
-        ids = find(self) if find else self.ground.environments(self, self.part.gpus)
+        ids = find(self) if find else self.fault_lab.environments(self, self.part.gpus)
         own = {"entrypoint": {"script": str(self.folder / "train.py"), "args": []}} if self.part.script else {}
         changes = {
             "taskName": self.slug, "maxRestarts": 0, "graceSeconds": 3, **own, **self.request, **self.part.request,

@@ -21,10 +21,10 @@ from tests.polling import until
 from tests.slurm import Slurm
 
 if TYPE_CHECKING:
-    from tests.faults.catalogue.fault import Scene
+    from tests.faults.catalogue.fault import FaultRun
 
 
-class Ground:
+class FaultLab:
     def __init__(self, **settings: str) -> None:
         self.scratch = Path(tempfile.mkdtemp(prefix="fermi-faults-", dir="/tmp"))
         self.scratch.chmod(0o755)
@@ -33,7 +33,7 @@ class Ground:
         self.lock = threading.RLock()
         self.numbers = itertools.count()
 
-    def __enter__(self) -> "Ground":
+    def __enter__(self) -> "FaultLab":
         os.environ.setdefault("FERMI_TEST_DATA", str(self.scratch))
         try:
             self.platform.start()
@@ -56,21 +56,21 @@ class Ground:
 
     # Environments ----------------------------------------------------------------------------------------------
 
-    def environments(self, scene: "Scene", gpus: Sequence[int], **changes: Any) -> list[str]:
-        """Of this machine, with emulated GPUs; names go on the scene."""
+    def environments(self, run: "FaultRun", gpus: Sequence[int], **changes: Any) -> list[str]:
+        """Of this machine, with emulated GPUs; names are added to the run."""
         made = []
         for letter, count in zip("abcdefgh", gpus, strict=False):
-            name = f"{scene.slug}-{letter}"
+            name = f"{run.slug}-{letter}"
             body = {"name": name, "zone": self.mine["zone"]["id"], "projectId": self.mine["projectId"],
                     "clusterId": self.mine["clusterId"], "status": "running", "gpuType": "A100", "gpuCount": count,
                     "emulated": True, **changes}  # fmt: skip
             made.append(self.send("POST", "/dev-environments", **body)["id"])
-            scene.nodes.append(name)
+            run.nodes.append(name)
         return made
 
-    def group(self, scene: "Scene", **limits: str) -> Group:
-        """A control group with such limits, gone when the scene is over."""
-        return scene.after.enter_context(Group(f"fermi-faults-{os.getpid()}-{next(self.numbers)}", limits))
+    def group(self, run: "FaultRun", **limits: str) -> Group:
+        """A control group with such limits, removed when the run is over."""
+        return run.after.enter_context(Group(f"fermi-faults-{os.getpid()}-{next(self.numbers)}", limits))
 
     # Engines ---------------------------------------------------------------------------------------------------
 
@@ -83,17 +83,17 @@ class Ground:
         connection = {**lab.connection, "python": sys.executable}
         return lab, self.send("POST", "/clusters", name="slurm", backend="slurm", connection=connection)["id"]
 
-    def on_slurm(self, scene: "Scene") -> list[str]:
+    def on_slurm(self, run: "FaultRun") -> list[str]:
         with self.lock:
             _lab, cluster = self.slurm
         made = []
         for name in ("n2", "n1"):
-            body = {"name": f"{scene.slug}-{name}", "zone": "machine room", "clusterId": cluster,
+            body = {"name": f"{run.slug}-{name}", "zone": "machine room", "clusterId": cluster,
                     "projectId": self.mine["projectId"], "gpuCount": 1, "gpuType": "A100", "emulated": True,
                     "cpuCores": 4, "engine": {"node": name, "gres": "gpu:1"}}  # fmt: skip
             made.append(self.send("POST", "/dev-environments", **body)["id"])
-            scene.nodes.append(body["name"])
-        scene.request["distributedConfig"] = on_a_port(made)  # its nodes share this machine's addresses
+            run.nodes.append(body["name"])
+        run.request["distributedConfig"] = on_a_port(made)  # its nodes share this machine's addresses
         return made
 
     @cached_property
@@ -109,11 +109,11 @@ class Ground:
         made = self.send("POST", "/clusters", name="kubernetes", backend="kubernetes", connection=connection)
         return cluster, made["id"]
 
-    def on_kubernetes(self, scene: "Scene", nodes: int = 2) -> list[str]:
+    def on_kubernetes(self, run: "FaultRun", nodes: int = 2) -> list[str]:
         """Dev pods, each on a machine of its own (`<name>-machine`), as the platform finds them."""
         with self.lock:
             cluster, cluster_id = self.kubernetes
-        names = [f"{scene.slug}-{letter}" for letter in "abcd"[:nodes]]
+        names = [f"{run.slug}-{letter}" for letter in "abcd"[:nodes]]
         notes = {"fermi.io/emulated-gpus": "1", "fermi.io/gpu-type": "A100", "fermi.io/python": sys.executable}
         for name in names:
             cluster.add_node(f"{name}-machine", cpu="96")
@@ -124,19 +124,19 @@ class Ground:
             ids = {item["name"]: item["id"] for item in items}
             return [ids[name] for name in names] if ids.keys() >= set(names) else None
 
-        scene.nodes += names
+        run.nodes += names
         made = until(found, what="the dev pods are found") or []
-        scene.request["distributedConfig"] = on_a_port(made)  # pods of the fake share them, too
+        run.request["distributedConfig"] = on_a_port(made)  # pods of the fake share them, too
         return made
 
     # Hosts -----------------------------------------------------------------------------------------------------
 
-    def hosts(self, scene: "Scene", nodes: int = 2) -> tuple[Site, list[str]]:
+    def hosts(self, run: "FaultRun", nodes: int = 2) -> tuple[Site, list[str]]:
         """Worker agents, each in a network namespace of its own, and their environments."""
-        folder = self.scratch / f"{scene.slug}-hosts"
-        site = scene.after.enter_context(Site(self.platform, folder, scene.folder, scene.slug, nodes))
+        folder = self.scratch / f"{run.slug}-hosts"
+        site = run.after.enter_context(Site(self.platform, folder, run.folder, run.slug, nodes))
         names = [host.node for host in site.hosts]
-        scene.nodes += names
+        run.nodes += names
         ids = {}
         for name in names:
             found = self.platform.get("/dev-environments", search=name)["items"]

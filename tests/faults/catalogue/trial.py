@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.faults.catalogue import answer
 from tests.faults.catalogue.answer import NOTHING, Said
-from tests.faults.catalogue.fault import Fault, Healthy, Scene
-from tests.faults.catalogue.lab import Ground
+from tests.faults.catalogue.fault import Fault, FaultRun, Healthy
+from tests.faults.catalogue.lab import FaultLab
 from tests.platform_process import FINAL
 
 LONGEST = 45.0
@@ -38,16 +38,16 @@ class Result:
     printed: str = ""
 
 
-def fault(ground: Ground, name: str, part: Fault) -> Result:
-    scene, began = Scene(ground, name, part), time.monotonic()
-    seen, printed = Seen(scene), ""
+def fault(fault_lab: FaultLab, name: str, part: Fault) -> Result:
+    run, began = FaultRun(fault_lab, name, part), time.monotonic()
+    seen, printed = Seen(run), ""
     try:
-        scene.set_up()
-        scene.begin()
+        run.set_up()
+        run.begin()
         if part.inject:
-            part.inject(scene)
+            part.inject(run)
         right_at = seen.until_right()
-        knowable = scene.knowable()
+        knowable = run.knowable()
         seconds = None if right_at is None or knowable is None else max(0.0, right_at - knowable)
         if seconds is not None and part.ends:
             seen.until_it_ends(part.ends)
@@ -58,28 +58,28 @@ def fault(ground: Ground, name: str, part: Fault) -> Result:
             traceback.print_exc()
     finally:
         with suppress(Exception):
-            printed = "".join(f"--- rank {rank}\n{scene.log(rank)[-4000:]}" for rank in range(4))
+            printed = "".join(f"--- rank {rank}\n{run.log(rank)[-4000:]}" for rank in range(4))
         with suppress(Exception):
-            scene.end()
+            run.end()
     right = seconds is not None and not seen.lacks
     wall = time.monotonic() - began
-    return Result(name, right, seconds, seen.said, tuple(seen.lacks), note, scene.task_id, wall, printed)
+    return Result(name, right, seconds, seen.said, tuple(seen.lacks), note, run.task_id, wall, printed)
 
 
 class Seen:
     """What was said last, and what that lacks."""
 
-    def __init__(self, scene: Scene) -> None:
-        assert isinstance(scene.part, Fault)
-        self.scene, self.part = scene, scene.part
+    def __init__(self, run: FaultRun) -> None:
+        assert isinstance(run.part, Fault)
+        self.run, self.part = run, run.part
         self.said: Said = NOTHING
         self.lacks: list[str] = ["any answer"]
         marks = re.findall(r"# (\w+)$", self.part.script, re.MULTILINE)
-        self.marks = {mark: scene.line(mark) for mark in marks}
+        self.marks = {mark: run.line(mark) for mark in marks}
 
     def look(self) -> bool:
-        self.said = answer.read_diagnosis(self.scene.platform, self.scene.task_id)
-        self.lacks = answer.missing(self.part.expected, self.said, self.scene.nodes, self.marks)
+        self.said = answer.read_diagnosis(self.run.platform, self.run.task_id)
+        self.lacks = answer.missing(self.part.expected, self.said, self.run.nodes, self.marks)
         return not self.lacks
 
     def until_right(self) -> float | None:
@@ -89,9 +89,9 @@ class Seen:
         while time.time() < deadline:
             if self.look():
                 return time.time()
-            if knowable := self.scene.knowable():
+            if knowable := self.run.knowable():
                 deadline = min(deadline, knowable + LONGEST)
-            if not is_over and self.scene.task()["status"] in FINAL:
+            if not is_over and self.run.task()["status"] in FINAL:
                 is_over, deadline = True, min(deadline, time.time() + AFTERWARDS)
             time.sleep(AGAIN)
         return None
@@ -99,7 +99,7 @@ class Seen:
     def until_it_ends(self, states: Any) -> None:
         """It has to end as the fault says, with the right answer."""
         deadline = time.monotonic() + LONGEST
-        while (status := self.scene.task()["status"]) not in FINAL and time.monotonic() < deadline:
+        while (status := self.run.task()["status"]) not in FINAL and time.monotonic() < deadline:
             time.sleep(AGAIN)
         if not self.look() and status == "succeeded" and not answer.alarms(self.said.whole):
             self._look_back()  # what went wrong is over, and has to be among what was
@@ -108,47 +108,47 @@ class Seen:
 
     def _look_back(self) -> None:
         for said in answer.every(self.said.whole["findings"], self.said.whole):
-            if not answer.missing(self.part.expected, said, self.scene.nodes, self.marks):
+            if not answer.missing(self.part.expected, said, self.run.nodes, self.marks):
                 self.said, self.lacks = said, []
 
 
-def healthy(ground: Ground, name: str, part: Healthy) -> Result:
+def healthy(fault_lab: FaultLab, name: str, part: Healthy) -> Result:
     """Right: it succeeds in its first attempt, and nothing was ever said to be wrong with it."""
-    scene, began = Scene(ground, name, part), time.monotonic()
+    run, began = FaultRun(fault_lab, name, part), time.monotonic()
     lacks: list[str] = []
     said, note = NOTHING, ""
     try:
-        scene.set_up()
-        scene.begin()
+        run.set_up()
+        run.begin()
         deadline = time.monotonic() + 300
-        while (task := scene.task())["status"] not in FINAL and time.monotonic() < deadline:
-            said = alarm(scene) or said
+        while (task := run.task())["status"] not in FINAL and time.monotonic() < deadline:
+            said = alarm(run) or said
             time.sleep(2)
-        said = alarm(scene) or said
-        told = noted(scene)
+        said = alarm(run) or said
+        told = noted(run)
         lacks = [f"a success: {task['status']}"] * (task["status"] != "succeeded")
         lacks += ["one attempt"] * (task["attempt"] != 1)
         lacks += [f"silence: {said.code}"] * bool(said.code)
         lacks += [f"silence: {code}" for code in told]
         if lacks and not said.code:
-            said = Said(text=f"{task['reason']} {scene.log()[-300:]}")
+            said = Said(text=f"{task['reason']} {run.log()[-300:]}")
     except Exception as error:
         note = f"{type(error).__name__}: {error}"
     finally:
         with suppress(Exception):
-            scene.end()
+            run.end()
     wall = time.monotonic() - began
-    return Result(name, not lacks and not note, None, said, tuple(lacks), note, scene.task_id, wall)
+    return Result(name, not lacks and not note, None, said, tuple(lacks), note, run.task_id, wall)
 
 
-def alarm(scene: Scene) -> Said | None:
-    found = answer.read_diagnosis(scene.platform, scene.task_id)
+def alarm(run: FaultRun) -> Said | None:
+    found = answer.read_diagnosis(run.platform, run.task_id)
     return found if answer.alarms(found.whole) else None
 
 
-def noted(scene: Scene) -> list[str]:
+def noted(run: FaultRun) -> list[str]:
     """What was ever found that would have alarmed somebody: looked up in the database, as what is over only informs."""
-    database = sqlite3.connect(f"file:{scene.platform.data / 'fermi.sqlite3'}?mode=ro", uri=True, timeout=30)
+    database = sqlite3.connect(f"file:{run.platform.data / 'fermi.sqlite3'}?mode=ro", uri=True, timeout=30)
     with closing(database):
         found = "SELECT code FROM training_finding WHERE task_id = ? AND level != 'info'"
-        return [code for (code,) in database.execute(found, [scene.task_id])]
+        return [code for (code,) in database.execute(found, [run.task_id])]

@@ -33,7 +33,7 @@ def held(name: str, *places: str, **more: Any) -> RunningTask:
     return RunningTask(name, places=places, name=name, **values)
 
 
-def scene(
+def snapshot(
     waiting: Any = (), places: Any = (), held: Any = (), projects: Any = (), reservations: Any = (), now: float = NOW
 ) -> SchedulerSnapshot:
     by_id = {project.id: project for project in projects}
@@ -79,7 +79,7 @@ def fleets(draw: st.DrawFn, most: int = 8, usable: bool = False) -> tuple[Enviro
 
 
 @st.composite
-def scenes(draw: st.DrawFn, most: int = 10, reserved: bool = True) -> SchedulerSnapshot:
+def snapshots(draw: st.DrawFn, most: int = 10, reserved: bool = True) -> SchedulerSnapshot:
     places = draw(fleets())
     ids = [one.id for one in places]
     left = draw(st.permutations(ids))[: draw(st.integers(0, len(ids)))]
@@ -123,4 +123,4 @@ def scenes(draw: st.DrawFn, most: int = 10, reserved: bool = True) -> SchedulerS
         some = frozenset(draw(st.lists(st.sampled_from(ids), min_size=1, max_size=4)))
         owner = draw(st.none() | st.sampled_from(PROJECTS))
         windows.append(Reservation(f"r{i}", some, begins, begins + 4 * HOUR, owner))
-    return scene(tasks, places, holders, projects, windows)
+    return snapshot(tasks, places, holders, projects, windows)

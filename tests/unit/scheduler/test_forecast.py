@@ -7,18 +7,18 @@ from hypothesis import given
 from fermi.scheduler.forecast import GRACE_SECONDS, Forecast, estimate_starts
 from fermi.scheduler.scheduler import make_decision
 from fermi.scheduler.snapshot import Project, Reservation, SchedulerSnapshot, Select
-from tests.unit.scheduler.snapshots import HOUR, NOW, held, place, scene, scenes, waiting
+from tests.unit.scheduler.snapshots import HOUR, NOW, held, place, snapshot, snapshots, waiting
 
 
 def forecast(*parts: Any, **more: Any) -> dict[str, Forecast]:
-    one = scene(*parts, **more)
+    one = snapshot(*parts, **more)
     return estimate_starts(one, make_decision(one))
 
 
-@given(scenes())
-def test_each_waiting_task_has_an_ordered_estimate(scene: SchedulerSnapshot) -> None:
-    decision = make_decision(scene)
-    found = estimate_starts(scene, decision)
+@given(snapshots())
+def test_each_waiting_task_has_an_ordered_estimate(snapshot: SchedulerSnapshot) -> None:
+    decision = make_decision(snapshot)
+    found = estimate_starts(snapshot, decision)
     assert found.keys() == {turn.task for turn in decision.turns if not turn.start}
     for one in found.values():
         if one.begins is None:

@@ -4,33 +4,35 @@ from hypothesis import given
 
 from fermi.scheduler.order import decay_seconds, order_tasks, raise_class_by_age
 from fermi.scheduler.snapshot import DAY_SECONDS, HALF_LIFE_SECONDS, Project, SchedulerSnapshot
-from tests.unit.scheduler.snapshots import HOUR, NOW, held, scenes, waiting
+from tests.unit.scheduler.snapshots import HOUR, NOW, held, snapshots, waiting
 
 
 def names(found: list) -> list[str]:
     return [one.task for one in found]
 
 
-@given(scenes())
-def test_tasks_are_ordered_by_class_and_within_a_project_by_age(scene: SchedulerSnapshot) -> None:
-    found = order_tasks(scene.waiting, scene.held, scene.projects, scene.now)
-    assert sorted(names(found)) == sorted(task.task for task in scene.waiting)
-    classes = [raise_class_by_age(task, scene.now) for task in found]
+@given(snapshots())
+def test_tasks_are_ordered_by_class_and_within_a_project_by_age(snapshot: SchedulerSnapshot) -> None:
+    found = order_tasks(snapshot.waiting, snapshot.held, snapshot.projects, snapshot.now)
+    assert sorted(names(found)) == sorted(task.task for task in snapshot.waiting)
+    classes = [raise_class_by_age(task, snapshot.now) for task in found]
     assert classes == sorted(classes, reverse=True)
-    for project in scene.projects:
+    for project in snapshot.projects:
         for level in set(classes):
             ages = [
                 task.since if task.place is None else task.place
                 for task in found
-                if task.project == project and raise_class_by_age(task, scene.now) == level
+                if task.project == project and raise_class_by_age(task, snapshot.now) == level
             ]
             assert ages == sorted(ages)
 
 
-@given(scenes())
-def test_the_order_of_rows_does_not_matter(scene: SchedulerSnapshot) -> None:
-    found = order_tasks(scene.waiting, scene.held, scene.projects, scene.now)
-    assert names(order_tasks(reversed(scene.waiting), reversed(scene.held), scene.projects, scene.now)) == names(found)
+@given(snapshots())
+def test_the_order_of_rows_does_not_matter(snapshot: SchedulerSnapshot) -> None:
+    found = order_tasks(snapshot.waiting, snapshot.held, snapshot.projects, snapshot.now)
+    assert names(
+        order_tasks(reversed(snapshot.waiting), reversed(snapshot.held), snapshot.projects, snapshot.now)
+    ) == names(found)
 
 
 def test_projects_of_equal_use_alternate_by_weight() -> None:

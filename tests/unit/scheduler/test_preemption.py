@@ -17,7 +17,7 @@ from fermi.scheduler.snapshot import (
     WaitingTask,
     classify_priority,
 )
-from tests.unit.scheduler.snapshots import HOUR, NOW, fleets, held, place, scene, scenes, selects, waiting
+from tests.unit.scheduler.snapshots import HOUR, NOW, fleets, held, place, selects, snapshot, snapshots, waiting
 
 ROOMY = Project("lab"), Project("shop")
 
@@ -45,17 +45,17 @@ def contests(draw: st.DrawFn) -> SchedulerSnapshot:
             )
         )  # fmt: skip
     task = waiting("t", select=draw(selects()), priority=1)
-    return scene([task], places, holders)
+    return snapshot([task], places, holders)
 
 
-def by_trying_all(scene: SchedulerSnapshot) -> tuple[int, float] | None:
+def by_trying_all(snapshot: SchedulerSnapshot) -> tuple[int, float] | None:
     """How many must go, and the least work that is lost with as few."""
-    task = scene.waiting[0]
-    by_id = {one.id: one for one in scene.places}
-    taken = {key for one in scene.held for key in one.places}
-    free = [one for one in scene.places if one.id not in taken]
+    task = snapshot.waiting[0]
+    by_id = {one.id: one for one in snapshot.places}
+    taken = {key for one in snapshot.held for key in one.places}
+    free = [one for one in snapshot.places if one.id not in taken]
     may = [
-        one for one in scene.held
+        one for one in snapshot.held
         if one.preemptible and one.since + one.min_run <= NOW and classify_priority(one.priority) <
     classify_priority(task.priority) ]  # fmt: skip
     for number in range(len(may) + 1):
@@ -70,62 +70,66 @@ def by_trying_all(scene: SchedulerSnapshot) -> tuple[int, float] | None:
 
 
 @given(contests())
-def test_the_fewest_and_cheapest_tasks_are_preempted(scene: SchedulerSnapshot) -> None:
-    decision = make_decision(scene)
-    by_id = {one.id: one for one in scene.places}
-    going = [one for one in scene.held if one.task in victims(decision)]
+def test_the_fewest_and_cheapest_tasks_are_preempted(snapshot: SchedulerSnapshot) -> None:
+    decision = make_decision(snapshot)
+    by_id = {one.id: one for one in snapshot.places}
+    going = [one for one in snapshot.held if one.task in victims(decision)]
     lost = sum(sum(by_id[key].processes for key in one.places) * (NOW - one.since) for one in going)
-    best = by_trying_all(scene)
+    best = by_trying_all(snapshot)
     if first(decision).start:
         assert best == (0, 0)
         assert not going
         return
-    select = scene.waiting[0].select
+    select = snapshot.waiting[0].select
     if best is not None and select is not None and select.nodes is not None and select.total_gpus is not None:
         assert going  # a number of environments with a number of GPUs: few, if not the fewest
     else:
         assert (best or (0, 0)) == (len(going), lost)
     if going:
         needs = set(first(decision).needs)
-        staying = {key for one in scene.held if one not in going for key in one.places}
+        staying = {key for one in snapshot.held if one not in going for key in one.places}
         assert not needs & staying
         assert all(needs & set(one.places) for one in going)
-        assert choose_environments(scene.waiting[0], [by_id[key] for key in needs])
+        assert choose_environments(snapshot.waiting[0], [by_id[key] for key in needs])
 
 
-@given(scenes())
-def test_no_task_is_preempted_without_need(scene: SchedulerSnapshot) -> None:
-    decision = make_decision(scene)
-    by_id = {one.id: one for one in scene.places}
-    tasks = {task.task: task for task in scene.waiting}
-    holders = {one.task: one for one in scene.held}
+@given(snapshots())
+def test_no_task_is_preempted_without_need(snapshot: SchedulerSnapshot) -> None:
+    decision = make_decision(snapshot)
+    by_id = {one.id: one for one in snapshot.places}
+    tasks = {task.task: task for task in snapshot.waiting}
+    holders = {one.task: one for one in snapshot.held}
     assert len(victims(decision)) == len(decision.preempt)
     shared = {
         key: sum(
-            by_id[one].gpus for other in scene.held if other.project == key for one in other.places if by_id[one].shared
+            by_id[one].gpus
+            for other in snapshot.held
+            if other.project == key
+            for one in other.places
+            if by_id[one].shared
         )
-        for key in scene.projects
+        for key in snapshot.projects
     }
     for one in decision.preempt:
         victim, by = holders[one.task], tasks[one.by]
         assert not victim.leaving
         assert victim.since + victim.min_run <= NOW
-        borrows = shared[victim.project] > (scene.projects[victim.project].guaranteed or 0)
+        borrows = shared[victim.project] > (snapshot.projects[victim.project].guaranteed or 0)
         if one.why == "PRIORITY":
             assert classify_priority(by.priority) > classify_priority(victim.priority)
             assert victim.preemptible or borrows
         else:
             assert borrows
             assert victim.project != by.project
-            assert scene.projects[by.project].guaranteed
+            assert snapshot.projects[by.project].guaranteed
     for turn in decision.turns:
         going = {one.task for one in decision.preempt if one.by == turn.task}
         if going:
             assert turn.why is not None
             assert turn.why.code == "MAKING_ROOM"
-            staying = {key for one in scene.held if one.task not in going and not one.leaving for key in one.places} | {
-                key for other in decision.turns for key in other.start
-            }
+            staying = {
+                key for one in snapshot.held if one.task not in going and not one.leaving for key in one.places
+            } | {key for other in decision.turns for key in other.start}
             assert not set(turn.needs) & staying
             task = tasks[turn.task]
             if task.select is not None:
@@ -137,16 +141,16 @@ def test_only_preemptible_tasks_of_a_lower_class_free_a_named_environment() -> N
     task = waiting("t", "a", "b", priority=1)
     places = [place("a"), place("b")]
     holders = [held("h", "a", preemptible=True), held("i", "b", preemptible=True)]
-    found = make_decision(scene([task], places, holders))
+    found = make_decision(snapshot([task], places, holders))
     assert found.preempt == (Preemption("h", "t", "PRIORITY"), Preemption("i", "t", "PRIORITY"))
     assert first(found).needs == ("a", "b")
     for other in (held("i", "b"), held("i", "b", preemptible=True, priority=1)):
-        assert not make_decision(scene([task], places, [holders[0], other])).preempt
+        assert not make_decision(snapshot([task], places, [holders[0], other])).preempt
 
 
 def test_no_task_is_preempted_before_its_min_run() -> None:
     young = held("h", "a", preemptible=True, since=NOW - 100, min_run=300)
-    found = make_decision(scene([waiting("t", "a", priority=1)], [place("a")], [young]))
+    found = make_decision(snapshot([waiting("t", "a", priority=1)], [place("a")], [young]))
     assert (found.preempt, found.again) == ((), NOW + 200)
     assert (first(found).room_at, first(found).after) == (NOW + 200, ("h",))
 
@@ -158,16 +162,16 @@ def test_waiting_for_the_min_run_of_others_is_the_reason() -> None:
         held("i", "b", preemptible=True, since=NOW - 100, min_run=900),
         held("j", "c", until=NOW + HOUR),
     ]
-    turn = first(make_decision(scene([waiting("t", select=Select(2), priority=1)], places, holders)))
+    turn = first(make_decision(snapshot([waiting("t", select=Select(2), priority=1)], places, holders)))
     assert turn.why is not None
     assert (turn.why.code, turn.why.params["tasks"], turn.room_at) == ("WAITING_FOR_MIN_RUN", 2, NOW + 800)
     assert set(turn.after) == {"h", "i"}
     holders[2] = held("j", "c", until=NOW + 60)
-    turn = first(make_decision(scene([waiting("t", select=Select(1), priority=1)], places, holders)))
+    turn = first(make_decision(snapshot([waiting("t", select=Select(1), priority=1)], places, holders)))
     assert turn.why is not None
     assert (turn.why.code, turn.room_at, turn.after) == ("WAITING_FOR_CAPACITY", None, ("j",))
     for other in (0, -1):
-        turn = first(make_decision(scene([waiting("t", select=Select(2), priority=other)], places, holders)))
+        turn = first(make_decision(snapshot([waiting("t", select=Select(2), priority=other)], places, holders)))
         assert turn.room_at is None
 
 
@@ -179,12 +183,12 @@ def test_a_project_takes_back_its_guarantee_from_borrowers() -> None:
     places = [place(name) for name in "abcd"]
     holders = [held(f"h{name}", name, project="shop", priority=100) for name in "abcd"]
     task = waiting("t", select=Select(1, 4))
-    found = make_decision(scene([task], places, holders, guaranteed(8, 8)))
+    found = make_decision(snapshot([task], places, holders, guaranteed(8, 8)))
     assert [(one.by, one.why) for one in found.preempt] == [("t", "GUARANTEE")]
     for lab, shop in ((3, 8), (8, 16)):
-        assert not make_decision(scene([task], places, holders, guaranteed(lab, shop))).preempt
+        assert not make_decision(snapshot([task], places, holders, guaranteed(lab, shop))).preempt
     wide = waiting("t", select=Select(3, 4))
-    assert not make_decision(scene([wide], places, holders, guaranteed(12, 8))).preempt
+    assert not make_decision(snapshot([wide], places, holders, guaranteed(12, 8))).preempt
 
 
 def test_tasks_beyond_their_projects_guarantee_are_preempted_first() -> None:
@@ -194,22 +198,22 @@ def test_tasks_beyond_their_projects_guarantee_are_preempted_first() -> None:
         held("small", "b", project="shop", since=NOW - 10 * HOUR),
     ]
     task = waiting("t", select=Select(1, 4))
-    assert victims(make_decision(scene([task], places, holders, guaranteed(4, 8)))) == {"small"}
+    assert victims(make_decision(snapshot([task], places, holders, guaranteed(4, 8)))) == {"small"}
 
 
 def test_borrowers_preempt_only_borrowers() -> None:
     places = [place("a"), place("b")]
     mine = held("mine", "a", project="shop", preemptible=True)
     task = waiting("t", "a", priority=1)
-    assert not make_decision(scene([task], places, [mine], guaranteed(0, 4))).preempt
-    assert victims(make_decision(scene([task], places, [mine], guaranteed(4, 4)))) == {"mine"}
-    assert victims(make_decision(scene([task], places, [mine], guaranteed(0, 0)))) == {"mine"}
+    assert not make_decision(snapshot([task], places, [mine], guaranteed(0, 4))).preempt
+    assert victims(make_decision(snapshot([task], places, [mine], guaranteed(4, 4)))) == {"mine"}
+    assert victims(make_decision(snapshot([task], places, [mine], guaranteed(0, 0)))) == {"mine"}
 
 
 def test_borrowing_tasks_are_preempted_by_any_higher_class() -> None:
     task, holder = waiting("t", "a", priority=1), held("h", "a", project="shop")
-    assert not make_decision(scene([task], [place("a")], [holder], ROOMY)).preempt
-    assert victims(make_decision(scene([task], [place("a")], [holder], guaranteed(4, 0)))) == {"h"}
+    assert not make_decision(snapshot([task], [place("a")], [holder], ROOMY)).preempt
+    assert victims(make_decision(snapshot([task], [place("a")], [holder], guaranteed(4, 0)))) == {"h"}
 
 
 def test_a_preemption_is_requested_once_and_serves_its_requester() -> None:
@@ -218,12 +222,12 @@ def test_a_preemption_is_requested_once_and_serves_its_requester() -> None:
     holders = [held("h", "a", preemptible=True), held("i", "b", since=NOW - 9 * HOUR)]
     old = waiting("old", select=Select(1), since=NOW - 80 * HOUR)
     high = waiting("high", select=Select(1), priority=1)
-    found = make_decision(scene([old, high], places, holders))
+    found = make_decision(snapshot([old, high], places, holders))
     assert (first(found).task, found.preempt) == ("old", (Preemption("h", "high", "PRIORITY"),))
     asked = _told(high, found)
     leaving = [held("h", "a", preemptible=True, leaving=True), holders[1]]
-    assert not make_decision(scene([old, asked], places, leaving)).preempt
-    after = {turn.task: turn.start for turn in make_decision(scene([old, asked], places, holders[1:])).turns}
+    assert not make_decision(snapshot([old, asked], places, leaving)).preempt
+    after = {turn.task: turn.start for turn in make_decision(snapshot([old, asked], places, holders[1:])).turns}
     assert after == {"old": (), "high": ("a",)}
 
 
@@ -238,7 +242,7 @@ def test_a_task_started_in_the_same_decision_is_not_preempted() -> None:
         waiting("new", "a", priority=-1, preemptible=True, since=NOW - 80 * HOUR),
         waiting("high", "a", priority=1),
     ]
-    found = make_decision(scene(tasks, places))
+    found = make_decision(snapshot(tasks, places))
     assert (first(found).start, found.preempt) == (("a",), ())
 
 
@@ -250,7 +254,7 @@ def test_the_cheapest_of_the_smallest_sets_is_preempted() -> None:
         for name, some, seconds in (("one", "a", 10), ("two", "bc", 15), ("other", "de", 100), ("three", "fgh", 27))
     ]
     task = waiting("t", select=Select(4), priority=1)
-    assert victims(make_decision(scene([task], places, holders))) == {"one", "three"}
+    assert victims(make_decision(snapshot([task], places, holders))) == {"one", "three"}
 
 
 def test_tasks_that_are_not_preemptible_are_not_waited_for() -> None:
@@ -259,5 +263,5 @@ def test_tasks_that_are_not_preemptible_are_not_waited_for() -> None:
     for more in ({"preemptible": True}, {"preemptible": True, "since": NOW - 100, "min_run": 300}, {}):
         stays = held("h", "a", stays=True, project="shop", **more)
         projects = [Project("lab", guaranteed=8), Project("shop", guaranteed=0)]
-        found = make_decision(scene([task], [place("a")], [stays], projects))
+        found = make_decision(snapshot([task], [place("a")], [stays], projects))
         assert (found.preempt, found.again, first(found).room_at) == ((), None, None)

@@ -8,7 +8,7 @@ from hypothesis import given
 from fermi.scheduler.scheduler import make_decision
 from fermi.scheduler.snapshot import PRIORITY_NUMBERS, Priority, Project, SchedulerSnapshot, Select, WaitingTask
 from fermi.scheduler.what_if import find_sooner_starts
-from tests.unit.scheduler.snapshots import HOUR, NOW, held, place, scene, scenes, waiting
+from tests.unit.scheduler.snapshots import HOUR, NOW, held, place, snapshot, snapshots, waiting
 
 
 def codes(one: SchedulerSnapshot, task: str = "t") -> dict[str, Any]:
@@ -21,17 +21,17 @@ def starts(one: SchedulerSnapshot, changed: WaitingTask) -> bool:
     return bool(turn.start)
 
 
-@given(scenes(most=4))
-def test_every_proposed_change_would_start_the_task(scene: SchedulerSnapshot) -> None:
-    for task in scene.waiting:
-        found = codes(scene, task.task)
+@given(snapshots(most=4))
+def test_every_proposed_change_would_start_the_task(snapshot: SchedulerSnapshot) -> None:
+    for task in snapshot.waiting:
+        found = codes(snapshot, task.task)
         if "SOONER_SHORTER" in found:
             seconds = float(found["SOONER_SHORTER"]["seconds"])
             asked = task.expected_run or task.max_run or HOUR  # its weight in the fair share stays
-            assert starts(scene, replace(task, max_run=seconds, expected_run=asked))
+            assert starts(snapshot, replace(task, max_run=seconds, expected_run=asked))
         if "SOONER_HIGHER_CLASS" in found:
-            assert starts(scene, replace(task, priority=PRIORITY_NUMBERS[found["SOONER_HIGHER_CLASS"]["priority"]]))
-        if starts(scene, task):
+            assert starts(snapshot, replace(task, priority=PRIORITY_NUMBERS[found["SOONER_HIGHER_CLASS"]["priority"]]))
+        if starts(snapshot, task):
             assert not found
 
 
@@ -40,37 +40,37 @@ def test_fewer_gpus_another_type_and_another_zone_are_proposed() -> None:
         place("a", 2, zone_name="zone a"), place("b", 4), place("c", 4, gpu_type="V100"), place("d", 4, zone="b"),
     ]  # fmt: skip
     task = waiting("t", select=Select(1, 4, gpu_types=("A100",), zones=("a",)))
-    found = codes(scene([task], places, [held("h", "b")]))
+    found = codes(snapshot([task], places, [held("h", "b")]))
     assert found["SOONER_FEWER_GPUS"] == {"wanted": "1 × 4 A100", "instead": "1 × 2 A100", "zone": "zone a"}
     assert found["SOONER_OTHER_TYPE"] == {"types": "V100", "wanted": "A100"}
     assert found["SOONER_OTHER_ZONE"] == {"zones": "b"}
-    assert codes(scene([task], places)) == {}
+    assert codes(snapshot([task], places)) == {}
 
 
 def test_the_largest_free_combination_is_proposed() -> None:
     task = waiting("t", select=Select(total_gpus=14))
-    found = codes(scene([task], [place("a", 8), place("b", 4)]))
+    found = codes(snapshot([task], [place("a", 8), place("b", 4)]))
     assert found["SOONER_FEWER_GPUS"]["instead"] == "12 GPU"
 
 
 def test_excluded_and_unnamed_environments_are_proposed() -> None:
     places = [place("a"), place("b")]
     task = waiting("t", select=Select(1, exclude=("b",)))
-    assert codes(scene([task], places, [held("h", "a")]))["SOONER_NOT_EXCLUDED"] == {"environments": "b"}
-    found = codes(scene([waiting("t", "a")], places, [held("h", "a")]))
+    assert codes(snapshot([task], places, [held("h", "a")]))["SOONER_NOT_EXCLUDED"] == {"environments": "b"}
+    found = codes(snapshot([waiting("t", "a")], places, [held("h", "a")]))
     assert found == {"SOONER_BY_CAPACITY": {"wanted": "1 × 4 A100", "environments": "b"}}
 
 
 def test_a_shorter_run_is_proposed() -> None:
     wide = waiting("wide", select=Select(2), since=NOW - 90)
     holders = [held("h", "a", until=NOW + HOUR)]
-    one = scene([wide, waiting("t", select=Select(1))], [place("a"), place("b")], holders)
+    one = snapshot([wide, waiting("t", select=Select(1))], [place("a"), place("b")], holders)
     assert codes(one)["SOONER_SHORTER"] == {"seconds": 3600, "hours": "1.0"}
 
 
 def test_a_permitted_higher_class_is_proposed() -> None:
     first = waiting("first", "a", since=NOW - 90)
     two = [first, waiting("t", "a")]
-    assert codes(scene(two, [place("a")])) == {"SOONER_HIGHER_CLASS": {"priority": "high"}}
+    assert codes(snapshot(two, [place("a")])) == {"SOONER_HIGHER_CLASS": {"priority": "high"}}
     lab = Project("lab", priorities=frozenset({Priority.LOW, Priority.NORMAL}))
-    assert codes(scene(two, [place("a")], projects=[lab])) == {}
+    assert codes(snapshot(two, [place("a")], projects=[lab])) == {}

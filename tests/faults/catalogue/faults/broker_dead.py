@@ -1,12 +1,12 @@
 """The platform's broker is killed, and with it a rank: what correctness never waits for, an answer does not either."""
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def kill(scene: Scene) -> None:
-    scene.reached("training")
-    scene.platform.kill("broker")
-    scene.kill(1)
+def kill(run: FaultRun) -> None:
+    run.reached("training")
+    run.platform.kill("broker")
+    run.kill(1)
 
 
 FAULT = Fault(

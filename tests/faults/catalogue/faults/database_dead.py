@@ -3,14 +3,14 @@
 import sqlite3
 import time
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def hold(scene: Scene) -> None:
-    scene.reached("training")
-    database = sqlite3.connect(scene.platform.data / "fermi.sqlite3", isolation_level=None)
+def hold(run: FaultRun) -> None:
+    run.reached("training")
+    database = sqlite3.connect(run.platform.data / "fermi.sqlite3", isolation_level=None)
     database.execute("BEGIN EXCLUSIVE")
-    scene.go("fail")
+    run.go("fail")
     time.sleep(6)  # as long as the database is away
     database.execute("ROLLBACK")
     database.close()

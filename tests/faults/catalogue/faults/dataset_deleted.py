@@ -2,13 +2,13 @@
 
 import shutil
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def delete(scene: Scene) -> None:
-    scene.reached("training")
-    shutil.rmtree(scene.folder / "shards")
-    scene.stamp()
+def delete(run: FaultRun) -> None:
+    run.reached("training")
+    shutil.rmtree(run.folder / "shards")
+    run.stamp()
 
 
 FAULT = Fault(

@@ -1,12 +1,12 @@
 """A stop is asked for; the script does not care, and is killed when its grace is over."""
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def stop(scene: Scene) -> None:
-    scene.reached("training")
-    scene.platform.api.post(f"/training-tasks/{scene.task_id}/stop").raise_for_status()
-    scene.stamp()
+def stop(run: FaultRun) -> None:
+    run.reached("training")
+    run.platform.api.post(f"/training-tasks/{run.task_id}/stop").raise_for_status()
+    run.stamp()
 
 
 FAULT = Fault(

@@ -2,15 +2,15 @@
 
 import subprocess
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def mount(scene: Scene) -> None:
-    small = scene.folder / "small"
+def mount(run: FaultRun) -> None:
+    small = run.folder / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=777", "tmpfs", str(small)], check=True)
-    scene.after.callback(subprocess.run, ["umount", "--lazy", str(small)])
-    scene.go("mounted")
+    run.after.callback(subprocess.run, ["umount", "--lazy", str(small)])
+    run.go("mounted")
 
 
 def missing() -> str:

@@ -7,6 +7,6 @@ from tests.faults.catalogue.faults.slurm_hang import FAULT as ALIKE
 FAULT = Fault(
     ALIKE.script,
     ALIKE.expected,
-    environments=lambda scene: scene.ground.hosts(scene)[1],
+    environments=lambda run: run.fault_lab.hosts(run)[1],
     needs=netlab.missing,
 )

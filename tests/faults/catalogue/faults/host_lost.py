@@ -1,21 +1,21 @@
 """A host loses its power."""
 
 from tests import netlab
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.faults.catalogue.faults.link_dead import SCRIPT
 
 
-def begin(scene: Scene) -> list[str]:
-    site, ids = scene.ground.hosts(scene, 2)
-    scene.site = site
+def begin(run: FaultRun) -> list[str]:
+    site, ids = run.fault_lab.hosts(run, 2)
+    run.site = site
     return ids
 
 
-def lose(scene: Scene) -> None:
-    scene.reached("training", 120)
-    scene.site.lab.run(1, "ip", "link", "set", "eth0", "down")
-    scene.stamp()
-    scene.site.lose(1)
+def lose(run: FaultRun) -> None:
+    run.reached("training", 120)
+    run.site.lab.run(1, "ip", "link", "set", "eth0", "down")
+    run.stamp()
+    run.site.lose(1)
 
 
 FAULT = Fault(

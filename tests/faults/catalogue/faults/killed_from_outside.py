@@ -1,11 +1,11 @@
 """Somebody kills a rank."""
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def kill(scene: Scene) -> None:
-    scene.reached("training")
-    scene.kill(1)
+def kill(run: FaultRun) -> None:
+    run.reached("training")
+    run.kill(1)
 
 
 FAULT = Fault(

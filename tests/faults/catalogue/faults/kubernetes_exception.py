@@ -14,5 +14,5 @@ if RANK == 1:
 time.sleep(600)
 """,
     Expected("RANK_FAILED", rank=1, node=1, says=["KeyError", "attention_mask", "train.py:{here}"]),
-    environments=lambda scene: scene.ground.on_kubernetes(scene),
+    environments=lambda run: run.fault_lab.on_kubernetes(run),
 )

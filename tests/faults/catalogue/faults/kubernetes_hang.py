@@ -3,4 +3,4 @@
 from tests.faults.catalogue.fault import Fault
 from tests.faults.catalogue.faults.slurm_hang import FAULT as ALIKE
 
-FAULT = Fault(ALIKE.script, ALIKE.expected, environments=lambda scene: scene.ground.on_kubernetes(scene))
+FAULT = Fault(ALIKE.script, ALIKE.expected, environments=lambda run: run.fault_lab.on_kubernetes(run))

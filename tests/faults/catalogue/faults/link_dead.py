@@ -1,7 +1,7 @@
 """The network between two nodes is cut in the middle of training."""
 
 from tests import netlab
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 SCRIPT = """
 from gang import Gang, RANK, reached
@@ -14,18 +14,18 @@ for step in range(20000):
 """
 
 
-def begin(scene: Scene) -> list[str]:
-    site, ids = scene.ground.hosts(scene, 3)
-    scene.site = site
+def begin(run: FaultRun) -> list[str]:
+    site, ids = run.fault_lab.hosts(run, 3)
+    run.site = site
     return ids
 
 
-def cut(scene: Scene) -> None:
-    scene.reached("training", 120)
-    lab = scene.site.lab
+def cut(run: FaultRun) -> None:
+    run.reached("training", 120)
+    lab = run.site.lab
     lab.drop(1, "-s", lab.address(2))
     lab.drop(2, "-s", lab.address(1))
-    scene.stamp()
+    run.stamp()
 
 
 FAULT = Fault(

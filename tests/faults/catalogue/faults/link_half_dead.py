@@ -1,15 +1,15 @@
 """What one node sends to another is lost; the other way goes."""
 
 from tests import netlab
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.faults.catalogue.faults.link_dead import SCRIPT, begin
 
 
-def cut(scene: Scene) -> None:
-    scene.reached("training", 120)
-    lab = scene.site.lab
+def cut(run: FaultRun) -> None:
+    run.reached("training", 120)
+    lab = run.site.lab
     lab.drop(1, "-s", lab.address(0))
-    scene.stamp()
+    run.stamp()
 
 
 FAULT = Fault(

@@ -3,19 +3,19 @@ own, where nobody else's ports are known before."""
 
 import socket
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def begin(scene: Scene) -> list[str]:
-    ids = scene.ground.on_kubernetes(scene)
-    port = scene.request["distributedConfig"]["masterPort"]
-    scene.after.enter_context(socket.create_server(("", port)))
+def begin(run: FaultRun) -> list[str]:
+    ids = run.fault_lab.on_kubernetes(run)
+    port = run.request["distributedConfig"]["masterPort"]
+    run.after.enter_context(socket.create_server(("", port)))
     return ids
 
 
-def wait(scene: Scene) -> None:
-    scene.until(lambda: scene.task()["attempts"], what="its first attempt")
-    scene.stamp()
+def wait(run: FaultRun) -> None:
+    run.until(lambda: run.task()["attempts"], what="its first attempt")
+    run.stamp()
 
 
 FAULT = Fault(

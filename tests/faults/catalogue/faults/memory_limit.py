@@ -1,13 +1,13 @@
 """The kernel kills a rank that needs more memory than its container may have."""
 
 from tests.faults.catalogue import cgroups
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def limit(scene: Scene) -> None:
-    scene.reached("training")
-    scene.ground.group(scene, memory=str(400 << 20)).add(scene.pid(1))
-    scene.go("limited")
+def limit(run: FaultRun) -> None:
+    run.reached("training")
+    run.fault_lab.group(run, memory=str(400 << 20)).add(run.pid(1))
+    run.go("limited")
 
 
 FAULT = Fault(

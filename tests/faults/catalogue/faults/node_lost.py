@@ -1,19 +1,19 @@
 """A node of the cluster falls silent."""
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.faults.catalogue.faults.pod_evicted import SCRIPT
 
 
-def lose(scene: Scene) -> None:
-    scene.reached("training")
-    cluster, _ = scene.ground.kubernetes
-    scene.stamp()
-    cluster.lose_node(f"{scene.nodes[1]}-machine")
+def lose(run: FaultRun) -> None:
+    run.reached("training")
+    cluster, _ = run.fault_lab.kubernetes
+    run.stamp()
+    cluster.lose_node(f"{run.nodes[1]}-machine")
 
 
 FAULT = Fault(
     SCRIPT,
     Expected("NODE_LOST", node=1),
-    environments=lambda scene: scene.ground.on_kubernetes(scene),
+    environments=lambda run: run.fault_lab.on_kubernetes(run),
     inject=lose,
 )

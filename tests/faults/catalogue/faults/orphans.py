@@ -1,14 +1,14 @@
 """A rank fails and leaves a process behind, which holds the GPU: it is named, and nothing of it is left."""
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.process_state import alive
 
 
-def observe_orphan(scene: Scene) -> None:
-    scene.reached("orphan")
-    pid = int((scene.stamps / "pid").read_text())
-    scene.go("fail")
-    scene.platform.until_final(scene.task_id)
+def observe_orphan(run: FaultRun) -> None:
+    run.reached("orphan")
+    pid = int((run.stamps / "pid").read_text())
+    run.go("fail")
+    run.platform.until_final(run.task_id)
     assert not alive(pid), "the process that was left behind lives"
 
 

@@ -1,14 +1,14 @@
 """A file must not be read by whom the rank runs as."""
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def forbid(scene: Scene) -> None:
-    secret = scene.ground.scratch / f"{scene.slug}-theirs"
+def forbid(run: FaultRun) -> None:
+    secret = run.fault_lab.scratch / f"{run.slug}-theirs"
     secret.mkdir(mode=0o700)
     (secret / "weights.bin").write_bytes(b"weights")
-    (scene.folder / "path").write_text(str(secret / "weights.bin"))
-    scene.go("forbidden")
+    (run.folder / "path").write_text(str(secret / "weights.bin"))
+    run.go("forbidden")
 
 
 FAULT = Fault(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 SCRIPT = """
 import time
@@ -16,22 +16,22 @@ for step in range(10000):
 """
 
 
-def pod_of(scene: Scene, node: int) -> dict[str, Any]:
-    cluster, _ = scene.ground.kubernetes
-    found = cluster.pods(f"{scene.task_id}-*")
-    return next(pod for pod in found if pod["spec"]["nodeName"] == f"{scene.nodes[node]}-machine")
+def pod_of(run: FaultRun, node: int) -> dict[str, Any]:
+    cluster, _ = run.fault_lab.kubernetes
+    found = cluster.pods(f"{run.task_id}-*")
+    return next(pod for pod in found if pod["spec"]["nodeName"] == f"{run.nodes[node]}-machine")
 
 
-def evict(scene: Scene) -> None:
-    scene.reached("training")
-    cluster, _ = scene.ground.kubernetes
-    scene.stamp()
-    cluster.evict(pod_of(scene, 1))
+def evict(run: FaultRun) -> None:
+    run.reached("training")
+    cluster, _ = run.fault_lab.kubernetes
+    run.stamp()
+    cluster.evict(pod_of(run, 1))
 
 
 FAULT = Fault(
     SCRIPT,
     Expected("EVICTED", node=1, says=["memory"]),
-    environments=lambda scene: scene.ground.on_kubernetes(scene),
+    environments=lambda run: run.fault_lab.on_kubernetes(run),
     inject=evict,
 )

@@ -3,14 +3,14 @@
 import os
 import socket
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def take(scene: Scene) -> None:
-    holder = scene.after.enter_context(socket.create_server(("127.0.0.1", 0)))
-    (scene.folder / "port").write_text(str(holder.getsockname()[1]))
-    (scene.folder / "holder").write_text(str(os.getpid()))
-    scene.go("taken")
+def take(run: FaultRun) -> None:
+    holder = run.after.enter_context(socket.create_server(("127.0.0.1", 0)))
+    (run.folder / "port").write_text(str(holder.getsockname()[1]))
+    (run.folder / "holder").write_text(str(os.getpid()))
+    run.go("taken")
 
 
 FAULT = Fault(

@@ -2,12 +2,12 @@
 
 import signal
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def stop(scene: Scene) -> None:
-    scene.reached("training")
-    scene.kill(1, signal.SIGSTOP)
+def stop(run: FaultRun) -> None:
+    run.reached("training")
+    run.kill(1, signal.SIGSTOP)
 
 
 FAULT = Fault(

@@ -15,6 +15,6 @@ if RANK == 1:
 time.sleep(600)
 """,
     Expected("RANK_FAILED", rank=1, node=1, says=["KeyError", "attention_mask", "train.py:{here}"]),
-    environments=lambda scene: scene.ground.on_slurm(scene),
+    environments=lambda run: run.fault_lab.on_slurm(run),
     needs=slurm.why_not,
 )

@@ -7,6 +7,6 @@ from tests.faults.catalogue.faults.hang_in_loading import FAULT as ALIKE
 FAULT = Fault(
     ALIKE.script.replace("RANK == 2", "RANK == 1"),
     Expected("HANG", rank=1, node=1, says=["load_batch", "train.py:{here}"]),
-    environments=lambda scene: scene.ground.on_slurm(scene),
+    environments=lambda run: run.fault_lab.on_slurm(run),
     needs=slurm.why_not,
 )

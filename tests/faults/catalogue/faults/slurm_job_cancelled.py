@@ -1,21 +1,21 @@
 """Somebody cancels the Slurm job."""
 
 from tests import slurm
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.faults.catalogue.faults.pod_evicted import SCRIPT
 
 
-def cancel(scene: Scene) -> None:
-    scene.reached("training")
-    lab, _ = scene.ground.slurm
-    scene.stamp()
-    lab.command("scancel", f"--name={scene.task_id}-1")
+def cancel(run: FaultRun) -> None:
+    run.reached("training")
+    lab, _ = run.fault_lab.slurm
+    run.stamp()
+    lab.command("scancel", f"--name={run.task_id}-1")
 
 
 FAULT = Fault(
     SCRIPT,
     Expected("JOB_CANCELLED", says=["cancel"]),
-    environments=lambda scene: scene.ground.on_slurm(scene),
+    environments=lambda run: run.fault_lab.on_slurm(run),
     inject=cancel,
     needs=slurm.why_not,
 )

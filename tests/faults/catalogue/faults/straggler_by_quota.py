@@ -1,13 +1,13 @@
 """A container gets a fraction of a processor: one rank computes slowly and all wait for it."""
 
 from tests.faults.catalogue import cgroups
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def slow_down(scene: Scene) -> None:
-    scene.reached("training")
-    scene.ground.group(scene, cpu="0.05").add(scene.pid(2))
-    scene.stamp()
+def slow_down(run: FaultRun) -> None:
+    run.reached("training")
+    run.fault_lab.group(run, cpu="0.05").add(run.pid(2))
+    run.stamp()
 
 
 FAULT = Fault(

@@ -2,15 +2,15 @@
 
 import os
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def make_pipe(scene: Scene) -> None:
-    os.mkfifo(scene.folder / "shard-60")
-    (scene.folder / "shard-60").chmod(0o666)
-    descriptor = os.open(scene.folder / "shard-60", os.O_RDWR)
-    scene.after.callback(os.close, descriptor)
-    scene.go("mounted")
+def make_pipe(run: FaultRun) -> None:
+    os.mkfifo(run.folder / "shard-60")
+    (run.folder / "shard-60").chmod(0o666)
+    descriptor = os.open(run.folder / "shard-60", os.O_RDWR)
+    run.after.callback(os.close, descriptor)
+    run.go("mounted")
 
 
 FAULT = Fault(

@@ -1,12 +1,12 @@
 """The script cannot be compiled."""
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def wait(scene: Scene) -> None:
+def wait(run: FaultRun) -> None:
     """It is known to whoever compiles it, which is the first thing that a rank does."""
-    scene.until(lambda: scene.task()["attempts"], what="its first attempt")
-    scene.stamp()
+    run.until(lambda: run.task()["attempts"], what="its first attempt")
+    run.stamp()
 
 
 FAULT = Fault(

@@ -1,13 +1,13 @@
 """The platform's worker, which would find the answer, is killed together with a rank."""
 
-from tests.faults.catalogue.fault import Expected, Fault, Scene
+from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.faults.catalogue.faults.broker_dead import FAULT as ALIKE
 
 
-def kill(scene: Scene) -> None:
-    scene.reached("training")
-    scene.platform.kill("worker", "watch")
-    scene.kill(0)
+def kill(run: FaultRun) -> None:
+    run.reached("training")
+    run.platform.kill("worker", "watch")
+    run.kill(0)
 
 
 FAULT = Fault(
