@@ -22,8 +22,9 @@ from apps.training.reconcile import ports, reconciler
 from apps.training.states import TaskState
 from bench import preview
 from bench.replay_engine import NUMBER, ReplayBackend, make_task_id
-from fermi.jobs.spec import Entrypoint, JobSpec, Rendered, parse_attempt_name
+from fermi.jobs.spec import Entrypoint, JobSpec, Rendered
 from fermi.planning import plugins
+from fermi.runner.run_names import parse_run_name
 from tests.polling import until
 
 THREADS, SWEEPS = 8, 2.0
@@ -50,7 +51,7 @@ def measure_cost(count: int) -> dict[str, float]:
         try:
             return take(host, candidates, holder)
         except leases.NoFreePortError:
-            began[parse_attempt_name(holder)[0]] -= 1
+            began[parse_run_name(holder)[0]] -= 1
             raise
 
     ports.find_ports, leases.acquire_port = looked, taken
@@ -83,7 +84,7 @@ def _prepare_engine(engine: Any) -> None:
     local = plugins.get_backend("local", preview.CONNECTION)
 
     def submit(rendered: Rendered, secrets: object = None) -> None:
-        wakeups.enqueue_task(parse_attempt_name(rendered.name)[0])
+        wakeups.enqueue_task(parse_run_name(rendered.name)[0])
         time.sleep(ENQUEUE_COUNT)
 
     engine.render = local.render  # type: ignore[method-assign]

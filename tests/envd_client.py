@@ -18,6 +18,7 @@ from fermi.engines.environments import (
 )
 from fermi.envd import protocol
 from fermi.jobs.errors import BackendError
+from fermi.runner.run_names import parse_run_name
 from tests.polling import until
 
 HOST = "env-a.localhost:8000"
@@ -112,7 +113,7 @@ class Hosts:
     def channel(self, name: str) -> socket.socket:
         if self.status == "lost":
             raise BackendError("ENVIRONMENT_AWAY", environment=name)
-        environment, _, number = name.rpartition("-")
+        environment, number = parse_run_name(name)
         self.streams.append(self.hosting.dial(EnvironmentHandle(environment, int(number))))
         return self.streams[-1]
 

@@ -20,7 +20,7 @@ from django.db import models
 from apps.common.ids import new_id
 from apps.common.pass_claims import PassClaim
 from apps.training.states import FINAL_STATES, TaskKind, TaskState
-from fermi.jobs.spec import format_attempt_name
+from fermi.runner.run_names import build_run_name
 
 
 class TaskKindManager(models.Manager["Task"]):
@@ -222,7 +222,7 @@ class Attempt(models.Model):
     @property
     def name(self) -> str:
         """Return the name by which the engine knows the attempt."""
-        return format_attempt_name(self.task_id, self.number)
+        return build_run_name(self.task_id, self.number)
 
 
 class Event(models.Model):

@@ -17,7 +17,8 @@ from apps.workers.models import Group, JoinToken, Worker
 from apps.workers.ranking import GroupLayout, check_group
 from fermi.jobs import credentials
 from fermi.jobs.ranks import WorkerSlot
-from fermi.jobs.spec import Problem, parse_attempt_name
+from fermi.jobs.spec import Problem
+from fermi.runner.run_names import parse_run_name
 
 NO_RANK = {"rank": None, "localRank": None, "nodeRank": None}
 NO_GROUP = "none"
@@ -118,7 +119,7 @@ def _serialize_one(
 ) -> dict[str, Any]:
     report, desired = row.report, row.desired.get("order")
     told = report.process
-    task_id, number = parse_attempt_name(told.get("name") or "")
+    task_id, number = parse_run_name(told.get("name") or "")
     return {
         "id": row.pk,
         "node": row.node,

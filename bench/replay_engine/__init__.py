@@ -21,8 +21,8 @@ from fermi.jobs.spec import (
     Plan,
     RankStatus,
     Rendered,
-    format_attempt_name,
 )
+from fermi.runner.run_names import build_run_name
 
 RANKS, GPUS = 64, 8
 NUMBER = struct.Struct("<I")
@@ -47,7 +47,7 @@ class ReplayBackend(Backend):
         """One rank of each of these tasks is in another process; whoever watches in this process is told."""
         for number in numbers:
             NUMBER.pack_into(self._changes, number * NUMBER.size, self.changes(number) + 1)
-            self._told.put(format_attempt_name(make_task_id(number), 1))
+            self._told.put(build_run_name(make_task_id(number), 1))
 
     def observe(self, handles: Iterable[Handle]) -> Mapping[str, Observation]:
         return {handle.name: make_observation(self.changes(parse_task_number(handle.task_id))) for handle in handles}

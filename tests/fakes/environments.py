@@ -16,6 +16,7 @@ from fermi.engines.environments import (
 )
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import NO_SECRETS, Artifact, Cause, LogChunk, Problem, Rendered
+from fermi.runner.run_names import parse_run_name
 
 
 @dataclass
@@ -62,13 +63,13 @@ class Machine(EnvironmentBackend):
 
     def start(self, rendered: Rendered, secrets: Mapping[str, str] = NO_SECRETS) -> None:
         self._ask("start")
-        environment, _, number = rendered.name.rpartition("-")
+        environment, number = parse_run_name(rendered.name)
         if rendered.name in self.runs or rendered.name in self.forbidden:
             return
         alive = [name for name, run in self.runs.items()
-                 if name.rpartition("-")[0] == environment and run.phase is not EnvironmentPhase.ENDED]  # fmt: skip
+                 if parse_run_name(name)[0] == environment and run.phase is not EnvironmentPhase.ENDED]  # fmt: skip
         assert not alive, f"{rendered.name} begins while {alive} are there"
-        newest = max((int(name.rpartition("-")[2]) for name in self.runs if name.startswith(environment)), default=0)
+        newest = max((int(parse_run_name(name)[1]) for name in self.runs if name.startswith(environment)), default=0)
         assert int(number) > newest, "a lower number is garbage"
         self.disks.add(environment)
         self.secrets[rendered.name] = dict(secrets)
@@ -93,7 +94,7 @@ class Machine(EnvironmentBackend):
 
     def delete(self, environment: str) -> bool:
         self._ask("delete")
-        mine = [name for name in self.runs if name.rpartition("-")[0] == environment]
+        mine = [name for name in self.runs if parse_run_name(name)[0] == environment]
         if any(self.runs[name].phase is not EnvironmentPhase.ENDED for name in mine):
             return False
         for name in mine:
@@ -124,5 +125,5 @@ class Machine(EnvironmentBackend):
         self.newest(environment).phase = EnvironmentPhase.RUNNING
 
     def newest(self, environment: str) -> Kept:
-        mine = [name for name in self.runs if name.rpartition("-")[0] == environment]
-        return self.runs[max(mine, key=lambda name: int(name.rpartition("-")[2]))]
+        mine = [name for name in self.runs if parse_run_name(name)[0] == environment]
+        return self.runs[max(mine, key=lambda name: int(parse_run_name(name)[1]))]

@@ -24,8 +24,9 @@ from apps.training.services.create import create_task, retry_task
 from apps.training.services.preview import preview_task
 from apps.training.services.recommend import recommend_framework
 from fermi.jobs.errors import UnknownNameError
-from fermi.jobs.spec import Problem, format_attempt_name
+from fermi.jobs.spec import Problem
 from fermi.planning.request import TaskRequest
+from fermi.runner.run_names import build_run_name
 
 
 class TasksView(APIView):
@@ -237,7 +238,7 @@ class TaskLogDownloadView(APIView):
         """Return the whole log of one rank, or of all ranks one after the other, as a file."""
         task = actions.find_task(request.user, task_id)
         attempt = query.get("attempt") or max(task.attempt, 1)
-        reader, name = pages.LogPageReader(task, attempt), format_attempt_name(task.pk, attempt)
+        reader, name = pages.LogPageReader(task, attempt), build_run_name(task.pk, attempt)
         if query["rank"] == "all":
             pieces = reader.everything()
         else:

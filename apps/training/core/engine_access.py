@@ -20,8 +20,9 @@ from apps.training.states.reasons import CAUSES, TaskReason
 from fermi.engines.base import Backend
 from fermi.jobs import run_location
 from fermi.jobs.errors import BackendError, UnknownNameError
-from fermi.jobs.spec import Cause, Handle, JobSpec, Observation, Phase, Problem, format_attempt_name
+from fermi.jobs.spec import Cause, Handle, JobSpec, Observation, Phase, Problem
 from fermi.planning import plugins
+from fermi.runner.run_names import build_run_name
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ def reveal_secrets(task: Task) -> dict[str, str]:
 
 def build_handle(task: Task, attempt: int) -> Handle:
     """Return the handle of an attempt of the task."""
-    return Handle(format_attempt_name(task.pk, attempt), task.pk, attempt, task.world_size)
+    return Handle(build_run_name(task.pk, attempt), task.pk, attempt, task.world_size)
 
 
 def warm_up_clusters() -> None:

@@ -56,8 +56,9 @@ from apps.training.states.limits import (
 from apps.training.states.reasons import YIELDING_OUTCOMES, TaskReason
 from fermi.jobs import run_location
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import Cause, JobSpec, Observation, Phase, Rendered, format_attempt_name
+from fermi.jobs.spec import Cause, JobSpec, Observation, Phase, Rendered
 from fermi.planning import plugins
+from fermi.runner.run_names import build_run_name
 
 
 def prepare_task(task: Task) -> timedelta | None:
@@ -141,7 +142,7 @@ def lease_environments(task: Task) -> timedelta | None:
         with transitions.lock_task(task):
             held = turn.acquire_environments(task, job)
             if not held:
-                port = there.take(format_attempt_name(task.pk, number))
+                port = there.take(build_run_name(task.pk, number))
                 attempt = Attempt(
                     task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
                 )

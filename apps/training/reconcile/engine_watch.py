@@ -18,7 +18,7 @@ from apps.training.core.engine_access import get_backend
 from apps.training.models import Attempt
 from fermi.engines.base import RemoteBackend
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import parse_attempt_name
+from fermi.runner.run_names import parse_run_name
 
 
 class WatcherHeartbeats:
@@ -50,7 +50,7 @@ def create_engine_watchers() -> ClusterThreads:
         backend = get_backend(cluster)
         assert isinstance(backend, RemoteBackend)
         with _TaskBatcher(str(cluster)) as gathered:
-            backend.watch(ending, lambda attempt: gathered.add(parse_attempt_name(attempt)[0]))
+            backend.watch(ending, lambda attempt: gathered.add(parse_run_name(attempt)[0]))
 
     return ClusterThreads("engine", lambda cluster: isinstance(get_backend(cluster), RemoteBackend), follow)
 

@@ -16,6 +16,7 @@ from apps.workers.services import environments, host_runs
 from fermi.engines.agent.hosts import EnvironmentRunReport, HostedRun, HostStatus
 from fermi.engines.environments import EnvironmentHandle, EnvironmentPhase, EnvironmentSpec, EnvironmentStatus
 from fermi.jobs.errors import BackendError
+from fermi.runner.run_names import parse_run_name
 from fermi.schema import serialization
 
 USABLE_STATUSES = ("online", "suspect")
@@ -131,7 +132,7 @@ class DatabaseHostStore:
         close_old_connections()  # of a thread that asks once in hours
         row = HostRun.objects.filter(pk=name, stopped=False).exclude(worker="").first()
         if row is None:
-            raise BackendError("ENVIRONMENT_AWAY", environment=name.rpartition("-")[0])
+            raise BackendError("ENVIRONMENT_AWAY", environment=parse_run_name(name)[0])
         try:
             return channels.wait_for_stream(row.worker, row.machine, row.name)
         except (TimeoutError, LookupError):

@@ -23,7 +23,7 @@ from apps.common.texts import render_text
 from apps.workers import health, hints, revisions, tokens
 from apps.workers.heartbeat.schema import HeartbeatEntry
 from apps.workers.models import HostRun, Listening, Order, Report, Worker
-from fermi.jobs.spec import parse_attempt_name
+from fermi.runner.run_names import parse_run_name
 
 STORE_AGAIN_AFTER = timedelta(seconds=30)
 """How often an unchanged state of a process is stored again, which corrects what another web process stored too late.
@@ -205,7 +205,7 @@ class HeartbeatCache:
                 processes, hosted = heard.processes | self._heard.processes, heard.hosted | self._heard.hosted
                 self._heard = _PendingReports(beats, processes, hosted)
             raise
-        hints.wake_tasks({parse_attempt_name(name)[0] for name, _ in heard.processes})
+        hints.wake_tasks({parse_run_name(name)[0] for name, _ in heard.processes})
         return len(heard.beats) + len(heard.processes)
 
 

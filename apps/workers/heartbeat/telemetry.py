@@ -13,7 +13,7 @@ from apps.telemetry import subjects
 from apps.telemetry.writer import TelemetryWriter
 from apps.workers.heartbeat.schema import HeartbeatEntry
 from apps.workers.models import Worker
-from fermi.jobs.spec import parse_attempt_name
+from fermi.runner.run_names import parse_run_name
 from fermi.telemetry.metrics import GPU, METRICS, RANK
 
 LOOKUP_SECONDS = 60.0
@@ -79,7 +79,7 @@ class TelemetryCollector:
         own = {f"{name}:0": value for name, value in gpus.items()}
         self._writer.put(subjects.make_worker_subject(beat.worker), at, {**own, **ranks}, emulated=emulated)
         if order and ranks and beat.process and beat.process["name"] == order:
-            self._writer.put(subjects.make_task_subject(parse_attempt_name(order)[0]), at, ranks, emulated=emulated)
+            self._writer.put(subjects.make_task_subject(parse_run_name(order)[0]), at, ranks, emulated=emulated)
         if beat.worker in self._places:
             node, environment, place = self._places[beat.worker]
             told = {f"{name}:{place}": value for name, value in gpus.items()}

@@ -3,10 +3,10 @@
     EnvironmentSpec ──EnvironmentBackend.render──▶ Rendered ──start──▶ envd ──observe──▶ EnvironmentStatus
 
 An environment's **disk** belongs to its id and outlives its runs. A **run** is one life of its processes, named
-`<environment>-<number>` (`build_run_name`); runs with a lower number are garbage. In each run an **environment daemon**
-(`fermi.envd`) supervises: it starts the service (JupyterLab, an editor, a script), reports its state, and opens what is
-requested inside: a port, a terminal, a command. Nothing of a run listens where others could reach it; callers connect
-to the daemon (`EnvironmentBackend.dial`).
+`<environment>-<number>` (`runner.run_names`); runs with a lower number are garbage. In each run an **environment
+daemon** (`fermi.envd`) supervises: it starts the service (JupyterLab, an editor, a script), reports its state, and
+opens what is requested inside: a port, a terminal, a command. Nothing of a run listens where others could reach it;
+callers connect to the daemon (`EnvironmentBackend.dial`).
 """
 
 import socket
@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fermi.jobs.spec import NO_SECRETS, Cause, LogChunk, Problem, Rendered
+from fermi.runner.run_names import build_run_name
 
 KINDS = ("jupyter", "vscode", "custom")
 NO_MARKS: Mapping[str, Any] = MappingProxyType({})
@@ -72,11 +73,6 @@ class EnvironmentSpec:
     def run_name(self) -> str:
         """Name of the run."""
         return build_run_name(self.id, self.run)
-
-
-def build_run_name(environment: str, run: int) -> str:
-    """Return the name by which an engine knows a run."""
-    return f"{environment}-{run}"
 
 
 @dataclass(frozen=True, slots=True)

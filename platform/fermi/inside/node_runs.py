@@ -25,6 +25,7 @@ from typing import Any
 from fermi.inside import container_life, protocol
 from fermi.runner import files, status, terminate
 from fermi.runner.late_values import Late, decode_value
+from fermi.runner.run_names import parse_run_name
 
 MAX_UNUSED_SECONDS = 7 * 86_400.0
 START_TIMEOUT_SECONDS = 30.0
@@ -90,13 +91,13 @@ def begin_run(home: str, request: dict[str, Any]) -> dict[str, Any]:
 def clear_old_runs(folder: Path) -> None:
     """End what is left of older attempts of the same task, and remove runs that were not used for a long time: the
     platform removes attempts itself, unless the environment was unreachable."""
-    task = folder.name.rpartition("-")[0]
+    task = parse_run_name(folder.name)[0]
     for other in folder.parent.glob("*"):
         if other == folder or not other.is_dir():
             continue
         specs = [path for path in other.glob("node-*.json") if "." not in path.stem]
         lives = any(status.read_status(spec).left for spec in specs)
-        if lives and other.name.rpartition("-")[0] == task:
+        if lives and parse_run_name(other.name)[0] == task:
             terminate.end_runners(other, specs, 0.0)
         elif not lives and other.stat().st_mtime < time.time() - MAX_UNUSED_SECONDS:
             shutil.rmtree(other, ignore_errors=True)

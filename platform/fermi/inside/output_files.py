@@ -23,6 +23,7 @@ from typing import Any
 
 from fermi.inside import node_runs, protocol
 from fermi.runner import code, files
+from fermi.runner.run_names import parse_run_name
 
 KINDS = ("checkpoints", "code", "outputs")
 SETTLE_SECONDS = {"checkpoints": 3.0, "code": 30.0, "outputs": 0.0}
@@ -35,11 +36,6 @@ PARTIAL_SUFFIX = ".fermi-part"
 """The suffix of files that are incomplete."""
 FileStamp = tuple[int, int]
 FileRow = list[Any]
-
-
-def parse_task_id(attempt: str) -> str:
-    """Return the task of an attempt's name."""
-    return attempt.rpartition("-")[0]
 
 
 def get_output_folders(home: str, task: str) -> dict[str, Path]:
@@ -150,7 +146,7 @@ def is_valid_path(path: str) -> bool:
 def _open_listed(home: str, request: dict[str, Any]) -> int:
     """Return a descriptor. Raises InsideRefusedError if it is not the file that was listed."""
     kind, _, path = str(request["path"]).partition("/")
-    root = get_output_folders(home, parse_task_id(str(request["of"])))[kind]
+    root = get_output_folders(home, parse_run_name(str(request["of"]))[0])[kind]
     if ".." in path.split("/") or not path:
         raise ValueError("a path that leads elsewhere")
     try:
@@ -195,7 +191,7 @@ def hash_file(home: str, request: dict[str, Any]) -> dict[str, Any]:
 
 def list_outputs(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return all files of a task, while none of its attempts runs."""
-    rows, more = OutputLister(home, parse_task_id(str(request["of"]))).look(over=True)
+    rows, more = OutputLister(home, parse_run_name(str(request["of"]))[0]).look(over=True)
     return {"rows": rows, "more": more}
 
 
@@ -216,7 +212,7 @@ def compare_sent_files(home: str, request: dict[str, Any]) -> dict[str, Any]:
     folder = node_runs.get_run_folder(home, request["of"])
     if (folder / "stop.json").exists() or node_runs.has_begun(folder, request["node"]):
         return {"missing": []}
-    task, data = parse_task_id(str(request["of"])), Path(home, "data")
+    task, data = parse_run_name(str(request["of"]))[0], Path(home, "data")
     wanted = {str(path): [int(size), int(mtime)] for path, size, mtime in request["files"]}
     before = read_sent_files(home, task)
     for path, known in before.items():

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fermi.inside import container_life, node_runs, protocol
-from fermi.inside.output_files import OutputLister, parse_task_id
+from fermi.inside.output_files import OutputLister
 from fermi.runner import files, log_rotation, status, terminate
+from fermi.runner.run_names import parse_run_name
 
 POLL_SECONDS = 0.2
 CHUNK_BYTES = 256 << 10
@@ -63,7 +64,7 @@ class FollowedAttempt:
         self.stop_at = 0.0
         self.told: dict[str, Any] | None = None
         self.stamps: dict[str, int] = {}
-        self.written = OutputLister(home, parse_task_id(name)) if lists else None
+        self.written = OutputLister(home, parse_run_name(name)[0]) if lists else None
         self.listed: dict[str, Any] | None = None
         self.list_at = 0.0
 

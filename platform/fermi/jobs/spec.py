@@ -17,6 +17,7 @@ from fermi.probe.shared_page import PHASES  # noqa: F401 (for others)
 from fermi.runner.exit_codes import DEFAULT_GRACE_SECONDS
 from fermi.runner.late_values import LATE_TEXTS, Late, decode_value, encode_value, has_unknown_values, resolve  # noqa: F401 (for others)
 from fermi.runner.ports import DEFAULT_MASTER_PORT
+from fermi.runner.run_names import build_run_name, parse_run_name
 from fermi.schema import sanitize, serialization
 
 MAX_RESTARTS = 3
@@ -218,7 +219,7 @@ class JobSpec:
 
     @property
     def name(self) -> str:
-        return format_attempt_name(self.task_id, self.attempt)
+        return build_run_name(self.task_id, self.attempt)
 
     @property
     def head(self) -> Node:
@@ -335,18 +336,6 @@ NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 """Values of a job's `secret_env`, by variable: passed to an engine with what was rendered, never stored with it."""
 
 
-def format_attempt_name(task_id: str, number: int | str) -> str:
-    """Return the name by which engines know an attempt: never random, so that a repeated submission is the same
-    attempt."""
-    return f"{task_id}-{number}"
-
-
-def parse_attempt_name(name: str) -> tuple[str, str]:
-    """Return the task's id and the attempt's number as text. Does not check that the name is an attempt's."""
-    task_id, _, number = name.rpartition("-")
-    return task_id, number
-
-
 @dataclass(frozen=True, slots=True)
 class Handle:
     """An attempt as its engine knows it: `name`, and where its ranks' logs go (`task_id`, `attempt`)."""
@@ -360,7 +349,7 @@ class Handle:
     def of(cls, name: str) -> Self:
         """Return the handle of a name; the number of ranks is not in it: 0. Raises ValueError for what is no attempt's
         name."""
-        task_id, number = parse_attempt_name(name)
+        task_id, number = parse_run_name(name)
         return cls(name, task_id, int(number), world_size=0)
 
 

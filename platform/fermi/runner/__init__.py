@@ -15,6 +15,7 @@ Why a node failed                               What is stored and read by the p
   disk_space.py     which disk is full            processes.py     pid and start time, sessions, signals
   kernel.py         what the OOM killer did       sandbox.py       which paths ranks can access
   exit_codes.py     exit codes                    seccomp.py       which processes they can change
+  run_names.py      names of attempts and runs
 
 Which rank makes no progress
   watch.py          samples all ranks once a second and examines those that do not advance

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 from fermi.runner import cgroups, kernel, processes
 from fermi.runner.disk_space import format_bytes
+from fermi.runner.run_names import parse_run_name
 
 DEFAULT_MAX_PROCESSES, DEFAULT_MAX_OPEN_FILES, DEFAULT_RESERVE_PERCENT = 4096, 1 << 20, 5.0
 """Defaults of a run by hand."""
@@ -74,7 +75,7 @@ class Bounds:
     inherit limits."""
 
     def __init__(self, order: Mapping[str, Any], name: str, leaders: Callable[[], Mapping[int, int]]) -> None:
-        self.task = name.rpartition("-")[0]
+        self.task = parse_run_name(name)[0]
         self._leaders = leaders
         most, processes = read_max_threads() // 2, int(order["processes"])
         self.processes = min(processes, most) if processes else NO_LIMIT

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 from fermi.runner import processes
 from fermi.runner.disk_space import format_bytes
+from fermi.runner.run_names import parse_run_name
 
 PERIOD_SECONDS = 0.25
 MIN_WALK_SECONDS, MAX_WALK_SECONDS = 2.0, 60.0
@@ -59,7 +60,7 @@ class DiskMonitor:
     cause once the task has to end."""
 
     def __init__(self, order: Mapping[str, Any], name: str, folders: Iterable[str]) -> None:
-        self.task = name.rpartition("-")[0]
+        self.task = parse_run_name(name)[0]
         self.bound = int(order["disk"]) if order.get("disk") else None
         self._spare, self._began_with = int(order.get("spare") or 0), -1
         self.share = float(order.get("reserve") or 0.0)

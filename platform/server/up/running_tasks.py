@@ -4,7 +4,7 @@ platform."""
 from pathlib import Path
 
 from fermi.engines.local import engine
-from fermi.jobs.spec import parse_attempt_name
+from fermi.runner.run_names import parse_run_name
 
 
 def list_running(data: Path) -> list[str]:
@@ -26,4 +26,4 @@ def describe_running(data: Path) -> str:
 
 def stop_tasks(data: Path) -> list[str]:
     """Stop everything that runs on this machine and return the ids of its tasks."""
-    return [parse_attempt_name(attempt)[0] for attempt in engine.stop_everything(data)]
+    return [parse_run_name(attempt)[0] for attempt in engine.stop_everything(data)]

@@ -17,7 +17,8 @@ from apps.training.reconcile import engine_watch
 from fermi.engines.base import RemoteBackend
 from fermi.engines.local import LocalBackend
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import Handle, JobSpec, parse_attempt_name
+from fermi.jobs.spec import Handle, JobSpec
+from fermi.runner.run_names import parse_run_name
 from tests.apps.attempts import begin_attempt, write
 from tests.polling import until
 
@@ -49,7 +50,7 @@ class RemoteEngine:
 
 
 def _parts(name: str) -> tuple[str, int]:
-    task_id, number = parse_attempt_name(name)
+    task_id, number = parse_run_name(name)
     return task_id, int(number)
 
 

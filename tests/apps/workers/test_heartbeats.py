@@ -30,7 +30,7 @@ from apps.workers.models import Report, Worker
 from apps.workers.tokens import hash_token
 from fermi.engines import failure_cause
 from fermi.engines.agent.store import RankOrder
-from fermi.jobs.spec import parse_attempt_name
+from fermi.runner.run_names import parse_run_name
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
@@ -54,7 +54,7 @@ def beat(worker: str, sequence: int = 1, **changes: Any) -> HeartbeatEntry:
 
 
 def order(name: str, *workers: str) -> None:
-    task, attempt = parse_attempt_name(name)
+    task, attempt = parse_run_name(name)
     body = {"name": name, "digest": "d", "spec": {}, "files": {}}
     rows = [RankOrder(worker, rank, 0, "n", "d", body) for rank, worker in enumerate(workers)]
     DatabaseStore().put(name, task, int(attempt), rows)

@@ -21,7 +21,7 @@ from apps.workers.services import environments
 from apps.workers.tokens import hash_token
 from fermi.engines.agent.store import RankOrder
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import parse_attempt_name
+from fermi.runner.run_names import parse_run_name
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 NODES = ("gn6", "gn7")
@@ -50,12 +50,12 @@ def orders(name: str, workers: Sequence[str] = IDS) -> list[RankOrder]:
 
 
 def store_orders(name: str, workers: Sequence[str] = IDS) -> None:
-    task, attempt = parse_attempt_name(name)
+    task, attempt = parse_run_name(name)
     DatabaseStore().put(name, task, int(attempt), orders(name, workers))
 
 
 def stop(name: str, grace: float = 30.0) -> None:
-    task, attempt = parse_attempt_name(name)
+    task, attempt = parse_run_name(name)
     DatabaseStore().stop(name, task, int(attempt), grace)
 
 

@@ -17,6 +17,7 @@ from fermi.engines.local.containers import WORKSPACE_DIR
 from fermi.engines.watch_options import build_watch_options
 from fermi.jobs import bounds
 from fermi.jobs.code import CodeLocation
+from fermi.jobs.ranks import parse_worker_name
 from fermi.jobs.spec import Artifact, JobSpec, Late, Node, NodePlan, Plan, Rendered, encode_value
 from fermi.jobs.user_paths import HOMES_FOLDER
 
@@ -127,4 +128,4 @@ def _get_data_root(connection: Mapping[str, Any]) -> str:
 
 def _list_gpus(node: Node) -> list[int]:
     """Return the GPU indices by local rank, so that a script's `cuda:LOCAL_RANK` is the GPU of its worker."""
-    return list(node.engine.get("gpus") or (int(worker.rpartition("-")[2]) for worker in list_workers(node)))
+    return list(node.engine.get("gpus") or (parse_worker_name(worker)[1] for worker in list_workers(node)))

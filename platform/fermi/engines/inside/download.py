@@ -29,9 +29,10 @@ from typing import Any
 from fermi.engines.carried_logs import AttemptFiles
 from fermi.engines.safe_tree import SafeTree
 from fermi.inside.output_files import KINDS, MAX_DEPTH, MAX_FILES, MAX_PATH, MAX_PIECE_BYTES
-from fermi.jobs.spec import Handle, Problem, parse_attempt_name
+from fermi.jobs.spec import Handle, Problem
 from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, OUTPUTS_FOLDER, TREE_FOLDER, TREES_FOLDER
 from fermi.runner import files as plain_files
+from fermi.runner.run_names import parse_run_name
 from fermi.schema import humanize
 
 MAX_PENDING_PIECES = 4
@@ -97,7 +98,7 @@ def read_record(path: Path) -> DownloadRecord:
 
 def build_record_path(data_dir: Path, attempt: str, node_rank: int) -> Path:
     """Return the file of a node's record."""
-    return AttemptFiles(data_dir, *parse_attempt_name(attempt)).folder / f"files-{node_rank}.json"
+    return AttemptFiles(data_dir, *parse_run_name(attempt)).folder / f"files-{node_rank}.json"
 
 
 def iterate_records(data_dir: Path, task_id: str, attempt: int | str = "*") -> Iterator[DownloadRecord]:
@@ -166,7 +167,7 @@ def is_checkpoint_complete(data_dir: Path, path: str) -> bool:
 def has_missing_files(data_dir: Path, attempt: str) -> bool:
     """Return whether a file that nodes of the attempt before this one have reported is missing here: they may still
     have it."""
-    task_id, number = parse_attempt_name(attempt)
+    task_id, number = parse_run_name(attempt)
     own = build_task_trees(data_dir, task_id)
     for record in iterate_records(data_dir, task_id, _parse_number(number) - 1):
         for name, row in record.rows.items():
@@ -241,7 +242,7 @@ class NodeDownload:
     def __init__(self, data_dir: Path, attempt: str, node_rank: int, limits: TransferLimits) -> None:
         self._data_dir, self._limits = data_dir, limits
         self._attempt, self._node_rank = attempt, node_rank
-        self._task_id, self._number = parse_attempt_name(attempt)
+        self._task_id, self._number = parse_run_name(attempt)
         self._trees = build_task_trees(data_dir, self._task_id)
         self._path = build_record_path(data_dir, attempt, node_rank)
         self.record = read_record(self._path)

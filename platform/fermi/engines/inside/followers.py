@@ -30,8 +30,8 @@ from fermi.engines.inside.download import NodeDownload, TransferLimits
 from fermi.engines.inside.session import InsideSession
 from fermi.inside import protocol
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import parse_attempt_name
 from fermi.runner.files import PulseFile
+from fermi.runner.run_names import parse_run_name
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class NodeSink(NodeFiles):
     """Files of a node, while its lock is held."""
 
     def __init__(self, data_dir: Path, place: NodeInEnvironment, lock: int) -> None:
-        super().__init__(AttemptFiles(data_dir, *parse_attempt_name(place.attempt)), place.node_rank)
+        super().__init__(AttemptFiles(data_dir, *parse_run_name(place.attempt)), place.node_rank)
         self.place, self._lock = place, lock
         self._pulse = PulseFile(str(self.files.node(place.node_rank, "pulse.json")))
         self._told_all = False
@@ -271,7 +271,7 @@ class EnvironmentFollowers:
 
     def _take(self, place: NodeInEnvironment) -> NodeSink | None:
         """Return the node's files with its lock; None: it is drained, or another process follows it."""
-        files = AttemptFiles(self._data_dir, *parse_attempt_name(place.attempt))
+        files = AttemptFiles(self._data_dir, *parse_run_name(place.attempt))
         if files.report(place.node_rank).get("drained"):
             return None
         files.folder.mkdir(parents=True, exist_ok=True)

@@ -17,9 +17,9 @@ from typing import Any
 
 from fermi.engines.inside.download import TransferLimits
 from fermi.engines.safe_tree import SafeTree, SafeTreeEntry
-from fermi.inside.output_files import parse_task_id
 from fermi.jobs.spec import JobSpec
 from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, TREE_FOLDER, TREES_FOLDER
+from fermi.runner.run_names import parse_run_name
 from fermi.schema import humanize
 
 SHARED_FOLDERS = ("datasets", "workspace")
@@ -92,7 +92,7 @@ def list_upload_files(order: Mapping[str, Any], data_dir: Path) -> list[UploadFi
 
 
 def _iterate_files(order: Mapping[str, Any], data_dir: Path) -> Iterator[UploadFile]:
-    task, root, resume = parse_task_id(order["name"]), order["root"].rstrip("/"), str(order.get("resume") or "")
+    task, root, resume = parse_run_name(order["name"])[0], order["root"].rstrip("/"), str(order.get("resume") or "")
     below = resume.removeprefix(f"{root}/") if root and resume.startswith(f"{root}/") else ""
     top, tree = f"{CHECKPOINTS_FOLDER}/{task}", f"{TREES_FOLDER}/{task}/{TREE_FOLDER}"
     if below.startswith((f"{CHECKPOINTS_FOLDER}/", f"{TREES_FOLDER}/")):

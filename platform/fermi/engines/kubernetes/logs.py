@@ -30,7 +30,8 @@ from fermi.engines.kubernetes import names
 from fermi.engines.kubernetes.client import KubernetesApiError, KubernetesClient
 from fermi.engines.kubernetes.gang import FINISHED_PHASES, Gang, Object, get_container_state, get_phase
 from fermi.jobs.errors import BackendError
-from fermi.jobs.spec import RankProgress, parse_attempt_name
+from fermi.jobs.spec import RankProgress
+from fermi.runner.run_names import parse_run_name
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ class LogFollowers:
 
     def _follow(self, attempt: str, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
-        files, node_rank = AttemptFiles(self._data_dir, *parse_attempt_name(attempt)), names.get_node_rank(pod)
+        files, node_rank = AttemptFiles(self._data_dir, *parse_run_name(attempt)), names.get_node_rank(pod)
         with self._lock:
             stopped = self._stopped
             if uid in self._active:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.jobs.spec import format_attempt_name, parse_attempt_name
+from fermi.runner.run_names import build_run_name, parse_run_name
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 TASK, ATTEMPT, NODE_RANK, PROJECT = "fermi.io/task", "fermi.io/attempt", "fermi.io/node-rank", "fermi.io/project"
@@ -55,7 +55,7 @@ def list_namespaces(connection: Mapping[str, Any]) -> list[str]:
 def get_attempt(obj: Mapping[str, Any]) -> str | None:
     """Return the name of the attempt that an object of ours belongs to; None: to none."""
     labels = obj["metadata"].get("labels") or {}
-    return format_attempt_name(labels[TASK], labels[ATTEMPT]) if TASK in labels and ATTEMPT in labels else None
+    return build_run_name(labels[TASK], labels[ATTEMPT]) if TASK in labels and ATTEMPT in labels else None
 
 
 def get_node_rank(obj: Mapping[str, Any]) -> int:
@@ -92,7 +92,7 @@ def build_selector(attempt: str) -> str:
 
 def build_attempt_labels(name: str) -> dict[str, str]:
     """Return the labels of an attempt's objects."""
-    return dict(zip((TASK, ATTEMPT), parse_attempt_name(name), strict=True))
+    return dict(zip((TASK, ATTEMPT), parse_run_name(name), strict=True))
 
 
 def strip_node_suffix(name: str) -> str:

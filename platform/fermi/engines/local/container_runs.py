@@ -33,6 +33,7 @@ from fermi.envd import protocol
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause
 from fermi.runner import files, terminate
+from fermi.runner.run_names import parse_run_name
 from fermi.schema import sanitize, serialization
 
 log = logging.getLogger(__name__)
@@ -256,7 +257,7 @@ class ContainerRuns:
             for one in engine.ask("ps", "--all", "--quiet", "--no-trunc", *filters).out.split():
                 engine.remove(one)
         for known in (self._over, self._beginnings):
-            for name in [name for name in known if name.rpartition("-")[0] == environment]:
+            for name in [name for name in known if parse_run_name(name)[0] == environment]:
                 del known[name]
 
     # connections

@@ -19,6 +19,7 @@ from typing import Any
 from fermi.envd import children, interpreter
 from fermi.jobs.spec import JobSpec
 from fermi.runner import files, processes, status, terminate
+from fermi.runner.run_names import build_run_name
 
 ENVIRONMENTS_FOLDER = "environments"
 
@@ -65,7 +66,7 @@ class EnvironmentDisk:
 
     def run(self, number: int) -> EnvironmentRun:
         """Return a run by its number."""
-        return EnvironmentRun(self.folder / "runs" / str(number), f"{self.folder.name}-{number}")
+        return EnvironmentRun(self.folder / "runs" / str(number), build_run_name(self.folder.name, number))
 
     def runs(self) -> list[EnvironmentRun]:
         """Return all runs that have a folder."""

@@ -43,6 +43,7 @@ from fermi.jobs import bounds
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import NO_SECRETS, Artifact, Cause, LogChunk, Problem, Rendered
 from fermi.runner import files
+from fermi.runner.run_names import parse_run_name
 from fermi.telemetry import nvidia_smi
 
 DIAL_SECONDS = 8.0
@@ -139,7 +140,7 @@ class LocalEnvironmentBackend(EnvironmentBackend):
         """Write the spec and start the environment daemon, unless it starts on demand. Secrets go to it through its
         standard input: they are never in a file."""
         content = rendered.artifacts[0].content
-        environment, _, number = rendered.name.rpartition("-")
+        environment, number = parse_run_name(rendered.name)
         disk = self._disk(environment)
         run = disk.run(int(number))
         if run.is_stopped:

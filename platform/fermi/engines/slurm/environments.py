@@ -40,6 +40,7 @@ from fermi.engines.slurm.rundir import RunDir
 from fermi.engines.slurm.state import has_job_ended
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import NO_SECRETS, LogChunk, Problem, Rendered
+from fermi.runner.run_names import parse_run_name
 
 DIAL_SECONDS = 10.0
 
@@ -85,7 +86,7 @@ class SlurmEnvironmentBackend(EnvironmentBackend):
         """Write the run's folder and submit its job, as an attempt (`SlurmBackend.submit`): once, and never after it
         was stopped."""
         content = {artifact.kind: artifact.content for artifact in rendered.artifacts}
-        environment, _, number = rendered.name.rpartition("-")
+        environment, number = parse_run_name(rendered.name)
         disk, run = self._disk(environment), self._run(EnvironmentHandle(environment, int(number)))
         if run.is_stopped() or run.submitted():
             return
@@ -139,7 +140,7 @@ class SlurmEnvironmentBackend(EnvironmentBackend):
     def delete(self, environment: str) -> bool:
         listed, _ = self._jobs()
         alive = [name for name, jobs in listed.items() if not all(map(has_job_ended, jobs))]
-        if any(name.rpartition("-")[0] == environment for name in alive):
+        if any(parse_run_name(name)[0] == environment for name in alive):
             return False
         return self._disk(environment).remove()
 

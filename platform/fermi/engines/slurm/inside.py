@@ -32,6 +32,7 @@ from fermi.engines.slurm.rejections import ENDED_PATTERN
 from fermi.engines.slurm.render import build_variables
 from fermi.engines.slurm.rundir import RunDir, StepLocation
 from fermi.jobs.errors import BackendError
+from fermi.runner.run_names import build_run_name
 
 STEP_START_SECONDS = 30.0
 """How long Slurm may take to start a step, and Python to start there."""
@@ -52,7 +53,7 @@ class ManagedRun:
     @property
     def comment(self) -> str:
         """Comment of its job."""
-        return f"{COMMENT_PREFIX}{self.environment}-{self.number}"
+        return COMMENT_PREFIX + build_run_name(self.environment, self.number)
 
     @classmethod
     def of(cls, data_dir: Path, environment: str) -> Self | None:
