@@ -6,8 +6,9 @@ from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
-from apps.catalog import hints, project_files, sources
+from apps.catalog import project_files, sources
 from apps.catalog.models import Dataset, DatasetVersion, Model
+from apps.common import wakeups
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_row_limit
@@ -82,7 +83,7 @@ def _create_version(user: User, dataset: Dataset, name: str, source: str) -> Dat
     audit.record_event(
         user, "dataset.add-version", version.pk, project=dataset.project_id, dataset=dataset.pk, path=source
     )
-    hints.enqueue_preparation(version.pk)
+    wakeups.enqueue_after_commit("catalog.prepare", version.pk)
     return version
 
 

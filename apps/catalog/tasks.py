@@ -2,7 +2,8 @@
 
 from celery import shared_task
 
-from apps.catalog import hints, preparation
+from apps.catalog import preparation
+from apps.common import wakeups
 
 
 @shared_task(name="catalog.prepare", ignore_result=True)
@@ -13,4 +14,4 @@ def prepare_version(version_id: str) -> None:
 @shared_task(name="catalog.sweep", ignore_result=True)
 def enqueue_due_versions() -> None:
     for version_id in preparation.list_due_versions():
-        hints.enqueue_preparation(version_id)
+        wakeups.enqueue_task("catalog.prepare", version_id)

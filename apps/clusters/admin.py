@@ -14,8 +14,7 @@ from apps.accounts import audit
 from apps.clusters import services
 from apps.clusters.api.serializers import ClusterChangeRequest
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
-from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model
-from apps.common.admin_json import make_json_field, make_validation_error
+from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model, make_json_field, make_validation_error
 from apps.common.errors import ApiError
 from apps.common.texts import lazy_admin_text, render_text
 from fermi.engines.check_results import CheckLevel

@@ -15,7 +15,7 @@ from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_row_limit
 from apps.common.texts import render_text
 from fermi.engines.check_results import CheckResult
-from fermi.jobs.errors import UnknownNameError
+from fermi.jobs.errors import BackendError, UnknownNameError
 from fermi.jobs.spec import Problem
 from fermi.planning import checks, plugins, summary
 
@@ -162,3 +162,18 @@ def _require_administrator_for_engine(user: User, facts: Mapping[str, Any]) -> N
 def _get_or_create_zone(name: str) -> AvailabilityZone:
     by_id = AvailabilityZone.objects.filter(pk=name).first()
     return by_id or AvailabilityZone.objects.get_or_create(name=name)[0]
+
+
+def record_unreachable(cluster: Cluster, error: BackendError) -> None:
+    """Record that the engine did not answer. Writes only if it had answered before."""
+    if cluster.away_since is None:
+        cluster.away_since = now()
+        why = {"code": error.code, "params": dict(error.params)}
+        Cluster.objects.filter(pk=cluster.pk, away_since=None).update(away_since=cluster.away_since, away_why=why)
+
+
+def record_reachable(cluster: Cluster) -> None:
+    """Record that the engine answers again. Writes only if it had not."""
+    if cluster.away_since is not None:
+        Cluster.objects.filter(pk=cluster.pk).update(away_since=None, away_why={})
+        cluster.away_since = None

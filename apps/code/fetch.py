@@ -6,6 +6,7 @@ If the process dies, the fetch is due again when its claim lapses, and starts an
 """
 
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -13,13 +14,17 @@ from django.db import transaction
 
 from apps.accounts import audit, secrets
 from apps.accounts.models import Project, User
-from apps.code import from_environment, from_folder, git, hints
+from apps.code import from_environment, from_folder, git
 from apps.code.errors import FetchError
 from apps.code.models import Fetch, FetchStatus, Snapshot
-from apps.common import claims
+from apps.common import claims, wakeups
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
+
+CHANGE_CHECK_TIMEOUT_SECONDS = 3.0
+"""Timeout of the environment or the Git server."""
+
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +49,7 @@ def create_fetch(user: User, project: Project, source: dict[str, Any]) -> Fetch:
             due_at=moment,
         )
         audit.record_event(user, "code.fetch", made.pk, project=project, source=_redact_source(source))
-        transaction.on_commit(lambda: hints.enqueue_fetch(made.pk))
+        wakeups.enqueue_after_commit("code.fetch", made.pk)
     return made
 
 
@@ -112,3 +117,15 @@ def _redact_source(source: dict[str, Any]) -> dict[str, Any]:
 def describe_source(source: dict[str, Any]) -> str:
     """Return the source as shown to people: the repository's address without credentials, or `environment:path`."""
     return git.redact_url(source["git"]["url"]) if "git" in source else f"{source['name']}:{source['path']}"
+
+
+def has_changed(project: Project, source: Mapping[str, Any], snapshot: str, commit: str) -> bool | None:
+    """Return True if the source (`Fetch.source`) differs from the snapshot and commit that were taken of it, and None
+    if only a fetch can tell. Raises FetchError and SecretUnavailableError."""
+    if "environment" in source:
+        return from_environment.read_snapshot_id(project, source, CHANGE_CHECK_TIMEOUT_SECONDS) != snapshot
+    asked = source["git"]
+    named = asked.get("secret")
+    secret = secrets.reveal_secrets(project.pk, {"code.git": named})["code.git"] if named else ""
+    found = git.find_commit(asked["url"], asked["revision"], secret, CHANGE_CHECK_TIMEOUT_SECONDS)
+    return found != commit if found and commit else None

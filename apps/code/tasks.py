@@ -2,7 +2,8 @@
 
 from celery import shared_task
 
-from apps.code import fetch, hints
+from apps.code import fetch
+from apps.common import wakeups
 
 
 @shared_task(name="code.fetch", ignore_result=True)
@@ -13,4 +14,4 @@ def run_fetch(fetch_id: str) -> None:
 @shared_task(name="code.sweep", ignore_result=True)
 def enqueue_due_fetches() -> None:
     for fetch_id in fetch.list_due_fetches():
-        hints.enqueue_fetch(fetch_id)
+        wakeups.enqueue_task("code.fetch", fetch_id)

@@ -11,7 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
+
+from django.db import transaction
 
 from apps.common import pubsub
 from apps.common.celery_messages import QUEUE, message
@@ -31,6 +34,11 @@ log = logging.getLogger(__name__)
 def enqueue_task(name: str, *args: str) -> None:
     """Send a Celery task, by its name, to any worker. Never raises, never waits."""
     _publisher.take((name, *args))
+
+
+def enqueue_after_commit(name: str, *args: str) -> None:
+    """Send a Celery task as `enqueue_task` does, after the current transaction is committed."""
+    transaction.on_commit(partial(enqueue_task, name, *args))
 
 
 def publish_soon(channel: str, data: Mapping[str, Any]) -> None:

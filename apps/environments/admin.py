@@ -9,8 +9,7 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
 from apps.accounts import audit
-from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model
-from apps.common.admin_json import make_json_field
+from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model, make_json_field
 from apps.common.texts import render_text
 from apps.environments.api.serializers import EnvironmentMadeOf
 from apps.environments.models import Hosted, Template

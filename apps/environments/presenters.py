@@ -11,8 +11,7 @@ from apps.accounts import access
 from apps.accounts.access import AnyUser
 from apps.clusters.models import Lease
 from apps.common.clock import now
-from apps.common.nested_texts import render_code, resolve_params
-from apps.common.texts import get_request_language
+from apps.common.texts import get_request_language, render_code, resolve_params
 from apps.environments import costs, standby
 from apps.environments.models import Event, Hosted, Run, Template
 from apps.environments.states import DesiredState, EnvironmentState, idleness, list_allowed_actions

@@ -15,18 +15,18 @@ from datetime import timedelta
 from django.db import Error as AnyDatabaseError
 from django.db.models import QuerySet
 
-from apps.clusters import reachability
 from apps.clusters.models import Cluster
+from apps.clusters.services import record_reachable, record_unreachable
 from apps.common import clock_jumps, pass_claims
 from apps.common.clock import now
-from apps.environments import actions, activity, hints
+from apps.environments import actions, activity
 from apps.environments.connection import get_environment_backend
 from apps.environments.models import Hosted, Run
 from apps.environments.states import STATES_AT_REST, STATES_WITH_RUN, DesiredState, EnvironmentState, idleness
 from apps.environments.states.decisions import Act, EnvironmentDecision, EnvironmentFacts, decide_act
 from apps.environments.states.limits import CLAIM_SPAN, MAX_RETRIES, RECHECK_AFTER, compute_backoff
 from apps.environments.states.reasons import EnvironmentReason, make_cause
-from apps.environments.transitions import StaleStateError
+from apps.environments.transitions import StaleStateError, wake_reconciler
 from fermi.engines.environments import EnvironmentBackend, EnvironmentHandle, EnvironmentPhase, EnvironmentStatus
 from fermi.jobs.errors import BackendError, UnknownNameError
 from fermi.jobs.spec import Cause
@@ -91,7 +91,7 @@ def _release_rows(ids: Sequence[str], claim: pass_claims.PassClaim, wait: timede
     """Release the rows; those that a wake-up has moved meanwhile are handled again at once."""
     at = None if wait is None else now() + wait
     if claim.let_go(Hosted.objects.filter(pk__in=ids), len(ids), at):
-        hints.wake_reconciler()
+        wake_reconciler()
 
 
 def _load_claimed(claim: pass_claims.PassClaim) -> list[Hosted]:
@@ -135,14 +135,14 @@ def _observe_runs(
         return {one.name: EnvironmentStatus(EnvironmentPhase.UNKNOWN, waiting=why) for one in handles}
     try:
         seen = hosting.observe(handles)
-        reachability.record_reachable(cluster)
+        record_reachable(cluster)
         unknown = EnvironmentStatus(EnvironmentPhase.UNKNOWN)
         return {one.name: _declare_causes(cluster, seen.get(one.name, unknown)) for one in handles}
     except AnyDatabaseError:
         raise
     except BackendError as error:
         log.warning("cluster %s cannot be asked: %s", cluster, error)
-        reachability.record_unreachable(cluster, error)
+        record_unreachable(cluster, error)
         why = Cause(error.code, error.params)
     except Exception as error:
         if len(handles) > 1:

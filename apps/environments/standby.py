@@ -19,7 +19,7 @@ from apps.accounts.models import Project, Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common import claims, wakeups
 from apps.common.clock import now
-from apps.common.nested_texts import render_code
+from apps.common.texts import render_code
 from apps.environments import session
 from apps.environments.models import Standby
 from apps.environments.packages import surveys

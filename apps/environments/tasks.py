@@ -6,7 +6,7 @@ from typing import Any
 from celery.signals import worker_ready, worker_shutting_down
 
 from apps.common.worker_lanes import Lane
-from apps.environments import hints, memory_surveys, reconcile, standby
+from apps.environments import memory_surveys, reconcile, standby, transitions
 from apps.environments.packages import installation, surveys
 
 RECONCILE_THREADS = 3
@@ -16,7 +16,7 @@ SURVEY_THREADS, INSTALLATION_THREADS = 6, 4
 SWEEP_SECONDS = 2.0
 
 lanes = (
-    Lane(hints.CHANNEL, reconcile.reconcile_due, RECONCILE_THREADS, SWEEP_SECONDS),
+    Lane(transitions.CHANNEL, reconcile.reconcile_due, RECONCILE_THREADS, SWEEP_SECONDS),
     Lane(surveys.CHANNEL, surveys.run_due_survey, SURVEY_THREADS, SWEEP_SECONDS),
     Lane(memory_surveys.CHANNEL, memory_surveys.run_due_survey, SURVEY_THREADS, SWEEP_SECONDS),
     Lane(standby.CHANNEL, standby.run_due_check, SURVEY_THREADS, SWEEP_SECONDS),

@@ -9,13 +9,16 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from apps.clusters.models import DevEnvironment, Lease
+from apps.common import wakeups
 from apps.common.clock import now
 from apps.environments.models import Event, Hosted, Run
 from apps.environments.states import TRANSITIONS, EnvironmentState
 from apps.environments.states.limits import DEADLINES
 from apps.notices.services.incidents import resolve_incidents
-from apps.scheduling import hints as scheduling
 from fermi.jobs.spec import Cause
+
+CHANNEL = "environments"
+"""Channel on which workers are told that an environment is due."""
 
 
 class StaleStateError(Exception):
@@ -72,7 +75,7 @@ def change_state(hosted: Hosted, to: EnvironmentState, cause: Cause | None = Non
             hosted, f"ENVIRONMENT_IS_{to.upper()}", {"run": values.get("run", hosted.run), "reason": code, **params}
         )
         if EnvironmentState.RUNNING in (come_from, to):
-            scheduling.wake_queue()
+            wakeups.enqueue_after_commit("training.sweep")
             resolve_incidents(hosted.pk, "environment_idle")
     for name, value in values.items():
         setattr(hosted, name, value)
@@ -111,3 +114,14 @@ def record_wait_reason(hosted: Hosted, cause: Cause) -> None:
 def record_event(hosted: Hosted, code: str, params: Mapping[str, Any]) -> None:
     """Write an event in the current transaction."""
     Event.objects.create(hosted=hosted, at=now(), code=code, params=dict(params))
+
+
+def wake_environment(environment_id: str) -> None:
+    """Make the environment due, and wake the reconciler after the current transaction is committed."""
+    Hosted.objects.filter(pk=environment_id).update(due_at=now())
+    wake_reconciler()
+
+
+def wake_reconciler() -> None:
+    """Wake the reconciler after the current transaction is committed."""
+    transaction.on_commit(lambda: wakeups.publish_soon(CHANNEL, {}))

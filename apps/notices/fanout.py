@@ -11,7 +11,7 @@ from apps.common.clock import now
 from apps.notices import quiet_hours
 from apps.notices.kinds import INCIDENT_KINDS, IncidentKind, is_at_least
 from apps.notices.models import Delivery, Incident, IncidentLevel, Item, Rule
-from apps.notices.patience import DEFAULT_WAIT_SECONDS
+from apps.notices.selectors import DEFAULT_WAIT_SECONDS
 
 MAX_PER_PASS = 100
 

@@ -1,5 +1,6 @@
 """Queries of notifications, as the API returns them."""
 
+from collections import defaultdict
 from typing import Any
 
 from django.db.models import Max, QuerySet
@@ -10,6 +11,9 @@ from apps.notices.kinds import INCIDENT_KINDS, make_kind_code
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
 from apps.notices.sender import message as sent_message
 from apps.notices.services import ownership
+
+DEFAULT_WAIT_SECONDS = 3600
+"""Seconds; a rule with another length is notified at that one."""
 
 
 def list_items(user: User, *, unread: bool = False) -> QuerySet[Item]:
@@ -90,3 +94,21 @@ def _serialize_try(attempt: dict[str, Any]) -> dict[str, Any]:
         "at": attempt["at"], "seconds": attempt.get("seconds"), "answer": attempt.get("answer", ""),
         "error": {"code": error["code"], "message": " ".join(render_text(error["code"], error["params"]))} if error else
     None, }  # fmt: skip
+
+
+class WaitThresholds:
+    """From which length on a task's wait is notified: the lengths in the present rules. One query."""
+
+    def __init__(self) -> None:
+        self._lengths: defaultdict[tuple[int | None, str | None], set[int]] = defaultdict(set)
+        rows = Rule.objects.filter(enabled=True, waits_seconds__gt=0)
+        for user, project, kinds, seconds in rows.values_list("user", "project", "kinds", "waits_seconds"):
+            if seconds and (not kinds or "task_waits" in kinds):
+                self._lengths[user, project].add(seconds)
+
+    def reached(self, project: str, owner: int, seconds: float) -> int:
+        """Return the greatest length that a wait of `seconds` has reached, of the rules that apply to this owner's
+        tasks in this project; 0 if none."""
+        scopes = ((None, None), (None, project), (owner, None))
+        lengths = {DEFAULT_WAIT_SECONDS}.union(*(self._lengths.get(scope, ()) for scope in scopes))
+        return max((length for length in lengths if length <= seconds), default=0)

@@ -1,15 +1,23 @@
 """Failures of a week, by cause and by node, compared with how often each node was used."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from threading import Lock
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import Count
 
-from apps.overview.cache import get_or_compute
 from apps.overview.scope import Scope
 from apps.training.public import Attempt, get_failure_counts, summarize_causes
+
+T = TypeVar("T")
+
+MAX_CACHE_ENTRIES = 256
+_lock = Lock()
+_entries: dict[Hashable, tuple[float, Any]] = {}
+
 
 WEEK = timedelta(days=7)
 MAX_NODES = 20
@@ -94,3 +102,23 @@ def _compute_tail(count: int, mean: float) -> float:
     """Return the probability of `count` events or more where `mean` are expected (Poisson)."""
     below = sum(math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(count)) if mean else 1.0
     return max(1.0 - below, 0.0)
+
+
+def get_or_compute(key: Hashable, seconds: float, make: Callable[[], T]) -> T:
+    """Return what `make` returned for `key` at most `seconds` ago, or call it."""
+    with _lock:
+        since, value = _entries.get(key, (0.0, None))
+        if since and monotonic() - since < seconds:
+            found: T = value
+            return found
+    made = make()
+    with _lock:
+        if len(_entries) >= MAX_CACHE_ENTRIES:
+            _entries.clear()
+        _entries[key] = monotonic(), made
+    return made
+
+
+def clear_cache() -> None:
+    with _lock:
+        _entries.clear()

@@ -21,8 +21,8 @@ from apps.training.presenters import selectors, task_presenter
 from apps.training.reports.admin_overview import STATE_NAMES, query_holder_name
 from apps.training.services import actions
 from apps.training.services import pause as task_pause
+from apps.training.services.actions import drain_environments
 from apps.training.services.create import retry_task
-from apps.training.services.drain import drain_environments
 from apps.training.states import TaskState
 
 MAX_EVENTS = 100

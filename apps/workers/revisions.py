@@ -1,9 +1,13 @@
 """Numbers of changes of what workers are to do, in the order of commits."""
 
+from django.db import transaction
 from django.db.models import F
 
-from apps.workers import hints
+from apps.common import pubsub
 from apps.workers.models import Revision
+
+CHANNEL = "workers"
+"""Channel on which the web processes are told that the desired state of a worker has changed."""
 
 
 def take_next_revision() -> int:
@@ -12,7 +16,7 @@ def take_next_revision() -> int:
     if not Revision.objects.filter(pk=1).update(value=F("value") + 1):
         Revision.objects.bulk_create([Revision(pk=1)], ignore_conflicts=True)
         Revision.objects.filter(pk=1).update(value=F("value") + 1)
-    hints.publish_desired_change()
+    transaction.on_commit(lambda: pubsub.publish_message(CHANNEL, {}))
     return read_newest_revision()
 
 

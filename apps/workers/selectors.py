@@ -10,7 +10,9 @@ from apps.accounts import access
 from apps.accounts.models import User
 from apps.common.clock import now
 from apps.common.errors import limit_problems
-from apps.training.public import FINAL_STATES, Task, TaskState, serialize_problem, serialize_warning
+from apps.telemetry import presenters, subjects
+from apps.telemetry.presenters import SeriesTarget
+from apps.training.public import FINAL_STATES, Task, TaskState, list_holders, serialize_problem, serialize_warning
 from apps.workers import busy_ports, health
 from apps.workers.heartbeat import schema
 from apps.workers.models import Group, JoinToken, Worker
@@ -19,6 +21,7 @@ from fermi.jobs import credentials
 from fermi.jobs.ranks import WorkerSlot
 from fermi.jobs.spec import Problem
 from fermi.runner.run_names import parse_run_name
+from fermi.telemetry.metrics import DISK, NETWORK, NODE
 
 NO_RANK = {"rank": None, "localRank": None, "nodeRank": None}
 NO_GROUP = "none"
@@ -211,3 +214,16 @@ def _serialize_rank(place: WorkerSlot | None) -> dict[str, int | None]:
     if place is None:
         return dict(NO_RANK)
     return {"rank": place.rank, "localRank": place.local_rank, "nodeRank": place.node_rank}
+
+
+def serialize_worker_telemetry(user: User, worker_id: str, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the series of its GPU and rank and of its host, and which tasks used it."""
+    worker = access.get_object(Worker.objects.select_related("environment"), user, worker_id)
+    asked = presenters.parse_query(query)
+    places, tasks = {subjects.make_worker_subject(worker.pk): SeriesTarget(None)}, []
+    if worker.environment:
+        places[subjects.make_environment_subject(worker.environment.pk)] = SeriesTarget(
+            None, only=(NODE, NETWORK, DISK)
+        )
+        tasks = list_holders(worker.environment, user, asked.begins, asked.ends)
+    return {**presenters.serialize_series(asked, places), "tasks": tasks}

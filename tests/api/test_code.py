@@ -14,8 +14,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.code import changes, from_environment, git, store, uploads
 from apps.code import fetch as code_fetch
+from apps.code import from_environment, git, store, uploads
 from apps.code.errors import FetchError
 from apps.code.models import Blob, Fetch, Snapshot
 from apps.common.clock import now
@@ -499,7 +499,7 @@ def test_restart_without_a_node_is_offered_without_asking_a_git_server(
     pair = task(code={"git": {"url": "https://example.org/x"}}, environmentIds=[], distributedConfig=config)
     first = failed(owner.post("/training-tasks", pair).data["taskId"])
     asked: list[Any] = []
-    monkeypatch.setattr(changes, "has_changed", lambda *given: asked.append(given))
+    monkeypatch.setattr(code_fetch, "has_changed", lambda *given: asked.append(given))
     assert owner.user
     assert going_on.can_restart(owner.user, Task.objects.get(pk=first.pk), ["env-002"])
     assert asked == []

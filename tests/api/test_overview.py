@@ -8,10 +8,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.accounts.models import Project, User
-from apps.clusters import reachability
+from apps.clusters import services
 from apps.clusters.models import Cluster, DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
-from apps.overview import cache, failures, hourly_use
+from apps.overview import failures, hourly_use
 from apps.overview.failures import NodeRecord
 from apps.overview.models import Hour
 from apps.scheduling.models import Limits, Usage
@@ -32,7 +32,7 @@ LONG_AGO = timedelta(hours=2)
 def failures_looked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_health, "CACHE_SECONDS", -1.0)
     monkeypatch.setattr(failures, "STARTS_CACHE_SECONDS", -1.0)
-    cache.clear_cache()
+    failures.clear_cache()
 
 
 def a_task(project: Project, cluster: Cluster, key: str, state: TaskState = TaskState.RUNNING, **changes: Any) -> Task:
@@ -279,7 +279,7 @@ def test_alerts_are_counted_by_kind_and_paged_without_gaps(
             params={"ranks": "0", "node": "env-001", "seconds": 9},
         )  # fmt: skip
     Limits.objects.create(project=project, updated_at=now(), budget=9, budget_warned=format_month(now()))
-    reachability.record_unreachable(cluster, BackendError("ENGINE_UNREACHABLE", why="refused", where="here"))
+    services.record_unreachable(cluster, BackendError("ENGINE_UNREACHABLE", why="refused", where="here"))
     counts = {
         "cluster_away": 1, "task_hung": 1, "environment_unhealthy": 68, "environment_held": 1, "budget": 1,
         "task_failed": 1, "task_waits": 1, "environment_cordoned": 1,
@@ -302,7 +302,7 @@ def test_alerts_are_counted_by_kind_and_paged_without_gaps(
     assert members["total"] == sum(counts.values()) - 2, "clusters are the operators', budgets the maintainers'"
     assert stranger.get("/overview/attention").data["total"] == 0
     assert stranger.get("/overview/attention", project=project.pk).status == 404
-    reachability.record_reachable(cluster)
+    services.record_reachable(cluster)
     assert "cluster_away" not in str(admin.get("/overview/attention").data)
 
 

@@ -1,6 +1,7 @@
 """Endpoints of code snapshots."""
 
-from typing import cast
+import io
+from typing import IO, cast
 
 from django.conf import settings
 from django.http import FileResponse, HttpResponse
@@ -8,8 +9,9 @@ from django.http import FileResponse, HttpResponse
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.code import fetch, git, selectors, store, uploads
-from apps.code.api import bodies, serializers
+from apps.code.api import serializers
 from apps.code.models import Fetch
+from apps.common import bounds
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError, ProblemsError
 from fermi.jobs.snapshot import ARCHIVE_NAME
@@ -45,7 +47,7 @@ class SnapshotView(APIView):
     def put(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """Store a manifest; the snapshot's id is the manifest's SHA-256. Returns which contents the project does not
         have yet. 413 above a limit."""
-        manifest = bodies.open_body(request).read()
+        manifest = open_body(request).read()
         return uploads.receive_manifest(request.user, query.get("project"), snapshot_id, manifest)
 
 
@@ -55,7 +57,7 @@ class SnapshotBlobsView(APIView):
     )
     def put(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """Store contents, as many as fit into a request: for each a line `<sha256> <size>` followed by its bytes."""
-        return uploads.receive_blobs(request.user, query.get("project"), snapshot_id, bodies.open_body(request))
+        return uploads.receive_blobs(request.user, query.get("project"), snapshot_id, open_body(request))
 
 
 class SnapshotFinishView(APIView):
@@ -136,3 +138,12 @@ class FetchView(APIView):
         """Return the progress of fetching from Git."""
         rows = Fetch.objects.select_related("snapshot")
         return selectors.serialize_fetch(access.get_object(rows, cast(User, request.user), fetch_id))
+
+
+def open_body(request: Request) -> IO[bytes]:
+    """Return the body of a manifest or of contents as a stream: it may be larger than others. Raises ApiError 413 if
+    Content-Length is above the limit."""
+    limit = bounds.get_body_limit(request.method, request.path).most()
+    if int(request.META.get("CONTENT_LENGTH") or 0) > limit:
+        raise ApiError(413, "BODY_TOO_LARGE", limit=limit)
+    return cast(IO[bytes], request.stream or io.BytesIO())

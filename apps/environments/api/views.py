@@ -12,8 +12,9 @@ from apps.clusters.api.serializers import EnvironmentChangeRequest, EnvironmentQ
 from apps.clusters.models import DevEnvironment
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError
-from apps.environments import logs, presenters, standby
+from apps.environments import presenters, standby
 from apps.environments.api import serializers
+from apps.environments.connection import read_logs
 from apps.environments.models import Template
 from apps.environments.services import create, lifecycle, templates
 from apps.environments.validation import CreateRequest
@@ -187,7 +188,7 @@ class LogsView(APIView):
         """Return the output of the environment's newest run."""
         environment = _get_environment(request, environment_id)
         lifecycle.get_hosted(environment)
-        return logs.read_logs(environment, query["cursor"], query["limit"])
+        return read_logs(environment, query["cursor"], query["limit"])
 
 
 class LifeView(APIView):

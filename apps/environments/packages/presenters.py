@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apps.common.nested_texts import render_code
+from apps.common.texts import render_code
 from apps.environments.models import Installation, InstallationState
 from apps.environments.packages import surveys
 from apps.environments.packages.surveys import PackageSurvey

@@ -13,7 +13,7 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_row_limit
-from apps.environments import hints, specs, transitions
+from apps.environments import specs, transitions
 from apps.environments.models import Hosted
 from apps.environments.services import admission, lifecycle
 from apps.environments.states import EnvironmentState
@@ -122,5 +122,5 @@ def _store_environment(user: User, draft: ValidatedEnvironment, stored: dict[str
     transitions.record_event(hosted, "ENVIRONMENT_MADE", params)
     told = {"name": spec.name, **({"task": stored["task"]} if stored["task"] else {})}
     audit.record_event(user, "environment.make", environment.pk, project=draft.project, **told)
-    hints.wake_environment(environment.pk)
+    transitions.wake_environment(environment.pk)
     return environment

@@ -14,7 +14,7 @@ from apps.clusters import services as clusters
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
-from apps.environments import hints, specs, standby, transitions
+from apps.environments import specs, standby, transitions
 from apps.environments.models import Hosted, Run
 from apps.environments.services import admission
 from apps.environments.states import (
@@ -26,9 +26,14 @@ from apps.environments.states import (
 )
 from apps.environments.states.limits import MAX_KEEP_HOURS
 from apps.environments.states.reasons import CAUSES, EnvironmentReason
+from apps.environments.transitions import EnvironmentInUseError
 from apps.environments.validation import check_backend
 from apps.notices.services.incidents import resolve_incidents
 from fermi.jobs.spec import Cause
+
+AFTERWARDS_CHOICES = ("delete", "stop", "keep")
+_DESIRED_STATES = {"delete": DesiredState.DELETED, "stop": DesiredState.STOPPED}
+
 
 LIFE_COLUMNS = frozenset({
     "status", "kind", "image", "gpu_type", "gpu_count", "emulated", "cpu_cores", "memory_gb", "host", "ip", "versions",
@@ -175,7 +180,7 @@ def retire_environment(hosted: Hosted, desired: DesiredState, cause: Cause) -> N
         if locked.wanted != DesiredState.DELETED:
             _set_desired_state(locked, desired, cause, afterwards="")
             _end_run(locked, cause)
-            hints.wake_environment(locked.pk)
+            transitions.wake_environment(locked.pk)
 
 
 def _require_hosted(user: User, environment: DevEnvironment) -> Hosted:
@@ -236,4 +241,21 @@ def _record_action(user: User, hosted: Hosted, verb: str, code: str, params: Map
     transitions.record_event(hosted, code, {"by": user.username, **params})
     project = DevEnvironment.objects.values_list("project_id", flat=True).get(pk=hosted.pk)
     audit.record_event(user, f"environment.{verb}", hosted.pk, project=project, **told)
-    hints.wake_environment(hosted.pk)
+    transitions.wake_environment(hosted.pk)
+
+
+def finish_for_task(task_id: str) -> int:
+    """Delete, stop or keep the environments of a task that has ended, once. Returns how many are left because another
+    task holds them: call it again for these. Repeating it changes nothing."""
+    left = 0
+    cause = Cause(EnvironmentReason.TASK_ENDED, {"task": task_id}, asked=CAUSES[EnvironmentReason.TASK_ENDED].asked)
+    for hosted in Hosted.objects.filter(task=task_id, afterwards__in=AFTERWARDS_CHOICES):
+        wanted = _DESIRED_STATES.get(hosted.afterwards)
+        if wanted is None:
+            Hosted.objects.filter(pk=hosted.pk).update(afterwards="")
+            continue
+        try:
+            retire_environment(hosted, wanted, cause)
+        except EnvironmentInUseError:
+            left += 1
+    return left

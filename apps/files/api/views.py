@@ -4,6 +4,7 @@ import io
 from typing import IO, Any, cast
 
 from django.conf import settings
+from rest_framework.parsers import BaseParser
 
 from apps.accounts import access
 from apps.accounts.models import Project
@@ -11,8 +12,17 @@ from apps.common.api import APIView, Body, Data, Query, Request, operation, pagi
 from apps.common.errors import ApiError
 from apps.files import paths, selectors
 from apps.files.api import responses, serializers
-from apps.files.api.bodies import PieceParser
 from apps.files.services import folders, uploads
+
+
+class PieceParser(BaseParser):
+    """Parser that returns the body, a piece of a file, as a stream: behind the platform's ASGI server a file on disk,
+    once it is larger than a few megabytes."""
+
+    media_type = "application/octet-stream"
+
+    def parse(self, stream: IO[Any], media_type: Any = None, parser_context: Any = None) -> dict[str, Any]:
+        return {"file": stream}
 
 
 def _get_project(request: Request, project_id: str) -> Project:

@@ -8,9 +8,10 @@ from django.db.models import Q, QuerySet
 
 from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
+from apps.common import wakeups
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.files import hints, paths
+from apps.files import paths
 from apps.files.models import File, PendingOperation
 from apps.files.services import quota, store_sync
 
@@ -79,7 +80,7 @@ def move_file(user: User, project: Project, path: str, to: str) -> File:
             ensure_folders(project, paths.list_parents(to), user)
             _rename_rows(project, row, files, path, to)
             audit.record_event(user, "file.move", path, project=project, to=to)
-            hints.enqueue_sweep()
+            wakeups.enqueue_after_commit("files.sweep")
     except IntegrityError:
         raise ApiError(409, "FILE_EXISTS", "to", path=to) from None
     store_sync.apply_pending(project, list_at_or_below(project, to))
@@ -121,7 +122,7 @@ def delete_file(user: User, project: Project, path: str, *, recursive: bool = Fa
         audit.record_event(
             user, "file.delete", path, project=project, files=len(files), bytes=sum(f.size for f in files)
         )
-        hints.enqueue_sweep()
+        wakeups.enqueue_after_commit("files.sweep")
     store_sync.apply_pending(project, File.objects.filter(project=project, doing=PendingOperation.DELETE))
 
 

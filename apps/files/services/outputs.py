@@ -22,9 +22,9 @@ from django.conf import settings
 from django.db import transaction
 
 from apps.accounts.models import Project
-from apps.common import claims
+from apps.common import claims, wakeups
 from apps.common.clock import now
-from apps.files import hints, paths
+from apps.files import paths
 from apps.files.models import File, Outputs
 from apps.files.services import folders
 from apps.files.store import StoreUnusableError, get_store, make_key
@@ -129,7 +129,7 @@ def delete_outputs(project: str, task: str) -> None:
         rows = File.objects.filter(project=project, task=task)
         rows.filter(folder=True).delete()
         folders.schedule_deletion(rows, list(rows.values_list("pk", flat=True)))
-        hints.enqueue_sweep()
+        wakeups.enqueue_after_commit("files.sweep")
 
 
 def is_stored(project: Project, task: str) -> bool:

@@ -21,11 +21,11 @@ from django.db import transaction
 
 from apps.accounts import access, audit
 from apps.accounts.models import Project, Role, User
-from apps.common import claims, disks
+from apps.common import claims, disks, wakeups
 from apps.common.bounds import MAX_UPLOADS
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.files import hints, paths
+from apps.files import paths
 from apps.files.models import File, PendingOperation, Upload, UploadState
 from apps.files.services import folders, quota
 from apps.files.store import StoreUnusableError, get_store, make_key
@@ -166,7 +166,7 @@ def finish_upload(user: User, project: Project, upload_id: str) -> Upload:
     with transaction.atomic():
         rows = Upload.objects.filter(pk=upload.pk, state=UploadState.RECEIVING)
         if rows.update(state=UploadState.CHECKING, due_at=now(), touched_at=now()):
-            hints.enqueue_sweep()
+            wakeups.enqueue_after_commit("files.sweep")
     upload.refresh_from_db()
     if upload.state == UploadState.CHECKING and upload.size <= MAX_INLINE_BYTES:
         check_upload(upload)

@@ -3,7 +3,8 @@
 from apps.common.api import APIView, Body, Data, PageQuery, Query, Request, operation, paginate_rows
 from apps.notices import groups, selectors
 from apps.notices.api import serializers
-from apps.notices.services import channels, inbox, rules
+from apps.notices.services import channels, rules
+from apps.notices.services.incidents import count_unread, mark_read
 
 
 class InboxView(APIView):
@@ -13,14 +14,14 @@ class InboxView(APIView):
         if query["grouped"]:
             return groups.list_groups(request.user, query)
         rows = selectors.list_items(request.user, unread=query["unread"])
-        return {**paginate_rows(rows, query, selectors.serialize_item), "unread": inbox.count_unread(request.user)}
+        return {**paginate_rows(rows, query, selectors.serialize_item), "unread": count_unread(request.user)}
 
 
 class InboxReadView(APIView):
     @operation("readInbox", body=serializers.InboxReadRequest, data=serializers.InboxUnread)
     def post(self, request: Request, body: Body) -> Data:
         """Mark notifications as read, and return how many are still unread."""
-        return {"unread": inbox.mark_read(request.user, body.get("ids"))}
+        return {"unread": mark_read(request.user, body.get("ids"))}
 
 
 class ChannelsView(APIView):

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from apps.common.nested_texts import render_code, resolve_params
-from apps.common.texts import render_text
+from apps.common.texts import render_code, render_text, resolve_params
 from apps.notices.models import Channel, Delivery, Incident
 
 TEST_CODE, OVER_CODE = "NOTICE_TEST", "NOTICE_OVER"

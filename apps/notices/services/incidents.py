@@ -1,18 +1,19 @@
 """Reports incidents, in the transaction of the event itself."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Case, F, Value, When
 
+from apps.accounts.models import User
+from apps.common import wakeups
 from apps.common.clock import now
 from apps.common.retention import delete_old
-from apps.notices import hints
 from apps.notices.kinds import INCIDENT_KINDS, LEVEL_ORDER, is_at_least
-from apps.notices.models import Incident
+from apps.notices.models import Incident, Item
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def open_incident(
         except IntegrityError:  # another process has just opened it
             with transaction.atomic():
                 _update_open_incident(kind, key, level, again, counts_again=counts_again)
-        hints.enqueue_sweep()
+        wakeups.enqueue_after_commit("notices.sweep")
     except Exception:
         log.exception("the incident %s %s cannot be stored", kind, key)
 
@@ -60,7 +61,7 @@ def resolve_incidents(key: str, *kinds: str) -> None:
         with transaction.atomic():
             going_on = Incident.objects.filter(kind__in=kinds, key=key, over_at=None)
             if going_on.update(over_at=moment, due_at=moment):
-                hints.enqueue_sweep()
+                wakeups.enqueue_after_commit("notices.sweep")
     except Exception:
         log.exception("the incident %s of %s cannot be resolved", " or ".join(kinds), key)
 
@@ -85,3 +86,14 @@ def _update_open_incident(kind: str, key: str, level: str, values: Mapping[str, 
     worst = Case(When(level__in=milder, then=Value(level)), default=F("level"))
     going_on = Incident.objects.filter(kind=kind, key=key, over_at=None)
     return bool(going_on.update(times=F("times") + int(counts_again), level=worst, **values))
+
+
+def mark_read(user: User, ids: Sequence[str] | None) -> int:
+    """Mark incidents as read; None: all. Returns how many are unread then."""
+    rows = Item.objects.filter(user=user, read_at=None)
+    (rows if ids is None else rows.filter(incident__in=ids)).update(read_at=now())
+    return count_unread(user)
+
+
+def count_unread(user: User) -> int:
+    return Item.objects.filter(user=user, read_at=None).count()

@@ -1,13 +1,25 @@
 """Endpoint that gives programs access to an environment."""
 
+from rest_framework import serializers
+
 from apps.accounts.models import ApiToken
 from apps.common.api import APIView, Body, Data, Request, operation
 from apps.proxy import tickets
-from apps.proxy.api import serializers
+from apps.proxy.hostnames import MAX_LABEL_LENGTH, MAX_PATH_LENGTH
+
+
+class DoorRequest(serializers.Serializer):
+    door = serializers.CharField(required=False, max_length=MAX_LABEL_LENGTH, default="", allow_blank=True)
+    path = serializers.CharField(required=False, max_length=MAX_PATH_LENGTH, default="/", allow_blank=True)
+
+
+class DoorTicket(serializers.Serializer):
+    url = serializers.CharField()
+    expiresAt = serializers.DateTimeField()
 
 
 class DoorsView(APIView):
-    @operation("openDoor", body=serializers.DoorRequest, data=serializers.DoorTicket, status=201)
+    @operation("openDoor", body=DoorRequest, data=DoorTicket, status=201)
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """Return an address that opens the environment once, within a minute; its cookies stay valid for as long as
         they are used."""

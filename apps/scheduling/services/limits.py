@@ -9,9 +9,9 @@ from apps.accounts import access, audit
 from apps.accounts.models import Membership, Project, Role, User
 from apps.clusters.models import DevEnvironment
 from apps.clusters.selectors import read_zone_ids
+from apps.common import wakeups
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
-from apps.scheduling import hints
 from apps.scheduling.models import Limits, UserLimits
 from fermi.jobs.spec import Problem
 
@@ -30,7 +30,7 @@ def set_limits(user: User, project: Project, values: Mapping[str, Any]) -> None:
         changes["budget_warned"] = ""
     Limits.objects.update_or_create(project=project, defaults={**changes, "updated_at": now(), "updated_by": user})
     audit.record_event(user, "limits.set", project.pk, project=project, **changes)
-    hints.wake_queue()
+    wakeups.enqueue_after_commit("training.sweep")
 
 
 def validate_limits(values: Mapping[str, Any], before: Limits) -> tuple[dict[str, Any], list[Problem]]:
@@ -68,7 +68,7 @@ def set_user_limits(user: User, project: Project, username: str, values: Mapping
         raise ApiError(404, "NOT_FOUND")
     UserLimits.objects.update_or_create(project=project, user_id=member.user_id, defaults=values)
     audit.record_event(user, "user-limits.set", username, project=project, **values)
-    hints.wake_queue()
+    wakeups.enqueue_after_commit("training.sweep")
 
 
 @transaction.atomic
@@ -78,4 +78,4 @@ def delete_user_limits(user: User, project: Project, username: str) -> None:
     if not UserLimits.objects.filter(project=project, user__username=username).delete()[0]:
         raise ApiError(404, "NOT_FOUND")
     audit.record_event(user, "user-limits.delete", username, project=project)
-    hints.wake_queue()
+    wakeups.enqueue_after_commit("training.sweep")

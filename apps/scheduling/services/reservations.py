@@ -11,10 +11,10 @@ from apps.accounts import access, audit
 from apps.accounts.models import Membership, Project, Role, User
 from apps.clusters.models import DevEnvironment
 from apps.clusters.selectors import select_environments
+from apps.common import wakeups
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_row_limit
-from apps.scheduling import hints
 from apps.scheduling.models import Reservation
 from fermi.jobs.spec import Problem
 
@@ -41,7 +41,7 @@ def create_reservation(
     audit.record_event(
         user, "reservation.create", row.pk, project=project_id, **_describe_reservation(row, environments)
     )
-    hints.wake_queue()
+    wakeups.enqueue_after_commit("training.sweep")
     return row
 
 
@@ -58,7 +58,7 @@ def change_reservation(user: User, row: Reservation, changes: Mapping[str, Any])
     audit.record_event(
         user, "reservation.change", row.pk, project=row.project_id, **_describe_reservation(row, environments)
     )
-    hints.wake_queue()
+    wakeups.enqueue_after_commit("training.sweep")
 
 
 @transaction.atomic
@@ -69,7 +69,7 @@ def delete_reservation(user: User, row: Reservation) -> None:
         user, "reservation.delete", row.pk, project=row.project_id, **_describe_reservation(row, environments)
     )
     row.delete()
-    hints.wake_queue()
+    wakeups.enqueue_after_commit("training.sweep")
 
 
 def list_maintained_projects(user: User) -> set[str]:

@@ -12,8 +12,9 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from apps.accounts import secrets
-from apps.clusters import paths, reachability, selectors
+from apps.clusters import paths, selectors
 from apps.clusters.models import Cluster
+from apps.clusters.services import record_reachable, record_unreachable
 from apps.training.core import trace_context
 from apps.training.models import Attempt, Task
 from apps.training.states.reasons import CAUSES, TaskReason
@@ -109,7 +110,7 @@ def observe_attempts(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, O
     """
     try:
         seen = get_backend(cluster).observe(handles)
-        reachability.record_reachable(cluster)
+        record_reachable(cluster)
         return {
             handle.name: _with_declared_causes(cluster, seen.get(handle.name, UNKNOWN_OBSERVATION))
             for handle in handles
@@ -118,7 +119,7 @@ def observe_attempts(cluster: Cluster, handles: Sequence[Handle]) -> dict[str, O
         raise
     except BackendError as error:
         log.warning("cluster %s cannot be asked: %s", cluster, error)
-        reachability.record_unreachable(cluster, error)
+        record_unreachable(cluster, error)
         waiting = Cause(error.code, error.params)
     except Exception as error:
         if len(handles) > 1:

@@ -1,6 +1,6 @@
 """Stores problems found while an attempt runs: each once, with an event, and resolved when it is over."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,9 +9,11 @@ from django.db.models import F, OuterRef, Q, Subquery
 
 from apps.common.clock import now
 from apps.training.core import notifications, transitions, wakeups
-from apps.training.models import Attempt, Task
+from apps.training.core.engine_access import build_handle, get_backend
+from apps.training.models import Attempt, DiagnosisRules, Task
 from apps.training.models import Finding as Row
-from fermi.diagnosis import Finding, Level, hangs
+from fermi.diagnosis import Finding, Level, Where, hangs, rules
+from fermi.diagnosis.rules import Rule
 
 LONGEST_STALL_PARAM = "longest"
 """Name of a finding's parameter: the longest duration, in seconds."""
@@ -79,3 +81,25 @@ def _to_datetime(seconds: float | None) -> datetime:
     if seconds is None or not 0 < seconds < (moment + timedelta(days=1)).timestamp():
         return moment
     return datetime.fromtimestamp(seconds, UTC)
+
+
+def record_uncollected_files(task: Task, attempt: int) -> None:
+    """Record the files that are left out now as findings of the attempt. Raises BackendError."""
+    if not task.inside:
+        return
+    rows = []
+    for one in get_backend(task.cluster).left_out(build_handle(task, attempt)):
+        node_rank = one.params["nodeRank"]
+        key = f"{node_rank}/{one.params['path']}"[-100:]
+        rows.append(Finding(one.code, Level.WARN, one.params, where=[Where(None, node_rank)], key=key))
+    record_findings(task.pk, attempt, rows)
+
+
+def read_rules_text(project_id: str) -> str:
+    """Return the project's rules as TOML; empty if it has none."""
+    return DiagnosisRules.objects.filter(project=project_id).values_list("text", flat=True).first() or ""
+
+
+def load_rules(project_id: str) -> Sequence[Rule]:
+    """Return the project's rules, without those that this release no longer accepts."""
+    return rules.parse_rules(text)[0] if (text := read_rules_text(project_id)) else ()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apps.common.clock import now
-from apps.notices.patience import WaitThresholds
+from apps.notices.selectors import WaitThresholds
 from apps.notices.services.incidents import open_incident, read_open_params, resolve_incidents
 from apps.training.models import Finding, Task
 from apps.training.states import FINAL_STATES, TaskKind, TaskState

@@ -96,7 +96,7 @@ _ENDED_STATUSES = (EnvironmentStatus.FAILED, EnvironmentStatus.STOPPED, Environm
 
 
 def _describe_status(hosted: Hosted | None) -> dict[str, Any]:
-    """Return the status of an environment as a nested reason (`apps.common.nested_texts`)."""
+    """Return the status of an environment as a nested reason (`apps.common.texts`)."""
     if hosted is None:
         return {"why": DELETED_CODE, "about": {}}
     if doing := hosted.seen.get("doing"):

@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from apps.training.core import findings, uncollected_files
+from apps.training.core import findings
 from apps.training.core.engine_access import get_backend
+from apps.training.core.findings import record_uncollected_files
 from apps.training.logs import poll_interval
 from apps.training.models import Task
 from apps.training.states import TaskKind
@@ -56,7 +57,7 @@ class RankMonitor:
         if self._places is None:
             self._places = self._find_places()
         task = self._task
-        uncollected_files.record_uncollected_files(task, self._handle.attempt)
+        record_uncollected_files(task, self._handle.attempt)
         if not self._places:
             return
         pulses = self.pulses = get_backend(task.cluster).pulses(self._handle)

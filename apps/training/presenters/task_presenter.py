@@ -11,8 +11,7 @@ from django.utils.timezone import localtime
 
 from apps.common.clock import now
 from apps.common.encoding import encode_json
-from apps.common.nested_texts import render_code, resolve_params
-from apps.common.texts import render_text
+from apps.common.texts import render_code, render_text, resolve_params
 from apps.training.core import outcomes
 from apps.training.states.limits import PASS_CLAIM_TIMEOUT, PASS_SILENT_AFTER
 from apps.training.states.reasons import TaskReason

@@ -25,7 +25,6 @@ from apps.training.core import (
     release,
     task_environments,
     transitions,
-    uncollected_files,
     wakeups,
 )
 from apps.training.core.engine_access import (
@@ -36,6 +35,7 @@ from apps.training.core.engine_access import (
     get_backend,
     reveal_secrets,
 )
+from apps.training.core.findings import record_uncollected_files
 from apps.training.drills import runs as drills
 from apps.training.logs import ingest
 from apps.training.logs.trainer_steps import TrainerPosition
@@ -257,7 +257,7 @@ def close_attempt(task: Task, attempt: Attempt, decision: ReconcileDecision) -> 
     elif (step := max((rank.get("last_step") or 0 for rank in ranks), default=0)) > 0:
         ingest.store_step_count(task.pk, attempt.number, step)
     with suppress(BackendError):
-        uncollected_files.record_uncollected_files(task, attempt.number)
+        record_uncollected_files(task, attempt.number)
     if crash_analysis.update_outcome(task, attempt):
         return None  # the rest of the output may change the decision: decide again
     report = runs.judge_output(task, attempt.number) if task.kind == TaskKind.PREFLIGHT else None

@@ -12,7 +12,7 @@ from typing import Any
 from django.db.models import Max
 
 from apps.common.clock import now
-from apps.training.core import code, diagnosis_rules, findings, outcomes, transitions
+from apps.training.core import code, findings, outcomes, transitions
 from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.models import Attempt, Finding, Task
 from apps.training.states.reasons import TaskReason
@@ -176,7 +176,7 @@ def _explain_failure(
     }
     facts = JobFacts(job, partial(code.describe_sent_code, job))
     return root_cause.explain_failure(
-        ranks, blamed, names, tail, diagnosis_rules.load_rules(task.project_id), addresses, facts
+        ranks, blamed, names, tail, findings.load_rules(task.project_id), addresses, facts
     )
 
 

@@ -10,9 +10,9 @@ from typing import Self
 
 from django.db import connection
 
-from apps.clusters import reachability
 from apps.clusters.cluster_threads import ClusterThreads
 from apps.clusters.models import Cluster
+from apps.clusters.services import record_reachable, record_unreachable
 from apps.training.core import wakeups
 from apps.training.core.engine_access import get_backend
 from apps.training.models import Attempt
@@ -102,7 +102,7 @@ def delete_orphans() -> int:
             continue
         try:
             orphans = backend.orphans(())
-            reachability.record_reachable(cluster)
+            record_reachable(cluster)
             for handle in orphans:
                 alive = Attempt.objects.filter(task=handle.task_id, number=handle.attempt, ended_at=None)
                 if not alive.exists():
@@ -111,5 +111,5 @@ def delete_orphans() -> int:
                     removed += 1
         except BackendError as error:
             log.warning("%s: orphans stay: %s", cluster, error)
-            reachability.record_unreachable(cluster, error)
+            record_unreachable(cluster, error)
     return removed

@@ -1,5 +1,6 @@
 """Finds, stops, grows, retries, clones and deletes tasks."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.conf import settings
@@ -8,6 +9,8 @@ from django.db.models import Q
 
 from apps.accounts import access, audit
 from apps.accounts.models import Role, User
+from apps.clusters.models import DevEnvironment, Lease
+from apps.clusters.services import change_environment
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.training.core import checkpoint_choice, code, elastic_size, redaction, transitions, wakeups
@@ -117,3 +120,13 @@ def _refuse_unless(task: Task, action: TaskAction) -> None:
     if action not in allowed_actions(state):
         code = "ACTION_NOT_ALLOWED" if state in FINAL_STATES else "TASK_NOT_FINAL"
         raise ApiError(409, code, action=action, status=state)
+
+
+def drain_environments(user: User, environments: Iterable[DevEnvironment]) -> list[str]:
+    """Cordon the environments, then stop the tasks that hold them; return the stopped tasks' ids. Checkpoints are saved
+    as with any stop, and a retry resumes from them."""
+    drained = list(environments)
+    for environment in drained:
+        change_environment(user, environment, {"cordoned": True})
+    holders = Lease.objects.filter(environment__in=drained).values_list("holder", flat=True)
+    return [stop_task_of_any_kind(user, task_id).pk for task_id in sorted(set(holders))]

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from apps.accounts import secrets
 from apps.accounts.models import Project
-from apps.code import changes, git
+from apps.code import git
 from apps.code.errors import FetchError
+from apps.code.fetch import has_changed
 from apps.common.errors import ApiError
 from apps.common.texts import render_text
 from apps.training.models import Task
@@ -38,7 +39,7 @@ def check_source(task: Task) -> SourceState:
     project = Project.objects.get(pk=task.project_id)
     try:
         commit = (held.get("origin") or {}).get("commit") or ""
-        return SourceState(changes.has_changed(project, source, held["snapshot"], commit))
+        return SourceState(has_changed(project, source, held["snapshot"], commit))
     except (FetchError, secrets.SecretUnavailableError) as error:
         return SourceState(None, {"code": error.code, **error.params})
 

@@ -9,7 +9,7 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ProblemsError
-from apps.training.core import diagnosis_rules
+from apps.training.core.findings import read_rules_text
 from apps.training.models import DiagnosisRules
 from fermi.diagnosis import Finding, root_cause, rules
 from fermi.diagnosis.rules import RuleProblem
@@ -56,7 +56,7 @@ def try_rules(user: User, project_id: str, log: str, text: str | None = None) ->
     """Return what would be diagnosed for a failed rank that printed `log`, by the project's rules, or those in `text`,
     and the platform's. Stores nothing. Raises ProblemsError."""
     project = access.get_project(user, project_id)
-    own, wrong = rules.parse_rules(diagnosis_rules.read_rules_text(project.pk) if text is None else text)
+    own, wrong = rules.parse_rules(read_rules_text(project.pk) if text is None else text)
     if wrong:
         raise ProblemsError(_to_problems(wrong))
     told = root_cause.explain_failure(

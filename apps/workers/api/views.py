@@ -13,7 +13,7 @@ from apps.common.errors import ApiError
 from apps.common.renderers import read_body
 from apps.telemetry.api.serializers import MachineTelemetry, TelemetryQuery
 from apps.training.public import serialize_problem
-from apps.workers import health, selectors, telemetry
+from apps.workers import health, selectors
 from apps.workers.api import serializers as shapes
 from apps.workers.api.authentication import JoinAuthentication, WorkerAuthentication
 from apps.workers.engine import environment_store, log_upload, store
@@ -195,7 +195,7 @@ class WorkerTelemetryView(APIView):
     @operation("getWorkerTelemetry", query=TelemetryQuery, data=MachineTelemetry)
     def get(self, request: Request, worker_id: str, query: Query) -> Data:
         """Return what a worker's GPU, rank and host used, and which tasks held it."""
-        return telemetry.serialize_worker_telemetry(request.user, worker_id, query)
+        return selectors.serialize_worker_telemetry(request.user, worker_id, query)
 
 
 class GroupsView(APIView):

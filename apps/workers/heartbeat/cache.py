@@ -20,7 +20,8 @@ from django.db.models import Case, F, When
 
 from apps.common.clock import now
 from apps.common.texts import render_text
-from apps.workers import health, hints, revisions, tokens
+from apps.training.public import enqueue_tasks
+from apps.workers import health, revisions, tokens
 from apps.workers.heartbeat.schema import HeartbeatEntry
 from apps.workers.models import HostRun, Listening, Order, Report, Worker
 from fermi.runner.run_names import parse_run_name
@@ -205,7 +206,7 @@ class HeartbeatCache:
                 processes, hosted = heard.processes | self._heard.processes, heard.hosted | self._heard.hosted
                 self._heard = _PendingReports(beats, processes, hosted)
             raise
-        hints.wake_tasks({parse_run_name(name)[0] for name, _ in heard.processes})
+        enqueue_tasks({parse_run_name(name)[0] for name, _ in heard.processes})
         return len(heard.beats) + len(heard.processes)
 
 

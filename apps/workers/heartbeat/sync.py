@@ -8,7 +8,7 @@ from django.db import close_old_connections, connection
 
 from apps.common import pubsub
 from apps.telemetry import writer
-from apps.workers import health, hints
+from apps.workers import health, revisions
 from apps.workers.heartbeat.cache import HeartbeatCache
 from apps.workers.heartbeat.telemetry import TelemetryCollector
 
@@ -42,7 +42,7 @@ class CacheSync:
         self._wake.set()
 
     def _listen(self) -> None:
-        with pubsub.listen_for_wakeups(hints.CHANNEL) as bell:
+        with pubsub.listen_for_wakeups(revisions.CHANNEL) as bell:
             while True:
                 if bell.wait(IDLE_SECONDS):
                     self._rung = True

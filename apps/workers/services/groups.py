@@ -6,13 +6,13 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit, secrets
+from apps.accounts.access import choose_project
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError, merge_problems
 from apps.common.row_bounds import check_row_limit
 from apps.training.public import FINAL_STATES, Task, TaskState
 from apps.workers import revisions
 from apps.workers.models import Group, Worker
-from apps.workers.project_choice import choose_project
 from apps.workers.ranking import GroupLayout, check_settings
 from apps.workers.services import environments
 from fermi.jobs import credentials

@@ -7,13 +7,13 @@ from django.conf import settings
 from django.db import transaction
 
 from apps.accounts import access, audit
+from apps.accounts.access import choose_project
 from apps.accounts.models import Role, User
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_row_limit
 from apps.workers import health, revisions, tokens
 from apps.workers.models import NODE_LENGTH, JoinToken, Order, Report, Worker
-from apps.workers.project_choice import choose_project
 from apps.workers.services import environments, host_runs
 from fermi.jobs.ranks import parse_worker_name
 from fermi.jobs.spec import Problem

@@ -288,8 +288,7 @@ def test_a_worker_starts_the_lane_and_asks_for_due_rows(
 ) -> None:
     from celery.signals import worker_ready
 
-    from apps.environments import hints as told
-    from apps.environments import memory_surveys, standby, tasks
+    from apps.environments import memory_surveys, standby, tasks, transitions
     from apps.environments.packages import installation, surveys
 
     assert tasks.lanes[0]._sweep is environments.reconcile_due
@@ -297,10 +296,16 @@ def test_a_worker_starts_the_lane_and_asks_for_due_rows(
     for lane in tasks.lanes:
         monkeypatch.setattr(lane, "start", partial(began.append, lane.channel))
     tasks.start_lanes()
-    assert began == [told.CHANNEL, surveys.CHANNEL, memory_surveys.CHANNEL, standby.CHANNEL, installation.CHANNEL]
+    assert began == [
+        transitions.CHANNEL,
+        surveys.CHANNEL,
+        memory_surveys.CHANNEL,
+        standby.CHANNEL,
+        installation.CHANNEL,
+    ]
     assert any(receiver[1]() is tasks.start_lanes for receiver in worker_ready.receivers)
     said: list[str] = []
-    monkeypatch.setattr(told, "publish_soon", lambda channel, _: said.append(channel))
+    monkeypatch.setattr(transitions.wakeups, "publish_soon", lambda channel, _: said.append(channel))
     with django_capture_on_commit_callbacks(execute=True):
-        told.wake_environment("env-x")
-    assert said == [told.CHANNEL]
+        transitions.wake_environment("env-x")
+    assert said == [transitions.CHANNEL]
