@@ -23,8 +23,8 @@ from bench import kubernetes, live_platform
 from bench.cluster import BenchCluster
 from bench.table import Figure, FigureTarget
 from bench.timing import measure_in_turns
+from fermi.engines.kubernetes.channels import PodExecStream
 from fermi.engines.kubernetes.client import KubernetesClient
-from fermi.engines.kubernetes.pod_exec import PodExecStream
 from tests.e2e.test_code import fermi
 from tests.polling import until
 

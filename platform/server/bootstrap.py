@@ -16,11 +16,27 @@ from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.clusters.selectors import build_connection
 from apps.common.clock import now
+from apps.environments.models import Template
 from apps.environments.services import adopt
 from fermi import messages
 from fermi.engines.check_results import CheckLevel
 from fermi.engines.local import LocalBackend, check
-from server import demo, host_facts, templates
+from server import demo, host_facts
+
+# id, name, description, what it is made of
+CATALOGUE: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("template-jupyter", "JupyterLab", "Notebooks and terminals, without GPUs.",
+     {"kind": "jupyter", "cpu_cores": 2, "memory_gb": 4, "idle_stop_minutes": 240,
+      "ports": [{"name": "tensorboard", "port": 6006}]}),
+    ("template-vscode", "VS Code", "An editor in the browser, without GPUs. Takes code-server on "
+     "this machine, or Node.js 20, 22 or 24 with npm, a C++ compiler and make to install it.",
+     {"kind": "vscode", "cpu_cores": 2, "memory_gb": 4, "idle_stop_minutes": 240,
+      "ports": [{"name": "tensorboard", "port": 6006}]}),
+    ("template-custom", "Shell", "Terminals alone, or a service that your own script starts.",
+     {"kind": "custom", "cpu_cores": 1, "memory_gb": 2, "idle_stop_minutes": 240}),
+]  # fmt: skip
+DEMO_GPUS = (2, 4, 8)
+
 
 ADMINISTRATOR = "admin"
 PROJECT = "default"
@@ -46,12 +62,12 @@ def bootstrap_platform(data: Path, *, with_demo: bool) -> dict[str, Any]:
         _run_once("machine.host", lambda: _adopt_environments([THIS_MACHINE], facts["gpu_count"]))
         for environment in DevEnvironment.objects.filter(pk=THIS_MACHINE):
             adopt.update_sizes(environment)
-        _run_once("templates.add", lambda: templates.add_templates(cluster))
+        _run_once("templates.add", lambda: add_templates(cluster))
         if with_demo:
             _run_once("demo.add", lambda: demo.add_environments(project, cluster, facts["versions"], facts["network"]))
             _run_once("demo.add-catalog", demo.add_catalog)
             _run_once("demo.host", lambda: _adopt_environments([one[0] for one in demo.ENVIRONMENTS], None))
-            _run_once("demo.add-templates", lambda: templates.add_demo_templates(cluster))
+            _run_once("demo.add-templates", lambda: add_demo_templates(cluster))
     path = data / "token"
     _ensure_token(user, path)
     isolation = LocalBackend(build_connection(cluster) | {"warm": False}).isolation
@@ -116,3 +132,25 @@ def _ensure_token(user: User, path: Path) -> None:
         os.fsync(file.fileno())
     mine.replace(path)
     ApiToken.objects.filter(user=user, name=TOKEN_NAME).exclude(pk=made.pk).delete()
+
+
+def add_templates(cluster: Cluster) -> None:
+    """Create the templates that do not exist by name."""
+    for key, name, description, made_of in CATALOGUE:
+        _add_template(key, name, description, cluster, made_of)
+
+
+def add_demo_templates(cluster: Cluster) -> None:
+    """Create templates whose GPUs are emulated by processes of this machine."""
+    for gpus in DEMO_GPUS:
+        made_of = {"kind": "jupyter", "cpu_cores": gpus * 8, "memory_gb": gpus * 64, "gpu_type": "A100",
+                   "gpu_count": gpus, "emulated": True, "idle_stop_minutes": 240,
+                   "ports": [{"name": "tensorboard", "port": 6006}]}  # fmt: skip
+        description = f"Notebooks with {gpus} emulated A100."
+        _add_template(f"template-a100-{gpus}", f"JupyterLab, {gpus} × A100", description, cluster, made_of)
+
+
+def _add_template(key: str, name: str, description: str, cluster: Cluster, made_of: dict[str, Any]) -> None:
+    if not Template.objects.filter(project=None, name=name).exists():
+        values = {"name": name, "description": description, "cluster": cluster, **made_of}
+        Template.objects.get_or_create(pk=key, defaults=values)

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import STARTUP_FAILURE
 
 from apps.proxy.websocket_limits import MAX_MESSAGE_BYTES
@@ -21,7 +22,6 @@ from server import liveness
 from server.env import read_setting
 from server.http import HttpProtocol
 from server.metrics_port import serve_metrics
-from server.sockets import WebSocketProtocol
 
 INHERITED_PREFIX = "fd:"
 KEEP_ALIVE_SECONDS = 75  # seconds
@@ -29,6 +29,16 @@ KEEP_ALIVE_SECONDS = 75  # seconds
 is closed here, and gets no answer."""
 
 CHECK_INTERVAL_SECONDS = 5.0  # seconds, for connections with half a request on them
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's protocol with a fix: a refusal with a response (`websocket.http.response`) completes the handshake;
+    uvicorn 0.54 sends it, and then logs an error as if there had been none."""
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True
 
 
 class SharedListenSocket(socket.socket):

@@ -94,7 +94,7 @@ def web(django_db_setup: None) -> Iterator[int]:
     from apps.proxy.websocket_limits import MAX_MESSAGE_BYTES
     from server.asgi import DjangoHandler
     from server.http import HttpProtocol
-    from server.sockets import WebSocketProtocol
+    from server.web import WebSocketProtocol
 
     port = free_port()
     config = uvicorn.Config(

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from fermi.agent import host_facts
-from fermi.agent.engines import ContainerEngineLookup
 from fermi.agent.environments import EnvironmentRunner
 from fermi.agent.errors import AgentError, convert_refusal, format_problems
+from fermi.agent.host_facts import BusyPorts, ContainerEngineLookup
 from fermi.agent.log_upload import ship_logs
-from fermi.agent.ports import BusyPorts
 from fermi.agent.runs import HostContext, RankRun
 from fermi.agent.sandbox import HostSandbox
 from fermi.agent.server import WorkerApi

@@ -4,16 +4,26 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from fermi.agent.errors import AgentError
 from fermi.agent.settings import Settings
+from fermi.engines.local import container_engines
 from fermi.planning import plugins
-from fermi.runner import interfaces
+from fermi.runner import interfaces, ports
 from fermi.telemetry import nvidia_smi
+
+MIN_PORT = 1024
+"""No rendezvous port is below."""
+MAX_PORTS = 256
+ENGINE_WAIT_SECONDS = 3.0
+"""How long the first report of a host's facts waits for it; a later result is reported later."""
+
 
 EMULATED_GPU_TYPE = "A100"
 """The default GPU type that CPU processes emulate; the platform marks it as emulated."""
@@ -128,3 +138,54 @@ def _query_versions(python: str) -> dict[str, str | None]:
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return found
+
+
+class BusyPorts:
+    """TCP ports of this host on which other processes listen: the platform starts no rank 0 on one of them. Looks the
+    processes up only when the ports or our own ranks have changed, because that reads all processes."""
+
+    def __init__(self) -> None:
+        self._seen: Any = None
+        self._told: list[dict[str, Any]] = []
+
+    def look(self, own: Collection[int]) -> list[dict[str, Any]]:
+        """Return the ports with their holders. `own`: the sessions of this host's ranks, whose ports the platform
+        knows."""
+        found = {port: names for port, names in ports.list_listening_ports().items() if port >= MIN_PORT}
+        if (seen := (found, set(own))) != self._seen:
+            self._seen = seen
+            who = ports.find_holders(found)
+            foreign = [port for port in sorted(found) if port not in who or _read_session(who[port][0]) not in own]
+            self._told = [
+                {"port": port, "holder": who[port][1] if port in who else None} for port in foreign[:MAX_PORTS]
+            ]
+        return self._told
+
+
+def _read_session(pid: int) -> int:
+    with suppress(OSError):
+        return os.getsid(pid)
+    return 0
+
+
+class ContainerEngineLookup:
+    """The container engine of this host, detected in a thread of its own: one that hangs delays no heartbeat.
+    `words`: what is reported to the platform, empty for none. `folder`: where the check may leave an empty folder."""
+
+    def __init__(self, folder: Path, *, wanted: bool) -> None:
+        self.wanted, self.words = wanted, ""
+        self._folder = folder
+        self._looked = threading.Event()
+
+    def look(self) -> str:
+        """Check for an engine and return its description."""
+        found = container_engines.find_container_engine(self._folder)
+        self.words = found.words if found else ""
+        self._looked.set()
+        return self.words
+
+    def soon(self) -> str:
+        """Return the description, after waiting for the first check for a moment."""
+        if self.wanted:
+            self._looked.wait(ENGINE_WAIT_SECONDS)
+        return self.words

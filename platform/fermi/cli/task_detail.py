@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from fermi.cli import output
+from fermi.cli.options import Session
 from fermi.cli.texts import _
 from fermi.cli.times import format_elapsed, format_time
+from fermi.client import FermiError
 from fermi.client.types import TaskDetail, TaskQueue
 
 
@@ -138,3 +141,10 @@ def _format_gpu(node: Any) -> str:
 def _format_ranks(ranks: list[int]) -> str:
     """Return a node's ranks, which are always consecutive: [4, 5, 6, 7] → 4–7."""
     return f"{ranks[0]}–{ranks[-1]}" if len(ranks) > 1 else ", ".join(map(str, ranks))
+
+
+def print_resume_point(session: Session, task: str) -> None:
+    """Print the newest checkpoint and the progress that would be lost; nothing where the platform does not know."""
+    with suppress(FermiError):
+        if point := session.fermi.tasks.diagnosis(task).get("resumePoint"):
+            output.print_message(f"{task}: {point['message']}")

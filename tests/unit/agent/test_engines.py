@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fermi.agent import agent as module
-from fermi.agent import engines
+from fermi.agent import host_facts
 from fermi.engines.local import container_engines
 from tests.fakes.workers import agent, serving
 from tests.podman import Podman
@@ -37,7 +37,7 @@ def test_an_unusable_or_disabled_container_engine_is_not_reported(podman: Podman
 def test_a_slow_container_engine_delays_no_heartbeat(
     podman: Podman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(host_facts, "ENGINE_WAIT_SECONDS", 0.0)
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(container_engines, "RETRY_SECONDS", 0.0)
     podman.says(away="unable to connect to Podman")

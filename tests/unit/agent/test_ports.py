@@ -3,7 +3,7 @@
 import os
 import socket
 
-from fermi.agent.ports import BusyPorts
+from fermi.agent.host_facts import BusyPorts
 
 
 def test_ports_of_other_programs_are_reported_with_their_holders() -> None:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from fermi.cli import output
 from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
-from fermi.cli.resume_point import print_resume_point
+from fermi.cli.task_detail import print_resume_point
 from fermi.cli.texts import _
 from fermi.cli.times import format_age, format_time
 from fermi.client.types import QueueItem, TaskQueue

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import RenderableType
 
-from fermi.cli import fields, input_files, output, scaling
+from fermi.cli import fields, input_files, output
 from fermi.cli.error_handler import EXIT_REFUSED
 from fermi.cli.memory import render_memory_holders
 from fermi.cli.name_resolution import NameResolver
@@ -16,7 +16,7 @@ from fermi.cli.request import RequestFlags, build_request
 from fermi.cli.task_detail import describe_step, render_placements
 from fermi.cli.texts import _
 from fermi.client import Problem
-from fermi.client.types import TaskCreated, TaskPreview
+from fermi.client.types import ScalingExpectation, ScalingRange, TaskCreated, TaskPreview
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -202,7 +202,7 @@ def _render_preview(found: TaskPreview) -> Iterator[RenderableType]:
     if found.get("batch"):  # an older platform has none
         yield output.make_pairs(describe_step(found))
     if scaled := found.get("scaling"):
-        yield from scaling.render_expected_scaling(scaled)
+        yield from render_expected_scaling(scaled)
     if found["command"]:
         yield output.make_heading(_("COMMAND_OF_EACH_PROCESS"))
         yield output.make_line(" ".join(found["command"]))
@@ -233,3 +233,21 @@ def _render_variables(ranks: list[Any]) -> Iterator[RenderableType]:
     if own:
         yield output.make_heading(_("ENVIRONMENT_OF_EACH_RANK"))
         yield output.make_table([_("RANK"), *own], [[rank["rank"], *map(rank["env"].get, own)] for rank in ranks])
+
+
+def render_expected_scaling(expectation: ScalingExpectation) -> Iterator[RenderableType]:
+    """Yield the table and its assumptions."""
+    rows: list[list[output.Cell]] = [
+        [row["nodes"], row["processes"], f"{row['theoretical']:.3g}x", _format_range(row["speedup"], "{:.3g}x"),
+         _format_range(row["efficiency"], "{:.0%}")]
+        for row in expectation["rows"]
+    ]  # fmt: skip
+    headers = [_("NODES"), _("PROCESSES"), _("THEORETICAL_SPEED_UP"), _("EXPECTED_SPEED_UP"), _("EFFICIENCY")]
+    yield output.make_table(headers, rows, title=_("EXPECTED_SCALING"))
+    yield output.make_line(_("EXPECTED_TOKENS", span=_format_range(expectation["tokensPerSecond"], "{:.4g}")))
+    yield from (output.make_line(f"  {reason['message']}") for reason in expectation["reasons"])
+
+
+def _format_range(limits: ScalingRange, form: str) -> str:
+    low, high = form.format(limits["low"]), form.format(limits["high"])
+    return low if low == high else f"{low} – {high}"

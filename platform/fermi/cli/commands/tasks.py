@@ -11,8 +11,7 @@ from rich.console import RenderableType
 
 from fermi.cli import output, rank_progress
 from fermi.cli.options import Session, add_follow_options, command
-from fermi.cli.resume_point import print_resume_point
-from fermi.cli.task_detail import format_task_status, get_loss, render_task
+from fermi.cli.task_detail import format_task_status, get_loss, print_resume_point, render_task
 from fermi.cli.texts import _
 from fermi.cli.times import format_age
 from fermi.client import NotFoundError

@@ -12,7 +12,7 @@ from fermi.cli import output
 from fermi.cli.error_handler import EXIT_TRAINING_FAILED
 from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
-from fermi.cli.resume_point import print_resume_point
+from fermi.cli.task_detail import print_resume_point
 from fermi.cli.texts import _
 from fermi.cli.times import format_age
 from fermi.client.types import FindingAction, TaskDiagnosis, TaskFinding

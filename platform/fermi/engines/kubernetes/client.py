@@ -200,12 +200,12 @@ class KubernetesClient:
         return b"".join(line + b"\n" for lines in stream.batches() for line in lines)
 
     def forward(self, pod: str, port: int) -> WebSocket:
-        """Open a WebSocket to a port of the pod's own loopback, through the API server; see `port_forward`."""
+        """Open a WebSocket to a port of the pod's own loopback, see `channels.PortForwardStream`."""
         return self._upgraded("connect_get_namespaced_pod_portforward", pod, ports=str(port))
 
     def execute(self, pod: str, container: str, command: Sequence[str], namespace: str = "") -> WebSocket:
-        """Run a command in a running container over a WebSocket; see `pod_exec`. `namespace`: the pod's, where that is
-        not ours."""
+        """Run a command in a running container over a WebSocket; see `channels.PodExecStream`. `namespace`: the pod's,
+        where that is not ours."""
         wanted = dict.fromkeys(("stdin", "stdout", "stderr"), True)
         return self._upgraded(
             "connect_get_namespaced_pod_exec", pod, namespace, container=container, command=list(command), tty=False,

@@ -40,6 +40,7 @@ from fermi.engines.environments import (
     ProcessMemory,
 )
 from fermi.engines.kubernetes import causes, module_configmap, names, pods
+from fermi.engines.kubernetes.channels import PortForwardStream
 from fermi.engines.kubernetes.client import (
     MERGE_PATCH,
     METADATA_ACCEPT,
@@ -57,7 +58,6 @@ from fermi.engines.kubernetes.environment_objects import (
 from fermi.engines.kubernetes.gang import FINISHED_PHASES, find_condition, get_container_state, get_phase
 from fermi.engines.kubernetes.inside import PodEnvironments
 from fermi.engines.kubernetes.names import CANCELLED, ENVIRONMENT_ID, RUN_NUMBER, SUBMITTED
-from fermi.engines.kubernetes.port_forward import PortForwardStream
 from fermi.engines.kubernetes.survey import EnvironmentSurveys
 from fermi.envd import protocol
 from fermi.jobs.causes import ENVD_CODES

@@ -18,9 +18,9 @@ from fermi.engines.inside.followers import EnvironmentEntry, NodeInEnvironment, 
 from fermi.engines.inside.render import ARTIFACT_KIND
 from fermi.engines.inside.session import InsideError, InsideSession
 from fermi.engines.kubernetes import causes, names, volumes
+from fermi.engines.kubernetes.channels import PodExecStream
 from fermi.engines.kubernetes.client import KubernetesApiError, KubernetesClient, open_in_time
 from fermi.engines.kubernetes.gang import FINISHED_PHASES, Gang, Object, find_condition, get_phase
-from fermi.engines.kubernetes.pod_exec import PodExecStream
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Node, NodePlan, Rendered
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from fermi.engines.base import RankExec, build_rank_not_running_error, build_rank_unreachable_error
 from fermi.engines.kubernetes import names
+from fermi.engines.kubernetes.channels import PodExecStream
 from fermi.engines.kubernetes.client import KubernetesApiError, KubernetesClient, open_in_time
 from fermi.engines.kubernetes.gang import Gang, Object, get_container_state, get_phase
-from fermi.engines.kubernetes.pod_exec import PodExecStream
 from fermi.engines.kubernetes.render import RUNNER_VARIABLES
 from fermi.engines.local.rank_exec import build_chosen_option
 from fermi.engines.subprocess_stream import wait_until_ready
