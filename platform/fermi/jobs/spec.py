@@ -221,6 +221,10 @@ class JobSpec:
     def name(self) -> str:
         return build_run_name(self.task_id, self.attempt)
 
+    def build_watch_options(self) -> dict[str, Any]:
+        """Return how a node runner watches its ranks, as keys of a node's spec: the same on every engine."""
+        return {"pulse": self.pulse, "hang_seconds": self.hang_seconds}
+
     @property
     def head(self) -> Node:
         """The node on which rank 0 runs, and where all others meet."""

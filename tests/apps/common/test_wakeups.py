@@ -2,8 +2,10 @@
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +15,12 @@ from celery.contrib.testing.worker import start_worker
 
 from apps.common import pubsub, wakeups
 from apps.common.celery_messages import QUEUE, message
+from server.celery import app
 from server.env import make_celery_url
 from tests.apps.brokers import Broker, redis
 from tests.polling import until
 
+ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.database
 
 __all__ = ["redis"]
@@ -161,3 +165,10 @@ def test_a_forked_process_sends_its_own_wakeups(publisher: wakeups.BackgroundPub
         os._exit(0 if wakeups._publisher is not publisher and wakeups._publisher.finish(60) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert pubsub.get_client().llen(QUEUE) == 2
+
+
+def test_every_wakeup_names_a_celery_task_that_exists() -> None:
+    app.loader.import_default_modules()
+    text = "\n".join(path.read_text("utf-8") for path in (ROOT / "apps").rglob("*.py"))
+    named = set(re.findall(r'(?:enqueue_task|enqueue_after_commit|_send)\(\s*"([a-z.]+)"', text))
+    assert {"training.sweep", "files.sweep", "code.fetch"} <= named <= app.tasks.keys()

@@ -14,7 +14,6 @@ from fermi.engines.agent.store import RankOrder
 from fermi.engines.fork_rules import can_fork_ranks
 from fermi.engines.inside import render as inside
 from fermi.engines.local.containers import WORKSPACE_DIR
-from fermi.engines.watch_options import build_watch_options
 from fermi.jobs import bounds
 from fermi.jobs.code import CodeLocation
 from fermi.jobs.ranks import parse_worker_name
@@ -26,7 +25,7 @@ def render(job: JobSpec, plan: Plan, connection: Mapping[str, Any]) -> Rendered:
     """Return the plan as one artifact per node and file; nodes inside of containers are orders for `fermi.inside`."""
     known = {Late.HEAD_HOST: plan.nodes[0].node.hostname}
     files = [Artifact("file", name, encode_value(text, known)) for name, text in plan.files.items()]
-    common = {**build_watch_options(job), **bounds.build_bounds(connection, shared=True)}
+    common = {**job.build_watch_options(), **bounds.build_bounds(connection, shared=True)}
     nodes = [
         _build_container_order(job, plan, node, connection)
         if node.node.inside and node.node.image

@@ -10,7 +10,6 @@ from typing import Any
 
 from fermi.engines.fork_rules import can_fork_ranks
 from fermi.engines.inside.upload import list_read_paths
-from fermi.engines.watch_options import build_watch_options
 from fermi.jobs import bounds
 from fermi.jobs.code import CodeLocation
 from fermi.jobs.spec import PREFLIGHT, Artifact, JobSpec, NodePlan, Plan, encode_value
@@ -49,7 +48,7 @@ def render_node(
         "grace_seconds": plan.grace_seconds,
         "yields": YIELD_OPTIONS,
         "fork": can_fork_ranks(job),
-        **build_watch_options(job),
+        **job.build_watch_options(),
         **bounds.build_bounds(connection, shared=True),
         **bounds.build_memory_guard(connection),
         **CodeLocation(root, "", "").order(job, node.node_rank),

@@ -10,7 +10,6 @@ from fermi.engines import bundle, connection_options
 from fermi.engines.inside.render import render_node as order
 from fermi.engines.kubernetes import inside, module_configmap, names, volumes
 from fermi.engines.kubernetes.volumes import JOB_DIR, RUN_DIR
-from fermi.engines.watch_options import build_watch_options
 from fermi.jobs import bounds
 from fermi.jobs.code import CodeLocation
 from fermi.jobs.spec import (
@@ -172,7 +171,7 @@ class _GangRenderer:
             "port": self.plan.master_port,
             "stop_signal": self.plan.stop_signal,
             "grace_seconds": self.plan.grace_seconds,
-            **build_watch_options(self.job),
+            **self.job.build_watch_options(),
             **bounds.build_bounds(self.connection, shared=False),
             **CodeLocation(volumes.get_data_root(self.connection), f"{RUN_DIR}/packages", RUN_DIR).order(self.job, 0),
             **({"secrets": sorted(self.job.secret_env)} if self.job.secret_env else {}),

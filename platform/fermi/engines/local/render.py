@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from fermi.engines.fork_rules import can_fork_ranks
-from fermi.engines.watch_options import build_watch_options
 from fermi.jobs.code import CodeLocation
 from fermi.jobs.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, resolve
 
@@ -40,7 +39,7 @@ def render(
     bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(run_dir / "files"), Late.PYTHON: python}
     fork = can_fork_ranks(job)
     files = [Artifact("file", name, resolve(text, bindings)) for name, text in plan.files.items()]
-    common = {**build_watch_options(job), **bounds}
+    common = {**job.build_watch_options(), **bounds}
     nodes, forks = [], False
     for node in plan.nodes:
         own = setting(node)

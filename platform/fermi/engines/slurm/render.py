@@ -10,7 +10,6 @@ from fermi.engines import bundle, connection_options
 from fermi.engines.inside.render import YIELD_OPTIONS
 from fermi.engines.slurm import allocations, sandbox
 from fermi.engines.slurm.components import VARIABLE_OPTIONS, JobComponent, build_components
-from fermi.engines.watch_options import build_watch_options
 from fermi.jobs import bounds
 from fermi.jobs.code import CodeLocation
 from fermi.jobs.spec import (
@@ -182,7 +181,7 @@ def _build_node_spec(
         ],
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
-        **build_watch_options(job),
+        **job.build_watch_options(),
         **bounds.build_bounds(connection, shared=False),
         **at.order(job, node.node_rank),
         **sandbox.confine_rank(job, node, at, folder, workspace, connection, disk),
