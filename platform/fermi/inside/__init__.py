@@ -13,8 +13,9 @@ survey.py             what the environment has, collected from:
   packages.py         what one of them has installed, as that interpreter reports it (`installed.py`)
   memory_holders.py   processes that hold memory: the GPUs', and that of notebooks
   kernels.py          Jupyter's kernels, and how one is ended
-  container.py        memory, processors, network; distinguishes restarts of a container
+  container.py        memory, processors, network
   user_processes.py   the processes of its user
+container_life.py     distinguishes restarts of a container
 rank_exec.py          a command or a terminal next to a rank
 chosen_interpreter.py the interpreter that a user named, and whether ranks can run with it
 installation.py       installs packages on a user's request

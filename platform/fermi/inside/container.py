@@ -7,13 +7,9 @@ import contextlib
 import os
 from typing import Any
 
-from fermi.runner import interfaces, processes
+from fermi.runner import interfaces
 from fermi.telemetry.node import ControlGroup, NodeReader
 from fermi.telemetry.proc_files import CounterRates, ProcFiles
-
-LIFE_VARIABLE = "FERMI_LIFE"
-"""Identifies it if a container has no process namespace of its own."""
-
 
 MAX_DEVICES = 64
 CGROUP_FOLDER = "/sys/fs/cgroup"
@@ -101,9 +97,3 @@ def _list_rdma(files: ProcFiles) -> list[dict[str, Any]]:
                 told[name] = text.rpartition(": ")[2]
         found.append(told)
     return found
-
-
-def read_container_life() -> str:
-    """Return an id of the current life of this container: a restart has another first process."""
-    named = os.environ.get(LIFE_VARIABLE)
-    return "/".join(filter(None, (processes.read_boot_id(), str(processes.read_start_time(1)), named)))

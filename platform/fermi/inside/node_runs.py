@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fermi.inside import container, protocol
+from fermi.inside import container_life, protocol
 from fermi.runner import files, status, terminate
 from fermi.runner.late_values import Late, decode_value
 from fermi.runner.run_names import parse_run_name
@@ -74,7 +74,7 @@ def begin_run(home: str, request: dict[str, Any]) -> dict[str, Any]:
         python = interpreters.find_default_interpreter(lambda one: standby.is_standing_by(home, one))
     clear_old_runs(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (folder / CONTAINER_NAME).write_text(container.read_container_life(), encoding="utf-8")
+    (folder / CONTAINER_NAME).write_text(container_life.read_container_life(), encoding="utf-8")
     content = replace_data_folder(order["spec"], order.get("root", ""), order.get("data") or os.path.join(home, "data"))
     write_plan_files(folder, order.get("files") or {}, str(request.get("head") or ""))
     content.update(meeting={**order["meeting"], "head": str(request.get("head") or "")}, folder=str(folder))

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fermi.inside import container, node_runs, protocol
+from fermi.inside import container_life, node_runs, protocol
 from fermi.inside.output_files import OutputLister
 from fermi.runner import files, log_rotation, status, terminate
 from fermi.runner.run_names import parse_run_name
@@ -80,7 +80,7 @@ class FollowedAttempt:
         }  # fmt: skip
         if seen.state == "absent" and not seen.left:
             said["forbidden"] = forbidden
-        if seen.state == "lost" and self._begun_in() != container.read_container_life():
+        if seen.state == "lost" and self._begun_in() != container_life.read_container_life():
             said["restarted"] = True
         return said
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fermi.inside import container, interpreters, survey
+from fermi.inside import container_life, interpreters, survey
 from fermi.runner import channel, processes
 
 START_TIMEOUT_SECONDS = 20.0
@@ -36,7 +36,7 @@ _BUNDLE = Path(__file__).resolve().parents[2]
 
 def get_standby_folder(home: str, python: str) -> Path:
     """Return the folder of the standby process for this interpreter, in this life of the container."""
-    named = "\n".join((container.read_container_life(), python, _BUNDLE.name, str(os.getuid())))
+    named = "\n".join((container_life.read_container_life(), python, _BUNDLE.name, str(os.getuid())))
     return Path(home) / "standby" / hashlib.sha256(named.encode()).hexdigest()[:20]
 
 

@@ -16,7 +16,7 @@ import platform
 import sys
 from typing import Any
 
-from fermi.inside import container, interpreters, memory_holders, packages, protocol, user_processes
+from fermi.inside import container, container_life, interpreters, memory_holders, packages, protocol, user_processes
 
 DEFAULT_PARTS = ("interpreters", "container")
 PARTS = (*DEFAULT_PARTS, "packages", "holders")
@@ -33,7 +33,7 @@ def collect_survey(home: str, request: dict[str, Any]) -> dict[str, Any]:
         "user": os.getuid(),
         "host": platform.node(),
         "cwd": os.getcwd(),
-        "life": container.read_container_life(),
+        "life": container_life.read_container_life(),
     }
     own = user_processes.list_own_processes()
     if "container" in parts:
