@@ -9,6 +9,7 @@ from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.common.errors import ApiError
+from apps.common.sql import CompiledQuery, list_columns
 
 M = TypeVar("M", bound=Model)
 
@@ -51,6 +52,11 @@ def filter_visible(
     return rows.filter(mine | Q(**{f"{path}__isnull": True}) if shared else mine)
 
 
+_ROLE_QUERY = CompiledQuery(
+    lambda user, project: Membership.objects.filter(user=user, project=project), list_columns(Membership, "role")
+)
+
+
 def get_role(user: AnyUser, project: Project | str | None) -> Role | None:
     """Return the user's role in a project, or None. An administrator is a maintainer everywhere; every user is a viewer
     of what belongs to no project (`project` None)."""
@@ -59,8 +65,8 @@ def get_role(user: AnyUser, project: Project | str | None) -> Role | None:
     if project is None:
         return Role.VIEWER
     key = project.pk if isinstance(project, Project) else project
-    role = Membership.objects.filter(user_id=user.pk or 0, project_id=key).values_list("role", flat=True).first()
-    return Role(role) if role else None
+    found = _ROLE_QUERY.first(user=user.pk or 0, project=key)
+    return Role(found["role"]) if found else None
 
 
 def build_may_change_expression(user: AnyUser, path: str = "project") -> Exists | Value:
