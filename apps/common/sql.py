@@ -91,7 +91,7 @@ class CompiledInstances(Generic[M]):
         return next(iter(self.fetch(*shape, **parameters)), None)
 
     def _instance(self, row: Mapping[str, Any], related: dict[tuple[str, Any], Any]) -> M:
-        """Return the instance of a row. `related`: what the rows before it refer to, which this one shares with them."""
+        """Return the instance of a row. `related`: what rows before it refer to, which this one shares with them."""
         found = _instance(self._model, row, "")
         for name, other in self._related.items():
             prefix = f"{name}__"

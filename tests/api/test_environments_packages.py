@@ -15,11 +15,10 @@ from apps.environments.packages import installation, surveys
 from apps.training.services.build import TaskDraft, build_draft
 from fermi.engines.inside.session import InsideSession
 from fermi.engines.local.engine import LocalBackend
-from fermi.jobs import json_shape
 from fermi.jobs.errors import BackendError
 from fermi.jobs.run_location import RunLocations
 from fermi.jobs.spec import JobSpec, Node, RunLocation
-from fermi.planning.request import TaskRequest
+from fermi.planning.request import parse_request
 from tests import inside_engines
 from tests.api.conftest import Api
 from tests.api.test_code import upload_snapshot
@@ -344,11 +343,10 @@ def test_code_with_requirements_needs_no_packages_in_the_environment(owner: Api,
 
 
 def test_a_draft_that_is_not_opened_again_starts_no_survey(owner: Api, lab: Lab) -> None:
-    request = build_request(owner)
-    task, wrong = json_shape.read_object(TaskRequest, request)
+    request = parse_request(build_request(owner))
 
     def draft() -> TaskDraft:
-        return build_draft(owner.user, task, request, "task-x", wrong, start_surveys=False)
+        return build_draft(owner.user, request, "task-x", start_surveys=False)
 
     assert [one.looking for one in draft().installed.seen] == [False, False]
     assert run_surveys() == 0

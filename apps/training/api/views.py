@@ -25,7 +25,7 @@ from apps.training.services.preview import preview_task
 from apps.training.services.recommend import recommend_framework
 from fermi.jobs.errors import UnknownNameError
 from fermi.jobs.spec import Problem
-from fermi.planning.request import TaskRequest
+from fermi.planning.request import ParsedRequest, TaskRequest
 from fermi.runner.run_names import build_run_name
 
 
@@ -51,14 +51,14 @@ class TasksView(APIView):
         if len(key) > 200:
             raise ApiError(400, "IDEMPOTENCY_KEY_TOO_LONG", "Idempotency-Key", high=200)
         came = trace_context.read_request_trace(request.headers.get("traceparent", ""))
-        return _serialize_created(create_task(request.user, body, dict(request.data), key, wrong, came))
+        return _serialize_created(create_task(request.user, ParsedRequest(dict(request.data), body, wrong), key, came))
 
 
 class TaskPreviewView(APIView):
     @operation("previewTask", body=TaskRequest, data=serializers.TaskPreview)
     def post(self, request: Request, body: TaskRequest, wrong: list[Problem]) -> Data:
         """Return what a task would run: ranks, environments, files, the engine's objects, problems. Creates nothing."""
-        return serialize_preview(preview_task(request.user, body, dict(request.data), wrong))
+        return serialize_preview(preview_task(request.user, ParsedRequest(dict(request.data), body, wrong)))
 
 
 class FrameworkRecommendView(APIView):

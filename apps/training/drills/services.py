@@ -31,19 +31,22 @@ def request_drill(
         drill = runs.start_drill_of_task(user, task, minutes=minutes)
         audit.record_event(user, "drill.create", drill.pk, project=task.project_id, task=task.pk)
         return find_drill(user, drill.pk)
-    asked = {**(request or {}), **({} if minutes is None else {"drillMinutes": minutes})}
-    draft = create.draft_request(user, asked, new_id(DRILL))
-    if draft.asked.launch_mode == NEW:
+    body = {**(request or {}), **({} if minutes is None else {"drillMinutes": minutes})}
+    draft = create.draft_request(user, body, new_id(DRILL))
+    if draft.parsed.task.launch_mode == NEW:
         draft.problems.append(Problem("launchMode", "DRILL_NEEDS_ENVIRONMENTS"))
     if draft.problems:
         raise ProblemsError(draft.problems)
     assert draft.job
-    assert draft.cluster
+    assert draft.choice.cluster
     access.require_role(user, draft.choice.project, Role.MEMBER)
     drill = runs.start_drill(
-        user, draft.cluster, draft.job, name=draft.name, dataset_version=draft.version, model=draft.model,
-        **task_store.build_queue_columns(draft.asked, None), request=draft.request,
-    )  # fmt: skip
+        user,
+        draft.choice.cluster,
+        draft.job,
+        **draft.build_columns(),
+        **task_store.build_queue_columns(draft.parsed.task, None),
+    )
     audit.record_event(user, "drill.create", drill.pk, project=drill.run.project_id)
     return find_drill(user, drill.pk)
 

@@ -1,6 +1,6 @@
 """Builds the job that a request describes, with all its problems and warnings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from apps.accounts.access import Rows
 from apps.accounts.models import Project, User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters import selectors as clusters
-from apps.clusters.models import Cluster, Lease
+from apps.clusters.models import Lease
 from apps.common.clock import now
 from apps.common.errors import is_value_unknown, merge_problems
 from apps.common.sql import CompiledInstances, CompiledQuery, M, list_columns, make_key_parameters
@@ -31,7 +31,7 @@ from fermi.jobs.errors import BackendError, UnknownNameError
 from fermi.jobs.spec import JobSpec, Node, Problem
 from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, OUTPUTS_FOLDER
 from fermi.planning import elastic_sizes, entry, installed, plugins, scenarios, summary, validate
-from fermi.planning.request import EXISTING, NEW, TaskRequest, build_job, limit_world_size, trim_nodes
+from fermi.planning.request import EXISTING, NEW, ParsedRequest, TaskRequest, build_job, limit_world_size, trim_nodes
 from fermi.schema import humanize
 
 CONFIG = "distributedConfig"
@@ -42,104 +42,101 @@ class TaskDraft:
     """A request and the job that it describes. `job` is None while too little is known for one; with `problems` it is
     as much of the job as can be shown."""
 
-    request: Mapping[str, Any]
-    asked: TaskRequest
-    name: str
+    parsed: ParsedRequest
     choice: EnvironmentChoice
     version: DatasetVersion | None
     model: Model | None
-    cluster: Cluster | None = None
     job: JobSpec | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     installed: packages.PackageReport = field(default_factory=packages.PackageReport)
     using: memory.MemoryInUse = field(default_factory=memory.MemoryInUse)
 
+    def build_columns(self) -> dict[str, Any]:
+        """Return the columns of a task that hold what it was made from."""
+        return {
+            "name": self.parsed.task.task_name,
+            "dataset_version": self.version,
+            "model": self.model,
+            "request": self.parsed.body,
+        }
 
-def build_draft(
-    user: User,
-    task_request: TaskRequest,
-    request: Mapping[str, Any],
-    task_id: str,
-    shape_problems: Sequence[Problem] = (),
-    *,
-    start_surveys: bool = True,
-) -> TaskDraft:
+
+def build_draft(user: User, parsed: ParsedRequest, task_id: str, *, start_surveys: bool = True) -> TaskDraft:
     """Return the draft of a request. All problems are in `problems`, at once.
 
-    `task_request`: the parsed `request`; `shape_problems`: problems of fields that could not be parsed.
     `start_surveys`: whether environments whose packages are not known are surveyed, which takes seconds; it is for
     callers that ask again for the result.
     """
-    problems: list[Problem] = []
-    if not task_request.task_name:
-        problems.append(Problem("taskName", "NAME_REQUIRED"))
-    if task_request.launch_mode not in (EXISTING, NEW):
-        problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": task_request.launch_mode}))
-    elif task_request.launch_mode == EXISTING and task_request.new_environments:
-        problems.append(Problem("newEnvironments", "NEW_WITHOUT_MODE", {"found": task_request.launch_mode}))
-    choice = environment_choice.choose_environments(user, task_request, task_id, problems)
-    environment_choice.check_spares(user, task_request, choice, problems)
-    environments, project = choice.environments, choice.project
-    if project:
-        problems += secrets.find_unknown_secrets(project.pk, task_request.secret_env)
-    version = _find_version(user, project, task_request, problems)
-    model = _load_one(_MODELS, user, project, task_request.model_id)
-    if model is None and task_request.model_id:
-        problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": task_request.model_id}))
-    draft = TaskDraft(request, task_request, task_request.task_name, choice, version, model)
-    master = environment_choice.choose_master(task_request, choice, problems)
+    request, problems = parsed.task, _check_request(parsed.task)
+    choice = environment_choice.choose_environments(user, request, task_id, problems)
+    if choice.project:
+        problems += secrets.find_unknown_secrets(choice.project.pk, request.secret_env)
+    version = _find_version(user, choice.project, request, problems)
+    model = _load_one(_MODELS, user, choice.project, request.model_id)
+    if model is None and request.model_id:
+        problems.append(Problem("modelId", "MODEL_UNKNOWN", {"model": request.model_id}))
+    draft = TaskDraft(parsed, choice, version, model)
     framework = (
         None
-        if is_value_unknown(shape_problems, f"{CONFIG}.framework")
-        else _find_framework(task_request, len(environments), problems)
+        if is_value_unknown(parsed.problems, f"{CONFIG}.framework")
+        else _find_framework(request, len(choice.environments), problems)
     )
-    job = _build_job(draft, task_request, framework or plugins.DEFAULT_FRAMEWORK, master, task_id, problems)
-    brought = code.inspect_code(job)
-    problems += [*validate.find_general_problems(job), *brought.problems]
+    job = _build_job(draft, framework or plugins.DEFAULT_FRAMEWORK, task_id, problems)
+    inspected = code.inspect_code(job)
+    problems += [*validate.find_general_problems(job), *inspected.problems]
     if version:
         problems += recipes.find_vocabulary_problems(job, version.largest_token)
-    if environments:
-        draft.cluster, job = environments[0].cluster, elastic_sizes.set_full_size(job)
-        named, impossible, unused = _resolve_run_locations(draft.cluster, job)
-        job = (
-            named if access.is_member(user, project) else replace(named, python="")
-        )  # as engines run the interpreter that it names
-        problems += impossible
-        problems += _check_on_engine(user, draft.cluster, job)
-        outside = get_backend(draft.cluster).entry_text(job, entry.MAX_SCRIPT_BYTES)
-        problems += entry.find_text_problems(job.entrypoint, outside)
-        problems += (
-            admission.check_request(user, project, _build_admission_request(task_request, choice, project))
-            if project
-            else []
+    if choice.cluster:
+        backend = get_backend(choice.cluster)
+        located, location_problems, location_warnings = _resolve_run_locations(
+            backend, elastic_sizes.set_full_size(job)
         )
+        # engines run the interpreter that it names
+        job = located if access.is_member(user, choice.project) else replace(located, python="")
+        entry_text = backend.entry_text(job, entry.MAX_SCRIPT_BYTES)
+        problems += location_problems + _check_on_engine(user, backend, job)
+        problems += entry.find_text_problems(job.entrypoint, entry_text) + _check_admission(user, request, choice)
         if framework:
             draft.job = job
             problems += validate.find_framework_problems(job) + elastic_sizes.find_problems(job)
-            backend = get_backend(draft.cluster)
             problems += installed.find_problems(job, backend)
             draft.using = memory.find_memory_in_use((node.id for node in job.nodes), user)
-            draft.warnings = _list_warnings(job, draft.using) + unused + installed.find_warnings(job, backend)
-            draft.warnings += _warn_not_shared(job, backend) + _warn_not_queued(job, backend)
-            draft.warnings += [*entry.find_warnings(job, outside or brought.entry_text), *brought.warnings]
             draft.installed = packages.compare_packages(
-                user, named, environments, code.find_imports(job, outside), start_surveys=start_surveys
+                user, located, choice.environments, code.find_imports(job, entry_text), start_surveys=start_surveys
             )
-            draft.warnings += draft.installed.warnings()
-            if not (task_request.model_id or task_request.entrypoint):
+            draft.warnings = [
+                *_list_warnings(job, draft.using),
+                *location_warnings,
+                *installed.find_warnings(job, backend),
+                *_warn_inside(job, backend),
+                *entry.find_warnings(job, entry_text or inspected.entry_text),
+                *inspected.warnings,
+                *draft.installed.warnings(),
+            ]
+            if not (request.model_id or request.entrypoint):
                 draft.warnings.append(Problem("modelId", "MODEL_NOT_CHOSEN"))
-    found = merge_problems(
-        shape_problems, (problem for problem in problems if not _may_follow_from(problem, shape_problems))
-    )
-    draft.problems = sorted(found, key=_get_form_position)
+    own = [problem for problem in problems if not _may_follow_from(problem, parsed.problems)]
+    draft.problems = sorted(merge_problems(parsed.problems, own), key=_get_form_position)
     return draft
 
 
-def _may_follow_from(problem: Problem, wrong: Sequence[Problem]) -> bool:
+def _check_request(request: TaskRequest) -> list[Problem]:
+    """Return the problems that need nothing but the request."""
+    problems = []
+    if not request.task_name:
+        problems.append(Problem("taskName", "NAME_REQUIRED"))
+    if request.launch_mode not in (EXISTING, NEW):
+        problems.append(Problem("launchMode", "LAUNCH_MODE_UNKNOWN", {"found": request.launch_mode}))
+    elif request.launch_mode == EXISTING and request.new_environments:
+        problems.append(Problem("newEnvironments", "NEW_WITHOUT_MODE", {"found": request.launch_mode}))
+    return problems
+
+
+def _may_follow_from(problem: Problem, shape_problems: Sequence[Problem]) -> bool:
     """Return True if the problem may only exist because another field could not be read."""
     needed = next((fields for start, fields in _DEPENDS_ON.items() if problem.field.startswith(start)), ())
-    return is_value_unknown(wrong, *needed)
+    return is_value_unknown(shape_problems, *needed)
 
 
 _FORM_ORDER = (
@@ -203,10 +200,10 @@ def _load_one(rows: CompiledInstances[M], user: User, project: Project | None, k
 
 
 def _find_version(
-    user: User, project: Project | None, asked: TaskRequest, problems: list[Problem]
+    user: User, project: Project | None, request: TaskRequest, problems: list[Problem]
 ) -> DatasetVersion | None:
-    dataset, version = asked.dataset_id, asked.dataset_version_id
-    if dataset is None and version is None and asked.entrypoint:
+    dataset, version = request.dataset_id, request.dataset_version_id
+    if dataset is None and version is None and request.entrypoint:
         return None
     found = _load_one(_VERSIONS, user, project, version)
     known = found is not None and found.dataset_id == dataset
@@ -227,9 +224,9 @@ def _is_dataset_usable(user: User, project: Project | None, key: str | None) -> 
     return _filter_usable(rows, user.is_superuser, user.pk, project.pk if project else "").exists()
 
 
-def _find_framework(asked: TaskRequest, nodes: int, problems: list[Problem]) -> str | None:
-    name = plugins.resolve_framework_name(asked.distributed.framework)
-    if asked.distributed.framework == scenarios.SINGLE and nodes > 1:
+def _find_framework(request: TaskRequest, nodes: int, problems: list[Problem]) -> str | None:
+    name = plugins.resolve_framework_name(request.distributed.framework)
+    if request.distributed.framework == scenarios.SINGLE and nodes > 1:
         problems.append(Problem(f"{CONFIG}.framework", "SINGLE_NOT_ALONE", {"found": nodes}))
     try:
         plugins.get_framework(name)
@@ -239,40 +236,34 @@ def _find_framework(asked: TaskRequest, nodes: int, problems: list[Problem]) -> 
     return name
 
 
-def _build_job(
-    draft: TaskDraft, asked: TaskRequest, framework: str, master: str, task_id: str, problems: list[Problem]
-) -> JobSpec:
+def _build_job(draft: TaskDraft, framework: str, task_id: str, problems: list[Problem]) -> JobSpec:
     """Return the job; it has no nodes while no environment is known."""
-    model, version, choice = draft.model, draft.version, draft.choice
+    request, model, version, choice = draft.parsed.task, draft.model, draft.version, draft.choice
     named = [] if choice.select or choice.planned else choice.environments
-    brought, wrong = code.resolve_code(
-        choice.project, asked.code, next((one for one in named if one.pk == master), None)
-    )
+    master = next((one for one in named if one.pk == choice.master), None)
+    brought, wrong = code.resolve_code(choice.project, request.code, master)
     problems += wrong
-    first = next(iter(choice.environments), None)
     nodes: Sequence[Node] = clusters.build_nodes(choice.environments)
-    if first and choice.select:
-        wanted = asked.distributed.world_size
-        _, wrong = limit_world_size(trim_nodes(choice.select, nodes), master, wanted)
+    if nodes:
+        world_size = request.distributed.world_size
+        part = trim_nodes(choice.select, nodes) if choice.select else nodes
+        limited, wrong = limit_world_size(part, choice.master, world_size)
         problems += wrong
-        nodes = trim_nodes(choice.select, nodes, None if wrong else wanted)
-    elif first:
-        nodes, wrong = limit_world_size(nodes, master, asked.distributed.world_size)
-        problems += wrong
+        nodes = trim_nodes(choice.select, nodes, None if wrong else world_size) if choice.select else limited
     return build_job(
-        asked,
+        request,
         task_id=task_id,
         framework=framework,
         nodes=nodes,
-        master=master,
+        master=choice.master,
         master_port=settings.MASTER_PORTS.start,
         checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS_FOLDER / task_id),
         output_dir=str(settings.DATA_DIR / OUTPUTS_FOLDER / task_id),
         **get_job_locations(choice.project.pk if choice.project else ""),
-        resume_from=checkpoints.resolve_path(first.cluster, asked.resume_from or "") if first else "",
+        resume_from=checkpoints.resolve_path(choice.cluster, request.resume_from or "") if choice.cluster else "",
         recipe=model.recipe if model else "gpt",
         defaults=model.defaults if model else {},
-        model_parameters=model.parameters if model and asked.entrypoint else None,
+        model_parameters=model.parameters if model and request.entrypoint else None,
         train_data=version.train_path if version else "",
         valid_data=version.valid_path if version else "",
         project=choice.project.pk if choice.project else "",
@@ -281,54 +272,59 @@ def _build_job(
     )
 
 
-def _build_admission_request(
-    asked: TaskRequest, choice: EnvironmentChoice, project: Project
-) -> admission.AdmissionRequest:
-    return admission.AdmissionRequest(
+def _check_admission(user: User, request: TaskRequest, choice: EnvironmentChoice) -> list[Problem]:
+    """Return the project's problems with the request."""
+    project = choice.project
+    if project is None:
+        return []
+    wanted = admission.AdmissionRequest(
         environments=choice.environments,
         where=choice.where,
         chosen=choice.select is not None,
         spent=lambda: load.load_monthly_spend(now())[project.pk].cost,
-        priority=asked.priority_number,
-        max_run=asked.max_run_seconds,
-        preemptible=asked.preemptible,
+        priority=request.priority_number,
+        max_run=request.max_run_seconds,
+        preemptible=request.preemptible,
     )
+    return admission.check_request(user, project, wanted)
 
 
-def _resolve_run_locations(cluster: Cluster, job: JobSpec) -> tuple[JobSpec, list[Problem], list[Problem]]:
+def _resolve_run_locations(backend: Backend, job: JobSpec) -> tuple[JobSpec, list[Problem], list[Problem]]:
     """Return the job with the run location of each node, the problems and the warnings of that. If the engine cannot be
     asked now, it is decided when the task starts."""
     try:
-        known = get_backend(cluster).ways(job)
+        known = backend.ways(job)
     except BackendError:
         return job, [], []
     job, impossible = run_location.choose_run_locations(job, known)
     return job, impossible, run_location.find_warnings(job)
 
 
-def _check_on_engine(user: User, cluster: Cluster, job: JobSpec) -> list[Problem]:
+def _check_on_engine(user: User, backend: Backend, job: JobSpec) -> list[Problem]:
     """Return the engine's problems with the job. For a checkpoint that the user may not read, the problem is the same
     as for one that does not exist."""
     if checkpoints.may_read_checkpoint(user, job.resume_from):
-        return get_backend(cluster).problems(job)
+        return backend.problems(job)
     missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
-    return [missing, *get_backend(cluster).problems(replace(job, resume_from=""))]
+    return [missing, *backend.problems(replace(job, resume_from=""))]
 
 
-def _warn_not_shared(job: JobSpec, backend: Backend) -> list[Problem]:
-    """Return the warning which environments' files are copied to the platform, and how much at most."""
-    found = [node.name for node in job.nodes if node.inside and not backend.shares_data(node)]
-    if not found:
-        return []
-    folder, task = (humanize.format_bytes(gb << 30) for gb in (settings.CARRIED_FOLDER_GB, settings.CARRIED_TASK_GB))
-    about = {"environments": ", ".join(found), "folder": folder, "task": task}
-    return [Problem(run_location.FIELD, "INSIDE_NOT_SHARED", about)]
-
-
-def _warn_not_queued(job: JobSpec, backend: Backend) -> list[Problem]:
-    """Return the warning for which environments the engine's own queue is not asked."""
-    found = [node.name for node in job.nodes if node.inside and backend.queues]
-    return [Problem(run_location.FIELD, "INSIDE_NOT_QUEUED", {"environments": ", ".join(found)})] if found else []
+def _warn_inside(job: JobSpec, backend: Backend) -> list[Problem]:
+    """Return the warnings which environments that ranks run in have their files copied to the platform, and how much at
+    most; and for which of them the engine's own queue is not asked."""
+    inside = [node for node in job.nodes if node.inside]
+    found = []
+    if copied := ", ".join(node.name for node in inside if not backend.shares_data(node)):
+        params = {
+            "environments": copied,
+            "folder": humanize.format_bytes(settings.CARRIED_FOLDER_GB << 30),
+            "task": humanize.format_bytes(settings.CARRIED_TASK_GB << 30),
+        }
+        found.append(Problem(run_location.FIELD, "INSIDE_NOT_SHARED", params))
+    if inside and backend.queues:
+        params = {"environments": ", ".join(node.name for node in inside)}
+        found.append(Problem(run_location.FIELD, "INSIDE_NOT_QUEUED", params))
+    return found
 
 
 _LEASES = CompiledQuery(

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -16,22 +16,18 @@ from apps.training.models import Task
 from apps.training.services import actions, planned_environments
 from apps.training.services.build import TaskDraft, build_draft
 from apps.training.services.code_source import DEFAULT_RETRY_CODE, RetryCode
-from fermi.jobs import json_shape
-from fermi.jobs.spec import Problem
-from fermi.planning.request import TaskRequest
+from fermi.planning.request import ParsedRequest, parse_request
 
 
 def submit_request(user: User, request: Mapping[str, Any]) -> Task:
     """Create a task from a request that did not come through the API: of a group, or of a task that runs again. Raises
     ProblemsError."""
-    asked, wrong = json_shape.read_object(TaskRequest, request)
-    return create_task(user, asked, request, shape_problems=wrong)
+    return create_task(user, parse_request(request))
 
 
 def draft_request(user: User, request: Mapping[str, Any], task_id: str) -> TaskDraft:
     """Return the draft that `submit_request` would run, with all its problems."""
-    asked, wrong = json_shape.read_object(TaskRequest, request)
-    return build_draft(user, asked, request, task_id, wrong)
+    return build_draft(user, parse_request(request), task_id)
 
 
 def retry_task(user: User, task_id: str, code: RetryCode = DEFAULT_RETRY_CODE, snapshot: str | None = None) -> Task:
@@ -41,24 +37,18 @@ def retry_task(user: User, task_id: str, code: RetryCode = DEFAULT_RETRY_CODE, s
 
 
 def create_task(
-    user: User,
-    task_request: TaskRequest,
-    request: Mapping[str, Any],
-    key: str | None = None,
-    shape_problems: Sequence[Problem] = (),
-    trace: Mapping[str, Any] | None = None,
+    user: User, parsed: ParsedRequest, key: str | None = None, trace: Mapping[str, Any] | None = None
 ) -> Task:
     """Create a task and return it.
 
     `key`: the Idempotency-Key; with the same request it returns the task that it created before, with another request
     it raises ApiError 409. `trace`: the result of `trace_context.read_request_trace`. Raises ProblemsError with all
-    problems, `shape_problems` (of fields that could not be parsed) first, and ApiError 403 without the role to create
-    tasks.
+    problems, and ApiError 403 without the role to create tasks.
     """
-    digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest() if key else ""
+    digest = hashlib.sha256(json.dumps(parsed.body, sort_keys=True).encode()).hexdigest() if key else ""
     if key and (before := _find_existing(user, key, digest)):
         return before
-    draft = build_draft(user, task_request, request, new_id("task"), shape_problems, start_surveys=False)
+    draft = build_draft(user, parsed, new_id("task"), start_surveys=False)
     if draft.problems:
         raise ProblemsError(draft.problems)
     access.require_role(user, draft.choice.project, Role.MEMBER)
@@ -80,18 +70,15 @@ def _find_existing(user: User, key: str, digest: str) -> Task | None:
 
 def _store_draft(user: User, draft: TaskDraft, key: str | None, digest: str, trace: Mapping[str, Any]) -> Task:
     assert draft.job
-    assert draft.cluster
+    assert draft.choice.cluster
     if draft.choice.planned:
         planned_environments.create_environments(user, draft.choice.planned, draft.job.task_id)
     task = task_store.store_task(
         draft.job,
         user,
-        draft.cluster,
-        name=draft.name,
-        dataset_version=draft.version,
-        model=draft.model,
-        **task_store.build_queue_columns(draft.asked, draft.choice.select),
-        request=draft.request,
+        draft.choice.cluster,
+        **draft.build_columns(),
+        **task_store.build_queue_columns(draft.parsed.task, draft.choice.select),
         warnings=[{"code": warning.code, "params": dict(warning.params)} for warning in draft.warnings],
         idempotency_key=key or None,
         request_hash=digest,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from apps.accounts import access
 from apps.accounts.models import Project, User
 from apps.clusters import selectors as clusters
-from apps.clusters.models import DevEnvironment, Lease
+from apps.clusters.models import Cluster, DevEnvironment, Lease
 from apps.common.clock import now
 from apps.scheduling import selectors
 from apps.training.core import task_environments
@@ -27,43 +27,44 @@ SELECT = f"{CONFIG}.select"
 class EnvironmentChoice:
     """Environments of a request. `where`: the field that named them. `select`: the requested capacity, for which the
     environments are what suits best now, master first; they may be others when the turn comes. `planned`: environments
-    that are to be created."""
+    that are to be created. `master`: the id of one of them; empty without any."""
 
     environments: list[DevEnvironment]
     where: str
     project: Project | None = None
     select: Select | None = None
     planned: PlannedEnvironments | None = None
+    master: str = ""
+
+    @property
+    def cluster(self) -> Cluster | None:
+        return self.environments[0].cluster if self.environments else None
 
 
 def choose_environments(user: User, request: TaskRequest, task_id: str, problems: list[Problem]) -> EnvironmentChoice:
-    """Return the environments of a request; problems are added to `problems`."""
+    """Return the environments of a request and its master; problems, of its spares too, are added to `problems`."""
     if request.launch_mode == NEW:
-        return _plan_new_environments(user, request, task_id, problems)
-    if request.distributed.select is not None:
-        return _choose_by_capacity(user, request, request.distributed.select, problems)
-    ids, where = request.environment_ids, get_environments_field(request)
-    if where != "environmentIds":
-        nodes = request.distributed.node_ids
-        if stray := [key for key in ids if key not in nodes]:
-            problems.append(Problem("environmentIds", "ENVIRONMENTS_CONTRADICT", {"environments": ", ".join(stray)}))
-        ids = nodes
-    found = find_named_environments(user, ids, where, problems)
-    project = _find_project(user, request, found, problems)
+        choice = _plan_new_environments(user, request, task_id, problems)
+    elif request.distributed.select is not None:
+        choice = _choose_by_capacity(user, request, request.distributed.select, problems)
+    else:
+        choice = _choose_by_name(user, request, problems)
+    _check_spares(user, request, choice, problems)
+    choice.master = _choose_master(request, choice, problems)
+    return choice
+
+
+def _choose_by_name(user: User, request: TaskRequest, problems: list[Problem]) -> EnvironmentChoice:
+    config, ids, where = request.distributed_config, request.environment_ids, "environmentIds"
+    if config and config.enabled and (config.node_ids or not ids):
+        if stray := [key for key in ids if key not in config.node_ids]:
+            problems.append(Problem(where, "ENVIRONMENTS_CONTRADICT", {"environments": ", ".join(stray)}))
+        ids, where = config.node_ids, f"{CONFIG}.nodeIds"
+    environments = find_named_environments(user, ids, where, problems)
+    project = _find_project(user, request, environments, problems)
     if project:
-        problems += check_foreign(project.pk, found, ids, where)
-    return EnvironmentChoice(found, where, project)
-
-
-def get_environments_field(request: TaskRequest) -> str:
-    """Return the name of the field that decides where the task runs."""
-    config = request.distributed_config
-    if request.launch_mode == NEW:
-        return planned_environments.FIELD
-    if request.distributed.select is not None:
-        return SELECT
-    chosen = config and config.enabled and (config.node_ids or not request.environment_ids)
-    return f"{CONFIG}.nodeIds" if chosen else "environmentIds"
+        problems += check_foreign(project.pk, environments, ids, where)
+    return EnvironmentChoice(environments, where, project)
 
 
 def find_named_environments(
@@ -101,7 +102,7 @@ def check_foreign(project: str, found: Sequence[DevEnvironment], ids: Sequence[s
     ]
 
 
-def check_spares(user: User, request: TaskRequest, choice: EnvironmentChoice, problems: list[Problem]) -> None:
+def _check_spares(user: User, request: TaskRequest, choice: EnvironmentChoice, problems: list[Problem]) -> None:
     """Add the problems of the request's spare environments to `problems`. They need not be usable before an environment
     is lost."""
     ids, where = request.spare_environment_ids, "spareEnvironmentIds"
@@ -119,7 +120,7 @@ def check_spares(user: User, request: TaskRequest, choice: EnvironmentChoice, pr
             problems += _check_same_cluster(at, spare, first)
 
 
-def choose_master(request: TaskRequest, choice: EnvironmentChoice, problems: list[Problem]) -> str:
+def _choose_master(request: TaskRequest, choice: EnvironmentChoice, problems: list[Problem]) -> str:
     """Return the master's id. If it is missing or wrong, a problem is added and the first environment is used, so that
     the rest can be shown."""
     chosen, where = request.distributed.master_node, f"{CONFIG}.masterNode"
@@ -152,7 +153,7 @@ def build_select(request: SelectRequest) -> Select:
     )
 
 
-def build_waiting_task(choice: EnvironmentChoice, user: User, task_id: str, request: TaskRequest) -> WaitingTask:
+def build_waiting_task(user: User, request: TaskRequest, choice: EnvironmentChoice, task_id: str) -> WaitingTask:
     """Return the task as it would wait in the queue now."""
     return WaitingTask(
         task=task_id,
@@ -170,41 +171,38 @@ def build_waiting_task(choice: EnvironmentChoice, user: User, task_id: str, requ
 
 
 def _choose_by_capacity(
-    user: User, request: TaskRequest, wanted: SelectRequest, problems: list[Problem]
+    user: User, request: TaskRequest, capacity: SelectRequest, problems: list[Problem]
 ) -> EnvironmentChoice:
     """Return what suits best of what is free now, else of all there is, in the first cluster that has it. If the
     request says nothing about GPUs, environments with GPUs come first, and others are chosen only if no GPUs suit."""
     named = [*request.distributed.node_ids, *request.environment_ids]
     if named:
         problems.append(Problem(SELECT, "SELECT_WITH_NODES", {"environments": ", ".join(named)}))
-    twice = wanted.gpus_per_node is not None and wanted.total_gpus is not None
-    if twice:
+    has_both = capacity.gpus_per_node is not None and capacity.total_gpus is not None
+    if has_both:
         problems.append(Problem(SELECT, "SELECT_GPUS_TWICE"))
-    select = build_select(wanted)
-    choice = EnvironmentChoice([], SELECT, _find_project(user, request, [], problems), select)
-    if choice.project is None or twice:
+    select = build_select(capacity)
+    project = _find_project(user, request, [], problems)
+    choice = EnvironmentChoice([], SELECT, project, select)
+    if project is None or has_both:
         return choice
-    there, taken = load.load_environments(), set(Lease.objects.values_list("environment_id", flat=True))
-    homes = sorted({place.cluster for place in there if place.shared or place.project == choice.project.pk})
-    limits = selectors.build_project(choice.project, selectors.get_limits(choice.project))
-    free = [place for place in there if place.id not in taken]
-    rounds = [
-        (select, free, limits),
-        (select, there, limits),
-        (select, there, None),
-    ]  # the last one finds what a limit forbids
-    if wanted.gpus_per_node is None and wanted.total_gpus is None:
+    known, leased = load.load_environments(), set(Lease.objects.values_list("environment_id", flat=True))
+    cluster_ids = sorted({one.cluster for one in known if one.shared or one.project == project.pk})
+    limits = selectors.build_project(project, selectors.get_limits(project))
+    free = [one for one in known if one.id not in leased]
+    rounds = [(select, free, limits), (select, known, limits), (select, known, None)]
+    if capacity.gpus_per_node is None and capacity.total_gpus is None:
         on_gpus = replace(select, on_gpus=True)
-        rounds = [(on_gpus, free, limits), (on_gpus, there, limits), *rounds]
-    for select, open_ones, within in rounds:
-        for cluster in homes:
-            asks = WaitingTask("", choice.project.pk, user.username, cluster, 0.0, select=select)
-            if found := placement.choose_environments(asks, open_ones, within):
-                rows = DevEnvironment.objects.select_related("zone", "cluster").in_bulk([place.id for place in found])
-                choice.environments = [rows[place.id] for place in found if place.id in rows]
-                choice.select = select
+        rounds = [(on_gpus, free, limits), (on_gpus, known, limits), *rounds]
+    for wanted, candidates, within in rounds:  # the last one finds what a limit forbids
+        for cluster in cluster_ids:
+            waiting = WaitingTask("", project.pk, user.username, cluster, 0.0, select=wanted)
+            if found := placement.choose_environments(waiting, candidates, within):
+                rows = DevEnvironment.objects.select_related("zone", "cluster").in_bulk([one.id for one in found])
+                choice.environments = [rows[one.id] for one in found if one.id in rows]
+                choice.select = wanted
                 return choice
-    problems.append(_explain_impossible(choice.select, choice.project.pk, homes, there))
+    problems.append(_explain_impossible(select, project.pk, cluster_ids, known))
     return choice
 
 
@@ -220,10 +218,9 @@ def _plan_new_environments(
 
 
 def _explain_impossible(
-    select: Select | None, project: str, homes: Sequence[str], there: Sequence[EnvironmentInfo]
+    select: Select, project: str, cluster_ids: Sequence[str], known: Sequence[EnvironmentInfo]
 ) -> Problem:
-    assert select is not None
-    found = request_text.check_possible(select, project, homes[0] if len(homes) == 1 else "", there)
+    found = request_text.check_possible(select, project, cluster_ids[0] if len(cluster_ids) == 1 else "", known)
     return found or Problem(SELECT, "SELECT_IMPOSSIBLE", {"wanted": request_text.format_request(select), "found": 0})
 
 

@@ -1,9 +1,8 @@
 """Previews a request without creating anything: ranks, environments, files, and what the engine would receive."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
 
 from apps.accounts import access
 from apps.accounts.models import User
@@ -14,10 +13,10 @@ from apps.training.core.engine_access import get_backend, map_paths_to_cluster
 from apps.training.queue import load
 from apps.training.services import environment_choice, scaling
 from apps.training.services.build import TaskDraft, build_draft
-from apps.training.services.environment_choice import get_environments_field
+from apps.training.services.environment_choice import EnvironmentChoice
 from fermi.jobs.spec import JobSpec, Plan, Problem, Rendered
 from fermi.planning import plugins
-from fermi.planning.request import TaskRequest
+from fermi.planning.request import ParsedRequest
 from fermi.planning.scaling import ScalingEstimate
 from fermi.scheduler import request_text, scheduler
 from fermi.scheduler.snapshot import QueueEntry
@@ -49,12 +48,10 @@ class TaskPreview:
     rendered: tuple[Plan, Rendered] | None = None
 
 
-def preview_task(
-    user: User, task_request: TaskRequest, request: Mapping[str, Any], shape_problems: Sequence[Problem] = ()
-) -> TaskPreview:
-    """Return the preview of a request. `shape_problems`: problems of fields that could not be parsed."""
-    draft = build_draft(user, task_request, request, PREVIEW_TASK_ID, shape_problems)
-    problems = limit_problems([*draft.problems, *_check_role(user, draft, task_request)])
+def preview_task(user: User, parsed: ParsedRequest) -> TaskPreview:
+    """Return the preview of a request."""
+    draft = build_draft(user, parsed, PREVIEW_TASK_ID)
+    problems = limit_problems([*draft.problems, *_check_role(user, draft.choice)])
     chosen = _choose_environments(user, draft) if draft.choice.select and draft.choice.environments else None
     job = draft.job
     if job is None:
@@ -65,7 +62,7 @@ def preview_task(
 
 def _choose_environments(user: User, draft: TaskDraft) -> PlatformChoice:
     """Return what the platform would choose if the task were created now, and why; if it would wait, for what."""
-    asks = environment_choice.build_waiting_task(draft.choice, user, PREVIEW_TASK_ID, draft.asked)
+    asks = environment_choice.build_waiting_task(user, draft.parsed.task, draft.choice, PREVIEW_TASK_ID)
     scene = load.load_snapshot(now(), asks)
     turn = next(turn for turn in scheduler.make_decision(scene).turns if turn.task == PREVIEW_TASK_ID)
     known = {place.id: place for place in scene.places}
@@ -92,18 +89,17 @@ def mask_secrets(job: JobSpec | None) -> dict[str, str]:
     return {name: f"<secret {secret}>" for name, secret in job.secret_env.items()} if job else {}
 
 
-def _check_role(user: User, draft: TaskDraft, asked: TaskRequest) -> list[Problem]:
+def _check_role(user: User, choice: EnvironmentChoice) -> list[Problem]:
     """Return the problem that a viewer may not create the task. Viewers may preview it."""
-    project = draft.choice.project
-    if project is None or access.is_member(user, project):
+    if choice.project is None or access.is_member(user, choice.project):
         return []
-    return [Problem(get_environments_field(asked), "MEMBER_REQUIRED", {"project": project.name})]
+    return [Problem(choice.where, "MEMBER_REQUIRED", {"project": choice.project.name})]
 
 
 def render_draft(draft: TaskDraft) -> tuple[Plan, Rendered] | None:
     """Return the plan of the draft's first attempt and what the engine would receive. Values that break a rule of the
     framework are replaced by their defaults; None if more than that is wrong."""
-    job, cluster = draft.job, draft.cluster
+    job, cluster = draft.job, draft.choice.cluster
     if job is None or cluster is None:
         return None
     framework = plugins.get_framework(job.framework)

@@ -9,6 +9,7 @@ So what they need may be missing here: empty is what was left out, null what was
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -431,6 +432,20 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         """The configuration that applies: the defaults where there is none, or it is not enabled."""
         config = self.distributed_config
         return config if config and config.enabled else DistributedConfigRequest()
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest:
+    """A request as it was sent (`body`), what could be read of it (`task`), and the problems of the other fields."""
+
+    body: Mapping[str, Any]
+    task: TaskRequest
+    problems: Sequence[Problem] = ()
+
+
+def parse_request(body: Mapping[str, Any]) -> ParsedRequest:
+    """Return the request that a JSON object is. Raises nothing: what is wrong is in `problems`."""
+    return ParsedRequest(body, *json_shape.read_object(TaskRequest, body))
 
 
 def limit_world_size(
