@@ -57,6 +57,11 @@ _ROLE_QUERY = CompiledQuery(
 )
 
 
+_ROLES_QUERY = CompiledQuery(
+    lambda user: Membership.objects.filter(user=user), list_columns(Membership, "project", "role")
+)
+
+
 def get_role(user: AnyUser, project: Project | str | None) -> Role | None:
     """Return the user's role in a project, or None. An administrator is a maintainer everywhere; every user is a viewer
     of what belongs to no project (`project` None)."""
@@ -86,8 +91,8 @@ def read_changeable_projects(user: AnyUser) -> Mapping[str, bool] | None:
     """
     if user.is_superuser:
         return None
-    rows = Membership.objects.filter(user_id=user.pk or 0).values_list("project_id", "role")
-    return {project: role in _MEMBER_ROLES for project, role in rows}
+    rows = _ROLES_QUERY.fetch(user=user.pk or 0)
+    return {row["project"]: row["role"] in _MEMBER_ROLES for row in rows}
 
 
 def make_usage_check(user: AnyUser) -> Callable[[str | None], bool]:
