@@ -35,4 +35,8 @@ def check_row_limit(kind: str, rows: QuerySet[Any, Any], new_rows: int = 1) -> N
     Of two requests at the same moment both may pass."""
     high = MAX_ROWS[kind]
     if new_rows > high or rows.order_by()[max(0, high - new_rows) :].exists():
-        raise ApiError(409, "ROWS_FULL", kind=kind, high=high)
+        raise make_limit_error(kind)
+
+
+def make_limit_error(kind: str) -> ApiError:
+    return ApiError(409, "ROWS_FULL", kind=kind, high=MAX_ROWS[kind])

@@ -8,12 +8,12 @@
 
 To make the SQL of a query takes Django ten times as long as a small one takes the database, so the few that nearly
 every request asks are compiled. What stands before the slash shapes the query, and each shape has SQL of its own. What
-stands behind it are texts and whole numbers that the SQL has places for; the query may compare them and do nothing else
-with them, since it is made with others in their stead.
+stands behind it are texts, whole numbers and times that the SQL has places for; the query may compare them and do
+nothing else with them, since it is made with others in their stead.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from itertools import cycle, islice
@@ -33,6 +33,7 @@ M = TypeVar("M", bound=Model)
 T = TypeVar("T")
 
 Reader = Callable[[Any], Any]
+Parameter = str | int | datetime
 
 
 class CompiledQuery:
@@ -43,13 +44,13 @@ class CompiledQuery:
         self._readers = [(index, reader) for index, reader in enumerate(columns.values()) if reader]
         self._compiled = lru_cache(MAX_SHAPES)(self._compile)
 
-    def fetch(self, *shape: Hashable, **parameters: str | int) -> list[dict[str, Any]]:
+    def fetch(self, *shape: Hashable, **parameters: Parameter) -> list[dict[str, Any]]:
         """Return all rows. Raises ValueError for a parameter that the query does not compare as it is, TypeError for
-        one that is neither a text nor a whole number."""
+        one that is neither a text, a whole number nor a time."""
         compiled = self._compiled(shape, *((name, type(value)) for name, value in parameters.items()))
         values = list(compiled.values)
         for index, name in compiled.places:
-            values[index] = parameters[name]
+            values[index] = _adapt(parameters[name])
         with connection.cursor() as cursor:
             cursor.execute(compiled.sql, values)
             rows = [list(row) for row in cursor.fetchall()]
@@ -59,15 +60,15 @@ class CompiledQuery:
                     row[index] = read(row[index])
         return [dict(zip(self._names, row, strict=True)) for row in rows]
 
-    def first(self, *shape: Hashable, **parameters: str | int) -> dict[str, Any] | None:
+    def first(self, *shape: Hashable, **parameters: Parameter) -> dict[str, Any] | None:
         """Return the first row; None where there is none."""
         return next(iter(self.fetch(*shape, **parameters)), None)
 
     def _compile(self, shape: tuple[Hashable, ...], *kinds: tuple[str, type]) -> "_Compiled":
         stand_ins = {name: _stand_in(index, kind) for index, (name, kind) in enumerate(kinds)}
         sql, values = _statement_of(self._build(*shape, **stand_ins).values_list(*self._names))
-        names = {value: name for name, value in stand_ins.items()}
-        places = tuple((at, names[one]) for at, one in enumerate(values) if isinstance(one, str | int) and one in names)
+        names = {_adapt(value): name for name, value in stand_ins.items()}
+        places = tuple((at, names[one]) for at, one in enumerate(values) if isinstance(one, Parameter) and one in names)
         if missing := stand_ins.keys() - {name for _, name in places}:
             raise ValueError(f"the query does not compare {', '.join(sorted(missing))} as it is")
         return _Compiled(sql, tuple(values), places)
@@ -81,12 +82,12 @@ class CompiledInstances(Generic[M]):
         paths = [*_own(model), *(f"{name}__{own}" for name, other in self._related.items() for own in _own(other))]
         self._query = CompiledQuery(build, list_columns(model, *paths))
 
-    def fetch(self, *shape: Hashable, **parameters: str | int) -> list[M]:
+    def fetch(self, *shape: Hashable, **parameters: Parameter) -> list[M]:
         """Return all instances. Raises as `CompiledQuery.fetch` does."""
         related: dict[tuple[str, Any], Any] = {}
         return [self._instance(row, related) for row in self._query.fetch(*shape, **parameters)]
 
-    def first(self, *shape: Hashable, **parameters: str | int) -> M | None:
+    def first(self, *shape: Hashable, **parameters: Parameter) -> M | None:
         """Return the first instance; None where there is none."""
         return next(iter(self.fetch(*shape, **parameters)), None)
 
@@ -134,13 +135,22 @@ def _statement_of(rows: QuerySet[Any, Any]) -> tuple[str, Sequence[Any]]:
     return next(one for one in executed if one[0].startswith("SELECT") and table in one[0])
 
 
-def _stand_in(index: int, kind: type) -> str | int:
+def _stand_in(index: int, kind: type) -> Parameter:
     """Nothing that is stored looks like it."""
     if kind is int:
         return 2**62 - 1 - index
     if issubclass(kind, str):
         return f"\N{SYMBOL FOR NULL}parameter {index}\N{SYMBOL FOR NULL}"
-    raise TypeError(f"{kind.__name__} is neither a text nor a whole number")
+    if kind is datetime:
+        return datetime(5000, 1, 1, tzinfo=UTC) + timedelta(microseconds=index)
+    raise TypeError(f"{kind.__name__} is neither a text, a whole number nor a time")
+
+
+def _adapt(parameter: Parameter) -> Any:
+    """Return the parameter as the database's driver takes it."""
+    if isinstance(parameter, datetime):
+        return connection.ops.adapt_datetimefield_value(parameter)
+    return parameter
 
 
 def list_columns(model: type[Model], *paths: str, **annotated: Reader | None) -> dict[str, Reader | None]:

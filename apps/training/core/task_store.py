@@ -8,7 +8,8 @@ from django.db import transaction
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
 from apps.common.clock import now
-from apps.common.row_bounds import check_row_limit
+from apps.common.row_bounds import MAX_ROWS, make_limit_error
+from apps.common.sql import CompiledQuery, list_columns
 from apps.files.services import outputs
 from apps.training import models
 from apps.training.core import code, wakeups
@@ -30,14 +31,22 @@ INITIAL_STATES = {
     TaskKind.DRILL: TaskState.INITIALIZING,
 }
 
+_ACTIVE_TASKS = CompiledQuery(
+    lambda high, /, owner, kind, since: Task.objects.filter(
+        owner=owner, kind=kind, created_at__gt=since, state__in=ACTIVE_STATES
+    ).order_by()[high - 1 : high],
+    list_columns(Task, "pk"),
+)
+"""The last task that an owner may have, if there are as many."""
+
 
 @transaction.atomic(savepoint=False)
 def store_task(job: JobSpec, owner: User, cluster: Cluster, kind: TaskKind = TaskKind.TRAINING, **own: Any) -> Task:
     """Store a new task with its nodes and return it; it is processed once that is committed. `own`: further columns.
-    Raises ProblemsError if its code is gone, and the error of `check_rows` if the owner has too many active tasks."""
-    moment, state = now(), INITIAL_STATES[kind]
-    going_on = Task.objects.filter(owner=owner, kind=kind, created_at__gt=moment - DAY, state__in=ACTIVE_STATES)
-    check_row_limit("tasks", going_on)
+    Raises ProblemsError if its code is gone, and ApiError 409 if the owner has too many active tasks."""
+    moment, state, high = now(), INITIAL_STATES[kind], MAX_ROWS["tasks"]
+    if high < 1 or _ACTIVE_TASKS.first(high, owner=owner.pk, kind=kind.value, since=moment - DAY):
+        raise make_limit_error("tasks")
     job = code.request_code(job, owner)
     task = Task(
         id=job.task_id,

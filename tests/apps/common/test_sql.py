@@ -1,6 +1,6 @@
 """Queries that are compiled once give what Django gives, whoever asks and however often."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
@@ -84,6 +84,17 @@ def test_each_call_has_its_own_parameters(task: Task, user: User) -> None:
     assert [row["id"] for row in compiled.fetch(user=user.pk)] == [task.pk]
     assert compiled.fetch(user=user.pk + 1) == []
     assert compiled.first(user=user.pk + 1) is None
+
+
+def test_a_time_is_compared_as_django_compares_it(task: Task) -> None:
+    compiled = CompiledQuery(lambda since, until: Task.objects.filter(created_at__gte=since, created_at__lt=until), ID)
+    for moment in (task.created_at, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)):
+        Task.objects.update(created_at=moment)
+        here = moment.astimezone(timezone(timedelta(hours=8)))
+        for since in (moment, here):
+            assert compiled.fetch(since=since, until=since + timedelta(microseconds=1)) == [{"id": task.pk}]
+            assert compiled.fetch(since=since + timedelta(microseconds=1), until=since + timedelta(days=1)) == []
+            assert compiled.fetch(since=since - timedelta(days=1), until=since) == []
 
 
 def test_a_parameter_may_occur_several_times(task: Task) -> None:
