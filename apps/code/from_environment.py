@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
-from django.conf import settings
-
 from apps.accounts.models import Project, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.code import store, uploads
@@ -100,7 +98,7 @@ def _open_folder(project: Project, source: Mapping[str, Any], seconds: float) ->
     try:
         with connection.dial_envd(environment) as stream:
             told = _CommandOutput(stream, environment.name, seconds)
-            request = {"open": "code", "path": source["path"], "limits": _build_limits()}
+            request = {"open": "code", "path": source["path"], "limits": uploads.get_limits()}
             answer = protocol.send_request(stream, request, min(seconds, MAX_SILENCE_SECONDS))
             if not answer.get("ok"):
                 raise _make_refused_error(environment, answer)
@@ -124,14 +122,6 @@ def _request_contents(stream: socket.socket, digests: Mapping[str, int]) -> None
     for at in range(0, len(words), protocol.MAX_FRAME_BYTES):
         stream.sendall(protocol.encode_frame(protocol.IN, words[at : at + protocol.MAX_FRAME_BYTES]))
     stream.sendall(protocol.encode_control({"end": True}))
-
-
-def _build_limits() -> dict[str, int]:
-    return {
-        "files": settings.CODE_MAX_FILES,
-        "fileMb": settings.CODE_MAX_FILE_MB,
-        "totalMb": settings.CODE_MAX_MB,
-    }
 
 
 def _make_changed_error(environment: DevEnvironment) -> FetchError:

@@ -174,3 +174,8 @@ def _get_upload(user: User, project_id: str | None, digest: str) -> tuple[Projec
     if row is None:
         raise ApiError(404, "NOT_FOUND")
     return project, row
+
+
+def get_limits() -> dict[str, int]:
+    """Return how much a snapshot may hold."""
+    return {"files": settings.CODE_MAX_FILES, "fileMb": settings.CODE_MAX_FILE_MB, "totalMb": settings.CODE_MAX_MB}

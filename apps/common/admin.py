@@ -106,3 +106,25 @@ def make_json_field(serializer: type[serializers.Serializer], named: str, empty:
 def make_validation_error(error: ApiError) -> forms.ValidationError:
     """Return the form error with the texts of the API error."""
     return forms.ValidationError([" ".join(render_text(one.code, one.params)) for one in error.problems])
+
+
+class AdministratorsAdmin(ModelAdmin):
+    """Forms that administrators alone may use; each saves through its service."""
+
+    search_help_text = SEARCH_HELP
+    show_full_result_count = False
+
+    def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
+        return request.user.is_superuser
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return request.user.is_superuser
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return request.user.is_superuser
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        """Return the actions without bulk deletion: rows are deleted one by one through the service."""
+        found = super().get_actions(request)
+        found.pop("delete_selected", None)
+        return found

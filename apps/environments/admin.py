@@ -4,12 +4,10 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Model
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
 from apps.accounts import audit
-from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model, make_json_field
+from apps.common.admin import AdministratorsAdmin, ReadOnlyAdmin, label_app, label_model, make_json_field
 from apps.common.texts import render_text
 from apps.environments.api.serializers import EnvironmentMadeOf
 from apps.environments.models import Hosted, Template
@@ -53,29 +51,13 @@ class TemplateForm(forms.ModelForm):
 
 
 @admin.register(Template)
-class TemplateAdmin(ModelAdmin):
+class TemplateAdmin(AdministratorsAdmin):
     form = TemplateForm
     list_display = ("name", "id", "project", "kind", "gpu_type", "gpu_count", "emulated", "created_at")
     list_filter = ("kind", "project", "cluster", "gpu_type")
     list_select_related = ("project",)
-    search_help_text = SEARCH_HELP
     search_fields = ("name", "id", "description")
     exclude = ("id", "created_by")
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return bool(request.user.is_superuser)
-
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return bool(request.user.is_superuser)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return bool(request.user.is_superuser)
-
-    def get_actions(self, request: HttpRequest) -> Any:
-        """Return the actions without bulk deletion: templates are deleted one by one through the service."""
-        found = super().get_actions(request)
-        found.pop("delete_selected", None)
-        return found
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:

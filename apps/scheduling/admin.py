@@ -9,11 +9,10 @@ from django.contrib import admin
 from django.core.validators import MinValueValidator
 from django.db.models import Model
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from apps.clusters.models import AvailabilityZone, DevEnvironment
-from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model
+from apps.common.admin import AdministratorsAdmin, ReadOnlyAdmin, label_app, label_model
 from apps.common.errors import ApiError
 from apps.common.texts import lazy_admin_text, render_text
 from apps.scheduling.models import Limits, Price, Reservation, Usage, UserLimits
@@ -93,26 +92,6 @@ label_model(
     waited="WAITED_BEFORE",
     per_gpu_hour="PER_GPU_HOUR",
 )
-
-
-class AdministratorsAdmin(ModelAdmin):
-    search_help_text = SEARCH_HELP
-    show_full_result_count = False
-
-    def has_add_permission(self, request: HttpRequest, *args: Any) -> bool:
-        return request.user.is_superuser
-
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return request.user.is_superuser
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return request.user.is_superuser
-
-    def get_actions(self, request: HttpRequest) -> Any:
-        """Return the actions without bulk deletion: rows are deleted one by one through the service."""
-        found = super().get_actions(request)
-        found.pop("delete_selected", None)
-        return found
 
 
 def _add_errors(form: forms.ModelForm, problems: list[Problem], fields: Mapping[str, str]) -> None:

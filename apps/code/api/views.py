@@ -3,7 +3,6 @@
 import io
 from typing import IO, cast
 
-from django.conf import settings
 from django.http import FileResponse, HttpResponse
 
 from apps.accounts import access
@@ -23,11 +22,7 @@ class LimitsView(APIView):
     @operation("getCodeLimits", data=serializers.CodeLimits)
     def get(self, request: Request) -> Data:
         """Return how much a snapshot may contain: bytes, bytes of a file, and files."""
-        return {
-            "files": settings.CODE_MAX_FILES,
-            "fileMb": settings.CODE_MAX_FILE_MB,
-            "totalMb": settings.CODE_MAX_MB,
-        }
+        return uploads.get_limits()
 
 
 class SnapshotsView(APIView):

@@ -37,7 +37,6 @@ from fermi.schema import serialization
 
 FENCED_GRACE_SECONDS = 3.0
 CHUNK_BYTES = 1 << 19
-FINAL_PHASES = (EnvironmentPhase.ENDED, EnvironmentPhase.ABSENT)
 
 
 @dataclass(frozen=True, slots=True)

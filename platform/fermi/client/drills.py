@@ -1,12 +1,11 @@
 """Drills: tests whether training resumes after a rank is killed."""
 
-import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 from fermi.client.pagination import Listing
-from fermi.client.transport import Transport
+from fermi.client.transport import MAX_OUTAGE_S, Transport
 from fermi.client.types import Drill
 
 
@@ -33,18 +32,14 @@ class Drills:
         """Request the drill's stop and return it; repeating the request changes nothing."""
         return self._transport.call("POST", _path(drill_id, "/stop"), repeatable=True)
 
-    def wait(self, drill_id: str, *, timeout: float | None = None, patience: float = 300.0) -> Drill:
+    def wait(self, drill_id: str, *, timeout: float | None = None, patience: float = MAX_OUTAGE_S) -> Drill:
         """Wait for the drill's end and return it. Raise TimeoutError after `timeout` seconds. A platform that is
         unreachable for less than `patience` seconds is waited for."""
-        deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        while True:
-            left = deadline - time.monotonic()
-            found: Drill = self._transport.call("GET", _path(drill_id), patience=min(patience, left))
-            if found["status"] in ("done", "failed"):
-                return found
-            if left <= 0:
-                raise TimeoutError(f"{drill_id} has not ended within {timeout:g} s")
-            time.sleep(min(0.5, left))
+        return self._transport.wait(_path(drill_id), _has_ended, drill_id, timeout, patience)
+
+
+def _has_ended(found: Drill) -> bool:
+    return found["status"] in ("done", "failed")
 
 
 def _path(drill_id: str, rest: str = "") -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fermi.client.pagination import Listing
-from fermi.client.transport import Transport, build_telemetry_params
+from fermi.client.transport import MAX_OUTAGE_S, Transport, build_telemetry_params
 from fermi.client.types import (
     DoorTicket,
     EnvironmentDetail,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 LASTING_STATES = {"running": ("running",), "stopped": ("stopped", "failed"), "deleted": ("deleted",)}
 """States that last, by desired state (of an environment that failed and is to stay stopped: failed, too)."""
 
-MAX_OUTAGE_S = 300.0
 SCAN_TIMEOUT_S = 60.0
 """How long, in seconds, a scan of environments' packages or memory is waited for."""
 

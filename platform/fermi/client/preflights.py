@@ -1,12 +1,11 @@
 """Pre-flight tests: whether environments can train together."""
 
-import time
 from collections.abc import Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
 from fermi.client.pagination import Listing
-from fermi.client.transport import Transport
+from fermi.client.transport import MAX_OUTAGE_S, Transport
 from fermi.client.types import PreflightBrief, PreflightDetail
 
 
@@ -40,18 +39,16 @@ class Preflights:
         """Request the test's stop and return it; repeating the request changes nothing."""
         return self._transport.call("POST", _path(preflight_id, "/stop"), repeatable=True)
 
-    def wait(self, preflight_id: str, *, timeout: float | None = None, patience: float = 300.0) -> PreflightDetail:
+    def wait(
+        self, preflight_id: str, *, timeout: float | None = None, patience: float = MAX_OUTAGE_S
+    ) -> PreflightDetail:
         """Wait for the test's end and return it. Raise TimeoutError after `timeout` seconds. A platform that is
         unreachable for less than `patience` seconds is waited for."""
-        deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        while True:
-            left = deadline - time.monotonic()
-            found: PreflightDetail = self._transport.call("GET", _path(preflight_id), patience=min(patience, left))
-            if found["status"] in ("done", "failed"):
-                return found
-            if left <= 0:
-                raise TimeoutError(f"{preflight_id} has not ended within {timeout:g} s")
-            time.sleep(min(0.5, left))
+        return self._transport.wait(_path(preflight_id), _has_ended, preflight_id, timeout, patience)
+
+
+def _has_ended(found: PreflightDetail) -> bool:
+    return found["status"] in ("done", "failed")
 
 
 def _path(preflight_id: str, rest: str = "") -> str:

@@ -1,6 +1,5 @@
 """Training tasks: create, follow, stop, and everything about one task."""
 
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -13,7 +12,7 @@ from fermi.client.errors import FermiError
 from fermi.client.logs import LogLine, follow_log, read_log
 from fermi.client.pagination import Listing
 from fermi.client.sse import Event, stream_events
-from fermi.client.transport import Transport, build_telemetry_params
+from fermi.client.transport import MAX_OUTAGE_S, Transport, build_telemetry_params
 from fermi.client.types import (
     CheckpointItem,
     FirstError,
@@ -39,8 +38,6 @@ from fermi.client.types import (
 
 if TYPE_CHECKING:
     from fermi.client.transport import ChannelAddress
-
-MAX_OUTAGE_S = 300.0  # how long the platform may be away (a restart, an upgrade) before following gives up
 
 
 class Tasks:
@@ -302,17 +299,7 @@ class Tasks:
     def wait(self, task_id: str, *, timeout: float | None = None, patience: float = MAX_OUTAGE_S) -> TaskDetail:
         """Wait for the task's end and return it. Raise TimeoutError after `timeout` seconds. A platform that is
         unreachable for less than `patience` seconds is waited for."""
-        deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        pause = 0.1
-        while True:
-            task = self._get(task_id, min(patience, deadline - time.monotonic()))
-            if task["endedAt"] is not None:
-                return task
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"{task_id} has not ended within {timeout:g} s")
-            time.sleep(min(pause, left))
-            pause = min(pause * 1.5, 1.0)
+        return self._transport.wait(_path(task_id), _has_ended, task_id, timeout, patience)
 
     def run(
         self,
@@ -334,6 +321,10 @@ class Tasks:
 
     def _get(self, task_id: str, patience: float) -> TaskDetail:
         return self._transport.call("GET", _path(task_id), patience=patience)
+
+
+def _has_ended(task: TaskDetail) -> bool:
+    return task["endedAt"] is not None
 
 
 def _format_moment(moment: str | datetime | None) -> str | None:

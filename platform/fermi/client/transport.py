@@ -21,6 +21,9 @@ UNAVAILABLE_STATUSES = {
     504,
 }  # a proxy without a server behind it, a server that starts or is short of something
 MIN_PAUSE_S, MAX_PAUSE_S = 0.2, 10.0
+MIN_POLL_S, MAX_POLL_S = 0.1, 1.0
+MAX_OUTAGE_S = 300.0
+"""How long the platform may be away (a restart, an upgrade) before waiting and following give up."""
 MAX_RETRY_AFTER_S = 60.0  # a longer wait is the caller's to decide
 
 # The request certainly did not reach the platform, so that even a creation may be sent again.
@@ -99,6 +102,23 @@ class Transport:
                     raise
                 time.sleep(compute_pause(attempt, error.retry_after))
                 attempt += 1
+
+    def wait(
+        self, path: str, has_ended: Callable[[Any], bool], what: str, timeout: float | None, patience: float
+    ) -> Any:
+        """Get `path` until it has ended, and return it. Raise TimeoutError after `timeout` seconds (None = never). A
+        platform that is unreachable for less than `patience` seconds is waited for."""
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        pause = MIN_POLL_S
+        while True:
+            left = deadline - time.monotonic()
+            found = self.call("GET", path, patience=min(patience, left))
+            if has_ended(found):
+                return found
+            if left <= 0:
+                raise TimeoutError(f"{what} has not ended within {timeout:g} s")
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, MAX_POLL_S)
 
     def _once(self, method: str, path: str, **request: Any) -> Any:
         try:

@@ -19,7 +19,9 @@ from typing import Any
 
 from fermi.jobs.spec import NO_SECRETS, Cause, LogChunk, Problem, Rendered
 from fermi.runner.run_names import build_run_name
+from fermi.schema import serialization
 
+MAX_CODE_LENGTH = 40
 KINDS = ("jupyter", "vscode", "custom")
 NO_MARKS: Mapping[str, Any] = MappingProxyType({})
 
@@ -213,3 +215,17 @@ class EnvironmentBackend(ABC):
     def dial(self, handle: EnvironmentHandle) -> socket.socket:
         """Return a connected stream to the run's environment daemon (see `fermi.envd.protocol`), within a few seconds.
         Raise BackendError (ENVIRONMENT_AWAY) when it does not answer."""
+
+
+def parse_cause(data: Any) -> Cause | None:
+    """Return the cause that an environment reported; None for anything else: programs of the environment could have
+    written it, too."""
+    if isinstance(data, dict) and isinstance(code := data.get("code"), str) and code:
+        params = data.get("params")
+        return Cause(code[:MAX_CODE_LENGTH], params if isinstance(params, dict) else {})
+    return None
+
+
+def parse_activity(data: Any) -> Activity:
+    """Return the activity that an environment reported; what has another shape counts as missing."""
+    return serialization.load(Activity, data) if isinstance(data, dict) else Activity()

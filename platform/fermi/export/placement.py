@@ -9,11 +9,11 @@ in Slurm: srun fermi launch                              one rank per task
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from fermi.export import hostlist
 from fermi.jobs.errors import LaunchError
-from fermi.jobs.rank_env import build_rank_env, build_role_env
+from fermi.jobs.rank_env import build_role_env
 from fermi.runner.ports import DEFAULT_MASTER_PORT
 
 Mode = Literal["auto", "manual", "slurm"]
@@ -199,8 +199,3 @@ def _check_range(name: str, found: int | None, low: int, high: int | None = None
 def _check_world_size(world_size: int | None, processes: int, source: str) -> None:
     if world_size not in (None, processes):
         raise LaunchError("LAUNCH_CONTRADICTION", found=world_size, processes=processes, whence=source)
-
-
-def build_rank_envs(place: LaunchPlacement, port: int) -> dict[str, Any]:
-    """Return the variables by rank that --dry-run shows."""
-    return {str(rank): {**place.shared_env(port), **build_rank_env(rank, local)} for rank, local in place.ranks}

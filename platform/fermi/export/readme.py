@@ -50,7 +50,7 @@ def _render_nodes(plan: Plan, started: bool) -> str:
     rows = []
     for node in plan.nodes:
         gpus = f"{node.node.gpu_count} × {node.node.gpu_type or 'GPU'}" if node.node.gpu_count else "CPU"
-        ranks = scripts.format_ranks(node).partition(" ")[2]
+        ranks = node.format_ranks().partition(" ")[2]
         cells = (node.node_rank, node.node.name, node.node.address, gpus, ranks)
         rows.append(_render_row(*cells, f"`{scripts.get_script_name(node.node_rank)}`" if started else "-"))
     return "".join(rows)

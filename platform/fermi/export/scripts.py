@@ -23,11 +23,6 @@ def get_script_name(node_rank: int) -> str:
     return f"start-node-{node_rank}.sh"
 
 
-def format_ranks(node: NodePlan) -> str:
-    first, last = node.processes[0].rank, node.processes[-1].rank
-    return f"rank {first}" if first == last else f"ranks {first}-{last}"
-
-
 def render_configs(plan: Plan, host: str) -> dict[str, str]:
     """Return the plan's files, in a folder beside the scripts."""
     bindings = {Late.HEAD_HOST: host, Late.FILES_DIR: CONFIGS_FOLDER, Late.PYTHON: "python3"}
@@ -39,7 +34,7 @@ def render_start_script(job: JobSpec, plan: Plan, node: NodePlan, host: str, bod
     place = f"node {node.node_rank} of {len(plan.nodes)}, {_one_line(node.node.name)} ({_one_line(node.node.address)})"
     return _join_lines(
         "#!/usr/bin/env bash",
-        f"# {job.name}: {place}: {format_ranks(node)} of {plan.world_size}.",
+        f"# {job.name}: {place}: {node.format_ranks()} of {plan.world_size}.",
         "# FERMI_PYTHON: the interpreter that has the training stack. FERMI_WORKDIR: the folder to train in.",
         "set -euo pipefail",
         'here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)',

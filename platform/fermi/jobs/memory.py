@@ -12,7 +12,6 @@ from fermi.jobs.spec import Node
 from fermi.schema import humanize
 
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 2, 12
-STATE_BYTES = WEIGHT_BYTES + GRADIENT_BYTES + OPTIMIZER_BYTES
 BUCKET_BYTES = 4
 """Buckets have the type of the weights, which is float32 under autocast."""
 

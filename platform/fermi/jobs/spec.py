@@ -292,6 +292,11 @@ class NodePlan:
     env: Mapping[str, Value]
     processes: tuple[Process, ...]
 
+    def format_ranks(self) -> str:
+        """Return `rank 3`, or `ranks 0-3`."""
+        first, last = self.processes[0].rank, self.processes[-1].rank
+        return f"rank {first}" if first == last else f"ranks {first}-{last}"
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

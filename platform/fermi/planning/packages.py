@@ -13,7 +13,6 @@ from fermi.planning.imports import NO_IMPORTS, Imports  # noqa: F401 (for others
 
 MAX_DISTRIBUTIONS = 2000
 MAX_IMPORTS = 500
-MAX_WORD_LENGTH = 200
 PYTHON, TORCH, NCCL, CUDA, HIP, PACKAGE = KINDS = ("python", "torch", "nccl", "cuda", "hip", "package")
 _WORD = re.compile(r"[\w.!+*~()\[\] -]{1,200}")
 _NOT_INSTALLABLE = re.compile(

@@ -88,7 +88,7 @@ def _list_processes() -> Iterable[tuple[int, list[bytes]]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-                yield int(name), _read_stat(f"/proc/{name}/stat")
+                yield int(name), read_stat(f"/proc/{name}/stat")
 
 
 def _find_session(sessions: set[int], living: dict[int, list[bytes]], pid: int) -> int | None:
@@ -112,13 +112,15 @@ def _add_process(activity: Activity, pid: int, fields: list[bytes]) -> None:
             read, written = (int(file.readline().split()[1]) for _ in range(2))
         activity.read, activity.written = activity.read + read, activity.written + written
         activity.busy |= any(
-            _read_stat(f"/proc/{pid}/task/{thread}/stat")[0] not in SLEEPING_STATES
+            read_stat(f"/proc/{pid}/task/{thread}/stat")[0] not in SLEEPING_STATES
             for thread in os.listdir(f"/proc/{pid}/task")
         )
     except (PermissionError, IndexError, ValueError):
         activity.busy = True
 
 
-def _read_stat(path: str) -> list[bytes]:
+def read_stat(path: str) -> list[bytes]:
+    """Return the fields of a file such as /proc/<pid>/stat after the name: state, parent, group, session, … Raises
+    OSError."""
     with open(path, "rb") as file:
         return file.read().rpartition(b")")[2].split()

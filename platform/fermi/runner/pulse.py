@@ -14,7 +14,7 @@ from fermi.probe.reader import PageValues
 from fermi.probe.setup import RankFiles
 from fermi.probe.shared_page import SharedPage
 from fermi.runner import pressure, processes, stacks
-from fermi.runner.activity import TICKS_PER_SECOND
+from fermi.runner.activity import TICKS_PER_SECOND, read_stat
 from fermi.runner.pressure import Pressure
 
 WINDOW_SECONDS = 10.0
@@ -184,7 +184,7 @@ class ProgressReader:
             with contextlib.suppress(OSError, ValueError, IndexError, KeyError, OverflowError):
                 if not pid or os.getsid(pid) != leader:  # the rank can write any number into its page
                     continue
-                fields, status = _read_stat(f"/proc/{pid}/stat"), processes.read_status_fields(pid)
+                fields, status = read_stat(f"/proc/{pid}/stat"), processes.read_status_fields(pid)
                 return sample._replace(
                     pid=pid, state=fields[0].decode(), seconds=(int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND,
                     main_seconds=_read_main_seconds(pid), switches=int(status.get("voluntary_ctxt_switches", 0)),
@@ -262,13 +262,8 @@ class LogFile:
         return b""
 
 
-def _read_stat(path: str) -> list[bytes]:
-    with open(path, "rb") as file:
-        return file.read().rpartition(b")")[2].split()
-
-
 def _read_main_seconds(pid: int) -> float:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/schedstat", encoding="ascii") as file:
         return int(file.read().split()[0]) / 1e9
-    fields = _read_stat(f"/proc/{pid}/task/{pid}/stat")
+    fields = read_stat(f"/proc/{pid}/task/{pid}/stat")
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND

@@ -5,8 +5,9 @@ import subprocess
 import pytest
 
 from fermi.export import hostlist, sbatch
-from fermi.export.placement import LaunchArguments, LaunchPlacement, build_rank_envs, find_placement
+from fermi.export.placement import LaunchArguments, LaunchPlacement, find_placement
 from fermi.jobs.errors import LaunchError
+from fermi.jobs.rank_env import build_rank_env
 from fermi.jobs.ranks import place_nodes
 from fermi.jobs.spec import Node
 from tests.unit.export.test_scripts import NASTY, needs_shellcheck
@@ -48,7 +49,7 @@ def test_the_document_s_table_of_two_machines_of_four():
         "GROUP_WORLD_SIZE": "2", "ROLE_NAME": "default", "ROLE_WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none",
         "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
     }  # fmt: skip
-    assert build_rank_envs(second, 29500)["5"].items() >= {"RANK": "5", "LOCAL_RANK": "1", "ROLE_RANK": "5"}.items()
+    assert build_rank_env(*second.ranks[1]).items() >= {"RANK": "5", "LOCAL_RANK": "1", "ROLE_RANK": "5"}.items()
 
 
 def test_uneven_nodes_are_numbered_by_the_rank_rule():

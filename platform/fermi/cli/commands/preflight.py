@@ -19,7 +19,6 @@ from fermi.cli.texts import _
 from fermi.runner.ports import DEFAULT_MASTER_PORT
 
 LEVEL_MARKS = {"pass": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"), "unknown": ("?", "dim")}
-LAUNCH_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE")
 
 
 @command("preflight", _("MORE_PREFLIGHT"))

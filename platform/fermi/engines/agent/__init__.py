@@ -16,13 +16,12 @@ The connection:
     bounds what a task may use of a host: see `fermi.jobs.bounds`
 """
 
-import json
-from functools import lru_cache
 from typing import Any
 
 from fermi.engines.agent import engine
 from fermi.engines.agent.engine import AgentBackend
 from fermi.engines.agent.store import AttemptStore
+from fermi.engines.connections import cache_by_connection
 
 
 def set_store(store: AttemptStore) -> None:
@@ -30,11 +29,7 @@ def set_store(store: AttemptStore) -> None:
     engine.store = store
 
 
+@cache_by_connection
 def connect(connection: dict[str, Any]) -> AgentBackend:
     """Return the backend of a connection; the same one for equal connections."""
-    return _connect(json.dumps(connection, sort_keys=True))
-
-
-@lru_cache
-def _connect(key: str) -> AgentBackend:
-    return AgentBackend(json.loads(key))
+    return AgentBackend(connection)

@@ -3,15 +3,14 @@ stores what it is to do (`hosts`)."""
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fermi.engines import logfiles
 from fermi.engines.agent.hosts import EnvironmentRunReport, HostStore
+from fermi.engines.connections import cache_by_connection
 from fermi.engines.environments import (
     EnvironmentBackend,
     EnvironmentHandle,
@@ -46,14 +45,10 @@ def build_log_path(data_dir: Path, handle: EnvironmentHandle) -> Path:
     return data_dir / "logs" / LOG_FOLDER / handle.environment / f"{handle.run}.log"
 
 
-@lru_cache
-def _connect(key: str) -> AgentEnvironmentBackend:
-    return AgentEnvironmentBackend(json.loads(key))
-
-
-def connect(connection: Mapping[str, Any]) -> AgentEnvironmentBackend:
+@cache_by_connection
+def connect(connection: dict[str, Any]) -> AgentEnvironmentBackend:
     """Return the environment backend of a connection; the same one for equal connections."""
-    return _connect(json.dumps(connection, sort_keys=True))
+    return AgentEnvironmentBackend(connection)
 
 
 class AgentEnvironmentBackend(EnvironmentBackend):

@@ -72,11 +72,9 @@ def enter_environment(daemon: socket.socket, python: str = "", *module: str) -> 
         daemon.close()
         raise InsideError("INSIDE_SILENT", why=str(answer.get("code")))
     running = EnvdCommand(daemon)
-    session = InsideSession(running.stream, ANSWER_SECONDS)
     try:
-        return session.greet()
+        return InsideSession(running.stream, ANSWER_SECONDS).greet()
     except InsideError as error:
-        session.close()
         if error.code == "INSIDE_SILENT" and (why := running.why()):
             raise InsideError("INSIDE_SILENT", why=why) from error
         raise

@@ -61,14 +61,22 @@ class InsideSession:
         """Called with each message that comes between a request and its answer."""
 
     def greet(self) -> Self:
-        """Wait until `fermi.inside` is ready, send the bundle where it is missing, and return the session. Raise
-        InsideError."""
+        """Wait until `fermi.inside` is ready, send the bundle where it is missing, and return the session. Close it and
+        raise InsideError where it does not become ready."""
+        try:
+            self._wait_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _wait_ready(self) -> None:
         heard = 0
         try:
             self._stream.sendall(build_preamble())
             while line := self._read.readline(protocol.MAX_LINE_BYTES):
                 if line == protocol.READY_LINE:
-                    return self
+                    return
                 if line == protocol.SEND_LINE:
                     data = build_bundle().data
                     self._stream.sendall(b"%d\n" % len(data) + data)

@@ -38,21 +38,17 @@ them), `python`, `pod` (from which this was read).
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from fermi.engines.connections import cache_by_connection
 
 if TYPE_CHECKING:
     from fermi.engines.kubernetes.engine import KubernetesBackend
 
 
+@cache_by_connection
 def connect(connection: dict[str, Any]) -> KubernetesBackend:
     """Return the backend of a connection; the same one for equal connections."""
-    return _connect(json.dumps(connection, sort_keys=True))
-
-
-@lru_cache
-def _connect(key: str) -> KubernetesBackend:
     from fermi.engines.kubernetes.engine import KubernetesBackend  # rendering needs no Kubernetes client
 
-    return KubernetesBackend(json.loads(key))
+    return KubernetesBackend(connection)

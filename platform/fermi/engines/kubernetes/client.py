@@ -7,6 +7,7 @@ import random
 import re
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -183,6 +184,15 @@ class KubernetesClient:
                 return None
             error.params |= {"pod": obj["metadata"]["name"], "evidence": error.message}
             raise
+
+    def create_secret(self, secret: Mapping[str, Any], values: Mapping[str, str]) -> None:
+        """Create a Secret where there is none of that name. The message of a webhook that refuses it is passed on
+        without the values."""
+        try:
+            self.create("Secret", secret)
+        except BackendError as error:
+            said = {name: _redact(text, values) for name, text in error.params.items()}
+            raise BackendError(error.code, permanent=error.permanent, **said) from None
 
     def annotate(self, kind: str, name: str, **annotations: str) -> dict[str, Any]:
         """Set annotations of an object and return it. Keyword names have `__` in place of `/`."""
@@ -380,3 +390,10 @@ def _check_headers(headers: Mapping[str, str]) -> None:
 def _parse_retry_after(text: str | None) -> float:
     """Return the seconds of a Retry-After header, at most 10."""
     return min(float(text), 10.0) if text and text.isdecimal() else 1.0
+
+
+def _redact(text: Any, values: Mapping[str, str]) -> Any:
+    for value in values.values() if isinstance(text, str) else ():
+        for form in (value, b64encode(value.encode()).decode()):
+            text = text.replace(form, "***")
+    return text

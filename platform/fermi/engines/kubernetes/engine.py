@@ -6,7 +6,6 @@ import os
 import socket
 import threading
 import time
-from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -185,7 +184,7 @@ class KubernetesBackend(Backend):
                 done.add(key)
 
         if secrets and children and ("Secret", rendered.name) not in done:
-            self._keep(_set_owner(_build_secret(root, secrets), owner), secrets)
+            self.client.create_secret(_set_owner(_build_secret(root, secrets), owner), secrets)
             done.add(("Secret", rendered.name))
         services = [obj for obj in children if obj["kind"] == "Service"]
         jobs = [obj for obj in children if obj["kind"] != "Service"]
@@ -238,15 +237,6 @@ class KubernetesBackend(Backend):
         if download.has_missing_files(self.data_dir, name):
             self.client.together(partial(one, collects=True), [where for where in nodes if where.brings])
         self.client.together(one, nodes)
-
-    def _keep(self, secret: Mapping[str, Any], values: Mapping[str, str]) -> None:
-        """Create the Secret; one that exists already was made by this attempt's own submission, which was cut short.
-        The message of a webhook that refuses it is passed on without the values."""
-        try:
-            self.client.create("Secret", secret)
-        except BackendError as error:
-            said = {name: _redact(text, values) for name, text in error.params.items()}
-            raise BackendError(error.code, permanent=error.permanent, **said) from None
 
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         """Return observations from memory, without a request; unless something does not exist, which only the API
@@ -519,14 +509,6 @@ def _build_secret(root: Mapping[str, Any], values: Mapping[str, str]) -> dict[st
     meta = {key: root["metadata"][key] for key in ("name", "namespace", "labels")}
     kind = {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
     return {**kind, "type": "Opaque", "immutable": True, "stringData": {**values}}
-
-
-def _redact(text: Any, values: Mapping[str, str]) -> Any:
-    if isinstance(text, str):
-        for value in values.values():
-            for form in (value, b64encode(value.encode()).decode()):
-                text = text.replace(form, "***")
-    return text
 
 
 def _read_changes(news: Any, seconds: float) -> list[str]:

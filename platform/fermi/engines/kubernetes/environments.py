@@ -14,30 +14,28 @@ as running then.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import secrets as tokens
 import socket
 import threading
 import time
-from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from fermi.engines import runner_reports
+from fermi.engines.connections import cache_by_connection
 from fermi.engines.environments import (
-    Activity,
     EnvironmentBackend,
     EnvironmentHandle,
     EnvironmentPhase,
     EnvironmentSpec,
     EnvironmentStatus,
-    Kernel,
-    ProcessMemory,
+    parse_activity,
+    parse_cause,
 )
 from fermi.engines.kubernetes import causes, module_configmap, names, pods
 from fermi.engines.kubernetes.channels import PortForwardStream
@@ -81,14 +79,10 @@ ENVIRONMENT_SELECTOR = f"{names.SELECTOR},{ENVIRONMENT_ID}"
 Object = dict[str, Any]
 
 
-def connect(connection: Mapping[str, Any]) -> KubernetesEnvironmentBackend:
+@cache_by_connection
+def connect(connection: dict[str, Any]) -> KubernetesEnvironmentBackend:
     """Return the environment backend of a connection; the same one for equal connections."""
-    return _connect(json.dumps(connection, sort_keys=True))
-
-
-@lru_cache
-def _connect(key: str) -> KubernetesEnvironmentBackend:
-    return KubernetesEnvironmentBackend(json.loads(key))
+    return KubernetesEnvironmentBackend(connection)
 
 
 class KubernetesEnvironmentBackend(EnvironmentBackend):
@@ -153,7 +147,7 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
         if names.get_annotations(there).keys() & {CANCELLED, SUBMITTED}:
             return
         if secrets:
-            self._keep(_build_secret(there, secrets), secrets)
+            self.client.create_secret(_build_secret(there, secrets), secrets)
         for obj in others:
             if obj["kind"] == "StatefulSet":
                 self._stand(obj)
@@ -218,14 +212,6 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
         body = {"spec": {"resources": {"requests": {"storage": size}}}}
         path = self.client.path("PersistentVolumeClaim", name)
         self.client.request("PATCH", path, query=query, body=body, content_type=MERGE_PATCH)
-
-    def _keep(self, secret: Object, values: Mapping[str, str]) -> None:
-        """Create the Secret. The message of a webhook that refuses it is passed on without the values."""
-        try:
-            self.client.create("Secret", secret)
-        except BackendError as error:
-            said = {name: _redact(text, values) for name, text in error.params.items()}
-            raise BackendError(error.code, permanent=error.permanent, **said) from None
 
     # stop, delete
 
@@ -445,10 +431,10 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
         return EnvironmentStatus(
             EnvironmentPhase.STARTING if inside is None else EnvironmentPhase.RUNNING,
             True,
-            _parse_cause(told.get("cause")) if state == "failed" else None,
-            doing=_parse_cause(told.get("doing")),
+            parse_cause(told.get("cause")) if state == "failed" else None,
+            doing=parse_cause(told.get("doing")),
             facts=facts if inside is None else {**facts, "engine": {**facts["engine"], "inside": inside}},
-            activity=_parse_activity(told.get("activity") or {}),
+            activity=parse_activity(told.get("activity")),
         )
 
     def _inside(self, pod: Object) -> dict[str, Any] | None:
@@ -579,7 +565,7 @@ def _parse_termination_cause(message: str) -> Cause | None:
     have written one, too."""
     told = (runner_reports.parse_object(message) or {}).get("cause")
     known = isinstance(told, dict) and told.get("code") in ENVD_CODES and isinstance(told.get("params"), dict)
-    return _parse_cause(told) if known else None
+    return parse_cause(told) if known else None
 
 
 def _build_facts(pod: Object) -> dict[str, Any]:
@@ -592,31 +578,9 @@ def _build_facts(pod: Object) -> dict[str, Any]:
     return {"host": seen.host, "ip": seen.ip or None, "engine": engine}
 
 
-def _parse_cause(data: Any) -> Cause | None:
-    return Cause(str(data["code"]), data.get("params") or {}) if isinstance(data, dict) and data.get("code") else None
-
-
-def _parse_activity(data: Mapping[str, Any]) -> Activity:
-    def known(kind: Any, rows: Any) -> tuple[Any, ...]:
-        names_of = kind.__dataclass_fields__
-        return tuple(kind(**{name: value for name, value in row.items() if name in names_of}) for row in rows or ())
-
-    return Activity(
-        data.get("at"), int(data.get("connections") or 0), known(Kernel, data.get("kernels")),
-        known(ProcessMemory, data.get("holders")),
-    )  # fmt: skip
-
-
 def _build_secret(owner: Object, values: Mapping[str, str]) -> Object:
     meta = owner["metadata"]
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": meta["name"], "uid": meta["uid"], "controller": False}
     about = {name: meta[name] for name in ("name", "namespace", "labels")}
     kind = {"apiVersion": "v1", "kind": "Secret", "metadata": {**about, "ownerReferences": [reference]}}
     return {**kind, "type": "Opaque", "immutable": True, "stringData": {**values}}
-
-
-def _redact(text: Any, values: Mapping[str, str]) -> Any:
-    for value in values.values() if isinstance(text, str) else ():
-        for form in (value, b64encode(value.encode()).decode()):
-            text = text.replace(form, "***")
-    return text

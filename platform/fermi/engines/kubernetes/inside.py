@@ -118,11 +118,9 @@ class PodEnvironments:
                 raise _build_entry_error(refused.message, python) from refused
             raise
         running = PodExecStream(talk)
-        session = InsideSession(running.stream, ANSWER_SECONDS)
         try:
-            return session.greet()
+            return InsideSession(running.stream, ANSWER_SECONDS).greet()
         except InsideError as error:
-            session.close()
             if error.code == "INSIDE_SILENT" and (why := running.why()):
                 raise _build_entry_error(why, python) from error
             raise

@@ -12,20 +12,15 @@ confined), `private` (further paths that ranks must not reach), `data_roots` (fo
 `task_writes` (what the operator lets all tasks read, and write).
 """
 
-import json
-from functools import lru_cache
 from typing import Any
 
+from fermi.engines.connections import cache_by_connection
 from fermi.engines.local.engine import LocalBackend, stop_everything
 
 __all__ = ["LocalBackend", "connect", "stop_everything"]
 
 
+@cache_by_connection
 def connect(connection: dict[str, Any]) -> LocalBackend:
     """Return the backend of a connection; the same one for equal connections."""
-    return _connect(json.dumps(connection, sort_keys=True))
-
-
-@lru_cache
-def _connect(key: str) -> LocalBackend:
-    return LocalBackend(json.loads(key))
+    return LocalBackend(connection)

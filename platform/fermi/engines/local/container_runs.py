@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from fermi.engines import logfiles
-from fermi.engines.environments import Activity, EnvironmentPhase, EnvironmentStatus
+from fermi.engines.environments import EnvironmentPhase, EnvironmentStatus, parse_activity, parse_cause
 from fermi.engines.local import container_engines, containers, images
 from fermi.engines.local.container_engines import ContainerEngine
 from fermi.engines.local.containers import ContainerSpec
@@ -34,7 +34,7 @@ from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause
 from fermi.runner import files, terminate
 from fermi.runner.run_names import parse_run_name
-from fermi.schema import sanitize, serialization
+from fermi.schema import sanitize
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class ContainerRuns:
         state: containers.ContainerState | None,
     ) -> Cause | None:  # fmt: skip
         if status.get("state") == "exited":
-            return _parse_cause(status.get("cause"))
+            return parse_cause(status.get("cause"))
         if state is None or not state.ours:
             return Cause("KEEPER_LOST", {})
         done = engine.ask("logs", f"--tail={LOG_TAIL_LINES}", box.name)
@@ -223,7 +223,7 @@ class ContainerRuns:
         if box.name in self._over:
             return (self._over[box.name],)
         written = files.read_json(str(box.folder / ENDED_FILE))
-        return (_parse_cause(written.get("cause")),) if written else None
+        return (parse_cause(written.get("cause")),) if written else None
 
     def _close(self, box: ContainerSpec, cause: Cause | None) -> None:
         """Write down that a run is over and delete its secrets. Where the disk takes no file, only this process knows
@@ -328,13 +328,6 @@ def _read_status(box: ContainerSpec) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _parse_cause(about: Any) -> Cause | None:
-    if isinstance(about, dict) and isinstance(code := about.get("code"), str) and code:
-        params = about.get("params")
-        return Cause(code[:40], params if isinstance(params, dict) else {})
-    return None
-
-
 def _build_starting_status(beginning: ContainerStart, image: str) -> EnvironmentStatus:
     if beginning.pull_line is None:
         return EnvironmentStatus(EnvironmentPhase.STARTING, True, waiting=beginning.waits)
@@ -343,11 +336,10 @@ def _build_starting_status(beginning: ContainerStart, image: str) -> Environment
 
 
 def _build_running_status(status: Mapping[str, Any]) -> EnvironmentStatus:
-    activity = status.get("activity")
     return EnvironmentStatus(
         EnvironmentPhase.RUNNING if status.get("state") == "running" else EnvironmentPhase.STARTING,
         left=True,
-        doing=_parse_cause(status.get("doing")),
+        doing=parse_cause(status.get("doing")),
         facts={"host": socket.gethostname()[:200], "ip": "127.0.0.1"},
-        activity=serialization.load(Activity, activity) if isinstance(activity, dict) else Activity(),
+        activity=parse_activity(status.get("activity")),
     )

@@ -40,9 +40,4 @@ def enter_environment(disk: EnvironmentDisk, run: EnvironmentRun) -> InsideSessi
         )  # fmt: skip
     threading.Thread(target=process.wait, name="inside", daemon=True).start()
     ours.sendall(json.dumps(order).encode() + b"\n")
-    session = InsideSession(ours)
-    try:
-        return session.greet()
-    except BaseException:
-        session.close()
-        raise
+    return InsideSession(ours).greet()

@@ -25,14 +25,13 @@ from typing import Any
 
 from fermi.engines import interpreter, local, logfiles
 from fermi.engines.environments import (
-    Activity,
     EnvironmentBackend,
     EnvironmentHandle,
     EnvironmentPhase,
     EnvironmentSpec,
     EnvironmentStatus,
-    Kernel,
-    ProcessMemory,
+    parse_activity,
+    parse_cause,
 )
 from fermi.engines.local import containers
 from fermi.engines.local.container_runs import ContainerRuns
@@ -184,7 +183,7 @@ class LocalEnvironmentBackend(EnvironmentBackend):
             return self.containers.seen(self._box(run), spec)
         seen, told = run.look(), run.told()
         if seen.state == "exited":
-            return EnvironmentStatus(EnvironmentPhase.ENDED, left=False, cause=_parse_cause(told.get("cause")))
+            return EnvironmentStatus(EnvironmentPhase.ENDED, left=False, cause=parse_cause(told.get("cause")))
         may_begin = spec["lazy"] and not run.is_stopped
         if seen.state == "lost":
             strays = bool(run.strays())
@@ -202,9 +201,9 @@ class LocalEnvironmentBackend(EnvironmentBackend):
         return EnvironmentStatus(
             phase,
             left=True,
-            doing=_parse_cause(told.get("doing")),
+            doing=parse_cause(told.get("doing")),
             facts=facts,
-            activity=_parse_activity(told.get("activity") or {}),
+            activity=parse_activity(told.get("activity")),
         )
 
     def stop(self, handle: EnvironmentHandle, grace_seconds: float) -> None:
@@ -256,7 +255,7 @@ class LocalEnvironmentBackend(EnvironmentBackend):
                 self._begin(run)
                 begun = True
             if not boxed and (said := run.told()).get("state") == "exited":
-                if cause := _parse_cause(said.get("cause")):
+                if cause := parse_cause(said.get("cause")):
                     raise BackendError(cause.code, **cause.params)
                 break
             if time.monotonic() > limit or run.is_stopped:
@@ -305,19 +304,6 @@ def _connect_envd(run: EnvironmentRun) -> socket.socket | None:
         stream.close()
         return None
     return stream
-
-
-def _parse_cause(data: Mapping[str, Any] | None) -> Cause | None:
-    return Cause(data["code"], data["params"]) if data else None
-
-
-def _parse_activity(data: Mapping[str, Any]) -> Activity:
-    return Activity(
-        data.get("at"),
-        data.get("connections", 0),
-        tuple(Kernel(**one) for one in data.get("kernels", ())),
-        tuple(ProcessMemory(**one) for one in data.get("holders", ())),
-    )
 
 
 @cache

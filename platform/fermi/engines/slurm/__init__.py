@@ -55,20 +55,15 @@ What a node's `engine` may hold: `node` (the Slurm node it is), else any node th
 is an allocation: see `allocations`.
 """
 
-import json
-from functools import lru_cache
 from typing import Any
 
+from fermi.engines.connections import cache_by_connection
 from fermi.engines.slurm.engine import SlurmBackend
 
 __all__ = ["SlurmBackend", "connect"]
 
 
+@cache_by_connection
 def connect(connection: dict[str, Any]) -> SlurmBackend:
     """Return the backend of a connection; the same one for equal connections."""
-    return _connect(json.dumps(connection, sort_keys=True))
-
-
-@lru_cache
-def _connect(key: str) -> SlurmBackend:
-    return SlurmBackend(json.loads(key))
+    return SlurmBackend(connection)

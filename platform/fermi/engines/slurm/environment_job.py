@@ -6,17 +6,16 @@ batch script has become the environment daemon (`exec`), so that the daemon rece
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from fermi.engines import connection_options
 from fermi.engines.environments import (
-    Activity,
     EnvironmentPhase,
     EnvironmentSpec,
     EnvironmentStatus,
-    Kernel,
-    ProcessMemory,
+    parse_activity,
+    parse_cause,
 )
 from fermi.engines.slurm import causes, sandbox
 from fermi.engines.slurm.allocations import ALLOCATION_KEY, COMMENT_PREFIX, ENVIRONMENTS_FOLDER, OWN_PYTHON_FOLDER
@@ -131,14 +130,7 @@ def build_status(
     files: RunFiles, jobs: Sequence[SlurmJob], now: float, queue: PendingQueue = EMPTY_QUEUE
 ) -> EnvironmentStatus:
     """Return the status of a run. `jobs`: all that Slurm lists under the run's name. Users of the environment may write
-    in the name of its environment daemon: a status of the wrong shape counts as not reported."""
-    try:
-        return _build_status(files, jobs, now, queue)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return _build_status(replace(files, told={}), jobs, now, queue)
-
-
-def _build_status(files: RunFiles, jobs: Sequence[SlurmJob], now: float, queue: PendingQueue) -> EnvironmentStatus:
+    in the name of its environment daemon: what has the wrong shape counts as not reported."""
     alive = [job for job in jobs if not has_job_ended(job)]
     if alive:
         return _describe_live_job(files, next((job for job in alive if job.id == files.begun), alive[0]), now, queue)
@@ -163,13 +155,13 @@ def _describe_live_job(files: RunFiles, job: SlurmJob, now: float, queue: Pendin
     if state == "exited":
         if _is_signalled(files):  # by whom, Slurm reports in a moment
             return EnvironmentStatus(EnvironmentPhase.UNKNOWN, left=True)
-        return EnvironmentStatus(EnvironmentPhase.ENDED, left=True, cause=_parse_cause(files.told.get("cause")))
+        return EnvironmentStatus(EnvironmentPhase.ENDED, left=True, cause=parse_cause(files.told.get("cause")))
     return EnvironmentStatus(
         EnvironmentPhase.RUNNING if state == "running" else EnvironmentPhase.STARTING,
         left=True,
-        doing=_parse_cause(files.told.get("doing")),
+        doing=parse_cause(files.told.get("doing")),
         facts={"host": job.nodes[:200], "engine": {ALLOCATION_KEY: job.id}},
-        activity=_parse_activity(files.told.get("activity") or {}),
+        activity=parse_activity(files.told.get("activity")),
     )
 
 
@@ -182,7 +174,7 @@ def _describe_ended_job(files: RunFiles, job: SlurmJob, now: float) -> Environme
         return EnvironmentStatus(
             EnvironmentPhase.ENDED, left=False, cause=Cause("JOB_FAILED", {"job": job.leader, "why": why})
         )
-    cause = _ignore_own_cancel(files, ended) if ended else _parse_cause(files.told.get("cause"))
+    cause = _ignore_own_cancel(files, ended) if ended else parse_cause(files.told.get("cause"))
     return EnvironmentStatus(EnvironmentPhase.ENDED, left=False, cause=cause)
 
 
@@ -190,7 +182,7 @@ def _describe_forgotten_job(files: RunFiles, now: float) -> EnvironmentStatus:
     """Return the status of a run that Slurm does not know any more, as of an attempt: some minutes after its end, or
     after its controller crashed."""
     if files.told.get("state") == "exited":
-        return EnvironmentStatus(EnvironmentPhase.ENDED, left=False, cause=_parse_cause(files.told.get("cause")))
+        return EnvironmentStatus(EnvironmentPhase.ENDED, left=False, cause=parse_cause(files.told.get("cause")))
     late = files.stop is not None and (not files.told or now > files.stop["kill_at"] + LOST_SECONDS)
     lost = Cause("JOB_LOST", {"job": files.begun or files.submitted})
     return EnvironmentStatus(EnvironmentPhase.ENDED, left=False if late else None, cause=lost)
@@ -201,17 +193,5 @@ def _ignore_own_cancel(files: RunFiles, cause: Cause) -> Cause | None:
 
 
 def _is_signalled(files: RunFiles) -> bool:
-    return files.stop is None and (files.told.get("cause") or {}).get("code") == "KEEPER_LOST"
-
-
-def _parse_cause(data: Mapping[str, Any] | None) -> Cause | None:
-    return Cause(data["code"], data["params"]) if data else None
-
-
-def _parse_activity(data: Mapping[str, Any]) -> Activity:
-    return Activity(
-        data.get("at"),
-        data.get("connections", 0),
-        tuple(Kernel(**one) for one in data.get("kernels", ())),
-        tuple(ProcessMemory(**one) for one in data.get("holders", ())),
-    )
+    cause = parse_cause(files.told.get("cause"))
+    return files.stop is None and cause is not None and cause.code == "KEEPER_LOST"

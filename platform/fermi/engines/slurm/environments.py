@@ -16,18 +16,17 @@ platform has to be that user.
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import socket
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from fermi.engines import bundle, logfiles, runner_reports, subprocess_stream
+from fermi.engines.connections import cache_by_connection
 from fermi.engines.environments import EnvironmentBackend, EnvironmentHandle, EnvironmentSpec, EnvironmentStatus
 from fermi.engines.local.environment_runs import EnvironmentDisk
 from fermi.engines.slurm import environment_job
@@ -45,14 +44,10 @@ from fermi.runner.run_names import parse_run_name
 DIAL_SECONDS = 10.0
 
 
-def connect(connection: Mapping[str, Any]) -> SlurmEnvironmentBackend:
+@cache_by_connection
+def connect(connection: dict[str, Any]) -> SlurmEnvironmentBackend:
     """Return the environment backend of a connection; the same one for equal connections."""
-    return _connect(json.dumps(connection, sort_keys=True))
-
-
-@lru_cache
-def _connect(key: str) -> SlurmEnvironmentBackend:
-    return SlurmEnvironmentBackend(json.loads(key))
+    return SlurmEnvironmentBackend(connection)
 
 
 class SlurmEnvironmentBackend(EnvironmentBackend):

@@ -193,11 +193,9 @@ def enter_allocation(
         )
     except subprocess_stream.ProgramNotReadyError as silent:
         raise InsideError("INSIDE_SILENT", environment=name, why=silent.said) from silent
-    session = InsideSession(stream)
     try:
-        return session.greet()
+        return InsideSession(stream).greet()
     except InsideError as error:
-        session.close()
         process.terminate()
         said = complaints.said()
         if error.code == "INSIDE_SILENT" and said:

@@ -212,7 +212,7 @@ def render_script(
                 "\n"
             ),
             f"# {len(plan.nodes)} nodes, {gpus} ranks. Each task of srun is a node, which starts its ranks:",
-            *(f"#   {_format_ranks(node)} on {_join_lines(node.node.name)}" for node in plan.nodes),
+            *(f"#   {node.format_ranks()} on {_join_lines(node.node.name)}" for node in plan.nodes),
             f"run={quote_word(run)}",
             'cd "$run" || exit 1',
             "# Once, and never after it was cancelled: whatever was submitted twice or queued again.",
@@ -347,8 +347,3 @@ def quote_word(value: object) -> str:
 
 def _join_lines(value: object) -> str:
     return " ".join(str(value).splitlines())
-
-
-def _format_ranks(node: NodePlan) -> str:
-    first, last = node.processes[0].rank, node.processes[-1].rank
-    return f"rank {first}" if first == last else f"ranks {first}-{last}"
