@@ -8,7 +8,7 @@ from django.db.models import F, Prefetch, Q, QuerySet
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.catalog.models import Dataset, DatasetVersion, Model
-from apps.common.texts import render_text
+from apps.common.texts import serialize_error
 
 
 def list_datasets(user: User, filters: Mapping[str, Any]) -> QuerySet[Dataset]:
@@ -42,7 +42,7 @@ def serialize_version(version: DatasetVersion) -> dict[str, Any]:
         "validTokens": version.valid_tokens,
         "sizeBytes": version.size_bytes,
         "sha256": version.sha256,
-        "error": _serialize_error(version.error),
+        "error": serialize_error(version.error),
         "createdAt": version.created_at,
     }
 
@@ -67,10 +67,3 @@ def _filter_rows(rows: QuerySet[Any], filters: Mapping[str, Any]) -> QuerySet[An
     if word := filters.get("search"):
         rows = rows.filter(Q(name__icontains=word) | Q(pk__icontains=word) | Q(description__icontains=word))
     return rows
-
-
-def _serialize_error(error: dict[str, Any] | None) -> dict[str, str] | None:
-    if not error:
-        return None
-    message, hint = render_text(error["code"], error)
-    return {"code": error["code"], "message": message, "hint": hint}

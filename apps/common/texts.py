@@ -61,3 +61,18 @@ def render_code(code: str, params: Mapping[str, Any], lang: str | None) -> tuple
     hidden = ("advice", "about", "whyHint", *CODE_PARAMS)
     rest = ", ".join(f"{name}: {value}" for name, value in sorted(params.items()) if name not in hidden)
     return render_text(UNKNOWN_CAUSE, {"code": code, "said": rest or None}, lang)
+
+
+def serialize_reason(code: str, params: Mapping[str, Any], lang: str | None = None) -> dict[str, str] | None:
+    """Return a reason with its text; None if there is none."""
+    if not code:
+        return None
+    message, hint = render_code(code, resolve_params(params, lang), lang)
+    return {"code": code, "message": message, "hint": hint}
+
+
+def serialize_error(error: Mapping[str, Any] | None) -> dict[str, str] | None:
+    """Return a stored error, whose code stands beside its parameters, with its text; None if there is none."""
+    if not error:
+        return None
+    return serialize_reason(error["code"], {name: value for name, value in error.items() if name != "code"})

@@ -11,7 +11,7 @@ from apps.accounts import access
 from apps.accounts.access import AnyUser
 from apps.clusters.models import Lease
 from apps.common.clock import now
-from apps.common.texts import get_request_language, render_code, resolve_params
+from apps.common.texts import get_request_language, render_code, resolve_params, serialize_reason
 from apps.environments import costs, standby
 from apps.environments.models import Event, Hosted, Run, Template
 from apps.environments.states import DesiredState, EnvironmentState, idleness, list_allowed_actions
@@ -90,7 +90,7 @@ def serialize_hosted(row: Hosted, may_change: bool, run_cost: costs.RunCost, is_
     return {
         "state": row.state,
         "since": row.state_since,
-        "reason": _serialize_reason(row.reason, row.reason_params, lang),
+        "reason": serialize_reason(row.reason, row.reason_params, lang),
         "doing": _serialize_doing(doing, lang) if doing else None,
         "wanted": row.wanted,
         "allowedActions": list_allowed_actions(
@@ -154,7 +154,7 @@ def serialize_life(key: str) -> dict[str, Any]:
                 "createdAt": run.created_at,
                 "runningAt": run.running_at,
                 "endedAt": run.ended_at,
-                "outcome": _serialize_reason(run.outcome, run.outcome_params, lang),
+                "outcome": serialize_reason(run.outcome, run.outcome_params, lang),
                 "gpuType": run.gpu_type,
                 "gpuCount": run.gpu_count,
                 **serialize_cost(costs.compute_run_cost(run, known, moment)),
@@ -167,13 +167,6 @@ def serialize_life(key: str) -> dict[str, Any]:
 def _serialize_event(event: Event, lang: str) -> dict[str, Any]:
     message, _ = render_code(event.code, resolve_params(event.params, lang), lang)
     return {"at": event.at, "code": event.code, "message": message}
-
-
-def _serialize_reason(code: str, params: Mapping[str, Any], lang: str) -> dict[str, Any] | None:
-    if not code:
-        return None
-    message, hint = render_code(code, resolve_params(params, lang), lang)
-    return {"code": code, "message": message, "hint": hint}
 
 
 def _serialize_doing(doing: Mapping[str, Any], lang: str) -> dict[str, Any]:

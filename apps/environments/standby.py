@@ -6,7 +6,7 @@ by itself after FERMI_WARM_MINUTES without a request, which frees its memory. In
 without asking. The workers' threads carry out what is due (`run_due_check`), as they do surveys of packages.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from apps.accounts.models import Project, Role, User
 from apps.clusters.models import DevEnvironment, EnvironmentStatus
 from apps.common import claims, wakeups
 from apps.common.clock import now
-from apps.common.texts import render_code
+from apps.common.texts import serialize_error
 from apps.environments import session
 from apps.environments.models import Standby
 from apps.environments.packages import surveys
@@ -157,9 +157,9 @@ def attach_standby(items: Iterable[dict[str, Any]]) -> None:
         where = get_standby_place(item["backend"], item["image"])
         item["standby"] = _build_standby(OFF if not is_on else ENGINE if where == ENGINE else UNAVAILABLE, is_on)
         if is_on and not where:
-            item["standby"]["reason"] = _serialize_reason({"code": "STANDBY_NOT_OFFERED", "environment": item["name"]})
+            item["standby"]["reason"] = serialize_error({"code": "STANDBY_NOT_OFFERED", "environment": item["name"]})
         elif is_on and item["backend"] == LOCAL_BACKEND and not settings.STAND_BY:
-            switched_off = _serialize_reason({"code": "STANDBY_SWITCHED_OFF", "environment": item["name"]})
+            switched_off = serialize_error({"code": "STANDBY_SWITCHED_OFF", "environment": item["name"]})
             item["standby"] |= {"state": UNAVAILABLE, "reason": switched_off}
         elif is_on and where == IN_ENVIRONMENT:
             wanted.append(item)
@@ -182,15 +182,9 @@ def _serialize_row(row: Standby | None, life: str, status: str) -> dict[str, Any
     if state == standby.STANDING:
         shown |= {"memoryBytes": row.memory, "until": row.until}
     if row.error:
-        shown["reason"] = _serialize_reason(row.error)
+        shown["reason"] = serialize_error(row.error)
     return shown
 
 
 def _build_standby(state: str, is_wanted: bool) -> dict[str, Any]:
     return {"isWanted": is_wanted, "state": state, "memoryBytes": None, "until": None, "reason": None}
-
-
-def _serialize_reason(error: Mapping[str, Any]) -> dict[str, str]:
-    params = {name: value for name, value in error.items() if name != "code"}
-    message, hint = render_code(error["code"], params, None)
-    return {"code": error["code"], "message": message, "hint": hint}

@@ -10,7 +10,7 @@ from apps.accounts import access
 from apps.accounts.access import AnyUser
 from apps.accounts.models import Project, Role
 from apps.common.errors import ApiError
-from apps.common.texts import render_text
+from apps.common.texts import serialize_error
 from apps.files import paths
 from apps.files.archives import ArchiveMember
 from apps.files.models import File, Upload, UploadState
@@ -60,10 +60,6 @@ def serialize_entry(entry: SafeTreeEntry) -> dict[str, Any]:
 
 
 def serialize_upload(upload: Upload) -> dict[str, Any]:
-    error = None
-    if upload.error:
-        message, hint = render_text(upload.error["code"], upload.error)
-        error = {"code": upload.error["code"], "message": message, "hint": hint}
     return {
         "id": upload.pk,
         "path": upload.path,
@@ -72,7 +68,7 @@ def serialize_upload(upload: Upload) -> dict[str, Any]:
         "state": upload.state,
         "offset": uploads.get_offset(upload),
         "by": upload.user.username,
-        "error": error,
+        "error": serialize_error(upload.error),
         "createdAt": upload.created_at,
         "expiresAt": upload.touched_at + uploads.UPLOAD_LIFETIME,
     }

@@ -6,9 +6,9 @@ from apps.accounts import access
 from apps.accounts.models import Role
 from apps.clusters.models import DevEnvironment
 from apps.common.api import APIView, Data, Request, operation
+from apps.common.texts import serialize_error
 from apps.environments import memory
 from apps.environments.api.packages import PackagesReason
-from apps.environments.packages import presenters
 
 HOLDERS = [(kind, kind) for kind in memory.HOLDERS]
 
@@ -53,7 +53,7 @@ class MemoryView(APIView):
         environment = access.get_object(DevEnvironment.objects.all(), request.user, environment_id)
         found = memory.list_memory_holders([environment.pk], request.user)
         shown = found[0] if found else memory.build_empty_entry(environment.pk, environment.name)
-        return {**shown, "reason": presenters.serialize_reason(shown["error"])}
+        return {**shown, "reason": serialize_error(shown["error"])}
 
 
 class KernelEndView(APIView):

@@ -1,9 +1,9 @@
 """Installed packages and installations, as the API returns them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from apps.common.texts import render_code
+from apps.common.texts import serialize_error
 from apps.environments.models import Installation, InstallationState
 from apps.environments.packages import surveys
 from apps.environments.packages.surveys import PackageSurvey
@@ -40,16 +40,8 @@ def serialize_environment(survey: PackageSurvey) -> dict[str, Any]:
         "version": found.version if found else "",
         "torch": dict(found.torch) if found else {},
         "packageCount": len(found.distributions) if found else 0,
-        "reason": serialize_reason(survey.error),
+        "reason": serialize_error(survey.error),
     }
-
-
-def serialize_reason(error: Mapping[str, Any] | None) -> dict[str, str] | None:
-    if not error:
-        return None
-    params = {name: value for name, value in error.items() if name != "code"}
-    message, hint = render_code(error["code"], params, None)
-    return {"code": error["code"], "message": message, "hint": hint}
 
 
 def serialize_difference(one: VersionDifference) -> dict[str, Any]:
@@ -80,7 +72,7 @@ def serialize_installations(rows: Sequence[Installation]) -> dict[str, Any]:
                 "state": row.state,
                 "exit": row.exit,
                 "output": row.output,
-                "reason": serialize_reason(row.error),
+                "reason": serialize_error(row.error),
                 "endedAt": row.ended_at,
             }
             for row in rows

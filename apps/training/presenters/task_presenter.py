@@ -11,7 +11,7 @@ from django.utils.timezone import localtime
 
 from apps.common.clock import now
 from apps.common.encoding import encode_json
-from apps.common.texts import render_code, render_text, resolve_params
+from apps.common.texts import render_code, render_text, resolve_params, serialize_reason
 from apps.training.core import outcomes
 from apps.training.states.limits import PASS_CLAIM_TIMEOUT, PASS_SILENT_AFTER
 from apps.training.states.reasons import TaskReason
@@ -53,14 +53,6 @@ def classify_ending(rank: Mapping[str, Any], culprit: int | None) -> str | None:
 
 
 _PLATFORM_SIGNALS = {-signal.SIGTERM, -signal.SIGKILL}
-
-
-def serialize_reason(code: str, params: Mapping[str, Any], lang: str | None = None) -> dict[str, str] | None:
-    """Return a reason with its text; None if there is none."""
-    if not code:
-        return None
-    message, hint = render_code(code, resolve_params(params, lang), lang)
-    return {"code": code, "message": message, "hint": hint}
 
 
 def describe_cause(code: str, params: Mapping[str, Any], lang: str | None = None) -> str:

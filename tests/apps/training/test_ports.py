@@ -12,9 +12,9 @@ from apps.accounts.models import Project, User
 from apps.clusters import leases, selectors
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Lease, PortLease
 from apps.common.clock import now
+from apps.common.texts import serialize_reason
 from apps.training.core import task_store
 from apps.training.models import Task
-from apps.training.presenters.task_presenter import serialize_reason
 from apps.training.reconcile import actions
 from apps.training.states import TaskState
 from apps.workers.models import Report, Worker
