@@ -9,6 +9,7 @@ from fermi.jobs import json_shape
 from fermi.jobs.spec import Problem
 from fermi.messages import NestedText
 from fermi.planning import plugins
+from fermi.schema import values
 
 
 def find_connection_problems(backend: str, connection: Mapping[str, Any]) -> list[Problem]:
@@ -23,4 +24,7 @@ def _describe_problem(problem: Problem) -> Problem:
         return replace(problem, code="CONNECTION_KEY_UNKNOWN")
     found = problem.params.get("found", problem.field.rpartition(".")[2])
     why = NestedText(problem.code, problem.params)
+    if problem.code == "FIELD_CHOICE":  # the choices stand in its hint, which has no place here
+        choices = values.describe_choices(problem.params["allowed"].split(", "))
+        why = NestedText("NOT_WITHIN", {"found": found, "expected": choices})
     return Problem(problem.field, "CONNECTION_INVALID", {"found": found, "why": why})

@@ -198,6 +198,12 @@ def test_a_connection_names_secrets_and_holds_none(connection: dict[str, Any], c
     assert {problem.code for problem in checks.find_connection_problems("slurm", connection)} == codes
 
 
+def test_a_wrong_choice_in_a_connection_names_the_choices() -> None:
+    [problem] = checks.find_connection_problems("slurm", {"container": {"runtime": "docker"}})
+    told = messages.render_text(problem.code, "en", **problem.params)
+    assert told == ("This is not valid in a connection: docker.", "Expected one of pyxis | apptainer, but got docker.")
+
+
 def test_two_environments_of_one_machine_are_refused() -> None:
     spec = job("env-001", "env-003")
     spec = replace(spec, nodes=tuple(replace(node, engine={"node": "gn7"}) for node in spec.nodes))
