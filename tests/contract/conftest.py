@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,9 @@ class Engine:
 
 ENGINES = (
     "forked", "executed", "local-inside", "kubernetes", "inside", "agent", "agent-inside", "slurm", "slurm-inside",
+    *sorted(plugins.BACKENDS.keys() - {"local", "kubernetes", "agent", "slurm"}),
 )  # fmt: skip
+"""Ways to run on the engines that there are. One that is new is connected with a data directory alone."""
 
 
 @pytest.fixture(params=ENGINES)
@@ -105,7 +108,8 @@ def engine(request, tmp_path) -> Iterator[Engine]:
         "agent": on_workers,
         "agent-inside": in_kept_containers,
     }
-    with places.get(request.param, on_this_machine)(tmp_path) as engine:
+    default = partial(connected, request.param) if request.param in plugins.BACKENDS else on_this_machine
+    with places.get(request.param, default)(tmp_path) as engine:
         if request.param == "executed":
             make = engine.job
             engine.job = lambda mode, gpus=(2,), **changes: make(
@@ -113,6 +117,11 @@ def engine(request, tmp_path) -> Iterator[Engine]:
             )
         yield engine
         engine.close()
+
+
+@contextmanager
+def connected(name: str, scratch: Path) -> Iterator[Engine]:
+    yield Engine(plugins.get_backend(name, {"data_dir": str(scratch / "data")}), scratch)
 
 
 @contextmanager
