@@ -50,7 +50,7 @@ def measure() -> Iterator[Figure]:
 
 
 def make_snapshot(dice: random.Random) -> SchedulerSnapshot:
-    """Return a queue: nine of ten environments are held; tasks of 50 projects wait for 1 to 16 of them, some by name."""
+    """Return a queue: nine of ten environments are held; tasks of 50 projects want 1 to 16 of them, some by name."""
     names = [f"p{number}" for number in range(50)]
     places = tuple(
         EnvironmentInfo(f"e{number}", f"e{number}", dice.choice(names), "c", f"z{number % 4}",

@@ -81,7 +81,7 @@ def _run_task(running: live_platform.LivePlatform, fermi: Fermi) -> tuple[str, S
 
 
 def _measure_delays(running: live_platform.LivePlatform, task_id: str, watcher: StreamWatcher) -> list[float]:
-    """Return the delay of each state that the stream showed (it may skip one that lasted less than a page would need)."""
+    """Return the delay of each state that the stream showed (one that lasted less than a page needs may be skipped)."""
     found = []
     for event in running.items(task_id, "events", pageSize=100):
         if event["kind"] == "state" and event["code"].startswith("STATE_"):
